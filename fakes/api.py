@@ -1,0 +1,87 @@
+"""The part of the Kubernetes API that fakes and scenarios use, as one small Protocol over plain JSON objects.
+
+Two things speak it: `api_server.ApiServer` (in memory) and `kube_client.KubeClient` (any real API server).
+Objects are the dicts of the API's JSON form; what a call returns is the caller's own copy.
+"""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+Object = dict[str, Any]
+"""A Kubernetes object in its JSON form."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of object and where the API serves it."""
+
+    kind: str
+    plural: str
+    api_version: str
+    namespaced: bool
+
+    def path(self, namespace: str | None = None, name: str | None = None) -> str:
+        """The URL path of the collection, or of one object."""
+        prefix = "/api/" if "/" not in self.api_version else "/apis/"
+        parts = [prefix + self.api_version]
+        if self.namespaced and namespace is not None:
+            parts += ["namespaces", namespace]
+        parts.append(self.plural)
+        if name is not None:
+            parts.append(name)
+        return "/".join(parts)
+
+
+PODS = Kind("Pod", "pods", "v1", namespaced=True)
+NODES = Kind("Node", "nodes", "v1", namespaced=False)
+NAMESPACES = Kind("Namespace", "namespaces", "v1", namespaced=False)
+CLAIMS = Kind("ResourceClaim", "resourceclaims", "resource.k8s.io/v1", namespaced=True)
+CLAIM_TEMPLATES = Kind("ResourceClaimTemplate", "resourceclaimtemplates", "resource.k8s.io/v1", namespaced=True)
+DEVICE_CLASSES = Kind("DeviceClass", "deviceclasses", "resource.k8s.io/v1", namespaced=False)
+SLICES = Kind("ResourceSlice", "resourceslices", "resource.k8s.io/v1", namespaced=False)
+
+KINDS = (PODS, NODES, NAMESPACES, CLAIMS, CLAIM_TEMPLATES, DEVICE_CLASSES, SLICES)
+
+
+class ApiError(Exception):
+    """The API server refused: HTTP `status`, `reason` as the API spells it (NotFound, Conflict, Invalid, ...)."""
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(f"{reason}: {message}")
+        self.status = status
+        self.reason = reason
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class WatchEvent:
+    """One event of a watch: ADDED, MODIFIED or DELETED, and the object after it."""
+
+    type: Literal["ADDED", "MODIFIED", "DELETED"]
+    object: Object
+
+
+class Api(Protocol):
+    """A client's view of an API server. All calls raise `ApiError` when refused."""
+
+    async def create(self, kind: Kind, obj: Object) -> Object:
+        """Creates and returns the stored object (namespace from its metadata; generateName works)."""
+
+    async def get(self, kind: Kind, name: str, namespace: str | None = None) -> Object:
+        """The object; `ApiError` 404 NotFound where there is none."""
+
+    async def list(self, kind: Kind, namespace: str | None = None) -> list[Object]:
+        """All objects of the kind, in one namespace or in all."""
+
+    async def replace(self, kind: Kind, obj: Object) -> Object:
+        """Stores the object's spec and metadata; 409 Conflict if its resourceVersion is given and not the latest."""
+
+    async def replace_status(self, kind: Kind, obj: Object) -> Object:
+        """The same for its status alone (the `status` subresource)."""
+
+    async def delete(self, kind: Kind, name: str, namespace: str | None = None, grace: int | None = None) -> None:
+        """Asks for deletion; `grace` in seconds, None for the kind's default, 0 at once. 404 if it is gone."""
+
+    def watch(self, kind: Kind, namespace: str | None = None) -> AsyncIterator[WatchEvent]:
+        """First all that exist as ADDED, then every change, until the server goes away (then it just ends)."""

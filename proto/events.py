@@ -1,0 +1,205 @@
+"""What a history is made of: one small record for each thing that happened, and its JSON Lines form.
+
+Whoever makes events takes an `observe(event)` callable and knows nothing of histories. Times are monotonic seconds of
+the machine that saw the event. The first line of a file is the header `{"history": "drahealth/v1"}`.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from functools import cache
+from typing import Annotated, Any, Literal
+
+from drahealth.proto.values import DeviceHealth, ResourceStatus
+
+VERSION = "drahealth/v1"
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A plugin instance was told the outcome of its registration."""
+
+    driver: str
+    instance: str
+    ok: bool
+    error: str = ""
+    event: Literal["registered"] = "registered"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOpened:
+    """A kubelet opened a health stream; `stream` is unique in the history."""
+
+    driver: str
+    instance: str
+    stream: str
+    flavour: str
+    event: Literal["stream-opened"] = "stream-opened"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamClosed:
+    """That stream ended; `why` in a word or two."""
+
+    driver: str
+    instance: str
+    stream: str
+    why: str
+    event: Literal["stream-closed"] = "stream-closed"
+
+
+@dataclass(frozen=True, slots=True)
+class ReportSent:
+    """The driver wrote one message to a stream. `complete`: it listed all its devices."""
+
+    driver: str
+    instance: str
+    stream: str
+    devices: tuple[DeviceHealth, ...]
+    complete: bool = True
+    event: Literal["report-sent"] = "report-sent"
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """The driver prepared a claim for the kubelet."""
+
+    driver: str
+    instance: str
+    claim_uid: str
+    devices: tuple[str, ...]
+    event: Literal["prepared"] = "prepared"
+
+
+@dataclass(frozen=True, slots=True)
+class Unprepared:
+    """The driver was asked to undo the preparation of a claim."""
+
+    driver: str
+    instance: str
+    claim_uid: str
+    event: Literal["unprepared"] = "unprepared"
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerSeen:
+    """One container of a seen status. `state`: running, terminated, or the reason it waits for."""
+
+    name: str
+    state: str
+    restarts: int
+    resources: tuple[ResourceStatus, ...] | None
+    """None: the field was not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatusSeen:
+    """A Pod status as a client of the API saw it."""
+
+    pod: str
+    uid: str
+    phase: str
+    containers: tuple[ContainerSeen, ...]
+    event: Literal["status-seen"] = "status-seen"
+
+
+@dataclass(frozen=True, slots=True)
+class GateSet:
+    """The feature gate was set, by a restart of the API server and the kubelet."""
+
+    gate: str
+    on: bool
+    event: Literal["gate-set"] = "gate-set"
+
+
+@dataclass(frozen=True, slots=True)
+class Restarted:
+    """A component was restarted or its process ended and began again."""
+
+    component: str
+    event: Literal["restarted"] = "restarted"
+
+
+@dataclass(frozen=True, slots=True)
+class TimePassed:
+    """The scenario let time pass: the clock jumped, or the target waited."""
+
+    seconds: float
+    event: Literal["time-passed"] = "time-passed"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The story goes on: a line of the scenario, in words."""
+
+    text: str
+    event: Literal["step"] = "step"
+
+
+Event = (
+    Registered
+    | StreamOpened
+    | StreamClosed
+    | ReportSent
+    | Prepared
+    | Unprepared
+    | StatusSeen
+    | GateSet
+    | Restarted
+    | TimePassed
+    | Step
+)
+Observe = Callable[[Event], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """An event with its time."""
+
+    at: float
+    what: Event
+
+
+def ignore(event: Event) -> None:
+    """The observer for those who do not care."""
+
+
+def to_json(event: Event) -> dict[str, Any]:
+    """The event as plain data; `from_json` reads it back."""
+    return asdict(event)
+
+
+@cache
+def _reader() -> Any:
+    from pydantic import Field, TypeAdapter  # heavy, and only who reads a history needs it
+
+    return TypeAdapter(Annotated[Event, Field(discriminator="event")])
+
+
+def from_json(data: Any) -> Event:
+    """The event of plain data. Raises ValueError where it is none."""
+    event: Event = _reader().validate_python(data, strict=False)
+    return event
+
+
+def dump_lines(records: Iterable[Record]) -> Iterator[str]:
+    """The records as JSON Lines, header first."""
+    yield json.dumps({"history": VERSION})
+    for record in records:
+        yield json.dumps({"at": round(record.at, 6), **to_json(record.what)})
+
+
+def load_lines(lines: Iterable[str]) -> list[Record]:
+    """The records of JSON Lines. Raises ValueError with the number of the line that is not one."""
+    records = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            data = json.loads(line)
+            if number == 1:
+                if data.get("history") != VERSION:
+                    raise ValueError(f"not a history of version {VERSION}")
+                continue
+            records.append(Record(data.pop("at"), from_json(data)))
+        except (ValueError, KeyError, AttributeError) as error:
+            raise ValueError(f"line {number}: {error}") from error
+    return records

@@ -1,0 +1,140 @@
+"""The gRPC methods that a kubelet and a plugin speak: one table of paths and message types.
+
+Both ends are made from the same entry: `METHOD.stub(channel)` calls it, `serve({METHOD: function})` answers it.
+The messages live in packages of our own, the paths are the real ones, so generated stubs are not needed and nothing
+clashes with other stubs in the same process.
+"""
+
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import grpc
+import grpc.aio
+from google.protobuf.message import Message
+
+from drahealth.proto import (
+    dra_v1_pb2,
+    dra_v1beta1_pb2,
+    health_v1_pb2,
+    health_v1alpha1_pb2,
+    node_health_pb2,
+    registration_v1_pb2,
+)
+
+Req = TypeVar("Req", bound=Message)
+Res = TypeVar("Res", bound=Message)
+
+
+@dataclass(frozen=True)
+class Unary(Generic[Req, Res]):
+    """A method with one request and one response."""
+
+    path: str
+    request: type[Req]
+    response: type[Res]
+
+    def stub(self, channel: grpc.aio.Channel) -> Callable[..., Awaitable[Res]]:
+        """A callable `(request, timeout=seconds) -> response` on this channel; raises `grpc.aio.AioRpcError`."""
+        return channel.unary_unary(
+            self.path, request_serializer=self.request.SerializeToString, response_deserializer=self.response.FromString
+        )
+
+    def handler(self, function: Callable[[Req, Any], Awaitable[Res]]) -> Any:
+        return grpc.unary_unary_rpc_method_handler(
+            function, request_deserializer=self.request.FromString, response_serializer=_serialize
+        )
+
+
+@dataclass(frozen=True)
+class ServerStream(Generic[Req, Res]):
+    """A method with one request and a stream of responses."""
+
+    path: str
+    request: type[Req]
+    response: type[Res]
+
+    def stub(self, channel: grpc.aio.Channel) -> Callable[..., "grpc.aio.UnaryStreamCall[Any, Res]"]:
+        """A callable `(request) -> call`, an async iterator of responses; raises `grpc.aio.AioRpcError`."""
+        return channel.unary_stream(
+            self.path, request_serializer=self.request.SerializeToString, response_deserializer=self.response.FromString
+        )
+
+    def handler(self, function: Callable[[Req, Any], AsyncIterator[Res | bytes]]) -> Any:
+        """Answers with the messages of `function`; bytes are sent as they are (garbage on purpose)."""
+        return grpc.unary_stream_rpc_method_handler(
+            function, request_deserializer=self.request.FromString, response_serializer=_serialize
+        )
+
+
+Method = Unary[Any, Any] | ServerStream[Any, Any]
+
+
+def _serialize(message: Message | bytes) -> bytes:
+    return message if isinstance(message, bytes) else message.SerializeToString()
+
+
+def serve(functions: Mapping[Method, Callable[..., Any]]) -> list[grpc.GenericRpcHandler]:
+    """The handlers for `grpc.aio.Server.add_generic_rpc_handlers`, one a service."""
+    services: dict[str, dict[str, Any]] = defaultdict(dict)
+    for method, function in functions.items():
+        _, service, name = method.path.split("/")
+        services[service][name] = method.handler(function)
+    return [grpc.method_handlers_generic_handler(service, handlers) for service, handlers in services.items()]
+
+
+GET_INFO = Unary(
+    "/pluginregistration.Registration/GetInfo",
+    registration_v1_pb2.InfoRequest,
+    registration_v1_pb2.PluginInfo,
+)
+NOTIFY_REGISTRATION = Unary(
+    "/pluginregistration.Registration/NotifyRegistrationStatus",
+    registration_v1_pb2.RegistrationStatus,
+    registration_v1_pb2.RegistrationStatusResponse,
+)
+
+PREPARE = {
+    "v1.DRAPlugin": Unary(
+        "/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/NodePrepareResources",
+        dra_v1_pb2.NodePrepareResourcesRequest,
+        dra_v1_pb2.NodePrepareResourcesResponse,
+    ),
+    "v1beta1.DRAPlugin": Unary(
+        "/k8s.io.kubelet.pkg.apis.dra.v1beta1.DRAPlugin/NodePrepareResources",
+        dra_v1beta1_pb2.NodePrepareResourcesRequest,
+        dra_v1beta1_pb2.NodePrepareResourcesResponse,
+    ),
+}
+"""NodePrepareResources by the string that a plugin advertises."""
+
+UNPREPARE = {
+    "v1.DRAPlugin": Unary(
+        "/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/NodeUnprepareResources",
+        dra_v1_pb2.NodeUnprepareResourcesRequest,
+        dra_v1_pb2.NodeUnprepareResourcesResponse,
+    ),
+    "v1beta1.DRAPlugin": Unary(
+        "/k8s.io.kubelet.pkg.apis.dra.v1beta1.DRAPlugin/NodeUnprepareResources",
+        dra_v1beta1_pb2.NodeUnprepareResourcesRequest,
+        dra_v1beta1_pb2.NodeUnprepareResourcesResponse,
+    ),
+}
+"""NodeUnprepareResources by the string that a plugin advertises."""
+
+WATCH_HEALTH_V1 = ServerStream(
+    "/v1.DRAResourceHealth/NodeWatchResources",
+    health_v1_pb2.NodeWatchResourcesRequest,
+    health_v1_pb2.NodeWatchResourcesResponse,
+)
+WATCH_HEALTH_V1ALPHA1 = ServerStream(
+    "/v1alpha1.DRAResourceHealth/NodeWatchResources",
+    health_v1alpha1_pb2.NodeWatchResourcesRequest,
+    health_v1alpha1_pb2.NodeWatchResourcesResponse,
+)
+WATCH_NODE_HEALTH = ServerStream(
+    "/v1alpha1.NodeHealth/WatchResources",
+    node_health_pb2.WatchResourcesRequest,
+    node_health_pb2.WatchResourcesResponse,
+)

@@ -1,0 +1,1 @@
+"""Pytest suites, what they run on, and the `drahealth` command."""
