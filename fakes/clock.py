@@ -1,0 +1,75 @@
+"""A clock that jumps: real time, plus all that was jumped over, so that thirty seconds cost nothing.
+
+A sleeper is woken when the clock passes its deadline, whether by real time or by `jump`; those who are due at the same
+moment wake in the order of their deadlines. As trio's test clock it is an ordinary argument of what it drives, but it
+does not guess when to jump: the one who tells the story says so.
+"""
+
+import asyncio
+import time
+from bisect import insort
+from dataclasses import dataclass, field
+from itertools import count
+
+
+@dataclass(order=True, slots=True)
+class _Sleeper:
+    deadline: float
+    number: int
+    woken: asyncio.Future[None] = field(compare=False)
+
+
+class JumpClock:
+    """A `drahealth.proto.clock.Clock` that runs with real time until it is told to jump."""
+
+    def __init__(self) -> None:
+        self._jumped = 0.0
+        self._sleepers: list[_Sleeper] = []
+        self._numbers = count()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def now(self) -> float:
+        """Monotonic seconds; only differences mean something."""
+        return time.monotonic() + self._jumped
+
+    def wall(self) -> float:
+        """Unix seconds, jumps included."""
+        return time.time() + self._jumped
+
+    async def sleep(self, seconds: float) -> None:
+        """Returns once `seconds` have passed on this clock; `math.inf` sleeps until cancelled."""
+        if seconds <= 0:
+            return await asyncio.sleep(0)
+        woken = asyncio.get_running_loop().create_future()
+        sleeper = _Sleeper(self.now() + seconds, next(self._numbers), woken)
+        insort(self._sleepers, sleeper)
+        self._wake()
+        try:
+            await woken
+        finally:
+            if sleeper in self._sleepers:
+                self._sleepers.remove(sleeper)
+                self._wake()
+
+    def jump(self, seconds: float) -> None:
+        """Moves the clock on at once and wakes all who are due. Raises ValueError for a jump into the past."""
+        if not 0 <= seconds < float("inf"):
+            raise ValueError(f"a clock jumps forward by a finite number of seconds, not by {seconds}")
+        self._jumped += seconds
+        self._wake()
+
+    def _wake(self) -> None:
+        now = self.now()
+        while self._sleepers and self._sleepers[0].deadline <= now:
+            sleeper = self._sleepers.pop(0)
+            if not sleeper.woken.done():
+                sleeper.woken.set_result(None)
+        self._wait_for_the_next(now)
+
+    def _wait_for_the_next(self, now: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._sleepers and self._sleepers[0].deadline < float("inf"):
+            loop = self._sleepers[0].woken.get_loop()
+            self._timer = loop.call_later(self._sleepers[0].deadline - now, self._wake)
