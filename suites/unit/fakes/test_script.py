@@ -1,0 +1,61 @@
+"""What a fake container does, read from its command."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drahealth.fakes.script import UNTIL_ENDED, Script, parse
+
+SPACE = st.sampled_from(["", " ", "  ", "\t"])
+SECONDS = st.integers(0, 10**6) | st.decimals(0, 1000, places=2)
+
+
+@st.composite
+def statements(draw: st.DrawFn) -> str:
+    text = draw(st.builds("sleep {}".format, SECONDS) | st.builds("exit {}".format, st.integers(0, 255)))
+    return f"{draw(SPACE)}{text}{draw(SPACE)}"
+
+
+@given(st.lists(SECONDS, max_size=5), st.integers(0, 255), st.lists(statements(), max_size=3))
+def test_a_script_sleeps_the_sum_and_exits_with_its_first_code(slept: list[float], code: int, rest: list[str]) -> None:
+    text = ";".join([*(f"sleep {seconds}" for seconds in slept), f"exit {code}", *rest])
+    script = parse(["sh", "-c", text])
+    assert script.code == code
+    assert script.seconds == pytest.approx(float(sum(slept)))
+
+
+@given(st.lists(statements(), min_size=1, max_size=6))
+def test_a_closing_separator_changes_nothing(texts: list[str]) -> None:
+    assert parse(["sh", "-c", ";".join(texts)]) == parse(["/bin/sh", "-c", ";".join(texts) + " ; "])
+
+
+@given(st.lists(statements(), max_size=4), st.sampled_from(["true", "sleep", "exit 256", "sleep -1", "", "exit 1 2"]))
+def test_one_foreign_statement_makes_the_whole_no_script(texts: list[str], foreign: str) -> None:
+    assert parse(["sh", "-c", "; ".join([*texts, foreign, "exit 0"])]) == UNTIL_ENDED
+
+
+@given(st.lists(st.text()))
+def test_any_command_has_a_life(command: list[str]) -> None:
+    assert parse(command).seconds >= 0
+
+
+@pytest.mark.parametrize(
+    ("text", "script"),
+    [
+        ("sleep 2; exit 1", Script(2, 1)),
+        ("exit 1", Script(0, 1)),
+        ("sleep 0.5", Script(0.5, 0)),
+        ("sleep infinity", UNTIL_ENDED),
+        ("sleep infinity; exit 3", Script(math.inf, 3)),
+        ("", Script(0, 0)),
+    ],
+)
+def test_the_scripts_of_the_documentation(text: str, script: Script) -> None:
+    assert parse(["sh", "-c", text]) == script
+
+
+@pytest.mark.parametrize("command", [[], ["pause"], ["sh", "-c"], ["sh", "-x", "exit 1"], ["sh", "-c", "exit 1", "x"]])
+def test_other_commands_run_until_ended(command: list[str]) -> None:
+    assert parse(command) == UNTIL_ENDED
