@@ -1,0 +1,210 @@
+"""The device manager: joins the pure parts with the edges, and is what the rest of a kubelet talks to."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from weakref import WeakValueDictionary
+
+from drahealth.manager import checkpoint
+from drahealth.manager.cache import HealthCache
+from drahealth.manager.checkpoint import Checkpoint
+from drahealth.manager.claims import Claims, PreparedClaim
+from drahealth.manager.plugin import PluginError
+from drahealth.manager.plugins import Plugins
+from drahealth.manager.profile import KEP, Profile
+from drahealth.manager.registration import RegistrationDirectory
+from drahealth.manager.status import container_status
+from drahealth.proto.clock import Clock, SystemClock
+from drahealth.proto.values import AllocatedClaim, ClaimUse, DeviceId, PreparedDevice, Report, ResourceStatus
+
+log = logging.getLogger(__name__)
+
+Entries = Mapping[str, tuple[ResourceStatus, ...]]
+"""`allocatedResourcesStatus` by container; a container without entries has no key."""
+
+Notify = Callable[[frozenset[str]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Gates:
+    """The kubelet's feature gates that concern device health; both are read once, at start."""
+
+    resource_health_status: bool = True
+    resource_health_status_message: bool = True
+
+
+class PrepareError(Exception):
+    """A pod's claims could not be prepared, or unprepared; says which and why. To be tried again."""
+
+
+class DeviceManager:
+    """All that a kubelet does with the devices of dynamic resource allocation and their health.
+
+    `root` is the kubelet's root directory: checkpoints in it, registration sockets in `root/plugins_registry`.
+    Use it as `async with`, or call `start` and `stop`. A stopped manager leaves its files, and a new one on the same
+    directory goes on from them.
+    """
+
+    def __init__(
+        self, root: Path, *, profile: Profile = KEP, gates: Gates | None = None, clock: Clock | None = None
+    ) -> None:
+        self.profile = profile
+        self.gates = gates or Gates()
+        self._clock = clock or SystemClock()
+        self._root = root
+        self._health_file = Checkpoint(root / checkpoint.HEALTH_FILE)
+        self._claims_file = Checkpoint(root / checkpoint.CLAIMS_FILE)
+        self._cache = HealthCache(profile)
+        self._claims = Claims()
+        self._uses: dict[str, Mapping[str, Sequence[ClaimUse]]] = {}
+        self._final: dict[str, Entries] = {}
+        self._subscribers: list[Notify] = []
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._plugins = Plugins(
+            profile,
+            self._clock,
+            watching=self.gates.resource_health_status,
+            on_report=self._reported,
+            on_end=self._ended,
+        )
+        self._directory = RegistrationDirectory(
+            root / "plugins_registry", self._clock, self._plugins.register, self._plugins.deregister
+        )
+
+    async def start(self) -> None:
+        """Loads the checkpoints and begins to register plugins."""
+        self._root.mkdir(parents=True, exist_ok=True)
+        now, wall = self._clock.now(), self._clock.wall()
+        self._cache.restore(checkpoint.load_health(self._health_file.read(), now, wall))
+        self._claims = Claims(checkpoint.load_claims(self._claims_file.read()))
+        await self._directory.start()
+
+    async def stop(self) -> None:
+        """Ends all streams and connections. What is known stays in the checkpoints, as it was."""
+        await self._directory.stop()
+        await self._plugins.close()
+
+    async def __aenter__(self) -> "DeviceManager":
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    # -- claims
+
+    async def prepare(self, pod_uid: str, claims: Sequence[AllocatedClaim]) -> Mapping[str, tuple[PreparedDevice, ...]]:
+        """Prepares the claims of a pod; what is prepared already is not asked for again. Raises PrepareError.
+
+        Returns the devices by claim uid, with the CDI ids that the containers are to get.
+        """
+        async with self._locked(claim.ref.uid for claim in claims):
+            for claim in claims:
+                if self._claims.get(claim.ref.uid) is None:
+                    self._claims.add(await self._prepare(claim))
+                self._claims.hold(claim.ref.uid, pod_uid)
+            if claims:
+                self._claims_file.write(checkpoint.dump_claims(self._claims))
+        return {claim.ref.uid: self._claims.devices(claim.ref.uid) for claim in claims}
+
+    async def unprepare(self, pod_uid: str) -> None:
+        """Undoes what no other pod holds. Raises PrepareError; then the pod still holds the claims in question.
+
+        What the pod's status says of its devices stays as it was or goes, as the profile has it.
+        """
+        if self.profile.final_status == "kept" and pod_uid in self._uses and pod_uid not in self._final:
+            self._final[pod_uid] = self.allocated_resources_status(pod_uid, self._uses[pod_uid])
+        held = self._claims.held_by(pod_uid)
+        async with self._locked(claim.ref.uid for claim in held):
+            for claim in held:
+                if claim.pods == {pod_uid}:
+                    await self._unprepare(claim)
+                self._claims.release(claim.ref.uid, pod_uid)
+                self._claims_file.write(checkpoint.dump_claims(self._claims))
+
+    def forget(self, pod_uid: str) -> None:
+        """The pod is gone from the API."""
+        self._final.pop(pod_uid, None)
+        self._uses.pop(pod_uid, None)
+
+    async def _prepare(self, claim: AllocatedClaim) -> PreparedClaim:
+        devices: list[PreparedDevice] = []
+        for driver in claim.drivers:
+            try:
+                devices += (await self._plugins.newest(driver).prepare([claim.ref]))[claim.ref.uid]
+            except PluginError as error:
+                raise PrepareError(str(error)) from None
+        return PreparedClaim(claim.ref, claim.drivers, tuple(devices))
+
+    async def _unprepare(self, claim: PreparedClaim) -> None:
+        for driver in claim.drivers:
+            try:
+                await self._plugins.newest(driver).unprepare([claim.ref])
+            except PluginError as error:
+                raise PrepareError(str(error)) from None
+
+    @asynccontextmanager
+    async def _locked(self, claim_uids: Iterable[str]) -> AsyncIterator[None]:
+        """One at a time for each claim, so that two pods sharing one do not prepare it twice."""
+        async with AsyncExitStack() as stack:
+            for uid in sorted(set(claim_uids)):
+                await stack.enter_async_context(self._locks.setdefault(uid, asyncio.Lock()))
+            yield
+
+    # -- health
+
+    def allocated_resources_status(self, pod_uid: str, containers: Mapping[str, Sequence[ClaimUse]]) -> Entries:
+        """The entries of each container as they are now; nothing at all with the gate off.
+
+        The pod-local names and the claims behind them are the caller's knowledge; devices and health are ours.
+        """
+        if not self.gates.resource_health_status:
+            return {}
+        if pod_uid in self._final:
+            return self._final[pod_uid]
+        self._uses[pod_uid] = containers
+        entries = {name: self._container(uses) for name, uses in containers.items()}
+        return {name: found for name, found in entries.items() if found}
+
+    def subscribe(self, notify: Notify) -> Callable[[], None]:
+        """`notify(pod_uids)` is called, and must not block, when the health of a device that they hold has changed.
+
+        Returns the function that ends it.
+        """
+        self._subscribers.append(notify)
+        return lambda: self._subscribers.remove(notify)
+
+    def _container(self, uses: Sequence[ClaimUse]) -> tuple[ResourceStatus, ...]:
+        now = self._clock.now()
+        return container_status(
+            uses,
+            self._claims.devices,
+            lambda device: self._cache.read(device, now),
+            self.profile,
+            messages=self.gates.resource_health_status_message,
+        )
+
+    def _reported(self, driver: str, report: Report) -> None:
+        update = self._cache.update(driver, report, self._clock.now())
+        if update.refused:
+            log.error("driver %s reports too many devices, %d were left out", driver, update.refused)
+        if update.dirty:
+            self._save()
+        self._notify(update.changed)
+
+    def _ended(self, driver: str) -> None:
+        """Nobody is told: what was shown becomes Unknown at each pod's next sync (design document 3.1)."""
+        if self._cache.clear(driver):
+            self._save()
+
+    def _save(self) -> None:
+        now, wall = self._clock.now(), self._clock.wall()
+        self._health_file.write(checkpoint.dump_health(self._cache.entries(), now, wall))
+
+    def _notify(self, devices: frozenset[DeviceId]) -> None:
+        pods = self._claims.pods_with(devices)
+        for notify in self._subscribers if pods else ():
+            notify(pods)

@@ -1,0 +1,202 @@
+"""One registered plugin instance: its connection, prepare and unprepare, and its health stream.
+
+One connection carries everything (W-21). The stream's life is `stream`'s table; this module gives it hands.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import grpc.aio
+
+from drahealth.manager.profile import Profile
+from drahealth.manager.stream import Action, Input, State, step
+from drahealth.proto.clock import Clock
+from drahealth.proto.flavours import FLAVOURS, Flavour
+from drahealth.proto.services import PREPARE, UNPREPARE
+from drahealth.proto.values import ClaimRef, DeviceId, PreparedDevice, Report
+
+CALL_LIMIT = 45.0
+"""Seconds for prepare and unprepare (W-09)."""
+
+CONNECT_LIMIT = 5.0
+"""Seconds that an attempt to open the health stream may take to reach the plugin."""
+
+# The manager decides when to try again, so gRPC's own back-off (up to two minutes) only gets in the way.
+_CHANNEL = [("grpc.initial_reconnect_backoff_ms", 50), ("grpc.max_reconnect_backoff_ms", 500)]
+
+log = logging.getLogger(__name__)
+
+
+class PluginError(Exception):
+    """A plugin refused or could not be reached; says which one, for what, and why."""
+
+
+class Plugin:
+    """An instance of a DRA driver as the manager sees it, from registration to deregistration.
+
+    `on_report(report)` is called for each report of its stream, `on_end()` when an open stream is over and what its
+    driver reported is to be forgotten.
+    """
+
+    def __init__(
+        self,
+        driver: str,
+        endpoint: Path,
+        versions: Sequence[str],
+        *,
+        profile: Profile,
+        clock: Clock,
+        on_report: Callable[[Report], None],
+        on_end: Callable[[], None],
+    ) -> None:
+        self.driver = driver
+        self.endpoint = endpoint
+        self._profile = profile
+        self._clock = clock
+        self._on_report = on_report
+        self._on_end = on_end
+        self._api = next(version for version in versions if version in PREPARE)
+        self._flavour = pick_flavour(versions, profile)
+        self._channel = grpc.aio.insecure_channel(f"unix:{endpoint}", options=_CHANNEL)
+        self._state = State.OFF
+        self._task: asyncio.Task[None] | None = None
+        self._complaint = ""
+
+    def __str__(self) -> str:
+        return f"{self.driver} at {self.endpoint.name}"
+
+    @property
+    def reports_health(self) -> bool:
+        """It advertises a health API that the profile speaks."""
+        return self._flavour is not None
+
+    def watch(self) -> None:
+        """Opens the health stream, and again whenever it ends; nothing for a plugin without a health API."""
+        if self.reports_health and self._state is State.OFF:
+            self._tell(Input.WATCH)
+
+    def replaced(self) -> None:
+        """Another instance is watched now: ends the stream and forgets nothing."""
+        self._tell(Input.REPLACED)
+
+    async def close(self) -> None:
+        """Deregistered: ends the stream and the connection."""
+        task = self._task
+        self._tell(Input.GONE)
+        if task:
+            await asyncio.wait([task])
+        await self._channel.close()
+
+    async def prepare(self, claims: Sequence[ClaimRef]) -> dict[str, tuple[PreparedDevice, ...]]:
+        """The devices of each claim by its uid, as the driver returned them. Raises PluginError."""
+        response = await self._call(PREPARE[self._api], claims, "prepare")
+        return {uid: tuple(self._device(d) for d in answer.devices) for uid, answer in response.items()}
+
+    async def unprepare(self, claims: Sequence[ClaimRef]) -> None:
+        """Undoes the preparation of claims. Raises PluginError."""
+        await self._call(UNPREPARE[self._api], claims, "unprepare")
+
+    def _device(self, device: Any) -> PreparedDevice:
+        share = device.share_id if "share_id" in device.DESCRIPTOR.fields_by_name and device.share_id else None
+        name = DeviceId(self.driver, device.pool_name, device.device_name)
+        return PreparedDevice(name, tuple(device.request_names), tuple(device.cdi_device_ids), share)
+
+    async def _call(self, method: Any, claims: Sequence[ClaimRef], what: str) -> Mapping[str, Any]:
+        request = method.request()
+        for claim in claims:
+            request.claims.add(namespace=claim.namespace, uid=claim.uid, name=claim.name)
+        try:
+            response = await method.stub(self._channel)(request, timeout=CALL_LIMIT)
+        except grpc.aio.AioRpcError as error:
+            raise PluginError(f"{self}: {what} failed: {error.code().name}: {error.details()}") from None
+        answers: Mapping[str, Any] = response.claims
+        _check_answers(str(self), what, claims, answers)
+        return answers
+
+    def _tell(self, what: Input) -> None:
+        was = self._state
+        self._state, actions = step(was, what, self._profile)
+        for action in actions:
+            match action:
+                case Action.CONNECT:
+                    self._run(self._connect())
+                case Action.CALL:
+                    self._run(self._read())
+                case Action.WAIT:
+                    self._run(self._wait())
+                case Action.CLEAR:
+                    self._on_end()
+                case Action.HANG_UP:
+                    self._run(None)
+
+    def _run(self, work: Any) -> None:
+        """Goes on with `work` instead of what is under way (which may be the caller, at its end)."""
+        old, self._task = self._task, None
+        if old and old is not asyncio.current_task():
+            old.cancel()
+        if work is not None:
+            self._task = asyncio.create_task(work, name=f"health stream of {self}")
+
+    async def _connect(self) -> None:
+        try:
+            async with asyncio.timeout(CONNECT_LIMIT):
+                await self._channel.channel_ready()
+        except TimeoutError:
+            self._complain("cannot be reached")
+            self._tell(Input.UNREACHABLE)
+        else:
+            self._tell(Input.CONNECTED)
+
+    async def _read(self) -> None:
+        assert self._flavour is not None
+        call = self._flavour.method.stub(self._channel)(self._flavour.method.request())
+        try:
+            async for response in call:
+                self._complaint = ""
+                self._on_report(self._flavour.decode(response))
+            self._complain("ended by the plugin")
+            self._tell(Input.ENDED)
+        except grpc.aio.AioRpcError as error:
+            self._failed(error)
+        finally:
+            call.cancel()
+
+    def _failed(self, error: grpc.aio.AioRpcError) -> None:
+        if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+            log.info("plugin %s: %s is not implemented, its devices read Unknown", self, self._flavour_name)
+            self._tell(Input.UNIMPLEMENTED)
+        else:
+            self._complain(f"{error.code().name}: {error.details()}")
+            self._tell(Input.ENDED)
+
+    async def _wait(self) -> None:
+        await self._clock.sleep(self._profile.retry)
+        self._tell(Input.RETRY_DUE)
+
+    @property
+    def _flavour_name(self) -> str:
+        return self._flavour.name if self._flavour else "no health API"
+
+    def _complain(self, why: str) -> None:
+        """One clear line when something begins to be wrong; the same again goes to the debug log."""
+        level = logging.DEBUG if why == self._complaint else logging.WARNING
+        log.log(level, "health stream of plugin %s: %s; next attempt in %g s", self, why, self._profile.retry)
+        self._complaint = why
+
+
+def pick_flavour(versions: Iterable[str], profile: Profile) -> Flavour | None:
+    """The health API to call: the first of the profile's that the plugin advertises (W-18)."""
+    advertised = set(versions)
+    return next((FLAVOURS[name] for name in profile.health_apis if name in advertised), None)
+
+
+def _check_answers(plugin: str, what: str, claims: Sequence[ClaimRef], answers: Mapping[str, Any]) -> None:
+    """Every claim has an answer, and none of them is an error (W-07)."""
+    for claim in claims:
+        if claim.uid not in answers:
+            raise PluginError(f"{plugin}: {what} gave no answer for claim {claim.namespace}/{claim.name}")
+        if error := answers[claim.uid].error:
+            raise PluginError(f"{plugin}: {what} of claim {claim.namespace}/{claim.name}: {error}")

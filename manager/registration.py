@@ -1,0 +1,174 @@
+"""The registration directory: finds plugins' sockets, shakes hands, and tells when one has gone (W-10 to W-17).
+
+Level-triggered: whatever the watch says, the directory is read anew and compared with what is known, and read once a
+second in any case. Each socket has a task of its own, so one that hangs holds up no other.
+"""
+
+import asyncio
+import logging
+import stat
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc.aio
+from watchfiles import awatch
+
+from drahealth.proto.clock import Clock
+from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, PREPARE
+
+DIAL_LIMIT, INFO_LIMIT, NOTIFY_LIMIT = 10.0, 1.0, 5.0
+"""Seconds for each step of the handshake (W-12)."""
+
+_FIRST_RETRY, _LAST_RETRY = 0.5, 122.0  # seconds, doubling (W-13)
+_RESCAN = 1000  # milliseconds (W-13)
+
+log = logging.getLogger(__name__)
+
+
+class Refused(Exception):
+    """The plugin will not be registered; the text is told to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Socket:
+    """A registration socket. One that was removed and made again is another one (W-17)."""
+
+    path: Path
+    inode: int
+    made: int
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """What a plugin says of itself in GetInfo."""
+
+    socket: Socket
+    driver: str
+    endpoint: Path
+    versions: tuple[str, ...]
+
+
+class RegistrationDirectory:
+    """Watches `path` and keeps the plugins in it registered.
+
+    `register(candidate)` takes a plugin or raises Refused; `deregister(socket)` is told of a socket that has gone,
+    if it was registered. Neither is called for a socket whose handshake is under way elsewhere.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        clock: Clock,
+        register: Callable[[Candidate], None],
+        deregister: Callable[[Socket], Awaitable[None]],
+    ) -> None:
+        self._path = path
+        self._clock = clock
+        self._register = register
+        self._deregister = deregister
+        self._tasks: dict[Socket, asyncio.Task[None]] = {}
+        self._watcher: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        self._path.mkdir(parents=True, exist_ok=True)
+        self._watcher = asyncio.create_task(self._watch(), name="registration directory")
+
+    async def stop(self) -> None:
+        """Ends the watch and all handshakes; deregisters nobody."""
+        tasks = [*self._tasks.values(), *([self._watcher] if self._watcher else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._tasks.clear()
+
+    async def _watch(self) -> None:
+        changes = awatch(self._path, debounce=50, step=5, rust_timeout=_RESCAN, yield_on_timeout=True)
+        await self._compare()
+        async for _ in changes:
+            await self._compare()
+
+    async def _compare(self) -> None:
+        found = set(find_sockets(self._path))
+        for socket in [known for known in self._tasks if known not in found]:
+            await self._gone(socket)
+        for socket in found - self._tasks.keys():
+            name = f"registration of {socket.path.name}"
+            self._tasks[socket] = asyncio.create_task(self._keep_registered(socket), name=name)
+
+    async def _gone(self, socket: Socket) -> None:
+        task = self._tasks.pop(socket)
+        task.cancel()
+        await asyncio.wait([task])
+        await self._deregister(socket)
+
+    async def _keep_registered(self, socket: Socket) -> None:
+        """Tries until the plugin is registered; says once what is wrong with it."""
+        pause, complaint = _FIRST_RETRY, ""
+        while (wrong := await self._handshake(socket)) is not None:
+            level = logging.DEBUG if wrong == complaint else logging.WARNING
+            log.log(level, "plugin socket %s: %s; trying again", socket.path.name, wrong)
+            complaint = wrong
+            await self._clock.sleep(pause)
+            pause = min(pause * 2, _LAST_RETRY)
+
+    async def _handshake(self, socket: Socket) -> str | None:
+        """GetInfo, register, NotifyRegistrationStatus; what went wrong, or None."""
+        async with grpc.aio.insecure_channel(f"unix:{socket.path}") as channel:
+            try:
+                candidate = await _ask(channel, socket)
+            except TimeoutError:
+                return f"nobody answers within {DIAL_LIMIT:g} s"
+            except grpc.aio.AioRpcError as error:
+                return f"GetInfo failed, is it a plugin? {error.code().name}: {error.details()}"
+            except Refused as refused:
+                return await self._refuse(channel, refused)
+            try:
+                self._register(candidate)
+            except Refused as refused:
+                return await self._refuse(channel, refused)
+            try:
+                await _notify(channel, ok=True)
+            except grpc.aio.AioRpcError as error:
+                await self._deregister(socket)  # undone and tried again (W-16)
+                return f"it did not take the news of its registration: {error.code().name}: {error.details()}"
+        return None
+
+    async def _refuse(self, channel: grpc.aio.Channel, refused: Refused) -> str:
+        with suppress(grpc.aio.AioRpcError):
+            await _notify(channel, ok=False, error=str(refused))
+        return f"refused: {refused}"
+
+
+def find_sockets(directory: Path) -> Iterator[Socket]:
+    """The registration sockets in a directory and below it; names that begin with a dot do not count (W-10)."""
+    with suppress(OSError):
+        for path in directory.iterdir():
+            if path.name.startswith("."):
+                continue
+            with suppress(OSError):
+                found = path.lstat()
+                if stat.S_ISSOCK(found.st_mode):
+                    yield Socket(path, found.st_ino, found.st_ctime_ns)
+                elif stat.S_ISDIR(found.st_mode):
+                    yield from find_sockets(path)
+
+
+async def _ask(channel: grpc.aio.Channel, socket: Socket) -> Candidate:
+    async with asyncio.timeout(DIAL_LIMIT):
+        await channel.channel_ready()
+    info = await GET_INFO.stub(channel)(GET_INFO.request(), timeout=INFO_LIMIT)
+    versions = tuple(info.supported_versions)
+    if info.type != "DRAPlugin":
+        raise Refused(f"no handler for plugins of type {info.type!r}")
+    if not any(version in PREPARE for version in versions):
+        raise Refused(f"none of its versions {list(versions)} is one of {list(PREPARE)}")
+    if not info.name:
+        raise Refused("it gives no driver name")
+    return Candidate(socket, info.name, Path(info.endpoint) if info.endpoint else socket.path, versions)
+
+
+async def _notify(channel: grpc.aio.Channel, *, ok: bool, error: str = "") -> None:
+    status = NOTIFY_REGISTRATION.request(plugin_registered=ok, error=error)
+    await NOTIFY_REGISTRATION.stub(channel)(status, timeout=NOTIFY_LIMIT)

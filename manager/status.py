@@ -1,0 +1,81 @@
+"""The health part of one container's status: `allocatedResourcesStatus` (KEP-4680, `ResourceStatus`). Pure."""
+
+from collections.abc import Callable, Sequence
+
+from drahealth.manager.cache import Reading
+from drahealth.manager.profile import Profile
+from drahealth.proto.values import (
+    MESSAGE_LIMIT,
+    ClaimUse,
+    DeviceId,
+    Health,
+    PreparedDevice,
+    ResourceHealth,
+    ResourceStatus,
+)
+
+_SEVERITY = {Health.HEALTHY: 0, Health.UNKNOWN: 1, Health.UNHEALTHY: 2}
+
+
+def resource_id(device: PreparedDevice, profile: Profile) -> str:
+    """What the device is called in the status (KEP-4680, `ResourceID`; P-08 for the releases)."""
+    if profile.device_id == "first CDI id" and device.cdi_ids:
+        return device.cdi_ids[0]
+    return str(device.id)
+
+
+def cut(message: str, profile: Profile) -> str:
+    """A message within the API's limit of 1024 bytes; a cut one ends in `...` (H-12)."""
+    data = message.encode()
+    if len(data) <= MESSAGE_LIMIT:
+        return message
+    kept = data[: MESSAGE_LIMIT - 3]
+    # Go puts the broken bytes into JSON as U+FFFD, one each: "replace" would make one of several.
+    how = "ignore" if profile.message_cut == "character" else "surrogateescape"
+    text = kept.decode(errors=how)
+    return "".join("�" if "\udc80" <= c <= "\udcff" else c for c in text) + "..."
+
+
+def container_status(
+    uses: Sequence[ClaimUse],
+    devices_of: Callable[[str], Sequence[PreparedDevice]],
+    read: Callable[[DeviceId], Reading],
+    profile: Profile,
+    *,
+    messages: bool = True,
+) -> tuple[ResourceStatus, ...]:
+    """One entry for each claim, or request of a claim, that the container uses and that has devices (P-09).
+
+    `messages` is the gate ResourceHealthStatusMessage. The order is that of the container's own claims.
+    """
+    entries: dict[str, ResourceStatus] = {}
+    for use in uses:
+        name = f"claim:{use.name}/{use.request}" if use.request else f"claim:{use.name}"
+        resources = _resources(_serving(use, devices_of(use.claim_uid)), read, profile, messages)
+        if resources and name not in entries:
+            entries[name] = ResourceStatus(name, resources)
+    return tuple(entries.values())
+
+
+def _serving(use: ClaimUse, devices: Sequence[PreparedDevice]) -> list[PreparedDevice]:
+    """The devices for the request that the container names; `req/sub` is served by devices of `req` (P-07)."""
+    if use.request is None:
+        return list(devices)
+    base = use.request.split("/")[0]
+    return [device for device in devices if not device.requests or base in device.requests]
+
+
+def _resources(
+    devices: Sequence[PreparedDevice], read: Callable[[DeviceId], Reading], profile: Profile, messages: bool
+) -> tuple[ResourceHealth, ...]:
+    """One element an id: the list is a map by resourceID, so a second device with the same id cannot be shown."""
+    shown: dict[str, ResourceHealth] = {}
+    for device in devices:
+        reading = read(device.id)
+        name = resource_id(device, profile)
+        found = ResourceHealth(name, reading.health, cut(reading.message, profile) if messages else "")
+        old = shown.get(name)
+        worse = old is not None and _SEVERITY[found.health] > _SEVERITY[old.health]
+        if old is None or (worse and profile.duplicate_id_shows == "worst"):
+            shown[name] = found
+    return tuple(shown.values())
