@@ -95,7 +95,7 @@ NOTIFY_REGISTRATION = Unary(
     registration_v1_pb2.RegistrationStatusResponse,
 )
 
-PREPARE = {
+PREPARE: dict[str, Unary[Any, Any]] = {
     "v1.DRAPlugin": Unary(
         "/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/NodePrepareResources",
         dra_v1_pb2.NodePrepareResourcesRequest,
@@ -109,7 +109,7 @@ PREPARE = {
 }
 """NodePrepareResources by the string that a plugin advertises."""
 
-UNPREPARE = {
+UNPREPARE: dict[str, Unary[Any, Any]] = {
     "v1.DRAPlugin": Unary(
         "/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/NodeUnprepareResources",
         dra_v1_pb2.NodeUnprepareResourcesRequest,

@@ -1,0 +1,106 @@
+"""The control surface of a fake driver: one set of asynchronous calls with plain data in and out.
+
+It is the same whether the driver lives in this process (`driver.FakeDriver`), in another one or in a pod
+(`remote.RemoteDriver`). Every argument and answer is a number, a text, or a dataclass of those, so that it can travel
+as JSON; nothing else may be added here.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from drahealth.proto.values import DeviceHealth, Health
+
+DRA_VERSIONS = ("v1.DRAPlugin", "v1beta1.DRAPlugin")
+HEALTH_APIS = ("v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth")
+
+
+@dataclass(frozen=True, slots=True)
+class DriverOptions:
+    """How a fake driver is made. Paths are as the kubelet and the driver see them."""
+
+    name: str
+    """The driver's name, a DNS name such as gpu.example.com."""
+    node: str
+    devices: tuple[str, ...]
+    registry_dir: str
+    """Where the kubelet looks for registration sockets."""
+    data_dir: str
+    """Where the driver puts its own socket; on the same file system as the registry."""
+    instance: str = ""
+    """Tells two instances of a rolling update apart; part of the socket names, as a pod's uid is."""
+    pool: str = ""
+    """The devices' pool; empty: the node's name."""
+    dra_versions: tuple[str, ...] = DRA_VERSIONS
+    health_apis: tuple[str, ...] = HEALTH_APIS
+    """The health APIs that are advertised."""
+    served_health_apis: tuple[str, ...] | None = None
+    """The health APIs that are answered; None: those that are advertised."""
+    cdi_ids: bool = True
+    """Prepared devices come with a CDI id each."""
+    heartbeat: float = 10.0
+    """Seconds between reports while nothing changes; 0 for none."""
+    timeout: int = 0
+    """The devices' own timeout in whole seconds; 0: the kubelet's default."""
+
+    @property
+    def pool_name(self) -> str:
+        return self.pool or self.node
+
+
+@dataclass(frozen=True, slots=True)
+class DriverState:
+    """What a fake driver knows of itself."""
+
+    running: bool
+    registered: bool
+    registration_error: str
+    streams: int
+    """Health streams that are open now."""
+    streams_opened: int
+    """Health streams that were opened since the driver was made, over all its restarts."""
+    prepared: tuple[str, ...]
+    """Uids of the claims that are prepared now."""
+
+
+class DriverControl(Protocol):
+    """What one can tell a fake driver."""
+
+    async def start(self) -> None:
+        """Opens the sockets and publishes the devices. Starting a running driver changes nothing."""
+
+    async def stop(self) -> None:
+        """Ends in order: unregisters (the registration socket goes first), ends the streams, removes the sockets."""
+
+    async def crash(self) -> None:
+        """Is gone at once, as after SIGKILL: streams are cut, the socket files stay."""
+
+    async def retire(self) -> None:
+        """Stops for good: what it published is deleted."""
+
+    async def wait_registered(self) -> None:
+        """Returns once a kubelet has said that the driver is registered, since its last start."""
+
+    async def set_health(self, device: str, health: Health, message: str = "", timeout: int | None = None) -> None:
+        """From now on the device is so; told at once in a complete report. `timeout` None: as it was."""
+
+    async def play(self, changes: Sequence[DeviceHealth]) -> None:
+        """One change after the other, each told in a complete report of its own, as fast as they go."""
+
+    async def report(self, devices: Sequence[DeviceHealth]) -> None:
+        """Tells just this, whatever the devices' state: a partial, empty or odd report. Nothing is remembered."""
+
+    async def hush(self, quiet: bool) -> None:
+        """While quiet it says nothing by itself: no first report on a new stream, no heartbeat, no changes."""
+
+    async def send_raw(self, payload: str) -> None:
+        """Writes the bytes (hexadecimal) as a message to every open stream: garbage on purpose."""
+
+    async def end_streams(self, code: str = "OK") -> None:
+        """Ends every open stream with this gRPC status code."""
+
+    async def jump(self, seconds: float) -> None:
+        """Lets the driver's clock jump. Raises ValueError for a driver that lives on the system's time."""
+
+    async def state(self) -> DriverState:
+        """What the driver knows of itself now."""

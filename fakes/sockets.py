@@ -1,0 +1,53 @@
+"""Unix sockets of a fake plugin: served by gRPC, and left lying or taken away on purpose."""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import grpc.aio
+
+from drahealth.proto.services import Method, serve
+
+PATH_LIMIT = 107
+"""Bytes that the path of a unix socket may have on Linux."""
+
+
+class ServedSocket:
+    """A gRPC server behind `path`.
+
+    gRPC removes its socket file when the server ends. A plugin that is killed leaves its file, so the server listens
+    on a hidden file beside and `path` is a second link to it, whose fate is ours.
+    """
+
+    def __init__(self, path: Path, hidden: Path, functions: Mapping[Method, Callable[..., Any]]) -> None:
+        for name in (path, hidden):
+            if len(str(name).encode()) > PATH_LIMIT:
+                raise ValueError(f"the socket path {name} has more than {PATH_LIMIT} bytes; use a shorter directory")
+        self.path = path
+        self._hidden = hidden
+        self._functions = functions
+        self._server: grpc.aio.Server | None = None
+
+    async def start(self) -> None:
+        """Serves; a file of an earlier run at `path` is replaced."""
+        for path in (self.path, self._hidden):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.unlink(missing_ok=True)
+        self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+        self._server.add_generic_rpc_handlers(serve(self._functions))
+        self._server.add_insecure_port(f"unix:{self._hidden}")
+        await self._server.start()
+        self.path.hardlink_to(self._hidden)
+
+    def remove(self) -> None:
+        """Takes the file away; connections that are open stay open."""
+        self.path.unlink(missing_ok=True)
+
+    async def stop(self, grace: float | None = None) -> None:
+        """Ends the server and its connections, calls under way get `grace` seconds; the file at `path` stays."""
+        server, self._server = self._server, None
+        if server:
+            await server.stop(grace)
+        with suppress(OSError):
+            self._hidden.unlink()
