@@ -111,6 +111,10 @@ class ContainerRuntime:
         self._subscribers.append(notify)
         return lambda: self._subscribers.remove(notify) if notify in self._subscribers else None
 
+    def wall(self) -> int:
+        """The runtime's own time in Unix nanoseconds."""
+        return int(self._clock.wall() * 1e9)
+
     async def close(self) -> None:
         """Ends all tasks; containers keep their last state, and none exits of itself any more."""
         lives = list(self._lives.values())
@@ -120,7 +124,7 @@ class ContainerRuntime:
 
     def run_sandbox(self, config: SandboxConfig) -> Sandbox:
         """A new sandbox, ready."""
-        sandbox = Sandbox(uuid4().hex, config, SandboxState.READY, self._wall())
+        sandbox = Sandbox(uuid4().hex, config, SandboxState.READY, self.wall())
         self._sandboxes[sandbox.id] = sandbox
         return sandbox
 
@@ -166,7 +170,7 @@ class ContainerRuntime:
         """A new container in a sandbox that is ready, else `WrongStateError`."""
         if self.sandbox(sandbox_id).state is not SandboxState.READY:
             raise WrongStateError(f"sandbox {sandbox_id} is not ready; run a new one for container {config.name!r}")
-        container = Container(uuid4().hex, sandbox_id, config, ContainerState.CREATED, self._wall())
+        container = Container(uuid4().hex, sandbox_id, config, ContainerState.CREATED, self.wall())
         self._containers[container.id] = container
         return container
 
@@ -175,7 +179,7 @@ class ContainerRuntime:
         container = self.container(container_id)
         if container.state is not ContainerState.CREATED:
             raise WrongStateError(f"container {container_id} is {container.state}; only a created one can be started")
-        self._change(replace(container, state=ContainerState.RUNNING, started=self._wall()))
+        self._change(replace(container, state=ContainerState.RUNNING, started=self.wall()))
         script = parse(container.config.command + container.config.args)
         if script.seconds <= 0:
             self._exit(container_id, script.code)
@@ -235,12 +239,9 @@ class ContainerRuntime:
             life.cancel()
         reason = "Completed" if code == 0 else "Error"
         exited = replace(self._containers[container_id], state=ContainerState.EXITED, exit_code=code, reason=reason)
-        self._change(replace(exited, finished=self._wall()))
+        self._change(replace(exited, finished=self.wall()))
 
     def _change(self, container: Container) -> None:
         self._containers[container.id] = container
         for notify in tuple(self._subscribers):
             notify(container)
-
-    def _wall(self) -> int:
-        return int(self._clock.wall() * 1e9)
