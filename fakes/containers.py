@@ -6,6 +6,7 @@ whoever drives it, so a restarted kubelet finds its containers again. A containe
 """
 
 import asyncio
+import hashlib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,15 @@ TERMINATED = 143
 """Exit code of a container that was stopped and given time to obey (128 + SIGTERM)."""
 KILLED = 137
 """Exit code of a container that was given none (128 + SIGKILL)."""
+
+
+ADDRESS = "127.0.0.1"
+"""Where every sandbox is."""
+
+
+def image_id(image: str) -> str:
+    """The id of an image: made from its name, and itself where it is an id already."""
+    return image if image.startswith("sha256:") else "sha256:" + hashlib.sha256(image.encode()).hexdigest()
 
 
 class SandboxState(StrEnum):

@@ -4,8 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from drahealth.fakes.containers import ContainerRuntime
-from drahealth.fakes.cri_messages import image_id
+from drahealth.fakes.containers import ContainerRuntime, image_id
 from drahealth.proto import cri as methods
 from drahealth.proto import cri_v1_pb2 as cri
 from drahealth.proto.services import Method

@@ -1,19 +1,16 @@
 """The containers' values as messages of the Container Runtime Interface, and back."""
 
-import hashlib
-
 from drahealth.fakes.containers import (
+    ADDRESS,
     Container,
     ContainerConfig,
     ContainerState,
     Sandbox,
     SandboxConfig,
     SandboxState,
+    image_id,
 )
 from drahealth.proto import cri_v1_pb2 as cri
-
-POD_IP = "127.0.0.1"
-"""Where every pod is said to be: a kubelet makes a new sandbox for one without an address."""
 
 SANDBOX_STATES = {
     SandboxState.READY: cri.SANDBOX_READY,
@@ -24,11 +21,6 @@ CONTAINER_STATES = {
     ContainerState.RUNNING: cri.CONTAINER_RUNNING,
     ContainerState.EXITED: cri.CONTAINER_EXITED,
 }
-
-
-def image_id(image: str) -> str:
-    """The id of an image: made from its name, and itself where it is an id already."""
-    return image if image.startswith("sha256:") else "sha256:" + hashlib.sha256(image.encode()).hexdigest()
 
 
 def sandbox_config(config: cri.PodSandboxConfig) -> SandboxConfig:
@@ -80,7 +72,7 @@ def sandbox_status(sandbox: Sandbox) -> cri.PodSandboxStatus:
         metadata=_sandbox_metadata(sandbox),
         state=SANDBOX_STATES[sandbox.state],
         created_at=sandbox.created,
-        network=cri.PodSandboxNetworkStatus(ip=POD_IP),
+        network=cri.PodSandboxNetworkStatus(ip=ADDRESS),
         linux=cri.LinuxPodSandboxStatus(namespaces=cri.Namespace(options=cri.NamespaceOption(network=network))),
         labels=sandbox.config.labels,
         annotations=sandbox.config.annotations,
