@@ -1,0 +1,113 @@
+"""What the in-memory API server does besides the contract of all: restarts, namespaces, bindings, copies."""
+
+import asyncio
+from contextlib import aclosing
+
+import pytest
+
+from drahealth.fakes.api import CLAIMS, NAMESPACES, NODES, PODS, ApiError, Object, WatchEvent
+from drahealth.fakes.api_server import ApiServer
+from drahealth.fakes.clock import JumpClock
+from drahealth.fakes.storage import HISTORY
+
+POD: Object = {"metadata": {"name": "train", "namespace": "default"}, "spec": {"containers": [{"name": "main"}]}}
+CLAIM: Object = {"metadata": {"name": "gpu", "namespace": "other", "finalizers": ["held"]}, "spec": {}}
+
+
+async def test_callers_have_copies_of_their_own() -> None:
+    server = ApiServer()
+    mine: Object = {"metadata": {"name": "train", "namespace": "default"}, "spec": {"containers": [{"name": "main"}]}}
+    created = await server.create(PODS, mine)
+    mine["spec"]["containers"].clear()
+    created["spec"]["containers"].clear()
+    async with aclosing(server.watch(PODS)) as watch:
+        (await anext(watch)).object["spec"].clear()
+    assert [c["name"] for c in (await server.get(PODS, "train", "default"))["spec"]["containers"]] == ["main"]
+
+
+async def test_a_slow_watcher_loses_nothing_and_delays_nobody() -> None:
+    server = ApiServer()
+    pod = await server.create(PODS, POD)
+    async with aclosing(server.watch(PODS)) as slow, aclosing(server.watch(PODS)) as quick:
+        await anext(slow)
+        await anext(quick)
+        for number in range(3000):
+            await server.replace_status(PODS, {**pod, "metadata": POD["metadata"], "status": {"message": str(number)}})
+            assert (await anext(quick)).object["status"]["message"] == str(number)
+        assert [(await anext(slow)).object["status"]["message"] for _ in range(3000)] == [str(n) for n in range(3000)]
+
+
+async def test_a_restart_keeps_the_objects_and_ends_the_watches() -> None:
+    server = ApiServer()
+    await server.create(PODS, POD)
+    watching = asyncio.create_task(_until_the_end(server))
+    await asyncio.sleep(0)
+    server.restart()
+    assert [event.type for event in await watching] == ["ADDED"]
+    assert len(await server.list(PODS)) == 1
+
+
+async def test_while_it_is_down_every_call_is_refused_until_it_is_up() -> None:
+    server = ApiServer()
+    server.down()
+    waiting = asyncio.create_task(server.wait_ready())
+    for call in (
+        server.list(PODS),
+        server.create(PODS, POD),
+        server.delete(PODS, "x", "default"),
+        _until_the_end(server),
+    ):
+        with pytest.raises(ApiError) as refusal:
+            await call
+        assert (refusal.value.status, refusal.value.reason) == (503, "ServiceUnavailable")
+    assert not waiting.done()
+    server.up()
+    await waiting
+    assert await server.list(PODS) == []
+
+
+async def test_a_watch_from_before_the_history_is_expired() -> None:
+    server = ApiServer()
+    pod = await server.create(PODS, POD)
+    _, revision = await server.snapshot(PODS)
+    for number in range(HISTORY + 1):
+        await server.replace_status(PODS, {**pod, "metadata": POD["metadata"], "status": {"message": str(number)}})
+    with pytest.raises(ApiError) as refusal:
+        await anext(server.watch(PODS, since=revision))
+    assert (refusal.value.status, refusal.value.reason) == (410, "Expired")
+
+
+async def test_a_namespace_takes_with_it_all_that_is_in_it_when_nothing_holds_it() -> None:
+    server = ApiServer()
+    await server.create(NAMESPACES, {"metadata": {"name": "other"}})
+    await server.create(CLAIMS, CLAIM)
+    await server.create(PODS, {**POD, "metadata": {"name": "train", "namespace": "other"}})
+    await server.delete(NAMESPACES, "other")
+    assert (await server.get(NAMESPACES, "other"))["status"] == {"phase": "Terminating"}
+    with pytest.raises(ApiError, match="because it is being terminated"):
+        await server.create(PODS, {**POD, "metadata": {"name": "late", "namespace": "other"}})
+    await server.replace(CLAIMS, {**CLAIM, "metadata": {"name": "gpu", "namespace": "other"}})
+    assert await server.list(PODS) == []
+    assert [n["metadata"]["name"] for n in await server.list(NAMESPACES)] == ["default", "kube-system"]
+
+
+async def test_a_pod_is_bound_once_and_says_so() -> None:
+    server = ApiServer(clock=JumpClock())
+    await server.create(PODS, POD)
+    await server.create(NODES, {"metadata": {"name": "node"}})
+    await server.bind("train", "default", "node")
+    pod = await server.get(PODS, "train", "default")
+    assert pod["spec"]["nodeName"] == "node"
+    assert [(c["type"], c["status"]) for c in pod["status"]["conditions"]] == [("PodScheduled", "True")]
+    with pytest.raises(ApiError, match="already assigned to node node"):
+        await server.bind("train", "default", "node")
+
+
+async def test_a_limit_is_a_request_where_none_is_given() -> None:
+    resources = {"limits": {"example.com/gpu": "1", "cpu": "2"}, "requests": {"cpu": "1"}}
+    pod = await ApiServer().create(PODS, {**POD, "spec": {"containers": [{"name": "main", "resources": resources}]}})
+    assert pod["spec"]["containers"][0]["resources"]["requests"] == {"example.com/gpu": "1", "cpu": "1"}
+
+
+async def _until_the_end(server: ApiServer) -> list[WatchEvent]:
+    return [event async for event in server.watch(PODS)]

@@ -1,0 +1,112 @@
+"""The feature gates of the in-memory API server under each set of rules."""
+
+import pytest
+
+from drahealth.fakes.api import PODS, Object
+from drahealth.fakes.api_server import ApiServer
+from drahealth.fakes.gates import KEP_RULES, GateRules
+
+OFF = {"ResourceHealthStatus": False, "ResourceHealthStatusMessage": False}
+MESSAGE_OFF = {"ResourceHealthStatusMessage": False}
+ON = {"ResourceHealthStatus": True}
+
+DROPS = GateRules(filters_reads=False, keeps_what_was_there=False)
+KEEPS = GateRules(filters_reads=False, keeps_what_was_there=True)
+
+RESOURCE = {"resourceID": "driver/pool/gpu-0", "health": "Unhealthy", "message": "hot"}
+FIELD = [{"name": "claim:gpu", "resources": [RESOURCE]}]
+WITHOUT_MESSAGE = [{"name": "claim:gpu", "resources": [{"resourceID": "driver/pool/gpu-0", "health": "Unhealthy"}]}]
+CONTAINER: Object = {"name": "main", "resources": {"claims": [{"name": "gpu"}]}}
+POD: Object = {"metadata": {"name": "train", "namespace": "default"}, "spec": {"containers": [CONTAINER]}}
+
+
+async def write(server: ApiServer, field: list[Object]) -> Object:
+    status = {"containerStatuses": [{"name": "main", "allocatedResourcesStatus": field}]}
+    return await server.replace_status(PODS, {**POD, "status": status})
+
+
+async def read(server: ApiServer) -> list[Object] | None:
+    """The field as reads and watches show it, which must agree."""
+    got = await server.get(PODS, "train", "default")
+    assert [got] == await server.list(PODS)
+    assert (await anext(server.watch(PODS))).object == got
+    (status,) = got["status"]["containerStatuses"]
+    return status.get("allocatedResourcesStatus")  # type: ignore[no-any-return]
+
+
+async def serving(rules: GateRules, gates: dict[str, bool]) -> ApiServer:
+    """A server that was written with the gates on and restarted with these."""
+    server = ApiServer(rules=rules)
+    await server.create(PODS, POD)
+    await write(server, FIELD)
+    server.restart(gates)
+    return server
+
+
+@pytest.mark.parametrize("gates", [{"ResourceHealthStatus": False}, {"ResourceHealthState": True}])
+def test_gates_that_a_real_server_refuses_are_refused_at_start(gates: dict[str, bool]) -> None:
+    server = ApiServer()
+    for start in (lambda: ApiServer(gates=gates), lambda: server.restart(gates)):
+        with pytest.raises(ValueError, match="ResourceHealthStatus"):
+            start()
+
+
+async def test_with_the_gate_off_the_kep_filters_reads_and_a_write_wipes() -> None:
+    server = await serving(KEP_RULES, OFF)
+    assert await read(server) is None
+    server.restart(ON)
+    assert await read(server) == FIELD
+    server.restart(OFF)
+    await write(server, FIELD)
+    server.restart(ON)
+    assert await read(server) is None
+
+
+async def test_with_the_message_gate_off_the_kep_filters_messages() -> None:
+    assert await read(await serving(KEP_RULES, MESSAGE_OFF)) == WITHOUT_MESSAGE
+
+
+async def test_releases_filter_no_read_and_keep_what_was_there() -> None:
+    server = await serving(KEEPS, OFF)
+    assert await read(server) == FIELD
+    changed = [{**FIELD[0], "resources": [{**RESOURCE, "message": "hotter"}]}]
+    await write(server, changed)
+    assert await read(server) == changed
+
+
+async def test_releases_drop_what_was_not_there() -> None:
+    server = await serving(KEEPS, OFF)
+    await write(server, [])
+    await write(server, FIELD)
+    assert await read(server) is None
+
+
+async def test_releases_drop_messages_unless_one_was_there() -> None:
+    server = await serving(KEEPS, MESSAGE_OFF)
+    await write(server, FIELD)
+    assert await read(server) == FIELD
+    await write(server, WITHOUT_MESSAGE)
+    await write(server, FIELD)
+    assert await read(server) == WITHOUT_MESSAGE
+
+
+async def test_old_releases_drop_with_any_update() -> None:
+    server = await serving(DROPS, OFF)
+    assert await read(server) == FIELD
+    await server.replace(PODS, {**POD, "metadata": {**POD["metadata"], "labels": {"a": "b"}}})
+    assert await read(server) is None
+
+
+async def test_what_is_dropped_cannot_fail_validation() -> None:
+    server = ApiServer(gates=OFF)
+    await server.create(PODS, POD)
+    await write(server, [{"name": "no such resource"}])
+    assert await read(server) is None
+
+
+async def test_a_gate_is_read_at_the_start_of_a_watch() -> None:
+    server = await serving(KEEPS, ON)
+    watch = server.watch(PODS)
+    await anext(watch)
+    server.restart(OFF)
+    assert [event async for event in watch] == []
