@@ -1,0 +1,24 @@
+"""Whose fault it is.
+
+    Exception
+      HarnessError            ours or the machine's; says what to do about it
+        ConfigurationError    the user's file or flag
+
+The fault of what is tested is no `HarnessError`: that is an assertion about the subject.
+"""
+
+
+class HarnessError(Exception):
+    """Something around the test went wrong: `message` says what happened, `hint` what to do about it (may be "")."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message, hint)
+        self.message = message.rstrip(". \n")
+        self.hint = hint.rstrip(". \n")
+
+    def __str__(self) -> str:
+        return f"{self.message}; {self.hint}" if self.hint else self.message
+
+
+class ConfigurationError(HarnessError):
+    """A file or a flag of the user's says something that cannot be done."""

@@ -1,0 +1,105 @@
+"""The story's hardware: a driver and its devices, told what to do in words."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from drahealth.fakes.control import DriverControl, DriverOptions
+from drahealth.fakes.driver import cdi_id
+from drahealth.manager.profile import Profile
+from drahealth.proto.events import Registered
+from drahealth.proto.values import DeviceHealth, DeviceId, Health
+
+if TYPE_CHECKING:
+    from drahealth.suites.node import Node
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One device of a fake driver."""
+
+    driver: "Driver"
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def id(self) -> DeviceId:
+        return DeviceId(self.driver.name, self.driver.options.pool_name, self.name)
+
+    def resource_id(self, profile: Profile) -> str:
+        """What the device is called in a Pod status where this profile holds."""
+        if profile.device_id == "first CDI id" and self.driver.options.cdi_ids:
+            return cdi_id(self.driver.name, self.name)
+        return str(self.id)
+
+    def so(self, health: Health, message: str = "", timeout: int = 0) -> DeviceHealth:
+        """A report's words about this device."""
+        return DeviceHealth(self.id.pool, self.name, health, message, timeout or self.driver.options.timeout)
+
+    async def becomes(self, health: Health, message: str = "", timeout: int | None = None) -> None:
+        """The device is so from now on, and its driver reports it at once. `timeout` in seconds is kept if None."""
+        await self.driver.control.set_health(self.name, health, message, timeout)
+
+
+class Driver:
+    """One instance of a fake driver on the node."""
+
+    def __init__(self, node: "Node", options: DriverOptions, control: DriverControl) -> None:
+        self.node = node
+        self.options = options
+        self.control = control
+        self.gpus = tuple(Gpu(self, name) for name in options.devices)
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.options.instance})" if self.options.instance else self.name
+
+    @property
+    def name(self) -> str:
+        return self.options.name
+
+    async def starts(self) -> None:
+        """Starts and is registered."""
+        self.node.tell(f"driver {self} starts")
+        before = self._registrations()
+        await self.control.start()
+        await self.node.until(
+            lambda: self._registrations() > before, "start", f"driver {self} is registered", "no registration"
+        )
+
+    async def stops(self) -> None:
+        """Ends in order and unregisters."""
+        self.node.tell(f"driver {self} stops")
+        await self.control.stop()
+
+    async def crashes(self) -> None:
+        """Is gone at once and leaves its sockets lying."""
+        self.node.tell(f"driver {self} crashes")
+        await self.control.crash()
+
+    async def falls_silent(self) -> None:
+        """Stays up and says nothing more of its own accord."""
+        self.node.tell(f"driver {self} falls silent")
+        await self.control.hush(True)
+
+    async def speaks_again(self) -> None:
+        """Reports again from now on: at changes, at heartbeats, on new streams."""
+        self.node.tell(f"driver {self} speaks again")
+        await self.control.hush(False)
+
+    async def plays(self, changes: Sequence[DeviceHealth]) -> None:
+        """Reports these changes one after the other, as fast as they go."""
+        self.node.tell(f"driver {self} reports {len(changes)} changes in a row")
+        await self.control.play(changes)
+
+    async def newer_instance(self) -> "Driver":
+        """Starts a second instance of the same driver beside this one, as a rolling update does."""
+        options = replace(self.options, instance=f"{self.options.instance or 'a'}b")
+        newer = await self.node.add_driver(options)
+        await newer.starts()
+        return newer
+
+    def _registrations(self) -> int:
+        mine = (self.name, self.options.instance, True)
+        return sum((e.driver, e.instance, e.ok) == mine for e in self.node.history.of(Registered))

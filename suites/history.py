@@ -1,0 +1,42 @@
+"""The history of one scenario: everything that happened, with its time, and waiting for what is to happen."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from drahealth.proto.events import Event, Record
+
+E = TypeVar("E", bound=Event)
+
+
+class History:
+    """Records events and wakes those who wait for one. `observe` is what makers of events are given."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self._changed = asyncio.Event()
+
+    def observe(self, event: Event) -> None:
+        """Takes an event that happened just now."""
+        self.add(Record(time.monotonic(), event))
+
+    def add(self, record: Record) -> None:
+        """Takes an event with its time on this machine's monotonic clock, as seen in another process."""
+        self.records.append(record)
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    def of(self, kind: type[E]) -> Iterator[E]:
+        """The events of a kind, in order."""
+        return (record.what for record in self.records if isinstance(record.what, kind))
+
+    async def until(self, true: Callable[[], bool], seconds: float) -> bool:
+        """Waits until `true()`, looking again after each event; False once `seconds` have passed."""
+        try:
+            async with asyncio.timeout(seconds):
+                while not true():
+                    await self._changed.wait()
+        except TimeoutError:
+            return true()
+        return True

@@ -1,0 +1,184 @@
+"""What holds in every history, whatever the scenario: pure functions from records to what is wrong in them."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from drahealth.proto.events import (
+    GateSet,
+    Record,
+    ReportSent,
+    Restarted,
+    StatusSeen,
+    StreamClosed,
+    StreamOpened,
+    TimePassed,
+)
+from drahealth.proto.values import DEFAULT_TIMEOUT, MESSAGE_LIMIT, DeviceHealth, Health, ResourceHealth
+
+Device = tuple[str, str, str]
+"""Driver, pool, device."""
+
+OVERLAP = 0.5
+"""Seconds that the end of a stream may be noticed late by its driver."""
+
+
+def judge(records: Sequence[Record], devices: Mapping[str, Device]) -> dict[str, list[str]]:
+    """By requirement, what is wrong in the history. `devices` are known by their names in a status."""
+    return {
+        "STATUS-06": list(doubles(records)),
+        "STATUS-07": list(inventions(records, devices)),
+        "STREAM-03": list(overlaps(records)),
+    }
+
+
+def doubles(records: Iterable[Record]) -> Iterator[str]:
+    """Entry names twice in a container, ids twice in an entry."""
+    for record in records:
+        if not isinstance(status := record.what, StatusSeen):
+            continue
+        for container in status.containers:
+            entries = container.resources or ()
+            for name in _twice(entry.name for entry in entries):
+                yield f"entry {name} is there twice in container {container.name} of pod {status.pod}"
+            for entry in entries:
+                for name in _twice(resource.resource_id for resource in entry.resources):
+                    yield f"{name} is there twice in entry {entry.name} of pod {status.pod}"
+
+
+def inventions(records: Iterable[Record], devices: Mapping[str, Device]) -> Iterator[str]:
+    """Healths and messages that were shown and never reported, and Unknown without a cause."""
+    said: dict[Device, set[tuple[Health, str]]] = {}
+    shown: set[tuple[str, Device]] = set()
+    excuse = _Excuse()
+    for record in records:
+        excuse.take(record)
+        match record.what:
+            case ReportSent() as report:
+                for health in report.devices:
+                    device = (report.driver, health.pool, health.device)
+                    said.setdefault(device, set()).add((health.health, _cut(health.message)))
+            case StatusSeen() as status:
+                for resource in _resources(status):
+                    device = devices.get(resource.resource_id, ("", "", resource.resource_id))
+                    key = (status.uid, device)
+                    if resource.health is not Health.UNKNOWN:
+                        shown.add(key)
+                    reported = (resource.health, _cut(resource.message)) in said.get(device, ())
+                    unknown = resource.health is Health.UNKNOWN and not resource.message
+                    if not reported and not (unknown and (key not in shown or excuse.for_unknown(device, record.at))):
+                        yield f"pod {status.pod} showed {resource}, which was never reported"
+
+
+class _Excuse:
+    """Why a device may read Unknown: its stream ended, the kubelet was restarted, or it was not heard of in time."""
+
+    def __init__(self) -> None:
+        self._drivers: set[str] = set()
+        self._everything = False
+        self._deadlines: dict[Device, float] = {}
+        self._expired: set[Device] = set()
+        self._jumped = 0.0
+
+    def take(self, record: Record) -> None:
+        match record.what:
+            case StreamClosed(driver=driver):
+                self._drivers.add(driver)
+            case Restarted() | GateSet():
+                self._everything = True
+            case TimePassed(seconds=seconds):
+                self._jumped += seconds
+            case ReportSent() as report:
+                for health in report.devices:
+                    device = (report.driver, health.pool, health.device)
+                    self._note_expiry(device, record.at)
+                    self._deadlines[device] = record.at + self._jumped + (max(health.timeout, 0) or DEFAULT_TIMEOUT)
+
+    def for_unknown(self, device: Device, at: float) -> bool:
+        self._note_expiry(device, at)
+        return self._everything or device[0] in self._drivers or device in self._expired
+
+    def _note_expiry(self, device: Device, at: float) -> None:
+        if at + self._jumped > self._deadlines.get(device, float("inf")):
+            self._expired.add(device)
+
+
+def overlaps(records: Sequence[Record]) -> Iterator[str]:
+    """Instances with two streams open at once, for longer than a late notice explains."""
+    open_: dict[tuple[str, str], dict[str, float]] = {}
+    end = records[-1].at if records else 0.0
+    for record in records:
+        match record.what:
+            case StreamOpened() as stream:
+                open_.setdefault((stream.driver, stream.instance), {})[stream.stream] = record.at
+            case StreamClosed() as stream:
+                streams = open_.get((stream.driver, stream.instance), {})
+                streams.pop(stream.stream, None)
+                yield from _overlap(stream.driver, streams, record.at)
+    for (driver, _), streams in open_.items():
+        if len(streams) > 1:
+            yield from _overlap(driver, streams, end)
+
+
+def _overlap(driver: str, streams: Mapping[str, float], at: float) -> Iterator[str]:
+    late = [name for name, opened in streams.items() if at - opened > OVERLAP]
+    if late:
+        yield f"driver {driver} had stream {late[0]} open for {OVERLAP:g} s and more beside another one"
+
+
+def astray(
+    records: Sequence[Record], statuses: Iterable[StatusSeen], devices: Mapping[str, Device], gates_on: bool
+) -> list[str]:
+    """Running pods whose status is not the latest: what was reported last, over a stream that is still open.
+
+    Says nothing of a device that nobody watches, that two instances report, or that may have expired meanwhile.
+    """
+    latest = _latest(records)
+    found = []
+    for status in statuses if gates_on else ():
+        for resource in _resources(status) if status.phase == "Running" else ():
+            last = latest.get(devices.get(resource.resource_id, ("", "", "")))
+            if last and (resource.health, resource.message) != (last.health, last.message):
+                found.append(f"pod {status.pod} shows {resource}, reported last was {last}")
+    return found
+
+
+def _latest(records: Sequence[Record]) -> dict[Device, DeviceHealth]:
+    """The last word on each device that must be shown by now."""
+    open_: dict[str, set[str]] = {}
+    said: dict[Device, tuple[str, float, DeviceHealth]] = {}
+    jumped = 0.0
+    for record in records:
+        match record.what:
+            case StreamOpened() as stream:
+                open_.setdefault(stream.driver, set()).add(stream.stream)
+            case StreamClosed() as stream:
+                open_.get(stream.driver, set()).discard(stream.stream)
+            case TimePassed(seconds=seconds):
+                jumped += seconds
+            case ReportSent() as report:
+                for health in report.devices:
+                    device = (report.driver, health.pool, health.device)
+                    said[device] = (report.stream, record.at + jumped, health)
+    now = (records[-1].at if records else 0.0) + jumped
+    return {
+        device: health
+        for device, (stream, at, health) in said.items()
+        if open_.get(device[0]) == {stream}
+        and now - at < (max(health.timeout, 0) or DEFAULT_TIMEOUT)
+        and len(health.message.encode()) <= MESSAGE_LIMIT
+    }
+
+
+def _resources(status: StatusSeen) -> Iterator[ResourceHealth]:
+    for container in status.containers:
+        for entry in container.resources or ():
+            yield from entry.resources
+
+
+def _twice(names: Iterable[str]) -> list[str]:
+    seen: set[str] = set()
+    return [name for name in names if name in seen or seen.add(name)]  # type: ignore[func-returns-value]
+
+
+def _cut(message: str) -> str:
+    """Enough of a message to know it by: a long one is cut in the status."""
+    return message[:200]

@@ -1,0 +1,38 @@
+"""KEP-4680, Test Plan: Basic Health Reporting and State Transitions."""
+
+from drahealth.proto.values import Health
+from drahealth.suites.node import Node
+from drahealth.suites.scenario import scenario
+
+
+@scenario("STATUS-01", "STATUS-02")
+async def test_an_unhealthy_device_shows_in_the_pod_status_with_its_message(node: Node) -> None:
+    _, pod, gpu = await node.pod_with_a_gpu()
+    await pod.shows(gpu, Health.HEALTHY, message="")
+    await gpu.becomes(Health.UNHEALTHY, message="GPU has fallen off the bus")
+    await pod.shows(gpu, Health.UNHEALTHY, message="GPU has fallen off the bus")
+
+
+@scenario("STATUS-03")
+async def test_a_recovered_device_shows_healthy_again(node: Node) -> None:
+    _, pod, gpu = await node.pod_with_a_gpu()
+    await gpu.becomes(Health.UNHEALTHY, message="GPU memory: uncorrectable error")
+    await pod.shows(gpu, Health.UNHEALTHY, message="GPU memory: uncorrectable error")
+    await gpu.becomes(Health.HEALTHY)
+    await pod.shows(gpu, Health.HEALTHY, message="")
+
+
+@scenario("STATUS-08")
+async def test_after_rapid_flapping_the_status_ends_with_the_latest_health(node: Node) -> None:
+    driver, pod, gpu = await node.pod_with_a_gpu()
+    await pod.shows(gpu, Health.HEALTHY)
+    await driver.plays([gpu.so((Health.UNHEALTHY, Health.HEALTHY)[n % 2], f"change {n}") for n in range(1, 201)])
+    await pod.shows(gpu, Health.UNHEALTHY, message="change 200")
+
+
+@scenario("STATUS-04")
+async def test_a_device_is_called_by_driver_pool_and_name(node: Node) -> None:
+    _, pod, gpu = await node.pod_with_a_gpu()
+    await pod.shows(gpu, Health.HEALTHY)
+    with node.judging("STATUS-04", "the id is driver/pool/device"):
+        node.check(gpu.resource_id(node.profile) == str(gpu.id), f"the id {gpu.id}", pod)

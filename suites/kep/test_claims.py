@@ -1,0 +1,51 @@
+"""KEP-4680, ResourceStatus: which devices show in which entry of which container."""
+
+from drahealth.proto.values import Health
+from drahealth.suites.node import Node
+from drahealth.suites.scenario import scenario
+
+
+@scenario("STATUS-09", "STATUS-05")
+async def test_two_pods_that_share_a_claim_both_show_its_device(node: Node) -> None:
+    driver = await node.driver()
+    gpu = driver.gpus[0]
+    claim = await node.claim(driver)
+    first, second = await node.running_pod(claim["gpu"]), await node.running_pod(claim["gpu"])
+    await gpu.becomes(Health.UNHEALTHY, message="shared sorrow")
+    await first.shows(gpu, Health.UNHEALTHY, message="shared sorrow")
+    await second.shows(gpu, Health.UNHEALTHY, message="shared sorrow")
+
+
+@scenario("STATUS-05", "STATUS-01")
+async def test_two_devices_of_one_request_stand_in_one_entry_each_with_its_own_health(node: Node) -> None:
+    driver = await node.driver(devices=2)
+    good, bad = driver.gpus
+    claim = await node.claim(driver, gpu=2)
+    pod = await node.running_pod(claim["gpu"])
+    await bad.becomes(Health.UNHEALTHY)
+    await pod.shows(bad, Health.UNHEALTHY)
+    pod.still_shows(good, Health.HEALTHY)
+    await pod.shows_entries({f"claim:{claim.name}/gpu": [good, bad]})
+
+
+@scenario("STATUS-05", "STATUS-01")
+async def test_two_requests_of_one_claim_have_an_entry_each(node: Node) -> None:
+    driver = await node.driver(devices=2)
+    claim = await node.claim(driver, one=1, two=1)
+    pod = await node.running_pod(claim["one"], claim["two"])
+    one, two = await node.allocated(claim)
+    await two.becomes(Health.UNHEALTHY)
+    await pod.shows(two, Health.UNHEALTHY)
+    pod.still_shows(one, Health.HEALTHY)
+    await pod.shows_entries({f"claim:{claim.name}/one": [one], f"claim:{claim.name}/two": [two]})
+
+
+@scenario("STATUS-09")
+async def test_a_device_shows_in_every_container_that_uses_it_and_in_no_other(node: Node) -> None:
+    driver = await node.driver()
+    gpu = driver.gpus[0]
+    claim = await node.claim(driver)
+    pod = await node.running_pod(containers={"first": [claim["gpu"]], "second": [claim["gpu"]], "without": []})
+    await gpu.becomes(Health.UNHEALTHY)
+    await pod.shows(gpu, Health.UNHEALTHY)
+    await pod.shows_only_in("first", "second")

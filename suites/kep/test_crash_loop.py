@@ -1,0 +1,20 @@
+"""KEP-4680, Story 1 and Test Plan, Failure Scenarios: a container that keeps failing."""
+
+from drahealth.proto.values import Health
+from drahealth.suites.node import Node
+from drahealth.suites.scenario import scenario
+from drahealth.suites.workload import EXIT_AT_ONCE
+
+
+@scenario("CRASH-01")
+async def test_a_pod_in_crash_loop_back_off_follows_the_health_of_its_device(node: Node) -> None:
+    driver = await node.driver()
+    gpu = driver.gpus[0]
+    pod = await node.pod((await node.claim(driver))["gpu"], command=EXIT_AT_ONCE)
+    await pod.is_in_back_off()
+    await gpu.becomes(Health.UNHEALTHY, message="context switch timed out")
+    await pod.shows(gpu, Health.UNHEALTHY, message="context switch timed out")
+    await pod.is_in_back_off()
+    await gpu.becomes(Health.HEALTHY)
+    await pod.shows(gpu, Health.HEALTHY, message="")
+    await pod.is_in_back_off()

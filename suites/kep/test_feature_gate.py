@@ -1,0 +1,42 @@
+"""KEP-4680, Test Plan: Feature Gate Behavior, and Feature Enablement and Rollback."""
+
+from drahealth.proto.values import Health
+from drahealth.suites.node import Node
+from drahealth.suites.scenario import scenario
+
+
+@scenario("GATE-01")
+async def test_with_the_gate_off_the_field_is_not_populated(node: Node) -> None:
+    await node.gates(on=False)
+    driver, pod, gpu = await node.pod_with_a_gpu()
+    await gpu.becomes(Health.UNHEALTHY)
+    after = await node.running_pod(await node.claim(await node.driver()))
+    await after.shows_no_health()
+    await pod.shows_no_health()
+    state = await driver.control.state()
+    node.check(state.streams_opened == 0, "no health stream is opened", state)
+
+
+@scenario("GATE-02", "GATE-03")
+async def test_disabling_the_gate_takes_the_field_away_and_leaves_the_workload_alone(node: Node) -> None:
+    _, pod, gpu = await node.pod_with_a_gpu()
+    await gpu.becomes(Health.UNHEALTHY, message="before")
+    await pod.shows(gpu, Health.UNHEALTHY, message="before")
+    await node.gates(on=False)
+    await pod.shows_no_health()
+    with node.judging("GATE-03", "the workload runs on"):
+        await pod.is_running()
+        node.check(pod.has_never_restarted(), "no container was restarted", pod)
+
+
+@scenario("GATE-04", "GATE-03")
+async def test_enabling_the_gate_again_resumes_with_the_current_health(node: Node) -> None:
+    _, pod, gpu = await node.pod_with_a_gpu()
+    await pod.shows(gpu, Health.HEALTHY)
+    await node.gates(on=False)
+    await pod.shows_no_health()
+    await gpu.becomes(Health.UNHEALTHY, message="while nobody looked")
+    await node.gates(on=True)
+    await pod.shows(gpu, Health.UNHEALTHY, message="while nobody looked", within="restart")
+    with node.judging("GATE-03", "the workload runs on"):
+        node.check(pod.has_never_restarted(), "no container was restarted", pod)

@@ -1,0 +1,74 @@
+"""KEP-4680, Design Details: plugins that stop, come back, have no health service, or are replaced."""
+
+from drahealth.proto.values import Health
+from drahealth.suites.node import Node
+from drahealth.suites.scenario import scenario
+
+
+@scenario("STREAM-01", "STREAM-02")
+async def test_the_devices_of_a_stopped_plugin_read_unknown_until_it_is_back(node: Node) -> None:
+    driver, pod, gpu = await node.pod_with_a_gpu()
+    await pod.shows(gpu, Health.HEALTHY)
+    await driver.stops()
+    await pod.shows(gpu, Health.UNKNOWN, message="", within="resync")
+    await driver.starts()
+    await pod.shows(gpu, Health.HEALTHY)
+    await gpu.becomes(Health.UNHEALTHY, message="back with bad news")
+    await pod.shows(gpu, Health.UNHEALTHY, message="back with bad news")
+
+
+@scenario("STREAM-01", "STREAM-02")
+async def test_the_devices_of_a_crashed_plugin_read_unknown_until_it_is_back(node: Node) -> None:
+    driver, pod, gpu = await node.pod_with_a_gpu()
+    await gpu.becomes(Health.UNHEALTHY, message="before the crash")
+    await pod.shows(gpu, Health.UNHEALTHY, message="before the crash")
+    await driver.crashes()
+    await pod.shows(gpu, Health.UNKNOWN, message="", within="resync")
+    await driver.starts()
+    await pod.shows(gpu, Health.UNHEALTHY, message="before the crash")
+
+
+@scenario("OPTOUT-01")
+async def test_a_plugin_without_the_health_service_runs_pods_and_its_devices_read_unknown(node: Node) -> None:
+    driver, pod, gpu = await node.pod_with_a_gpu(health_apis=())
+    await pod.shows(gpu, Health.UNKNOWN, message="")
+    await node.passes(6)
+    await node.driver()  # whatever the kubelet has to do by now, it has begun
+    state = await driver.control.state()
+    node.check(state.streams_opened == 0, "it is never asked for its health", state)
+
+
+@scenario("OPTOUT-01", "OPTOUT-02")
+async def test_a_plugin_that_answers_unimplemented_is_asked_once(node: Node) -> None:
+    driver, pod, gpu = await node.pod_with_a_gpu(served_health_apis=())
+    await pod.shows(gpu, Health.UNKNOWN, message="")
+    await node.passes(6)
+    await node.driver()  # whatever the kubelet has to do by now, it has begun
+    state = await driver.control.state()
+    with node.judging("OPTOUT-02", "it is asked once"):
+        node.check(state.streams_opened == 1, "it is asked for its health once", state)
+
+
+@scenario("UPDATE-01", "UPDATE-02")
+async def test_in_a_rolling_update_the_newest_instance_is_watched(node: Node) -> None:
+    older = await node.driver(devices=2)
+    gpu, fence = older.gpus
+    pod = await node.running_pod((await node.claim(older, gpu=2))["gpu"])
+    await pod.shows(gpu, Health.HEALTHY)
+    newer = await older.newer_instance()
+    await newer.gpus[0].becomes(Health.UNHEALTHY, message="says the newer one")
+    await pod.shows(gpu, Health.UNHEALTHY, message="says the newer one")
+    with node.judging("UPDATE-01", "a report of the older instance is not shown"):
+        await gpu.becomes(Health.HEALTHY, message="says the older one")
+        await newer.control.report([newer.gpus[1].so(Health.HEALTHY, "a fence")])
+        await pod.shows(fence, Health.HEALTHY, message="a fence")
+        pod.still_shows(gpu, Health.UNHEALTHY, message="says the newer one")
+    await newer.control.hush(True)
+    await older.stops()
+    with node.judging("UPDATE-02", "the end of the older instance changes nothing"):
+        await newer.control.report([newer.gpus[1].so(Health.UNHEALTHY, "another fence")])
+        await pod.shows(fence, Health.UNHEALTHY, message="another fence")
+        pod.still_shows(gpu, Health.UNHEALTHY, message="says the newer one")
+    await newer.control.hush(False)
+    await newer.gpus[0].becomes(Health.HEALTHY, message="the newer one goes on")
+    await pod.shows(gpu, Health.HEALTHY, message="the newer one goes on")

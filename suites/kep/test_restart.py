@@ -1,0 +1,24 @@
+"""KEP-4680, Health Information Cache: what outlives the kubelet."""
+
+from drahealth.proto.values import Health
+from drahealth.suites.node import Node
+from drahealth.suites.scenario import scenario
+
+
+@scenario("PERSIST-01", "STREAM-02")
+async def test_health_survives_a_restart_of_the_kubelet(node: Node) -> None:
+    driver = await node.driver(timeout=600)
+    gpu = driver.gpus[0]
+    claim = await node.claim(driver)
+    pod = await node.running_pod(claim["gpu"])
+    await gpu.becomes(Health.UNHEALTHY, message="known before")
+    await pod.shows(gpu, Health.UNHEALTHY, message="known before")
+    await driver.falls_silent()
+    await node.kubelet_restarts()
+    sharer = await node.running_pod(claim["gpu"])
+    await sharer.shows(gpu, Health.UNHEALTHY, message="known before")
+    pod.still_shows(gpu, Health.UNHEALTHY, message="known before")
+    await driver.speaks_again()
+    await gpu.becomes(Health.HEALTHY)
+    await pod.shows(gpu, Health.HEALTHY, within="restart")
+    await sharer.shows(gpu, Health.HEALTHY)

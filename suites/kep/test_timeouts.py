@@ -1,0 +1,48 @@
+"""KEP-4680, Device Health Timeout Configuration: a device that is not heard of."""
+
+from drahealth.proto.values import Health
+from drahealth.suites.node import Node
+from drahealth.suites.scenario import scenario
+
+
+@scenario("TIMEOUT-01")
+async def test_a_device_not_reported_within_its_timeout_reads_unknown(node: Node) -> None:
+    driver, pod, gpu = await node.pod_with_a_gpu()
+    await gpu.becomes(Health.UNHEALTHY, message="last words", timeout=2)
+    await pod.shows(gpu, Health.UNHEALTHY, message="last words")
+    await driver.falls_silent()
+    await node.passes(2.1)
+    await pod.shows(gpu, Health.UNKNOWN, message="", within="resync")
+    await driver.speaks_again()
+    await gpu.becomes(Health.HEALTHY, timeout=60)
+    await pod.shows(gpu, Health.HEALTHY)
+
+
+@scenario("TIMEOUT-02")
+async def test_each_device_has_its_own_timeout(node: Node) -> None:
+    driver = await node.driver(devices=2)
+    quick, slow = driver.gpus
+    pod = await node.running_pod((await node.claim(driver, gpu=2))["gpu"])
+    await quick.becomes(Health.HEALTHY, timeout=2)
+    await slow.becomes(Health.UNHEALTHY, message="slow to tell", timeout=3600)
+    await pod.shows(slow, Health.UNHEALTHY, message="slow to tell")
+    await driver.falls_silent()
+    await node.passes(2.1)
+    await pod.shows(quick, Health.UNKNOWN, within="resync")
+    pod.still_shows(slow, Health.UNHEALTHY, message="slow to tell")
+
+
+@scenario("TIMEOUT-03")
+async def test_a_device_without_a_timeout_of_its_own_has_thirty_seconds(node: Node) -> None:
+    driver = await node.driver(devices=2, heartbeat=0)
+    silent, other = driver.gpus
+    pod = await node.running_pod((await node.claim(driver, gpu=2))["gpu"])
+    await other.becomes(Health.HEALTHY, timeout=3600)
+    await silent.becomes(Health.HEALTHY, message="and nothing more")
+    await pod.shows(silent, Health.HEALTHY, message="and nothing more")
+    await node.passes(25)
+    await driver.control.report([other.so(Health.UNHEALTHY, "a sign of life", timeout=3600)])
+    await pod.shows(other, Health.UNHEALTHY)
+    pod.still_shows(silent, Health.HEALTHY)
+    await node.passes(5.1)
+    await pod.shows(silent, Health.UNKNOWN, within="resync")

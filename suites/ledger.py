@@ -1,0 +1,54 @@
+"""The ledger of requirements and the known issues of released kubelets: data, read and checked.
+
+Both are TOML files beside this module, with the meaning of their columns at the top.
+"""
+
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any, Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One entry of the ledger."""
+
+    id: str
+    level: Literal["MUST", "SHOULD", "MAY"]
+    binds: str
+    sentence: str
+    source: str
+    judged: Literal["scenario", "invariant"]
+
+
+@dataclass(frozen=True, slots=True)
+class KnownIssue:
+    """One way in which released kubelets differ: the assertion of a requirement that it covers, and where."""
+
+    id: str
+    requirement: str
+    assertion: str
+    releases: tuple[str, ...]
+    happens: Literal["always", "sometimes"]
+    settings: str
+    link: str
+    what: str
+
+
+@cache
+def requirements() -> dict[str, Requirement]:
+    """The ledger by id, in its order."""
+    return {name: Requirement(id=name, **entry) for name, entry in _load("requirements.toml").items()}
+
+
+@cache
+def known_issues(profile: str) -> tuple[KnownIssue, ...]:
+    """The known issues that hold for a profile, by its name; the KEP has none."""
+    entries = _load("known_issues.toml")["issue"]
+    issues = (KnownIssue(**{**entry, "releases": tuple(entry["releases"])}) for entry in entries)
+    return tuple(issue for issue in issues if profile in issue.releases)
+
+
+def _load(name: str) -> dict[str, Any]:
+    return tomllib.loads(resources.files("drahealth.suites").joinpath(name).read_text())

@@ -1,0 +1,269 @@
+"""The node of a scenario: where its story is told. One for each scenario, with a namespace and a history of its own."""
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from drahealth.fakes.api import CLAIMS, DEVICE_CLASSES, NAMESPACES, PODS, ApiError
+from drahealth.fakes.control import DriverOptions
+from drahealth.proto import events
+from drahealth.proto.events import StatusSeen
+from drahealth.suites import invariants
+from drahealth.suites.errors import HarnessError
+from drahealth.suites.hardware import Driver, Gpu
+from drahealth.suites.history import History
+from drahealth.suites.ledger import KnownIssue, known_issues
+from drahealth.suites.target import Target, Window
+from drahealth.suites.violation import Violation
+from drahealth.suites.workload import Claim, Pod, Use, claim_manifest, pod_manifest, status_seen
+
+_GATE = "ResourceHealthStatus"
+_PATIENCE = 240.0
+"""Seconds for a whole story; each wait has a limit of its own, so only a hanging harness comes here."""
+
+
+class Node:
+    """What a scenario tells its story with. Handles that it gives wait and judge by the history."""
+
+    def __init__(self, target: Target, title: str, judges: Sequence[str], run: Callable[[Awaitable[Any]], Any]) -> None:
+        self.target = target
+        self.profile = target.profile
+        self.history = History()
+        self.namespace = f"scenario-{secrets.token_hex(4)}"
+        self.deviations: list[KnownIssue] = []
+        self.stale: list[KnownIssue] = []
+        self._title = title
+        self._run = run
+        self._requirement, self._assertion = (judges[0] if judges else ""), "the story"
+        self._drivers: list[Driver] = []
+        self._statuses: dict[str, StatusSeen] = {}
+        self._gates_on = True
+        self._watch: asyncio.Task[None] | None = None
+        self._names = 0
+
+    # -- for the one who runs it
+
+    def play(self, story: Awaitable[None]) -> None:
+        """Plays the story to its end and judges the history by the invariants. Raises Violation, HarnessError."""
+        self._run(self._play(story))
+
+    async def begin(self) -> None:
+        await self.target.api.create(NAMESPACES, {"metadata": {"name": self.namespace}})
+        self._watch = asyncio.create_task(self._watch_pods(), name=f"pods of {self.namespace}")
+
+    async def finish(self) -> None:
+        """Leaves the target as it was. What cannot be cleaned up is the harness' fault."""
+        if not self._gates_on:
+            await self.gates(on=True)
+        for pod in await self.target.api.list(PODS, self.namespace):
+            with suppress(ApiError):
+                await self.target.api.delete(PODS, pod["metadata"]["name"], self.namespace)
+        gone = await self.history.until(lambda: not self._statuses, self.target.windows["start"])
+        for driver in self._drivers:
+            await driver.control.retire()
+            await self.target.drop_driver(driver.control)
+        for name in {driver.name for driver in self._drivers}:
+            await self.target.api.delete(DEVICE_CLASSES, name)
+        await self.target.api.delete(NAMESPACES, self.namespace)
+        if self._watch:
+            self._watch.cancel()
+            await asyncio.wait([self._watch])
+        if not gone:
+            raise HarnessError(f"pods of {self._title!r} did not go away", "see the kubelet's log above")
+
+    # -- the story
+
+    def tell(self, text: str) -> None:
+        """A line of the story for its time line."""
+        self.history.observe(events.Step(text))
+
+    @contextmanager
+    def judging(self, requirement: str, assertion: str) -> Iterator[None]:
+        """What fails in here fails for this requirement; where that is a known issue the story goes on."""
+        before, (self._requirement, self._assertion) = (self._requirement, self._assertion), (requirement, assertion)
+        issue = next(
+            (i for i in known_issues(self.profile.name) if (i.requirement, i.assertion) == (requirement, assertion)),
+            None,
+        )
+        try:
+            yield
+            if issue and issue.happens == "always":
+                self.stale.append(issue)
+        except Violation as violation:
+            if issue is None or (violation.requirement, violation.assertion) != (requirement, assertion):
+                raise
+            self.tell(f"known issue {issue.id}: {issue.what}")
+            self.deviations.append(issue)
+        finally:
+            self._requirement, self._assertion = before
+
+    async def driver(self, devices: int = 1, **options: Any) -> Driver:
+        """A fake driver with so many GPUs, all Healthy, started and registered. Options are DriverOptions' fields."""
+        self._names += 1
+        name = f"gpu-{self._names}.{self.namespace[-8:]}.example.com"
+        await self.target.api.create(
+            DEVICE_CLASSES,
+            {
+                "metadata": {"name": name},
+                "spec": {"selectors": [{"cel": {"expression": f'device.driver == "{name}"'}}]},
+            },
+        )
+        driver = await self.add_driver(
+            DriverOptions(
+                name=name,
+                node=self.target.node_name,
+                devices=tuple(f"gpu-{number}" for number in range(devices)),
+                registry_dir=str(self.target.registry_dir),
+                data_dir=str(self.target.plugins_dir / f"{self.namespace[-8:]}-{self._names}"),
+                **options,
+            )
+        )
+        await driver.starts()
+        return driver
+
+    async def add_driver(self, options: DriverOptions) -> Driver:
+        """A driver with just these options, not started."""
+        control = await self.target.start_driver(options, self.history.add)
+        driver = Driver(self, options, control)
+        self._drivers.append(driver)
+        return driver
+
+    async def claim(self, driver: Driver, **requests: int) -> Claim:
+        """A claim on the driver's devices: so many for each request; one for a request `gpu` if none is named."""
+        counts = requests or {"gpu": 1}
+        self._names += 1
+        name = f"claim-{self._names}"
+        made = await self.target.api.create(CLAIMS, claim_manifest(self.namespace, name, driver.name, counts))
+        return Claim(name, made["metadata"]["uid"], driver)
+
+    async def allocated(self, claim: Claim) -> list[Gpu]:
+        """The devices that the scheduler gave to the claim."""
+        found = await self.target.api.get(CLAIMS, claim.name, self.namespace)
+        results = found.get("status", {}).get("allocation", {}).get("devices", {}).get("results", [])
+        return [Gpu(claim.driver, result["device"]) for result in results]
+
+    async def pod(
+        self,
+        *uses: Use | Claim,
+        containers: Mapping[str, Sequence[Use | Claim]] | None = None,
+        command: Sequence[str] = (),
+        restart: str = "Always",
+    ) -> Pod:
+        """A pod whose one container, or each of `containers`, uses these claims. It is not waited for."""
+        self._names += 1
+        name = f"pod-{self._names}"
+        wanted = {n: [_use(u) for u in used] for n, used in (containers or {"main": uses}).items()}
+        manifest = pod_manifest(self.namespace, name, wanted, command, restart)
+        created = await self.target.api.create(PODS, manifest)
+        return Pod(self, name, created["metadata"]["uid"], wanted)
+
+    async def running_pod(self, *uses: Use | Claim, **options: Any) -> Pod:
+        """The same, running."""
+        pod = await self.pod(*uses, **options)
+        await pod.is_running()
+        return pod
+
+    async def pod_with_a_gpu(self, **options: Any) -> tuple[Driver, Pod, Gpu]:
+        """A driver with one GPU and a running pod that uses it; options are the driver's."""
+        driver = await self.driver(**options)
+        pod = await self.running_pod((await self.claim(driver))["gpu"])
+        return driver, pod, driver.gpus[0]
+
+    async def kubelet_restarts(self) -> None:
+        self.tell("the kubelet is killed and started again")
+        await self.target.restart_kubelet()
+        self.history.observe(events.Restarted("kubelet"))
+
+    async def gates(self, *, on: bool) -> None:
+        """The feature gate is switched; the API server and the kubelet are restarted for it."""
+        self.tell(f"the feature gate is switched {'on' if on else 'off'}")
+        self._gates_on = on
+        await self.target.set_gates(on)
+        self.history.observe(events.GateSet(_GATE, on))
+
+    async def passes(self, seconds: float) -> None:
+        """So much time passes."""
+        await self.target.let_pass(seconds)
+        self.history.observe(events.TimePassed(seconds))
+
+    # -- for the handles
+
+    def latest(self, pod_uid: str) -> StatusSeen | None:
+        return self._statuses.get(pod_uid)
+
+    async def until(self, true: Callable[[], bool], window: Window, expected: str, seen: object) -> None:
+        """Waits for it through the window. Raises Violation, with what was seen last, if it does not come true."""
+        if true():
+            return
+        if not await self._comes_true(true, window):
+            limit = f"within {self.target.windows[window]:g} s ({window})"
+            raise Violation(self._requirement, self._assertion, f"{expected} {limit}", str(seen))
+
+    def check(self, true: bool, expected: str, seen: object) -> None:
+        """Raises Violation if it is not so now."""
+        if not true:
+            raise Violation(self._requirement, self._assertion, expected, str(seen))
+
+    # -- inside
+
+    async def _play(self, story: Awaitable[None]) -> None:
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                await story
+                await self._converges()
+        except TimeoutError:
+            raise HarnessError(f"{self._title!r} did not end within {_PATIENCE:g} s") from None
+        for requirement, violations in invariants.judge(self.history.records, self._devices()).items():
+            with self.judging(requirement, "holds throughout"):
+                self.check(not violations, "it holds throughout", "; ".join(violations))
+
+    async def _comes_true(self, true: Callable[[], bool], window: Window) -> bool:
+        opened = await self.target.open_window(window)
+        if opened.jumped:
+            self.history.observe(events.TimePassed(opened.jumped))
+        return await self.history.until(true, opened.wait)
+
+    async def _converges(self) -> None:
+        """Nothing is reported any more: every running pod comes to show the latest."""
+        with self.judging("STATUS-10", "the final state is the latest"):
+            windows: tuple[Window, ...] = ("push", "resync")
+            for window in windows:
+                if not self._astray() or await self._comes_true(lambda: not self._astray(), window):
+                    return
+            self.check(False, "every running pod shows the latest health", "; ".join(self._astray()))
+
+    def _astray(self) -> list[str]:
+        return invariants.astray(self.history.records, self._statuses.values(), self._devices(), self._gates_on)
+
+    def _devices(self) -> dict[str, invariants.Device]:
+        """The scenario's devices by what they are called in a status here."""
+        return {
+            gpu.resource_id(self.profile): (gpu.driver.name, gpu.id.pool, gpu.name)
+            for driver in self._drivers
+            for gpu in driver.gpus
+        }
+
+    async def _watch_pods(self) -> None:
+        """Follows the pods' statuses; a watch that ends, as when the API server restarts, is opened again."""
+        while True:
+            with suppress(ApiError):
+                async for event in self.target.api.watch(PODS, self.namespace):
+                    self._saw(event.type, event.object)
+            await asyncio.sleep(0.05)
+
+    def _saw(self, kind: str, pod: dict[str, Any]) -> None:
+        uid = pod["metadata"]["uid"]
+        if kind == "DELETED":
+            self._statuses.pop(uid, None)
+            self.tell(f"pod {pod['metadata']['name']} is gone")
+            return
+        seen = status_seen(pod)
+        if seen != self._statuses.get(uid):
+            self._statuses[uid] = seen
+            self.history.observe(seen)
+
+
+def _use(used: Use | Claim) -> Use:
+    return used if isinstance(used, Use) else Use(used)

@@ -1,0 +1,143 @@
+"""What becomes of a scenario in pytest: known issues, the time line of a failure, reports and histories.
+
+A scenario whose only failures were known issues is reported as an expected failure, with their numbers as the reason.
+One that shows a known issue's assertion passing, though it must fail, fails: the entry is stale.
+"""
+
+from collections.abc import Generator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drahealth.proto.events import dump_lines
+from drahealth.suites import timeline
+from drahealth.suites.errors import ConfigurationError, HarnessError
+from drahealth.suites.ledger import requirements
+from drahealth.suites.report import Outcome, Result, Run
+from drahealth.suites.scenario import scenario_of
+from drahealth.suites.session import PLAYED, Played, Session
+from drahealth.suites.violation import Violation
+
+
+class Reporting:
+    """Registered for runs in which there are scenarios. `run` fills as they end."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        try:
+            self._session = Session.of(config)
+        except ConfigurationError as error:
+            raise pytest.UsageError(str(error)) from None
+        self.run = Run(self._session.options.target, self._session.options.about)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        scenario = scenario_of(getattr(item, "function", None))
+        if scenario is None:
+            return report
+        if call.when == "setup":
+            item.user_properties += [("requirement", name) for name in scenario.requirements]
+        problem = _explain(report, call)
+        played = item.stash.get(PLAYED, None)
+        outcome: Outcome = "passed"
+        if report.failed:
+            outcome = "failed" if call.when == "call" and not _is_harness(call) else "error"
+        if call.when == "call" and played:
+            outcome, problem = self._judge(item, report, played, outcome, problem)
+        if call.when == "call" or report.failed:
+            result = Result(
+                name=scenario.name,
+                title=scenario.title,
+                requirements=scenario.requirements,
+                outcome=outcome,
+                seconds=round(call.duration, 3),
+                known_issues=tuple(sorted({issue.id for issue in played.known_issues})) if played else (),
+                problem=problem,
+                timeline=timeline.draw(played.node.history.records) if played and report.failed else "",
+            )
+            report.drahealth = asdict(result)  # type: ignore[attr-defined]
+        return report
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Gathers results; in a distributed run they come to the controller inside the reports."""
+        if hasattr(report, "drahealth"):
+            self.run.take(report.drahealth)
+
+    def pytest_report_header(self) -> str:
+        return f"drahealth: {self.run.about}"
+
+    def pytest_sessionfinish(self) -> None:
+        path = self._config.getoption("drahealth_report")
+        if path and not hasattr(self._config, "workerinput"):
+            Path(path).write_text(self.run.to_json() + "\n")
+
+    def _judge(
+        self, item: pytest.Item, report: pytest.TestReport, played: Played, outcome: Outcome, problem: str
+    ) -> tuple[Outcome, str]:
+        """The outcome once known issues are weighed; keeps the history and attaches the time line of a failure."""
+        self._keep_history(played)
+        if report.passed and played.stale:
+            report.outcome = "failed"
+            outcome = "failed"
+            problem = report.longrepr = _stale(played)
+        elif report.passed and played.known_issues:
+            ids = sorted({issue.id for issue in played.known_issues})
+            item.user_properties += [("known-issue", name) for name in ids]
+            report.outcome = "skipped"
+            outcome = "known issue"
+            report.wasxfail = "; ".join(f"{i.id}: {i.what}" for i in played.known_issues)  # type: ignore[attr-defined]
+        if report.failed:
+            report.sections.append(("time line", timeline.draw(played.node.history.records)))
+            if logs := self._session.log_tail():
+                report.sections.append(("logs", logs))
+            report.sections.append(("again", f"drahealth run {self._session.options.flags} -k {item.name}"))
+        return outcome, problem
+
+    def _keep_history(self, played: Played) -> None:
+        directory = self._config.getoption("drahealth_histories")
+        if directory:
+            path = Path(directory, f"{played.scenario.name}.jsonl")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("\n".join(dump_lines(played.node.history.records)) + "\n")
+
+
+def _is_harness(call: pytest.CallInfo[Any]) -> bool:
+    return call.excinfo is not None and isinstance(call.excinfo.value, HarnessError)
+
+
+def _explain(report: pytest.TestReport, call: pytest.CallInfo[Any]) -> str:
+    """The problem in full, and in place of a traceback where one says nothing to the reader."""
+    if call.excinfo is None or not report.failed:
+        return ""
+    error = call.excinfo.value
+    if isinstance(error, HarnessError):
+        report.longrepr = str(error)
+    elif isinstance(error, Violation):
+        report.longrepr = "\n".join((_place(call), *_sentence(error.requirement), str(error)))
+    return str(report.longrepr)
+
+
+def _sentence(requirement: str) -> list[str]:
+    entry = requirements().get(requirement)
+    return (
+        [f"{entry.id} ({entry.level}, {entry.binds}): {entry.sentence}", f"  source:   {entry.source}"] if entry else []
+    )
+
+
+def _place(call: pytest.CallInfo[Any]) -> str:
+    """The line of the scenario that failed."""
+    assert call.excinfo
+    lines = [entry for entry in call.excinfo.traceback if Path(str(entry.path)).name.startswith("test_")]
+    if not lines:
+        return "judged on the history"
+    return f"{Path(str(lines[-1].path)).name}:{lines[-1].lineno + 1}: {str(lines[-1].statement).strip()}"
+
+
+def _stale(played: Played) -> str:
+    names = "; ".join(f"{issue.id} ({issue.requirement}, {issue.assertion!r})" for issue in played.stale)
+    return f"known issue {names} did not happen: the entry in known_issues.toml is stale for this release"

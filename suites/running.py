@@ -1,0 +1,62 @@
+"""`drahealth run`: pytest on our scenarios, away from the settings of whatever folder we are in."""
+
+import os
+import sys
+import time
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from drahealth.suites.console import Live
+from drahealth.suites.errors import ConfigurationError, HarnessError
+from drahealth.suites.options import Options
+
+
+def run_scenarios(
+    flags: Mapping[str, str | None],
+    *,
+    match: str | None,
+    report: str | None,
+    junitxml: str | None,
+    histories: str | None,
+) -> int:
+    """Runs them and returns the command's exit code. Raises ConfigurationError before anything is started."""
+    Options.make(flags["target"], flags["kubernetes"], flags["profile"], flags["driver"])
+    for name in (report, junitxml):
+        _check_writable(name)
+    live = Live(Console(highlight=False))
+    package = resources.files("drahealth.suites")
+    settings = str(package.joinpath("run.ini"))
+    scenarios = str(package.joinpath("kep"))
+    arguments = ["-c", settings, "--rootdir", scenarios, "-p", "no:terminal", "-p", "no:cacheprovider", scenarios]
+    arguments += [f"--drahealth-{name}={value}" for name, value in flags.items() if value is not None]
+    arguments += ["-k", match] if match else []
+    arguments += [f"--drahealth-report={Path(report).absolute()}"] if report else []
+    arguments += [f"--drahealth-histories={Path(histories).absolute()}"] if histories else []
+    arguments += [f"--junitxml={Path(junitxml).absolute()}"] if junitxml else []
+    os.environ.pop("PYTEST_ADDOPTS", None)
+    start = time.monotonic()
+    code = pytest.main(arguments, plugins=[live])
+    live.close(time.monotonic() - start)
+    return _exit_code(code, live, match)
+
+
+def _exit_code(code: int, live: Live, match: str | None) -> int:
+    if code == pytest.ExitCode.INTERRUPTED and not live.problem:
+        sys.stderr.write("drahealth: interrupted\n")
+        return 3
+    if live.problem:
+        raise HarnessError(f"the scenarios could not be run: {live.problem}")
+    if live.run is None or not live.run.results:
+        raise ConfigurationError(
+            f"no scenario matches {match!r}", "`drahealth scenarios` lists their names; -k takes words of them"
+        )
+    return live.run.exit_code()
+
+
+def _check_writable(name: str | None) -> None:
+    if name and not Path(name).absolute().parent.is_dir():
+        raise ConfigurationError(f"{name} cannot be written: its folder is not there", "make the folder first")

@@ -1,0 +1,50 @@
+"""What makes a function a scenario: it names the requirements it judges, and gets a node to tell its story on.
+
+    @scenario("STATUS-01")
+    async def test_an_unhealthy_device_shows_in_the_pod_status(node):
+        driver, pod, gpu = await node.pod_with_a_gpu()
+        await gpu.becomes(UNHEALTHY)
+        await pod.shows(gpu, UNHEALTHY)
+
+The decorated function is an ordinary one to pytest, so no plugin for asynchronous tests has a say in it.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any
+
+from drahealth.suites.ledger import requirements
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """What is known of a scenario without running it."""
+
+    name: str
+    requirements: tuple[str, ...]
+    title: str
+
+
+def scenario(*judges: str) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., None]]:
+    """Declares which requirements of the ledger a test judges. Raises ValueError for an id that is not in it."""
+    for name in judges:
+        if name not in requirements():
+            raise ValueError(f"requirement {name!r} is not in the ledger, suites/requirements.toml")
+
+    def declare(story: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+        @wraps(story)
+        def run(**fixtures: Any) -> None:
+            fixtures["node"].play(story(**fixtures))
+
+        name = story.__name__
+        run.scenario = Scenario(name, judges, name.removeprefix("test_").replace("_", " "))  # type: ignore[attr-defined]
+        return run
+
+    return declare
+
+
+def scenario_of(test: object) -> Scenario | None:
+    """The scenario behind a test function, None if it is an ordinary one."""
+    found = getattr(test, "scenario", None)
+    return found if isinstance(found, Scenario) else None

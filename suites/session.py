@@ -1,0 +1,103 @@
+"""One run of scenarios: the loop they share, the target they run on, and what came of each."""
+
+import asyncio
+from collections.abc import Awaitable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import pytest
+
+from drahealth.suites.errors import HarnessError
+from drahealth.suites.ledger import KnownIssue
+from drahealth.suites.node import Node
+from drahealth.suites.options import Options
+from drahealth.suites.scenario import Scenario, scenario_of
+from drahealth.suites.target import Target
+from drahealth.suites.targets import make_target
+
+T = TypeVar("T")
+
+_KEY: "pytest.StashKey[Session]" = pytest.StashKey()
+
+
+@dataclass
+class Played:
+    """A scenario as it was played here: its node holds the history."""
+
+    scenario: Scenario
+    node: Node
+    known_issues: list[KnownIssue] = field(default_factory=list)
+    stale: list[KnownIssue] = field(default_factory=list)
+
+
+class Session:
+    """Starts the target when the first scenario needs it, and stops it at the end."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self._runner = asyncio.Runner()
+        self._target: Target | None = None
+        self._failure: HarnessError | None = None
+
+    @classmethod
+    def of(cls, config: pytest.Config) -> "Session":
+        """The session of this pytest run. Raises ConfigurationError for options that make no sense."""
+        if _KEY not in config.stash:
+            session = config.stash[_KEY] = cls(Options.of(config))
+            config.add_cleanup(session.close)
+        return config.stash[_KEY]
+
+    @property
+    def target(self) -> Target:
+        """The target, started."""
+        if self._failure is not None:
+            raise self._failure
+        if self._target is None:
+            self._target = self._start()
+        return self._target
+
+    def _start(self) -> Target:
+        target = make_target(self.options)
+        try:
+            self.run(target.start())
+        except BaseException as error:
+            self._failure = error if isinstance(error, HarnessError) else None
+            self.run(target.stop())
+            raise
+        return target
+
+    def run(self, work: Awaitable[T]) -> T:
+        """Does it on the loop that the whole run shares."""
+
+        async def do() -> T:
+            return await work
+
+        return self._runner.run(do())
+
+    def begin(self, item: pytest.Item) -> Node:
+        """A node for a test, begun."""
+        scenario = scenario_of(getattr(item, "function", None)) or Scenario(item.name, (), item.name)
+        node = Node(self.target, scenario.title, scenario.requirements, self.run)
+        item.stash[PLAYED] = Played(scenario, node, node.deviations, node.stale)
+        self.run(node.begin())
+        return node
+
+    def finish(self, node: Node) -> None:
+        self.run(node.finish())
+
+    def log_tail(self) -> str:
+        """The target's last words, for the report of a failure."""
+        return self._target.log_tail() if self._target else ""
+
+    def close(self) -> None:
+        """Stops the target and the loop."""
+        target, self._target = self._target, None
+        try:
+            if target:
+                self.run(target.stop())
+        finally:
+            self._runner.close()
+
+
+PLAYED: pytest.StashKey[Played] = pytest.StashKey()
+"""On a test: how it was played."""

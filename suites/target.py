@@ -1,0 +1,81 @@
+"""The target: the seam between scenarios and what they run on.
+
+A scenario talks to a target through the story's handles (`node`) and never asks which one it is. A target says what a
+device is called in the status there (its profile), and how long things take there (its windows).
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Literal, NamedTuple, Protocol
+
+from drahealth.fakes.api import Api
+from drahealth.fakes.control import DriverControl, DriverOptions
+from drahealth.manager.profile import Profile
+from drahealth.proto.events import Record
+
+Window = Literal["push", "resync", "start", "restart"]
+"""How long a thing may take: what the kubelet is notified of, what waits for a pod's next sync, a pod's or driver's
+start, a restart of the kubelet or the API server."""
+
+
+class Opened(NamedTuple):
+    """A window that was opened: real seconds to wait at most, and seconds that the node's clock jumped for it."""
+
+    wait: float
+    jumped: float = 0.0
+
+
+class Target(Protocol):
+    """A node with a control plane, and fake hardware on it."""
+
+    @property
+    def profile(self) -> Profile:
+        """What the kubelet here is known to do."""
+
+    @property
+    def node_name(self) -> str: ...
+
+    @property
+    def api(self) -> Api: ...
+
+    @property
+    def windows(self) -> Mapping[Window, float]:
+        """Real seconds."""
+
+    @property
+    def registry_dir(self) -> Path:
+        """Where the kubelet looks for registration sockets."""
+
+    @property
+    def plugins_dir(self) -> Path:
+        """Where drivers put their own sockets."""
+
+    async def start(self) -> None:
+        """Returns once the node is Ready. Raises HarnessError."""
+
+    async def stop(self) -> None:
+        """Leaves nothing behind; harmless on a target that never started."""
+
+    async def open_window(self, window: Window) -> Opened:
+        """Lets the window's time begin to pass."""
+
+    async def let_pass(self, seconds: float) -> None:
+        """Returns when `seconds` have passed for the node and its drivers."""
+
+    async def start_driver(self, options: DriverOptions, observe: Callable[[Record], None]) -> DriverControl:
+        """Makes a fake driver on the node; it is not started yet."""
+
+    async def drop_driver(self, driver: DriverControl) -> None:
+        """Lets go of a driver that was made, and of the process it may live in."""
+
+    async def restart_kubelet(self) -> None:
+        """Ends the kubelet at once and starts it again on the same files; returns when the node is served again."""
+
+    async def set_gates(self, on: bool) -> None:
+        """Sets the feature gates of device health on the API server and the kubelet, restarting both."""
+
+    async def end_container(self, pod_uid: str, container: str, code: int) -> None:
+        """Lets a running container end with this exit code."""
+
+    def log_tail(self) -> str:
+        """The last lines of its components' logs, for the report of a failure; empty if there are none."""

@@ -1,0 +1,85 @@
+"""A history as a time line that a person can read: what was told on the left, what was shown on the right."""
+
+from collections.abc import Iterator, Sequence
+
+from drahealth.proto import events
+from drahealth.proto.events import Event, Record
+from drahealth.proto.values import DeviceHealth, ResourceStatus
+
+_LINES = 60
+
+
+def draw(records: Sequence[Record]) -> str:
+    """The time line, in seconds from its beginning. A long run of the same kind of event is shown by its ends."""
+    if not records:
+        return "nothing happened"
+    start = records[0].at
+    lines = [f"{record.at - start:8.3f} s  {tell(record.what)}" for record in records]
+    return "\n".join(_shortened(lines))
+
+
+def _shortened(lines: Sequence[str]) -> Iterator[str]:
+    if len(lines) <= 2 * _LINES:
+        yield from lines
+        return
+    yield from lines[:_LINES]
+    yield f"           ... {len(lines) - 2 * _LINES} more ..."
+    yield from lines[-_LINES:]
+
+
+def tell(event: Event) -> str:
+    """One event in one line."""
+    match event:
+        case events.Step():
+            return f"# {event.text}"
+        case events.Registered():
+            outcome = "registered" if event.ok else f"not registered: {event.error}"
+            return f"{_who(event.driver, event.instance)} is {outcome}"
+        case events.StreamOpened():
+            return f"{_who(event.driver, event.instance)}: stream {event.stream} opened ({event.flavour})"
+        case events.StreamClosed():
+            return f"{_who(event.driver, event.instance)}: stream {event.stream} closed: {event.why}"
+        case events.ReportSent():
+            kind = "reports" if event.complete else "reports in part"
+            devices = ", ".join(_device(device) for device in event.devices) or "nothing"
+            return f"{_who(event.driver, event.instance)} {kind} {devices}"
+        case events.Prepared():
+            return f"{_who(event.driver, event.instance)} prepared {', '.join(event.devices) or 'no devices'}"
+        case events.Unprepared():
+            return f"{_who(event.driver, event.instance)} unprepared a claim"
+        case events.StatusSeen():
+            return f"{'':24}pod {event.pod} {event.phase}: {'; '.join(map(_container, event.containers))}"
+        case events.GateSet():
+            return f"gate {event.gate} is {'on' if event.on else 'off'}"
+        case events.Restarted():
+            return f"{event.component} restarted"
+        case events.TimePassed():
+            return f"{event.seconds:g} s passed"
+
+
+def _who(driver: str, instance: str) -> str:
+    return f"{driver} ({instance})" if instance else driver
+
+
+def _device(device: DeviceHealth) -> str:
+    message = f" {_short(device.message)!r}" if device.message else ""
+    return f"{device.device} {device.health}{message}"
+
+
+def _container(container: events.ContainerSeen) -> str:
+    restarts = f" after {container.restarts} restarts" if container.restarts else ""
+    if container.resources is None:
+        return f"{container.name} {container.state}{restarts}, no health"
+    return f"{container.name} {container.state}{restarts}, {', '.join(map(entry, container.resources)) or 'no entries'}"
+
+
+def entry(status: ResourceStatus) -> str:
+    """One entry of `allocatedResourcesStatus` in a few words."""
+    resources = (
+        f"{r.resource_id}={r.health}" + (f" {_short(r.message)!r}" if r.message else "") for r in status.resources
+    )
+    return f"{status.name} [{', '.join(resources)}]"
+
+
+def _short(message: str) -> str:
+    return message if len(message) <= 40 else message[:37] + "..."

@@ -1,0 +1,15 @@
+"""A violation: the subject did not do what a requirement asks. The subject's fault, never the harness'."""
+
+
+class Violation(AssertionError):
+    """What was expected, what was seen, and which requirement says so.
+
+    `assertion` names the place in the scenario in words, so that a known issue can cover just this one.
+    """
+
+    def __init__(self, requirement: str, assertion: str, expected: str, seen: str) -> None:
+        super().__init__(f"{requirement}: {assertion}\n  expected: {expected}\n  seen:     {seen}")
+        self.requirement = requirement
+        self.assertion = assertion
+        self.expected = expected
+        self.seen = seen

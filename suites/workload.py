@@ -1,0 +1,230 @@
+"""The story's workload: claims, and pods whose status is watched."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from drahealth.fakes.api import CLAIMS, PODS, Object
+from drahealth.proto.events import ContainerSeen, StatusSeen, Unprepared
+from drahealth.proto.values import Health, ResourceHealth, ResourceStatus
+from drahealth.suites.hardware import Driver, Gpu
+from drahealth.suites.target import Window
+from drahealth.suites.timeline import tell
+
+if TYPE_CHECKING:
+    from drahealth.suites.node import Node
+
+EXIT_AT_ONCE = ("sh", "-c", "exit 1")
+"""The command of a container that fails whenever it starts."""
+
+_IMAGE = "workload.example.com/gpu-job:1"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A ResourceClaim of the scenario, with its requests by name."""
+
+    name: str
+    uid: str
+    driver: Driver
+
+    def __getitem__(self, request: str) -> "Use":
+        """The use of one request of the claim."""
+        return Use(self, request)
+
+
+@dataclass(frozen=True)
+class Use:
+    """How a container uses a claim: all of it, or one request."""
+
+    claim: Claim
+    request: str | None = None
+
+    @property
+    def entry(self) -> str:
+        """The name of the status entry that it makes."""
+        return f"claim:{self.claim.name}" + (f"/{self.request}" if self.request else "")
+
+
+class Pod:
+    """A pod of the scenario. Its `shows` and `is_...` wait; `still_shows` looks at the status that there is."""
+
+    def __init__(self, node: "Node", name: str, uid: str, containers: Mapping[str, Sequence[Use]]) -> None:
+        self.node = node
+        self.name = name
+        self.uid = uid
+        self.containers = containers
+
+    @property
+    def status(self) -> StatusSeen | None:
+        """The newest status that a client saw."""
+        return self.node.latest(self.uid)
+
+    async def is_running(self) -> None:
+        await self._until("every container runs", lambda c: c.state == "running", "start")
+
+    async def is_in_back_off(self) -> None:
+        """A container that failed waits before it is started again."""
+        await self._until("a container is in CrashLoopBackOff", lambda c: c.state == "CrashLoopBackOff", "start")
+
+    async def is_(self, phase: str) -> None:
+        """The pod is in this phase (Succeeded, Failed, ...)."""
+        expected = f"pod {self.name} is {phase}"
+        await self.node.until(lambda: self.status is not None and self.status.phase == phase, "start", expected, self)
+
+    async def is_left_by_the_kubelet(self, phase: str) -> None:
+        """It has terminated in this phase, and its claims, which no other pod holds, are unprepared."""
+        claims = {use.claim.uid for uses in self.containers.values() for use in uses}
+        await self.is_(phase)
+        await self.node.until(
+            lambda: claims <= {event.claim_uid for event in self.node.history.of(Unprepared)},
+            "start",
+            f"the claims of pod {self.name} are unprepared",
+            "no such call",
+        )
+
+    def has_never_restarted(self) -> bool:
+        """None of its containers was started again."""
+        return bool(self._seen()) and all(c.restarts == 0 for c in self._seen())
+
+    async def shows(
+        self,
+        gpu: Gpu,
+        health: Health,
+        message: str | None = None,
+        within: Window = "push",
+        entry: str | None = None,
+    ) -> None:
+        """Each container that uses the device shows it so, in that entry if one is named.
+
+        `message` None: any; "": none at all.
+        """
+        expected = f"pod {self.name} shows {gpu} {health}" + (f" {message!r}" if message else "")
+        await self.node.until(lambda: self._shown(gpu, health, message, entry), within, expected, self)
+
+    def still_shows(self, gpu: Gpu, health: Health, message: str | None = None) -> None:
+        """The newest status shows it so."""
+        expected = f"pod {self.name} still shows {gpu} {health}" + (f" {message!r}" if message else "")
+        self.node.check(self._shown(gpu, health, message, None), expected, self)
+
+    async def shows_entries(self, expected: Mapping[str, Sequence[Gpu]], within: Window = "push") -> None:
+        """Every container has exactly these entries, each with exactly these devices."""
+        wanted = {name: {gpu.resource_id(self.node.profile) for gpu in gpus} for name, gpus in expected.items()}
+        words = f"pod {self.name} has the entries {wanted}"
+        await self._until(words, lambda c: _ids(c) == wanted, within)
+
+    async def shows_only_in(self, *containers: str) -> None:
+        """Just these containers have entries."""
+        words = f"pod {self.name} has entries in {', '.join(containers)} only"
+        await self._until(words, lambda c: bool(c.resources) == (c.name in containers), "push")
+
+    async def shows_no_health(self, within: Window = "restart") -> None:
+        """The field is not there, in any container."""
+        await self._until(f"pod {self.name} has no allocatedResourcesStatus", lambda c: c.resources is None, within)
+
+    def resources(self, gpu: Gpu) -> list[ResourceHealth]:
+        """What the newest status says of the device, wherever it does."""
+        name = gpu.resource_id(self.node.profile)
+        return [r for c in self._seen() for e in c.resources or () for r in e.resources if r.resource_id == name]
+
+    async def ends(self, code: int = 0) -> None:
+        """All its containers end with this exit code."""
+        self.node.tell(f"the containers of pod {self.name} end with {code}")
+        for container in self.containers:
+            await self.node.target.end_container(self.uid, container, code)
+
+    async def gpus(self) -> list[Gpu]:
+        """The devices that were allocated to its claims."""
+        claims = {use.claim.name: use.claim for uses in self.containers.values() for use in uses}
+        return [gpu for claim in claims.values() for gpu in await self.node.allocated(claim)]
+
+    def __str__(self) -> str:
+        return tell(self.status).strip() if self.status else f"no status of pod {self.name}"
+
+    def _seen(self) -> Sequence[ContainerSeen]:
+        return self.status.containers if self.status else ()
+
+    def _shown(self, gpu: Gpu, health: Health, message: str | None, entry: str | None) -> bool:
+        name = gpu.resource_id(self.node.profile)
+        users = [c for c in self._seen() if self.containers[c.name]]
+        return bool(users) and all(_says(c, name, health, message, entry) for c in users)
+
+    async def _until(self, expected: str, true: Callable[[ContainerSeen], bool], window: Window) -> None:
+        def all_true() -> bool:
+            return len(self._seen()) == len(self.containers) and all(true(c) for c in self._seen())
+
+        await self.node.until(all_true, window, expected, self)
+
+
+def _says(container: ContainerSeen, name: str, health: Health, message: str | None, entry: str | None) -> bool:
+    entries: Sequence[ResourceStatus] = container.resources or ()
+    found = [r for e in entries if entry in (None, e.name) for r in e.resources if r.resource_id == name]
+    return bool(found) and all(r.health is health and message in (None, r.message) for r in found)
+
+
+def _ids(container: ContainerSeen) -> dict[str, set[str]]:
+    return {e.name: {r.resource_id for r in e.resources} for e in container.resources or ()}
+
+
+def claim_manifest(namespace: str, name: str, device_class: str, counts: Mapping[str, int]) -> Object:
+    """The ResourceClaim: so many devices of the class for each request."""
+    requests = [
+        {"name": r, "exactly": {"deviceClassName": device_class, "allocationMode": "ExactCount", "count": count}}
+        for r, count in counts.items()
+    ]
+    return {
+        "apiVersion": CLAIMS.api_version,
+        "kind": CLAIMS.kind,
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"devices": {"requests": requests}},
+    }
+
+
+def pod_manifest(
+    namespace: str, name: str, containers: Mapping[str, Sequence[Use]], command: Sequence[str], restart: str
+) -> Object:
+    """The Pod: it ends at once when told to, and is placed by the scheduler."""
+    claims = {use.claim.name for uses in containers.values() for use in uses}
+    return {
+        "apiVersion": PODS.api_version,
+        "kind": PODS.kind,
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "restartPolicy": restart,
+            "terminationGracePeriodSeconds": 0,
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "resourceClaims": [{"name": claim, "resourceClaimName": claim} for claim in sorted(claims)],
+            "containers": [_container(name, uses, command) for name, uses in containers.items()],
+        },
+    }
+
+
+def _container(name: str, uses: Sequence[Use], command: Sequence[str]) -> dict[str, Any]:
+    claims = [{"name": u.claim.name, **({"request": u.request} if u.request else {})} for u in uses]
+    spec: dict[str, Any] = {"name": name, "image": _IMAGE, "resources": {"claims": claims}}
+    return {**spec, "command": list(command)} if command else spec
+
+
+def status_seen(pod: Object) -> StatusSeen:
+    """The event that a client of the API sees in a Pod object."""
+    status = pod.get("status", {})
+    containers = tuple(_container_seen(c) for c in status.get("containerStatuses", []))
+    meta = pod["metadata"]
+    return StatusSeen(meta["name"], meta["uid"], status.get("phase", "Pending"), containers)
+
+
+def _container_seen(status: Object) -> ContainerSeen:
+    state = status.get("state", {})
+    kind = next(iter(state), "waiting")
+    word = state[kind].get("reason", kind) if kind == "waiting" and state else kind
+    field = status.get("allocatedResourcesStatus")
+    resources = None if field is None else tuple(_resource_status(entry) for entry in field)
+    return ContainerSeen(status["name"], word, status.get("restartCount", 0), resources)
+
+
+def _resource_status(entry: Object) -> ResourceStatus:
+    found = (
+        ResourceHealth(r["resourceID"], Health(r["health"]), r.get("message", "")) for r in entry.get("resources", [])
+    )
+    return ResourceStatus(entry["name"], tuple(found))
