@@ -55,12 +55,12 @@ class Node:
 
     async def finish(self) -> None:
         """Leaves the target as it was. What cannot be cleaned up is the harness' fault."""
-        if not self._gates_on:
-            await self.gates(on=True)
         for pod in await self.target.api.list(PODS, self.namespace):
             with suppress(ApiError):
                 await self.target.api.delete(PODS, pod["metadata"]["name"], self.namespace)
         gone = await self.history.until(lambda: not self._statuses, self.target.windows["start"])
+        if not self._gates_on:
+            await self.gates(on=True)
         for driver in self._drivers:
             await driver.control.retire()
             await self.target.drop_driver(driver.control)

@@ -6,6 +6,7 @@ import pytest
 
 from drahealth.manager.profile import KEP, PROFILES, Profile, for_release
 from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.local.releases import parse_version
 
 TARGETS = ("reference", "kubelet")
 DRIVERS = ("inline", "process")
@@ -37,7 +38,7 @@ class Options:
             return cls(target, profile=_profile(profile or "kep"), driver=driver)
         if profile:
             raise ConfigurationError("a real kubelet's profile is that of its release", "leave --profile out")
-        version = (kubernetes or KUBERNETES).removeprefix("v")
+        version = parse_version(kubernetes or KUBERNETES)
         return cls(target, kubernetes=version, profile=_release(version), driver=driver)
 
     @classmethod
@@ -75,9 +76,6 @@ def _profile(name: str) -> Profile:
 
 
 def _release(version: str) -> Profile:
-    parts = version.split(".")
-    if len(parts) != 3 or not all(part.isdigit() for part in parts):
-        raise ConfigurationError(f"{version!r} is not a Kubernetes version", f"write it in full, such as {KUBERNETES}")
     found = for_release(version)
     if found is None:
         known = ", ".join(p.release for p in PROFILES.values() if p.release)

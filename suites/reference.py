@@ -9,9 +9,9 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from drahealth.fakes.api import NODES
-from drahealth.fakes.api_http import HttpApi
 from drahealth.fakes.api_server import ApiServer
 from drahealth.fakes.clock import JumpClock
 from drahealth.fakes.containers import ContainerRuntime
@@ -24,6 +24,9 @@ from drahealth.manager.profile import Profile
 from drahealth.proto.events import Record
 from drahealth.suites.drivers import Drivers, InlineDrivers, ProcessDrivers
 from drahealth.suites.target import Opened, Window
+
+if TYPE_CHECKING:
+    from drahealth.fakes.api_http import HttpApi
 
 RESYNC = 8.0
 """Seconds between a pod's syncs when nothing happens."""
@@ -49,7 +52,7 @@ class ReferenceTarget:
         self._runtime = ContainerRuntime(self._clock)
         self._scheduler = Scheduler(self.api)
         self._drivers: Drivers = InlineDrivers(self.api, self._clock)
-        self._http: HttpApi | None = None
+        self._http: "HttpApi | None" = None
         self._make_kubelet()
 
     async def start(self) -> None:
@@ -123,6 +126,8 @@ class ReferenceTarget:
 
     async def _serve_http(self) -> None:
         """Drivers in other processes reach the API server over loopback."""
+        from drahealth.fakes.api_http import HttpApi  # only here: it brings a web server
+
         self._http = HttpApi(self.api)
         await self._http.start()
         kubeconfig = self._root / "kubeconfig"

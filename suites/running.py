@@ -27,7 +27,8 @@ def run_scenarios(
     Options.make(flags["target"], flags["kubernetes"], flags["profile"], flags["driver"])
     for name in (report, junitxml):
         _check_writable(name)
-    live = Live(Console(highlight=False))
+    # pytest captures what scenarios print; rows go past it, to the output as it was.
+    live = Live(Console(file=os.fdopen(os.dup(sys.stdout.fileno()), "w"), highlight=False))
     package = resources.files("drahealth.suites")
     settings = str(package.joinpath("run.ini"))
     scenarios = str(package.joinpath("kep"))

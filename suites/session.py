@@ -2,16 +2,19 @@
 
 import asyncio
 from collections.abc import Awaitable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 import pytest
+from rich.console import Console
 
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.ledger import KnownIssue
 from drahealth.suites.node import Node
 from drahealth.suites.options import Options
 from drahealth.suites.scenario import Scenario, scenario_of
+from drahealth.suites.stages import Stages
 from drahealth.suites.target import Target
 from drahealth.suites.targets import make_target
 
@@ -33,8 +36,10 @@ class Played:
 class Session:
     """Starts the target when the first scenario needs it, and stops it at the end."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, config: pytest.Config) -> None:
         self.options = options
+        self._capture = config.pluginmanager.get_plugin("capturemanager")
+        self._stages = Stages(Console(stderr=True, highlight=False))
         self._runner = asyncio.Runner()
         self._target: Target | None = None
         self._failure: HarnessError | None = None
@@ -43,7 +48,7 @@ class Session:
     def of(cls, config: pytest.Config) -> "Session":
         """The session of this pytest run. Raises ConfigurationError for options that make no sense."""
         if _KEY not in config.stash:
-            session = config.stash[_KEY] = cls(Options.of(config))
+            session = config.stash[_KEY] = cls(Options.of(config), config)
             config.add_cleanup(session.close)
         return config.stash[_KEY]
 
@@ -57,7 +62,7 @@ class Session:
         return self._target
 
     def _start(self) -> Target:
-        target = make_target(self.options)
+        target = make_target(self.options, self._progress)
         try:
             self.run(target.start())
         except BaseException as error:
@@ -65,6 +70,11 @@ class Session:
             self.run(target.stop())
             raise
         return target
+
+    def _progress(self, stage: str, done: int | None = None, total: int | None = None) -> None:
+        """Shown at once, past pytest's capturing: getting binaries may take minutes."""
+        with self._capture.global_and_fixture_disabled() if self._capture else nullcontext():
+            self._stages(stage, done, total)
 
     def run(self, work: Awaitable[T]) -> T:
         """Does it on the loop that the whole run shares."""

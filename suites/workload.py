@@ -183,7 +183,10 @@ def claim_manifest(namespace: str, name: str, device_class: str, counts: Mapping
 def pod_manifest(
     namespace: str, name: str, containers: Mapping[str, Sequence[Use]], command: Sequence[str], restart: str
 ) -> Object:
-    """The Pod: it ends at once when told to, and is placed by the scheduler."""
+    """The Pod: it ends when told to, and is placed by the scheduler.
+
+    A grace of 0 would let the API server drop it at once, before the kubelet has unprepared its claims.
+    """
     claims = {use.claim.name for uses in containers.values() for use in uses}
     return {
         "apiVersion": PODS.api_version,
@@ -191,7 +194,7 @@ def pod_manifest(
         "metadata": {"name": name, "namespace": namespace},
         "spec": {
             "restartPolicy": restart,
-            "terminationGracePeriodSeconds": 0,
+            "terminationGracePeriodSeconds": 1,
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
             "resourceClaims": [{"name": claim, "resourceClaimName": claim} for claim in sorted(claims)],

@@ -1,0 +1,126 @@
+"""The kubelet target: a real kubelet and a real control plane on this machine, with a fake container runtime.
+
+No root and no container engine. Time is real here: what waits for a pod's next sync waits for it.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from drahealth.fakes.api import Api
+from drahealth.fakes.containers import ContainerRuntime
+from drahealth.fakes.control import DriverControl, DriverOptions
+from drahealth.fakes.cri import CriServer
+from drahealth.fakes.gates import MESSAGE_GATE, STATUS_GATE
+from drahealth.fakes.kube_client import KubeClient
+from drahealth.manager.profile import Profile
+from drahealth.proto.clock import SystemClock
+from drahealth.proto.events import Record
+from drahealth.suites.drivers import Drivers, InlineDrivers, ProcessDrivers
+from drahealth.suites.local import binaries
+from drahealth.suites.local.cluster import LocalCluster
+from drahealth.suites.local.progress import Progress
+from drahealth.suites.local.run_directory import RunDirectory
+from drahealth.suites.target import Opened, Window
+
+SYNC_FREQUENCY = 6.0
+"""Seconds; the kubelet syncs a pod after 1 to 1.5 times as long. More than `push`, so that a change of which nobody is
+notified cannot pass for one that is."""
+
+
+class KubeletTarget:
+    """Implements `target.Target`."""
+
+    node_name = "node-a"
+    windows: Mapping[Window, float] = MappingProxyType(
+        {"push": 5.0, "resync": SYNC_FREQUENCY * 1.5 + 5, "start": 30.0, "restart": 30.0}
+    )
+
+    def __init__(self, version: str, profile: Profile, progress: Progress, *, processes: bool = False) -> None:
+        self.profile = profile
+        self._version = version
+        self._progress = progress
+        self._processes = processes
+        self._runtime = ContainerRuntime()
+        self._run: RunDirectory | None = None
+        self._cri: CriServer | None = None
+        self._cluster: LocalCluster | None = None
+        self._client: KubeClient | None = None
+        self._drivers: Drivers | None = None
+
+    async def start(self) -> None:
+        found = await asyncio.to_thread(binaries.ensure, self._version, self._progress)
+        self._run = run = RunDirectory.create()
+        self._cri = CriServer(self._runtime, run.path / "cri.sock", run.path / "containers")
+        await self._cri.start()
+        self._cluster = LocalCluster(
+            found,
+            run_dir=run,
+            cri_socket=run.path / "cri.sock",
+            sync_frequency=SYNC_FREQUENCY,
+            node_name=self.node_name,
+        )
+        await self._cluster.start()
+        self._client = client = await KubeClient.from_kubeconfig(self._cluster.kubeconfig)
+        if self._processes:
+            self._drivers = ProcessDrivers(self._cluster.kubeconfig, jumping=False)
+        else:
+            self._drivers = InlineDrivers(client, SystemClock())
+
+    async def stop(self) -> None:
+        if self._drivers:
+            await self._drivers.close()
+        if self._client:
+            await self._client.close()
+        if self._cluster:
+            await self._cluster.stop()
+        if self._cri:
+            await self._cri.stop()
+        await self._runtime.close()
+
+    @property
+    def api(self) -> Api:
+        assert self._client, "the target is not started"
+        return self._client
+
+    @property
+    def registry_dir(self) -> Path:
+        return self._started.registry_dir
+
+    @property
+    def plugins_dir(self) -> Path:
+        return self._started.plugins_dir
+
+    async def open_window(self, window: Window) -> Opened:
+        return Opened(self.windows[window])
+
+    async def let_pass(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def start_driver(self, options: DriverOptions, observe: Callable[[Record], None]) -> DriverControl:
+        assert self._drivers, "the target is not started"
+        return await self._drivers.start(options, observe)
+
+    async def drop_driver(self, driver: DriverControl) -> None:
+        assert self._drivers, "the target is not started"
+        await self._drivers.drop(driver)
+
+    async def restart_kubelet(self) -> None:
+        await self._started.restart_kubelet()
+
+    async def set_gates(self, on: bool) -> None:
+        await self._started.set_gates({STATUS_GATE: on, MESSAGE_GATE: on})
+
+    async def end_container(self, pod_uid: str, container: str, code: int) -> None:
+        self._runtime.end(pod_uid, container, code)
+
+    def log_tail(self) -> str:
+        if not self._cluster:
+            return ""
+        return "\n".join(f"{name}:\n{self._cluster.tail(name)}" for name in ("kubelet", "kube-apiserver"))
+
+    @property
+    def _started(self) -> LocalCluster:
+        assert self._cluster, "the target is not started"
+        return self._cluster
