@@ -194,7 +194,8 @@ class ContainerRuntime:
         if script.seconds <= 0:
             self._exit(container_id, script.code)
         elif script.seconds < math.inf:
-            self._lives[container_id] = asyncio.create_task(self._live(container_id, script.seconds, script.code))
+            end = self._clock.now() + script.seconds
+            self._lives[container_id] = asyncio.create_task(self._live(container_id, end, script.code))
 
     def stop_container(self, container_id: str, grace: float) -> None:
         """Ends a running container at once: it obeys if `grace` is more than 0 seconds, else is killed."""
@@ -239,8 +240,8 @@ class ContainerRuntime:
                 return self._exit(container.id, exit_code)
         raise UnknownIdError(f"pod {pod_uid} has no running container {container_name!r} to end")
 
-    async def _live(self, container_id: str, seconds: float, code: int) -> None:
-        await self._clock.sleep(seconds)
+    async def _live(self, container_id: str, end: float, code: int) -> None:
+        await self._clock.sleep(end - self._clock.now())
         self._exit(container_id, code)
 
     def _exit(self, container_id: str, code: int) -> None:

@@ -80,6 +80,13 @@ async def test_a_script_exits_when_its_time_is_over(
     assert after.finished - after.started == pytest.approx(20e9, abs=1e9)
 
 
+async def test_time_counts_from_the_start_itself(runtime: ContainerRuntime, sandbox: Sandbox, clock: JumpClock) -> None:
+    container_id = start(runtime, sandbox, script("sleep 20; exit 7"))
+    clock.jump(20)
+    await settle()
+    assert runtime.container(container_id).exit_code == 7
+
+
 async def test_a_script_with_nothing_to_wait_for_exits_as_it_starts(
     runtime: ContainerRuntime, sandbox: Sandbox
 ) -> None:
