@@ -26,3 +26,13 @@ class ListWatch(Api, Protocol):
 
         Raises `ApiError` 410 Expired where the server no longer knows the changes since then.
         """
+
+
+class ControlPlaneApi(ListWatch, Protocol):
+    """What the parts of a control plane need besides."""
+
+    async def bind(self, name: str, namespace: str, node: str) -> None:
+        """Puts a pod on a node; `ApiError` 409 Conflict if it is on one already."""
+
+    async def wait_ready(self) -> None:
+        """Returns once the server serves."""
