@@ -1,0 +1,107 @@
+"""What the pods of a node live through: another worker, an API server that is away, refusals."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+
+import pytest
+
+from drahealth.fakes.api import PODS
+from drahealth.fakes.containers import SandboxConfig
+from drahealth.proto.values import Health
+from drahealth.suites.unit.fakes.pod_world import World, main, phase, running_world, shown, until
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    async with running_world() as world:
+        yield world
+
+
+async def test_a_new_worker_takes_up_what_runs(world: World) -> None:
+    uid = await world.running_with_a_gpu()
+    world.runtime.end(uid, "main", 1)
+    before = await world.until_pod(lambda pod: main(pod)["restartCount"] == 1 and main(pod)["ready"])
+    await world.restart()
+    await until(lambda: world.devices.calls == ["prepare", "prepare"])
+    world.devices.become(Health.UNHEALTHY)
+    after = await world.until_pod(lambda pod: shown(pod) == ["Unhealthy"])
+    assert main(after)["containerID"] == main(before)["containerID"]
+    assert int(after["metadata"]["resourceVersion"]) == int(before["metadata"]["resourceVersion"]) + 1
+
+
+async def test_a_stopped_worker_leaves_all_as_it_is(world: World) -> None:
+    await world.running_with_a_gpu()
+    before = await world.get()
+    await world.workers.stop()
+    world.clock.jump(300)
+    assert (await world.get(), world.devices.calls, world.devices.notify) == (before, ["prepare"], None)
+    assert [container.state for container in world.runtime.containers()] == ["running"]
+    assert [task for task in asyncio.all_tasks() if "Pod" in repr(task.get_coro())] == []
+
+
+async def test_a_new_worker_leaves_ended_pods_alone(world: World) -> None:
+    uid = await world.running_with_a_gpu(restartPolicy="Never")
+    world.runtime.end(uid, "main", 0)
+    before = await world.until_pod(lambda pod: phase(pod) == "Succeeded")
+    await world.restart()
+    await world.pod("next")
+    await world.until_pod(lambda pod: phase(pod) == "Running", "next")
+    assert (await world.get(), world.devices.calls) == (before, ["prepare", "unprepare"])
+
+
+async def test_a_new_worker_ends_what_was_deleted_meanwhile(world: World) -> None:
+    await world.running_with_a_gpu()
+    await world.workers.stop()
+    await world.api.delete(PODS, "train", "default", grace=0)
+    world.runtime.run_sandbox(SandboxConfig("unheard", "default", "of"))
+    await world.restart()
+    await until(lambda: world.runtime.sandboxes() == [])
+    assert sorted(world.devices.calls[1:]) == ["forget", "forget", "unprepare", "unprepare"]
+
+
+async def test_nothing_is_lost_while_the_api_is_away(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+    uid = await world.running_with_a_gpu(restartPolicy="Never")
+    world.api.down()
+    world.devices.become(Health.UNHEALTHY)
+    world.runtime.end(uid, "main", 7)
+    await until(lambda: "cannot write its status" in caplog.text and "cannot watch" in caplog.text)
+    for _ in range(5):
+        world.clock.jump(10)
+        await asyncio.sleep(0)
+    world.api.up()
+    world.clock.jump(10)
+    pod = await world.until_pod(lambda pod: phase(pod) == "Failed")
+    assert main(pod)["state"]["terminated"]["exitCode"] == 7
+    assert len(caplog.records) == 2
+
+
+async def test_pods_that_came_and_went_while_the_api_restarted_are_seen(world: World) -> None:
+    await world.running_with_a_gpu()
+    world.api.restart()
+    await world.api.delete(PODS, "train", "default", grace=0)
+    await world.pod("next")
+    world.clock.jump(1)
+    await world.until_pod(lambda pod: phase(pod) == "Running", "next")
+    await until(lambda: world.devices.calls[-1] == "forget")
+
+
+async def test_a_status_that_the_api_refuses_is_tried_again(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    await world.running_with_a_gpu()
+    world.devices.become("bad")  # type: ignore[arg-type]
+    await until(lambda: "Unsupported value" in caplog.text)
+    world.devices.health = Health.UNHEALTHY
+    world.clock.jump(1)
+    await world.until_pod(lambda pod: shown(pod) == ["Unhealthy"])
+    assert caplog.text.count("cannot write its status") == 1
+
+
+async def test_a_fault_in_a_sync_is_told_and_lived_through(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    await world.running_with_a_gpu()
+    world.devices.trouble["health"] = RuntimeError("a fault")
+    world.devices.become(Health.UNHEALTHY)
+    await until(lambda: "a fault" in caplog.text)
+    del world.devices.trouble["health"]
+    world.clock.jump(10)
+    await world.until_pod(lambda pod: shown(pod) == ["Unhealthy"])
