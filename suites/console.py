@@ -25,7 +25,8 @@ class Live:
         reporting = session.config.pluginmanager.get_plugin("drahealth-reporting")
         self.run = reporting.run if reporting else None
         if self.run and session.items:
-            self._console.print(f"[bold]{escape(self.run.about)}[/], {len(session.items)} scenarios\n")
+            count = f"{len(session.items)} scenario{'s' if len(session.items) > 1 else ''}"
+            self._console.print(f"[bold]{escape(self.run.about)}[/], {count}\n")
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

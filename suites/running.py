@@ -32,13 +32,16 @@ def run_scenarios(
     package = resources.files("drahealth.suites")
     settings = str(package.joinpath("run.ini"))
     scenarios = str(package.joinpath("kep"))
-    arguments = ["-c", settings, "--rootdir", scenarios, "-p", "no:terminal", "-p", "no:cacheprovider", scenarios]
+    arguments = ["-c", settings, "--rootdir", scenarios, "-p", "drahealth.suites.plugin"]
+    arguments += ["-p", "no:terminal", "-p", "no:cacheprovider", scenarios]
     arguments += [f"--drahealth-{name}={value}" for name, value in flags.items() if value is not None]
     arguments += ["-k", match] if match else []
     arguments += [f"--drahealth-report={Path(report).absolute()}"] if report else []
     arguments += [f"--drahealth-histories={Path(histories).absolute()}"] if histories else []
     arguments += [f"--junitxml={Path(junitxml).absolute()}"] if junitxml else []
+    # Neither the settings nor the plugins that happen to be around have a say in it.
     os.environ.pop("PYTEST_ADDOPTS", None)
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     start = time.monotonic()
     code = pytest.main(arguments, plugins=[live])
     live.close(time.monotonic() - start)
