@@ -5,6 +5,7 @@ the machine that saw the event. The first line of a file is the header `{"histor
 """
 
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -177,8 +178,14 @@ def _reader() -> Any:
 
 
 def from_json(data: Any) -> Event:
-    """The event of plain data. Raises ValueError where it is none."""
-    event: Event = _reader().validate_python(data, strict=False)
+    """The event of plain data. Raises ValueError, which says what is wrong with which field, where it is none."""
+    from pydantic import ValidationError
+
+    try:
+        event: Event = _reader().validate_python(data, strict=False)
+    except ValidationError as error:
+        wrong = (f"{'.'.join(map(str, e['loc'])) or 'event'}: {e['msg']}" for e in error.errors())
+        raise ValueError("; ".join(wrong)) from None
     return event
 
 
@@ -192,14 +199,30 @@ def dump_lines(records: Iterable[Record]) -> Iterator[str]:
 def load_lines(lines: Iterable[str]) -> list[Record]:
     """The records of JSON Lines. Raises ValueError with the number of the line that is not one."""
     records = []
+    number = 0
     for number, line in enumerate(lines, start=1):
         try:
-            data = json.loads(line)
-            if number == 1:
-                if data.get("history") != VERSION:
-                    raise ValueError(f"not a history of version {VERSION}")
-                continue
-            records.append(Record(data.pop("at"), from_json(data)))
-        except (ValueError, KeyError, AttributeError) as error:
+            data = _object(line)
+            if number > 1:
+                records.append(_record(data))
+            elif data.get("history") != VERSION:
+                raise ValueError(f"not a history of version {VERSION}")
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"line {number}: {error}") from error
+    if not number:
+        raise ValueError(f"line 1: it is empty, not a history of version {VERSION}")
     return records
+
+
+def _object(line: str) -> dict[str, Any]:
+    data = json.loads(line)
+    if not isinstance(data, dict):
+        raise ValueError("not a JSON object")
+    return data
+
+
+def _record(data: dict[str, Any]) -> Record:
+    at = data.pop("at", None)
+    if isinstance(at, bool) or not isinstance(at, int | float) or not math.isfinite(at):
+        raise ValueError(f"its time is {at!r}, not a number of seconds")
+    return Record(at, from_json(data))
