@@ -6,13 +6,13 @@ clashes with other stubs in the same process.
 """
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import grpc
 import grpc.aio
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 
 from drahealth.proto import (
     dra_v1_pb2,
@@ -27,6 +27,29 @@ Req = TypeVar("Req", bound=Message)
 Res = TypeVar("Res", bound=Message)
 
 
+class Garbled(ValueError):
+    """The other end answered with bytes that are not the message of the method."""
+
+
+class Responses(Generic[Res]):
+    """The responses of one stream, as they come.
+
+    Iterating raises `grpc.aio.AioRpcError` for an end that is not OK, and Garbled for a message that cannot be read.
+    """
+
+    def __init__(self, call: "grpc.aio.UnaryStreamCall[Any, bytes]", message: type[Res]) -> None:
+        self._call = call
+        self._message = message
+
+    async def __aiter__(self) -> AsyncGenerator[Res, None]:
+        async for data in self._call:
+            yield _parse(self._message, data)
+
+    def cancel(self) -> None:
+        """Ends the stream; nothing for one that has ended."""
+        self._call.cancel()
+
+
 @dataclass(frozen=True)
 class Unary(Generic[Req, Res]):
     """A method with one request and one response."""
@@ -36,10 +59,18 @@ class Unary(Generic[Req, Res]):
     response: type[Res]
 
     def stub(self, channel: grpc.aio.Channel) -> Callable[..., Awaitable[Res]]:
-        """A callable `(request, timeout=seconds) -> response` on this channel; raises `grpc.aio.AioRpcError`."""
-        return channel.unary_unary(
-            self.path, request_serializer=self.request.SerializeToString, response_deserializer=self.response.FromString
+        """A callable `(request, timeout=seconds) -> response` on this channel.
+
+        It raises `grpc.aio.AioRpcError`, and Garbled for an answer that cannot be read.
+        """
+        call: Callable[..., Awaitable[bytes]] = channel.unary_unary(
+            self.path, request_serializer=self.request.SerializeToString
         )
+
+        async def ask(request: Req, timeout: float | None = None) -> Res:
+            return _parse(self.response, await call(request, timeout=timeout))
+
+        return ask
 
     def handler(self, function: Callable[[Req, Any], Awaitable[Res]]) -> Any:
         return grpc.unary_unary_rpc_method_handler(
@@ -55,11 +86,12 @@ class ServerStream(Generic[Req, Res]):
     request: type[Req]
     response: type[Res]
 
-    def stub(self, channel: grpc.aio.Channel) -> Callable[..., "grpc.aio.UnaryStreamCall[Any, Res]"]:
-        """A callable `(request) -> call`, an async iterator of responses; raises `grpc.aio.AioRpcError`."""
-        return channel.unary_stream(
-            self.path, request_serializer=self.request.SerializeToString, response_deserializer=self.response.FromString
+    def stub(self, channel: grpc.aio.Channel) -> Callable[[Req], Responses[Res]]:
+        """A callable `(request) -> responses` on this channel."""
+        call: Callable[[Req], grpc.aio.UnaryStreamCall[Any, bytes]] = channel.unary_stream(
+            self.path, request_serializer=self.request.SerializeToString
         )
+        return lambda request: Responses(call(request), self.response)
 
     def handler(self, function: Callable[[Req, Any], AsyncIterator[Res | bytes]]) -> Any:
         """Answers with the messages of `function`; bytes are sent as they are (garbage on purpose)."""
@@ -73,6 +105,14 @@ Method = Unary[Any, Any] | ServerStream[Any, Any]
 
 def _serialize(message: Message | bytes) -> bytes:
     return message if isinstance(message, bytes) else message.SerializeToString()
+
+
+def _parse(message: type[Res], data: bytes) -> Res:
+    # Not as gRPC's own deserializer: that logs what it cannot read with a traceback and gives None for it.
+    try:
+        return message.FromString(data)
+    except DecodeError:
+        raise Garbled(f"{len(data)} bytes that are not a {message.__name__}") from None
 
 
 def serve(functions: Mapping[Method, Callable[..., Any]]) -> list[grpc.GenericRpcHandler]:

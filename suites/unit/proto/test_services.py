@@ -1,0 +1,96 @@
+"""The table of methods: real paths, and both ends made from one entry."""
+
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from drahealth.proto import services
+from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, PREPARE, UNPREPARE, WATCH_HEALTH_V1, Garbled, serve
+
+GARBAGE = b"\x0a\xff"
+
+
+@pytest.fixture
+async def channel() -> AsyncIterator[grpc.aio.Channel]:
+    """To a plugin that answers GetInfo well, its registration with garbage, and streams a report and then garbage."""
+
+    async def get_info(request: Any, context: Any) -> Any:
+        return GET_INFO.response(name="gpu.example.com")
+
+    async def notify(request: Any, context: Any) -> Any:
+        return GARBAGE
+
+    async def watch(request: Any, context: Any) -> AsyncIterator[Any]:
+        yield WATCH_HEALTH_V1.response(devices=[{"health": 1}])
+        yield GARBAGE
+
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers(serve({GET_INFO: get_info, NOTIFY_REGISTRATION: notify, WATCH_HEALTH_V1: watch}))
+    with tempfile.TemporaryDirectory(prefix="dra-") as folder:
+        address = f"unix:{Path(folder) / 'plugin.sock'}"
+        server.add_insecure_port(address)
+        await server.start()
+        async with grpc.aio.insecure_channel(address) as channel:
+            yield channel
+        await server.stop(None)
+
+
+def test_the_paths_are_those_that_kubelets_call() -> None:
+    dra = "/k8s.io.kubelet.pkg.apis.dra"
+    assert {name: method.path for name, method in PREPARE.items()} == {
+        "v1.DRAPlugin": f"{dra}.v1.DRAPlugin/NodePrepareResources",
+        "v1beta1.DRAPlugin": f"{dra}.v1beta1.DRAPlugin/NodePrepareResources",
+    }
+    assert {name: method.path for name, method in UNPREPARE.items()} == {
+        "v1.DRAPlugin": f"{dra}.v1.DRAPlugin/NodeUnprepareResources",
+        "v1beta1.DRAPlugin": f"{dra}.v1beta1.DRAPlugin/NodeUnprepareResources",
+    }
+    assert [
+        value.path for value in vars(services).values() if isinstance(value, services.Unary | services.ServerStream)
+    ] == [
+        "/pluginregistration.Registration/GetInfo",
+        "/pluginregistration.Registration/NotifyRegistrationStatus",
+        "/v1.DRAResourceHealth/NodeWatchResources",
+        "/v1alpha1.DRAResourceHealth/NodeWatchResources",
+        "/v1alpha1.NodeHealth/WatchResources",
+    ]
+
+
+async def test_a_call_gives_the_response(channel: grpc.aio.Channel) -> None:
+    info = await GET_INFO.stub(channel)(GET_INFO.request(), timeout=5)
+    assert info.name == "gpu.example.com"
+
+
+async def test_a_method_that_is_not_served_is_unimplemented(channel: grpc.aio.Channel) -> None:
+    method = PREPARE["v1.DRAPlugin"]
+    with pytest.raises(grpc.aio.AioRpcError) as error:
+        await method.stub(channel)(method.request(), timeout=5)
+    assert error.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+async def test_a_garbled_answer_is_named_and_logs_nothing(
+    channel: grpc.aio.Channel, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(Garbled, match="not a RegistrationStatusResponse"):
+        await NOTIFY_REGISTRATION.stub(channel)(NOTIFY_REGISTRATION.request(), timeout=5)
+    assert caplog.records == []
+
+
+async def test_a_stream_gives_what_is_good_until_a_message_is_garbled(channel: grpc.aio.Channel) -> None:
+    responses = aiter(WATCH_HEALTH_V1.stub(channel)(WATCH_HEALTH_V1.request()))
+    assert await anext(responses) == WATCH_HEALTH_V1.response(devices=[{"health": 1}])
+    with pytest.raises(Garbled, match="not a NodeWatchResourcesResponse"):
+        await anext(responses)
+
+
+async def test_handlers_of_one_service_come_as_one() -> None:
+    async def answer(request: Any, context: Any) -> Any:
+        return None
+
+    names = [handler.service_name() for handler in serve(dict.fromkeys((GET_INFO, NOTIFY_REGISTRATION), answer))]  # type: ignore[attr-defined]
+    assert names == ["pluginregistration.Registration"]

@@ -1,0 +1,145 @@
+"""The messages as facts of the wire, and the generated modules as what the compiler makes of the .proto files."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drahealth.proto import (
+    dra_v1_pb2,
+    dra_v1beta1_pb2,
+    health_v1_pb2,
+    health_v1alpha1_pb2,
+    node_health_pb2,
+    registration_v1_pb2,
+)
+
+CHECKOUT = Path(__file__).parents[3]
+
+# Fact W-03.
+SHIPPED_HEALTH = {
+    "NodeWatchResourcesRequest": {},
+    "NodeWatchResourcesResponse": {"devices": (1, "repeated DeviceHealth")},
+    "DeviceIdentifier": {"pool_name": (1, "string"), "device_name": (2, "string")},
+    "DeviceHealth": {
+        "device": (1, "DeviceIdentifier"),
+        "health": (2, "HealthStatus"),
+        "last_updated_time": (3, "int64"),
+        "health_check_timeout_seconds": (4, "int64"),
+        "message": (5, "string"),
+    },
+}
+
+# Fact W-07.
+CLAIM = {"namespace": (1, "string"), "uid": (2, "string"), "name": (3, "string")}
+DEVICE = {
+    "request_names": (1, "repeated string"),
+    "pool_name": (2, "string"),
+    "device_name": (3, "string"),
+    "cdi_device_ids": (4, "repeated string"),
+}
+DRA_V1BETA1 = {
+    "Claim": CLAIM,
+    "NodePrepareResourcesRequest": {"claims": (1, "repeated Claim")},
+    "NodePrepareResourcesResponse": {"claims": (1, "map<string, NodePrepareResourceResponse>")},
+    "NodePrepareResourceResponse": {"devices": (1, "repeated Device"), "error": (2, "string")},
+    "Device": DEVICE,
+    "NodeUnprepareResourcesRequest": {"claims": (1, "repeated Claim")},
+    "NodeUnprepareResourcesResponse": {"claims": (1, "map<string, NodeUnprepareResourceResponse>")},
+    "NodeUnprepareResourceResponse": {"error": (1, "string")},
+}
+DRA_V1 = {**DRA_V1BETA1, "Device": {**DEVICE, "share_id": (5, "string")}}
+
+# Fact W-11.
+REGISTRATION = {
+    "InfoRequest": {},
+    "PluginInfo": {
+        "type": (1, "string"),
+        "name": (2, "string"),
+        "endpoint": (3, "string"),
+        "supported_versions": (4, "repeated string"),
+    },
+    "RegistrationStatus": {"plugin_registered": (1, "bool"), "error": (2, "string")},
+    "RegistrationStatusResponse": {},
+}
+
+# KEP-4680, "gRPC API for DRA Device Health".
+NODE_HEALTH = {
+    "WatchResourcesRequest": {},
+    "WatchResourcesResponse": {"devices": (1, "repeated DeviceHealth")},
+    "DeviceHealth": {
+        "pool_name": (1, "string"),
+        "device_name": (2, "string"),
+        "health_status": (3, "string"),
+        "last_updated_timestamp": (4, "int64"),
+        "health_check_timeout_seconds": (5, "int64"),
+    },
+}
+
+
+def schema(module: Any) -> dict[str, dict[str, tuple[int, str]]]:
+    """A module's messages: number and type of each field by name."""
+    messages = module.DESCRIPTOR.message_types_by_name.values()
+    return {m.name: {f.name: (f.number, spelled(f)) for f in m.fields} for m in messages}
+
+
+def spelled(field: Any) -> str:
+    message = field.message_type
+    if message and message.GetOptions().map_entry:
+        return "map<" + ", ".join(spelled(part) for part in message.fields) + ">"
+    plain = {field.TYPE_STRING: "string", field.TYPE_INT64: "int64", field.TYPE_BOOL: "bool"}
+    name = message.name if message else field.enum_type.name if field.enum_type else plain[field.type]
+    return f"repeated {name}" if field.is_repeated else name
+
+
+@pytest.mark.parametrize(
+    ("module", "facts"),
+    [
+        (health_v1_pb2, SHIPPED_HEALTH),
+        (health_v1alpha1_pb2, SHIPPED_HEALTH),
+        (dra_v1_pb2, DRA_V1),
+        (dra_v1beta1_pb2, DRA_V1BETA1),
+        (registration_v1_pb2, REGISTRATION),
+        (node_health_pb2, NODE_HEALTH),
+    ],
+    ids=lambda value: getattr(value, "__name__", "").rpartition(".")[2],
+)
+def test_fields_have_the_numbers_and_types_of_the_wire(module: Any, facts: Any) -> None:
+    assert schema(module) == facts
+
+
+def test_both_shipped_health_apis_are_one_schema() -> None:
+    assert schema(health_v1_pb2) == schema(health_v1alpha1_pb2)
+    assert health_v1_pb2.HealthStatus.items() == health_v1alpha1_pb2.HealthStatus.items()
+
+
+def test_the_enum_of_health_has_the_numbers_of_the_wire() -> None:
+    assert dict(health_v1_pb2.HealthStatus.items()) == {"UNKNOWN": 0, "HEALTHY": 1, "UNHEALTHY": 2}
+
+
+def test_only_a_share_id_tells_empty_from_absent() -> None:
+    present = [f.name for m in dra_v1_pb2.DESCRIPTOR.message_types_by_name.values() for f in m.fields if f.has_presence]
+    assert present == ["share_id"]
+
+
+def test_no_message_takes_a_name_of_kubernetes_own_stubs() -> None:
+    modules = (dra_v1_pb2, dra_v1beta1_pb2, health_v1_pb2, health_v1alpha1_pb2, node_health_pb2, registration_v1_pb2)
+    packages = [module.DESCRIPTOR.package for module in modules]
+    assert all(package.startswith("drahealth.wire.") for package in packages)
+    assert len(set(packages)) == len(packages)
+
+
+def test_the_checked_in_modules_are_what_the_pinned_compiler_makes(tmp_path: Path) -> None:
+    offline = {"PIP_RETRIES": "1", "PIP_TIMEOUT": "10", "PYTHON": sys.executable}
+    command = [CHECKOUT / "ci/generate-proto", tmp_path]
+    done = subprocess.run(command, env=os.environ | offline, capture_output=True, text=True, check=False, timeout=240)
+    if done.returncode and re.search("No matching distribution|connection broken", done.stderr):
+        pytest.skip("pip reaches no package index, so the pinned compiler cannot be had")
+    assert (done.returncode, done.stderr) == (0, "")
+    made = {path.name: path.read_text() for path in (tmp_path / "drahealth/proto").iterdir()}
+    kept = {path.name: path.read_text() for path in (CHECKOUT / "proto").glob("*_pb2.py*")}
+    assert made == kept
