@@ -117,10 +117,18 @@ class PodDevices:
     async def _resolve(self) -> list[Object]:
         names = claim_names(self._pod.newest)
         namespace = self._pod.newest["metadata"]["namespace"]
-        objects = {name: await self._api.get(CLAIMS, name, namespace) for name in dict.fromkeys(names.values())}
+        objects = {name: await self._claim(name, namespace) for name in dict.fromkeys(names.values())}
         self._claim_uids = {local: objects[name]["metadata"]["uid"] for local, name in names.items()}
         self._wake()
         return list(objects.values())
+
+    async def _claim(self, name: str, namespace: str) -> Object:
+        try:
+            return await self._api.get(CLAIMS, name, namespace)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            raise ClaimsNotReadyError(f"ResourceClaim {namespace}/{name} does not exist yet") from None
 
     async def _release(self) -> None:
         if self._preparing is not None:

@@ -70,7 +70,7 @@ class PodWorkers:
 
     async def _follow(self) -> None:
         """Holds the picture of the node's pods, through every end of the connection."""
-        retry, complaint = Retry(), ""
+        retry, complaint = Retry(limit=2.0), ""
         try:
             while True:
                 try:
@@ -154,4 +154,9 @@ class PodWorkers:
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("the pods of %s: a task ended by a fault", self._node_name, exc_info=error)

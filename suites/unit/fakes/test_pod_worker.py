@@ -46,12 +46,13 @@ async def test_a_pod_that_is_bound_later_runs_too(world: World) -> None:
 
 async def test_a_pod_waits_for_its_claim_and_gets_its_devices(world: World) -> None:
     uid = await world.pod(claim=True)
-    waiting = await world.until_pod(lambda pod: waits_for(pod) == "FailedPrepareDynamicResources")
+    waiting = await world.until_pod(lambda pod: waits_for(pod) == "ClaimsNotReady")
     await world.allocate(uid)
     world.clock.jump(1)
     await world.until_pod(lambda pod: shown(pod) == ["Healthy"])
     [container] = world.runtime.containers()
-    assert (phase(waiting), "not found" in main(waiting)["state"]["waiting"]["message"]) == ("Pending", True)
+    message = main(waiting)["state"]["waiting"]["message"]
+    assert (phase(waiting), message) == ("Pending", "ResourceClaim default/train-gpu does not exist yet")
     assert container.config.cdi_devices == ("example.com/gpu=gpu-0",)
 
 
