@@ -72,9 +72,11 @@ class HealthCache:
                 continue
             if self._store(known, name, device, now):
                 changed.add(DeviceId(driver, *name))
-        changed |= {DeviceId(driver, *name) for name in self._retire(known, report, now)}
+        stale = _stale(known, report, now)
+        changed |= {DeviceId(driver, *name) for name in stale if known[name].health is not Health.UNKNOWN}
+        self._retire(known, stale, now)
         renewed = self._profile.saves_heartbeats and bool(report)
-        return Update(frozenset(changed), dirty=bool(changed) or renewed, refused=refused)
+        return Update(frozenset(changed), dirty=bool(changed or stale or renewed), refused=refused)
 
     def clear(self, driver: str) -> bool:
         """Forgets a driver, at the end of its stream; False if nothing was known of it."""
@@ -107,14 +109,15 @@ class HealthCache:
             return True
         return (old.health, old.message, old.timeout) != (new.health, new.message, new.timeout)
 
-    def _retire(self, known: dict[tuple[str, str], Entry], report: Report, now: float) -> list[tuple[str, str]]:
-        """Devices that the report left out and that are stale: told once as Unknown."""
-        reported = {(d.pool, d.device) for d in report}
-        stale = [name for name, entry in known.items() if name not in reported and entry.stale(now)]
-        told = [name for name in stale if known[name].health is not Health.UNKNOWN]
+    def _retire(self, known: dict[tuple[str, str], Entry], stale: list[tuple[str, str]], now: float) -> None:
+        """Stale devices that a report left out are Unknown, and told of as such once, or forgotten."""
         for name in stale:
             if self._profile.forgets_stale:
                 del known[name]
             else:
                 known[name] = Entry(Health.UNKNOWN, "", known[name].timeout, now)
-        return told
+
+
+def _stale(known: dict[tuple[str, str], Entry], report: Report, now: float) -> list[tuple[str, str]]:
+    reported = {(device.pool, device.device) for device in report}
+    return [name for name, entry in known.items() if name not in reported and entry.stale(now)]

@@ -1,0 +1,283 @@
+"""The health information cache, rule by rule (H-01 to H-18) and against a model of the rules."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drahealth.manager.cache import UNKNOWN, Entry, HealthCache, Reading
+from drahealth.manager.profile import KEP, PROFILES, V1_37, Profile
+from drahealth.proto.values import DeviceHealth, DeviceId, Health
+
+A, B, C = (DeviceId("gpu.example.com", "node-a", name) for name in ("gpu-0", "gpu-1", "gpu-2"))
+HEALTHY = Reading(Health.HEALTHY)
+SICK = Reading(Health.UNHEALTHY, "xid 79")
+every_profile = pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)
+
+
+def says(device: DeviceId, health: str = "Healthy", message: str = "", timeout: int = 0) -> DeviceHealth:
+    return DeviceHealth(device.pool, device.device, Health(health), message, timeout)
+
+
+class Story:
+    """A cache that hears reports at given seconds."""
+
+    def __init__(self, profile: Profile) -> None:
+        self.cache = HealthCache(profile)
+
+    def told(self, at: float, *devices: DeviceHealth, driver: str = A.driver) -> set[DeviceId]:
+        """Whose health a report changed."""
+        return set(self.cache.update(driver, devices, at).changed)
+
+    def known(self) -> dict[DeviceId, Entry]:
+        return dict(self.cache.entries())
+
+
+@pytest.fixture
+def kep() -> Story:
+    return Story(KEP)
+
+
+@pytest.fixture
+def v1_37() -> Story:
+    return Story(V1_37)
+
+
+@pytest.fixture(params=PROFILES.values(), ids=PROFILES)
+def story(request: pytest.FixtureRequest) -> Story:
+    return Story(request.param)
+
+
+def test_a_device_that_was_never_reported_reads_unknown(story: Story) -> None:
+    story.told(0, says(A))
+    assert (story.cache.read(B, 0), story.cache.read(replace(A, driver="other"), 0)) == (UNKNOWN, UNKNOWN)
+
+
+def test_a_device_reads_as_last_reported_message_included(story: Story) -> None:
+    story.told(0, says(A), says(B))
+    story.told(1, says(A, "Unhealthy", "xid 79"), says(B))
+    assert (story.cache.read(A, 2), story.cache.read(B, 2)) == (SICK, HEALTHY)
+
+
+def test_a_device_reported_twice_in_one_report_reads_as_the_last_says(story: Story) -> None:
+    story.told(0, says(A), says(A, "Unhealthy", "xid 79"))
+    assert story.cache.read(A, 0) == SICK
+
+
+@pytest.mark.parametrize("updated", [-1, 0, 1, 2**40])
+def test_the_drivers_own_time_of_a_finding_plays_no_part(story: Story, updated: int) -> None:
+    story.told(100, replace(says(A), updated=updated))
+    assert [story.cache.read(A, 100 + age) for age in (30, 31)] == [HEALTHY, UNKNOWN]
+
+
+@pytest.mark.parametrize(
+    ("second", "changed"),
+    [
+        (says(A), False),
+        (replace(says(A), updated=7), False),
+        (says(A, timeout=30), False),
+        (says(A, timeout=-1), False),
+        (says(A, "Unhealthy"), True),
+        (says(A, "Unknown"), True),
+        (says(A, message="warm"), True),
+        (says(A, timeout=31), True),
+    ],
+)
+def test_health_message_or_timeout_make_a_change(story: Story, second: DeviceHealth, changed: bool) -> None:
+    assert story.told(0, says(A)) == {A}
+    assert story.told(1, second) == ({A} if changed else set())
+
+
+def test_only_the_devices_that_changed_are_told(story: Story) -> None:
+    story.told(0, says(A), says(B))
+    assert story.told(1, says(A), says(B, "Unhealthy"), says(C)) == {B, C}
+
+
+@pytest.mark.parametrize(("timeout", "seconds"), [(0, 30), (-5, 30), (1, 1), (30, 30), (600, 600)])
+def test_a_device_is_unknown_once_its_timeout_has_passed(story: Story, timeout: int, seconds: int) -> None:
+    story.told(10, says(A, timeout=timeout))
+    assert [story.cache.read(A, 10 + age) for age in (0, seconds, seconds + 0.001)] == [HEALTHY, HEALTHY, UNKNOWN]
+
+
+def test_a_heartbeat_renews_a_device_and_tells_nobody(story: Story) -> None:
+    story.told(0, says(A))
+    assert story.told(25, says(A)) == set()
+    assert story.cache.read(A, 50) == HEALTHY
+
+
+def test_reading_writes_nothing(story: Story) -> None:
+    story.told(0, says(A, "Unhealthy", "xid 79"))
+    story.cache.read(A, 1000)
+    assert story.known() == {A: Entry(Health.UNHEALTHY, "xid 79", 30.0, 0)}
+
+
+def test_a_device_that_a_report_leaves_out_keeps_its_health_until_it_is_stale(story: Story) -> None:
+    story.told(0, says(A, "Unhealthy", "xid 79"), says(B))
+    assert story.told(29, says(B)) == set()
+    assert (story.cache.read(A, 30), story.cache.read(A, 31)) == (SICK, UNKNOWN)
+
+
+def test_a_stale_device_that_a_report_leaves_out_is_told_once(story: Story) -> None:
+    story.told(0, says(A), says(B))
+    assert [story.told(at, says(B)) for at in (30, 31, 60, 90)] == [set(), {A}, set(), set()]
+
+
+def test_a_stale_device_that_is_unknown_already_is_not_told(story: Story) -> None:
+    story.told(0, says(A, "Unknown"))
+    assert story.told(31) == set()
+
+
+def test_the_kep_keeps_a_stale_device_as_unknown_and_1_37_forgets_it(kep: Story, v1_37: Story) -> None:
+    for story in (kep, v1_37):
+        story.told(0, says(A, message="warm", timeout=5))
+        story.told(6)
+    assert kep.known() == {A: Entry(Health.UNKNOWN, "", 5.0, 6)}
+    assert v1_37.known() == {}
+
+
+def test_a_stale_device_that_recovers_is_told_by_the_kep_and_not_by_1_37(kep: Story, v1_37: Story) -> None:
+    for story in (kep, v1_37):
+        story.told(0, says(A))
+    assert (kep.told(31, says(A)), v1_37.told(31, says(A))) == ({A}, set())
+    assert (kep.cache.read(A, 31), v1_37.cache.read(A, 31)) == (HEALTHY, HEALTHY)
+
+
+def test_a_stale_device_that_reports_itself_unknown_has_not_recovered(kep: Story) -> None:
+    kep.told(0, says(A, "Unknown"))
+    assert kep.told(31, says(A, "Unknown")) == set()
+
+
+@pytest.mark.parametrize("names", [("", ""), ("node-b", "no such device"), ("a/b", "c")])
+def test_any_names_are_taken(story: Story, names: tuple[str, str]) -> None:
+    odd = DeviceId(A.driver, *names)
+    assert story.told(0, says(odd)) == {odd}
+    assert story.cache.read(odd, 0) == HEALTHY
+
+
+def test_slashes_in_names_make_no_two_devices_one(story: Story) -> None:
+    first, second = DeviceId("d", "a/b", "c"), DeviceId("d", "a", "b/c")
+    story.told(0, says(first), says(second, "Unhealthy"), driver="d")
+    assert story.cache.read(first, 0) == HEALTHY
+
+
+def test_devices_of_two_drivers_have_nothing_to_do_with_each_other(story: Story) -> None:
+    other = replace(A, driver="nic.example.com")
+    story.told(0, says(A))
+    story.told(0, says(other, "Unhealthy", "xid 79"), driver=other.driver)
+    assert story.told(31, says(other, "Unhealthy", "xid 79"), driver=other.driver) <= {other}
+    assert (story.cache.read(A, 20), story.cache.read(other, 31)) == (HEALTHY, SICK)
+
+
+def test_1_37_takes_no_new_names_beyond_its_limit() -> None:
+    cache = HealthCache(replace(V1_37, devices_per_driver=2))
+    first = cache.update(A.driver, (says(A), says(B), says(C)), 0)
+    second = cache.update(A.driver, (says(C), says(A, "Unhealthy")), 1)
+    assert (first.changed, first.refused) == ({A, B}, 1)
+    assert (second.changed, second.refused) == ({A}, 1)
+    assert cache.read(C, 1) == UNKNOWN
+
+
+def test_the_limit_is_16384_a_driver_in_1_37_and_none_in_the_kep(kep: Story, v1_37: Story) -> None:
+    report = tuple(says(DeviceId("d", "p", str(number))) for number in range(16385))
+    assert (v1_37.cache.update("d", report, 0).refused, kep.cache.update("d", report, 0).refused) == (1, 0)
+    assert v1_37.cache.update("other", report[:1], 0).refused == 0
+
+
+def test_an_empty_report_refreshes_nothing_and_finds_the_stale(story: Story) -> None:
+    story.told(0, says(A))
+    assert (story.told(30), story.told(31)) == (set(), {A})
+
+
+def test_a_first_report_that_is_empty_makes_the_driver_known(story: Story) -> None:
+    assert not story.cache.update("d", (), 0).dirty
+    assert (story.cache.clear("d"), story.cache.clear("d")) == (True, False)
+
+
+def test_clearing_a_driver_forgets_its_devices_and_no_others(story: Story) -> None:
+    other = replace(A, driver="nic.example.com")
+    story.told(0, says(A), says(B))
+    story.told(0, says(other), driver=other.driver)
+    assert story.cache.clear(A.driver)
+    assert [story.cache.read(device, 0) for device in (A, B, other)] == [UNKNOWN, UNKNOWN, HEALTHY]
+
+
+def test_a_device_is_new_again_after_a_clear(story: Story) -> None:
+    story.told(0, says(A))
+    story.cache.clear(A.driver)
+    assert story.told(1, says(A)) == {A}
+
+
+@every_profile
+def test_a_change_makes_the_checkpoint_out_of_date(profile: Profile) -> None:
+    cache = HealthCache(profile)
+    reports = [(0, (says(A),)), (1, (says(A),)), (2, (says(A, "Unhealthy"),)), (3, ())]
+    dirty = [cache.update(A.driver, report, at).dirty for at, report in reports]
+    assert dirty == [True, profile is KEP, True, False]
+
+
+def test_forgetting_a_device_nobody_is_told_of_makes_the_checkpoint_out_of_date(story: Story) -> None:
+    story.told(0, says(A, "Unknown"))
+    update = story.cache.update(A.driver, (), 31)
+    assert (update.changed, update.dirty) == (frozenset(), True)
+
+
+def test_restored_entries_read_as_they_were(story: Story) -> None:
+    story.cache.restore([(A, Entry(Health.UNHEALTHY, "xid 79", 5.0, -3.0))])
+    assert (story.cache.read(A, 2), story.cache.read(A, 2.1)) == (SICK, UNKNOWN)
+
+
+class Model:
+    """The rules in other words: what was said last of each device, and when."""
+
+    def __init__(self, profile: Profile) -> None:
+        self.profile = profile
+        self.said: dict[DeviceId, tuple[Health, str, int]] = {}
+        self.heard: dict[DeviceId, int] = {}
+
+    def read(self, device: DeviceId, now: int) -> Reading:
+        if device not in self.said or now - self.heard[device] > self.said[device][2]:
+            return UNKNOWN
+        return Reading(*self.said[device][:2])
+
+    def report(self, devices: list[DeviceHealth], now: int) -> set[DeviceId]:
+        named = {DeviceId(A.driver, d.pool, d.device): (d.health, d.message, max(d.timeout, 0) or 30) for d in devices}
+        gone = {d for d, (_, _, limit) in self.said.items() if d not in named and now - self.heard[d] > limit}
+        told = {d for d in gone if self.said[d][0] is not Health.UNKNOWN}
+        told |= {d for d, what in named.items() if self.said.get(d) != what}
+        if self.profile is KEP:
+            told |= {d for d, (health, *_) in named.items() if self.read(d, now).health != health}
+            self.said |= {d: (Health.UNKNOWN, "", self.said[d][2]) for d in gone}
+        else:
+            self.said = {d: what for d, what in self.said.items() if d not in gone}
+        self.said |= named
+        self.heard |= dict.fromkeys([*named, *gone], now)
+        return told
+
+
+REPORTS = st.lists(
+    st.builds(
+        says,
+        st.sampled_from((A, B, C)),
+        st.sampled_from(Health),
+        st.sampled_from(("", "warm")),
+        st.sampled_from((-1, 0, 5, 60)),
+    ),
+    max_size=3,
+    unique_by=lambda device: device.device,
+)
+
+
+@every_profile
+@given(steps=st.lists(st.tuples(st.integers(0, 70), REPORTS | st.none()), max_size=12))
+def test_any_story_goes_as_the_model_says(profile: Profile, steps: list[tuple[int, list[DeviceHealth] | None]]) -> None:
+    now, story, model = 0, Story(profile), Model(profile)
+    for pause, report in steps:
+        now += pause
+        if report is None:
+            story.cache.clear(A.driver)
+            model = Model(profile)
+        else:
+            assert story.told(now, *report) == model.report(report, now)
+        for later in (now, now + 5, now + 31):
+            assert [story.cache.read(d, later) for d in (A, B, C)] == [model.read(d, later) for d in (A, B, C)]
