@@ -1,6 +1,7 @@
 """One run of scenarios: the loop they share, the target they run on, and what came of each."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -39,6 +40,8 @@ class Session:
     def __init__(self, options: Options, config: pytest.Config) -> None:
         self.options = options
         self._capture = config.pluginmanager.get_plugin("capturemanager")
+        # Between tests nobody listens to our log, and Python would print it to the terminal.
+        logging.getLogger("drahealth").addHandler(logging.NullHandler())
         self._stages = Stages(Console(stderr=True, highlight=False))
         self._runner = asyncio.Runner()
         self._target: Target | None = None
