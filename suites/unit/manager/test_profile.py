@@ -1,0 +1,31 @@
+"""The rows of what the KEP and each release do differently."""
+
+import pytest
+
+from drahealth.manager.profile import KEP, PROFILES, V1_37, Profile, for_release
+from drahealth.proto.flavours import FLAVOURS
+
+
+@pytest.mark.parametrize(
+    ("version", "profile"),
+    [
+        ("1.37.1", V1_37),
+        ("v1.37.0-rc.1", V1_37),
+        ("1.37", V1_37),
+        ("1.3", None),
+        ("1.370.1", None),
+        ("2.37.1", None),
+        ("", None),
+    ],
+)
+def test_a_version_has_the_row_of_its_minor(version: str, profile: Profile | None) -> None:
+    assert for_release(version) is profile
+
+
+def test_rows_are_found_by_name() -> None:
+    assert PROFILES == {"kep": KEP, "v1.37": V1_37}
+
+
+def test_every_row_speaks_health_apis_there_are_newest_first() -> None:
+    order = list(FLAVOURS)
+    assert {name: list(profile.health_apis) for name, profile in PROFILES.items()} == {"kep": order, "v1.37": order[:2]}

@@ -1,0 +1,158 @@
+"""The health part of a container's status."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drahealth.manager.cache import UNKNOWN, Reading
+from drahealth.manager.profile import KEP, V1_37, Profile
+from drahealth.manager.status import container_status, cut, resource_id
+from drahealth.proto.values import ClaimUse, DeviceId, Health, PreparedDevice, ResourceHealth, ResourceStatus
+
+HEALTHY, UNHEALTHY, UNKNOWN_HEALTH = Health.HEALTHY, Health.UNHEALTHY, Health.UNKNOWN
+
+
+def device(name: str, *requests: str, cdi: Sequence[str] = ()) -> PreparedDevice:
+    return PreparedDevice(DeviceId("gpu.example.com", "node-a", name), requests, tuple(cdi))
+
+
+def status(
+    uses: Sequence[ClaimUse],
+    devices: Mapping[str, Sequence[PreparedDevice]],
+    health: Mapping[str, Reading] | None = None,
+    profile: Profile = KEP,
+    **gates: bool,
+) -> list[dict[str, object]]:
+    """The entries as the API spells them; `devices` by claim uid, `health` by the device's name."""
+    known = health or {}
+    entries = container_status(
+        uses, lambda uid: devices.get(uid, ()), lambda d: known.get(d.device, UNKNOWN), profile, **gates
+    )
+    return [entry.to_json() for entry in entries]
+
+
+def names(entries: list[dict[str, Any]]) -> dict[str, list[str]]:
+    return {entry["name"]: [r["resourceID"].rpartition("/")[2] for r in entry["resources"]] for entry in entries}
+
+
+def test_an_entry_names_the_claim_and_lists_its_devices_with_their_health() -> None:
+    health = {"gpu-0": Reading(UNHEALTHY, "xid 79"), "gpu-1": Reading(HEALTHY)}
+    assert status([ClaimUse("gpus", "c")], {"c": [device("gpu-0"), device("gpu-1")]}, health) == [
+        {
+            "name": "claim:gpus",
+            "resources": [
+                {"resourceID": "gpu.example.com/node-a/gpu-0", "health": "Unhealthy", "message": "xid 79"},
+                {"resourceID": "gpu.example.com/node-a/gpu-1", "health": "Healthy"},
+            ],
+        }
+    ]
+
+
+def test_a_device_nobody_reports_reads_unknown() -> None:
+    assert container_status([ClaimUse("gpus", "c")], lambda _: [device("gpu-0")], lambda _: UNKNOWN, KEP) == (
+        ResourceStatus("claim:gpus", (ResourceHealth("gpu.example.com/node-a/gpu-0", UNKNOWN_HEALTH),)),
+    )
+
+
+def test_a_use_of_a_request_names_it_and_lists_what_serves_it() -> None:
+    devices = {"c": [device("gpu-0", "big"), device("nic-0", "net"), device("any-0"), device("both-0", "net", "big")]}
+    uses = [ClaimUse("gpus", "c", "big"), ClaimUse("gpus", "c", "net")]
+    assert names(status(uses, devices)) == {
+        "claim:gpus/big": ["gpu-0", "any-0", "both-0"],
+        "claim:gpus/net": ["nic-0", "any-0", "both-0"],
+    }
+
+
+def test_a_use_of_the_whole_claim_lists_the_devices_of_every_request() -> None:
+    devices = {"c": [device("gpu-0", "big"), device("nic-0", "net")]}
+    assert names(status([ClaimUse("gpus", "c")], devices)) == {"claim:gpus": ["gpu-0", "nic-0"]}
+
+
+def test_a_sub_request_is_named_as_written_and_served_by_its_request() -> None:
+    devices = {"c": [device("gpu-0", "big"), device("gpu-1", "big/a40")]}
+    assert names(status([ClaimUse("gpus", "c", "big/a40")], devices)) == {"claim:gpus/big/a40": ["gpu-0"]}
+
+
+@pytest.mark.parametrize("devices", [{}, {"c": []}, {"c": [device("gpu-0", "other")]}])
+def test_a_use_without_devices_has_no_entry(devices: dict[str, list[PreparedDevice]]) -> None:
+    assert status([ClaimUse("gpus", "c", "big")], devices) == []
+
+
+def test_entries_come_in_the_order_of_the_containers_claims() -> None:
+    devices = {"c": [device("gpu-0")], "d": [device("gpu-1")]}
+    assert list(names(status([ClaimUse("b", "d"), ClaimUse("a", "c")], devices))) == ["claim:b", "claim:a"]
+
+
+def test_two_claims_on_one_device_each_list_it() -> None:
+    devices = {"c": [device("gpu-0")], "d": [device("gpu-0")]}
+    uses = [ClaimUse("a", "c"), ClaimUse("b", "d")]
+    assert names(status(uses, devices)) == {"claim:a": ["gpu-0"], "claim:b": ["gpu-0"]}
+
+
+def test_a_claim_used_twice_alike_has_one_entry() -> None:
+    assert names(status([ClaimUse("a", "c")] * 2, {"c": [device("gpu-0")]})) == {"claim:a": ["gpu-0"]}
+
+
+@pytest.mark.parametrize(
+    ("profile", "cdi", "expected"),
+    [
+        (KEP, ["vendor/gpu=0"], "gpu.example.com/node-a/gpu-0"),
+        (V1_37, ["vendor/gpu=0", "vendor/gpu=all"], "vendor/gpu=0"),
+        (V1_37, [], "gpu.example.com/node-a/gpu-0"),
+    ],
+)
+def test_the_id_of_a_device_is_the_profiles(profile: Profile, cdi: list[str], expected: str) -> None:
+    assert resource_id(device("gpu-0", cdi=cdi), profile) == expected
+
+
+@pytest.mark.parametrize(
+    ("healths", "worst"),
+    [
+        ([HEALTHY, UNHEALTHY, UNKNOWN_HEALTH], "1"),
+        ([HEALTHY, UNKNOWN_HEALTH, HEALTHY], "1"),
+        ([UNHEALTHY, UNKNOWN_HEALTH, UNHEALTHY], "0"),
+        ([UNKNOWN_HEALTH, HEALTHY, UNHEALTHY], "2"),
+    ],
+)
+def test_of_devices_with_one_id_the_first_or_the_worst_shows(healths: list[Health], worst: str) -> None:
+    devices = {"c": [device(str(number), cdi=["vendor/cpu=all"]) for number in range(3)]}
+    health = {str(number): Reading(what, f"of {number}") for number, what in enumerate(healths)}
+    for profile, shown in ((V1_37, "0"), (replace(V1_37, duplicate_id_shows="worst"), worst)):
+        entry = {"resourceID": "vendor/cpu=all", "health": health[shown].health, "message": f"of {shown}"}
+        assert status([ClaimUse("cpus", "c")], devices, health, profile) == [
+            {"name": "claim:cpus", "resources": [entry]}
+        ]
+
+
+def test_messages_show_only_while_their_gate_is_on() -> None:
+    uses, devices, health = [ClaimUse("a", "c")], {"c": [device("gpu-0")]}, {"gpu-0": Reading(HEALTHY, "warm")}
+    on, off = (status(uses, devices, health, messages=gate) for gate in (True, False))
+    plain = {"resourceID": "gpu.example.com/node-a/gpu-0", "health": "Healthy"}
+    assert (on[0]["resources"], off[0]["resources"]) == ([{**plain, "message": "warm"}], [plain])
+
+
+@pytest.mark.parametrize(
+    ("message", "by_character", "by_byte"),
+    [
+        ("x" * 1024, "x" * 1024, "x" * 1024),
+        ("x" * 1025, "x" * 1021 + "...", "x" * 1021 + "..."),
+        ("é" * 512, "é" * 512, "é" * 512),
+        ("é" * 513, "é" * 510 + "...", "é" * 510 + "\N{REPLACEMENT CHARACTER}..."),
+        ("x" + "é" * 512, "x" + "é" * 510 + "...", "x" + "é" * 510 + "..."),
+        ("x" * 1020 + "😀😀", "x" * 1020 + "...", "x" * 1020 + "\N{REPLACEMENT CHARACTER}..."),
+        ("x" * 1018 + "😀😀", "x" * 1018 + "...", "x" * 1018 + "\N{REPLACEMENT CHARACTER}" * 3 + "..."),
+    ],
+)
+def test_a_message_over_1024_bytes_is_cut(message: str, by_character: str, by_byte: str) -> None:
+    assert (cut(message, KEP), cut(message, V1_37)) == (by_character, by_byte)
+
+
+@given(st.text(st.sampled_from("aé€😀"), min_size=200, max_size=1100))
+def test_a_cut_at_a_character_is_a_beginning_within_the_limit(message: str) -> None:
+    shown = cut(message, KEP)
+    assert len(shown.encode()) <= 1024
+    assert shown == message or (shown.endswith("...") and message.startswith(shown[:-3]) and len(shown.encode()) > 1020)

@@ -1,0 +1,65 @@
+"""The life of a health stream: the table, input by input."""
+
+from dataclasses import replace
+from itertools import product
+
+import pytest
+
+from drahealth.manager.profile import KEP
+from drahealth.manager.stream import Action, Input, State, step
+
+# What each state becomes; "-" is an input that cannot happen in it.
+TABLE = """
+              WATCH       CONNECTED  UNREACHABLE  ENDED    UNIMPLEMENTED  RETRY_DUE   REPLACED  GONE
+OFF           CONNECTING  -          -            -        -              -           OFF       OFF
+CONNECTING    -           OPEN       WAITING      -        -              -           OFF       OFF
+OPEN          -           -          -            WAITING  UNSUPPORTED    -           OFF       OFF
+WAITING       -           -          -            -        -              CONNECTING  OFF       OFF
+UNSUPPORTED   -           -          -            -        -              -           OFF       OFF
+"""
+HEAD, *ROWS = (line.split() for line in TABLE.strip().splitlines())
+CELLS = {(State[row[0]], Input[name]): cell for row in ROWS for name, cell in zip(HEAD, row[1:], strict=True)}
+ILLEGAL = [key for key, cell in CELLS.items() if cell == "-"]
+LEGAL = {key: State[cell] for key, cell in CELLS.items() if cell != "-"}
+DOING = {
+    State.CONNECTING: Action.CONNECT,
+    State.OPEN: Action.CALL,
+    State.WAITING: Action.WAIT,
+    State.OFF: Action.HANG_UP,
+    State.UNSUPPORTED: None,
+}
+
+
+def test_the_table_of_this_test_is_whole() -> None:
+    assert CELLS.keys() == set(product(State, Input))
+
+
+@pytest.mark.parametrize(("state", "what"), LEGAL, ids=lambda value: value.name)
+def test_an_input_leads_on_and_starts_what_the_new_state_does(state: State, what: Input) -> None:
+    after, actions = step(state, what, KEP)
+    assert after is LEGAL[state, what]
+    assert [action for action in actions if action is not Action.CLEAR] == [DOING[after]] * (DOING[after] is not None)
+
+
+@pytest.mark.parametrize(("state", "what"), ILLEGAL, ids=lambda value: value.name)
+def test_an_input_that_cannot_happen_is_refused(state: State, what: Input) -> None:
+    with pytest.raises(ValueError, match=f"is {state.name} cannot be told {what.name}"):
+        step(state, what, KEP)
+
+
+def test_what_is_known_is_cleared_when_an_open_stream_is_over_unless_a_newer_instance_goes_on() -> None:
+    clearing = {key for key in LEGAL if Action.CLEAR in step(*key, KEP)[1]}
+    assert clearing == {(State.OPEN, what) for what in (Input.ENDED, Input.UNIMPLEMENTED, Input.GONE)}
+
+
+def test_a_profile_may_try_again_after_unimplemented() -> None:
+    tireless = replace(KEP, unimplemented_ends_watch=False)
+    assert step(State.OPEN, Input.UNIMPLEMENTED, tireless) == (State.WAITING, (Action.CLEAR, Action.WAIT))
+
+
+def test_every_state_is_reached_from_the_start_and_ends_when_the_plugin_goes() -> None:
+    reached = {State.OFF}
+    for _ in State:
+        reached |= {after for (state, _), after in LEGAL.items() if state in reached}
+    assert reached == set(State)
+    assert {step(state, Input.GONE, KEP)[0] for state in State} == {State.OFF}
