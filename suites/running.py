@@ -22,13 +22,14 @@ def run_scenarios(
     report: str | None,
     junitxml: str | None,
     histories: str | None,
+    console: Console | None = None,
 ) -> int:
     """Runs them and returns the command's exit code. Raises ConfigurationError before anything is started."""
     Options.make(flags["target"], flags["kubernetes"], flags["profile"], flags["driver"])
     for name in (report, junitxml):
         _check_writable(name)
     # pytest captures what scenarios print; rows go past it, to the output as it was.
-    live = Live(Console(file=os.fdopen(os.dup(sys.stdout.fileno()), "w"), highlight=False))
+    live = Live(console or Console(file=os.fdopen(os.dup(sys.stdout.fileno()), "w"), highlight=False))
     package = resources.files("drahealth.suites")
     settings = str(package.joinpath("run.ini"))
     scenarios = str(package.joinpath("kep"))
