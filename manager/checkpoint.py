@@ -16,11 +16,14 @@ from typing import Any
 
 from drahealth.manager.cache import Entry
 from drahealth.manager.claims import PreparedClaim
-from drahealth.proto.values import ClaimRef, DeviceId, Health, PreparedDevice
+from drahealth.proto.values import DEFAULT_TIMEOUT, ClaimRef, DeviceId, Health, PreparedDevice
 
 HEALTH_FILE = "dra_health_state"
 CLAIMS_FILE = "dra_manager_state"
 _NANOSECONDS = 1_000_000_000
+_LONGEST = 2**63 - 1  # nanoseconds that a kubelet's duration holds
+_LATEST = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
+_WRONG = (ValueError, TypeError, KeyError, AttributeError, OverflowError)
 
 log = logging.getLogger(__name__)
 
@@ -77,8 +80,8 @@ def dump_health(entries: Iterable[tuple[DeviceId, Entry]], now: float, wall: flo
             "PoolName": device.pool,
             "DeviceName": device.device,
             "Health": str(entry.health),
-            "LastUpdated": datetime.fromtimestamp(wall - (now - entry.updated), UTC).isoformat(),
-            "HealthCheckTimeout": int(entry.timeout * _NANOSECONDS),
+            "LastUpdated": _moment(wall - (now - entry.updated)),
+            "HealthCheckTimeout": min(int(entry.timeout * _NANOSECONDS), _LONGEST),
             "Message": entry.message,
         }
     return drivers
@@ -92,21 +95,49 @@ def load_health(data: dict[str, Any], now: float, wall: float) -> Iterator[tuple
         for device in devices.values() if isinstance(devices, dict) else ():
             try:
                 yield _load_entry(driver, device, now, wall)
-            except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
+            except _WRONG:
                 wrong += 1
         if wrong or not isinstance(devices, dict):
             log.error("checkpoint: %s of driver %r left out", f"{wrong} devices" if wrong else "the entry", driver)
 
 
 def _load_entry(driver: str, device: dict[str, Any], now: float, wall: float) -> tuple[DeviceId, Entry]:
-    pool, name, message = device["PoolName"], device["DeviceName"], device.get("Message", "")
-    if not (isinstance(pool, str) and isinstance(name, str) and isinstance(message, str)):
-        raise TypeError("names and message are text")
-    age = wall - datetime.fromisoformat(device["LastUpdated"]).timestamp()
-    # A time from the future would keep a device fresh for as long: it counts as heard of now.
-    updated = now - max(age, 0.0)
-    timeout = device.get("HealthCheckTimeout", 30 * _NANOSECONDS) / _NANOSECONDS
-    return DeviceId(driver, pool, name), Entry(Health(device["Health"]), message, timeout, updated)
+    name = DeviceId(_text(driver), _text(device["PoolName"]), _text(device["DeviceName"]))
+    message, timeout = _text(device.get("Message", "")), _timeout(device.get("HealthCheckTimeout", 0))
+    return name, Entry(Health(device["Health"]), message, timeout, now - _age(device["LastUpdated"], wall))
+
+
+def _moment(unix: float) -> str:
+    """A Unix time as RFC 3339, in the years that can be written so."""
+    return datetime.fromtimestamp(min(max(unix, 0.0), _LATEST), UTC).isoformat()
+
+
+def _age(updated: Any, wall: float) -> float:
+    """Seconds since then. A time from the future would keep a device fresh for as long: it counts as now."""
+    time = datetime.fromisoformat(updated)
+    if time.tzinfo is None:
+        raise ValueError(f"{updated} has no time zone")
+    return max(wall - time.timestamp(), 0.0)
+
+
+def _timeout(nanoseconds: Any) -> float:
+    """Seconds; the default where the entry has none of its own, as those of older kubelets."""
+    if type(nanoseconds) is not int:
+        raise TypeError(f"{nanoseconds!r} is not a whole number")
+    return nanoseconds / _NANOSECONDS if nanoseconds > 0 else float(DEFAULT_TIMEOUT)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is not text")
+    value.encode()  # JSON can spell half a character, which neither a status nor a call to a plugin could
+    return value
+
+
+def _texts(values: Any) -> tuple[str, ...]:
+    if not isinstance(values, list):
+        raise TypeError(f"{values!r} is not a list")
+    return tuple(map(_text, values))
 
 
 def dump_claims(claims: Iterable[PreparedClaim]) -> dict[str, Any]:
@@ -128,17 +159,27 @@ def dump_claims(claims: Iterable[PreparedClaim]) -> dict[str, Any]:
 
 def load_claims(data: dict[str, Any]) -> Iterator[PreparedClaim]:
     """The claims of a claims file. Wrong ones are left out, with a line in the log."""
-    claims = data.get("claims", [])
-    for claim in claims if isinstance(claims, list) else ():
+    claims = data.get("claims", None if data else [])
+    if not isinstance(claims, list):
+        log.error("checkpoint: no list of claims in it, starting with none")
+        return
+    for claim in claims:
         try:
-            yield PreparedClaim(
-                ClaimRef(str(claim["namespace"]), str(claim["name"]), str(claim["uid"])),
-                tuple(map(str, claim["drivers"])),
-                tuple(_load_device(device) for device in claim["devices"]),
-                set(map(str, claim["pods"])),
-            )
-        except (TypeError, KeyError, AttributeError) as error:
-            log.error("checkpoint: a claim was left out, it has no usable %s", error)
+            yield _load_claim(claim)
+        except _WRONG as error:
+            log.error("checkpoint: a claim was left out: %r", error)
+
+
+def _load_claim(claim: dict[str, Any]) -> PreparedClaim:
+    devices = claim["devices"]
+    if not isinstance(devices, list):
+        raise TypeError(f"{devices!r} is not a list of devices")
+    return PreparedClaim(
+        ClaimRef(_text(claim["namespace"]), _text(claim["name"]), _text(claim["uid"])),
+        _texts(claim["drivers"]),
+        tuple(map(_load_device, devices)),
+        set(_texts(claim["pods"])),
+    )
 
 
 def _dump_device(device: PreparedDevice) -> dict[str, Any]:
@@ -153,9 +194,10 @@ def _dump_device(device: PreparedDevice) -> dict[str, Any]:
 
 
 def _load_device(data: dict[str, Any]) -> PreparedDevice:
+    share = data.get("shareID")
     return PreparedDevice(
-        DeviceId(str(data["driver"]), str(data["pool"]), str(data["device"])),
-        tuple(map(str, data["requests"])),
-        tuple(map(str, data["cdiIDs"])),
-        data.get("shareID"),
+        DeviceId(_text(data["driver"]), _text(data["pool"]), _text(data["device"])),
+        _texts(data["requests"]),
+        _texts(data["cdiIDs"]),
+        None if share is None else _text(share),
     )

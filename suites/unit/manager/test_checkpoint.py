@@ -1,0 +1,300 @@
+"""The manager's files: what they look like, and what a broken one costs."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drahealth.manager.cache import Entry
+from drahealth.manager.checkpoint import Checkpoint, dump_claims, dump_health, load_claims, load_health
+from drahealth.manager.claims import PreparedClaim
+from drahealth.proto.values import ClaimRef, DeviceId, Health, PreparedDevice
+
+WALL = 1_750_000_000.0  # 2025-06-15T15:06:40Z
+A, B = DeviceId("gpu.example.com", "node-a", "gpu-0"), DeviceId("gpu.example.com", "node-a", "gpu-1")
+GOOD = {
+    "PoolName": "node-a",
+    "DeviceName": "gpu-0",
+    "Health": "Unhealthy",
+    "LastUpdated": "2025-06-15T17:06:30.123456789+02:00",
+    "HealthCheckTimeout": 5_000_000_000,
+    "Message": "xid 79",
+}
+CLAIM = PreparedClaim(
+    ClaimRef("default", "gpus", "uid-1"),
+    ("gpu.example.com", "nic.example.com"),
+    (PreparedDevice(A, ("big",), ("vendor/gpu=0",), "share-1"), PreparedDevice(B)),
+    {"pod-b", "pod-a"},
+)
+NAMES = st.builds(DeviceId, st.text(max_size=3), st.text(max_size=3), st.text(max_size=3))
+ENTRIES = st.builds(
+    Entry, st.sampled_from(Health), st.text(max_size=5), st.integers(1, 10**6).map(float), st.integers(-999, 0)
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3) | st.just("\ud800"),
+    lambda parts: st.lists(parts, max_size=3) | st.dictionaries(st.text(max_size=3), parts, max_size=3),
+    max_leaves=8,
+)
+
+
+def loaded(*devices: Any, driver: str = "gpu.example.com") -> dict[DeviceId, Entry]:
+    """The entries of a health file that holds these devices."""
+    data = {driver: {"Devices": {str(number): device for number, device in enumerate(devices)}}}
+    return dict(load_health(data, now=100.0, wall=WALL))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Checkpoint:
+    return Checkpoint(tmp_path / "state")
+
+
+def beside(file: Checkpoint) -> list[str]:
+    """All that lies in the file's directory."""
+    return [path.name for path in file.path.parent.iterdir()]
+
+
+def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+
+
+# -- the file
+
+
+@given(data=st.dictionaries(st.text(), st.recursive(st.text() | st.integers(), lambda x: st.lists(x, max_size=3))))
+def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, data: dict[str, Any]) -> None:
+    file = Checkpoint(tmp_path_factory.getbasetemp() / "written")
+    file.write(data)
+    assert file.read() == data
+
+
+def test_a_write_replaces_the_file_as_a_whole_for_its_owner_alone(file: Checkpoint) -> None:
+    file.write({"old": "x" * 1000})
+    with file.path.open() as reader:
+        file.write({"new": 1})
+        assert json.load(reader) == {"old": "x" * 1000}
+    assert (file.path.read_text(), file.path.stat().st_mode & 0o777) == ('{"new":1}', 0o600)
+    assert beside(file) == ["state"]
+
+
+def test_a_missing_file_is_empty_and_nothing_to_tell(file: Checkpoint, caplog: pytest.LogCaptureFixture) -> None:
+    assert (file.read(), errors(caplog)) == ({}, [])
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b'"text"',
+        b'{"gpu":{"Devices"',
+        b"\xff\xfe\xfd",
+        b"\x00" * 9,
+        b"[" * 100_000,
+        b'{"a":' + b"9" * 5000,
+    ],
+    ids=["empty", "null", "list", "text", "truncated", "no text", "zeros", "deep", "a number without end"],
+)
+def test_a_file_that_cannot_be_used_is_empty_and_said_so_once(
+    file: Checkpoint, content: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    file.path.write_bytes(content)
+    assert file.read() == {}
+    (line,) = errors(caplog)
+    assert line.startswith("checkpoint state ")
+    assert line.count("starting empty") == 1
+
+
+@given(content=st.binary() | JSON.map(lambda data: json.dumps(data).encode()))
+def test_any_content_reads_as_an_object(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+    path = tmp_path_factory.getbasetemp() / "any"
+    path.write_bytes(content)
+    assert isinstance(Checkpoint(path).read(), dict)
+
+
+def test_a_directory_in_the_files_place_costs_only_the_file(file: Checkpoint, caplog: pytest.LogCaptureFixture) -> None:
+    file.path.mkdir()
+    assert file.read() == {}
+    file.write({"a": 1})
+    assert (beside(file), len(errors(caplog))) == (["state"], 2)
+
+
+def test_a_write_that_fails_is_told_once_until_one_succeeds(file: Checkpoint, caplog: pytest.LogCaptureFixture) -> None:
+    for broken in (True, True, False, True):
+        file.path.mkdir() if broken and not file.path.exists() else None
+        file.path.rmdir() if not broken else None
+        file.write({"broken": broken})
+        file.path.unlink() if not broken else None
+    assert [line.partition(":")[0] for line in errors(caplog)] == [
+        "checkpoint state not written, going on without it"
+    ] * 2
+
+
+FULL_DISK = """
+import logging, pathlib, resource, sys
+from drahealth.manager.checkpoint import Checkpoint
+logging.basicConfig(format="%(message)s")
+file = Checkpoint(pathlib.Path(sys.argv[1]))
+file.write({"old": 1})
+resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
+for _ in range(3):
+    file.write({"new": "x" * 50_000})
+"""
+
+
+def test_a_full_disk_leaves_the_old_file_and_no_other(file: Checkpoint) -> None:
+    done = subprocess.run([sys.executable, "-c", FULL_DISK, file.path], capture_output=True, text=True, check=True)
+    assert done.stderr == "checkpoint state not written, going on without it: [Errno 27] File too large\n"
+    assert (file.read(), beside(file)) == ({"old": 1}, ["state"])
+
+
+# -- health
+
+
+def test_the_health_file_has_the_shape_of_a_kubelets() -> None:
+    entry = Entry(Health.UNHEALTHY, "xid 79", 5.0, 90.0)
+    assert dump_health([(A, entry)], now=100.0, wall=WALL) == {
+        "gpu.example.com": {
+            "Devices": {
+                "node-a/gpu-0": {**GOOD, "LastUpdated": "2025-06-15T15:06:30+00:00"},
+            }
+        }
+    }
+
+
+@given(st.dictionaries(NAMES, ENTRIES, max_size=4))
+def test_health_comes_back_from_the_file_as_it_was(entries: dict[DeviceId, Entry]) -> None:
+    unique = {(d.driver, f"{d.pool}/{d.device}"): (d, entry) for d, entry in entries.items()}
+    data = json.loads(json.dumps(dump_health(unique.values(), now=0.0, wall=WALL)))
+    assert dict(load_health(data, now=0.0, wall=WALL)) == dict(unique.values())
+
+
+def test_a_kubelets_entry_is_read_with_its_age() -> None:
+    (entry,) = loaded(GOOD).values()
+    assert (entry.health, entry.message, entry.timeout) == (Health.UNHEALTHY, "xid 79", 5.0)
+    assert entry.updated == pytest.approx(90.123456, abs=1e-5)
+
+
+def test_entries_of_older_kubelets_lack_timeout_and_message() -> None:
+    old = {key: GOOD[key] for key in ("PoolName", "DeviceName", "Health")}
+    assert loaded({**old, "LastUpdated": "2025-06-15T15:06:40Z"}) == {A: Entry(Health.UNHEALTHY, "", 30.0, 100.0)}
+
+
+@pytest.mark.parametrize("timeout", [0, -1])
+def test_an_entry_without_a_timeout_of_its_own_has_the_default(timeout: int) -> None:
+    assert [entry.timeout for entry in loaded({**GOOD, "HealthCheckTimeout": timeout}).values()] == [30.0]
+
+
+def test_an_entry_from_the_future_counts_as_heard_of_now() -> None:
+    assert [entry.updated for entry in loaded({**GOOD, "LastUpdated": "2099-01-01T00:00:00Z"}).values()] == [100.0]
+
+
+WRONG_FIELDS: dict[str, list[Any]] = {
+    "PoolName": [None, 7, ["node-a"], "\ud800"],
+    "DeviceName": [None, {}, "\udfff"],
+    "Message": [None, 7, "\ud800"],
+    "Health": [None, "", "Sick", 1, [], "healthy"],
+    "LastUpdated": [None, 7, "", "yesterday", "2025-06-15T15:06:40", "9" * 30],
+    "HealthCheckTimeout": [None, "5s", True, 1.5, float("inf"), float("nan"), 10**400, []],
+}
+
+
+@pytest.mark.parametrize(("key", "value"), [(key, value) for key, values in WRONG_FIELDS.items() for value in values])
+def test_an_entry_with_a_wrong_field_is_left_out_alone(key: str, value: Any, caplog: pytest.LogCaptureFixture) -> None:
+    assert loaded({**GOOD, key: value}, {**GOOD, "DeviceName": "gpu-1"}).keys() == {B}
+    assert errors(caplog) == ["checkpoint: 1 devices of driver 'gpu.example.com' left out"]
+
+
+@pytest.mark.parametrize("missing", ["PoolName", "DeviceName", "Health", "LastUpdated"])
+def test_an_entry_without_a_field_is_left_out_alone(missing: str) -> None:
+    partial = {key: value for key, value in GOOD.items() if key != missing}
+    assert loaded(partial, {**GOOD, "DeviceName": "gpu-1"}).keys() == {B}
+
+
+@pytest.mark.parametrize("device", [None, 7, "text", [], [GOOD], {}], ids=repr)
+def test_what_is_no_entry_is_left_out_alone(device: Any) -> None:
+    assert loaded(device, GOOD).keys() == {A}
+
+
+@pytest.mark.parametrize("state", [None, 7, [], {}, {"Devices": None}, {"Devices": [GOOD]}], ids=repr)
+def test_a_driver_without_devices_is_left_out_alone(state: Any, caplog: pytest.LogCaptureFixture) -> None:
+    data = {"broken.example.com": state, "gpu.example.com": {"Devices": {"a": GOOD}}}
+    assert dict(load_health(data, 0, WALL)).keys() == {A}
+    assert errors(caplog) == ["checkpoint: the entry of driver 'broken.example.com' left out"]
+
+
+@given(key=st.sampled_from([*GOOD, "Other"]), value=JSON, driver=st.sampled_from(["gpu.example.com", "\ud800"]))
+def test_whatever_is_wrong_the_good_entry_is_kept_and_can_be_written(key: str, value: Any, driver: str) -> None:
+    entries = loaded(value, {**GOOD, "DeviceName": "odd", key: value}, GOOD, driver=driver)
+    assert (A in entries) == (driver == A.driver)
+    json.dumps(dump_health(entries.items(), 0.0, WALL)).encode()
+    assert all(str(device).encode() and entry.message.encode() is not None for device, entry in entries.items())
+
+
+@pytest.mark.parametrize("time", ["0001-01-01T00:00:00Z", "0001-01-01T00:00:00+14:00", "1969-07-20T20:17:40Z"])
+def test_an_entry_from_before_all_time_can_be_written_again(time: str) -> None:
+    (entry,) = dump_health(loaded({**GOOD, "LastUpdated": time}).items(), 0.0, WALL)["gpu.example.com"][
+        "Devices"
+    ].values()
+    assert entry["LastUpdated"] == "1970-01-01T00:00:00+00:00"
+
+
+def test_health_beyond_what_a_kubelet_can_read_is_written_as_its_most() -> None:
+    (entry,) = dump_health([(A, Entry(Health.HEALTHY, "", 2.0**63, 0.0))], 0.0, 1e15)["gpu.example.com"][
+        "Devices"
+    ].values()
+    assert (entry["HealthCheckTimeout"], entry["LastUpdated"][:10]) == (2**63 - 1, "9999-12-31")
+
+
+# -- claims
+
+
+def test_the_claims_file_lists_each_claim_with_its_pods_and_devices() -> None:
+    assert dump_claims([CLAIM])["claims"][0]["pods"] == ["pod-a", "pod-b"]
+    assert list(load_claims(json.loads(json.dumps(dump_claims([CLAIM]))))) == [CLAIM]
+
+
+WRONG_PARTS: dict[str, list[Any]] = {
+    "uid": [None, 7, "\ud800"],
+    "namespace": [None, ["default"]],
+    "name": [None, {}],
+    "drivers": [None, "gpu.example.com", [7], {"a": 1}],
+    "pods": [None, "pod-a", [None], {"a": 1}],
+    "devices": [None, "text", {}, [7], [{}], [{"driver": "d"}]],
+}
+
+
+@pytest.mark.parametrize(("key", "value"), [(key, value) for key, values in WRONG_PARTS.items() for value in values])
+def test_a_claim_with_a_wrong_part_is_left_out_alone(key: str, value: Any, caplog: pytest.LogCaptureFixture) -> None:
+    (good,) = dump_claims([CLAIM])["claims"]
+    assert list(load_claims({"claims": [{**good, key: value}, good]})) == [CLAIM]
+    assert [line.partition(":")[0] for line in errors(caplog)] == ["checkpoint"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("driver", None), ("pool", 7), ("device", "\ud800"), ("requests", "big"), ("cdiIDs", [7]), ("shareID", 7)],
+)
+def test_a_claim_with_a_wrong_device_is_left_out_alone(key: str, value: Any) -> None:
+    (good,) = dump_claims([CLAIM])["claims"]
+    bad = {**good, "devices": [{**good["devices"][0], key: value}]}
+    assert list(load_claims({"claims": [bad, good]})) == [CLAIM]
+
+
+@pytest.mark.parametrize("data", [{"claims": None}, {"claims": {}}, {"kind": "DRACheckpoint"}], ids=repr)
+def test_a_claims_file_of_another_shape_is_empty_and_said_so(data: Any, caplog: pytest.LogCaptureFixture) -> None:
+    assert (list(load_claims(data)), errors(caplog)) == (
+        [],
+        ["checkpoint: no list of claims in it, starting with none"],
+    )
+
+
+@given(JSON, st.sampled_from(sorted(dump_claims([CLAIM])["claims"][0])))
+def test_whatever_is_wrong_the_good_claim_is_kept(value: Any, key: str) -> None:
+    (good,) = dump_claims([CLAIM])["claims"]
+    assert CLAIM in list(load_claims({"claims": [value, {**good, "uid": "odd", key: value}, good]}))
