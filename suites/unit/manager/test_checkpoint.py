@@ -125,11 +125,13 @@ def test_a_directory_in_the_files_place_costs_only_the_file(file: Checkpoint, ca
 
 
 def test_a_write_that_fails_is_told_once_until_one_succeeds(file: Checkpoint, caplog: pytest.LogCaptureFixture) -> None:
-    for broken in (True, True, False, True):
-        file.path.mkdir() if broken and not file.path.exists() else None
-        file.path.rmdir() if not broken else None
-        file.write({"broken": broken})
-        file.path.unlink() if not broken else None
+    for _ in range(2):
+        file.path.mkdir()
+        file.write({})
+        file.write({})
+        file.path.rmdir()
+        file.write({})
+        file.path.unlink()
     assert [line.partition(":")[0] for line in errors(caplog)] == [
         "checkpoint state not written, going on without it"
     ] * 2
