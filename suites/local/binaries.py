@@ -1,0 +1,42 @@
+"""The programs of a local cluster, got once and kept: downloaded where there is a network, built with Go elsewhere."""
+
+from drahealth.suites.local import releases
+from drahealth.suites.local.build import GoBuild
+from drahealth.suites.local.download import OfficialReleases
+from drahealth.suites.local.progress import Progress, silent
+from drahealth.suites.local.releases import Binaries
+from drahealth.suites.local.sources import FirstThatCan, Source
+from drahealth.suites.local.store import Installed, Store
+
+
+def ensure(
+    version: str, progress: Progress = silent, *, store: Store | None = None, source: Source | None = None
+) -> Binaries:
+    """The programs of a Kubernetes release, checked against their recorded checksums; gets what is missing.
+
+    Raises ConfigurationError for a version that is malformed or does not exist, HarnessError if this machine can
+    neither download nor build it.
+    """
+    number = releases.parse_version(version)
+    store = Store() if store is None else store
+    source = FirstThatCan((OfficialReleases(), GoBuild())) if source is None else source
+    kubernetes = store.ensure(releases.kubernetes(number), source, progress)
+    etcd = store.ensure(releases.etcd(), source, progress)
+    return Binaries(
+        number,
+        kubernetes / "kubelet",
+        kubernetes / "kube-apiserver",
+        kubernetes / "kube-scheduler",
+        kubernetes / "kube-controller-manager",
+        etcd / "etcd",
+    )
+
+
+def installed() -> list[Installed]:
+    """The Kubernetes releases in the user's cache, oldest version first."""
+    return Store().installed()
+
+
+def remove(version: str) -> int:
+    """Takes a release out of the user's cache and gives the bytes freed; ConfigurationError if it is not there."""
+    return Store().remove(version)

@@ -1,0 +1,85 @@
+"""Releases of Kubernetes and etcd: their versions, the platforms they exist for and the programs taken from them."""
+
+import platform
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from drahealth.suites.errors import ConfigurationError, HarnessError
+
+ETCD_VERSION = "3.6.5"
+"""One etcd for every release of Kubernetes that can be run here."""
+
+_VERSION = re.compile(r"v?(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-(?:alpha|beta|rc)\.\d+)?")
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64", "ppc64le": "ppc64le", "s390x": "s390x"}
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """An operating system and an architecture as Go and the release servers spell them."""
+
+    system: str
+    architecture: str
+
+    def __str__(self) -> str:
+        return f"{self.system}-{self.architecture}"
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """One release of one project and the programs wanted from it; `version` is without the leading v."""
+
+    project: str
+    title: str
+    version: str
+    programs: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.title} v{self.version}"
+
+
+@dataclass(frozen=True, slots=True)
+class Binaries:
+    """The programs of one local cluster; replace one path to try a program built elsewhere."""
+
+    version: str
+    kubelet: Path
+    kube_apiserver: Path
+    kube_scheduler: Path
+    kube_controller_manager: Path
+    etcd: Path
+
+
+def parse_version(text: str) -> str:
+    """`1.37.1` for `1.37.1` or `v1.37.1`; ConfigurationError for anything that names no single release."""
+    match = _VERSION.fullmatch(text.strip())
+    if match is None:
+        raise ConfigurationError(
+            f"{text!r} is not the version of a Kubernetes release", "give major, minor and patch, like 1.37.1"
+        )
+    return text.strip().removeprefix("v")
+
+
+def kubernetes(version: str) -> Package:
+    """The programs of a node and of a control plane; `version` as `parse_version` gives it."""
+    programs = ("kubelet", "kube-apiserver", "kube-scheduler", "kube-controller-manager")
+    return Package("kubernetes", "Kubernetes", version, programs)
+
+
+def etcd(version: str = ETCD_VERSION) -> Package:
+    """The API server's store."""
+    return Package("etcd", "etcd", version, ("etcd",))
+
+
+def this_platform() -> Platform:
+    """HarnessError where no kubelet can run."""
+    system, machine = platform.system().lower(), platform.machine()
+    if system != "linux":
+        raise HarnessError(
+            f"A kubelet runs on Linux only, and this is {platform.system()}", "use a Linux machine or VM"
+        )
+    if machine not in _ARCHITECTURES:
+        raise HarnessError(
+            f"There is no Kubernetes release for the architecture {machine}", "use an amd64 or arm64 one"
+        )
+    return Platform(system, _ARCHITECTURES[machine])

@@ -1,0 +1,26 @@
+"""One start of a local cluster, to see that it works here."""
+
+import time
+
+from drahealth.fakes.containers import ContainerRuntime
+from drahealth.fakes.cri import CriServer
+from drahealth.suites.local import binaries
+from drahealth.suites.local.cluster import LocalCluster
+from drahealth.suites.local.progress import Progress, silent
+from drahealth.suites.local.run_directory import RunDirectory
+
+
+async def seconds_to_ready(version: str, progress: Progress = silent) -> float:
+    """Starts and stops a node; gives the seconds from the first process to Ready. HarnessError if it fails."""
+    programs = binaries.ensure(version, progress)
+    run = RunDirectory.create()
+    runtime = CriServer(ContainerRuntime(), run.path / "cri.sock", run.path / "containers")
+    cluster = LocalCluster(programs, run_dir=run, cri_socket=runtime.socket)
+    try:
+        await runtime.start()
+        since = time.monotonic()
+        await cluster.start()
+        return time.monotonic() - since
+    finally:
+        await cluster.stop()
+        await runtime.stop()
