@@ -20,6 +20,9 @@ Device = tuple[str, str, str]
 OVERLAP = 0.5
 """Seconds that the end of a stream may be noticed late by its driver."""
 
+_WHOLE = MESSAGE_LIMIT - 24
+"""Bytes; a message with fewer is surely neither cut nor what is left of one."""
+
 
 def judge(records: Sequence[Record], devices: Mapping[str, Device]) -> dict[str, list[str]]:
     """By requirement, what is wrong in the history. `devices` are known by their names in a status."""
@@ -111,17 +114,18 @@ def overlaps(records: Sequence[Record]) -> Iterator[str]:
                 open_.setdefault((stream.driver, stream.instance), {})[stream.stream] = record.at
             case StreamClosed() as stream:
                 streams = open_.get((stream.driver, stream.instance), {})
-                streams.pop(stream.stream, None)
-                yield from _overlap(stream.driver, streams, record.at)
+                yield from _beside(stream.driver, streams, stream.stream, record.at)
     for (driver, _), streams in open_.items():
-        if len(streams) > 1:
-            yield from _overlap(driver, streams, end)
+        for name in list(streams):
+            yield from _beside(driver, streams, name, end)
 
 
-def _overlap(driver: str, streams: Mapping[str, float], at: float) -> Iterator[str]:
-    late = [name for name, opened in streams.items() if at - opened > OVERLAP]
-    if late:
-        yield f"driver {driver} had stream {late[0]} open for {OVERLAP:g} s and more beside another one"
+def _beside(driver: str, streams: dict[str, float], name: str, at: float) -> Iterator[str]:
+    """The streams beside which this one, which ends, was open for too long."""
+    opened = streams.pop(name, at)
+    for other, begun in streams.items():
+        if (long := at - max(opened, begun)) > OVERLAP:
+            yield f"driver {driver} had streams {name} and {other} open beside each other for {long:.2f} s"
 
 
 def astray(
@@ -180,5 +184,5 @@ def _twice(names: Iterable[str]) -> list[str]:
 
 
 def _cut(message: str) -> str:
-    """Enough of a message to know it by: a long one is cut in the status."""
-    return message[:200]
+    """What to know a message by: one that is too long for a status is cut there, somehow, so its beginning counts."""
+    return message if len(message.encode()) < _WHOLE else message[:200]
