@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from bisect import insort
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
@@ -22,8 +23,11 @@ class History:
         self.add(Record(time.monotonic(), event))
 
     def add(self, record: Record) -> None:
-        """Takes an event with its time on this machine's monotonic clock, as seen in another process."""
-        self.records.append(record)
+        """Takes an event with its time on this machine's monotonic clock, as seen in another process.
+
+        It may be told late; the records stay in the order of their times.
+        """
+        insort(self.records, record, key=lambda other: other.at)
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 

@@ -10,7 +10,7 @@ _LINES = 60
 
 
 def draw(records: Sequence[Record]) -> str:
-    """The time line, in seconds from its beginning. A long run of the same kind of event is shown by its ends."""
+    """The time line, in seconds from its beginning. A long one is shown by its ends."""
     if not records:
         return "nothing happened"
     start = records[0].at
@@ -28,7 +28,11 @@ def _shortened(lines: Sequence[str]) -> Iterator[str]:
 
 
 def tell(event: Event) -> str:
-    """One event in one line."""
+    """One event in one line; what cannot be printed is written as Python writes it."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in _words(event))
+
+
+def _words(event: Event) -> str:
     match event:
         case events.Step():
             return f"# {event.text}"

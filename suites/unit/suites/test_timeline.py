@@ -1,0 +1,110 @@
+"""The time line: every kind of event in one line, whatever it holds."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drahealth.proto.events import (
+    ContainerSeen,
+    Event,
+    GateSet,
+    Prepared,
+    Registered,
+    ReportSent,
+    Restarted,
+    StatusSeen,
+    Step,
+    StreamClosed,
+    StreamOpened,
+    TimePassed,
+    Unprepared,
+)
+from drahealth.proto.values import DeviceHealth, Health
+from drahealth.suites.timeline import draw, tell
+from drahealth.suites.unit.suites.histories import container, entry, history, pod, report, resource, status
+
+HOT = DeviceHealth("node-a", "gpu-0", Health.UNHEALTHY, "hot")
+WELL = DeviceHealth("node-a", "gpu-1", Health.HEALTHY)
+WAITING = ContainerSeen("main", "CrashLoopBackOff", 2, None)
+
+LINES: list[tuple[Event, str]] = [
+    (Step("driver d starts"), "# driver d starts"),
+    (Registered("d", "", True), "d is registered"),
+    (Registered("d", "b", False, "no such API"), "d (b) is not registered: no such API"),
+    (StreamOpened("d", "b", "d#1", "v1.DRAResourceHealth"), "d (b): stream d#1 opened (v1.DRAResourceHealth)"),
+    (StreamClosed("d", "", "d#1", "cancelled"), "d: stream d#1 closed: cancelled"),
+    (ReportSent("d", "", "d#1", (HOT, WELL)), "d reports gpu-0 Unhealthy 'hot', gpu-1 Healthy"),
+    (ReportSent("d", "", "d#1", (WELL,), complete=False), "d reports in part gpu-1 Healthy"),
+    (ReportSent("d", "", "d#1", ()), "d reports nothing"),
+    (Prepared("d", "", "uid", ("gpu-0", "gpu-1")), "d prepared gpu-0, gpu-1"),
+    (Prepared("d", "", "uid", ()), "d prepared no devices"),
+    (Unprepared("d", "b", "uid"), "d (b) unprepared a claim"),
+    (GateSet("ResourceHealthStatus", False), "gate ResourceHealthStatus is off"),
+    (Restarted("kubelet"), "kubelet restarted"),
+    (TimePassed(2.5), "2.5 s passed"),
+    (StatusSeen("pod-1", "uid", "Pending", ()), f"{'':24}pod pod-1 Pending: "),
+    (pod([WAITING]), f"{'':24}pod pod-1 Running: main CrashLoopBackOff after 2 restarts, no health"),
+    (pod([container()]), f"{'':24}pod pod-1 Running: main running, no entries"),
+    (
+        pod([container(entry(resource(Health.UNHEALTHY, "hot"), name="claim:c"))]),
+        f"{'':24}pod pod-1 Running: main running, claim:c [gpu.example.com/node-a/gpu-0=Unhealthy 'hot']",
+    ),
+]
+
+
+@pytest.mark.parametrize(("event", "line"), LINES)
+def test_an_event_is_told_in_one_line(event: Event, line: str) -> None:
+    assert tell(event) == line
+
+
+def test_every_kind_of_event_is_among_those_above() -> None:
+    assert {type(event) for event, _ in LINES} == set(Event.__args__)
+
+
+def test_times_are_seconds_since_the_first_event() -> None:
+    assert draw(history(Step("one"), 2, Step("two"))) == "   0.000 s  # one\n   2.010 s  # two"
+
+
+def test_without_events_it_says_so() -> None:
+    assert draw([]) == "nothing happened"
+
+
+def test_a_long_one_is_shown_by_its_ends() -> None:
+    lines = draw(history(*(Step(str(number)) for number in range(500)))).split("\n")
+    assert len(lines) == 121
+    assert [lines[59].split()[-1], lines[60].strip(), lines[61].split()[-1]] == ["59", "... 380 more ...", "440"]
+
+
+def test_one_that_fits_is_shown_whole() -> None:
+    lines = draw(history(*(Step(str(number)) for number in range(120)))).split("\n")
+    assert [line.split()[-1] for line in lines] == [str(number) for number in range(120)]
+
+
+def test_a_long_message_is_shortened_in_reports_and_statuses() -> None:
+    long = "x" * 41
+    assert "x" * 38 not in tell(report(Health.UNHEALTHY, long)) + tell(status(Health.UNHEALTHY, long))
+    assert "'" + "x" * 37 + "...'" in tell(status(Health.UNHEALTHY, long))
+
+
+ODD = st.text(st.characters(), max_size=50)
+
+
+@given(ODD)
+def test_whatever_texts_it_holds_an_event_stays_on_one_printable_line(text: str) -> None:
+    events: list[Event] = [
+        Step(text),
+        Registered(text, text, False, text),
+        StreamClosed(text, text, text, text),
+        report(Health.UNHEALTHY, text),
+        Prepared(text, text, text, (text,)),
+        replace(pod([replace(WAITING, name=text, state=text)]), pod=text, phase=text),
+        status(Health.UNHEALTHY, text, device=text),
+    ]
+    assert all(tell(event).isprintable() for event in events)
+    assert len(draw(history(*events)).splitlines()) == len(events)
+
+
+def test_what_cannot_be_printed_is_written_as_python_writes_it() -> None:
+    assert tell(Registered("d", "", False, "no\nway\x1b[31m")) == r"d is not registered: no\nway\x1b[31m"
