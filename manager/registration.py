@@ -33,7 +33,10 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Socket:
-    """A registration socket. One that was removed and made again is another one (W-17)."""
+    """A registration socket. One that was removed and made again is another one (W-17).
+
+    `made` is the time of its last modification, which for a socket is that of its making; links and modes leave it.
+    """
 
     path: Path
     inode: int
@@ -150,7 +153,7 @@ def find_sockets(directory: Path) -> Iterator[Socket]:
             with suppress(OSError):
                 found = path.lstat()
                 if stat.S_ISSOCK(found.st_mode):
-                    yield Socket(path, found.st_ino, found.st_ctime_ns)
+                    yield Socket(path, found.st_ino, found.st_mtime_ns)
                 elif stat.S_ISDIR(found.st_mode):
                     yield from find_sockets(path)
 

@@ -1,0 +1,54 @@
+"""Nodes for the tests of the manager's edges."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from drahealth.manager.manager import Gates
+from drahealth.manager.profile import KEP, PROFILES, V1_37, Profile
+from drahealth.suites.unit.manager.rig import Node, settle
+
+MakeNode = Callable[..., Node]
+
+
+@pytest.fixture
+async def make_node() -> AsyncIterator[MakeNode]:
+    """Makes nodes, not started; afterwards nothing of them may be left running."""
+    before = asyncio.all_tasks()
+    nodes: list[Node] = []
+
+    def make(profile: Profile = KEP, gates: Gates | None = None) -> Node:
+        nodes.append(Node(profile, gates))
+        return nodes[-1]
+
+    yield make
+    for node in nodes:
+        await node.close()
+    await settle()
+    left = {getattr(task.get_coro(), "__qualname__", str(task)) for task in asyncio.all_tasks() - before}
+    assert {name for name in left if not name.startswith("TestRunner.")} == set()  # that one is anyio's own
+
+
+@pytest.fixture
+async def node(make_node: MakeNode) -> Node:
+    """A started node that does as the KEP says."""
+    node = make_node()
+    await node.start()
+    return node
+
+
+@pytest.fixture
+async def node_1_37(make_node: MakeNode) -> Node:
+    """A started node that does as kubelet 1.37."""
+    node = make_node(V1_37)
+    await node.start()
+    return node
+
+
+@pytest.fixture(params=list(PROFILES.values()), ids=list(PROFILES))
+async def any_node(make_node: MakeNode, request: pytest.FixtureRequest) -> Node:
+    """A started node of every profile."""
+    node = make_node(request.param)
+    await node.start()
+    return node

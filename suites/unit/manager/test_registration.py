@@ -1,0 +1,251 @@
+"""Plugins are found by their sockets, shaken hands with, and let go."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import socket
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from drahealth.manager import registration
+from drahealth.manager.manager import PrepareError
+from drahealth.manager.registration import find_sockets
+from drahealth.proto.events import Registered
+from drahealth.suites.unit.manager.rig import DRIVER, Node, OddPlugin, lines, registered, settle, until
+
+
+async def gone(node: Node, driver: str = DRIVER) -> None:
+    """Returns once no plugin is registered for the driver."""
+    claim = await node.claim(f"try-{driver}", drivers=(driver,))
+    async with asyncio.timeout(5):
+        while True:
+            try:
+                await node.manager.prepare("try", [claim])
+                await node.manager.unprepare("try")
+            except PrepareError as error:
+                if str(error) == f"no plugin is registered for driver {driver}":
+                    return
+            await asyncio.sleep(0.01)
+
+
+async def test_a_plugin_that_was_there_before_the_manager_is_registered(node: Node) -> None:
+    await node.manager.stop()
+    driver = node.driver()
+    await driver.start()
+    await node.restart()
+    await registered(driver)
+    assert node.happened(Registered) == [Registered(DRIVER, "", ok=True)]
+
+
+async def test_a_plugin_that_comes_later_is_registered(node: Node) -> None:
+    await settle()
+    await node.run_driver()
+    assert node.happened(Registered) == [Registered(DRIVER, "", ok=True)]
+
+
+async def test_folders_count_and_names_that_begin_with_a_dot_do_not(node: Node) -> None:
+    await node.run_driver("a.example.com", registry_dir=str(node.registry / "vendor"))
+    await node.driver("b.example.com", registry_dir=str(node.registry / ".vendor")).start()
+    await node.serve(OddPlugin(name="c.example.com").methods, ".hidden-reg.sock")
+    await node.run_driver("d.example.com")
+    assert [event.driver for event in node.happened(Registered)] == ["a.example.com", "d.example.com"]
+
+
+async def test_only_sockets_count(node: Node) -> None:
+    odd = await node.serve(OddPlugin(name="odd").methods)
+    (node.registry / "file").write_text("")
+    (node.registry / "link").symlink_to(odd.path)
+    os.mkfifo(node.registry / "pipe")
+    assert [found.path for found in find_sockets(node.registry)] == [odd.path]
+
+
+def test_a_folder_that_is_not_there_has_no_sockets(tmp_path: Path) -> None:
+    assert list(find_sockets(tmp_path / "nowhere")) == []
+
+
+async def test_a_plugin_whose_socket_goes_is_deregistered(node: Node) -> None:
+    driver = await node.run_driver()
+    await node.run_pod("pod", await node.claim("gpu", "gpu-0"))
+    await node.shows("pod", gpu_0="Healthy")
+    (node.registry / f"{DRIVER}-reg.sock").unlink()
+    await gone(node)
+    assert (node.seen("pod"), (await driver.state()).streams) == ({"gpu-0": "Unknown"}, 0)
+
+
+async def test_a_plugin_that_only_loses_its_endpoint_stays_registered(node: Node) -> None:
+    driver = await node.run_driver()
+    driver.endpoint.unlink()
+    await node.run_driver("later.example.com")
+    await node.run_pod("pod", await node.claim("gpu", "gpu-0"))
+    assert len(node.happened(Registered)) == 2
+
+
+async def test_a_plugin_that_crashes_stays_registered(node: Node) -> None:
+    driver = await node.run_driver()
+    await driver.crash()
+    await node.run_driver("later.example.com")
+    with pytest.raises(PrepareError, match=f"{DRIVER} at dra.sock: prepare failed: UNAVAILABLE"):
+        await node.run_pod("pod", await node.claim("gpu", "gpu-0"))
+
+
+async def test_a_socket_made_anew_is_another_plugin(node: Node) -> None:
+    driver = await node.run_driver()
+    await driver.crash()
+    await driver.start()
+    await registered(driver)
+    assert node.happened(Registered) == [Registered(DRIVER, "", ok=True)] * 2
+    await node.run_pod("pod", await node.claim("gpu", "gpu-0"))
+
+
+async def test_a_socket_is_the_same_whatever_happens_to_its_other_names_and_its_mode(node: Node) -> None:
+    odd = await node.serve(OddPlugin(name="odd").methods)
+    (before,) = find_sockets(node.registry)
+    (node.root / "another").hardlink_to(odd.path)
+    odd.path.chmod(0o600)
+    assert list(find_sockets(node.registry)) == [before]
+
+
+@pytest.mark.parametrize(
+    ("info", "reason"),
+    [
+        ({"type": "CSIPlugin"}, "no handler for plugins of type 'CSIPlugin'"),
+        ({"type": ""}, "no handler for plugins of type ''"),
+        ({"supported_versions": []}, "none of its versions [] is one of ['v1.DRAPlugin', 'v1beta1.DRAPlugin']"),
+        (
+            {"supported_versions": ["v9.DRAPlugin"]},
+            "none of its versions ['v9.DRAPlugin'] is one of ['v1.DRAPlugin', 'v1beta1.DRAPlugin']",
+        ),
+        ({"name": ""}, "it gives no driver name"),
+    ],
+)
+async def test_a_plugin_that_cannot_be_used_is_told_why(
+    node: Node, info: dict[str, Any], reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    plugin = OddPlugin(**info)
+    await node.serve(plugin.methods)
+    await until(lambda: lines(caplog, "odd-reg.sock"))
+    assert plugin.told == [(False, reason)]
+    assert lines(caplog, "odd-reg.sock") == [f"plugin socket odd-reg.sock: refused: {reason}; trying again"]
+
+
+async def test_an_endpoint_that_is_registered_already_is_refused_until_the_first_goes(node: Node) -> None:
+    first, second = (OddPlugin(endpoint=str(node.root / "dra.sock")) for _ in range(2))
+    socket = await node.serve(first.methods, "first-reg.sock")
+    await until(lambda: first.told)
+    await node.serve(second.methods, "second-reg.sock")
+    await until(lambda: second.told)
+    endpoint = f"driver odd.example.com is registered with endpoint {node.root / 'dra.sock'} already"
+    assert (first.told, second.told) == ([(True, "")], [(False, endpoint)])
+    socket.remove()
+    await node.after_jumps(lambda: second.told[-1] == (True, ""))
+
+
+async def test_a_plugin_without_an_endpoint_is_called_at_its_registration_socket(node: Node) -> None:
+    plugin = OddPlugin(name=DRIVER)
+    await node.serve(plugin.methods)
+    await until(lambda: plugin.told)
+    claim = await node.claim("gpu", "gpu-0")
+    assert await node.manager.prepare("pod", [claim]) == {claim.ref.uid: ()}
+
+
+def complained(caplog: pytest.LogCaptureFixture, times: int) -> bool:
+    return len(lines(caplog, "odd-reg.sock", 0)) == times
+
+
+async def test_a_refused_plugin_is_asked_again_after_growing_pauses(
+    node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG", "drahealth")
+    plugin = OddPlugin(type="CSIPlugin")
+    await node.serve(plugin.methods)
+    for round_, pause in enumerate((0.5, 1, 2, 4, 8, 16, 32, 64, 122, 122), start=1):
+        await until(partial(complained, caplog, round_))
+        node.clock.jump(pause - 0.4)
+        await settle()
+        assert len(plugin.told) == round_
+        node.clock.jump(0.4)
+    assert len(lines(caplog, "odd-reg.sock")) == 1
+
+
+async def test_a_refused_plugin_that_betters_itself_is_registered(node: Node) -> None:
+    plugin = OddPlugin(type="CSIPlugin")
+    await node.serve(plugin.methods)
+    await until(lambda: plugin.told)
+    plugin.info["type"] = "DRAPlugin"
+    await node.after_jumps(lambda: plugin.told[-1] == (True, ""))
+
+
+@pytest.mark.parametrize("code", [code for code in grpc.StatusCode if code is not grpc.StatusCode.OK])
+async def test_a_plugin_that_does_not_take_the_news_is_undone_and_tried_again(
+    node: Node, code: grpc.StatusCode, caplog: pytest.LogCaptureFixture
+) -> None:
+    plugin = OddPlugin()
+    plugin.code = code
+    await node.serve(plugin.methods)
+    await until(lambda: lines(caplog, "odd-reg.sock"))
+    await gone(node, "odd.example.com")
+    why = f"it did not take the news of its registration: {code.name}: on purpose"
+    assert lines(caplog, "odd-reg.sock") == [f"plugin socket odd-reg.sock: {why}; trying again"]
+    plugin.code = grpc.StatusCode.OK
+    await node.after_jumps(lambda: len(plugin.told) == 2)
+
+
+async def test_a_socket_that_is_nobodys_is_named_and_holds_up_no_plugin(
+    node: Node, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registration, "DIAL_LIMIT", 0.2)
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(node.registry / "dead-reg.sock"))
+    await node.run_driver()
+    await until(lambda: lines(caplog, "dead-reg.sock"))
+    assert lines(caplog, "dead-reg.sock") == ["plugin socket dead-reg.sock: nobody answers within 0.2 s; trying again"]
+
+
+async def test_a_socket_that_never_answers_is_named_and_holds_up_no_plugin(
+    node: Node, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registration, "DIAL_LIMIT", 0.2)
+    with socket.socket(socket.AF_UNIX) as mute:
+        mute.bind(str(node.registry / "mute-reg.sock"))
+        mute.listen()
+        await node.run_driver()
+        await until(lambda: lines(caplog, "mute-reg.sock"))
+    assert lines(caplog, "mute-reg.sock") == ["plugin socket mute-reg.sock: nobody answers within 0.2 s; trying again"]
+
+
+async def test_a_plugin_that_hangs_in_get_info_is_named_and_holds_up_no_plugin(
+    node: Node, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registration, "INFO_LIMIT", 0.2)
+    plugin = OddPlugin()
+
+    async def hang(request: Any, context: Any) -> None:
+        await asyncio.Event().wait()
+
+    await node.serve(dict.fromkeys(plugin.methods, hang))
+    await node.run_driver()
+    await until(lambda: lines(caplog, "odd-reg.sock"))
+    assert "GetInfo failed, is it a plugin? DEADLINE_EXCEEDED" in lines(caplog, "odd-reg.sock")[0]
+
+
+async def test_a_registry_that_is_removed_and_made_again_is_watched_on(node: Node) -> None:
+    await node.run_driver("first.example.com")
+    shutil.rmtree(node.registry)
+    await gone(node, "first.example.com")
+    await node.run_driver("second.example.com")
+    assert [event.driver for event in node.happened(Registered)] == ["first.example.com", "second.example.com"]
+
+
+async def test_a_manager_that_stops_in_the_middle_of_handshakes_leaves_nothing(node: Node) -> None:
+    with contextlib.ExitStack() as sockets:
+        for number in range(3):
+            mute = sockets.enter_context(socket.socket(socket.AF_UNIX))
+            mute.bind(str(node.registry / f"mute-{number}-reg.sock"))
+            mute.listen()
+        await settle()
+        await asyncio.wait_for(node.manager.stop(), timeout=2)
