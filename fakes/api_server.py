@@ -103,8 +103,10 @@ class ApiServer:
 
     async def replace_status(self, kind: Kind, obj: Object) -> Object:
         """Stores the status; spec and metadata stay. 422 Invalid for a health entry that breaks a rule."""
+        if kind not in strategies.WITH_STATUS:
+            raise refusals.no_such_resource()
         old, new = self._precondition(kind, obj)
-        new = self._gated(kind, strategies.status_updated(kind, new, old), old)
+        new = self._gated(kind, strategies.status_updated(new, old), old)
         if kind == PODS:
             validate_status(new)
         return self._served(kind, self._put(kind, new))
@@ -194,9 +196,11 @@ class ApiServer:
         return stored
 
     def _delete(self, kind: Kind, obj: Object, grace: int | None) -> None:
+        """A watcher sees a pod marked before it is gone, even if that is at once."""
         new = deletion.marked(kind, obj, grace, self._clock.wall())
+        if kind in (NAMESPACES, PODS):
+            new = self._put(kind, new)
         if kind == NAMESPACES:
-            self._put(kind, new)
             self._empty(new["metadata"]["name"])
         else:
             self._settle(kind, new)

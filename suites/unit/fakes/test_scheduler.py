@@ -41,6 +41,12 @@ def uses(claim: str) -> Object:
 FROM_TEMPLATE: Object = {"resourceClaimTemplateName": "template"}
 
 
+async def settle() -> None:
+    """Lets everything that is on its way arrive."""
+    for _ in range(30):
+        await asyncio.sleep(0)
+
+
 class WatchedServer(ApiServer):
     """Counts what is read: the scheduler reads a waiting pod each time it looks at it. May go down at a binding."""
 
@@ -261,7 +267,7 @@ async def test_a_deleted_claim_stays_while_a_pod_uses_it(cluster: Cluster) -> No
 async def test_scheduling_goes_on_after_the_api_server_was_away(cluster: Cluster) -> None:
     await cluster.run(pod("before", FROM_TEMPLATE))
     cluster.server.down()
-    await asyncio.sleep(0.01)
+    await settle()
     cluster.server.up()
     await cluster.run(pod("after", FROM_TEMPLATE))
     assert len(await cluster.server.list(CLAIMS)) == 2
@@ -270,7 +276,7 @@ async def test_scheduling_goes_on_after_the_api_server_was_away(cluster: Cluster
 async def test_what_the_api_server_cut_off_is_done_when_it_is_back(cluster: Cluster) -> None:
     cluster.server.goes_down_at_binding = True
     await cluster.server.create(PODS, pod("train", FROM_TEMPLATE))
-    await asyncio.sleep(0.01)
+    await settle()
     with pytest.raises(ApiError, match="ServiceUnavailable"):
         await cluster.server.list(PODS)
     cluster.server.goes_down_at_binding = False
@@ -309,10 +315,10 @@ async def test_health_reports_do_not_wake_it(cluster: Cluster) -> None:
     bound = await cluster.run(pod("train"))
     await cluster.server.create(PODS, pod("waiting", uses("nothing")))
     await cluster.waits("waiting")
-    await asyncio.sleep(0.01)
+    await settle()
     reads = cluster.server.reads
     for number in range(50):
         await cluster.server.replace_status(PODS, {**named("train", {}), "status": {**bound["status"], "n": number}})
         await asyncio.sleep(0)
-    await asyncio.sleep(0.01)
+    await settle()
     assert cluster.server.reads == reads

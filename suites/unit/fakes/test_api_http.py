@@ -1,0 +1,131 @@
+"""The in-memory API server over HTTP, as any client sees it."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Any
+
+import aiohttp
+import pytest
+
+from drahealth.fakes.api import KINDS, NODES, Kind, WatchEvent
+from drahealth.fakes.api_http import HttpApi
+from drahealth.fakes.api_server import ApiServer
+
+
+class WatchedServer(ApiServer):
+    """Knows when a watch was left."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left = asyncio.Event()
+
+    async def watch(
+        self, kind: Kind, namespace: str | None = None, since: str | None = None
+    ) -> AsyncGenerator[WatchEvent, None]:
+        try:
+            async for event in super().watch(kind, namespace, since):
+                yield event
+        finally:
+            self.left.set()
+
+
+class Web:
+    """A server and a session with it."""
+
+    session: aiohttp.ClientSession
+
+    def __init__(self) -> None:
+        self.server = WatchedServer()
+        self.http = HttpApi(self.server)
+
+    async def call(self, method: str, path: str, **options: Any) -> tuple[int, Any]:
+        async with self.session.request(method, self.http.url + path, **options) as response:
+            text = await response.text()
+        return response.status, json.loads(text) if text.startswith("{") else text
+
+
+@pytest.fixture
+async def web() -> AsyncIterator[Web]:
+    web = Web()
+    await web.http.start()
+    async with aiohttp.ClientSession() as web.session:
+        yield web
+    await web.http.stop()
+
+
+async def test_it_tells_what_it_serves(web: Web) -> None:
+    served = set()
+    for path in ("/api/v1", "/apis/resource.k8s.io/v1"):
+        _, listed = await web.call("GET", path)
+        served |= {(resource["kind"], resource["name"]) for resource in listed["resources"]}
+    assert {(kind.kind, kind.plural) for kind in KINDS} <= served
+    assert ("Pod", "pods/status") in served
+    assert (await web.call("GET", "/version"))[1]["minor"] == "37"
+    assert (await web.call("GET", "/apis"))[1]["groups"][0]["name"] == "resource.k8s.io"
+
+
+async def test_its_health_is_the_servers(web: Web) -> None:
+    assert await web.call("GET", "/readyz") == (200, "ok")
+    web.server.down()
+    status, body = await web.call("GET", "/readyz")
+    assert (status, body["kind"], body["reason"]) == (503, "Status", "ServiceUnavailable")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "options", "status", "message"),
+    [
+        ("GET", "/api/v1/services", {}, 404, "the server could not find the requested resource"),
+        ("PATCH", "/api/v1/nodes/a", {}, 405, "PATCH /api/v1/nodes/a: Method Not Allowed"),
+        ("GET", "/api/v1/nodes?labelSelector=a", {}, 400, "does not select by labelSelector"),
+        ("POST", "/api/v1/nodes", {"data": "a: b"}, 400, "the body is not JSON"),
+        ("POST", "/api/v1/nodes", {"json": []}, 400, "the body is not an object but list"),
+        ("POST", "/api/v1/nodes", {"json": {"metadata": 1, "kind": "Node"}}, 400, "a Node is an object with metadata"),
+        ("PUT", "/api/v1/nodes/a", {"json": {"metadata": {"name": "b"}}}, 400, "the name of the object is not that"),
+        ("DELETE", "/api/v1/nodes/a?gracePeriodSeconds=x", {}, 400, "not a number of seconds: 'x'"),
+        ("GET", "/api/v1/nodes/a", {}, 404, 'nodes "a" not found'),
+    ],
+)
+async def test_refusals_are_status_objects(
+    web: Web, method: str, path: str, options: dict[str, Any], status: int, message: str
+) -> None:
+    code, body = await web.call(method, path, **options)
+    assert (code, body["kind"], body["status"], body["code"]) == (status, "Status", "Failure", status)
+    assert message in body["message"]
+
+
+async def test_the_namespace_of_the_path_is_the_objects(web: Web) -> None:
+    body = {"metadata": {"name": "train"}, "spec": {"containers": [{"name": "main"}]}}
+    status, created = await web.call("POST", "/api/v1/namespaces/default/pods", json=body)
+    assert (status, created["metadata"]["namespace"]) == (201, "default")
+    status, _ = await web.call("DELETE", "/api/v1/namespaces/default/pods/train", json={"gracePeriodSeconds": 0})
+    assert (status, await web.server.list(KINDS[0])) == (200, [])
+
+
+async def test_a_watch_may_ask_for_a_bookmark_after_what_exists(web: Web) -> None:
+    await web.server.create(NODES, {"metadata": {"name": "a"}})
+    query = "?watch=true&sendInitialEvents=true&allowWatchBookmarks=true"
+    async with web.session.get(web.http.url + "/api/v1/nodes" + query) as response:
+        added, bookmark = [json.loads(await response.content.readline()) for _ in range(2)]
+    assert (added["type"], bookmark["type"]) == ("ADDED", "BOOKMARK")
+    metadata = bookmark["object"]["metadata"]
+    assert metadata["annotations"] == {"k8s.io/initial-events-end": "true"}
+    assert metadata["resourceVersion"] == added["object"]["metadata"]["resourceVersion"]
+
+
+async def test_it_stops_at_once_with_watches_open(web: Web) -> None:
+    async with web.session.get(web.http.url + "/api/v1/nodes?watch=true"):
+        await asyncio.wait_for(web.http.stop(), 1)
+
+
+async def test_a_client_that_leaves_leaves_no_watcher(web: Web) -> None:
+    await web.server.create(NODES, {"metadata": {"name": "a"}})
+    async with web.session.get(web.http.url + "/api/v1/nodes?watch=true") as response:
+        await response.content.readline()
+        assert not web.server.left.is_set()
+    await asyncio.wait_for(web.server.left.wait(), 2)
+
+
+def test_it_has_no_url_before_it_is_started() -> None:
+    with pytest.raises(RuntimeError, match="start it first"):
+        _ = HttpApi(ApiServer()).url

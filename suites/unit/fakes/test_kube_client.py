@@ -1,0 +1,187 @@
+"""The client of real API servers: what it makes of bad configurations, lost connections and strange answers."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from drahealth.fakes.api import NODES, PODS, ApiError, Object
+from drahealth.fakes.api_http import HttpApi
+from drahealth.fakes.api_server import ApiServer
+from drahealth.fakes.kube_client import KubeClient
+from drahealth.fakes.kube_connection import refusal
+from drahealth.fakes.storage import HISTORY
+
+
+class Reach:
+    """An API server over HTTP, and a client of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.server = ApiServer()
+        self.http = HttpApi(self.server)
+        self.kubeconfig = folder / "kubeconfig"
+
+    async def open(self) -> None:
+        await self.http.start()
+        self.http.write_kubeconfig(self.kubeconfig)
+        self.client = await KubeClient.from_kubeconfig(self.kubeconfig)
+
+
+@pytest.fixture
+async def reach(tmp_path: Path) -> AsyncIterator[Reach]:
+    reach = Reach(tmp_path)
+    await reach.open()
+    yield reach
+    await reach.client.close()
+    await reach.http.stop()
+
+
+async def until_the_end(reach: Reach, watching: asyncio.Event) -> list[str]:
+    """The names that a watch gives: of what it lists, and then of one more; `watching` is set when that has come."""
+    seen: list[str] = []
+    await reach.server.create(NODES, {"metadata": {"name": "listed"}})
+    async for event in reach.client.watch(NODES):
+        seen.append(event.object["metadata"]["name"])
+        if seen == ["listed"]:
+            await reach.server.create(NODES, {"metadata": {"name": "watched"}})
+        else:
+            watching.set()
+    return seen
+
+
+def test_importing_it_does_not_import_the_official_client() -> None:
+    imports = "import sys, drahealth.fakes.kube_client, drahealth.fakes.api_http"
+    code = f"{imports}; print({{'kubernetes', 'aiohttp'}} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"
+
+
+@pytest.mark.parametrize("content", ["", "{}", "a: [", "[]", "{clusters: [], contexts: [], current-context: x}"])
+async def test_a_bad_kubeconfig_is_one_sentence_with_its_path(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "kubeconfig"
+    path.write_text(content)
+    with pytest.raises(ValueError, match=f"^kubeconfig {path}: "):
+        await KubeClient.from_kubeconfig(path)
+
+
+async def test_a_missing_kubeconfig_and_a_missing_context_are_told(reach: Reach, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="No such file"):
+        await KubeClient.from_kubeconfig(tmp_path / "nothing")
+    with pytest.raises(ValueError, match="other"):
+        await KubeClient.from_kubeconfig(reach.kubeconfig, context="other")
+
+
+async def test_a_server_that_cannot_be_reached_is_unavailable(reach: Reach) -> None:
+    await reach.http.stop()
+    for call in (reach.client.list(PODS), anext(reach.client.watch(PODS)), anext(reach.client.watch(PODS, since="1"))):
+        with pytest.raises(ApiError) as error:
+            await call
+        assert (error.value.status, error.value.reason) == (503, "ServiceUnavailable")
+        assert "cannot reach the API server http://127.0.0.1:" in error.value.message
+
+
+async def test_a_server_that_is_down_is_unavailable(reach: Reach) -> None:
+    reach.server.down()
+    for call in (reach.client.list(PODS), anext(reach.client.watch(PODS, since="1"))):
+        with pytest.raises(ApiError) as error:
+            await call
+        assert (error.value.status, error.value.reason) == (503, "ServiceUnavailable")
+
+
+@pytest.mark.parametrize("how", ["the server restarts", "the server goes away", "the client is closed"])
+async def test_a_watch_ends_when_an_end_of_it_goes(reach: Reach, how: str) -> None:
+    watching = asyncio.Event()
+    task = asyncio.create_task(until_the_end(reach, watching))
+    await asyncio.wait_for(watching.wait(), 5)
+    if how == "the server restarts":
+        reach.server.restart()
+    elif how == "the server goes away":
+        await reach.http.stop()
+    else:
+        await reach.client.close()
+    assert await asyncio.wait_for(task, 5) == ["listed", "watched"]
+
+
+async def test_a_watch_from_before_the_history_is_expired(reach: Reach) -> None:
+    for number in range(HISTORY + 1):
+        name = f"node-{number % 2}"
+        if number > 1:
+            await reach.server.delete(NODES, name)
+        await reach.server.create(NODES, {"metadata": {"name": name}})
+    with pytest.raises(ApiError) as error:
+        await anext(reach.client.watch(NODES, since="3"))
+    assert (error.value.status, error.value.reason) == (410, "Expired")
+
+
+BOOKMARK: Object = {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "7"}}}
+ADDED: Object = {"type": "ADDED", "object": {"metadata": {"name": "node"}}}
+
+
+def error(code: int, reason: str) -> Object:
+    return {"type": "ERROR", "object": {"kind": "Status", "code": code, "reason": reason, "message": "m"}}
+
+
+@asynccontextmanager
+async def client_of(lines: list[Object], folder: Path) -> AsyncIterator[KubeClient]:
+    """A client of a server that has no nodes and answers every watch with these lines."""
+
+    async def answer(request: web.Request) -> web.Response:
+        if "watch" in request.query:
+            return web.Response(text="".join(json.dumps(line) + "\n" for line in lines))
+        return web.json_response({"items": None, "metadata": {"resourceVersion": "5"}})
+
+    app = web.Application()
+    app.router.add_get(NODES.path(), answer)
+    async with TestServer(app) as server:
+        config = {"clusters": [{"name": "x", "cluster": {"server": str(server.make_url(""))}}], "users": []}
+        context = {"name": "x", "context": {"cluster": "x", "user": ""}}
+        kubeconfig = folder / "kubeconfig"
+        kubeconfig.write_text(json.dumps({**config, "contexts": [context], "current-context": "x"}))
+        client = await KubeClient.from_kubeconfig(kubeconfig)
+        yield client
+        await client.close()
+
+
+async def test_bookmarks_are_no_events_and_an_expired_watch_ends(tmp_path: Path) -> None:
+    async with client_of([BOOKMARK, ADDED, BOOKMARK, error(410, "Expired"), ADDED], tmp_path) as client:
+        assert [event.type async for event in client.watch(NODES)] == ["ADDED"]
+
+
+@pytest.mark.parametrize(("since", "code"), [(None, 500), ("5", 500), ("5", 410)])
+async def test_other_errors_of_a_watch_are_raised(tmp_path: Path, since: str | None, code: int) -> None:
+    async with client_of([error(code, "Reason")], tmp_path) as client:
+        with pytest.raises(ApiError) as refused:
+            await anext(client.watch(NODES, since=since))
+    assert (refused.value.status, refused.value.reason, refused.value.message) == (code, "Reason", "m")
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a?b", "%2e", "A"])
+async def test_what_is_no_name_does_not_become_a_path(reach: Reach, name: str) -> None:
+    await reach.server.create(NODES, {"metadata": {"name": "node"}})
+    for call in (reach.client.get(NODES, name), reach.client.delete(NODES, name)):
+        with pytest.raises(ApiError) as error:
+            await call
+        assert error.value.status == 404
+    assert len(await reach.server.list(NODES)) == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "text", "expected"),
+    [
+        ({"kind": "Status", "code": 409, "reason": "Conflict", "message": "m"}, "", (409, "Conflict", "m")),
+        ({"kind": "Status", "message": "m"}, "", (502, "BadGateway", "m")),
+        (None, " <html> ", (502, "BadGateway", "<html>")),
+        ({"error": "x"}, "", (502, "BadGateway", "no explanation")),
+    ],
+)
+def test_refusals_of_servers_and_of_what_is_before_them(
+    answer: dict[str, object] | None, text: str, expected: tuple[int, str, str]
+) -> None:
+    error = refusal(502, "Bad Gateway", answer, text)
+    assert (error.status, error.reason, error.message) == expected
