@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 MESSAGE_LIMIT = 1024
-"""Bytes that a health message may have in a Pod status (API validation, kubelet-behaviour A-13)."""
+"""Bytes that a health message may have in a Pod status (API validation, A-13 in docs/facts.md)."""
 
 DEFAULT_TIMEOUT = 30
 """Seconds after which an unreported device is Unknown, unless it names its own timeout (KEP-4680, Notes)."""

@@ -90,7 +90,7 @@ class Reporting:
             item.user_properties += [("known-issue", name) for name in ids]
             report.outcome = "skipped"
             outcome = "known issue"
-            report.wasxfail = "; ".join(f"{i.id}: {i.what}" for i in played.known_issues)  # type: ignore[attr-defined]
+            report.wasxfail = "; ".join(f"{i.id}: {i.what}" for i in played.known_issues)
         if report.failed:
             report.sections.append(("time line", timeline.draw(played.node.history.records)))
             if logs := self._session.log_tail():
