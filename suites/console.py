@@ -26,7 +26,7 @@ class Live:
         self.run = reporting.run if reporting else None
         if self.run and session.items:
             count = f"{len(session.items)} scenario{'s' if len(session.items) > 1 else ''}"
-            self._console.print(f"[bold]{escape(self.run.about)}[/], {count}\n")
+            self._console.print(f"[bold]{escape(self.run.about)}[/], {count}\n", soft_wrap=True)
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
