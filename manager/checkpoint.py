@@ -150,6 +150,7 @@ def dump_claims(claims: Iterable[PreparedClaim]) -> dict[str, Any]:
                 "uid": claim.ref.uid,
                 "drivers": list(claim.drivers),
                 "pods": sorted(claim.pods),
+                "complete": claim.complete,
                 "devices": [_dump_device(device) for device in claim.devices],
             }
             for claim in claims
@@ -171,14 +172,15 @@ def load_claims(data: dict[str, Any]) -> Iterator[PreparedClaim]:
 
 
 def _load_claim(claim: dict[str, Any]) -> PreparedClaim:
-    devices = claim["devices"]
-    if not isinstance(devices, list):
-        raise TypeError(f"{devices!r} is not a list of devices")
+    devices, complete = claim["devices"], claim["complete"]
+    if not (isinstance(devices, list) and isinstance(complete, bool)):
+        raise TypeError(f"{devices!r} is not a list of devices, or {complete!r} no yes or no")
     return PreparedClaim(
         ClaimRef(_text(claim["namespace"]), _text(claim["name"]), _text(claim["uid"])),
         _texts(claim["drivers"]),
         tuple(map(_load_device, devices)),
         set(_texts(claim["pods"])),
+        complete,
     )
 
 

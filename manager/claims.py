@@ -13,8 +13,11 @@ class PreparedClaim:
 
     ref: ClaimRef
     drivers: tuple[str, ...]
+    """Those that were asked to prepare it, and are to be asked to undo that."""
     devices: tuple[PreparedDevice, ...]
     pods: set[str] = field(default_factory=set)
+    complete: bool = True
+    """False until all drivers have prepared it; till then it has no devices."""
 
 
 class Claims:

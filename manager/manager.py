@@ -103,11 +103,12 @@ class DeviceManager:
         """
         async with self._locked(claim.ref.uid for claim in claims):
             for claim in claims:
-                if self._claims.get(claim.ref.uid) is None:
-                    self._claims.add(await self._prepare(claim))
-                self._claims.hold(claim.ref.uid, pod_uid)
-            if claims:
-                self._claims_file.write(checkpoint.dump_claims(self._claims))
+                known = self._claims.get(claim.ref.uid)
+                if known is None or not known.complete:
+                    await self._prepare(claim, known or PreparedClaim(claim.ref, (), ()), pod_uid)
+                elif pod_uid not in known.pods:
+                    self._claims.hold(claim.ref.uid, pod_uid)
+                    self._save_claims()
         return {claim.ref.uid: self._claims.devices(claim.ref.uid) for claim in claims}
 
     async def unprepare(self, pod_uid: str) -> None:
@@ -115,29 +116,37 @@ class DeviceManager:
 
         What the pod's status says of its devices stays as it was or goes, as the profile has it.
         """
-        if self.profile.final_status == "kept" and pod_uid in self._uses and pod_uid not in self._final:
-            self._final[pod_uid] = self.allocated_resources_status(pod_uid, self._uses[pod_uid])
         held = self._claims.held_by(pod_uid)
         async with self._locked(claim.ref.uid for claim in held):
             for claim in held:
+                if pod_uid not in claim.pods:
+                    continue  # somebody else's call was faster
                 if claim.pods == {pod_uid}:
                     await self._unprepare(claim)
+                self._keep_final_status(pod_uid)
                 self._claims.release(claim.ref.uid, pod_uid)
-                self._claims_file.write(checkpoint.dump_claims(self._claims))
+                self._save_claims()
 
     def forget(self, pod_uid: str) -> None:
         """The pod is gone from the API."""
         self._final.pop(pod_uid, None)
         self._uses.pop(pod_uid, None)
 
-    async def _prepare(self, claim: AllocatedClaim) -> PreparedClaim:
+    async def _prepare(self, claim: AllocatedClaim, known: PreparedClaim, pod_uid: str) -> None:
+        """Asks the drivers, one after the other. Whom it has asked will be asked to undo it, whatever the answer."""
         devices: list[PreparedDevice] = []
-        for driver in claim.drivers:
+        pods = {pod_uid, *known.pods}
+        for number, driver in enumerate(claim.drivers, start=1):
             try:
-                devices += (await self._plugins.newest(driver).prepare([claim.ref]))[claim.ref.uid]
+                plugin = self._plugins.newest(driver)
+                asked = claim.drivers[: max(number, len(known.drivers))]
+                self._claims.add(PreparedClaim(claim.ref, asked, (), pods, complete=False))
+                self._save_claims()
+                devices += (await plugin.prepare([claim.ref]))[claim.ref.uid]
             except PluginError as error:
                 raise PrepareError(str(error)) from None
-        return PreparedClaim(claim.ref, claim.drivers, tuple(devices))
+        self._claims.add(PreparedClaim(claim.ref, claim.drivers, tuple(devices), pods))
+        self._save_claims()
 
     async def _unprepare(self, claim: PreparedClaim) -> None:
         for driver in claim.drivers:
@@ -145,6 +154,13 @@ class DeviceManager:
                 await self._plugins.newest(driver).unprepare([claim.ref])
             except PluginError as error:
                 raise PrepareError(str(error)) from None
+
+    def _save_claims(self) -> None:
+        self._claims_file.write(checkpoint.dump_claims(self._claims))
+
+    def _keep_final_status(self, pod_uid: str) -> None:
+        if self.profile.final_status == "kept" and pod_uid in self._uses:
+            self._final[pod_uid] = self.allocated_resources_status(pod_uid, self._uses[pod_uid])
 
     @asynccontextmanager
     async def _locked(self, claim_uids: Iterable[str]) -> AsyncIterator[None]:

@@ -15,7 +15,7 @@ from drahealth.manager.profile import Profile
 from drahealth.manager.stream import Action, Input, State, step
 from drahealth.proto.clock import Clock
 from drahealth.proto.flavours import FLAVOURS, Flavour
-from drahealth.proto.services import PREPARE, UNPREPARE
+from drahealth.proto.services import PREPARE, UNPREPARE, Garbled
 from drahealth.proto.values import ClaimRef, DeviceId, PreparedDevice, Report
 
 CALL_LIMIT = 45.0
@@ -112,6 +112,8 @@ class Plugin:
             response = await method.stub(self._channel)(request, timeout=CALL_LIMIT)
         except grpc.aio.AioRpcError as error:
             raise PluginError(f"{self}: {what} failed: {error.code().name}: {error.details()}") from None
+        except Garbled as error:
+            raise PluginError(f"{self}: {what} failed: {error}") from None
         answers: Mapping[str, Any] = response.claims
         _check_answers(str(self), what, claims, answers)
         return answers

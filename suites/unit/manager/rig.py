@@ -21,7 +21,7 @@ from drahealth.fakes.sockets import ServedSocket
 from drahealth.manager.manager import DeviceManager, Gates
 from drahealth.manager.profile import KEP, Profile
 from drahealth.proto.events import Event
-from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, PREPARE, Method
+from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, PREPARE, UNPREPARE, Method
 from drahealth.proto.values import AllocatedClaim, ClaimRef, ClaimUse
 
 E = TypeVar("E")
@@ -106,6 +106,13 @@ class Node:
         self._closing.append(plugin.stop)
         return plugin
 
+    async def run_odd(self, **info: Any) -> "OddPlugin":
+        """A plugin by hand, once it was told of its registration."""
+        plugin = OddPlugin(**info)
+        await self.serve(plugin.methods)
+        await until(lambda: plugin.told)
+        return plugin
+
     def on_close(self, close: Callable[[], Awaitable[Any]]) -> None:
         self._closing.append(close)
 
@@ -171,7 +178,7 @@ class OddPlugin:
         self.answer: Any = None
         self.code = grpc.StatusCode.OK
         self.methods: dict[Method, Any] = {GET_INFO: self._get_info, NOTIFY_REGISTRATION: self._notify}
-        self.methods[PREPARE["v1.DRAPlugin"]] = self._prepare
+        self.methods |= {PREPARE["v1.DRAPlugin"]: self._prepare, UNPREPARE["v1.DRAPlugin"]: self._unprepare}
 
     async def _get_info(self, request: Any, context: Any) -> Any:
         return GET_INFO.response(**self.info)
@@ -183,6 +190,11 @@ class OddPlugin:
     async def _prepare(self, request: Any, context: Any) -> Any:
         return await self._as_told(
             context, PREPARE["v1.DRAPlugin"].response(claims={c.uid: {} for c in request.claims})
+        )
+
+    async def _unprepare(self, request: Any, context: Any) -> Any:
+        return await self._as_told(
+            context, UNPREPARE["v1.DRAPlugin"].response(claims={c.uid: {} for c in request.claims})
         )
 
     async def _as_told(self, context: Any, answer: Any) -> Any:

@@ -267,6 +267,7 @@ WRONG_PARTS: dict[str, list[Any]] = {
     "name": [None, {}],
     "drivers": [None, "gpu.example.com", [7], {"a": 1}],
     "pods": [None, "pod-a", [None], {"a": 1}],
+    "complete": [None, 1, "true"],
     "devices": [None, "text", {}, [7], [{}], [{"driver": "d"}]],
 }
 

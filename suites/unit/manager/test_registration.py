@@ -146,9 +146,7 @@ async def test_an_endpoint_that_is_registered_already_is_refused_until_the_first
 
 
 async def test_a_plugin_without_an_endpoint_is_called_at_its_registration_socket(node: Node) -> None:
-    plugin = OddPlugin(name=DRIVER)
-    await node.serve(plugin.methods)
-    await until(lambda: plugin.told)
+    await node.run_odd(name=DRIVER)
     claim = await node.claim("gpu", "gpu-0")
     assert await node.manager.prepare("pod", [claim]) == {claim.ref.uid: ()}
 
@@ -173,9 +171,7 @@ async def test_a_refused_plugin_is_asked_again_after_growing_pauses(
 
 
 async def test_a_refused_plugin_that_betters_itself_is_registered(node: Node) -> None:
-    plugin = OddPlugin(type="CSIPlugin")
-    await node.serve(plugin.methods)
-    await until(lambda: plugin.told)
+    plugin = await node.run_odd(type="CSIPlugin")
     plugin.info["type"] = "DRAPlugin"
     await node.after_jumps(lambda: plugin.told[-1] == (True, ""))
 

@@ -1,0 +1,209 @@
+"""The claims of pods: prepared by their drivers, shared, and undone."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import grpc
+import pytest
+
+from drahealth.fakes.api import CLAIMS
+from drahealth.fakes.driver import FakeDriver
+from drahealth.manager.manager import PrepareError
+from drahealth.proto.events import Prepared, Unprepared
+from drahealth.proto.services import PREPARE
+from drahealth.proto.values import AllocatedClaim, DeviceId, Health, PreparedDevice
+from drahealth.suites.unit.manager.rig import DRIVER, Node, registered
+
+OTHER = "nic.example.com"
+
+
+async def prepared(*drivers: FakeDriver) -> list[int]:
+    """How many claims each driver holds prepared."""
+    return [len((await driver.state()).prepared) for driver in drivers]
+
+
+async def test_a_claims_devices_come_as_the_driver_returned_them(node: Node) -> None:
+    await node.run_driver()
+    claim = await node.claim("gpus", "gpu-1", "gpu-0")
+    assert await node.manager.prepare("pod", [claim]) == {
+        claim.ref.uid: tuple(
+            PreparedDevice(DeviceId(DRIVER, "node-a", name), ("gpu",), (f"{DRIVER}/gpu={name}",))
+            for name in ("gpu-1", "gpu-0")
+        )
+    }
+
+
+@pytest.mark.parametrize("version", ["v1.DRAPlugin", "v1beta1.DRAPlugin"])
+async def test_either_version_of_the_node_service_is_spoken(node: Node, version: str) -> None:
+    driver = await node.run_driver(dra_versions=(version,))
+    await node.run_pod("pod", await node.claim("gpu", "gpu-0"))
+    await node.manager.unprepare("pod")
+    assert [event.devices for event in node.happened(Prepared)] == [("gpu-0",)]
+    assert await prepared(driver) == [0]
+
+
+async def test_a_claim_of_two_drivers_is_prepared_by_both(node: Node) -> None:
+    drivers = [await node.run_driver(name) for name in (DRIVER, OTHER)]
+    await node.run_pod("pod", await node.claim("both", "gpu-0", drivers=(DRIVER, OTHER)))
+    assert await prepared(*drivers) == [1, 1]
+    await node.manager.unprepare("pod")
+    assert await prepared(*drivers) == [0, 0]
+
+
+async def test_what_is_prepared_is_not_asked_for_again(node: Node) -> None:
+    await node.run_driver()
+    claim = await node.claim("gpu", "gpu-0")
+    first, second = [await node.manager.prepare("pod", [claim]) for _ in range(2)]
+    assert first == second
+    assert len(node.happened(Prepared)) == 1
+
+
+async def test_a_shared_claim_is_prepared_once_and_undone_with_its_last_pod(node: Node) -> None:
+    await node.run_driver()
+    claim = await node.claim("gpu", "gpu-0")
+    await asyncio.gather(*(node.run_pod(pod, claim) for pod in ("a", "b", "c")))
+    await asyncio.gather(node.manager.unprepare("a"), node.manager.unprepare("b"))
+    assert (len(node.happened(Prepared)), len(node.happened(Unprepared))) == (1, 0)
+    await node.manager.unprepare("c")
+    assert len(node.happened(Unprepared)) == 1
+
+
+async def test_undoing_twice_or_for_a_stranger_does_nothing_more(node: Node) -> None:
+    await node.run_driver()
+    await node.run_pod("pod", await node.claim("gpu", "gpu-0"))
+    await asyncio.gather(*(node.manager.unprepare(pod) for pod in ("pod", "pod", "stranger")))
+    assert len(node.happened(Unprepared)) == 1
+
+
+async def test_a_driver_without_a_plugin_is_named(node: Node) -> None:
+    with pytest.raises(PrepareError, match=f"^no plugin is registered for driver {DRIVER}$"):
+        await node.run_pod("pod", await node.claim("gpu", "gpu-0"))
+
+
+async def test_an_error_of_the_driver_is_told_with_the_claim(node: Node) -> None:
+    await node.run_driver()
+    claim = await node.claim("gpu", "gpu-0")
+    await node.api.delete(CLAIMS, "gpu", "default")
+    with pytest.raises(PrepareError, match=f"^{DRIVER} at dra.sock: prepare of claim default/gpu: .*cannot be read"):
+        await node.run_pod("pod", claim)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (PREPARE["v1.DRAPlugin"].response(), "prepare gave no answer for claim default/gpu"),
+        (PREPARE["v1.DRAPlugin"].response(claims={"other": {}}), "prepare gave no answer for claim default/gpu"),
+        (b"\x0a\xff", "prepare failed: 2 bytes that are not a NodePrepareResourcesResponse"),
+    ],
+)
+async def test_an_answer_that_says_nothing_of_the_claim_is_an_error(node: Node, answer: Any, reason: str) -> None:
+    plugin = await node.run_odd(name=DRIVER)
+    plugin.answer = answer
+    with pytest.raises(PrepareError, match=f"^{DRIVER} at odd-reg.sock: {reason}"):
+        await node.run_pod("pod", await node.claim("gpu", "gpu-0"))
+
+
+@pytest.mark.parametrize(
+    "code", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.UNIMPLEMENTED]
+)
+async def test_a_call_that_fails_is_an_error(node: Node, code: grpc.StatusCode) -> None:
+    plugin = await node.run_odd(name=DRIVER)
+    plugin.code = code
+    with pytest.raises(PrepareError, match=f"prepare failed: {code.name}: on purpose"):
+        await node.run_pod("pod", await node.claim("gpu", "gpu-0"))
+
+
+async def fail_second(node: Node) -> tuple[FakeDriver, Sequence[AllocatedClaim]]:
+    """A pod of two claims whose second has no plugin."""
+    driver = await node.run_driver()
+    claims = [await node.claim("gpu", "gpu-0"), await node.claim("nic", "nic-0", drivers=(OTHER,))]
+    with pytest.raises(PrepareError, match=OTHER):
+        await node.run_pod("pod", *claims)
+    return driver, claims
+
+
+async def test_a_claim_that_fails_is_tried_again_alone(node: Node) -> None:
+    _, claims = await fail_second(node)
+    await node.run_driver(OTHER)
+    await node.run_pod("pod", *claims)
+    assert [event.driver for event in node.happened(Prepared)] == [DRIVER, OTHER]
+
+
+async def test_what_was_prepared_before_a_failure_is_undone_even_after_a_restart(node: Node) -> None:
+    driver, _ = await fail_second(node)
+    await node.restart()
+    await driver.stop()
+    await driver.start()
+    await registered(driver)
+    await node.manager.unprepare("pod")
+    assert len(node.happened(Unprepared)) == 1
+
+
+async def test_a_claim_that_only_one_of_its_drivers_prepared_is_undone_there(node: Node) -> None:
+    driver = await node.run_driver()
+    with pytest.raises(PrepareError, match=OTHER):
+        await node.run_pod("pod", await node.claim("both", "gpu-0", drivers=(DRIVER, OTHER)))
+    assert await prepared(driver) == [1]
+    assert node.seen("pod") == {}
+    await node.manager.unprepare("pod")
+    assert await prepared(driver) == [0]
+
+
+async def test_a_failing_retry_forgets_nobody_who_was_asked_before(node: Node) -> None:
+    first, second = await node.run_odd(name=DRIVER), await node.run_driver(OTHER)
+    claim = await node.claim("three", "gpu-0", drivers=(DRIVER, OTHER, "third.example.com"))
+    for code, reason in ((grpc.StatusCode.OK, "third.example.com"), (grpc.StatusCode.INTERNAL, "on purpose")):
+        first.code = code
+        with pytest.raises(PrepareError, match=reason):
+            await node.run_pod("pod", claim)
+    first.code = grpc.StatusCode.OK
+    await node.manager.unprepare("pod")
+    assert await prepared(second) == [0]
+
+
+async def test_an_unprepare_that_fails_leaves_the_claim_with_its_pod(node: Node) -> None:
+    driver = await node.run_driver()
+    await node.run_pod("pod", await node.claim("gpu", "gpu-0"))
+    await driver.stop()
+    with pytest.raises(PrepareError, match=DRIVER):
+        await node.manager.unprepare("pod")
+    await driver.start()
+    await registered(driver)
+    await node.shows("pod", gpu_0="Healthy")
+    await node.manager.unprepare("pod")
+    assert await prepared(driver) == [0]
+
+
+async def test_a_finished_pod_keeps_what_its_status_said_while_it_held_its_devices(node: Node) -> None:
+    driver = await node.run_driver()
+    await node.run_pod("pod", await node.claim("gpu", "gpu-0"))
+    await driver.set_health("gpu-0", Health.UNHEALTHY, "xid 79")
+    await node.shows("pod", gpu_0="Unhealthy: xid 79")
+    await node.manager.unprepare("pod")
+    await driver.set_health("gpu-0", Health.HEALTHY)
+    node.clock.jump(1000)
+    assert node.seen("pod") == {"gpu-0": "Unhealthy: xid 79"}
+    node.manager.forget("pod")
+    assert node.seen("pod") == {}
+
+
+async def test_a_finished_pod_of_1_37_shows_nothing_any_more(node_1_37: Node) -> None:
+    await node_1_37.run_driver()
+    await node_1_37.run_pod("pod", await node_1_37.claim("gpu", "gpu-0"))
+    await node_1_37.shows("pod", gpu_0="Healthy")
+    await node_1_37.manager.unprepare("pod")
+    assert node_1_37.seen("pod") == {}
+
+
+async def test_health_is_still_followed_while_an_unprepare_fails(node: Node) -> None:
+    driver = await node.run_driver()
+    claims = [await node.claim("gpu", "gpu-0"), await node.claim("nic", "nic-0", drivers=(OTHER,))]
+    other = await node.run_driver(OTHER, devices=("nic-0",))
+    await node.run_pod("pod", claims[1], claims[0])
+    await node.shows("pod", gpu_0="Healthy", nic_0="Healthy")
+    await other.stop()
+    with pytest.raises(PrepareError, match=OTHER):
+        await node.manager.unprepare("pod")
+    await driver.set_health("gpu-0", Health.UNHEALTHY)
+    await node.shows("pod", gpu_0="Unhealthy", nic_0="Unknown")
