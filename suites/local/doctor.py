@@ -1,5 +1,6 @@
 """Whether this machine can run a local cluster, as a list of checks with what was found and what to do."""
 
+import asyncio
 import os
 import platform
 import shutil
@@ -11,7 +12,8 @@ from pathlib import Path
 
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.local import namespaces
-from drahealth.suites.local.progress import Progress
+from drahealth.suites.local.progress import Progress, silent
+from drahealth.suites.local.releases import DEFAULT_VERSION, parse_version, this_platform
 
 MEMORY_NEEDED = 1_000_000_000
 DISK_NEEDED = 2_000_000_000
@@ -22,28 +24,37 @@ _GIGABYTE = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that must be so; `hint` says what to do where it is not."""
+    """One thing to know; `hint` says what to do where it is not ok. A cluster can do without what is not `needed`."""
 
     name: str
     ok: bool
     found: str
     hint: str = ""
+    needed: bool = True
 
 
-def examine(version: str) -> Iterator[Check]:
-    """All that can be told without starting a node of this Kubernetes release, each as soon as it is known."""
+def examine(version: str = DEFAULT_VERSION, *, start: bool = False, progress: Progress = silent) -> Iterator[Check]:
+    """All checks for a node of this Kubernetes release, each as soon as it is known.
+
+    With `start` the last one starts such a node, whose programs are got first if they are not there.
+    """
     yield python()
     yield system()
     yield private_namespaces()
-    yield programs(version)
+    network, go = releases_in_reach(), go_toolchain()
+    yield programs(version, obtainable=network.ok or go.ok)
+    yield network
+    yield go
     yield cgroups()
     yield memory()
     yield from disks()
     yield socket_paths()
+    if start:
+        yield asyncio.run(node_start(version, progress))
 
 
-async def node_start(version: str, progress: Progress) -> Check:
-    """Starts a node and a control plane of this release, whose programs are got first if they are not there."""
+async def node_start(version: str, progress: Progress = silent) -> Check:
+    """Starts a node and a control plane, and ends them again."""
     from drahealth.suites.local.trial import seconds_to_ready
 
     try:
@@ -56,19 +67,17 @@ async def node_start(version: str, progress: Progress) -> Check:
 def python() -> Check:
     """The interpreter's version."""
     needed = ".".join(map(str, _PYTHON_NEEDED))
-    return Check(
+    return _check(
         "Python", sys.version_info >= _PYTHON_NEEDED, platform.python_version(), f"use Python {needed} or newer"
     )
 
 
 def system() -> Check:
     """The operating system and the architecture."""
-    from drahealth.suites.local.releases import this_platform
-
     try:
-        return Check("system", True, str(this_platform()))
+        return _check("system", True, str(this_platform()))
     except HarnessError as error:
-        return Check("system", False, error.message, error.hint)
+        return _check("system", False, error.message, error.hint)
 
 
 def private_namespaces() -> Check:
@@ -78,18 +87,15 @@ def private_namespaces() -> Check:
         for options in namespaces.ways():
             if not (refusal := namespaces.refusal(options)):
                 kind = "user, mount and process" if options is namespaces.WITH_USER else "mount and process, as root"
-                return Check(name, True, f"{kind} namespaces can be made")
+                return _check(name, True, f"{kind} namespaces can be made")
             said.append(refusal)
     except HarnessError as error:
-        return Check(name, False, error.message, error.hint)
-    return Check(name, False, "; ".join(said), namespaces.allow_hint())
+        return _check(name, False, error.message, error.hint)
+    return _check(name, False, "; ".join(said), namespaces.allow_hint())
 
 
-def programs(version: str) -> Check:
-    """Whether the programs of the release are in the cache or can be got: downloaded, or built with Go."""
-    from drahealth.suites.local.download import KUBERNETES_URL
-    from drahealth.suites.local.reach import reachable
-    from drahealth.suites.local.releases import parse_version
+def programs(version: str, *, obtainable: bool) -> Check:
+    """Whether the programs of the release are in the cache; if not, whether they can be got."""
     from drahealth.suites.local.store import Store
 
     name = f"Kubernetes {version}"
@@ -97,24 +103,45 @@ def programs(version: str) -> Check:
         number = parse_version(version)
         there = next((release for release in Store().installed() if release.version == number), None)
     except HarnessError as error:
-        return Check(name, False, error.message, error.hint)
+        return _check(name, False, error.message, error.hint)
     if there is not None:
-        return Check(name, True, f"{there.folder} ({', '.join(there.origins)})")
-    if reachable(KUBERNETES_URL):
-        return Check(name, True, f"not in the cache; {KUBERNETES_URL} can be reached")
-    can_build, go = _go()
-    hint = f"connect to {KUBERNETES_URL.split('/')[2]}, or install Go {_GO_NEEDED} or newer from https://go.dev/dl"
-    return Check(name, can_build, f"not in the cache; {KUBERNETES_URL} cannot be reached; {go}", hint)
+        return _check(name, True, f"{there.folder}, {' and '.join(there.origins)}")
+    found = "not in the cache; it will be got when it is needed" if obtainable else "not in the cache, and out of reach"
+    return _check(name, obtainable, found, "see the two checks that follow: one of them must be ok")
+
+
+def releases_in_reach() -> Check:
+    """Whether the official releases can be downloaded."""
+    from drahealth.suites.local.download import KUBERNETES_URL
+    from drahealth.suites.local.reach import reachable
+
+    ok = reachable(KUBERNETES_URL)
+    found = f"{KUBERNETES_URL} can{'' if ok else 'not'} be reached"
+    return _check("download", ok, found, "without it, releases are built with Go", needed=False)
+
+
+def go_toolchain() -> Check:
+    """Whether releases can be built where they cannot be downloaded."""
+    from drahealth.suites.local.go_modules import too_old
+
+    hint = f"only for building releases that cannot be downloaded: Go {_GO_NEEDED} or newer from https://go.dev/dl"
+    go = shutil.which("go")
+    if go is None:
+        return _check("Go", False, "none", hint, needed=False)
+    done = subprocess.run([go, "env", "GOVERSION", "GOTOOLCHAIN"], capture_output=True, text=True, check=False)
+    found, policy = [*done.stdout.splitlines(), "", ""][:2]
+    ok = done.returncode == 0 and not too_old(found, policy, _GO_NEEDED)
+    return _check("Go", ok, f"{found or 'broken'} ({go})", hint, needed=False)
 
 
 def cgroups(root: Path = Path("/sys/fs/cgroup")) -> Check:
     """The version of the control groups, which a kubelet insists on finding."""
     hint = "mount /sys/fs/cgroup"
     if (root / "cgroup.controllers").exists():
-        return Check("control groups", True, "version 2")
+        return _check("control groups", True, "version 2")
     if (root / "memory").is_dir():
-        return Check("control groups", True, "version 1")
-    return Check("control groups", False, f"none at {root}", hint)
+        return _check("control groups", True, "version 1")
+    return _check("control groups", False, f"none at {root}", hint)
 
 
 def memory() -> Check:
@@ -122,7 +149,9 @@ def memory() -> Check:
     import psutil
 
     free = psutil.virtual_memory().available
-    return Check("free memory", free >= MEMORY_NEEDED, _size(free), f"{_size(MEMORY_NEEDED)} are needed: end something")
+    return _check(
+        "free memory", free >= MEMORY_NEEDED, _size(free), f"{_size(MEMORY_NEEDED)} are needed: end something"
+    )
 
 
 def disks() -> Iterator[Check]:
@@ -133,7 +162,7 @@ def disks() -> Iterator[Check]:
     for name, folder, setting in (("cache", default_root(), "DRAHEALTH_CACHE"), ("run", default_base(), "TMPDIR")):
         free = shutil.disk_usage(_nearest(folder)).free
         hint = f"{_size(DISK_NEEDED)} are needed: make room, or set {setting} to another folder"
-        yield Check(f"disk for the {name} folder", free >= DISK_NEEDED, f"{_size(free)} free at {folder}", hint)
+        yield _check(f"disk for the {name} folder", free >= DISK_NEEDED, f"{_size(free)} free at {folder}", hint)
 
 
 def socket_paths() -> Check:
@@ -142,21 +171,9 @@ def socket_paths() -> Check:
 
     base = default_base()
     ok = len(os.fsencode(base)) <= LONGEST_BASE and os.access(base, os.W_OK)
-    return Check(
+    return _check(
         "run folder", ok, f"runs live in {base}", "make /tmp writable, or set TMPDIR to a short writable folder"
     )
-
-
-def _go() -> tuple[bool, str]:
-    from drahealth.suites.local.go_modules import too_old
-
-    go = shutil.which("go")
-    if go is None:
-        return False, "there is no Go toolchain"
-    done = subprocess.run([go, "env", "GOVERSION", "GOTOOLCHAIN"], capture_output=True, text=True, check=False)
-    found, policy = [*done.stdout.splitlines(), "", ""][:2]
-    old = too_old(found, policy, _GO_NEEDED)
-    return done.returncode == 0 and not old, f"{found or go} is too old" if old else f"{found or go} can build it"
 
 
 def _nearest(folder: Path) -> Path:
@@ -165,3 +182,7 @@ def _nearest(folder: Path) -> Path:
 
 def _size(number: int) -> str:
     return f"{number / _GIGABYTE:.1f} GB"
+
+
+def _check(name: str, ok: bool, found: str, hint: str = "", needed: bool = True) -> Check:
+    return Check(name, ok, found, "" if ok else hint, needed)

@@ -44,13 +44,7 @@ def program_path(package: Package, program: str) -> str:
 def go_mod(module: Module) -> str:
     """A go.mod that builds the module's programs from published modules only."""
     staging = "v0." + module.version.removeprefix("v").split(".", 1)[1]
-    lines = [
-        "module drahealth.local/build",
-        "",
-        f"go {module.minimum_go}",
-        "",
-        f"require {module.path} {module.version}",
-    ]
+    lines = ["module drahealth.local/build", f"go {module.minimum_go}", f"require {module.path} {module.version}"]
     lines += [f"replace {name} => {name} {staging}" for name in _STAGING.findall(module.go_mod)]
     return "\n".join(lines) + "\n"
 

@@ -126,6 +126,8 @@ def serve(keeper: Keeper) -> None:
 
 def main(run_dir: Path, lock: int, needed: list[Path]) -> None:
     """`lock` is the inherited handle that marks the run as alive; the processes must not inherit it in turn."""
+    if os.getpid() != 1:  # what ends the others by signalling everybody must not be among strangers
+        raise SystemExit("The keeper must be the first process of a process namespace of its own")
     os.set_inheritable(lock, False)
     through = run_dir / "parent"
     through.mkdir()

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from drahealth.suites.errors import ConfigurationError, HarnessError
 
+DEFAULT_VERSION = "1.37.1"
+"""The Kubernetes release that is taken where none is named."""
 ETCD_VERSION = "3.6.5"
 """One etcd for every release of Kubernetes that can be run here."""
 

@@ -11,7 +11,7 @@ from drahealth.suites.errors import HarnessError
 from drahealth.suites.local.progress import Progress
 from drahealth.suites.local.sources import Unavailable
 
-_CHUNK = 1 << 20
+_CHUNK = 1 << 16
 _TIMEOUT = (3.0, 9.0)
 """Seconds to connect, and seconds of silence after which a connection counts as cut."""
 

@@ -14,7 +14,8 @@ async def seconds_to_ready(version: str, progress: Progress = silent) -> float:
     """Starts and stops a node; gives the seconds from the first process to Ready. HarnessError if it fails."""
     programs = binaries.ensure(version, progress)
     run = RunDirectory.create()
-    runtime = CriServer(ContainerRuntime(), run.path / "cri.sock", run.path / "containers")
+    containers = ContainerRuntime()
+    runtime = CriServer(containers, run.path / "cri.sock", run.path / "containers")
     cluster = LocalCluster(programs, run_dir=run, cri_socket=runtime.socket)
     try:
         await runtime.start()
@@ -24,3 +25,4 @@ async def seconds_to_ready(version: str, progress: Progress = silent) -> float:
     finally:
         await cluster.stop()
         await runtime.stop()
+        await containers.close()

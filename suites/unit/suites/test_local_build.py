@@ -1,0 +1,131 @@
+"""Building with Go: what is asked of it, and what is made of its refusals. `go` is a script here."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from drahealth.suites.errors import ConfigurationError, HarnessError
+from drahealth.suites.local.build import GoBuild
+from drahealth.suites.local.go_modules import Module, go_mod, linker_flags, too_old
+from drahealth.suites.local.progress import silent
+from drahealth.suites.local.releases import Platform, etcd, kubernetes
+from drahealth.suites.local.sources import Order, Unavailable
+
+GO_MOD = """module k8s.io/kubernetes
+
+go 1.26.0
+
+replace (
+\tk8s.io/api => ./staging/src/k8s.io/api
+\tk8s.io/kubelet => ./staging/src/k8s.io/kubelet
+\texample.com/other => example.com/fork v1.0.0
+)
+"""
+
+SCRIPT = """#!/bin/sh
+echo "$@" >> {folder}/calls
+case "$1 $2" in
+  "env "*) printf '%s\\n' "{version}" "{policy}" ;;
+  "mod download") cat {folder}/answer; exit {download} ;;
+  "get "*) ;;
+  "build "*) {build} ;;
+esac
+"""
+
+
+@pytest.fixture
+def go(tmp_path: Path) -> Callable[..., str]:
+    """Makes a `go` that answers as told, and gives its path."""
+
+    def make(version: str = "go1.26.8", policy: str = "local", error: str = "", build: str = "exit 0") -> str:
+        (tmp_path / "go.mod").write_text(GO_MOD)
+        (tmp_path / "info").write_text('{"Time": "2026-09-23T17:06:22Z"}')
+        answer = f'{{"Error": "{error}"}}' if error else f'{{"GoMod": "{tmp_path}/go.mod", "Info": "{tmp_path}/info"}}'
+        (tmp_path / "answer").write_text(answer)
+        script = tmp_path / "go"
+        values = {"version": version, "policy": policy, "download": int(bool(error)), "build": build}
+        script.write_text(SCRIPT.format(folder=tmp_path, **values))
+        script.chmod(0o755)
+        return str(script)
+
+    return make
+
+
+@pytest.fixture
+def order(tmp_path: Path) -> Order:
+    for name in ("files", "scratch"):
+        (tmp_path / name).mkdir()
+    package = kubernetes("1.37.1")
+    return Order(package, package.programs, Platform("linux", "amd64"), tmp_path / "files", tmp_path / "scratch")
+
+
+def test_the_programs_are_built_from_the_published_modules(go: Callable[..., str], order: Order) -> None:
+    assert GoBuild(go()).get(order, silent) == "built with go1.26.8 from k8s.io/kubernetes@v1.37.1"
+    build = (order.scratch.parent / "calls").read_text().splitlines()[-1]
+    assert build.startswith("build -trimpath -ldflags -s -w -X k8s.io/component-base/version.gitVersion=v1.37.1 ")
+    assert build.endswith(f"-o {order.into}/ " + " ".join(f"k8s.io/kubernetes/cmd/{name}" for name in order.programs))
+
+
+def test_the_staging_modules_are_replaced_by_their_published_versions() -> None:
+    module = Module("k8s.io/kubernetes", "v1.37.1", GO_MOD, "")
+    assert go_mod(module).splitlines()[1:] == [
+        "go 1.26.0",
+        "require k8s.io/kubernetes v1.37.1",
+        "replace k8s.io/api => k8s.io/api v0.37.1",
+        "replace k8s.io/kubelet => k8s.io/kubelet v0.37.1",
+    ]
+
+
+def test_etcd_needs_no_version_from_the_linker() -> None:
+    assert linker_flags(etcd(), Module("go.etcd.io/etcd/server/v3", "v3.6.5", "", "")) == "-s -w"
+
+
+def test_a_release_that_does_not_exist_is_the_users_mistake(go: Callable[..., str], order: Order) -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"Kubernetes v1\.37\.1 is not among Go's published .*unknown revision"
+    ):
+        GoBuild(go(error="unknown revision v1.37.1")).get(order, silent)
+
+
+def test_without_a_module_proxy_another_source_may_help(go: Callable[..., str], order: Order) -> None:
+    with pytest.raises(Unavailable, match="proxy cannot be reached"):
+        GoBuild(go(error="dial tcp: lookup proxy.golang.org: no such host")).get(order, silent)
+
+
+def test_a_go_that_is_too_old_says_which_is_needed(go: Callable[..., str], order: Order) -> None:
+    with pytest.raises(Unavailable, match=r"go1\.25\.3 is too old .*needs Go 1\.26\.0.*install Go 1\.26\.0 or newer"):
+        GoBuild(go(version="go1.25.3")).get(order, silent)
+
+
+def test_without_go_another_source_may_help(order: Order) -> None:
+    with pytest.raises(Unavailable, match="there is no Go toolchain"):
+        GoBuild("no-such-go").get(order, silent)
+
+
+def test_a_build_that_fails_tells_its_last_words(go: Callable[..., str], order: Order) -> None:
+    broken = go(build="echo go: downloading x >&2; echo write: no space left on device >&2; exit 1")
+    with pytest.raises(HarnessError, match="could not be built: write: no space left on device"):
+        GoBuild(broken).get(order, silent)
+
+
+def test_a_long_build_shows_the_seconds(go: Callable[..., str], order: Order) -> None:
+    told: list[str] = []
+    GoBuild(go(build="sleep 2.1")).get(order, lambda stage, done=None, total=None: told.append(stage))
+    compiling = [stage for stage in told if stage.startswith("Compiling")]
+    assert [stage.rsplit("(")[-1] for stage in compiling] == ["0 s)", "2 s)"]
+
+
+@pytest.mark.parametrize(
+    ("running", "policy", "answer"),
+    [
+        ("go1.26.0", "local", False),
+        ("go1.25.9", "local", True),
+        ("go1.25.9", "auto", False),  # it fetches a newer one
+        ("go1.25.9", "go1.25.0+auto", False),
+        ("go1.20.5", "auto", True),  # knows no other toolchains
+        ("devel go1.27-abc", "local", False),
+    ],
+)
+def test_an_old_go_will_do_if_it_can_fetch_a_newer_one(running: str, policy: str, answer: bool) -> None:
+    assert too_old(running, policy, "1.26.0") is answer

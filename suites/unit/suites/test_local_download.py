@@ -1,0 +1,101 @@
+"""Official releases, over HTTP from a server that can misbehave."""
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from drahealth.suites.errors import ConfigurationError, HarnessError
+from drahealth.suites.local.download import OfficialReleases
+from drahealth.suites.local.progress import silent
+from drahealth.suites.local.releases import Platform, etcd, kubernetes
+from drahealth.suites.local.sources import Order, Unavailable
+from drahealth.suites.local.transfer import Transfer
+from drahealth.suites.unit.suites.release_server import KUBELET, ReleaseServer
+
+LINUX = Platform("linux", "amd64")
+FOLDER = "/v1.37.1/bin/linux/amd64"
+
+
+@pytest.fixture
+def server() -> Iterator[ReleaseServer]:
+    with ReleaseServer() as running:
+        running.add_program(FOLDER, "kubelet", KUBELET)
+        running.add_etcd("3.6.5", "linux-amd64", b"the store")
+        yield running
+
+
+def get(server: ReleaseServer, order: Order) -> str:
+    return OfficialReleases(server.url, server.url).get(order, silent)
+
+
+def order(tmp_path: Path, *programs: str) -> Order:
+    package = etcd("3.6.5") if programs == ("etcd",) else kubernetes("1.37.1")
+    (tmp_path / "scratch").mkdir()
+    return Order(package, programs, LINUX, tmp_path, tmp_path / "scratch")
+
+
+def transfer(server: ReleaseServer, target: Path) -> None:
+    path = f"{FOLDER}/kubelet"
+    Transfer(server.url + path, target, pause=0).run(hashlib.sha256(KUBELET).hexdigest(), "kubelet", silent)
+
+
+def test_a_program_is_downloaded_and_says_from_where(server: ReleaseServer, tmp_path: Path) -> None:
+    assert get(server, order(tmp_path, "kubelet")) == f"downloaded from {server.url}{FOLDER}"
+    assert (tmp_path / "kubelet").read_bytes() == KUBELET
+
+
+def test_etcd_is_taken_out_of_its_archive(server: ReleaseServer, tmp_path: Path) -> None:
+    get(server, order(tmp_path, "etcd"))
+    assert (tmp_path / "etcd").read_bytes() == b"the store"
+
+
+@pytest.mark.parametrize("program", ["kubelet", "etcd"])
+def test_a_wrong_checksum_is_an_error(server: ReleaseServer, tmp_path: Path, program: str) -> None:
+    file = f"{FOLDER}/kubelet" if program == "kubelet" else "/v3.6.5/etcd-v3.6.5-linux-amd64.tar.gz"
+    server.files[file] += b"!"
+    with pytest.raises(HarnessError, match="does not match its published checksum"):
+        get(server, order(tmp_path, program))
+
+
+def test_a_release_that_does_not_exist_is_the_users_mistake(server: ReleaseServer, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"Kubernetes v1\.37\.1 was not released for linux/amd64"):
+        get(server, order(tmp_path, "kube-scheduler"))
+
+
+def test_a_list_of_checksums_without_the_file_is_an_error(server: ReleaseServer, tmp_path: Path) -> None:
+    server.files["/v3.6.5/SHA256SUMS"] = b"00  another.tar.gz\n\n"
+    with pytest.raises(HarnessError, match="does not list"):
+        get(server, order(tmp_path, "etcd"))
+
+
+def test_without_a_server_another_source_may_help(server: ReleaseServer, tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match=r"127\.0\.0\.1:9 cannot be reached"):
+        OfficialReleases("http://127.0.0.1:9", server.url).get(order(tmp_path, "kubelet"), silent)
+
+
+def test_a_cut_connection_is_taken_up_where_it_was_cut(server: ReleaseServer, tmp_path: Path) -> None:
+    server.cuts[f"{FOLDER}/kubelet"] = 4  # more than are forgiven in a row, but each brings something
+    transfer(server, tmp_path / "kubelet")
+    assert (tmp_path / "kubelet").read_bytes() == KUBELET
+    assert [asked for _, asked in server.asked] == [
+        f"bytes={start}-" for start in (0, 1 << 17, 2 << 17, 3 << 17, 4 << 17)
+    ]
+
+
+def test_a_connection_that_brings_nothing_is_given_up(server: ReleaseServer, tmp_path: Path) -> None:
+    server.cuts[f"{FOLDER}/kubelet"], server.cut_at = 99, 0
+    with pytest.raises(Unavailable, match="does not hold"):
+        transfer(server, tmp_path / "kubelet")
+    assert len(server.asked) == 3
+
+
+def test_progress_tells_the_bytes(server: ReleaseServer, tmp_path: Path) -> None:
+    told: list[tuple[str, int | None, int | None]] = []
+
+    def progress(stage: str, done: int | None = None, total: int | None = None) -> None:
+        told.append((stage, done, total))
+
+    OfficialReleases(server.url, server.url).get(order(tmp_path, "kubelet"), progress)
+    assert told[-1] == ("Downloading kubelet of Kubernetes v1.37.1", len(KUBELET), len(KUBELET))

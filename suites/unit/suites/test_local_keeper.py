@@ -1,0 +1,186 @@
+"""The keeper, in namespaces of its own: what it starts lives no longer than it, and it no longer than its master."""
+
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from drahealth.suites.errors import HarnessError
+from drahealth.suites.local.layout import Layout
+from drahealth.suites.local.processes import Keeper, Process
+from drahealth.suites.local.run_directory import RunDirectory
+
+MASTER = """
+import asyncio, sys
+from pathlib import Path
+from drahealth.suites.local.layout import Layout
+from drahealth.suites.local.processes import Keeper
+from drahealth.suites.local.run_directory import RunDirectory
+
+async def main():
+    run = RunDirectory.create()
+    Layout(run.path).make()
+    keeper = await Keeper.start(run)
+    await keeper.spawn("sleeper", ["/bin/sleep", sys.argv[1]], {}, run.path / "log")
+    print(run.path, flush=True)
+    await asyncio.sleep(60)
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+async def run() -> AsyncIterator[RunDirectory]:
+    made = RunDirectory.create()
+    Layout(made.path).make()
+    yield made
+    made.remove()
+
+
+@pytest.fixture
+async def keeper(run: RunDirectory) -> AsyncIterator[Keeper]:
+    started = await Keeper.start(run)
+    yield started
+    await started.close(remove=True)
+
+
+@pytest.fixture
+def mark() -> str:
+    """An argument by which a process is found among all of the machine: a number of seconds like no other."""
+    return f"60.{uuid.uuid4().int % 10**12}"
+
+
+async def shell(keeper: Keeper, run: RunDirectory, script: str) -> Process:
+    return await keeper.spawn("sh", ["/bin/sh", "-c", script], {"PATH": os.environ["PATH"]}, run.path / "log")
+
+
+def marked(mark: str) -> list[psutil.Process]:
+    return [process for process in psutil.process_iter(["cmdline"]) if mark in (process.info["cmdline"] or ())]
+
+
+def gone(mark: str) -> bool:
+    psutil.wait_procs(marked(mark), timeout=5)
+    return not marked(mark)
+
+
+async def test_a_process_reports_its_exit_code_and_its_words(keeper: Keeper, run: RunDirectory) -> None:
+    process = await shell(keeper, run, "echo told; echo wrong >&2; exit 3")
+    assert await process.exited == 3
+    assert process.log.read_text() == "told\nwrong\n"
+    assert str(process.failure()) == "sh has ended (exit code 3): wrong"
+
+
+async def test_a_process_that_is_ended_reports_the_signal(keeper: Keeper, run: RunDirectory) -> None:
+    process = await shell(keeper, run, "sleep 60")
+    await process.end(signal.SIGTERM)
+    assert process.exited.result() == -signal.SIGTERM
+    await process.end()  # again is no error
+
+
+async def test_a_program_that_does_not_exist_is_an_error(keeper: Keeper, run: RunDirectory) -> None:
+    with pytest.raises(HarnessError, match=r"x cannot be started: /no/x: No such file or directory; check the path"):
+        await keeper.spawn("x", ["/no/x"], {}, run.path / "log")
+
+
+async def test_orphans_are_reaped_also_when_many_die_at_once(keeper: Keeper, run: RunDirectory) -> None:
+    await (await shell(keeper, run, "for i in 1 2 3 4 5 6 7 8 9; do (sleep 60 &) ; done")).exited
+    [first] = [process for process in marked(str(run.path)) if process.name() != "unshare"]
+    orphans = first.children()
+    first.suspend()  # so that it is told of all their deaths by one signal
+    for orphan in orphans:
+        orphan.kill()
+    first.resume()
+    assert len(orphans) == 9
+    assert psutil.wait_procs(orphans, timeout=5)[1] == []
+
+
+async def test_a_process_inherits_nothing_but_its_log(keeper: Keeper, run: RunDirectory) -> None:
+    process = await keeper.spawn("ls", ["/bin/ls", "/proc/self/fd"], {}, run.path / "log")
+    await process.exited
+    assert process.log.read_text().split() == ["0", "1", "2", "3"]  # 3 is the folder that ls reads
+
+
+async def test_the_interrupt_of_a_terminal_does_not_reach_the_processes(keeper: Keeper, run: RunDirectory) -> None:
+    mark = str(run.path)
+    await keeper.spawn("sleep", ["/bin/sh", "-c", "sleep 60", mark], {}, run.path / "log")
+    sessions = {os.getsid(process.pid) for process in marked(mark)}
+    assert sessions
+    assert os.getsid(0) not in sessions
+
+
+async def test_only_the_folder_of_the_run_can_be_written(keeper: Keeper, run: RunDirectory, tmp_path: Path) -> None:
+    script = f"touch {run.path}/mine; touch {tmp_path}/theirs; echo 1 > /proc/sys/vm/overcommit_memory; touch /dev/x"
+    await (await shell(keeper, run, script)).exited
+    assert keeper.writable == []
+    assert (run.path / "mine").exists()
+    assert not (tmp_path / "theirs").exists()
+    assert (run.path / "log").read_text().count("Read-only file system") == 3
+
+
+async def test_device_plugins_have_their_folder_where_the_kubelet_looks(keeper: Keeper, run: RunDirectory) -> None:
+    await (await shell(keeper, run, "ls -A /var/lib /var/log; touch /var/lib/kubelet/device-plugins/here")).exited
+    assert (run.path / "log").read_text() == "/var/lib:\nkubelet\n\n/var/log:\n"
+    assert (Layout(run.path).device_plugins_dir / "here").exists()
+
+
+async def test_closing_ends_everything_and_removes_the_folder(run: RunDirectory, mark: str) -> None:
+    keeper = await Keeper.start(run)
+    process = await shell(keeper, run, f"mkdir m; mount -t tmpfs none m; touch m/x; (sleep {mark} &) ; sleep {mark}")
+    await keeper.close(remove=True)
+    assert process.exited.result() == -signal.SIGKILL
+    assert not run.path.exists()
+    assert gone(mark)
+
+
+async def test_closing_can_keep_the_folder(run: RunDirectory) -> None:
+    keeper = await Keeper.start(run)
+    await (await shell(keeper, run, "echo kept")).exited
+    await keeper.close(remove=False)
+    assert (run.path / "log").read_text() == "kept\n"
+
+
+async def test_a_killed_keeper_takes_its_processes_along(run: RunDirectory, mark: str) -> None:
+    keeper = await Keeper.start(run)
+    process = await keeper.spawn("sleep", ["/bin/sleep", mark], {}, run.path / "log")
+    [seen] = marked(mark)
+    os.kill(seen.ppid(), signal.SIGKILL)
+    await process.exited
+    assert gone(mark)
+    with pytest.raises(HarnessError, match="The keeper of the cluster's processes has ended"):
+        keeper.send(do="signal", id=1, signal=9)
+    await keeper.close(remove=True)
+
+
+def test_a_killed_master_takes_the_keeper_and_the_folder_along(mark: str) -> None:
+    with subprocess.Popen([sys.executable, "-c", MASTER, mark], stdout=subprocess.PIPE, text=True) as master:
+        assert master.stdout is not None
+        folder = Path(master.stdout.readline().strip())
+        assert marked(mark)
+        master.kill()
+    assert gone(mark)
+    assert gone(str(folder))  # the keeper, which has it as an argument
+    assert not folder.exists()
+
+
+async def test_the_lock_holds_until_the_keeper_has_ended_too(run: RunDirectory) -> None:
+    keeper = await Keeper.start(run)
+    run.release()
+    other = RunDirectory.create(run.path.parent)
+    assert run.path.exists()
+    other.remove()
+    await keeper.close(remove=True)
+
+
+def test_outside_a_namespace_of_its_own_it_refuses_to_work(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "drahealth.suites.local.keeper", str(tmp_path), "0"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.strip()) == (
+        1,
+        "The keeper must be the first process of a process namespace of its own",
+    )

@@ -1,0 +1,57 @@
+"""When a node counts as ready, before and after a restart of its kubelet."""
+
+from typing import Any
+
+import pytest
+
+from drahealth.suites.local.node_readiness import speaks_since, takes_pods
+
+STARTED = 1_800_000_000.4  # 2027-01-15T08:00:00.4Z
+
+
+def node(status: str = "True", heartbeat: str = "2027-01-15T08:00:00Z", taint: str = "") -> dict[str, Any]:
+    return {
+        "spec": {"taints": [{"key": taint}]} if taint else {},
+        "status": {"conditions": [{"type": "Ready", "status": status, "lastHeartbeatTime": heartbeat}]},
+    }
+
+
+def lease(renewed: str) -> dict[str, Any]:
+    return {"spec": {"renewTime": renewed}}
+
+
+@pytest.mark.parametrize(
+    ("seen", "ready"),
+    [
+        (node(), True),
+        (node(taint="example.com/own"), True),
+        (node(status="False"), False),
+        (node(taint="node.kubernetes.io/not-ready"), False),
+        (node(taint="node.kubernetes.io/unreachable"), False),
+        ({"spec": {}, "status": {}}, False),
+    ],
+)
+def test_a_node_takes_pods_when_it_is_ready_and_free_of_the_taints_of_one_that_is_not(
+    seen: dict[str, Any], ready: bool
+) -> None:
+    assert takes_pods(seen) is ready
+
+
+@pytest.mark.parametrize(
+    ("seen", "renewed", "speaks"),
+    [
+        (node(), lease("2027-01-15T08:00:00.900000Z"), True),
+        (node(), lease("2027-01-15T08:00:00.300000Z"), False),
+        (node(heartbeat="2027-01-15T07:59:59Z"), lease("2027-01-15T08:00:00.900000Z"), False),
+        (node(), {"spec": {}}, False),
+        (node(), None, False),
+    ],
+)
+def test_a_restarted_kubelet_has_spoken_when_lease_and_heartbeat_are_its_own(
+    seen: dict[str, Any], renewed: dict[str, Any] | None, speaks: bool
+) -> None:
+    assert speaks_since(seen, renewed, STARTED) is speaks
+
+
+def test_the_first_start_needs_no_sign_of_life() -> None:
+    assert speaks_since(node(), None, None)

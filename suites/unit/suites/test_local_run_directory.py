@@ -1,0 +1,78 @@
+"""The folder of a run, and what becomes of it when its process is gone."""
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from drahealth.suites.errors import HarnessError
+from drahealth.suites.local.layout import Layout
+from drahealth.suites.local.run_directory import RunDirectory, default_base, remove_folder, sweep
+
+DYING = """
+import os, signal, sys
+from pathlib import Path
+from drahealth.suites.local.run_directory import RunDirectory
+RunDirectory.create(Path(sys.argv[1]))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_run_folder_is_private_and_short(tmp_path: Path) -> None:
+    run = RunDirectory.create(tmp_path)
+    assert stat.S_IMODE(run.path.stat().st_mode) == 0o700
+    assert len(run.path.name) == len("dh-123456")
+    run.remove()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_sockets_of_the_longest_driver_name_fit_below_tmp() -> None:
+    socket = Layout(Path("/tmp/dh-123456")).registry_dir / ("d" * 63 + "-reg.sock")
+    assert len(os.fsencode(socket)) <= 107
+
+
+def test_a_long_tmpdir_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "very" / "long"))
+    assert default_base() == Path("/tmp")
+
+
+def test_the_next_run_removes_what_a_killed_one_left(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", DYING, str(tmp_path)], check=False)
+    assert len(list(tmp_path.iterdir())) == 1
+    run = RunDirectory.create(tmp_path)
+    assert list(tmp_path.iterdir()) == [run.path]
+    run.remove()
+
+
+def test_a_sweep_leaves_the_living_the_kept_and_the_foreign(tmp_path: Path) -> None:
+    alive, kept = RunDirectory.create(tmp_path), RunDirectory.create(tmp_path)
+    kept.keep()
+    foreign = tmp_path / "dh-foreign"
+    foreign.mkdir(mode=0o755)
+    assert sweep(tmp_path) == []
+    assert set(tmp_path.iterdir()) == {alive.path, kept.path, foreign}
+    alive.release()
+
+
+def test_a_folder_that_is_just_being_made_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / ".dh-new").mkdir(mode=0o700)
+    (tmp_path / ".dh-old").mkdir(mode=0o700)
+    os.utime(tmp_path / ".dh-old", (1, 1))
+    assert sweep(tmp_path) == [tmp_path / ".dh-old"]
+
+
+def test_a_folder_without_permissions_is_removed_as_well(tmp_path: Path) -> None:
+    locked = tmp_path / "run" / "pods" / "locked"
+    locked.mkdir(parents=True)
+    (locked / "file").touch()
+    locked.chmod(0)
+    remove_folder(tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_base_that_does_not_exist_names_the_variable(tmp_path: Path) -> None:
+    with pytest.raises(HarnessError, match=r"No run folder can be made in .*; .*TMPDIR"):
+        RunDirectory.create(tmp_path / "missing")
