@@ -11,6 +11,7 @@ from drahealth.fakes import refusals
 from drahealth.fakes.api import KINDS, ApiError, Kind, Object, WatchEvent
 from drahealth.fakes.api_discovery import documents
 from drahealth.fakes.api_server import ApiServer
+from drahealth.fakes.field_selectors import Matches, field_selector
 from drahealth.fakes.strategies import WITH_STATUS
 
 _BODY_LIMIT = 3 * 2**20
@@ -75,22 +76,25 @@ class _Resource:
         return web.json_response({"kind": "Status", "apiVersion": "v1", "status": "Success"})
 
     async def _list_or_watch(self, request: web.Request) -> web.StreamResponse:
-        for selector in ("labelSelector", "fieldSelector"):
-            if request.query.get(selector):
-                raise refusals.bad_request(f"this API server does not select by {selector}: leave it out")
+        if request.query.get("labelSelector"):
+            raise refusals.bad_request("this API server does not select by labels: leave labelSelector out")
+        matches = field_selector(request.query.get("fieldSelector", ""))
         if request.query.get("watch", "").lower() in ("true", "1"):
-            return await self._watch(request)
+            return await self._watch(request, matches)
         objects, revision = await self._server.snapshot(self._kind, _namespace(request))
         listed = {"kind": f"{self._kind.kind}List", "apiVersion": self._kind.api_version}
-        return web.json_response({**listed, "metadata": {"resourceVersion": revision}, "items": objects})
+        return web.json_response(
+            {**listed, "metadata": {"resourceVersion": revision}, "items": [*filter(matches, objects)]}
+        )
 
-    async def _watch(self, request: web.Request) -> web.StreamResponse:
+    async def _watch(self, request: web.Request, matches: Matches) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         response.enable_chunked_encoding()
         await response.prepare(request)
         async with aclosing(self._lines(request)) as lines:
             async for line in lines:
-                await response.write(json.dumps(line).encode() + b"\n")
+                if line["type"] in ("ERROR", "BOOKMARK") or matches(line["object"]):
+                    await response.write(json.dumps(line).encode() + b"\n")
         return response
 
     async def _lines(self, request: web.Request) -> AsyncGenerator[Object, None]:

@@ -77,7 +77,7 @@ async def test_its_health_is_the_servers(web: Web) -> None:
     [
         ("GET", "/api/v1/services", {}, 404, "the server could not find the requested resource"),
         ("PATCH", "/api/v1/nodes/a", {}, 405, "PATCH /api/v1/nodes/a: Method Not Allowed"),
-        ("GET", "/api/v1/nodes?labelSelector=a", {}, 400, "does not select by labelSelector"),
+        ("GET", "/api/v1/nodes?labelSelector=a", {}, 400, "does not select by labels"),
         ("POST", "/api/v1/nodes", {"data": "a: b"}, 400, "the body is not JSON"),
         ("POST", "/api/v1/nodes", {"json": []}, 400, "the body is not an object but list"),
         ("POST", "/api/v1/nodes", {"json": {"metadata": 1, "kind": "Node"}}, 400, "a Node is an object with metadata"),
@@ -111,6 +111,16 @@ async def test_a_watch_may_ask_for_a_bookmark_after_what_exists(web: Web) -> Non
     metadata = bookmark["object"]["metadata"]
     assert metadata["annotations"] == {"k8s.io/initial-events-end": "true"}
     assert metadata["resourceVersion"] == added["object"]["metadata"]["resourceVersion"]
+
+
+async def test_lists_and_watches_select_by_fields(web: Web) -> None:
+    for name in ("a", "b"):
+        await web.server.create(NODES, {"metadata": {"name": name}})
+    path = "/api/v1/nodes?fieldSelector=metadata.name%3Db"
+    _, listed = await web.call("GET", path)
+    async with web.session.get(f"{web.http.url}{path}&watch=true") as response:
+        event = json.loads(await response.content.readline())
+    assert [obj["metadata"]["name"] for obj in (*listed["items"], event["object"])] == ["b", "b"]
 
 
 async def test_it_stops_at_once_with_watches_open(web: Web) -> None:

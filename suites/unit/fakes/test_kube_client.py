@@ -167,7 +167,7 @@ async def test_what_is_no_name_does_not_become_a_path(reach: Reach, name: str) -
     for call in (reach.client.get(NODES, name), reach.client.delete(NODES, name)):
         with pytest.raises(ApiError) as error:
             await call
-        assert error.value.status == 404
+        assert error.value.message == f'nodes "{name}" not found'
     assert len(await reach.server.list(NODES)) == 1
 
 

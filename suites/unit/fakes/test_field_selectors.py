@@ -1,0 +1,31 @@
+"""Field selectors."""
+
+import pytest
+
+from drahealth.fakes.api import ApiError, Object
+from drahealth.fakes.field_selectors import field_selector
+
+POD: Object = {"metadata": {"name": "train", "namespace": "default"}, "spec": {"nodeName": "node-a"}}
+
+
+@pytest.mark.parametrize(
+    ("text", "matches"),
+    [
+        ("", True),
+        ("metadata.name=train", True),
+        ("metadata.name==train, spec.nodeName = node-a", True),
+        ("metadata.name=train,spec.nodeName=node-b", False),
+        ("metadata.namespace!=default", False),
+        ("metadata.namespace!=other", True),
+        ("spec.driver=", True),
+    ],
+)
+def test_an_object_matches_if_all_terms_do(text: str, matches: bool) -> None:
+    assert field_selector(text)(POD) is matches
+
+
+@pytest.mark.parametrize("text", ["metadata.name", "status.phase=Running", "spec.nodeName!=a", "spec.nodeName=", "=x"])
+def test_what_an_object_could_leave_is_refused(text: str) -> None:
+    with pytest.raises(ApiError) as refusal:
+        field_selector(text)
+    assert (refusal.value.status, refusal.value.reason) == (400, "BadRequest")
