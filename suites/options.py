@@ -61,7 +61,7 @@ class Options:
         default = Options()
         flags = [f"--target {self.target}"]
         flags += [f"--kubernetes {self.kubernetes}"] if self.target == "kubelet" else []
-        flags += [f"--profile {self.profile.name}"] if self.target == "reference" and self != default else []
+        flags += [f"--profile {self.profile.name}"] if self.target == "reference" and self.profile != KEP else []
         return " ".join(flags + ([f"--driver {self.driver}"] if self.driver != default.driver else []))
 
 

@@ -1,0 +1,86 @@
+"""The ledger and what is judged: either names all of the other."""
+
+import ast
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from drahealth.manager.profile import PROFILES
+from drahealth.suites import invariants, ledger
+from drahealth.suites.catalogue import scenarios
+from drahealth.suites.ledger import KnownIssue, known_issues, requirements
+
+SUITES = Path(ledger.__file__).parent
+FACTS = SUITES.parent / "docs" / "facts.md"
+ISSUES = [issue for profile in PROFILES for issue in known_issues(profile)]
+
+
+def judging(path: Path) -> Iterator[tuple[str, str, str]]:
+    """The `judging(requirement, assertion)` calls with literal arguments of a file, by the function around them."""
+    for function in ast.walk(ast.parse(path.read_text())):
+        if not isinstance(function, ast.AsyncFunctionDef):
+            continue
+        for call in ast.walk(function):
+            match call:
+                case ast.Call(ast.Attribute(attr="judging"), [ast.Constant(str(name)), ast.Constant(str(words))]):
+                    yield function.name, name, words
+
+
+STORIES = [found for path in sorted((SUITES / "kep").glob("test_*.py")) for found in judging(path)]
+
+
+def test_what_is_judged_by_scenarios_is_named_by_scenarios() -> None:
+    named = {name for scenario in scenarios() for name in scenario.requirements}
+    assert named == {entry.id for entry in requirements().values() if entry.judged == "scenario"}
+
+
+def test_what_is_judged_on_every_history_is_judged_in_the_code() -> None:
+    code = {*invariants.judge([], {}), *(name for _, name, _ in judging(SUITES / "node.py"))}
+    assert code == {entry.id for entry in requirements().values() if entry.judged == "invariant"}
+
+
+def test_a_story_judges_only_what_its_scenario_names() -> None:
+    named = {scenario.name: scenario.requirements for scenario in scenarios()}
+    assert len(STORIES) > 5
+    assert [found for found in STORIES if found[1] not in named[found[0]]] == []
+
+
+@pytest.mark.parametrize("issue", ISSUES, ids=lambda issue: f"{issue.id} {issue.requirement}")
+def test_the_assertion_of_a_known_issue_stands_literally_in_a_scenario(issue: KnownIssue) -> None:
+    assert (issue.requirement, issue.assertion) in {(name, words) for _, name, words in STORIES}
+
+
+def test_every_known_issue_is_a_numbered_fact() -> None:
+    facts = {line.split("|")[1].strip() for line in FACTS.read_text().splitlines() if line.startswith("| ")}
+    assert {issue.id for issue in ISSUES} - facts == set()
+
+
+def test_a_known_issue_holds_for_releases_that_there_are_and_says_how_often_it_happens() -> None:
+    entries = tomllib.loads((SUITES / "known_issues.toml").read_text())["issue"]
+    assert {release for entry in entries for release in entry["releases"]} <= set(PROFILES)
+    assert {entry["happens"] for entry in entries} <= {"always", "sometimes"}
+
+
+def test_no_assertion_is_covered_twice_in_one_release() -> None:
+    covered = [(profile, i.requirement, i.assertion) for profile in PROFILES for i in known_issues(profile)]
+    assert len(covered) == len(set(covered))
+
+
+def test_the_kep_has_no_known_issues() -> None:
+    assert known_issues("kep") == ()
+
+
+def test_the_columns_hold_what_they_may() -> None:
+    entries = requirements().values()
+    assert {entry.level for entry in entries} <= {"MUST", "SHOULD", "MAY"}
+    assert {entry.judged for entry in entries} <= {"scenario", "invariant"}
+    assert {entry.binds for entry in entries} <= {"kubelet", "api-server", "driver"}
+
+
+def test_every_sentence_is_one_sentence_and_has_a_source() -> None:
+    for entry in requirements().values():
+        assert entry.sentence.endswith(".")
+        assert "\n" not in entry.sentence
+        assert entry.source.startswith(("KEP: ", "design: "))

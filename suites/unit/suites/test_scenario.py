@@ -1,0 +1,72 @@
+"""The decorator that makes a scenario, and finding scenarios."""
+
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from drahealth.suites.catalogue import scenarios
+from drahealth.suites.kep import test_basic, test_timeouts
+from drahealth.suites.scenario import Scenario, scenario, scenario_of
+
+
+class Player:
+    """What a node is to the decorator."""
+
+    def __init__(self) -> None:
+        self.stories: list[Awaitable[None]] = []
+
+    def play(self, story: Awaitable[None]) -> None:
+        self.stories.append(story)
+
+
+def declared(told: list[Any]) -> Callable[..., None]:
+    """A scenario that notes what its story was told with."""
+
+    @scenario("STATUS-02", "STATUS-01")
+    async def test_a_story_is_told(node: Any, other: int) -> None:
+        told.extend((node, other))
+
+    return test_a_story_is_told
+
+
+def test_a_scenario_has_a_name_its_requirements_and_a_title() -> None:
+    assert scenario_of(declared([])) == Scenario("test_a_story_is_told", ("STATUS-02", "STATUS-01"), "a story is told")
+
+
+async def test_its_node_plays_the_story_with_all_fixtures() -> None:
+    told: list[Any] = []
+    player = Player()
+    declared(told)(node=player, other=7)
+    assert told == []
+    await player.stories[0]
+    assert told == [player, 7]
+
+
+def test_pytest_sees_an_ordinary_function_with_the_storys_fixtures() -> None:
+    test = declared([])
+    assert not inspect.iscoroutinefunction(test)
+    assert list(inspect.signature(test).parameters) == ["node", "other"]
+
+
+def test_a_requirement_that_is_not_in_the_ledger_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^requirement 'STATUS-99' is not in the ledger, suites/requirements\.toml$"):
+        scenario("STATUS-01", "STATUS-99")
+
+
+@pytest.mark.parametrize("test", [None, len, Player.play, type("Odd", (), {"scenario": "no"})()])
+def test_what_is_no_scenario_is_none(test: object) -> None:
+    assert scenario_of(test) is None
+
+
+def test_the_catalogue_is_in_the_order_of_files_and_of_lines_in_them() -> None:
+    names = [found.name for found in scenarios()]
+    basic = [found.name for test in vars(test_basic).values() if (found := scenario_of(test))]
+    assert names[: len(basic)] == basic
+    assert names[-1] == test_timeouts.test_a_device_without_a_timeout_of_its_own_has_thirty_seconds.__name__
+
+
+def test_names_in_the_catalogue_are_unique_and_none_is_part_of_another() -> None:
+    names = [found.name for found in scenarios()]
+    assert [(a, b) for a in names for b in names if a in b] == [(name, name) for name in names]
