@@ -28,7 +28,7 @@ from drahealth.fakes.device_requests import UnschedulableError, requests_of
 from drahealth.fakes.list_watch import ControlPlaneApi
 from drahealth.fakes.mirror import Mirror
 from drahealth.fakes.pods import is_terminal, with_condition
-from drahealth.fakes.pools import pools_on
+from drahealth.fakes.pools import Pool, pools_on
 from drahealth.proto.clock import Clock, SystemClock
 
 _KINDS = (PODS, CLAIMS, CLAIM_TEMPLATES, DEVICE_CLASSES, SLICES, NODES)
@@ -47,6 +47,8 @@ class Scheduler:
         self._clock = clock or SystemClock()
         self._mirror = Mirror(api, _KINDS, self._changed)
         self._controller = ClaimController(api, self._mirror)
+        self._pools: dict[str, list[Pool]] = {}
+        """By node, until a slice changes: reading many devices takes a while."""
         self._wake = asyncio.Event()
         self._is_refused = False
         self._task: asyncio.Task[None] | None = None
@@ -74,6 +76,8 @@ class Scheduler:
                 await self._pass()
 
     def _changed(self, kind: Kind, old: Object | None, new: Object | None) -> None:
+        if kind == SLICES:
+            self._pools.clear()
         if self._is_refused or old is None or new is None or _view(kind, old) != _view(kind, new):
             self._wake.set()
 
@@ -132,11 +136,15 @@ class Scheduler:
         return "cannot allocate all claims" if allocations is None else allocations
 
     def _allocations(self, unallocated: list[Object], node: str) -> _Allocations | None:
+        if not unallocated:
+            return {}
         classes = {one["metadata"]["name"]: one for one in self._mirror.objects(DEVICE_CLASSES)}
         wanted = [requests_of(claim, classes) for claim in unallocated]
         in_use = {device for claim in self._mirror.objects(CLAIMS) for device in claims.devices_held(claim)}
         flat = [request for requests in wanted for request in requests]
-        grants = allocate(flat, pools_on(node, self._mirror.objects(SLICES)), in_use)
+        if node not in self._pools:
+            self._pools[node] = pools_on(node, self._mirror.objects(SLICES))
+        grants = allocate(flat, self._pools[node], in_use)
         if grants is None:
             return None
         left = iter(grants)

@@ -10,6 +10,7 @@ from typing import Any
 
 from drahealth.fakes import refusals
 from drahealth.fakes.api import CLAIMS, DEVICE_CLASSES, NAMESPACES, NODES, PODS, SLICES, Kind, Object
+from drahealth.fakes.spec_validation import validate_spec
 
 WITH_STATUS = frozenset({PODS, CLAIMS, NODES, NAMESPACES})
 """Kinds with a `status` subresource."""
@@ -42,6 +43,7 @@ def created(kind: Kind, obj: Object, birth: Birth) -> Object:
     if obj["metadata"].get("resourceVersion"):
         raise refusals.versioned_at_creation()
     metadata = {key: value for key, value in obj["metadata"].items() if key not in (*_SERVERS_OWN, "resourceVersion")}
+    validate_spec(kind, obj)
     metadata |= {"name": _name(kind, metadata), "uid": birth.uid, "creationTimestamp": birth.time}
     if kind in WITH_GENERATION:
         metadata["generation"] = 1
@@ -53,6 +55,7 @@ def created(kind: Kind, obj: Object, birth: Birth) -> Object:
 
 def updated(kind: Kind, obj: Object, old: Object) -> Object:
     """`old` with the spec and metadata of `obj`; the server's own fields stay, and the generation counts the specs."""
+    validate_spec(kind, obj)
     metadata = {**obj["metadata"], **{key: old["metadata"][key] for key in _SERVERS_OWN if key in old["metadata"]}}
     new = {**obj, "apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
     if kind in WITH_STATUS:

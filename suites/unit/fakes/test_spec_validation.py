@@ -1,0 +1,38 @@
+"""What a spec must say."""
+
+from typing import Any
+
+import pytest
+
+from drahealth.fakes.api import CLAIM_TEMPLATES, CLAIMS, PODS, SLICES, ApiError, Kind
+from drahealth.fakes.spec_validation import validate_spec
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "status", "message"),
+    [
+        (PODS, {"containers": [{}]}, 422, "spec.containers[0].name: Required value"),
+        (PODS, {"containers": {}}, 400, "spec.containers is not a list but dict"),
+        (PODS, {"containers": ["main"]}, 400, "spec.containers[0] is not an object but str"),
+        (PODS, {"containers": [{"name": 1}]}, 400, "spec.containers[0].name is not a string but int"),
+        (
+            PODS,
+            {"resourceClaims": [{"name": "gpu"}]},
+            422,
+            "must specify exactly one of: resourceClaimName, resourceClaimTemplateName",
+        ),
+        (CLAIMS, {"devices": {"requests": [{"exactly": {}}]}}, 422, "spec.devices.requests[0].name: Required value"),
+        (CLAIM_TEMPLATES, {"spec": {"devices": []}}, 400, "spec.spec.devices is not an object but list"),
+        (SLICES, {"devices": [{}]}, 422, "[spec.driver: Required value, spec.pool.name: Required value, spec.devices"),
+    ],
+)
+def test_what_a_spec_lacks_is_refused_by_its_path(kind: Kind, spec: dict[str, Any], status: int, message: str) -> None:
+    with pytest.raises(ApiError) as refusal:
+        validate_spec(kind, {"metadata": {"name": "x"}, "spec": spec})
+    assert refusal.value.status == status
+    assert message in refusal.value.message
+
+
+def test_what_nobody_reads_may_be_missing() -> None:
+    validate_spec(CLAIMS, {"metadata": {"name": "x"}, "spec": {}})
+    validate_spec(PODS, {"metadata": {"name": "x"}, "spec": {"containers": [{"name": "main"}]}})
