@@ -89,9 +89,10 @@ class _Build:
         return run_go([self.go, *arguments], self.order.scratch, environment, stage, self.progress, tell_by_output)
 
     def _environment(self) -> Mapping[str, str]:
-        platform = self.order.platform
+        platform, temporary = self.order.platform, self.order.scratch / "tmp"
+        temporary.mkdir(exist_ok=True)  # where a killed Go leaves its work, and the next run removes it
         fixed = {"GO111MODULE": "on", "GOWORK": "off", "GOFLAGS": "-buildvcs=false", "CGO_ENABLED": "0"}
-        return {**fixed, "GOOS": platform.system, "GOARCH": platform.architecture}
+        return {**fixed, "GOOS": platform.system, "GOARCH": platform.architecture, "GOTMPDIR": str(temporary)}
 
 
 def run_go(

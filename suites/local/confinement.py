@@ -1,10 +1,10 @@
 """What the cluster's processes see of the machine: all of it, but they can write to the run's folder alone.
 
-A kubelet is made to own its machine: it sets sysctls, deletes what matches a container's log path, makes folders below
-/var/lib and /var/log. Inside the private mount namespace of its keeper every mount becomes read-only but the run's
-folder; /var/lib and /var/log are empty memory; and the folder of the device plugins, which no flag moves from
-/var/lib/kubelet/device-plugins, is one of the run's. A user namespace alone would not do for root, who keeps the right
-to write what root owns.
+A kubelet is made to own its machine: it sets sysctls, deletes what matches a container's log path, makes folders
+below /var/lib and /var/log. Inside the private mount namespace of its keeper every mount becomes read-only but the
+run's folder; /var/lib and /var/log are empty memory; the folder of the device plugins, which no flag moves from
+/var/lib/kubelet/device-plugins, is one of the run's; and names are resolved by two files of the run's. A user
+namespace alone would not do for root, who keeps the right to write what root owns.
 """
 
 import contextlib
@@ -17,6 +17,11 @@ from drahealth.suites.local.mounts import BIND, NODEV, NOEXEC, NOSUID, PRIVATE, 
 
 DEVICE_PLUGINS = "device-plugins"
 """The run's folder that the kubelet finds at /var/lib/kubelet/device-plugins."""
+RESOLUTION = {
+    "hosts": "127.0.0.1 localhost\n",
+    "resolv.conf": "nameserver 127.255.255.254\n",  # refuses at once, where a lost network would let a kubelet wait
+}
+"""The run's files that its processes find in /etc, and what to write there."""
 _OFTEN_WRITTEN = ("/var/lib", "/var/log")
 
 
@@ -35,6 +40,9 @@ def confine(run_dir: Path, needed: Sequence[Path]) -> list[str]:
         _empty(place, kept)
     for _, handle in kept:
         os.close(handle)
+    for name in RESOLUTION:
+        with contextlib.suppress(FileNotFoundError):  # a machine without one has nothing to replace
+            mount(str(run_dir / name), f"/etc/{name}", flags=BIND)
     plugins = Path("/var/lib/kubelet") / DEVICE_PLUGINS
     plugins.mkdir(parents=True)
     mount(str(run_dir / DEVICE_PLUGINS), str(plugins), flags=BIND)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from drahealth.suites.local.confinement import DEVICE_PLUGINS
+from drahealth.suites.local.confinement import DEVICE_PLUGINS, RESOLUTION
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Layout:
         return self.logs_dir / f"{component}.log"
 
     def make(self) -> None:
-        """Makes the folders."""
+        """Makes the folders, and the files that the confinement of the processes asks for."""
         for folder in (
             self.plugins_dir,
             self.registry_dir,
@@ -87,3 +87,5 @@ class Layout:
             self.temporary_dir,
         ):
             folder.mkdir(parents=True, exist_ok=True)
+        for name, text in RESOLUTION.items():
+            (self.root / name).write_text(text, encoding="utf-8")

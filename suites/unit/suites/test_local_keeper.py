@@ -129,6 +129,11 @@ async def test_device_plugins_have_their_folder_where_the_kubelet_looks(keeper: 
     assert (Layout(run.path).device_plugins_dir / "here").exists()
 
 
+async def test_names_are_not_resolved_by_the_machine(keeper: Keeper, run: RunDirectory) -> None:
+    await (await shell(keeper, run, "cat /etc/hosts /etc/resolv.conf")).exited
+    assert (run.path / "log").read_text() == "127.0.0.1 localhost\nnameserver 127.255.255.254\n"
+
+
 async def test_closing_ends_everything_and_removes_the_folder(run: RunDirectory, mark: str) -> None:
     keeper = await Keeper.start(run)
     process = await shell(keeper, run, f"mkdir m; mount -t tmpfs none m; touch m/x; (sleep {mark} &) ; sleep {mark}")
