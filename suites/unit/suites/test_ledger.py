@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from drahealth.manager.profile import PROFILES
-from drahealth.suites import invariants, ledger
+from drahealth.suites import invariants
 from drahealth.suites.catalogue import scenarios
 from drahealth.suites.ledger import KnownIssue, known_issues, requirements
 
-SUITES = Path(ledger.__file__).parent
+SUITES = Path(__file__).resolve().parents[2]
 FACTS = SUITES.parent / "docs" / "facts.md"
 ISSUES = [issue for profile in PROFILES for issue in known_issues(profile)]
 
