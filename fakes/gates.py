@@ -2,7 +2,7 @@
 
 Two texts, two sets of rules, handed in as data. KEP-4680 (newest revision, "Feature Enablement and Rollback"): while
 the gate is off the field is dropped when serving and may be wiped by the next write. Kubernetes 1.36 and 1.37: reads
-are never filtered, and a write keeps the field if the old object has it (kubelet-behaviour A-04 to A-06).
+are never filtered, and a write keeps the field if the old object has it (A-04 to A-06, docs/facts.md).
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,7 @@
 """The command's lists: scenarios, the machine's fitness, and the binaries in the cache."""
 
 from rich.console import Console
-from rich.table import Table
+from rich.markup import escape
 
 from drahealth.suites.catalogue import scenarios
 from drahealth.suites.ledger import requirements
@@ -27,12 +27,17 @@ def show_scenarios() -> None:
 
 def show_doctor(*, start: bool) -> int:
     """What can run here; 3 if the kubelet target cannot."""
-    checks = examine(start=start)
-    table = Table("", "check", "found", "what to do", box=None, pad_edge=False)
-    for check in checks:
-        table.add_row("[green]ok[/]" if check.ok else "[red]no[/]", check.name, check.found, check.hint)
-    Console(highlight=False).print(table)
-    return 0 if all(check.ok or not check.needed for check in checks) else 3
+    console = Console(highlight=False)
+    able = True
+    for check in examine(start=start, progress=Stages(Console(stderr=True, highlight=False))):
+        able &= check.ok or not check.needed
+        mark = "[green]ok  [/]" if check.ok else ("[red]no  [/]" if check.needed else "[yellow]note[/]")
+        console.print(f"{mark} [bold]{check.name}[/]: {escape(check.found)}", soft_wrap=True)
+        if check.hint:
+            console.print(f"       {escape(check.hint)}", soft_wrap=True)
+    where = "the reference and a real kubelet" if able else "the reference, but no real kubelet"
+    console.print(f"\nThis machine can run {where}.")
+    return 0 if able else 3
 
 
 def ensure_binaries(kubernetes: str | None) -> None:
@@ -44,11 +49,11 @@ def ensure_binaries(kubernetes: str | None) -> None:
 
 
 def show_binaries() -> None:
-    """The releases in the cache, with size and place."""
-    table = Table("release", "MiB", "from", "folder", box=None, pad_edge=False)
+    """The releases in the cache, with size, origin and place."""
+    console = Console(highlight=False)
     for entry in binaries.installed():
-        table.add_row(entry.version, str(entry.size // _MIB), ", ".join(entry.origins), str(entry.folder))
-    Console(highlight=False).print(table)
+        console.print(f"[bold]{entry.version}[/]  {entry.size // _MIB} MiB  {entry.folder}", soft_wrap=True)
+        console.print(f"       {escape(', '.join(entry.origins))}", soft_wrap=True)
 
 
 def remove_binaries(kubernetes: str) -> None:

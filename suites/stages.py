@@ -3,8 +3,10 @@
 import time
 
 from rich.console import Console
+from rich.markup import escape
 
 _MIB = 1024 * 1024
+_EVERY = 5.0  # seconds
 
 
 class Stages:
@@ -12,13 +14,14 @@ class Stages:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._stage = ""
+        self._topic = ""
         self._last = 0.0
 
     def __call__(self, stage: str, done: int | None = None, total: int | None = None) -> None:
         now = time.monotonic()
-        if stage == self._stage and now - self._last < 3:
+        topic = stage.partition(" (")[0]  # what follows counts seconds
+        if topic == self._topic and now - self._last < _EVERY:
             return
-        self._stage, self._last = stage, now
+        self._topic, self._last = topic, now
         size = "" if done is None else f"  {done // _MIB} MiB" + (f" of {total // _MIB}" if total else "")
-        self._console.print(f"[dim]{stage}{size}[/]", soft_wrap=True)
+        self._console.print(f"[dim]{escape(stage)}{size}[/]", soft_wrap=True)
