@@ -30,8 +30,8 @@ class Live:
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if self.run and hasattr(report, "drahealth"):
-            self._row(next(r for r in self.run.results if r.name == report.drahealth["name"]))
+        if hasattr(report, "drahealth"):
+            self._row(Result.of(report.drahealth))
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:

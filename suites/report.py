@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from drahealth.suites.ledger import requirements
@@ -12,6 +12,9 @@ VERSION = "drahealth-report/v1"
 
 Outcome = Literal["passed", "known issue", "failed", "error"]
 """`known issue`: all that failed is known of this release. `error`: the harness' or the machine's fault."""
+
+Verdict = Literal["FAIL", "ERROR", "KNOWN ISSUE", "PASS", "NOT_TESTED"]
+_WORST_FIRST: tuple[Verdict, ...] = ("FAIL", "ERROR", "KNOWN ISSUE", "PASS", "NOT_TESTED")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +27,33 @@ class Result:
     outcome: Outcome
     seconds: float
     known_issues: tuple[str, ...] = ()
+    broken: tuple[str, ...] = ()
+    """The requirements that were not fulfilled: those of the failure, or of the known issues."""
     problem: str = ""
     """What went wrong, in full; empty if nothing did."""
     timeline: str = ""
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> "Result":
+        """From its plain data."""
+        lists = {name: tuple(data[name]) for name in ("requirements", "known_issues", "broken")}
+        return cls(**{**data, **lists})
+
+    def then(self, later: "Result") -> "Result":
+        """The same scenario once something else was said of it, as when its end goes wrong too."""
+        problem = "\n".join(filter(None, (self.problem, later.problem)))
+        seconds = round(self.seconds + later.seconds, 3)
+        return replace(self, outcome=later.outcome, seconds=seconds, problem=problem)
+
+    def verdicts(self) -> dict[str, Verdict]:
+        """What this scenario says of requirements; nothing of those that its failure kept it from judging."""
+        broken: Verdict = "KNOWN ISSUE" if self.outcome == "known issue" else "FAIL"
+        said: dict[str, Verdict] = {}
+        if self.outcome == "error":
+            said = dict.fromkeys(self.requirements, "ERROR")
+        elif self.outcome != "failed":
+            said = dict.fromkeys((*self.requirements, *_invariants()), "PASS")
+        return {**said, **dict.fromkeys(self.broken, broken)}
 
 
 @dataclass
@@ -39,10 +66,14 @@ class Run:
     results: list[Result] = field(default_factory=list)
 
     def take(self, data: Mapping[str, Any]) -> Result:
-        """Adds a result from its plain data; an error at the end of a scenario replaces what was noted of it."""
-        lists = {name: tuple(data[name]) for name in ("requirements", "known_issues")}
-        result = Result(**{**data, **lists})
-        self.results = [old for old in self.results if old.name != result.name] + [result]
+        """Adds a result from its plain data; an error at the end of a scenario joins what was noted of it."""
+        result = Result.of(data)
+        for old in self.results:
+            if old.name == result.name:
+                self.results.remove(old)
+                result = old.then(result)
+                break
+        self.results.append(result)
         return result
 
     def counts(self) -> Mapping[Outcome, int]:
@@ -58,20 +89,13 @@ class Run:
             return 1
         return 0 if self.results else 2
 
-    def verdicts(self) -> dict[str, str]:
-        """By requirement: FAIL, ERROR, KNOWN ISSUE, PASS, or NOT_TESTED where no scenario of the run judged it."""
-        worst: dict[str, str] = {}
-        order = ("failed", "error", "known issue", "passed")
-        words = {"failed": "FAIL", "error": "ERROR", "known issue": "KNOWN ISSUE", "passed": "PASS"}
-        for outcome in order:
-            for result in self.results:
-                for name in result.requirements if result.outcome == outcome else ():
-                    worst.setdefault(name, words[outcome])
-        ran = "PASS" if self.results and self.exit_code() == 0 else "NOT_TESTED"
-        return {
-            name: worst.get(name, ran if entry.judged == "invariant" else "NOT_TESTED")
-            for name, entry in requirements().items()
-        }
+    def verdicts(self) -> dict[str, Verdict]:
+        """By requirement the worst that a scenario said of it, NOT_TESTED where none of the run judged it."""
+        said: dict[str, set[Verdict]] = {name: {"NOT_TESTED"} for name in requirements()}
+        for result in self.results:
+            for name, verdict in result.verdicts().items():
+                said[name].add(verdict)
+        return {name: min(verdicts, key=_WORST_FIRST.index) for name, verdicts in said.items()}
 
     def to_json(self) -> str:
         """The report file."""
@@ -92,3 +116,7 @@ class Run:
             },
             indent=2,
         )
+
+
+def _invariants() -> list[str]:
+    return [entry.id for entry in requirements().values() if entry.judged == "invariant"]

@@ -16,9 +16,9 @@ from drahealth.suites import timeline
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.ledger import requirements
 from drahealth.suites.report import Outcome, Result, Run
-from drahealth.suites.scenario import scenario_of
+from drahealth.suites.scenario import Scenario, scenario_of
 from drahealth.suites.session import PLAYED, Played, Session
-from drahealth.suites.violation import Violation
+from drahealth.suites.violation import STORY, Violation
 
 
 class Reporting:
@@ -57,6 +57,7 @@ class Reporting:
                 outcome=outcome,
                 seconds=round(call.duration, 3),
                 known_issues=tuple(sorted({issue.id for issue in played.known_issues})) if played else (),
+                broken=_broken(scenario, call, played),
                 problem=problem,
                 timeline=timeline.draw(played.node.history.records) if played and report.failed else "",
             )
@@ -108,6 +109,16 @@ class Reporting:
 
 def _is_harness(call: pytest.CallInfo[Any]) -> bool:
     return call.excinfo is not None and isinstance(call.excinfo.value, HarnessError)
+
+
+def _broken(scenario: Scenario, call: pytest.CallInfo[Any], played: Played | None) -> tuple[str, ...]:
+    """The requirements that a failure breaks, or that known issues do; a harness' error breaks none."""
+    error = call.excinfo.value if call.excinfo else None
+    if isinstance(error, Violation) and error.assertion != STORY:
+        return (error.requirement,)
+    if error:
+        return () if call.when != "call" or _is_harness(call) else scenario.requirements
+    return tuple(sorted({issue.requirement for issue in played.known_issues})) if played else ()
 
 
 def _explain(report: pytest.TestReport, call: pytest.CallInfo[Any]) -> str:

@@ -1,5 +1,8 @@
 """A violation: the subject did not do what a requirement asks. The subject's fault, never the harness'."""
 
+STORY = "the story"
+"""The assertion of what stands in no `judging` block: it may break any requirement that its scenario judges."""
+
 
 class Violation(AssertionError):
     """What was expected, what was seen, and which requirement says so.

@@ -1,0 +1,118 @@
+"""The results of a run as data: exit codes, verdicts by requirement, and the report file."""
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+
+from drahealth.suites.ledger import requirements
+from drahealth.suites.report import Outcome, Result, Run
+
+INVARIANTS = {"STATUS-06", "STATUS-07", "STATUS-10", "STREAM-03"}
+
+
+def result(outcome: Outcome, *judges: str, name: str = "test_a", **more: Any) -> Result:
+    broken = judges if outcome in ("failed", "known issue") else ()
+    return Result(name, "a", judges, outcome, 0.5, **{"broken": broken, **more})
+
+
+def run_of(*results: Result) -> Run:
+    run = Run("reference", "the reference")
+    for number, one in enumerate(results):
+        run.take({**asdict(one), "name": f"{one.name}_{number}"})
+    return run
+
+
+def verdicts(*results: Result) -> dict[str, str]:
+    """What is judged at all."""
+    return {name: verdict for name, verdict in run_of(*results).verdicts().items() if verdict != "NOT_TESTED"}
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "code"),
+    [
+        (["passed"], 0),
+        (["passed", "known issue"], 0),
+        (["passed", "failed", "known issue"], 1),
+        (["failed", "error", "passed"], 3),
+        ([], 2),
+    ],
+)
+def test_the_exit_code_is_that_of_the_worst_outcome(outcomes: list[Outcome], code: int) -> None:
+    assert run_of(*(result(outcome, "STATUS-01") for outcome in outcomes)).exit_code() == code
+
+
+def test_a_scenario_that_passed_passes_what_it_judges_and_the_invariants() -> None:
+    assert verdicts(result("passed", "STATUS-01", "STATUS-02")) == dict.fromkeys(
+        {"STATUS-01", "STATUS-02", *INVARIANTS}, "PASS"
+    )
+
+
+def test_a_known_issue_is_a_verdict_on_its_own_requirement_only() -> None:
+    found = verdicts(result("known issue", "TERM-01", "TERM-02", broken=("TERM-02",), known_issues=("B-19",)))
+    assert (found["TERM-01"], found["TERM-02"], found["STATUS-10"]) == ("PASS", "KNOWN ISSUE", "PASS")
+
+
+def test_a_failure_is_a_verdict_on_what_was_broken_and_says_nothing_of_the_rest() -> None:
+    assert verdicts(result("failed", "TERM-01", "TERM-02", broken=("TERM-01",))) == {"TERM-01": "FAIL"}
+
+
+def test_a_broken_invariant_fails_though_no_scenario_names_it() -> None:
+    found = verdicts(result("passed", "STATUS-01"), result("failed", "STATUS-03", broken=("STATUS-10",)))
+    assert found == {"STATUS-01": "PASS", "STATUS-06": "PASS", "STATUS-07": "PASS", "STREAM-03": "PASS"} | {
+        "STATUS-10": "FAIL"
+    }
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "verdict"),
+    [
+        (["passed", "known issue", "error", "failed"], "FAIL"),
+        (["passed", "known issue", "error"], "ERROR"),
+        (["known issue", "passed"], "KNOWN ISSUE"),
+    ],
+)
+def test_of_several_scenarios_the_worst_verdict_counts(outcomes: list[Outcome], verdict: str) -> None:
+    found = verdicts(*(result(outcome, "CRASH-01") for outcome in outcomes))
+    assert found["CRASH-01"] == verdict
+
+
+def test_where_nothing_ran_nothing_is_judged() -> None:
+    assert set(Run("reference", "").verdicts().values()) == {"NOT_TESTED"}
+
+
+def test_results_survive_being_plain_data() -> None:
+    told = result("known issue", "TERM-02", broken=("TERM-02",), known_issues=("B-19",), timeline="0 s")
+    run = Run("reference", "")
+    assert run.take(json.loads(json.dumps(asdict(told)))) == told
+    assert run.results == [told]
+
+
+def test_an_error_at_the_end_of_a_scenario_joins_what_went_wrong_before() -> None:
+    run = Run("reference", "")
+    run.take(asdict(result("failed", "TERM-01", problem="it followed", timeline="0 s  # all")))
+    run.take(asdict(result("error", "TERM-01", "TERM-02", problem="pods did not go away")))
+    assert [(r.outcome, r.problem, r.seconds, r.timeline) for r in run.results] == [
+        ("error", "it followed\npods did not go away", 1.0, "0 s  # all")
+    ]
+    assert (run.exit_code(), run.verdicts()["TERM-01"]) == (3, "FAIL")
+
+
+def test_the_report_says_all_there_is_to_say() -> None:
+    passed = result("passed", "STATUS-01")
+    report = json.loads(run_of(passed).to_json())
+    assert {name: report[name] for name in report if name not in ("requirements", "scenarios")} == {
+        "report": "drahealth-report/v1",
+        "target": "reference",
+        "about": "the reference",
+        "exit_code": 0,
+        "counts": {"passed": 1},
+    }
+    assert report["scenarios"] == [json.loads(json.dumps({**asdict(passed), "name": "test_a_0"}))]
+    assert list(report["requirements"]) == list(requirements())
+    assert report["requirements"]["STATUS-01"] == {
+        "level": "MUST",
+        "sentence": requirements()["STATUS-01"].sentence,
+        "verdict": "PASS",
+    }
