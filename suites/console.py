@@ -48,7 +48,8 @@ class Live:
         self._console.print(row, soft_wrap=True)
         if result.outcome in ("failed", "error"):
             self._console.print(Text(result.problem, style="red"), soft_wrap=True)
-            self._console.print(Text(result.timeline, style="dim"), soft_wrap=True)
+            for text in filter(None, (result.timeline, f"again: {result.again}")):
+                self._console.print(Text(text, style="dim"), soft_wrap=True)
 
     def close(self, seconds: float) -> None:
         """The last line: how many, how long."""

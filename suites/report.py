@@ -32,6 +32,8 @@ class Result:
     problem: str = ""
     """What went wrong, in full; empty if nothing did."""
     timeline: str = ""
+    again: str = ""
+    """The command that runs just this scenario, if something went wrong."""
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> "Result":

@@ -60,6 +60,7 @@ class Reporting:
                 broken=_broken(scenario, call, played),
                 problem=problem,
                 timeline=timeline.draw(played.node.history.records) if played and report.failed else "",
+                again=self._again(scenario) if report.failed else "",
             )
             report.drahealth = asdict(result)  # type: ignore[attr-defined]
         return report
@@ -96,8 +97,11 @@ class Reporting:
             report.sections.append(("time line", timeline.draw(played.node.history.records)))
             if logs := self._session.log_tail():
                 report.sections.append(("logs", logs))
-            report.sections.append(("again", f"drahealth run {self._session.options.flags} -k {item.name}"))
+            report.sections.append(("again", self._again(played.scenario)))
         return outcome, problem
+
+    def _again(self, scenario: Scenario) -> str:
+        return f"drahealth run {self._session.options.flags} -k {scenario.name}"
 
     def _keep_history(self, played: Played) -> None:
         directory = self._config.getoption("drahealth_histories")
@@ -114,6 +118,8 @@ def _is_harness(call: pytest.CallInfo[Any]) -> bool:
 def _broken(scenario: Scenario, call: pytest.CallInfo[Any], played: Played | None) -> tuple[str, ...]:
     """The requirements that a failure breaks, or that known issues do; a harness' error breaks none."""
     error = call.excinfo.value if call.excinfo else None
+    if played and played.stale:
+        return ()
     if isinstance(error, Violation) and error.assertion != STORY:
         return (error.requirement,)
     if error:

@@ -1,0 +1,105 @@
+"""What the command shows of a run."""
+
+import io
+from dataclasses import asdict
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from rich.console import Console
+
+from drahealth.suites.console import Live
+from drahealth.suites.report import Outcome, Result, Run
+
+FAILED = Result(
+    "test_it_is_so",
+    "it is so",
+    ("STATUS-01",),
+    "failed",
+    5.068,
+    problem="expected: [red]so[/]\nseen:     not so",
+    timeline="   0.000 s  # it begins\n" + "x" * 200,
+    again="drahealth run --target reference -k test_it_is_so",
+)
+
+
+class Screen:
+    """A terminal of 80 columns that knows no colours, and what is shown on it."""
+
+    def __init__(self) -> None:
+        self._out = io.StringIO()
+        self.live = Live(Console(file=self._out, width=80, highlight=False))
+
+    def begins(self, about: str, items: int) -> None:
+        manager = SimpleNamespace(get_plugin=lambda name: SimpleNamespace(run=Run("reference", about)))
+        config = SimpleNamespace(pluginmanager=manager)
+        self.live.pytest_collection_finish(cast("Any", SimpleNamespace(config=config, items=[None] * items)))
+
+    def ends(self, result: Result) -> None:
+        report = pytest.TestReport("id", ("file", 0, "id"), {}, "passed", None, "call")
+        report.drahealth = asdict(result)  # type: ignore[attr-defined]
+        assert self.live.run
+        self.live.run.take(asdict(result))
+        self.live.pytest_runtest_logreport(report)
+
+    def lines(self) -> list[str]:
+        return self._out.getvalue().splitlines()
+
+
+@pytest.fixture
+def screen() -> Screen:
+    screen = Screen()
+    screen.begins("a kubelet [1.37]", 3)
+    return screen
+
+
+def passed(name: str, outcome: Outcome = "passed", known_issues: tuple[str, ...] = ()) -> Result:
+    return Result(f"test_{name}", name, ("STATUS-01",), outcome, 0.0449, known_issues)
+
+
+def test_a_run_begins_with_its_target_and_the_number_of_scenarios(screen: Screen) -> None:
+    assert screen.lines() == ["a kubelet [1.37], 3 scenarios", ""]
+
+
+def test_one_scenario_is_no_plural() -> None:
+    screen = Screen()
+    screen.begins("the reference", 1)
+    assert screen.lines()[0] == "the reference, 1 scenario"
+
+
+def test_a_scenario_is_a_row(screen: Screen) -> None:
+    screen.ends(passed("first"))
+    screen.ends(passed("second", "known issue", ("B-02",)))
+    assert screen.lines()[2:] == [
+        "PASS     0.04 s  first  STATUS-01",
+        "KNOWN    0.04 s  second  STATUS-01 B-02",
+    ]
+
+
+def test_what_went_wrong_follows_in_full_with_the_command_to_see_it_again(screen: Screen) -> None:
+    screen.ends(FAILED)
+    assert screen.lines()[2:] == [
+        "FAIL     5.07 s  it is so  STATUS-01",
+        *FAILED.problem.splitlines(),
+        *FAILED.timeline.splitlines(),
+        "again: drahealth run --target reference -k test_it_is_so",
+    ]
+
+
+def test_an_error_without_a_time_line_leaves_no_gap(screen: Screen) -> None:
+    screen.ends(
+        Result("test_a", "a", (), "error", 0.0, problem="no node; see the log", again="drahealth run -k test_a")
+    )
+    assert screen.lines()[3:] == ["no node; see the log", "again: drahealth run -k test_a"]
+
+
+def test_a_run_ends_with_how_many_came_to_what(screen: Screen) -> None:
+    for result in (passed("a"), passed("b", "known issue"), passed("c"), FAILED):
+        screen.ends(result)
+    screen.live.close(12.34)
+    assert screen.lines()[-2:] == ["", "2 passed, 1 known issue, 1 failed in 12.3 s"]
+
+
+def test_a_run_in_which_nothing_ran_has_no_last_line(screen: Screen) -> None:
+    screen.live.close(1)
+    assert screen.lines() == ["a kubelet [1.37], 3 scenarios", ""]
