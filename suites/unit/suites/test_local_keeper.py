@@ -115,12 +115,12 @@ async def test_the_interrupt_of_a_terminal_does_not_reach_the_processes(keeper: 
 
 
 async def test_only_the_folder_of_the_run_can_be_written(keeper: Keeper, run: RunDirectory, tmp_path: Path) -> None:
-    script = f"touch {run.path}/mine; touch {tmp_path}/theirs; echo 1 > /proc/sys/vm/overcommit_memory; touch /dev/x"
+    script = f"touch {run.path}/mine; touch {tmp_path}/theirs; echo 1 > /proc/sys/vm/overcommit_memory"
     await (await shell(keeper, run, script)).exited
     assert keeper.writable == []
     assert (run.path / "mine").exists()
     assert not (tmp_path / "theirs").exists()
-    assert (run.path / "log").read_text().count("Read-only file system") == 3
+    assert (run.path / "log").read_text().count("Read-only file system") == 2
 
 
 async def test_device_plugins_have_their_folder_where_the_kubelet_looks(keeper: Keeper, run: RunDirectory) -> None:

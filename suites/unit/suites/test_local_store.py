@@ -27,13 +27,13 @@ from drahealth.suites.local.releases import Platform, kubernetes
 
 class Slow:
     def get(self, order, progress):
-        print("filling", flush=True)
+        print("my turn")
         sys.stdin.readline()
         for name in order.programs:
             (order.into / name).write_text(name)
         return "a slow source"
 
-print(Store(Path(sys.argv[1]), Platform("linux", "amd64")).ensure(kubernetes("1.37.1"), Slow(), print), flush=True)
+print(Store(Path(sys.argv[1]), Platform("linux", "amd64")).ensure(kubernetes("1.37.1"), Slow(), print))
 """
 
 
@@ -52,7 +52,7 @@ class Shelf:
 
 def filler(root: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-c", FILLER, str(root)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-u", "-c", FILLER, str(root)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
 
 
@@ -130,12 +130,12 @@ def test_a_second_process_waits_and_uses_what_the_first_got(tmp_path: Path) -> N
         ready.communicate("go\n")
         told, _ = waiting.communicate()
     assert told.splitlines()[-1] == str(tmp_path / "kubernetes/v1.37.1/linux-amd64")
-    assert "filling" not in told
+    assert "my turn" not in told
 
 
 def test_a_killed_process_does_not_disturb_the_next(tmp_path: Path, store: Store) -> None:
     with filler(store.root) as process:
-        assert read_line(process) == "filling"
+        assert read_line(process) == "my turn"
         process.send_signal(signal.SIGKILL)
     store.ensure(PACKAGE, Shelf(), silent)
     assert sorted(path.name for path in store.root.iterdir()) == ["kubernetes", "lock"]
