@@ -1,10 +1,12 @@
 """The pytest plugin's door: options, and a look at what was collected.
 
 It is loaded into every pytest run of an environment that has drahealth installed, so it imports nothing but pytest
-and changes nothing until one of our scenarios is collected; then `reporting` takes over.
+and changes nothing until an option of ours is given or one of our scenarios is collected; then `reporting` takes over.
 """
 
 import pytest
+
+_OPTIONS = ("target", "kubernetes", "profile", "driver", "report", "histories")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -23,9 +25,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--drahealth-histories", metavar="DIR", help="write each scenario's history as JSON Lines")
 
 
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """A wrong option is told at once; and who controls a distributed run collects nothing, but writes the report."""
+    if any(session.config.getoption(f"drahealth_{name}") for name in _OPTIONS):
+        _take_over(session.config)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if any(hasattr(getattr(item, "function", None), "scenario") for item in items):
+        _take_over(config)
+
+
+def _take_over(config: pytest.Config) -> None:
+    if not config.pluginmanager.has_plugin("drahealth-reporting"):
         from drahealth.suites.reporting import Reporting  # only now: it imports all the rest
 
         config.pluginmanager.register(Reporting(config), "drahealth-reporting")

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from drahealth.proto.events import dump_lines
-from drahealth.suites import timeline
+from drahealth.suites import kep, timeline
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.ledger import requirements
+from drahealth.suites.outputs import check_file, check_folder
 from drahealth.suites.report import Outcome, Result, Run
 from drahealth.suites.scenario import Scenario, scenario_of
 from drahealth.suites.session import PLAYED, Played, Session
@@ -27,6 +28,9 @@ class Reporting:
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         try:
+            if not hasattr(config, "workerinput"):
+                check_file(config.getoption("drahealth_report"))
+                check_folder(config.getoption("drahealth_histories"))
             self._session = Session.of(config)
         except ConfigurationError as error:
             raise pytest.UsageError(str(error)) from None
@@ -60,7 +64,7 @@ class Reporting:
                 broken=_broken(scenario, call, played),
                 problem=problem,
                 timeline=timeline.draw(played.node.history.records) if played and report.failed else "",
-                again=self._again(scenario) if report.failed else "",
+                again=self._again(item) if report.failed else "",
             )
             report.drahealth = asdict(result)  # type: ignore[attr-defined]
         return report
@@ -70,7 +74,7 @@ class Reporting:
         if hasattr(report, "drahealth"):
             self.run.take(report.drahealth)
 
-    def pytest_report_header(self) -> str:
+    def pytest_report_collectionfinish(self) -> str:
         return f"drahealth: {self.run.about}"
 
     def pytest_sessionfinish(self) -> None:
@@ -97,17 +101,19 @@ class Reporting:
             report.sections.append(("time line", timeline.draw(played.node.history.records)))
             if logs := self._session.log_tail():
                 report.sections.append(("logs", logs))
-            report.sections.append(("again", self._again(played.scenario)))
+            report.sections.append(("again", self._again(item)))
         return outcome, problem
 
-    def _again(self, scenario: Scenario) -> str:
-        return f"drahealth run {self._session.options.flags} -k {scenario.name}"
+    def _again(self, item: pytest.Item) -> str:
+        flags = self._session.options.flags
+        if Path(kep.__path__[0]).samefile(item.path.parent):
+            return f"drahealth run {flags} -k {item.name}"
+        return f"pytest {item.nodeid} {flags.replace('--', '--drahealth-')}"
 
     def _keep_history(self, played: Played) -> None:
         directory = self._config.getoption("drahealth_histories")
         if directory:
             path = Path(directory, f"{played.scenario.name}.jsonl")
-            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text("\n".join(dump_lines(played.node.history.records)) + "\n")
 
 

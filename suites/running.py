@@ -13,6 +13,7 @@ from rich.console import Console
 from drahealth.suites.console import Live
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.options import Options
+from drahealth.suites.outputs import check_file, check_folder
 
 
 def run_scenarios(
@@ -26,8 +27,9 @@ def run_scenarios(
 ) -> int:
     """Runs them and returns the command's exit code. Raises ConfigurationError before anything is started."""
     Options.make(flags["target"], flags["kubernetes"], flags["profile"], flags["driver"])
-    for name in (report, junitxml):
-        _check_writable(name)
+    check_file(report)
+    check_file(junitxml)
+    check_folder(histories)
     # pytest captures what scenarios print; rows go past it, to the output as it was.
     live = Live(console or Console(file=os.fdopen(os.dup(sys.stdout.fileno()), "w"), highlight=False))
     package = resources.files("drahealth.suites")
@@ -53,6 +55,8 @@ def _exit_code(code: int, live: Live, match: str | None) -> int:
     if code == pytest.ExitCode.INTERRUPTED and not live.problem:
         sys.stderr.write("drahealth: interrupted\n")
         return 3
+    if code == pytest.ExitCode.USAGE_ERROR:
+        return 2  # pytest has said what is wrong with -k
     if live.problem:
         raise HarnessError(f"the scenarios could not be run: {live.problem}")
     if live.run is None or not live.run.results:
@@ -60,8 +64,3 @@ def _exit_code(code: int, live: Live, match: str | None) -> int:
             f"no scenario matches {match!r}", "`drahealth scenarios` lists their names; -k takes words of them"
         )
     return live.run.exit_code()
-
-
-def _check_writable(name: str | None) -> None:
-    if name and not Path(name).absolute().parent.is_dir():
-        raise ConfigurationError(f"{name} cannot be written: its folder is not there", "make the folder first")

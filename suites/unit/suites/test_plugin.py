@@ -1,0 +1,145 @@
+"""The pytest plugin, in runs of its own beside the other plugins that users have."""
+
+import json
+from xml.etree import ElementTree
+
+import pytest
+
+from drahealth.proto.events import StatusSeen, load_lines
+
+pytest_plugins = ["pytester"]
+
+KEP = ("--pyargs", "drahealth.suites.kep")
+
+STORIES = """
+from drahealth.suites.errors import HarnessError
+from drahealth.suites.fixtures import node
+from drahealth.suites.scenario import scenario
+
+@scenario("STATUS-03", "STATUS-04")
+async def test_that_ends_badly(node):
+    _, pod, gpu = await node.pod_with_a_gpu()
+    with node.judging("STATUS-04", "the id is short"):
+        node.check(len(str(gpu.id)) < 5, "a short id", gpu.id)
+
+@scenario("STATUS-04")
+async def test_that_has_a_stale_known_issue(node):
+    with node.judging("STATUS-04", "the id is driver/pool/device"):
+        pass
+
+@scenario("STATUS-01")
+async def test_that_cannot_be_told(node):
+    raise HarnessError("the disk is full", "make room")
+
+@scenario("STATUS-01")
+async def test_with_a_mistake_of_its_author(node):
+    node.pod_with_a_gpu.by_mistake
+"""
+
+
+def test_a_run_without_scenarios_is_left_alone(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import sys
+
+        def test_imports():
+            heavy = {"grpc", "pydantic", "rich", "typer", "drahealth.suites.reporting", "drahealth.fakes"}
+            assert not heavy & set(sys.modules)
+        """
+    )
+    run = pytester.runpytest_subprocess()
+    run.assert_outcomes(passed=1)
+    assert "drahealth: " not in run.stdout.str()
+
+
+def test_scenarios_run_beside_the_users_tests_and_plugins_for_asynchronous_ones(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\nasyncio_mode = auto\nanyio_mode = auto\n")
+    pytester.makepyfile(
+        """
+        import asyncio
+        import anyio, pytest
+
+        @pytest.fixture
+        def anyio_backend():
+            return "asyncio"
+
+        async def test_of_pytest_asyncio():
+            await asyncio.sleep(0)
+
+        @pytest.mark.anyio
+        async def test_of_anyio():
+            await anyio.sleep(0)
+        """
+    )
+    files = ("--drahealth-report=r.json", "--drahealth-histories=deep/h", "--junitxml=j.xml")
+    run = pytester.runpytest_subprocess(".", *KEP, "-k", "pytest_asyncio or anyio or recovered", *files)
+    run.assert_outcomes(passed=3)
+    run.stdout.fnmatch_lines(["drahealth: the reference in process, profile kep"])
+    assert [s["outcome"] for s in json.loads((pytester.path / "r.json").read_text())["scenarios"]] == ["passed"]
+    properties = ElementTree.parse(pytester.path / "j.xml").iter("property")
+    assert [(p.get("name"), p.get("value")) for p in properties] == [("requirement", "STATUS-03")]
+    history = (pytester.path / "deep/h/test_a_recovered_device_shows_healthy_again.jsonl").read_text()
+    assert any(isinstance(record.what, StatusSeen) for record in load_lines(history.splitlines()))
+
+
+def test_what_goes_wrong_is_explained(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(STORIES)
+    run = pytester.runpytest_subprocess("--drahealth-profile=v1.37", "--drahealth-report=r.json")
+    run.assert_outcomes(failed=4)
+    run.stdout.fnmatch_lines(
+        [
+            'test_what_goes_wrong_is_explained.py:9: node.check(len(str(gpu.id)) < 5, "a short id", gpu.id)',
+            "STATUS-04 (MUST, kubelet): A device's resourceID is DRIVER/POOL/DEVICE, *",
+            "  source:   KEP: Proposal, ResourceID",
+            "STATUS-04: the id is short",
+            "  expected: a short id",
+            "  seen:     gpu-1.*.example.com/node-a/gpu-0",
+            "*- time line -*",
+            "*  # driver gpu-1.*.example.com starts",
+            "*- again -*",
+            "pytest *explained.py::test_that_ends_badly --drahealth-target reference --drahealth-profile v1.37",
+            "known issue P-08 (STATUS-04, 'the id is driver/pool/device') did not happen: * is stale for this release",
+            "the disk is full; make room",
+            "E *AttributeError: * no attribute 'by_mistake'",
+        ],
+    )
+    report = json.loads((pytester.path / "r.json").read_text())
+    assert [(s["outcome"], s["broken"]) for s in report["scenarios"]] == [
+        ("failed", ["STATUS-04"]),
+        ("failed", []),
+        ("error", []),
+        ("failed", ["STATUS-01"]),
+    ]
+
+
+def test_a_known_issue_is_an_expected_failure_with_its_number(pytester: pytest.Pytester) -> None:
+    run = pytester.runpytest_subprocess(
+        *KEP, "-k", "terminated", "-rx", "--drahealth-profile=v1.37", "--junitxml=j.xml", "-o", "xfail_strict=true"
+    )
+    run.assert_outcomes(xfailed=1)
+    run.stdout.fnmatch_lines(["XFAIL *test_a_terminated_pod_is_left_alone - B-19: The final status is built *"])
+    properties = ElementTree.parse(pytester.path / "j.xml").iter("property")
+    assert ("known-issue", "B-19") in [(p.get("name"), p.get("value")) for p in properties]
+
+
+def test_a_distributed_run_has_one_report(pytester: pytest.Pytester) -> None:
+    run = pytester.runpytest_subprocess(*KEP, "-n2", "-k", "recovered or terminated", "--drahealth-report=r.json")
+    run.assert_outcomes(passed=2)
+    report = json.loads((pytester.path / "r.json").read_text())
+    assert (report["counts"], report["requirements"]["TERM-02"]["verdict"]) == ({"passed": 2}, "PASS")
+
+
+@pytest.mark.parametrize(
+    ("option", "sentence"),
+    [
+        ("--drahealth-target=moon", "there is no target 'moon'; choose one of reference, kubelet"),
+        ("--drahealth-report=.", ". cannot be written: Is a directory; name another file"),
+    ],
+)
+def test_an_option_that_makes_no_sense_is_one_sentence_before_anything_runs(
+    pytester: pytest.Pytester, option: str, sentence: str
+) -> None:
+    pytester.makepyfile(x="def test_nothing(): pass")
+    run = pytester.runpytest_subprocess(option, "x.py", "-p", "no:terminal")
+    assert (run.ret, run.outlines) == (pytest.ExitCode.USAGE_ERROR, [])
+    assert [line for line in run.errlines if "ERROR" in line or "Trace" in line] == [f"ERROR: {sentence}"]
