@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from drahealth.suites.local import confinement
+from drahealth.suites.local.removal import remove_folder
 
 _INPUT, _OUTPUT = 0, 1
 
@@ -70,8 +71,6 @@ class Keeper:
                 os.wait()
         confinement.release(self._run_dir)
         if remove:
-            from drahealth.suites.local.run_directory import remove_folder
-
             os.fchdir(self._parent)
             remove_folder(Path(self._run_dir.name))
 

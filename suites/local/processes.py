@@ -8,12 +8,13 @@ from asyncio.subprocess import PIPE
 from asyncio.subprocess import Process as Subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.local import logs, namespaces
 from drahealth.suites.local.run_directory import RunDirectory
 
+_T = TypeVar("_T")
 _KEEPER = "drahealth.suites.local.keeper"
 _PATIENCE = 10.0
 """Seconds for the keeper to end everything, before it is ended itself."""
@@ -123,22 +124,22 @@ class Keeper:
         async for line in self._process.stdout:
             self._take(json.loads(line))
         for answer in self._answers.values():
-            answer.set_result("the keeper of its processes has ended")
+            _settle(answer, "the keeper of its processes has ended")
         for process in self._running.values():
-            process.exited.set_result(-signal.SIGKILL)  # the kernel takes them along
+            _settle(process.exited, -signal.SIGKILL)  # the kernel takes them along
 
     def _take(self, event: dict[str, Any]) -> None:
         match event["event"]:
             case "ready":
                 self.writable = event["writable"]
-                self._ready.set_result(None)
+                _settle(self._ready, None)
             case "started":
-                self._answers.pop(event["id"]).set_result("")
+                _settle(self._answers.pop(event["id"]), "")
             case "failed":
                 del self._running[event["id"]]
-                self._answers.pop(event["id"]).set_result(event["why"])
+                _settle(self._answers.pop(event["id"]), event["why"])
             case "exited":
-                self._running.pop(event["id"]).exited.set_result(event["code"])
+                _settle(self._running.pop(event["id"]).exited, event["code"])
 
     @property
     def gone(self) -> HarnessError | None:
@@ -153,6 +154,12 @@ async def _spawn(argv: Sequence[str], errors: IO[bytes], lock: int) -> Subproces
     return await asyncio.create_subprocess_exec(
         *argv, stdin=PIPE, stdout=PIPE, stderr=errors, start_new_session=True, pass_fds=[lock]
     )
+
+
+def _settle(future: asyncio.Future[_T], result: _T) -> None:
+    """Whoever waited may have been cancelled, and the future with it."""
+    if not future.done():
+        future.set_result(result)
 
 
 def _ending(code: int) -> str:

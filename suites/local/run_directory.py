@@ -9,7 +9,6 @@ import contextlib
 import fcntl
 import os
 import secrets
-import shutil
 import stat
 import tempfile
 import time
@@ -17,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from drahealth.suites.errors import HarnessError
+from drahealth.suites.local.removal import remove_folder
 
 LONGEST_BASE = 20
 """Bytes of the base folder that leave 48 for the name of a driver in the path of its socket."""
@@ -83,18 +83,6 @@ def sweep(base: Path) -> list[Path]:
     for path in dead:
         remove_folder(path)
     return dead
-
-
-def remove_folder(path: Path) -> None:
-    """Removes a folder, also where something in it has taken its own permissions away."""
-    shutil.rmtree(path, ignore_errors=True)
-    if not path.exists():
-        return
-    for folder, names, _ in os.walk(path):
-        for name in names:
-            with contextlib.suppress(OSError):
-                (Path(folder) / name).chmod(0o700)
-    shutil.rmtree(path, ignore_errors=True)
 
 
 def _own_folders(base: Path) -> Iterator[Path]:

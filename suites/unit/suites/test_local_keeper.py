@@ -83,6 +83,12 @@ async def test_a_process_that_is_ended_reports_the_signal(keeper: Keeper, run: R
     await process.end()  # again is no error
 
 
+async def test_who_stops_waiting_for_a_process_disturbs_nobody(keeper: Keeper, run: RunDirectory) -> None:
+    impatient = await shell(keeper, run, "sleep 0.1")
+    impatient.exited.cancel()
+    assert await (await shell(keeper, run, "sleep 0.2; exit 4")).exited == 4
+
+
 async def test_a_program_that_does_not_exist_is_an_error(keeper: Keeper, run: RunDirectory) -> None:
     with pytest.raises(HarnessError, match=r"x cannot be started: /no/x: No such file or directory; check the path"):
         await keeper.spawn("x", ["/no/x"], {}, run.path / "log")

@@ -10,11 +10,13 @@ import pytest
 
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.local.layout import Layout
-from drahealth.suites.local.run_directory import RunDirectory, default_base, remove_folder, sweep
+from drahealth.suites.local.removal import remove_folder
+from drahealth.suites.local.run_directory import RunDirectory, default_base, sweep
 
 DYING = """
 import os, signal, sys
 from pathlib import Path
+from drahealth.suites.local.removal import remove_folder
 from drahealth.suites.local.run_directory import RunDirectory
 RunDirectory.create(Path(sys.argv[1]))
 os.kill(os.getpid(), signal.SIGKILL)
