@@ -8,9 +8,8 @@ from typing import Any
 import grpc.aio
 
 from drahealth.proto.services import Method, serve
-
-PATH_LIMIT = 107
-"""Bytes that the path of a unix socket may have on Linux."""
+from drahealth.proto.sockets import PATH_LIMIT as PATH_LIMIT
+from drahealth.proto.sockets import check_path, target
 
 
 class ServedSocket:
@@ -22,8 +21,7 @@ class ServedSocket:
 
     def __init__(self, path: Path, hidden: Path, functions: Mapping[Method, Callable[..., Any]]) -> None:
         for name in (path, hidden):
-            if len(str(name).encode()) > PATH_LIMIT:
-                raise ValueError(f"the socket path {name} has more than {PATH_LIMIT} bytes; use a shorter directory")
+            check_path(name)
         self.path = path
         self._hidden = hidden
         self._functions = functions
@@ -36,7 +34,7 @@ class ServedSocket:
             path.unlink(missing_ok=True)
         self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
         self._server.add_generic_rpc_handlers(serve(self._functions))
-        self._server.add_insecure_port(f"unix:{self._hidden}")
+        self._server.add_insecure_port(target(self._hidden))
         await self._server.start()
         self.path.hardlink_to(self._hidden)
 
