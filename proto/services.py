@@ -5,6 +5,7 @@ The messages live in packages of our own, the paths are the real ones, so genera
 clashes with other stubs in the same process.
 """
 
+import asyncio
 from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -68,7 +69,13 @@ class Unary(Generic[Req, Res]):
         )
 
         async def ask(request: Req, timeout: float | None = None) -> Res:
-            return _parse(self.response, await call(request, timeout=timeout))
+            try:
+                return _parse(self.response, await call(request, timeout=timeout))
+            except asyncio.CancelledError:
+                if _is_being_cancelled():
+                    raise
+                # For gRPC, to close the channel is to cancel whoever waits for an answer; he is not to end for it.
+                raise _failed(grpc.StatusCode.CANCELLED, "the connection was closed") from None
 
         return ask
 
@@ -105,6 +112,15 @@ Method = Unary[Any, Any] | ServerStream[Any, Any]
 
 def _serialize(message: Message | bytes) -> bytes:
     return message if isinstance(message, bytes) else message.SerializeToString()
+
+
+def _is_being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
+
+
+def _failed(code: grpc.StatusCode, details: str) -> grpc.aio.AioRpcError:
+    return grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(), details)
 
 
 def _parse(message: type[Res], data: bytes) -> Res:

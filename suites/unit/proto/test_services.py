@@ -1,5 +1,6 @@
 """The table of methods: real paths, and both ends made from one entry."""
 
+import asyncio
 import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,14 +11,27 @@ import grpc.aio
 import pytest
 
 from drahealth.proto import services
-from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, PREPARE, UNPREPARE, WATCH_HEALTH_V1, Garbled, serve
+from drahealth.proto.services import (
+    GET_INFO,
+    NOTIFY_REGISTRATION,
+    PREPARE,
+    UNPREPARE,
+    WATCH_HEALTH_V1,
+    Garbled,
+    Method,
+    serve,
+)
 
+HANGING = PREPARE["v1.DRAPlugin"]
 GARBAGE = b"\x0a\xff"
 
 
 @pytest.fixture
 async def channel() -> AsyncIterator[grpc.aio.Channel]:
-    """To a plugin that answers GetInfo well, its registration with garbage, and streams a report and then garbage."""
+    """To a plugin that answers GetInfo well, its registration with garbage, and streams a report and then garbage.
+
+    It never answers when it is to prepare.
+    """
 
     async def get_info(request: Any, context: Any) -> Any:
         return GET_INFO.response(name="gpu.example.com")
@@ -29,8 +43,17 @@ async def channel() -> AsyncIterator[grpc.aio.Channel]:
         yield WATCH_HEALTH_V1.response(devices=[{"health": 1}])
         yield GARBAGE
 
+    async def hang(request: Any, context: Any) -> Any:
+        await asyncio.Event().wait()
+
     server = grpc.aio.server()
-    server.add_generic_rpc_handlers(serve({GET_INFO: get_info, NOTIFY_REGISTRATION: notify, WATCH_HEALTH_V1: watch}))
+    methods: dict[Method, Any] = {
+        GET_INFO: get_info,
+        NOTIFY_REGISTRATION: notify,
+        HANGING: hang,
+        WATCH_HEALTH_V1: watch,
+    }
+    server.add_generic_rpc_handlers(serve(methods))
     with tempfile.TemporaryDirectory(prefix="dra-") as folder:
         address = f"unix:{Path(folder) / 'plugin.sock'}"
         server.add_insecure_port(address)
@@ -67,10 +90,27 @@ async def test_a_call_gives_the_response(channel: grpc.aio.Channel) -> None:
 
 
 async def test_a_method_that_is_not_served_is_unimplemented(channel: grpc.aio.Channel) -> None:
-    method = PREPARE["v1.DRAPlugin"]
+    method = UNPREPARE["v1.DRAPlugin"]
     with pytest.raises(grpc.aio.AioRpcError) as error:
         await method.stub(channel)(method.request(), timeout=5)
     assert error.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+async def test_a_call_whose_channel_is_closed_fails_and_cancels_nobody(channel: grpc.aio.Channel) -> None:
+    call = asyncio.ensure_future(HANGING.stub(channel)(HANGING.request(), timeout=5))
+    await channel.channel_ready()
+    await channel.close()
+    with pytest.raises(grpc.aio.AioRpcError) as error:
+        await call
+    assert (error.value.code(), error.value.details()) == (grpc.StatusCode.CANCELLED, "the connection was closed")
+
+
+async def test_a_call_that_is_cancelled_is_cancelled(channel: grpc.aio.Channel) -> None:
+    call = asyncio.ensure_future(HANGING.stub(channel)(HANGING.request()))
+    await channel.channel_ready()
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
 
 
 async def test_a_garbled_answer_is_named_and_logs_nothing(
