@@ -16,6 +16,7 @@ from drahealth.manager.stream import Action, Input, State, step
 from drahealth.proto.clock import Clock
 from drahealth.proto.flavours import FLAVOURS, Flavour
 from drahealth.proto.services import PREPARE, UNPREPARE, Garbled
+from drahealth.proto.sockets import target
 from drahealth.proto.values import ClaimRef, DeviceId, PreparedDevice, Report
 
 CALL_LIMIT = 45.0
@@ -60,7 +61,7 @@ class Plugin:
         self._on_end = on_end
         self._api = next(version for version in versions if version in PREPARE)
         self._flavour = pick_flavour(versions, profile)
-        self._channel = grpc.aio.insecure_channel(f"unix:{endpoint}", options=_CHANNEL)
+        self._channel = grpc.aio.insecure_channel(target(endpoint), options=_CHANNEL)
         self._state = State.OFF
         self._task: asyncio.Task[None] | None = None
         self._complaint = ""
@@ -154,25 +155,29 @@ class Plugin:
 
     async def _read(self) -> None:
         assert self._flavour is not None
-        call = self._flavour.method.stub(self._channel)(self._flavour.method.request())
+        responses = self._flavour.method.stub(self._channel)(self._flavour.method.request())
         try:
-            async for response in call:
+            async for response in responses:
                 self._complaint = ""
                 self._on_report(self._flavour.decode(response))
-            self._complain("ended by the plugin")
-            self._tell(Input.ENDED)
+            self._end("ended by the plugin")
         except grpc.aio.AioRpcError as error:
             self._failed(error)
+        except Garbled as error:
+            self._end(str(error))
         finally:
-            call.cancel()
+            responses.cancel()
 
     def _failed(self, error: grpc.aio.AioRpcError) -> None:
         if error.code() is grpc.StatusCode.UNIMPLEMENTED:
             log.info("plugin %s: %s is not implemented, its devices read Unknown", self, self._flavour_name)
             self._tell(Input.UNIMPLEMENTED)
         else:
-            self._complain(f"{error.code().name}: {error.details()}")
-            self._tell(Input.ENDED)
+            self._end(f"{error.code().name}: {error.details()}")
+
+    def _end(self, why: str) -> None:
+        self._complain(why)
+        self._tell(Input.ENDED)
 
     async def _wait(self) -> None:
         await self._clock.sleep(self._profile.retry)

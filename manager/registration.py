@@ -16,7 +16,8 @@ import grpc.aio
 from watchfiles import awatch
 
 from drahealth.proto.clock import Clock
-from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, PREPARE
+from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, PREPARE, Garbled
+from drahealth.proto.sockets import check_path, target
 
 DIAL_LIMIT, INFO_LIMIT, NOTIFY_LIMIT = 10.0, 1.0, 5.0
 """Seconds for each step of the handshake (W-12)."""
@@ -118,29 +119,32 @@ class RegistrationDirectory:
 
     async def _handshake(self, socket: Socket) -> str | None:
         """GetInfo, register, NotifyRegistrationStatus; what went wrong, or None."""
-        async with grpc.aio.insecure_channel(f"unix:{socket.path}") as channel:
+        try:
+            address = target(socket.path)
+        except ValueError as error:
+            return str(error)
+        async with grpc.aio.insecure_channel(address) as channel:
             try:
                 candidate = await _ask(channel, socket)
             except TimeoutError:
                 return f"nobody answers within {DIAL_LIMIT:g} s"
             except grpc.aio.AioRpcError as error:
                 return f"GetInfo failed, is it a plugin? {error.code().name}: {error.details()}"
+            except Garbled as garbled:
+                return f"GetInfo failed, is it a plugin? {garbled}"
             except Refused as refused:
                 return await self._refuse(channel, refused)
             try:
                 self._register(candidate)
             except Refused as refused:
                 return await self._refuse(channel, refused)
-            try:
-                await _notify(channel, ok=True)
-            except grpc.aio.AioRpcError as error:
+            if (wrong := await _notify(channel, ok=True)) is not None:
                 await self._deregister(socket)  # undone and tried again (W-16)
-                return f"it did not take the news of its registration: {error.code().name}: {error.details()}"
+                return f"it did not take the news of its registration: {wrong}"
         return None
 
     async def _refuse(self, channel: grpc.aio.Channel, refused: Refused) -> str:
-        with suppress(grpc.aio.AioRpcError):
-            await _notify(channel, ok=False, error=str(refused))
+        await _notify(channel, ok=False, error=str(refused))
         return f"refused: {refused}"
 
 
@@ -169,9 +173,27 @@ async def _ask(channel: grpc.aio.Channel, socket: Socket) -> Candidate:
         raise Refused(f"none of its versions {list(versions)} is one of {list(PREPARE)}")
     if not info.name:
         raise Refused("it gives no driver name")
-    return Candidate(socket, info.name, Path(info.endpoint) if info.endpoint else socket.path, versions)
+    return Candidate(socket, info.name, _endpoint(info.endpoint) if info.endpoint else socket.path, versions)
 
 
-async def _notify(channel: grpc.aio.Channel, *, ok: bool, error: str = "") -> None:
+def _endpoint(text: str) -> Path:
+    path = Path(text)
+    if not path.is_absolute():
+        raise Refused(f"its endpoint {text!r} is not an absolute path")
+    try:
+        check_path(path)
+    except ValueError as error:
+        raise Refused(f"its endpoint cannot be used: {error}") from None
+    return path
+
+
+async def _notify(channel: grpc.aio.Channel, *, ok: bool, error: str = "") -> str | None:
+    """Tells the plugin; why it did not take it, or None."""
     status = NOTIFY_REGISTRATION.request(plugin_registered=ok, error=error)
-    await NOTIFY_REGISTRATION.stub(channel)(status, timeout=NOTIFY_LIMIT)
+    try:
+        await NOTIFY_REGISTRATION.stub(channel)(status, timeout=NOTIFY_LIMIT)
+    except grpc.aio.AioRpcError as failed:
+        return f"{failed.code().name}: {failed.details()}"
+    except Garbled as garbled:
+        return str(garbled)
+    return None
