@@ -1,0 +1,68 @@
+"""Who may import whom, and what the installed package is made of."""
+
+import ast
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).parents[2]
+MAY_IMPORT = {
+    "proto": {"proto"},
+    "manager": {"proto", "manager"},
+    "fakes": {"proto", "fakes"},
+    "suites": {"proto", "manager", "fakes", "suites"},
+}
+MODULES = {part: sorted((CHECKOUT / part).rglob("*.py")) for part in MAY_IMPORT}
+
+
+def imports(nodes: Iterator[ast.AST] | list[ast.stmt]) -> Iterator[str]:
+    """The dotted names that these nodes import; a relative import begins with a dot."""
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{'.' * node.level}{node.module or ''}.{alias.name}" for alias in node.names)
+
+
+def imported_by(part: str) -> Iterator[tuple[str, str]]:
+    """Every import of a part's modules, wherever in them it stands: the module's path and the name."""
+    for path in MODULES[part]:
+        for name in imports(ast.walk(ast.parse(path.read_bytes()))):
+            yield str(path.relative_to(CHECKOUT)), name
+
+
+def test_all_four_parts_are_looked_at() -> None:
+    assert all(len(modules) > 5 for modules in MODULES.values())
+
+
+@pytest.mark.parametrize("part", MAY_IMPORT)
+def test_a_part_imports_only_those_below_it(part: str) -> None:
+    parts = ((path, name.split(".")[1]) for path, name in imported_by(part) if name.startswith("drahealth."))
+    assert [(path, other) for path, other in parts if other not in MAY_IMPORT[part]] == []
+
+
+@pytest.mark.parametrize("part", MAY_IMPORT)
+def test_imports_are_absolute_and_by_the_packages_name(part: str) -> None:
+    bare = {*MAY_IMPORT, ""}
+    assert [(path, name) for path, name in imported_by(part) if name.split(".")[0] in bare] == []
+
+
+def test_the_pytest_plugin_imports_pytest_alone_until_it_is_needed() -> None:
+    assert list(imports(ast.parse((CHECKOUT / "suites/plugin.py").read_bytes()).body)) == ["pytest"]
+
+
+def test_the_reference_needs_no_client_of_real_clusters() -> None:
+    code = "import sys, drahealth.suites.reference; print(*{name.partition('.')[0] for name in sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert {"drahealth", "kubernetes", "pytest"} & set(done.stdout.split()) == {"drahealth"}
+
+
+def test_every_folder_of_modules_is_in_the_installed_package() -> None:
+    listed = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    folders = {path.parent.relative_to(CHECKOUT) for modules in MODULES.values() for path in modules}
+    shipped = {folder for folder in folders if folder.parts[:2] != ("suites", "unit")}
+    assert sorted(listed) == sorted(".".join(("drahealth", *folder.parts)) for folder in shipped)
