@@ -21,7 +21,8 @@ class Live:
         self.run: Run | None = None
         self.problem = ""
 
-    def pytest_collection_finish(self, session: pytest.Session) -> None:
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> None:
         reporting = session.config.pluginmanager.get_plugin("drahealth-reporting")
         self.run = reporting.run if reporting else None
         if self.run and session.items:

@@ -9,9 +9,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from drahealth.fakes.api import Api
-from drahealth.fakes.control import DriverControl, DriverOptions
-from drahealth.fakes.driver import FakeDriver
-from drahealth.fakes.remote import LINE_LIMIT, RemoteDriver
+from drahealth.fakes.hardware.control import DriverControl, DriverOptions
+from drahealth.fakes.hardware.driver import FakeDriver
+from drahealth.fakes.hardware.remote import LINE_LIMIT, RemoteDriver
 from drahealth.proto.clock import Clock
 from drahealth.proto.events import Event, Record
 
@@ -52,7 +52,7 @@ class ProcessDrivers:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            "drahealth.fakes.serve",
+            "drahealth.fakes.hardware.serve",
             *arguments,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,

@@ -9,11 +9,11 @@ from pathlib import Path
 from types import MappingProxyType
 
 from drahealth.fakes.api import Api
-from drahealth.fakes.containers import ContainerRuntime
-from drahealth.fakes.control import DriverControl, DriverOptions
-from drahealth.fakes.cri import CriServer
-from drahealth.fakes.gates import MESSAGE_GATE, STATUS_GATE
-from drahealth.fakes.kube_client import KubeClient
+from drahealth.fakes.api_server.gates import MESSAGE_GATE, STATUS_GATE
+from drahealth.fakes.clients.kube_client import KubeClient
+from drahealth.fakes.containers.cri import CriServer
+from drahealth.fakes.containers.runtime import ContainerRuntime
+from drahealth.fakes.hardware.control import DriverControl, DriverOptions
 from drahealth.manager.profile import Profile
 from drahealth.proto.clock import SystemClock
 from drahealth.proto.events import Record

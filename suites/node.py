@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from drahealth.fakes.api import CLAIMS, DEVICE_CLASSES, NAMESPACES, PODS, ApiError
-from drahealth.fakes.control import DriverOptions
+from drahealth.fakes.hardware.control import DriverOptions
 from drahealth.proto import events
 from drahealth.proto.events import StatusSeen
 from drahealth.suites import invariants
@@ -16,7 +16,7 @@ from drahealth.suites.hardware import Driver, Gpu
 from drahealth.suites.history import History
 from drahealth.suites.ledger import KnownIssue, known_issues
 from drahealth.suites.target import Target, Window
-from drahealth.suites.violation import Violation
+from drahealth.suites.violation import STORY, Violation
 from drahealth.suites.workload import Claim, Pod, Use, claim_manifest, pod_manifest, status_seen
 
 _GATE = "ResourceHealthStatus"
@@ -36,7 +36,7 @@ class Node:
         self.stale: list[KnownIssue] = []
         self._title = title
         self._run = run
-        self._requirement, self._assertion = (judges[0] if judges else ""), "the story"
+        self._requirement, self._assertion = (judges[0] if judges else ""), STORY
         self._drivers: list[Driver] = []
         self._statuses: dict[str, StatusSeen] = {}
         self._gates_on = True

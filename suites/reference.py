@@ -12,13 +12,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from drahealth.fakes.api import NODES
-from drahealth.fakes.api_server import ApiServer
+from drahealth.fakes.api_server.gates import MESSAGE_GATE, STATUS_GATE, GateRules
+from drahealth.fakes.api_server.server import ApiServer
 from drahealth.fakes.clock import JumpClock
-from drahealth.fakes.containers import ContainerRuntime
-from drahealth.fakes.control import DriverControl, DriverOptions
-from drahealth.fakes.gates import MESSAGE_GATE, STATUS_GATE, GateRules
-from drahealth.fakes.pod_worker import PodWorkers
-from drahealth.fakes.scheduler import Scheduler
+from drahealth.fakes.containers.runtime import ContainerRuntime
+from drahealth.fakes.hardware.control import DriverControl, DriverOptions
+from drahealth.fakes.pod_worker.worker import PodWorkers
+from drahealth.fakes.scheduling.scheduler import Scheduler
 from drahealth.manager.manager import DeviceManager, Gates
 from drahealth.manager.profile import Profile
 from drahealth.proto.events import Record
@@ -26,20 +26,30 @@ from drahealth.suites.drivers import Drivers, InlineDrivers, ProcessDrivers
 from drahealth.suites.target import Opened, Window
 
 if TYPE_CHECKING:
-    from drahealth.fakes.api_http import HttpApi
+    from drahealth.fakes.api_server.http import HttpApi
 
 RESYNC = 8.0
 """Seconds between a pod's syncs when nothing happens."""
 
+WINDOWS: Mapping[Window, float] = MappingProxyType({"push": 5.0, "resync": 12.0, "start": 10.0, "restart": 10.0})
+
 
 class ReferenceTarget:
-    """Implements `target.Target`."""
+    """Implements `target.Target`. Another `manager` than the reference's is judged just like a kubelet."""
 
     node_name = "node-a"
-    windows: Mapping[Window, float] = MappingProxyType({"push": 5.0, "resync": 12.0, "start": 10.0, "restart": 10.0})
 
-    def __init__(self, profile: Profile, *, processes: bool = False) -> None:
+    def __init__(
+        self,
+        profile: Profile,
+        *,
+        processes: bool = False,
+        manager: type[DeviceManager] = DeviceManager,
+        windows: Mapping[Window, float] = WINDOWS,
+    ) -> None:
         self.profile = profile
+        self.windows = windows
+        self._manager_type = manager
         self._processes = processes
         self._clock = JumpClock()
         self._gates_on = True
@@ -52,7 +62,7 @@ class ReferenceTarget:
         self._runtime = ContainerRuntime(self._clock)
         self._scheduler = Scheduler(self.api)
         self._drivers: Drivers = InlineDrivers(self.api, self._clock)
-        self._http: "HttpApi | None" = None
+        self._http: HttpApi | None = None
         self._make_kubelet()
 
     async def start(self) -> None:
@@ -111,7 +121,7 @@ class ReferenceTarget:
 
     def _make_kubelet(self) -> None:
         gates = Gates(self._gates_on, self._gates_on)
-        self._manager = DeviceManager(self._root, profile=self.profile, gates=gates, clock=self._clock)
+        self._manager = self._manager_type(self._root, profile=self.profile, gates=gates, clock=self._clock)
         self._workers = PodWorkers(
             self.api, self._manager, self._runtime, self.node_name, clock=self._clock, resync=RESYNC
         )
@@ -126,7 +136,7 @@ class ReferenceTarget:
 
     async def _serve_http(self) -> None:
         """Drivers in other processes reach the API server over loopback."""
-        from drahealth.fakes.api_http import HttpApi  # only here: it brings a web server
+        from drahealth.fakes.api_server.http import HttpApi  # only here: it brings a web server
 
         self._http = HttpApi(self.api)
         await self._http.start()

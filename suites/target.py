@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
 from drahealth.fakes.api import Api
-from drahealth.fakes.control import DriverControl, DriverOptions
+from drahealth.fakes.hardware.control import DriverControl, DriverOptions
 from drahealth.manager.profile import Profile
 from drahealth.proto.events import Record
 

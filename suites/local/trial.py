@@ -2,8 +2,8 @@
 
 import time
 
-from drahealth.fakes.containers import ContainerRuntime
-from drahealth.fakes.cri import CriServer
+from drahealth.fakes.containers.cri import CriServer
+from drahealth.fakes.containers.runtime import ContainerRuntime
 from drahealth.suites.local import binaries
 from drahealth.suites.local.cluster import LocalCluster
 from drahealth.suites.local.progress import Progress, silent

@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from drahealth.fakes.api import CLAIMS, PODS, Object
-from drahealth.fakes.api_server import ApiServer
+from drahealth.fakes.api_server.server import ApiServer
 from drahealth.fakes.clock import JumpClock
-from drahealth.fakes.containers import ContainerRuntime
-from drahealth.fakes.pod_worker import PodWorkers
+from drahealth.fakes.containers.runtime import ContainerRuntime
+from drahealth.fakes.pod_worker.worker import PodWorkers
 from drahealth.proto.values import (
     AllocatedClaim,
     ClaimUse,

@@ -20,9 +20,9 @@ from drahealth.fakes.api import (
     Object,
     WatchEvent,
 )
-from drahealth.fakes.api_http import HttpApi
-from drahealth.fakes.api_server import ApiServer
-from drahealth.fakes.kube_client import KubeClient
+from drahealth.fakes.api_server.http import HttpApi
+from drahealth.fakes.api_server.server import ApiServer
+from drahealth.fakes.clients.kube_client import KubeClient
 from drahealth.fakes.list_watch import ListWatch
 
 NAMESPACE = "story"

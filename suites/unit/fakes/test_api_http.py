@@ -9,8 +9,8 @@ import aiohttp
 import pytest
 
 from drahealth.fakes.api import KINDS, NODES, Kind, WatchEvent
-from drahealth.fakes.api_http import HttpApi
-from drahealth.fakes.api_server import ApiServer
+from drahealth.fakes.api_server.http import HttpApi
+from drahealth.fakes.api_server.server import ApiServer
 
 
 class WatchedServer(ApiServer):

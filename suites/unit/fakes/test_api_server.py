@@ -6,9 +6,9 @@ from contextlib import aclosing
 import pytest
 
 from drahealth.fakes.api import CLAIMS, NAMESPACES, NODES, PODS, ApiError, Object, WatchEvent
-from drahealth.fakes.api_server import ApiServer
+from drahealth.fakes.api_server.server import ApiServer
+from drahealth.fakes.api_server.storage import HISTORY
 from drahealth.fakes.clock import JumpClock
-from drahealth.fakes.storage import HISTORY
 
 POD: Object = {"metadata": {"name": "train", "namespace": "default"}, "spec": {"containers": [{"name": "main"}]}}
 CLAIM: Object = {"metadata": {"name": "gpu", "namespace": "other", "finalizers": ["held"]}, "spec": {}}

@@ -3,7 +3,7 @@
 import pytest
 
 from drahealth.fakes.api import Object
-from drahealth.fakes.device_requests import Taint, Toleration, UnschedulableError, Wanted, requests_of
+from drahealth.fakes.scheduling.device_requests import Taint, Toleration, UnschedulableError, Wanted, requests_of
 
 
 def selector(expression: str) -> Object:

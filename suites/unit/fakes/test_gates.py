@@ -3,8 +3,8 @@
 import pytest
 
 from drahealth.fakes.api import PODS, Object
-from drahealth.fakes.api_server import ApiServer
-from drahealth.fakes.gates import KEP_RULES, GateRules
+from drahealth.fakes.api_server.gates import KEP_RULES, GateRules
+from drahealth.fakes.api_server.server import ApiServer
 
 OFF = {"ResourceHealthStatus": False, "ResourceHealthStatusMessage": False}
 MESSAGE_OFF = {"ResourceHealthStatusMessage": False}

@@ -13,11 +13,11 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from drahealth.fakes.api import NODES, PODS, ApiError, Object
-from drahealth.fakes.api_http import HttpApi
-from drahealth.fakes.api_server import ApiServer
-from drahealth.fakes.kube_client import KubeClient
-from drahealth.fakes.kube_connection import refusal
-from drahealth.fakes.storage import HISTORY
+from drahealth.fakes.api_server.http import HttpApi
+from drahealth.fakes.api_server.server import ApiServer
+from drahealth.fakes.api_server.storage import HISTORY
+from drahealth.fakes.clients.kube_client import KubeClient
+from drahealth.fakes.clients.kube_connection import refusal
 
 
 class Reach:
@@ -57,7 +57,7 @@ async def until_the_end(reach: Reach, watching: asyncio.Event) -> list[str]:
 
 
 def test_importing_it_does_not_import_the_official_client() -> None:
-    imports = "import sys, drahealth.fakes.kube_client, drahealth.fakes.api_http"
+    imports = "import sys, drahealth.fakes.clients.kube_client, drahealth.fakes.api_server.http"
     code = f"{imports}; print({{'kubernetes', 'aiohttp'}} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"
 

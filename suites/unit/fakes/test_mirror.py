@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from drahealth.fakes.api import NODES, PODS, Kind, Object
-from drahealth.fakes.api_server import ApiServer
-from drahealth.fakes.mirror import Mirror
+from drahealth.fakes.api_server.server import ApiServer
+from drahealth.fakes.clients.mirror import Mirror
 
 Seen = list[tuple[str, str | None, str | None]]
 

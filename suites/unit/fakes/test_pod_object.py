@@ -3,9 +3,9 @@
 import pytest
 
 from drahealth.fakes.api import PODS, Kind, Object
-from drahealth.fakes.api_server import ApiServer
-from drahealth.fakes.gates import MESSAGE_GATE, STATUS_GATE
-from drahealth.fakes.pod_object import PodObject
+from drahealth.fakes.api_server.gates import MESSAGE_GATE, STATUS_GATE
+from drahealth.fakes.api_server.server import ApiServer
+from drahealth.fakes.pod_worker.pod_object import PodObject
 
 MANIFEST = {
     "metadata": {"name": "train", "namespace": "default"},

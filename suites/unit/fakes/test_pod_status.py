@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drahealth.fakes.containers import Container, ContainerConfig, ContainerState, image_id
-from drahealth.fakes.pod_status import PodFacts, Waiting, failed_status, pod_status
+from drahealth.fakes.containers.runtime import Container, ContainerConfig, ContainerState, image_id
+from drahealth.fakes.pod_worker.status import PodFacts, Waiting, failed_status, pod_status
 from drahealth.proto.values import Health, ResourceHealth, ResourceStatus
 
 WALL = 1_700_000_000.0

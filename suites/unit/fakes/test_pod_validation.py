@@ -3,7 +3,7 @@
 import pytest
 
 from drahealth.fakes.api import ApiError, Object
-from drahealth.fakes.pod_validation import validate_status
+from drahealth.fakes.api_server.pod_validation import validate_status
 
 FIELD = "status.containerStatuses[0].allocatedResourcesStatus"
 RESOURCES = {

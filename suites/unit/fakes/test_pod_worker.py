@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from drahealth.fakes.api import NODES, PODS
-from drahealth.fakes.api_server import ApiServer
-from drahealth.fakes.containers import ContainerRuntime
-from drahealth.fakes.pod_worker import PodWorkers
+from drahealth.fakes.api_server.server import ApiServer
+from drahealth.fakes.containers.runtime import ContainerRuntime
+from drahealth.fakes.pod_worker.worker import PodWorkers
 from drahealth.proto.values import Health
 from drahealth.suites.unit.fakes.pod_world import Devices, World, main, phase, running_world, shown, until, waits_for
 

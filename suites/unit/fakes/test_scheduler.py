@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from drahealth.fakes.api import CLAIM_TEMPLATES, CLAIMS, DEVICE_CLASSES, NODES, PODS, SLICES, ApiError, Kind, Object
-from drahealth.fakes.api_server import ApiServer
-from drahealth.fakes.claims import FINALIZER
-from drahealth.fakes.scheduler import Scheduler
-from drahealth.fakes.slices import publish
+from drahealth.fakes.api_server.server import ApiServer
+from drahealth.fakes.hardware.slices import publish
+from drahealth.fakes.scheduling.claims import FINALIZER
+from drahealth.fakes.scheduling.scheduler import Scheduler
 
 DRIVER = "gpu.example.com"
 GPU_CLASS: Object = {

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from drahealth.fakes.api import CLAIM_TEMPLATES, CLAIMS, PODS, SLICES, ApiError, Kind
-from drahealth.fakes.spec_validation import validate_spec
+from drahealth.fakes.api_server.spec_validation import validate_spec
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drahealth.fakes.api import NODES, Object
-from drahealth.fakes.storage import Changes, Storage, copied
+from drahealth.fakes.api_server.storage import Changes, Storage, copied
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=3),

@@ -13,10 +13,10 @@ import grpc
 import pytest
 
 from drahealth.fakes.api import CLAIMS
-from drahealth.fakes.api_server import ApiServer
+from drahealth.fakes.api_server.server import ApiServer
 from drahealth.fakes.clock import JumpClock
-from drahealth.fakes.control import DriverOptions
-from drahealth.fakes.driver import FakeDriver
+from drahealth.fakes.hardware.control import DriverOptions
+from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.sockets import ServedSocket
 from drahealth.manager.manager import DeviceManager, Gates
 from drahealth.manager.profile import KEP, Profile
@@ -175,7 +175,10 @@ class OddPlugin:
     def __init__(self, **info: Any) -> None:
         self.info = {"type": "DRAPlugin", "name": "odd.example.com", "supported_versions": ["v1.DRAPlugin"], **info}
         self.told: list[tuple[bool, str]] = []
+        self.asked = 0
         self.answer: Any = None
+        self.pause = asyncio.Event()
+        self.pause.set()
         self.code = grpc.StatusCode.OK
         self.methods: dict[Method, Any] = {GET_INFO: self._get_info, NOTIFY_REGISTRATION: self._notify}
         self.methods |= {PREPARE["v1.DRAPlugin"]: self._prepare, UNPREPARE["v1.DRAPlugin"]: self._unprepare}
@@ -188,6 +191,8 @@ class OddPlugin:
         return await self._as_told(context, NOTIFY_REGISTRATION.response())
 
     async def _prepare(self, request: Any, context: Any) -> Any:
+        self.asked += 1
+        await self.pause.wait()
         return await self._as_told(
             context, PREPARE["v1.DRAPlugin"].response(claims={c.uid: {} for c in request.claims})
         )

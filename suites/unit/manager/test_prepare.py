@@ -8,12 +8,12 @@ import grpc
 import pytest
 
 from drahealth.fakes.api import CLAIMS
-from drahealth.fakes.driver import FakeDriver
+from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.manager.manager import PrepareError
 from drahealth.proto.events import Prepared, Unprepared
 from drahealth.proto.services import PREPARE
 from drahealth.proto.values import AllocatedClaim, DeviceId, Health, PreparedDevice
-from drahealth.suites.unit.manager.rig import DRIVER, Node, registered
+from drahealth.suites.unit.manager.rig import DRIVER, Node, registered, until
 
 OTHER = "nic.example.com"
 
@@ -112,6 +112,16 @@ async def test_a_call_that_fails_is_an_error(node: Node, code: grpc.StatusCode) 
     plugin.code = code
     with pytest.raises(PrepareError, match=f"prepare failed: {code.name}: on purpose"):
         await node.run_pod("pod", await node.claim("gpu", "gpu-0"))
+
+
+async def test_a_plugin_that_goes_while_it_is_asked_is_an_error(node: Node) -> None:
+    plugin = await node.run_odd(name=DRIVER)
+    plugin.pause.clear()
+    preparing = asyncio.create_task(node.run_pod("pod", await node.claim("gpu", "gpu-0")))
+    await until(lambda: plugin.asked)
+    (node.registry / "odd-reg.sock").unlink()
+    with pytest.raises(PrepareError, match="prepare failed: CANCELLED: the connection was closed"):
+        await preparing
 
 
 async def fail_second(node: Node) -> tuple[FakeDriver, Sequence[AllocatedClaim]]:

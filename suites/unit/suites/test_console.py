@@ -33,7 +33,7 @@ class Screen:
     def begins(self, about: str, items: int) -> None:
         manager = SimpleNamespace(get_plugin=lambda name: SimpleNamespace(run=Run("reference", about)))
         config = SimpleNamespace(pluginmanager=manager)
-        self.live.pytest_collection_finish(cast("Any", SimpleNamespace(config=config, items=[None] * items)))
+        self.live.pytest_runtestloop(cast("Any", SimpleNamespace(config=config, items=[None] * items)))
 
     def ends(self, result: Result) -> None:
         report = pytest.TestReport("id", ("file", 0, "id"), {}, "passed", None, "call")

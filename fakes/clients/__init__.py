@@ -1,0 +1,1 @@
+"""Clients of an API server, in memory or real."""

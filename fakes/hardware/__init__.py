@@ -1,0 +1,1 @@
+"""The fake hardware: a DRA driver whose devices fail as they are told, and its control surface."""

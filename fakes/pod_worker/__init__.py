@@ -1,0 +1,1 @@
+"""The small part of a kubelet around its device manager: from admission to the last status."""

@@ -1,0 +1,184 @@
+"""What a broken plugin costs: one line in the log and its own devices; then it is tried again."""
+
+import asyncio
+import contextlib
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drahealth.fakes.hardware.driver import FakeDriver
+from drahealth.manager import registration
+from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION
+from drahealth.proto.values import DeviceHealth, Health
+from drahealth.suites.unit.manager.rig import DRIVER, Node, OddPlugin, lines, until
+
+GOOD = "good.example.com"
+HEALTH = ("v1.DRAPlugin", "v1.DRAResourceHealth")
+
+
+async def two_drivers(node: Node) -> FakeDriver:
+    """A driver, and another one whose pod shows its device sick."""
+    good = await node.run_driver(GOOD)
+    await node.run_pod("good", await node.claim("good", "gpu-0", drivers=(GOOD,)))
+    await good.set_health("gpu-0", Health.UNHEALTHY, "xid 79")
+    await node.shows("good", gpu_0="Unhealthy: xid 79")
+    driver = await node.run_driver()
+    await node.run_pod("pod", await node.claim("gpus", "gpu-0"))
+    await node.shows("pod", gpu_0="Healthy")
+    return driver
+
+
+async def recovers(node: Node, caplog: pytest.LogCaptureFixture, why: str) -> None:
+    """It is complained of in one line, no other driver suffers, and after 5 s all is well again."""
+    await node.shows("pod", gpu_0="Unknown")
+    where = f"health stream of plugin {DRIVER} at dra.sock: "
+    (line,) = lines(caplog, "")
+    assert line.startswith(where + why)
+    assert line.endswith("next attempt in 5 s")
+    assert node.seen("good") == {"gpu-0": "Unhealthy: xid 79"}
+    node.clock.jump(5)
+    await node.shows("pod", gpu_0="Healthy")
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        "0aff",  # a device that is longer than the message
+        "ffffffffffffffffffffff",  # no field
+        "0a0a0a030a01ff12030a0161",  # a pool whose name is no UTF-8
+        "0b",  # a group that nobody opened a use for
+    ],
+)
+async def test_garbage(node: Node, payload: str, caplog: pytest.LogCaptureFixture) -> None:
+    driver = await two_drivers(node)
+    await driver.send_raw(payload)
+    await recovers(node, caplog, f"{len(payload) // 2} bytes that are not a NodeWatchResourcesResponse")
+
+
+async def test_a_report_of_more_than_4_mib(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+    driver = await two_drivers(node)
+    await driver.report([DeviceHealth("node-a", f"gpu-{number}", Health.HEALTHY, "x" * 1024) for number in range(4200)])
+    await recovers(node, caplog, "RESOURCE_EXHAUSTED: ")
+
+
+async def test_a_message_that_is_no_report_but_could_be_one_is_a_report(node: Node) -> None:
+    driver = await two_drivers(node)
+    await driver.send_raw("")
+    await driver.send_raw("1a0161")  # an unknown field
+    await driver.set_health("gpu-0", Health.UNHEALTHY, "still there")
+    await node.shows("pod", gpu_0="Unhealthy: still there")
+
+
+class Cut:
+    """A wire to a driver that is cut after so many bytes of the driver's; and whole from then on."""
+
+    def __init__(self, to: Path, after: int) -> None:
+        self._to = to
+        self._left = after
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        theirs, ours = await asyncio.open_unix_connection(str(self._to))
+        there = asyncio.create_task(self._carry(reader, ours, whole=True))
+        await self._carry(theirs, writer, whole=False)
+        there.cancel()
+        ours.close()
+        writer.close()
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, whole: bool) -> None:
+        while data := await reader.read(4096):
+            writer.write(data)
+            self._left -= 0 if whole else len(data)
+            if -4096 < self._left <= 0:
+                self._left = -4096
+                return
+
+
+async def test_a_plugin_that_dies_in_the_middle_of_a_message(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+    driver = node.driver(registry_dir=str(node.root))
+    await driver.start()
+    wire = Cut(driver.endpoint, after=20_000)
+    endpoint = node.root / "dra.sock"
+    server = await asyncio.start_unix_server(wire.serve, endpoint)
+    node.on_close(server.wait_closed)
+    await node.serve(OddPlugin(name=DRIVER, endpoint=str(endpoint), supported_versions=HEALTH).methods)
+    await until(lambda: driver.health.open)
+    await node.run_pod("pod", await node.claim("gpus", "gpu-0"))
+    await node.shows("pod", gpu_0="Healthy")
+    await driver.report(
+        [DeviceHealth("node-a", f"gpu-{number}", Health.UNHEALTHY, "x" * 1024) for number in range(100)]
+    )
+    await node.shows("pod", gpu_0="Unknown")
+    assert [line.split(": ")[:2] for line in lines(caplog, "")] == [
+        [f"health stream of plugin {DRIVER} at dra.sock", "UNAVAILABLE"]
+    ]
+    await node.after_jumps(lambda: driver.health.open)
+    await node.shows("pod", gpu_0="Healthy")
+    server.close()
+
+
+async def other_server(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Speaks another protocol."""
+    writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    writer.close()
+
+
+async def test_a_socket_that_is_not_a_plugins(
+    node: Node, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registration, "DIAL_LIMIT", 0.2)
+    server = await asyncio.start_unix_server(other_server, node.registry / "web-reg.sock")
+    await two_drivers(node)
+    await until(lambda: lines(caplog, "web-reg.sock"))
+    assert lines(caplog, "") == ["plugin socket web-reg.sock: nobody answers within 0.2 s; trying again"]
+    server.close()
+
+
+@pytest.mark.parametrize("method", [GET_INFO, NOTIFY_REGISTRATION], ids=lambda method: method.path.rpartition("/")[2])
+async def test_a_registration_that_answers_garbage(node: Node, method: Any, caplog: pytest.LogCaptureFixture) -> None:
+    async def garbage(request: Any, context: Any) -> bytes:
+        return b"\x0a\xff"
+
+    plugin = OddPlugin()
+    await node.serve({**plugin.methods, method: garbage})
+    await until(lambda: lines(caplog, "odd-reg.sock"))
+    (line,) = lines(caplog, "")
+    assert line.endswith(f"2 bytes that are not a {method.response.__name__}; trying again")
+    await node.run_driver()
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "reason"),
+    [
+        ("dra.sock", "its endpoint 'dra.sock' is not an absolute path"),
+        ("/" + "x" * 107, f"its endpoint cannot be used: the socket path /{'x' * 107} has more than 107 bytes"),
+        ("/a\0b", "its endpoint cannot be used: the socket path '/a\\x00b' has a zero byte in it"),
+    ],
+    ids=["relative", "too long", "zero byte"],
+)
+async def test_an_endpoint_that_no_socket_can_have(node: Node, endpoint: str, reason: str) -> None:
+    odd = await node.run_odd(endpoint=endpoint, supported_versions=HEALTH)
+    assert [ok for ok, _ in odd.told] == [False]
+    assert odd.told[0][1].startswith(reason)
+
+
+async def test_a_registration_socket_whose_path_is_too_long(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+    folder = node.registry / ("x" * 100)
+    folder.mkdir()
+    with socket.socket(socket.AF_UNIX) as far, contextlib.chdir(folder):
+        far.bind("far-reg.sock")
+    await until(lambda: lines(caplog, "far-reg.sock"))
+    assert lines(caplog, "")[0].endswith("has more than 107 bytes; use a shorter directory; trying again")
+
+
+async def test_odd_characters_in_paths_harm_nothing(node: Node) -> None:
+    await node.run_driver(registry_dir=str(node.registry / "100%20?#"), data_dir=str(node.root / "with é\n"))
+    await node.run_pod("pod", await node.claim("gpus", "gpu-0"))
+    await node.shows("pod", gpu_0="Healthy")
+
+
+async def test_any_number_of_odd_sockets_holds_up_no_plugin(node: Node) -> None:
+    for number in range(30):
+        await node.serve(OddPlugin(type="CSIPlugin").methods, f"odd-{number}-reg.sock")
+    await two_drivers(node)

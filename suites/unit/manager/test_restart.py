@@ -1,0 +1,172 @@
+"""What a manager knows again after a restart, from its files."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drahealth.fakes.hardware.driver import FakeDriver
+from drahealth.proto.events import Unprepared
+from drahealth.proto.values import Health
+from drahealth.suites.unit.manager.rig import Node, lines, registered, settle, until
+
+SICK = {"gpu-0": "Unhealthy: xid 79", "gpu-1": "Healthy"}
+
+
+async def sick_pod(node: Node) -> FakeDriver:
+    """A driver with a device that a pod shows sick."""
+    driver = await node.run_driver()
+    await node.run_pod("pod", await node.claim("gpus", "gpu-0", "gpu-1"))
+    await driver.set_health("gpu-0", Health.UNHEALTHY, "xid 79")
+    await node.shows("pod", gpu_0="Unhealthy: xid 79", gpu_1="Healthy")
+    return driver
+
+
+async def come_back_alone(node: Node, driver: FakeDriver, after: float = 0.0) -> None:
+    """The manager restarts while its plugin is away."""
+    await node.manager.stop()
+    await driver.stop()
+    await node.restart(after)
+
+
+async def test_pods_show_what_was_known_before_any_plugin_is_back(any_node: Node) -> None:
+    driver = await sick_pod(any_node)
+    await come_back_alone(any_node, driver)
+    assert any_node.seen("pod") == SICK
+
+
+async def test_time_goes_on_while_the_manager_is_away(any_node: Node) -> None:
+    driver = await sick_pod(any_node)
+    await come_back_alone(any_node, driver, after=31)
+    assert any_node.seen("pod") == {"gpu-0": "Unknown", "gpu-1": "Unknown"}
+
+
+async def test_the_plugins_first_report_after_a_restart_shows(any_node: Node) -> None:
+    driver = await sick_pod(any_node)
+    await come_back_alone(any_node, driver, after=31)
+    await driver.start()
+    await any_node.shows("pod", gpu_0="Unhealthy: xid 79", gpu_1="Healthy")
+
+
+async def told_after(node: Node, seconds: float) -> list[set[str]]:
+    """Who is told of the first report after a restart that says just what was known."""
+    driver = await sick_pod(node)
+    await come_back_alone(node, driver, after=seconds)
+    node.notified.clear()
+    await driver.start()
+    await node.shows("pod", gpu_0="Unhealthy: xid 79", gpu_1="Healthy")
+    await settle()
+    return node.notified
+
+
+async def test_a_restart_within_the_timeout_tells_nobody_of_the_same_health(any_node: Node) -> None:
+    assert await told_after(any_node, 10) == []
+
+
+async def test_the_kep_tells_of_the_recovery_after_a_longer_restart(node: Node) -> None:
+    assert await told_after(node, 31) == [{"pod"}]
+
+
+async def test_1_37_does_not(node_1_37: Node) -> None:
+    assert await told_after(node_1_37, 31) == []
+
+
+async def beating_for_40_s(node: Node) -> dict[str, str]:
+    """What a pod shows after 40 s of heartbeats and a restart."""
+    driver = await sick_pod(node)
+    for _ in range(2):
+        node.clock.jump(20)
+        jumped = node.clock.now()
+        driver.health.tell_all()
+        await until(lambda: all(entry.updated > jumped for _, entry in node.manager._cache.entries()))  # noqa: B023
+    assert node.seen("pod") == SICK
+    await come_back_alone(node, driver)
+    return node.seen("pod")
+
+
+async def test_heartbeats_outlive_a_restart_in_the_kep_and_not_in_1_37(node: Node, node_1_37: Node) -> None:
+    assert await beating_for_40_s(node) == SICK
+    assert await beating_for_40_s(node_1_37) == {"gpu-0": "Unknown", "gpu-1": "Unknown"}
+
+
+async def test_claims_from_before_a_restart_are_undone_by_their_driver(any_node: Node) -> None:
+    driver = await sick_pod(any_node)
+    await come_back_alone(any_node, driver)
+    await driver.start()
+    await registered(driver)
+    await any_node.manager.unprepare("pod")
+    assert len(any_node.happened(Unprepared)) == 1
+    assert json.loads((any_node.root / "dra_manager_state").read_text()) == {"claims": []}
+
+
+async def test_a_cleared_driver_is_cleared_in_the_file_too(any_node: Node) -> None:
+    driver = await sick_pod(any_node)
+    await driver.stop()
+    await any_node.shows("pod", gpu_0="Unknown", gpu_1="Unknown")
+    assert json.loads((any_node.root / "dra_health_state").read_text()) == {}
+
+
+def break_file(path: Path, content: Any) -> None:
+    path.unlink()
+    path.mkdir() if content is None else path.write_bytes(content)
+
+
+@pytest.mark.parametrize("content", [b"", b"null", b'{"gpu.example.com":{"Dev', b"\x00\xff", None], ids=repr)
+async def test_a_broken_health_file_costs_what_was_known_and_nothing_else(
+    node: Node, content: bytes | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    driver = await sick_pod(node)
+    await node.manager.stop()
+    break_file(node.root / "dra_health_state", content)
+    await driver.stop()
+    await node.restart()
+    assert node.seen("pod") == {"gpu-0": "Unknown", "gpu-1": "Unknown"}
+    assert [line[:27] for line in lines(caplog, "checkpoint")] == ["checkpoint dra_health_state"]
+    await driver.start()
+    await node.shows("pod", gpu_0="Unhealthy: xid 79", gpu_1="Healthy")
+
+
+async def test_one_broken_driver_in_the_health_file_costs_no_other(
+    node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    driver = await sick_pod(node)
+    await node.manager.stop()
+    path = node.root / "dra_health_state"
+    path.write_text(
+        json.dumps({**json.loads(path.read_text()), "broken.example.com": {}, "odd.example.com": {"Devices": {"a": 7}}})
+    )
+    await come_back_alone(node, driver)
+    assert node.seen("pod") == SICK
+    assert len(lines(caplog, "checkpoint")) == 2
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"claims": 7}', None], ids=repr)
+async def test_a_broken_claims_file_costs_the_claims_and_nothing_else(
+    node: Node, content: bytes | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    driver = await sick_pod(node)
+    claim = await node.claim("again", "gpu-0")
+    await node.manager.stop()
+    break_file(node.root / "dra_manager_state", content)
+    await node.restart()
+    assert (node.seen("pod"), len(lines(caplog, "checkpoint"))) == ({}, 1)
+    await until(lambda: driver.health.opened == 2)
+    await node.run_pod("pod", claim)
+    await node.shows("pod", gpu_0="Unhealthy: xid 79")
+
+
+async def test_files_that_cannot_be_written_cost_nothing_but_a_line_each(
+    node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("dra_health_state", "dra_manager_state"):
+        (node.root / name).mkdir()
+    driver = await sick_pod(node)
+    await driver.set_health("gpu-0", Health.HEALTHY)
+    await node.shows("pod", gpu_0="Healthy", gpu_1="Healthy")
+    await node.manager.unprepare("pod")
+    assert sorted(line.partition(",")[0] for line in lines(caplog, "checkpoint")) == [
+        "checkpoint dra_health_state not written",
+        "checkpoint dra_manager_state not written",
+    ]
+    assert [path.name for path in node.root.glob("*.tmp*")] == []

@@ -1,0 +1,165 @@
+"""The command: its help, its exit codes, and what a run leaves behind."""
+
+import json
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from typer.testing import CliRunner
+
+from drahealth.proto.events import StatusSeen, load_lines
+from drahealth.suites import command
+from drahealth.suites.catalogue import scenarios
+
+FOR_ALL = "from drahealth.suites.command import main\nmain()"
+
+BROKEN = """
+import drahealth.suites.session as session
+from drahealth.manager.manager import DeviceManager
+from drahealth.suites.reference import ReferenceTarget
+
+class Silent(DeviceManager):
+    def _notify(self, devices): pass
+
+windows = {"push": 0.2, "resync": 0.2, "start": 10, "restart": 10}
+session.make_target = lambda options, progress: ReferenceTarget(options.profile, manager=Silent, windows=windows)
+"""
+
+NOWHERE = """
+import drahealth.suites.session as session
+from drahealth.suites.errors import HarnessError
+
+class Nowhere:
+    async def start(self): raise HarnessError("no node came up", "see its log")
+    async def stop(self): pass
+
+session.make_target = lambda options, progress: Nowhere()
+"""
+
+
+def drahealth(*arguments: str, before: str = "", folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own; `before` is done in it first."""
+    line = [sys.executable, "-c", before + FOR_ALL, *arguments]
+    return subprocess.run(line, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+
+
+def refused(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    """The exit code of a command that comes to nothing, in this process."""
+    monkeypatch.setattr(sys, "argv", ["drahealth", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        command.main()
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+def test_the_installed_command_is_this_one() -> None:
+    (script,) = entry_points(group="console_scripts", name="drahealth")
+    assert script.value == "drahealth.suites.command:main"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("run",),
+        ("scenarios",),
+        ("doctor",),
+        ("binaries",),
+        *(("binaries", w) for w in ("ensure", "list", "remove")),
+    ],
+    ids=" ".join,
+)
+def test_everything_has_help(words: tuple[str, ...]) -> None:
+    shown = CliRunner().invoke(command.app, [*words, "--help"])
+    assert shown.exit_code == 0
+    assert " ".join(("Usage: drahealth", *words)) in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("--target", "moon"), "there is no target 'moon'; choose one of reference, kubelet"),
+        (("--profile", "v0"), "there is no profile 'v0'; choose one of kep, v1.37"),
+        (("--driver", "pod"), "there is no driver 'pod'; choose one of inline, process"),
+        (
+            ("--target", "kubelet", "--kubernetes", "1.2.3"),
+            "how kubelets of Kubernetes 1.2.3 behave is not written down yet; choose a release of 1.37",
+        ),
+        (("--report", "/"), "/ cannot be written: Is a directory; name another file"),
+        (("--junitxml", "/no/j.xml"), "/no/j.xml cannot be written: No such file or directory; name another file"),
+        (("--histories", "/dev/null"), "no files can be put into /dev/null: File exists; name another folder"),
+    ],
+)
+def test_what_cannot_be_done_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], arguments: tuple[str, ...], sentence: str
+) -> None:
+    assert refused(monkeypatch, "run", *arguments) == 2
+    assert capfd.readouterr() == ("", f"drahealth: {sentence}\n")
+
+
+def test_a_good_run_leaves_its_report_results_and_history(tmp_path: Path) -> None:
+    ran = drahealth(
+        *("run", "-k", "recovered", "--report", "r.json", "--junitxml", "j.xml", "--histories", "h"), folder=tmp_path
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout.startswith("the reference in process, profile kep, 1 scenario\n\nPASS ")
+    report = json.loads((tmp_path / "r.json").read_text())
+    assert (report["exit_code"], [s["name"] for s in report["scenarios"]]) == (
+        0,
+        ["test_a_recovered_device_shows_healthy_again"],
+    )
+    properties = ElementTree.parse(tmp_path / "j.xml").iter("property")
+    assert [(p.get("name"), p.get("value")) for p in properties] == [("requirement", "STATUS-03")]
+    (history,) = (tmp_path / "h").iterdir()
+    assert any(isinstance(record.what, StatusSeen) for record in load_lines(history.read_text().splitlines()))
+
+
+def test_a_subject_that_is_at_fault_is_1(tmp_path: Path) -> None:
+    ran = drahealth("run", "-k", "recovered", "--report", "r.json", before=BROKEN, folder=tmp_path)
+    assert (ran.returncode, ran.stderr) == (1, "")
+    lines = ran.stdout.splitlines()
+    assert lines[2].split()[0] == "FAIL"
+    assert "STATUS-03 (MUST, kubelet): A device that its driver reports healthy again shows as Healthy again." in lines
+    assert lines[-3] == "again: drahealth run --target reference -k test_a_recovered_device_shows_healthy_again"
+    assert lines[-1].startswith("1 failed in ")
+    report = json.loads((tmp_path / "r.json").read_text())
+    assert {n for n, r in report["requirements"].items() if r["verdict"] != "NOT_TESTED"} == {"STATUS-03"}
+
+
+def test_a_node_that_does_not_come_up_is_3_and_tried_once(tmp_path: Path) -> None:
+    ran = drahealth("run", "-k", "two_devices or recovered", before=NOWHERE, folder=tmp_path)
+    assert (ran.returncode, ran.stderr) == (3, "")
+    lines = [line for line in ran.stdout.splitlines()[2:] if not line.startswith(("ERROR", "again"))]
+    assert lines[:2] == ["no node came up; see its log"] * 2
+
+
+def test_a_word_that_nothing_matches_is_2(tmp_path: Path) -> None:
+    ran = drahealth("run", "-k", "no_such_word", folder=tmp_path)
+    assert (ran.returncode, ran.stdout, ran.stderr.count("\n")) == (2, "", 1)
+    assert ran.stderr.startswith("drahealth: no scenario matches 'no_such_word'; `drahealth scenarios` lists")
+
+
+def test_an_expression_that_is_none_is_2(tmp_path: Path) -> None:
+    ran = drahealth("run", "-k", "two words", folder=tmp_path)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr.strip().count("\n") == 0
+    assert "two words: at column 5" in ran.stderr
+
+
+def test_settings_and_plugins_that_are_around_have_no_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --no-such-option\n")
+    (tmp_path / "conftest.py").write_text("raise RuntimeError")
+    monkeypatch.setenv("PYTEST_ADDOPTS", "--no-such-option")
+    ran = drahealth("run", "-k", "called_by_driver", folder=tmp_path)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["conftest.py", "pytest.ini"]
+
+
+def test_the_list_of_scenarios_names_all_with_their_sentences() -> None:
+    ran = drahealth("scenarios")
+    names = [line for line in ran.stdout.splitlines() if not line.startswith(" ")]
+    assert (ran.returncode, names) == (0, [found.name for found in scenarios()])
+    assert "  TIMEOUT-02  MUST   Each device's own timeout counts, and no other device's." in ran.stdout
