@@ -123,7 +123,7 @@ class Restarted:
 
 @dataclass(frozen=True, slots=True)
 class TimePassed:
-    """The scenario let time pass: the clock jumped, or the target waited."""
+    """The node's clock jumped over so many seconds, which the times of the records do not show."""
 
     seconds: float
     event: Literal["time-passed"] = "time-passed"

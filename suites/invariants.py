@@ -106,21 +106,35 @@ class _Excuse:
 
 def overlaps(records: Sequence[Record]) -> Iterator[str]:
     """Instances with two streams open at once, for longer than a late notice explains."""
-    open_: dict[tuple[str, str], dict[str, float]] = {}
-    end = records[-1].at if records else 0.0
+    open_: _Streams = {}
     for record in records:
-        match record.what:
-            case StreamOpened() as stream:
-                open_.setdefault((stream.driver, stream.instance), {})[stream.stream] = record.at
-            case StreamClosed() as stream:
-                streams = open_.get((stream.driver, stream.instance), {})
-                yield from _beside(stream.driver, streams, stream.stream, record.at)
+        yield from _follow(open_, record)
     for (driver, _), streams in open_.items():
         for name in list(streams):
-            yield from _beside(driver, streams, name, end)
+            yield from _ends(driver, streams, name, records[-1].at)
 
 
-def _beside(driver: str, streams: dict[str, float], name: str, at: float) -> Iterator[str]:
+def has_two_streams(records: Iterable[Record]) -> bool:
+    """Whether an instance has two streams open at the end of the history, be it only for a moment."""
+    open_: _Streams = {}
+    for record in records:
+        list(_follow(open_, record))
+    return any(len(streams) > 1 for streams in open_.values())
+
+
+_Streams = dict[tuple[str, str], dict[str, float]]
+"""By driver and instance, when each open stream was opened."""
+
+
+def _follow(open_: _Streams, record: Record) -> Iterator[str]:
+    match record.what:
+        case StreamOpened() as stream:
+            open_.setdefault((stream.driver, stream.instance), {})[stream.stream] = record.at
+        case StreamClosed() as stream:
+            yield from _ends(stream.driver, open_.get((stream.driver, stream.instance), {}), stream.stream, record.at)
+
+
+def _ends(driver: str, streams: dict[str, float], name: str, at: float) -> Iterator[str]:
     """The streams beside which this one, which ends, was open for too long."""
     opened = streams.pop(name, at)
     for other, begun in streams.items():

@@ -17,10 +17,9 @@ from drahealth.fakes.hardware.control import DriverControl, DriverOptions
 from drahealth.manager.profile import Profile
 from drahealth.proto.clock import SystemClock
 from drahealth.proto.events import Record
+from drahealth.suites.binaries.releases import Binaries
 from drahealth.suites.drivers import Drivers, InlineDrivers, ProcessDrivers
-from drahealth.suites.local import binaries
 from drahealth.suites.local.cluster import LocalCluster
-from drahealth.suites.local.progress import Progress
 from drahealth.suites.local.run_directory import RunDirectory
 from drahealth.suites.target import Opened, Window
 
@@ -37,10 +36,9 @@ class KubeletTarget:
         {"push": 5.0, "resync": SYNC_FREQUENCY * 1.5 + 5, "start": 30.0, "restart": 30.0}
     )
 
-    def __init__(self, version: str, profile: Profile, progress: Progress, *, processes: bool = False) -> None:
+    def __init__(self, binaries: Binaries, profile: Profile, *, processes: bool = False) -> None:
         self.profile = profile
-        self._version = version
-        self._progress = progress
+        self._binaries = binaries
         self._processes = processes
         self._runtime = ContainerRuntime()
         self._run: RunDirectory | None = None
@@ -50,12 +48,11 @@ class KubeletTarget:
         self._drivers: Drivers | None = None
 
     async def start(self) -> None:
-        found = await asyncio.to_thread(binaries.ensure, self._version, self._progress)
         self._run = run = RunDirectory.create()
         self._cri = CriServer(self._runtime, run.path / "cri.sock", run.path / "containers")
         await self._cri.start()
         self._cluster = LocalCluster(
-            found,
+            self._binaries,
             run_dir=run,
             cri_socket=run.path / "cri.sock",
             sync_frequency=SYNC_FREQUENCY,
@@ -95,8 +92,9 @@ class KubeletTarget:
     async def open_window(self, window: Window) -> Opened:
         return Opened(self.windows[window])
 
-    async def let_pass(self, seconds: float) -> None:
+    async def let_pass(self, seconds: float) -> float:
         await asyncio.sleep(seconds)
+        return 0.0
 
     async def start_driver(self, options: DriverOptions, observe: Callable[[Record], None]) -> DriverControl:
         assert self._drivers, "the target is not started"

@@ -3,11 +3,11 @@
 from rich.console import Console
 from rich.markup import escape
 
+from drahealth.suites.binaries import ensure as binaries
+from drahealth.suites.binaries.releases import DEFAULT_VERSION
 from drahealth.suites.catalogue import scenarios
 from drahealth.suites.ledger import requirements
-from drahealth.suites.local import binaries
 from drahealth.suites.local.doctor import examine
-from drahealth.suites.options import KUBERNETES
 from drahealth.suites.stages import Stages
 
 _MIB = 1024 * 1024
@@ -43,7 +43,7 @@ def show_doctor(*, start: bool) -> int:
 def ensure_binaries(kubernetes: str | None) -> None:
     """Gets them and says where they are."""
     console = Console(highlight=False, stderr=True)
-    found = binaries.ensure(kubernetes or KUBERNETES, Stages(console))
+    found = binaries.ensure(kubernetes or DEFAULT_VERSION, Stages(console))
     for path in (found.kubelet, found.kube_apiserver, found.kube_scheduler, found.kube_controller_manager, found.etcd):
         Console(highlight=False).print(str(path), soft_wrap=True)
 

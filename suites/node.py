@@ -185,8 +185,10 @@ class Node:
 
     async def passes(self, seconds: float) -> None:
         """So much time passes."""
-        await self.target.let_pass(seconds)
-        self.history.observe(events.TimePassed(seconds))
+        if jumped := await self.target.let_pass(seconds):
+            self.history.observe(events.TimePassed(jumped))
+        else:
+            self.tell(f"{seconds:g} s have passed")
 
     # -- for the handles
 
@@ -213,6 +215,7 @@ class Node:
             async with asyncio.timeout(_PATIENCE):
                 await story
                 await self._converges()
+                await self._settles()
         except TimeoutError:
             raise HarnessError(f"{self._title!r} did not end within {_PATIENCE:g} s") from None
         for requirement, violations in invariants.judge(self.history.records, self._devices()).items():
@@ -233,6 +236,11 @@ class Node:
                 if not self._astray() or await self._comes_true(lambda: not self._astray(), window):
                     return
             self.check(False, "every running pod shows the latest health", "; ".join(self._astray()))
+
+    async def _settles(self) -> None:
+        """A driver may notice late that a stream has ended; two that stay open are two."""
+        await self.history.until(lambda: not invariants.has_two_streams(self.history.records), 2 * invariants.OVERLAP)
+        self.tell("the story ends")
 
     def _astray(self) -> list[str]:
         return invariants.astray(self.history.records, self._statuses.values(), self._devices(), self._gates_on)

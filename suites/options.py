@@ -5,13 +5,11 @@ from dataclasses import dataclass
 import pytest
 
 from drahealth.manager.profile import KEP, PROFILES, Profile, for_release
+from drahealth.suites.binaries.releases import DEFAULT_VERSION, parse_version
 from drahealth.suites.errors import ConfigurationError
-from drahealth.suites.local.releases import parse_version
 
 TARGETS = ("reference", "kubelet")
 DRIVERS = ("inline", "process")
-KUBERNETES = "1.37.1"
-"""The Kubernetes release that the kubelet target takes if none is named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +17,7 @@ class Options:
     """Checked; a wrong one raises ConfigurationError at once, not after minutes."""
 
     target: str = "reference"
-    kubernetes: str = KUBERNETES
+    kubernetes: str = DEFAULT_VERSION
     profile: Profile = KEP
     driver: str = "inline"
 
@@ -38,7 +36,7 @@ class Options:
             return cls(target, profile=_profile(profile or "kep"), driver=driver)
         if profile:
             raise ConfigurationError("a real kubelet's profile is that of its release", "leave --profile out")
-        version = parse_version(kubernetes or KUBERNETES)
+        version = parse_version(kubernetes or DEFAULT_VERSION)
         return cls(target, kubernetes=version, profile=_release(version), driver=driver)
 
     @classmethod

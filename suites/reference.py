@@ -59,7 +59,7 @@ class ReferenceTarget:
         self._root = Path(self._folder.name)
         self.registry_dir = self._root / "plugins_registry"
         self.plugins_dir = self._root / "plugins"
-        self._runtime = ContainerRuntime(self._clock)
+        self.runtime = ContainerRuntime(self._clock)
         self._scheduler = Scheduler(self.api)
         self._drivers: Drivers = InlineDrivers(self.api, self._clock)
         self._http: HttpApi | None = None
@@ -76,7 +76,7 @@ class ReferenceTarget:
         await self._drivers.close()
         await self._stop_kubelet()
         await self._scheduler.stop()
-        await self._runtime.close()
+        await self.runtime.close()
         if self._http:
             await self._http.stop()
         self._folder.cleanup()
@@ -90,8 +90,9 @@ class ReferenceTarget:
         await self._jump(RESYNC)
         return Opened(self.windows[window], RESYNC)
 
-    async def let_pass(self, seconds: float) -> None:
+    async def let_pass(self, seconds: float) -> float:
         await self._jump(seconds)
+        return seconds
 
     async def start_driver(self, options: DriverOptions, observe: Callable[[Record], None]) -> DriverControl:
         return await self._drivers.start(options, observe)
@@ -110,7 +111,7 @@ class ReferenceTarget:
         await self.restart_kubelet()
 
     async def end_container(self, pod_uid: str, container: str, code: int) -> None:
-        self._runtime.end(pod_uid, container, code)
+        self.runtime.end(pod_uid, container, code)
 
     def log_tail(self) -> str:
         return ""
@@ -123,7 +124,7 @@ class ReferenceTarget:
         gates = Gates(self._gates_on, self._gates_on)
         self._manager = self._manager_type(self._root, profile=self.profile, gates=gates, clock=self._clock)
         self._workers = PodWorkers(
-            self.api, self._manager, self._runtime, self.node_name, clock=self._clock, resync=RESYNC
+            self.api, self._manager, self.runtime, self.node_name, clock=self._clock, resync=RESYNC
         )
 
     async def _start_kubelet(self) -> None:

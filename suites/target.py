@@ -59,8 +59,8 @@ class Target(Protocol):
     async def open_window(self, window: Window) -> Opened:
         """Lets the window's time begin to pass."""
 
-    async def let_pass(self, seconds: float) -> None:
-        """Returns when `seconds` have passed for the node and its drivers."""
+    async def let_pass(self, seconds: float) -> float:
+        """Returns when `seconds` have passed for the node and its drivers, and how many of them were jumped over."""
 
     async def start_driver(self, options: DriverOptions, observe: Callable[[Record], None]) -> DriverControl:
         """Makes a fake driver on the node; it is not started yet."""

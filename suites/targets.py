@@ -1,6 +1,6 @@
 """Makes the target that a run asks for. Each is imported only where it is used."""
 
-from drahealth.suites.local.progress import Progress
+from drahealth.suites.binaries.progress import Progress
 from drahealth.suites.options import Options
 from drahealth.suites.target import Target
 
@@ -8,9 +8,12 @@ from drahealth.suites.target import Target
 def make_target(options: Options, progress: Progress) -> Target:
     """The target, not started. Raises HarnessError if it cannot be had on this machine."""
     if options.target == "kubelet":
+        from drahealth.suites.binaries.ensure import ensure
         from drahealth.suites.kubelet import KubeletTarget
 
-        return KubeletTarget(options.kubernetes, options.profile, progress, processes=options.driver == "process")
+        # Before any loop runs: a build takes minutes, and Ctrl-C ends it at once.
+        found = ensure(options.kubernetes, progress)
+        return KubeletTarget(found, options.profile, processes=options.driver == "process")
     from drahealth.suites.reference import ReferenceTarget
 
     return ReferenceTarget(options.profile, processes=options.driver == "process")

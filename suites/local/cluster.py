@@ -13,11 +13,11 @@ await cri.stop()
 from collections.abc import Mapping
 from pathlib import Path
 
+from drahealth.suites.binaries.releases import Binaries
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.local import credentials, kubelet, logs
 from drahealth.suites.local.layout import Layout
 from drahealth.suites.local.parts import Parts
-from drahealth.suites.local.releases import Binaries
 from drahealth.suites.local.run_directory import RunDirectory
 from drahealth.suites.local.waiting import check, until
 

@@ -8,10 +8,10 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from drahealth.suites.binaries.releases import Binaries
 from drahealth.suites.local import credentials
 from drahealth.suites.local.layout import Layout
 from drahealth.suites.local.processes import Keeper, Process
-from drahealth.suites.local.releases import Binaries
 
 ETCD, API_SERVER = "etcd", "kube-apiserver"
 

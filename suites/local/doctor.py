@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from drahealth.suites.binaries.progress import Progress, silent
+from drahealth.suites.binaries.releases import DEFAULT_VERSION, parse_version, this_platform
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.local import namespaces
-from drahealth.suites.local.progress import Progress, silent
-from drahealth.suites.local.releases import DEFAULT_VERSION, parse_version, this_platform
 
 MEMORY_NEEDED = 1_000_000_000
 DISK_NEEDED = 2_000_000_000
@@ -96,7 +96,7 @@ def private_namespaces() -> Check:
 
 def programs(version: str, *, obtainable: bool) -> Check:
     """Whether the programs of the release are in the cache; if not, whether they can be got."""
-    from drahealth.suites.local.store import Store
+    from drahealth.suites.binaries.store import Store
 
     name = f"Kubernetes {version}"
     try:
@@ -112,8 +112,8 @@ def programs(version: str, *, obtainable: bool) -> Check:
 
 def releases_in_reach() -> Check:
     """Whether the official releases can be downloaded."""
-    from drahealth.suites.local.download import KUBERNETES_URL
-    from drahealth.suites.local.reach import reachable
+    from drahealth.suites.binaries.download import KUBERNETES_URL
+    from drahealth.suites.binaries.reach import reachable
 
     ok = reachable(KUBERNETES_URL)
     found = f"{KUBERNETES_URL} can{'' if ok else 'not'} be reached"
@@ -122,7 +122,7 @@ def releases_in_reach() -> Check:
 
 def go_toolchain() -> Check:
     """Whether releases can be built where they cannot be downloaded."""
-    from drahealth.suites.local.go_modules import too_old
+    from drahealth.suites.binaries.go_modules import too_old
 
     hint = f"only for building releases that cannot be downloaded: Go {_GO_NEEDED} or newer from https://go.dev/dl"
     go = shutil.which("go")
@@ -156,8 +156,8 @@ def memory() -> Check:
 
 def disks() -> Iterator[Check]:
     """Room for the programs and for the folder of a run."""
+    from drahealth.suites.binaries.store import default_root
     from drahealth.suites.local.run_directory import default_base
-    from drahealth.suites.local.store import default_root
 
     for name, folder, setting in (("cache", default_root(), "DRAHEALTH_CACHE"), ("run", default_base(), "TMPDIR")):
         free = shutil.disk_usage(_nearest(folder)).free

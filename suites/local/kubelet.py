@@ -5,11 +5,11 @@ import signal
 from collections.abc import Mapping
 from typing import Any
 
+from drahealth.suites.binaries.releases import Binaries
 from drahealth.suites.local import credentials
 from drahealth.suites.local.control_plane import environment
 from drahealth.suites.local.layout import Layout
 from drahealth.suites.local.processes import Keeper, Process
-from drahealth.suites.local.releases import Binaries
 
 KUBELET = credentials.KUBELET
 

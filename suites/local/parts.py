@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from drahealth.suites.binaries.releases import Binaries
 from drahealth.suites.local import credentials
 from drahealth.suites.local.api_probe import ApiProbe
 from drahealth.suites.local.control_plane import ControlPlane
@@ -12,7 +13,6 @@ from drahealth.suites.local.layout import Layout
 from drahealth.suites.local.node_readiness import NodeReadiness
 from drahealth.suites.local.ports import Reservation, outward_address
 from drahealth.suites.local.processes import Keeper, Process
-from drahealth.suites.local.releases import Binaries
 from drahealth.suites.local.run_directory import RunDirectory
 
 

@@ -4,9 +4,9 @@ import time
 
 from drahealth.fakes.containers.cri import CriServer
 from drahealth.fakes.containers.runtime import ContainerRuntime
-from drahealth.suites.local import binaries
+from drahealth.suites.binaries import ensure as binaries
+from drahealth.suites.binaries.progress import Progress, silent
 from drahealth.suites.local.cluster import LocalCluster
-from drahealth.suites.local.progress import Progress, silent
 from drahealth.suites.local.run_directory import RunDirectory
 
 

@@ -7,7 +7,7 @@ published versions, v0.X.Y for release v1.X.Y, take the folders' place here.
 import re
 from dataclasses import dataclass
 
-from drahealth.suites.local.releases import Package
+from drahealth.suites.binaries.releases import Package
 
 _STAGING = re.compile(r"^\s*(k8s\.io/\S+)\s+=>\s+\./staging/", re.MULTILINE)
 _GO_LINE = re.compile(r"^go\s+(\d+\.\d+(?:\.\d+)?)\s*$", re.MULTILINE)

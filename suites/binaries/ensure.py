@@ -1,12 +1,12 @@
 """The programs of a local cluster, got once and kept: downloaded where there is a network, built with Go elsewhere."""
 
-from drahealth.suites.local import releases
-from drahealth.suites.local.build import GoBuild
-from drahealth.suites.local.download import OfficialReleases
-from drahealth.suites.local.progress import Progress, silent
-from drahealth.suites.local.releases import Binaries
-from drahealth.suites.local.sources import FirstThatCan, Source
-from drahealth.suites.local.store import Installed, Store
+from drahealth.suites.binaries import releases
+from drahealth.suites.binaries.build import GoBuild
+from drahealth.suites.binaries.download import OfficialReleases
+from drahealth.suites.binaries.progress import Progress, silent
+from drahealth.suites.binaries.releases import Binaries
+from drahealth.suites.binaries.sources import FirstThatCan, Source
+from drahealth.suites.binaries.store import Installed, Store
 
 
 def ensure(

@@ -20,11 +20,11 @@ from pathlib import Path
 import filelock
 import platformdirs
 
+from drahealth.suites.binaries import manifest
+from drahealth.suites.binaries.progress import Progress, silent
+from drahealth.suites.binaries.releases import Package, Platform, etcd, kubernetes, parse_version, this_platform
+from drahealth.suites.binaries.sources import Order, Source
 from drahealth.suites.errors import ConfigurationError, HarnessError
-from drahealth.suites.local import manifest
-from drahealth.suites.local.progress import Progress, silent
-from drahealth.suites.local.releases import Package, Platform, etcd, kubernetes, parse_version, this_platform
-from drahealth.suites.local.sources import Order, Source
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from drahealth.suites.binaries.go_modules import Module, go_mod, linker_flags, module_path, program_path, too_old
+from drahealth.suites.binaries.progress import Progress
+from drahealth.suites.binaries.releases import Package
+from drahealth.suites.binaries.sources import Order, Unavailable
 from drahealth.suites.errors import ConfigurationError, HarnessError
-from drahealth.suites.local.go_modules import Module, go_mod, linker_flags, module_path, program_path, too_old
-from drahealth.suites.local.progress import Progress
-from drahealth.suites.local.releases import Package
-from drahealth.suites.local.sources import Order, Unavailable
 
 _NO_NETWORK = ("dial tcp", "no such host", "lookup ", "i/o timeout", "connection re", "tls:", "x509:", "proxyconnect")
 _INSTALL_GO = "install Go {minimum} or newer from https://go.dev/dl"

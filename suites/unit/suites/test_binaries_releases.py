@@ -2,8 +2,8 @@
 
 import pytest
 
+from drahealth.suites.binaries.releases import parse_version
 from drahealth.suites.errors import ConfigurationError, HarnessError
-from drahealth.suites.local.releases import parse_version
 
 
 @pytest.mark.parametrize(

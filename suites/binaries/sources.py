@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from drahealth.suites.binaries.progress import Progress
+from drahealth.suites.binaries.releases import Package, Platform
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.local.progress import Progress
-from drahealth.suites.local.releases import Package, Platform
 
 
 class Unavailable(Exception):

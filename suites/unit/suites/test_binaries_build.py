@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from drahealth.suites.binaries.build import GoBuild
+from drahealth.suites.binaries.go_modules import Module, go_mod, linker_flags, too_old
+from drahealth.suites.binaries.progress import silent
+from drahealth.suites.binaries.releases import Platform, etcd, kubernetes
+from drahealth.suites.binaries.sources import Order, Unavailable
 from drahealth.suites.errors import ConfigurationError, HarnessError
-from drahealth.suites.local.build import GoBuild
-from drahealth.suites.local.go_modules import Module, go_mod, linker_flags, too_old
-from drahealth.suites.local.progress import silent
-from drahealth.suites.local.releases import Platform, etcd, kubernetes
-from drahealth.suites.local.sources import Order, Unavailable
 
 GO_MOD = """module k8s.io/kubernetes
 

@@ -7,9 +7,9 @@ from typing import BinaryIO
 
 import requests
 
+from drahealth.suites.binaries.progress import Progress
+from drahealth.suites.binaries.sources import Unavailable
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.local.progress import Progress
-from drahealth.suites.local.sources import Unavailable
 
 _CHUNK = 1 << 16
 _TIMEOUT = (3.0, 9.0)

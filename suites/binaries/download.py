@@ -8,10 +8,10 @@ import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from drahealth.suites.binaries.progress import Progress
+from drahealth.suites.binaries.reach import reachable
+from drahealth.suites.binaries.sources import Order, Unavailable
 from drahealth.suites.errors import ConfigurationError, HarnessError
-from drahealth.suites.local.progress import Progress
-from drahealth.suites.local.reach import reachable
-from drahealth.suites.local.sources import Order, Unavailable
 
 KUBERNETES_URL = "https://dl.k8s.io/release"
 ETCD_URL = "https://github.com/etcd-io/etcd/releases/download"
@@ -26,7 +26,7 @@ class OfficialReleases:
 
     def get(self, order: Order, progress: Progress) -> str:
         """See `Source`: Unavailable without a network, ConfigurationError for a release that does not exist."""
-        from drahealth.suites.local.transfer import NotThere
+        from drahealth.suites.binaries.transfer import NotThere
 
         base = self.etcd_url if order.package.project == "etcd" else self.kubernetes_url
         host = base.split("/")[2]
@@ -45,7 +45,7 @@ class OfficialReleases:
 
 
 def _kubernetes(base: str, order: Order, progress: Progress) -> str:
-    from drahealth.suites.local.transfer import Transfer, read_text
+    from drahealth.suites.binaries.transfer import Transfer, read_text
 
     platform = order.platform
     folder = f"{base}/v{order.package.version}/bin/{platform.system}/{platform.architecture}"
@@ -56,7 +56,7 @@ def _kubernetes(base: str, order: Order, progress: Progress) -> str:
 
 
 def _etcd(base: str, order: Order, progress: Progress) -> str:
-    from drahealth.suites.local.transfer import Transfer, read_text
+    from drahealth.suites.binaries.transfer import Transfer, read_text
 
     folder = f"{base}/v{order.package.version}"
     name = f"etcd-v{order.package.version}-{order.platform}"
