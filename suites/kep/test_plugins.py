@@ -12,9 +12,10 @@ async def test_the_devices_of_a_stopped_plugin_read_unknown_until_it_is_back(nod
     await driver.stops()
     await pod.shows(gpu, Health.UNKNOWN, message="", within="resync")
     await driver.starts()
-    await pod.shows(gpu, Health.HEALTHY)
-    await gpu.becomes(Health.UNHEALTHY, message="back with bad news")
-    await pod.shows(gpu, Health.UNHEALTHY, message="back with bad news")
+    with node.judging("STREAM-02", "the plugin is watched again"):
+        await pod.shows(gpu, Health.HEALTHY)
+        await gpu.becomes(Health.UNHEALTHY, message="back with bad news")
+        await pod.shows(gpu, Health.UNHEALTHY, message="back with bad news")
 
 
 @scenario("STREAM-01", "STREAM-02")
@@ -25,7 +26,8 @@ async def test_the_devices_of_a_crashed_plugin_read_unknown_until_it_is_back(nod
     await driver.crashes()
     await pod.shows(gpu, Health.UNKNOWN, message="", within="resync")
     await driver.starts()
-    await pod.shows(gpu, Health.UNHEALTHY, message="before the crash")
+    with node.judging("STREAM-02", "the plugin is watched again"):
+        await pod.shows(gpu, Health.UNHEALTHY, message="before the crash")
 
 
 @scenario("OPTOUT-01")

@@ -162,6 +162,11 @@ def test_one_stream_after_the_other_and_one_for_each_instance_are_no_overlap() -
     assert overlaps(opened("s1"), 5, closed("s1"), opened("s2"), 5, opened("s3", instance="b"), 5, report()) == []
 
 
+def test_two_streams_are_seen_while_they_are_two() -> None:
+    records = history(opened("s1"), opened("s1", instance="b"), opened("s2"), closed("s1"))
+    assert [invariants.has_two_streams(records[:n]) for n in range(5)] == [False, False, False, True, False]
+
+
 def test_an_empty_history_is_without_fault() -> None:
     assert invariants.judge([], {}) == {"STATUS-06": [], "STATUS-07": [], "STREAM-03": []}
 
