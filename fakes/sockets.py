@@ -25,6 +25,7 @@ class ServedSocket:
         self.path = path
         self._hidden = hidden
         self._functions = functions
+        self._linked = False
         self._server: grpc.aio.Server | None = None
 
     async def start(self) -> None:
@@ -37,10 +38,13 @@ class ServedSocket:
         self._server.add_insecure_port(target(self._hidden))
         await self._server.start()
         self.path.hardlink_to(self._hidden)
+        self._linked = True
 
     def remove(self) -> None:
-        """Takes the file away; connections that are open stay open."""
-        self.path.unlink(missing_ok=True)
+        """Takes the file away, if it is ours; connections that are open stay open."""
+        if self._linked:
+            self.path.unlink(missing_ok=True)
+            self._linked = False
 
     async def stop(self, grace: float | None = None) -> None:
         """Ends the server and its connections, calls under way get `grace` seconds; the file at `path` stays."""

@@ -7,6 +7,7 @@ health API asked for from one state. What it does wrong on purpose is asked for 
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from drahealth.fakes.api import CLAIMS, Api, ApiError
 from drahealth.fakes.clock import JumpClock
 from drahealth.fakes.hardware.control import DriverOptions, DriverState
 from drahealth.fakes.hardware.health_streams import HealthStreams, healthy
-from drahealth.fakes.hardware.slices import publish, withdraw
+from drahealth.fakes.hardware.slices import Published, publish, withdraw
 from drahealth.fakes.sockets import ServedSocket
 from drahealth.proto import events
 from drahealth.proto.clock import Clock, SystemClock
@@ -47,7 +48,7 @@ class FakeDriver:
         devices = [healthy(self._pool, name, options.timeout) for name in options.devices]
         self.health = HealthStreams(options.name, options.instance, devices, observe)
         self._prepared: dict[str, tuple[str, ...]] = {}
-        self._published: list[str] = []
+        self._published = Published()
         self._registered = asyncio.Event()
         self._registration_error = ""
         self._running = False
@@ -70,7 +71,8 @@ class FakeDriver:
         try:
             await self._open()
         except BaseException:
-            await self.stop()
+            with suppress(ApiError):
+                await self.retire()
             raise
 
     async def stop(self) -> None:
@@ -84,7 +86,7 @@ class FakeDriver:
     async def retire(self) -> None:
         await self.stop()
         await withdraw(self._api, self._published)
-        self._published = []
+        self._published = Published()
 
     async def wait_registered(self) -> None:
         await self._registered.wait()

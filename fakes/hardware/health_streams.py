@@ -9,7 +9,7 @@ from typing import Any
 import grpc.aio
 
 from drahealth.proto.events import Observe, ReportSent, StreamClosed, StreamOpened
-from drahealth.proto.flavours import FLAVOURS, Flavour
+from drahealth.proto.flavours import FLAVOURS, V1, Flavour
 from drahealth.proto.services import Method
 from drahealth.proto.values import DeviceHealth, Health, Report
 
@@ -59,30 +59,34 @@ class HealthStreams:
             raise ValueError(f"driver {self.driver} has no device {pool}/{device}; it has {names}") from None
 
     def set(self, device: DeviceHealth) -> None:
-        """The device is so from now on; told at once in a complete report."""
+        """The device is so from now on; told at once in a complete report. ValueError for what no message can say."""
         self.get(device.pool, device.device)
+        V1.encode_device(device)
         self._health[device.pool, device.device] = device
         self.tell_all()
 
     def tell_all(self) -> None:
         """Sends a complete report to every stream, unless the driver is quiet."""
         if not self.quiet:
-            self.tell(self._health.values(), complete=True)
+            self._put(_Told(tuple(self._health.values()), complete=True))
 
     def tell(self, devices: Iterable[DeviceHealth], *, complete: bool) -> None:
-        """Sends just this to every stream."""
+        """Sends just this to every stream. ValueError for what no message can say."""
         told = _Told(tuple(devices), complete)
-        for queue in self._queues.values():
-            queue.put_nowait(told)
+        V1.encode(told.devices)
+        self._put(told)
 
     def send_raw(self, payload: bytes) -> None:
-        for queue in self._queues.values():
-            queue.put_nowait(payload)
+        """Sends these bytes to every stream."""
+        self._put(payload)
 
     def end(self, code: grpc.StatusCode) -> None:
         """Ends every open stream, after what is under way."""
+        self._put(_End(code))
+
+    def _put(self, what: _Told | _End | bytes) -> None:
         for queue in self._queues.values():
-            queue.put_nowait(_End(code))
+            queue.put_nowait(what)
 
     def _serve(self, flavour: Flavour) -> Callable[..., AsyncIterator[Any]]:
         async def watch(_: Any, context: "grpc.aio.ServicerContext[Any, Any]") -> AsyncIterator[Any]:

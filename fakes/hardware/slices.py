@@ -1,12 +1,22 @@
 """Publishes a fake driver's devices as ResourceSlices, one pool a node (resource.k8s.io/v1)."""
 
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from drahealth.fakes.api import SLICES, Api, ApiError, Object
 
 DEVICES_PER_SLICE = 128
 """The API's limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What one start of a driver has published."""
+
+    names: tuple[str, ...] = ()
+    generation: int = 0
 
 
 def slices(driver: str, node: str, pool: str, devices: Sequence[str], generation: int) -> list[Object]:
@@ -28,29 +38,47 @@ def slices(driver: str, node: str, pool: str, devices: Sequence[str], generation
     ]
 
 
-async def publish(api: Api, driver: str, node: str, pool: str, devices: Sequence[str]) -> list[str]:
-    """Makes the API server's slices of this pool those devices, whatever was there; returns the slices' names."""
+async def publish(api: Api, driver: str, node: str, pool: str, devices: Sequence[str]) -> Published:
+    """Makes the API server's slices of this pool those devices, whatever was there; all of them or none."""
     old = await _published(api, driver, node)
     generation = 1 + max((s["spec"]["pool"]["generation"] for s in old.values()), default=0)
     new = slices(driver, node, pool, devices, generation)
-    for slice_ in new:
-        name = slice_["metadata"]["name"]
-        if name in old:
-            await api.replace(SLICES, dict(old.pop(name), spec=slice_["spec"]))
-        else:
-            await api.create(SLICES, slice_)
-    await withdraw(api, list(old))
-    return [slice_["metadata"]["name"] for slice_ in new]
+    made = Published(tuple(slice_["metadata"]["name"] for slice_ in new), generation)
+    try:
+        for slice_ in new:
+            name = slice_["metadata"]["name"]
+            if name in old:
+                await api.replace(SLICES, dict(old.pop(name), spec=slice_["spec"]))
+            else:
+                await api.create(SLICES, slice_)
+    except BaseException:
+        with suppress(ApiError):
+            await withdraw(api, made)
+        raise
+    for name in old:
+        await _delete(api, name)
+    return made
 
 
-async def withdraw(api: Api, names: Sequence[str]) -> None:
-    """Deletes slices; those that are gone already do not matter."""
-    for name in names:
+async def withdraw(api: Api, published: Published) -> None:
+    """Deletes slices, but not those that another instance of the driver has made its own since."""
+    for name in published.names:
         try:
-            await api.delete(SLICES, name)
+            found = await api.get(SLICES, name)
         except ApiError as error:
             if error.reason != "NotFound":
                 raise
+        else:
+            if found["spec"]["pool"]["generation"] == published.generation:
+                await _delete(api, name)
+
+
+async def _delete(api: Api, name: str) -> None:
+    try:
+        await api.delete(SLICES, name)
+    except ApiError as error:
+        if error.reason != "NotFound":
+            raise
 
 
 async def _published(api: Api, driver: str, node: str) -> dict[str, Object]:

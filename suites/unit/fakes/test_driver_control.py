@@ -1,0 +1,373 @@
+"""What one can tell a fake driver: the same in this process and at the other end of a stream."""
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import grpc
+import pytest
+
+from drahealth.fakes.hardware.control import DriverControl, DriverState
+from drahealth.fakes.hardware.driver import FakeDriver
+from drahealth.fakes.hardware.remote import CALLS, ControlFailed, RemoteDriver
+from drahealth.proto.clock import SystemClock
+from drahealth.proto.events import Prepared, Registered, ReportSent, StreamClosed, StreamOpened, Unprepared
+from drahealth.proto.services import PREPARE, UNPREPARE
+from drahealth.proto.values import DeviceHealth, Health
+from drahealth.suites.unit.fakes.driver_rig import DRIVER, Rig
+
+HEALTHY, UNHEALTHY = Health.HEALTHY, Health.UNHEALTHY
+SOCKETS = ["data/.dra", "data/.reg", "data/dra.sock", f"registry/{DRIVER}-reg.sock"]
+LEFT_BY_A_CRASH = ["data/dra.sock", f"registry/{DRIVER}-reg.sock"]
+WRONG = (ValueError, ControlFailed)  # here and there
+Make = Callable[..., Awaitable[DriverControl]]
+
+
+@pytest.fixture(params=["here", "there"])
+def make(rig: Rig, request: pytest.FixtureRequest) -> Make:
+    """Makes drivers that are told what to do here, or over a stream."""
+
+    async def here(**options: Any) -> DriverControl:
+        return rig.here(**options)
+
+    return here if request.param == "here" else rig.there
+
+
+@pytest.fixture
+async def driver(make: Make) -> DriverControl:
+    """A driver that runs."""
+    driver = await make()
+    await driver.start()
+    return driver
+
+
+def says(device: str, health: Health = HEALTHY, message: str = "", **more: int) -> DeviceHealth:
+    return DeviceHealth("node-a", device, health, message, **more)
+
+
+# -- the surface
+
+
+def test_the_calls_are_those_of_the_protocol_and_both_drivers_have_them_alike() -> None:
+    surface = {name: inspect.signature(function) for name, function in vars(DriverControl).items() if name in CALLS}
+    assert set(CALLS) == {name for name, _ in inspect.getmembers(DriverControl, inspect.iscoroutinefunction)}
+    for driver in (FakeDriver, RemoteDriver):
+        assert {name: inspect.signature(getattr(driver, name)) for name in CALLS} == surface
+
+
+# -- its life
+
+
+async def test_a_driver_that_runs_has_its_sockets_and_one_that_stopped_has_none(
+    driver: DriverControl, rig: Rig
+) -> None:
+    assert rig.sockets() == SOCKETS
+    await driver.stop()
+    assert rig.sockets() == []
+
+
+async def test_a_crash_leaves_the_socket_files(driver: DriverControl, rig: Rig) -> None:
+    await driver.crash()
+    assert rig.sockets() == LEFT_BY_A_CRASH
+    with pytest.raises(grpc.aio.AioRpcError, match="UNAVAILABLE"):
+        await rig.ask()
+
+
+async def test_a_driver_starts_again_after_a_crash_and_after_a_stop(driver: DriverControl, rig: Rig) -> None:
+    for end in (driver.crash, driver.stop):
+        await end()
+        await driver.start()
+        assert (rig.sockets(), (await rig.ask()).name) == (SOCKETS, DRIVER)
+
+
+async def test_starting_twice_and_stopping_twice_change_nothing(driver: DriverControl, rig: Rig) -> None:
+    await driver.start()
+    assert (rig.sockets(), [generation for _, generation, *_ in await rig.slices()]) == (SOCKETS, [1])
+    for _ in range(2):
+        await driver.stop()
+    await driver.crash()
+    assert rig.sockets() == []
+
+
+async def test_a_driver_that_retires_takes_its_devices_back_and_one_that_stops_does_not(
+    driver: DriverControl, rig: Rig
+) -> None:
+    await driver.stop()
+    assert len(await rig.slices()) == 1
+    await driver.retire()
+    assert await rig.slices() == []
+
+
+async def test_each_start_publishes_a_higher_generation(driver: DriverControl, rig: Rig) -> None:
+    for _ in range(2):
+        await driver.stop()
+        await driver.start()
+    assert await rig.slices() == [(f"node-a-{DRIVER}-0", 3, 1, 2)]
+
+
+async def test_an_old_instance_that_retires_leaves_the_devices_of_the_new_one(make: Make, rig: Rig) -> None:
+    old, new = await make(instance="old"), await make(instance="new")
+    await old.start()
+    await new.start()
+    await old.retire()
+    assert await rig.slices() == [(f"node-a-{DRIVER}-0", 2, 1, 2)]
+    await new.retire()
+    assert await rig.slices() == []
+
+
+async def test_its_state_tells_what_it_knows_of_itself(driver: DriverControl, rig: Rig) -> None:
+    claim = await rig.claim("gpu-0")
+    await rig.tell()
+    await rig.call(PREPARE["v1.DRAPlugin"], claims=[reference(claim)])
+    async with rig.watch(driver), rig.watch(driver):
+        assert await driver.state() == DriverState(True, True, "", 2, 2, (claim["metadata"]["uid"],))
+    await driver.stop()
+    assert await driver.state() == DriverState(False, True, "", 0, 2, (claim["metadata"]["uid"],))
+
+
+# -- registration
+
+
+async def test_it_waits_for_the_kubelets_word_anew_after_each_start(driver: DriverControl, rig: Rig) -> None:
+    for _ in range(2):
+        waiting = asyncio.create_task(driver.wait_registered())
+        await rig.ask()
+        assert not waiting.done()
+        await rig.tell()
+        await asyncio.wait_for(waiting, timeout=5)
+        await driver.stop()
+        await driver.start()
+    assert rig.happened(Registered) == [Registered(DRIVER, "", ok=True)] * 2
+
+
+async def test_a_refusal_is_in_its_state(driver: DriverControl, rig: Rig) -> None:
+    await rig.tell(ok=False, error="no such version")
+    state = await driver.state()
+    assert (state.registered, state.registration_error) == (False, "no such version")
+    assert rig.happened(Registered) == [Registered(DRIVER, "", ok=False, error="no such version")]
+
+
+# -- claims
+
+
+def reference(claim: dict[str, Any], **changes: str) -> dict[str, str]:
+    metadata = claim["metadata"]
+    return {"namespace": metadata["namespace"], "name": metadata["name"], "uid": metadata["uid"], **changes}
+
+
+@pytest.mark.parametrize("version", ["v1.DRAPlugin", "v1beta1.DRAPlugin"])
+async def test_it_prepares_what_was_allocated_of_its_own_and_undoes_it(
+    driver: DriverControl, rig: Rig, version: str
+) -> None:
+    claim = await rig.claim("gpu-1", "gpu-0")
+    uid = claim["metadata"]["uid"]
+    answer = (await rig.call(PREPARE[version], claims=[reference(claim)])).claims[uid]
+    assert [(d.pool_name, d.device_name, list(d.request_names), list(d.cdi_device_ids)) for d in answer.devices] == [
+        ("node-a", "gpu-1", ["gpu"], [f"{DRIVER}/gpu=gpu-1"]),
+        ("node-a", "gpu-0", ["gpu"], [f"{DRIVER}/gpu=gpu-0"]),
+    ]
+    assert not (await rig.call(UNPREPARE[version], claims=[reference(claim)])).claims[uid].error
+    assert rig.happened(Prepared) == [Prepared(DRIVER, "", uid, ("gpu-1", "gpu-0"))]
+    assert rig.happened(Unprepared) == [Unprepared(DRIVER, "", uid)]
+
+
+async def test_a_claim_that_is_not_there_is_an_error_of_its_own(driver: DriverControl, rig: Rig) -> None:
+    claim = await rig.claim("gpu-0")
+    uid = claim["metadata"]["uid"]
+    wanted = [reference(claim, name="other", uid="a"), reference(claim, uid="b"), reference(claim)]
+    answers = (await rig.call(PREPARE["v1.DRAPlugin"], claims=wanted)).claims
+    assert answers["a"].error.startswith("claim default/other cannot be read: NotFound: ")
+    assert answers["b"].error == f"claim default/gpus cannot be read: NotFound: its uid is {uid}, not b"
+    assert ((await driver.state()).prepared, len(answers[uid].devices)) == ((uid,), 1)
+
+
+async def test_devices_of_other_drivers_are_not_its_to_prepare(driver: DriverControl, rig: Rig) -> None:
+    claim = await rig.claim("gpu-0", driver="other.example.com")
+    answers = (await rig.call(PREPARE["v1.DRAPlugin"], claims=[reference(claim)])).claims
+    assert list(answers[claim["metadata"]["uid"]].devices) == []
+
+
+# -- health
+
+
+async def test_a_new_stream_begins_with_a_complete_report(driver: DriverControl, rig: Rig) -> None:
+    async with rig.watch(driver) as stream:
+        assert await stream.report() == (says("gpu-0"), says("gpu-1"))
+    opened, sent = rig.happened(StreamOpened)[0], rig.happened(ReportSent)[0]
+    assert (opened.flavour, sent.stream, sent.devices) == (
+        "v1.DRAResourceHealth",
+        opened.stream,
+        (says("gpu-0"), says("gpu-1")),
+    )
+
+
+async def test_a_change_is_told_at_once_to_every_stream_and_stays(driver: DriverControl, rig: Rig) -> None:
+    async with rig.watch(driver) as first, rig.watch(driver) as second:
+        await driver.set_health("gpu-1", UNHEALTHY, "xid 79", timeout=7)
+        for stream in (first, second):
+            await stream.report()
+            assert await stream.shows() == {"gpu-0": "Healthy", "gpu-1": "Unhealthy: xid 79"}
+    async with rig.watch(driver) as third:
+        assert [(d.health, d.timeout) for d in await third.report()] == [(HEALTHY, 0), (UNHEALTHY, 7)]
+
+
+async def test_a_change_without_a_timeout_leaves_that_as_it_was_and_is_of_now(make: Make, rig: Rig) -> None:
+    driver = await make(timeout=60)
+    rig.clock.jump(10**6)
+    before = int(rig.clock.wall())
+    await driver.set_health("gpu-0", UNHEALTHY)
+    await driver.start()
+    async with rig.watch(driver) as stream:
+        sick, well = await stream.report()
+    assert (sick.timeout, well.timeout, well.updated) == (60, 60, 0)
+    assert before <= sick.updated <= before + 5
+
+
+async def test_health_outlives_a_restart_of_the_driver(driver: DriverControl, rig: Rig) -> None:
+    await driver.set_health("gpu-0", UNHEALTHY)
+    await driver.crash()
+    await driver.start()
+    async with rig.watch(driver) as stream:
+        assert await stream.shows() == {"gpu-0": "Unhealthy", "gpu-1": "Healthy"}
+
+
+async def test_changes_that_are_played_are_told_one_by_one(driver: DriverControl, rig: Rig) -> None:
+    async with rig.watch(driver) as stream:
+        await driver.play(
+            [says("gpu-0", UNHEALTHY), says("gpu-1", UNHEALTHY, updated=7), says("gpu-0", message="back")]
+        )
+        assert [await stream.shows() for _ in range(4)] == [
+            {"gpu-0": "Healthy", "gpu-1": "Healthy"},
+            {"gpu-0": "Unhealthy", "gpu-1": "Healthy"},
+            {"gpu-0": "Unhealthy", "gpu-1": "Unhealthy"},
+            {"gpu-0": "Healthy: back", "gpu-1": "Unhealthy"},
+        ]
+
+
+async def test_a_report_by_hand_is_told_as_it_is_and_not_remembered(driver: DriverControl, rig: Rig) -> None:
+    odd = DeviceHealth("", "no such device", UNHEALTHY, "odd", timeout=-1, updated=-1)
+    async with rig.watch(driver) as stream:
+        await driver.report([odd])
+        await driver.report([])
+        await driver.set_health("gpu-0", UNHEALTHY)
+        assert [await stream.report() for _ in range(3)] == [(says("gpu-0"), says("gpu-1")), (odd,), ()]
+        assert await stream.shows() == {"gpu-0": "Unhealthy", "gpu-1": "Healthy"}
+    assert [event.complete for event in rig.happened(ReportSent)] == [True, False, False, True]
+
+
+async def test_a_quiet_driver_says_only_what_it_is_told_to_say(make: Make, rig: Rig) -> None:
+    driver = await make(heartbeat=10.0)
+    await driver.start()
+    await driver.hush(True)
+    async with rig.watch(driver) as stream:
+        await driver.set_health("gpu-0", UNHEALTHY)
+        rig.clock.jump(10)
+        await driver.report([says("gpu-1")])
+        assert await stream.report() == (says("gpu-1"),)
+        await driver.hush(False)
+        rig.clock.jump(10)
+        assert await stream.shows() == {"gpu-0": "Unhealthy", "gpu-1": "Healthy"}
+
+
+async def test_heartbeats_come_every_so_many_seconds_of_its_clock(make: Make, rig: Rig) -> None:
+    driver = await make(heartbeat=10.0)
+    await driver.start()
+    async with rig.watch(driver) as stream:
+        await stream.report()
+        for _ in range(3):
+            await driver.jump(9)
+            await driver.report([])
+            await driver.jump(1)
+            assert [len(await stream.report()) for _ in range(2)] == [0, 2]
+
+
+async def test_raw_bytes_are_sent_as_they_are(driver: DriverControl, rig: Rig) -> None:
+    async with rig.watch(driver) as stream:
+        await stream.report()
+        await driver.send_raw("0aff")
+        assert await stream.raw() == b"\x0a\xff"
+
+
+async def test_streams_end_well_where_no_code_is_given(driver: DriverControl, rig: Rig) -> None:
+    async with rig.watch(driver) as stream:
+        await stream.report()
+        await driver.end_streams()
+        with pytest.raises(StopAsyncIteration):
+            await stream.raw()
+    assert [event.why for event in rig.happened(StreamClosed)] == ["ended by the driver with OK"]
+
+
+async def test_streams_end_with_the_code_that_is_given_after_what_is_under_way(driver: DriverControl, rig: Rig) -> None:
+    async with rig.watch(driver) as stream:
+        await driver.set_health("gpu-0", UNHEALTHY)
+        await driver.end_streams("RESOURCE_EXHAUSTED")
+        assert len([await stream.report() for _ in range(2)]) == 2
+        with pytest.raises(grpc.aio.AioRpcError, match="RESOURCE_EXHAUSTED"):
+            await stream.raw()
+    assert [event.why for event in rig.happened(StreamClosed)] == ["ended by the driver with RESOURCE_EXHAUSTED"]
+
+
+@pytest.mark.parametrize("end", ["stop", "crash"])
+async def test_streams_end_with_the_driver(driver: DriverControl, rig: Rig, end: str) -> None:
+    async with rig.watch(driver) as stream:
+        await stream.report()
+        await getattr(driver, end)()
+        with pytest.raises(grpc.aio.AioRpcError):
+            await stream.raw()
+    assert ((await driver.state()).streams, len(rig.happened(StreamClosed))) == (0, 1)
+
+
+async def test_a_kubelet_that_hangs_up_closes_the_stream(driver: DriverControl, rig: Rig) -> None:
+    async with rig.watch(driver) as stream:
+        await stream.report()
+    async with asyncio.timeout(5):
+        while True:
+            if not (await driver.state()).streams:
+                break
+            await asyncio.sleep(0.002)
+    assert [event.why for event in rig.happened(StreamClosed)] == ["cancelled by the kubelet, or the connection ended"]
+
+
+# -- what it refuses
+
+
+@pytest.mark.parametrize(
+    ("call", "reason"),
+    [
+        (
+            lambda d: d.set_health("gpu-9", HEALTHY),
+            f"driver {DRIVER} has no device node-a/gpu-9; it has node-a/gpu-0, node-a/gpu-1",
+        ),
+        (lambda d: d.play([DeviceHealth("pool", "gpu-0", HEALTHY)]), "has no device pool/gpu-0"),
+        (lambda d: d.end_streams("GONE"), "no gRPC status code is called 'GONE'; there are OK, CANCELLED, "),
+        (lambda d: d.send_raw("0aff0"), "hexadecimal"),
+        (lambda d: d.jump(-1), "forward"),
+        (lambda d: d.set_health("gpu-0", HEALTHY, timeout=2**63), "9223372036854775808"),
+        (lambda d: d.report([DeviceHealth("", "", HEALTHY, updated=-(2**63) - 1)]), "-9223372036854775809"),
+    ],
+)
+async def test_what_it_cannot_do_is_refused_in_words(
+    driver: DriverControl, rig: Rig, call: Callable[[DriverControl], Awaitable[None]], reason: str
+) -> None:
+    async with rig.watch(driver) as stream:
+        with pytest.raises(WRONG, match=reason):
+            await call(driver)
+        await driver.set_health("gpu-0", UNHEALTHY)
+        await stream.report()
+        assert await stream.shows() == {"gpu-0": "Unhealthy", "gpu-1": "Healthy"}
+
+
+async def test_the_systems_time_does_not_jump(make: Make) -> None:
+    driver = await make(clock=SystemClock())
+    with pytest.raises(WRONG, match=f"driver {DRIVER} lives on the system's time, which does not jump"):
+        await driver.jump(1)
+
+
+async def test_a_start_that_fails_is_told_and_leaves_nothing(make: Make, rig: Rig) -> None:
+    (rig.root / "registry" / f"{DRIVER}-reg.sock" / "in the way").mkdir(parents=True)
+    driver = await make()
+    for _ in range(2):
+        with pytest.raises((OSError, ControlFailed), match="Is a directory"):
+            await driver.start()
+    assert (rig.sockets(), await rig.slices(), (await driver.state()).running) == ([], [], False)
