@@ -93,7 +93,9 @@ def spelled(field: Any) -> str:
         return "map<" + ", ".join(spelled(part) for part in message.fields) + ">"
     plain = {field.TYPE_STRING: "string", field.TYPE_INT64: "int64", field.TYPE_BOOL: "bool"}
     name = message.name if message else field.enum_type.name if field.enum_type else plain[field.type]
-    return f"repeated {name}" if field.is_repeated else name
+    # protobuf 6.30 has only `label`, which newer ones warn of
+    repeated = field.is_repeated if hasattr(field, "is_repeated") else field.label == field.LABEL_REPEATED
+    return f"repeated {name}" if repeated else name
 
 
 @pytest.mark.parametrize(
