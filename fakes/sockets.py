@@ -51,5 +51,5 @@ class ServedSocket:
         server, self._server = self._server, None
         if server:
             await server.stop(grace)
-        with suppress(OSError):
-            self._hidden.unlink()
+            with suppress(OSError):
+                self._hidden.unlink()

@@ -5,10 +5,13 @@ It is the same whether the driver lives in this process (`driver.FakeDriver`), i
 as JSON; nothing else may be added here.
 """
 
+import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from drahealth.proto.flavours import FLAVOURS
 from drahealth.proto.values import DeviceHealth, Health
 
 DRA_VERSIONS = ("v1.DRAPlugin", "v1beta1.DRAPlugin")
@@ -17,7 +20,7 @@ HEALTH_APIS = ("v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth")
 
 @dataclass(frozen=True, slots=True)
 class DriverOptions:
-    """How a fake driver is made. Paths are as the kubelet and the driver see them."""
+    """How a fake driver is made. Paths are as the kubelet and the driver see them. ValueError for what makes none."""
 
     name: str
     """The driver's name, a DNS name such as gpu.example.com."""
@@ -32,6 +35,7 @@ class DriverOptions:
     pool: str = ""
     """The devices' pool; empty: the node's name."""
     dra_versions: tuple[str, ...] = DRA_VERSIONS
+    """The versions of the node service that are advertised; those that there are, are answered."""
     health_apis: tuple[str, ...] = HEALTH_APIS
     """The health APIs that are advertised."""
     served_health_apis: tuple[str, ...] | None = None
@@ -42,6 +46,17 @@ class DriverOptions:
     """Seconds between reports while nothing changes; 0 for none."""
     timeout: int = 0
     """The devices' own timeout in whole seconds; 0: the kubelet's default."""
+
+    def __post_init__(self) -> None:
+        if not self.name or not self.node:
+            raise ValueError("a driver has a name" if not self.name else "a driver lives on a node")
+        if not 0 <= self.heartbeat < math.inf:
+            raise ValueError(f"the heartbeat is a finite number of seconds, 0 for none, not {self.heartbeat}")
+        if twice := sorted(name for name, count in Counter(self.devices).items() if count > 1):
+            raise ValueError(f"no two devices have one name: {', '.join(twice)}")
+        for api in self.served_health_apis or ():
+            if api not in FLAVOURS:
+                raise ValueError(f"no health API is called {api!r}; there are {', '.join(FLAVOURS)}")
 
     @property
     def pool_name(self) -> str:
@@ -54,6 +69,7 @@ class DriverState:
 
     running: bool
     registered: bool
+    """A kubelet has said so since the last start."""
     registration_error: str
     streams: int
     """Health streams that are open now."""

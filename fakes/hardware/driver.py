@@ -161,9 +161,10 @@ class FakeDriver:
     def _dra_methods(self) -> dict[Method, Any]:
         o = self.options
         served = o.health_apis if o.served_health_apis is None else o.served_health_apis
+        versions = [version for version in o.dra_versions if version in PREPARE]
         return {
-            **{PREPARE[version]: self._prepare_with(version) for version in o.dra_versions},
-            **{UNPREPARE[version]: self._unprepare_with(version) for version in o.dra_versions},
+            **{PREPARE[version]: self._prepare_with(version) for version in versions},
+            **{UNPREPARE[version]: self._unprepare_with(version) for version in versions},
             **self.health.methods(served),
         }
 

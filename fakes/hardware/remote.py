@@ -30,6 +30,9 @@ CALLS = tuple(name for name in vars(DriverControl) if not name.startswith("_"))
 LINE_LIMIT = 16 * 1024 * 1024
 """Bytes of one line; a report of ten thousand devices is about two million."""
 
+_LAST_WORD = 0.5
+"""Seconds that calls under way have for their answer once their connection has ended."""
+
 _STATE = TypeAdapter(DriverState)
 
 
@@ -38,45 +41,55 @@ class ControlFailed(Exception):
 
 
 class ControlServer:
-    """Answers one connection after another with a driver's own methods."""
+    """Answers any number of connections with a driver's own methods."""
 
     def __init__(self, driver: DriverControl) -> None:
         self._calls = {name: validate_call(getattr(driver, name)) for name in CALLS}
         self._writers: set[asyncio.StreamWriter] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
 
     def observe(self, event: Event) -> None:
         """Tells everybody who is connected; the driver's observer."""
         self._write({"at": time.monotonic(), "event": to_json(event)}, self._writers)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serves a connection until it ends."""
+        """Serves a connection until it ends; calls that are under way then end with it."""
         self._writers.add(writer)
+        calls: set[asyncio.Task[None]] = set()
         try:
             while line := await reader.readline():
-                task = asyncio.create_task(self._answer(line, writer))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
+                calls.add(call := asyncio.create_task(self._answer(line, writer), name="control call"))
+                call.add_done_callback(calls.discard)
         except ValueError:  # readline's word for a line over the limit
-            self._write({"id": None, "error": f"a request has at most {LINE_LIMIT} bytes"}, {writer})
+            self._write({"id": None, "error": f"a line has at most {LINE_LIMIT} bytes"}, {writer})
+        except OSError:
+            pass  # it ended less politely
         finally:
             self._writers.discard(writer)
+            await _end(calls)
             writer.close()
 
     async def _answer(self, line: bytes, writer: asyncio.StreamWriter) -> None:
         number = None
         try:
-            request = json.loads(line)
+            request = _request(line)
             number = request.get("id")
-            if request["call"] not in self._calls:
-                raise ValueError(f"there is no call {request['call']!r}; there are {', '.join(CALLS)}")
-            result = await self._calls[request["call"]](**request.get("args", {}))
-            answer = {"id": number, "result": to_jsonable_python(result)}
+            answer = {"id": number, "result": to_jsonable_python(await self._called(request))}
         except ValidationError as error:
-            answer = {"id": number, "error": "; ".join(f"{e['loc']}: {e['msg']}" for e in error.errors())}
-        except (ValueError, TypeError, KeyError, AttributeError, ApiError, OSError) as error:
+            wrong = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+            answer = {"id": number, "error": "; ".join(wrong)}
+        except (ValueError, ApiError) as error:
+            answer = {"id": number, "error": str(error)}
+        except Exception as error:  # whatever it is, who called is waiting for an answer
             answer = {"id": number, "error": f"{type(error).__name__}: {error}"}
         self._write(answer, {writer})
+
+    async def _called(self, request: dict[str, Any]) -> Any:
+        call, args = request.get("call"), request.get("args", {})
+        if not isinstance(call, str) or call not in self._calls:
+            raise ValueError(f"there is no call {call!r}; there are {', '.join(CALLS)}")
+        if not isinstance(args, dict):
+            raise ValueError(f"args are an object, not {args!r}")
+        return await self._calls[call](**args)
 
     @staticmethod
     def _write(data: Any, writers: set[asyncio.StreamWriter]) -> None:
@@ -97,6 +110,7 @@ class RemoteDriver:
         self._observe = observe
         self._numbers = count(1)
         self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._over = ""
         self._listener = asyncio.create_task(self._listen(), name="control connection of a driver")
 
     async def start(self) -> None:
@@ -147,34 +161,82 @@ class RemoteDriver:
             await self._writer.wait_closed()
 
     async def _call(self, call: str, **args: Any) -> Any:
-        if self._listener.done():
-            raise ControlFailed(f"{call}: the driver is gone")
         number = next(self._numbers)
+        line = json.dumps({"id": number, "call": call, "args": to_jsonable_python(args)}).encode() + b"\n"
+        if len(line) > LINE_LIMIT:
+            raise ControlFailed(f"{call}: a line has at most {LINE_LIMIT} bytes, this one would have {len(line)}")
+        if self._over:
+            raise ControlFailed(f"{call}: {self._over}")
         answer = self._waiting[number] = asyncio.get_running_loop().create_future()
-        request = {"id": number, "call": call, "args": to_jsonable_python(args)}
-        self._writer.write(json.dumps(request).encode() + b"\n")
+        self._writer.write(line)
         try:
             return await answer
+        except ControlFailed as failed:
+            raise ControlFailed(f"{call}: {failed}") from None
         finally:
             del self._waiting[number]
 
     async def _listen(self) -> None:
+        """Takes what the driver says until it says no more, or nothing that can be read."""
+        why = "the driver is gone"
         try:
             while line := await self._reader.readline():
-                self._take(json.loads(line))
+                self._take(_message(line))
+        except _Unreadable as unreadable:
+            why = str(unreadable)
+        except ValueError:  # readline's word for a line over the limit
+            why = "the driver said a line that is too long to read"
+        except OSError:
+            pass  # gone less politely
         finally:
-            for waiting in self._waiting.values():
-                if not waiting.done():
-                    waiting.set_exception(ControlFailed("the driver is gone"))
+            self._over = why
+            self._fail(why)
 
-    def _take(self, message: dict[str, Any]) -> None:
+    def _take(self, message: Record | dict[str, Any]) -> None:
+        if isinstance(message, Record):
+            self._observe(message)
+        elif message["id"] is None:
+            self._fail(message["error"])
+        elif (waiting := self._waiting.get(message["id"])) and not waiting.done():
+            if "error" in message:
+                waiting.set_exception(ControlFailed(message["error"]))
+            else:
+                waiting.set_result(message.get("result"))
+
+    def _fail(self, why: str) -> None:
+        for waiting in self._waiting.values():
+            if not waiting.done():
+                waiting.set_exception(ControlFailed(why))
+
+
+class _Unreadable(Exception):
+    """A line of the driver's that is neither an event nor an answer."""
+
+
+def _message(line: bytes) -> Record | dict[str, Any]:
+    try:
+        message: dict[str, Any] = json.loads(line)
         if "event" in message:
-            self._observe(Record(message["at"], from_json(message["event"])))
-            return
-        waiting = self._waiting.get(message["id"])
-        if waiting is None or waiting.done():
-            return
-        if "error" in message:
-            waiting.set_exception(ControlFailed(message["error"]))
-        else:
-            waiting.set_result(message.get("result"))
+            return Record(float(message["at"]), from_json(message["event"]))
+        if message["id"] is None:
+            return {"id": None, "error": str(message["error"])}
+        return {**message, "id": int(message["id"])}
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        said = line.decode(errors="replace").strip()
+        raise _Unreadable(f"the driver said what is no answer: {said[:200]!r}") from None
+
+
+def _request(line: bytes) -> dict[str, Any]:
+    with suppress(ValueError, RecursionError):
+        request = json.loads(line)
+        if isinstance(request, dict):
+            return request
+    raise ValueError("a call is a JSON object with id, call and args, on one line")
+
+
+async def _end(calls: set[asyncio.Task[None]]) -> None:
+    if calls:
+        _, late = await asyncio.wait(calls, timeout=_LAST_WORD)
+        for call in late:
+            call.cancel()
+        await asyncio.gather(*late, return_exceptions=True)

@@ -44,6 +44,9 @@ class Rig:
             await close()
         self._folder.cleanup()
 
+    def on_close(self, close: Callable[[], Awaitable[Any]]) -> None:
+        self._closing.append(close)
+
     def here(
         self,
         *,

@@ -1,0 +1,257 @@
+"""How a fake driver is made, what it advertises and serves, and what its pool looks like."""
+
+import re
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import TypeAdapter
+
+from drahealth.fakes.api import SLICES, ApiError, Kind, Object
+from drahealth.fakes.api_server.server import ApiServer
+from drahealth.fakes.hardware.control import DriverOptions
+from drahealth.fakes.hardware.slices import slices
+from drahealth.proto.events import ReportSent
+from drahealth.proto.flavours import FLAVOURS, NODE_HEALTH, V1, V1ALPHA1, Flavour
+from drahealth.proto.services import PREPARE
+from drahealth.proto.values import Health
+from drahealth.suites.unit.fakes.driver_rig import DRIVER, Rig
+
+OPTIONS = DriverOptions(DRIVER, "node-a", ("gpu-0",), "/r", "/d")
+
+
+class FullApi(ApiServer):
+    """An API server whose storage is full after so many slices."""
+
+    def __init__(self, room: int) -> None:
+        super().__init__()
+        self.room = room
+
+    async def create(self, kind: Kind, obj: Object) -> Object:
+        self.room -= kind == SLICES
+        if self.room < 0:
+            raise ApiError(507, "InsufficientStorage", "etcd is full")
+        return await super().create(kind, obj)
+
+
+# -- options
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ({"name": ""}, "a driver has a name"),
+        ({"node": ""}, "a driver lives on a node"),
+        ({"heartbeat": -1.0}, "the heartbeat is a finite number of seconds, 0 for none, not -1.0"),
+        ({"heartbeat": float("inf")}, "the heartbeat is a finite number of seconds, 0 for none, not inf"),
+        ({"heartbeat": float("nan")}, "the heartbeat is a finite number of seconds, 0 for none, not nan"),
+        ({"devices": ("gpu-0", "gpu-1", "gpu-0")}, "no two devices have one name: gpu-0"),
+        (
+            {"served_health_apis": ("v9.Health",)},
+            f"no health API is called 'v9.Health'; there are {', '.join(FLAVOURS)}",
+        ),
+    ],
+)
+def test_options_that_make_no_driver_are_refused(wrong: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(reason)}$"):
+        replace(OPTIONS, **wrong)
+
+
+WORDS = st.lists(st.text(), unique=True).map(tuple)
+WORD = st.text(min_size=1)
+
+
+@given(
+    st.builds(
+        DriverOptions,
+        WORD,
+        WORD,
+        WORDS,
+        dra_versions=WORDS,
+        health_apis=WORDS,
+        heartbeat=st.floats(0, 1e9),
+        served_health_apis=st.none() | st.lists(st.sampled_from(sorted(FLAVOURS))).map(tuple),
+    )
+)
+def test_options_travel_as_json(options: DriverOptions) -> None:
+    reader = TypeAdapter(DriverOptions)
+    assert reader.validate_json(reader.dump_json(options)) == options
+    assert reader.validate_python(asdict(options)) == options
+
+
+def test_the_pool_is_the_node_unless_it_has_a_name() -> None:
+    assert (OPTIONS.pool_name, replace(OPTIONS, pool="rack-7").pool_name) == ("node-a", "rack-7")
+
+
+# -- what it advertises and serves
+
+
+async def test_it_advertises_its_endpoint_and_what_it_is_told_to(rig: Rig) -> None:
+    await rig.here(
+        dra_versions=("v9.DRAPlugin", "v1.DRAPlugin"), health_apis=("v1alpha1.NodeHealth", "v9.Health")
+    ).start()
+    info = await rig.ask()
+    assert (info.type, info.name, info.endpoint) == ("DRAPlugin", DRIVER, str(rig.root / "data/dra.sock"))
+    assert list(info.supported_versions) == ["v9.DRAPlugin", "v1.DRAPlugin", "v1alpha1.NodeHealth", "v9.Health"]
+    assert not (await rig.call(PREPARE["v1.DRAPlugin"])).claims
+
+
+async def test_it_serves_the_node_services_it_advertises_and_no_others(rig: Rig) -> None:
+    await rig.here(dra_versions=("v1beta1.DRAPlugin",)).start()
+    assert not (await rig.call(PREPARE["v1beta1.DRAPlugin"])).claims
+    with pytest.raises(grpc.aio.AioRpcError, match="UNIMPLEMENTED"):
+        await rig.call(PREPARE["v1.DRAPlugin"])
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS.values(), ids=FLAVOURS)
+async def test_every_health_api_tells_of_the_same_devices(rig: Rig, flavour: Flavour) -> None:
+    driver = rig.here(health_apis=tuple(FLAVOURS), timeout=7)
+    await driver.start()
+    await driver.set_health("gpu-0", Health.UNHEALTHY, "xid 79")
+    message = "xid 79" if "message" in flavour.carries else ""
+    async with rig.watch(driver, flavour) as stream:
+        report = await stream.report()
+    assert [(d.pool, d.device, d.health, d.message, d.timeout) for d in report] == [
+        ("node-a", "gpu-0", Health.UNHEALTHY, message, 7),
+        ("node-a", "gpu-1", Health.HEALTHY, "", 7),
+    ]
+    assert [event.devices for event in rig.happened(ReportSent)] == [report]
+
+
+async def test_a_health_api_that_is_advertised_but_not_served_is_unimplemented_and_counted(rig: Rig) -> None:
+    driver = rig.here(served_health_apis=("v1alpha1.DRAResourceHealth",))
+    await driver.start()
+    for flavour in (V1, NODE_HEALTH):
+        async with rig.watch(driver, flavour) as stream:
+            with pytest.raises(grpc.aio.AioRpcError, match=f"{flavour.name} is not served"):
+                await stream.raw()
+    async with rig.watch(driver, V1ALPHA1) as stream:
+        assert len(await stream.report()) == 2
+    assert ((await driver.state()).streams_opened, len(rig.happened(ReportSent))) == (3, 1)
+
+
+async def test_a_driver_without_cdi_ids_prepares_without(rig: Rig) -> None:
+    await rig.here(cdi_ids=False).start()
+    claim = (await rig.claim("gpu-0"))["metadata"]
+    wanted = {"namespace": "default", "name": claim["name"], "uid": claim["uid"]}
+    (device,) = (await rig.call(PREPARE["v1.DRAPlugin"], claims=[wanted])).claims[claim["uid"]].devices
+    assert (device.device_name, list(device.cdi_device_ids)) == ("gpu-0", [])
+
+
+# -- sockets
+
+
+async def test_two_instances_live_side_by_side(rig: Rig) -> None:
+    for instance in ("a", "b"):
+        await rig.here(instance=instance).start()
+    visible = [name for name in rig.sockets() if "/." not in name]
+    assert visible == ["data/dra-a.sock", "data/dra-b.sock", *(f"registry/{DRIVER}-{i}-reg.sock" for i in "ab")]
+
+
+async def test_what_an_earlier_process_left_is_replaced(rig: Rig) -> None:
+    first = rig.here()
+    await first.start()
+    await first.crash()
+    second = rig.here()
+    await second.start()
+    assert (await rig.ask()).name == DRIVER
+
+
+async def test_a_driver_that_never_ran_takes_no_files_of_others_away(rig: Rig) -> None:
+    running, idle = rig.here(), rig.here()
+    await running.start()
+    before = rig.sockets()
+    await idle.stop()
+    assert rig.sockets() == before
+
+
+@pytest.mark.parametrize("folder", ["registry_dir", "data_dir"])
+async def test_a_folder_that_is_too_deep_for_sockets_is_refused(rig: Rig, folder: str) -> None:
+    options: dict[str, Any] = {folder: "/" + "x" * 100}
+    with pytest.raises(ValueError, match=r"^the socket path /xx.* has more than 107 bytes; use a shorter directory$"):
+        rig.here(**options)
+
+
+# -- failed starts
+
+
+@pytest.mark.parametrize("blocked", ["data/dra.sock", "data/.reg", "registry"])
+async def test_a_start_that_fails_anywhere_leaves_nothing_and_may_succeed_later(rig: Rig, blocked: str) -> None:
+    driver = rig.here(heartbeat=1.0)
+    block(rig.root / blocked)
+    with pytest.raises(OSError, match=blocked):
+        await driver.start()
+    assert (rig.sockets(), await rig.slices()) == ([], [])
+    unblock(rig.root / blocked)
+    await driver.start()
+    assert len(await rig.slices()) == 1
+
+
+def block(path: Path) -> None:
+    """Nothing of that name can be made any more."""
+    if path.suffix or path.name.startswith("."):
+        (path / "in the way").mkdir(parents=True)
+    else:
+        path.write_text("not a folder")
+
+
+def unblock(path: Path) -> None:
+    if path.is_dir():
+        (path / "in the way").rmdir()
+        path.rmdir()
+    else:
+        path.unlink()
+
+
+async def test_devices_that_cannot_all_be_published_are_not_published_at_all(rig: Rig) -> None:
+    rig.api = FullApi(room=2)
+    driver = rig.here(devices=tuple(f"gpu-{number}" for number in range(300)))
+    with pytest.raises(ApiError, match="etcd is full"):
+        await driver.start()
+    assert (rig.sockets(), await rig.slices(), (await driver.state()).running) == ([], [], False)
+
+
+# -- the pool
+
+
+async def test_300_devices_make_three_slices_of_one_generation(rig: Rig) -> None:
+    await rig.here(devices=tuple(f"gpu-{number}" for number in range(300))).start()
+    assert await rig.slices() == [
+        (f"node-a-{DRIVER}-0", 1, 3, 128),
+        (f"node-a-{DRIVER}-1", 1, 3, 128),
+        (f"node-a-{DRIVER}-2", 1, 3, 44),
+    ]
+
+
+async def test_a_pool_that_shrinks_leaves_no_slice_of_an_older_generation(rig: Rig) -> None:
+    for count in (300, 2, 129):
+        driver = rig.here(devices=tuple(f"gpu-{number}" for number in range(count)))
+        await driver.start()
+        await driver.stop()
+    assert await rig.slices() == [(f"node-a-{DRIVER}-0", 3, 2, 128), (f"node-a-{DRIVER}-1", 3, 2, 1)]
+
+
+async def test_slices_of_other_drivers_and_nodes_are_left_alone(rig: Rig) -> None:
+    for driver, node in (("other.example.com", "node-a"), (DRIVER, "node-b")):
+        await rig.api.create(SLICES, slices(driver, node, node, ["x"], 9)[0])
+    mine = rig.here()
+    await mine.start()
+    await mine.retire()
+    assert [(name, generation) for name, generation, *_ in await rig.slices()] == [
+        ("node-a-other.example.com-0", 9),
+        (f"node-b-{DRIVER}-0", 9),
+    ]
+
+
+@given(st.lists(st.uuids().map(str), max_size=400, unique=True))
+def test_every_device_is_in_one_slice_in_its_order(devices: list[str]) -> None:
+    made = slices("d", "n", "p", devices, 5)
+    assert [device["name"] for slice_ in made for device in slice_["spec"]["devices"]] == devices
+    assert {(s["spec"]["pool"]["resourceSliceCount"], s["spec"]["pool"]["generation"]) for s in made} == {
+        (len(made), 5)
+    }
+    assert all(len(slice_["spec"]["devices"]) <= 128 for slice_ in made)
