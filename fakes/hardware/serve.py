@@ -3,16 +3,17 @@
     python -m drahealth.fakes.hardware.serve OPTIONS KUBECONFIG [--jumping-clock]
 
 OPTIONS are DriverOptions as JSON. The control surface of `remote` is spoken on standard input and output; when the
-input ends, the driver stops and the process ends. Log lines go to standard error.
+input ends, or on SIGTERM, the driver stops and the process ends. Log lines go to standard error.
 """
 
 import argparse
 import asyncio
 import logging
+import signal
 import sys
 from pathlib import Path
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from drahealth.fakes.clients.kube_client import KubeClient
 from drahealth.fakes.clock import JumpClock
@@ -24,20 +25,26 @@ from drahealth.proto.events import Event
 
 
 async def serve(options: DriverOptions, kubeconfig: Path, clock: Clock) -> None:
-    """Runs the driver until standard input ends."""
-    reader, writer = await _standard_streams()
+    """Runs the driver until standard input ends or the process is told to terminate. ValueError for bad paths."""
     api = await KubeClient.from_kubeconfig(kubeconfig)
+    try:
+        await _serve(options, api, clock)
+    finally:
+        await api.close()
 
+
+async def _serve(options: DriverOptions, api: KubeClient, clock: Clock) -> None:
     def observe(event: Event) -> None:
         server.observe(event)
 
     driver = FakeDriver(options, api, clock=clock, observe=observe)
     server = ControlServer(driver)
+    reader, writer = await _standard_streams()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, reader.feed_eof)
     try:
         await server.serve(reader, writer)
     finally:
         await driver.stop()
-        await api.close()
 
 
 async def _standard_streams() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -52,13 +59,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="drahealth.fakes.hardware.serve", description="A fake DRA driver as a process."
     )
-    parser.add_argument("options", help="DriverOptions as JSON")
+    parser.add_argument("options", type=_options, help="DriverOptions as JSON")
     parser.add_argument("kubeconfig", type=Path)
     parser.add_argument("--jumping-clock", action="store_true", help="live on a clock that the control surface jumps")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
-    options = TypeAdapter(DriverOptions).validate_json(arguments.options)
-    asyncio.run(serve(options, arguments.kubeconfig, JumpClock() if arguments.jumping_clock else SystemClock()))
+    try:
+        asyncio.run(
+            serve(arguments.options, arguments.kubeconfig, JumpClock() if arguments.jumping_clock else SystemClock())
+        )
+    except ValueError as error:
+        sys.exit(f"{parser.prog}: {error}")
+
+
+def _options(text: str) -> DriverOptions:
+    try:
+        return TypeAdapter(DriverOptions).validate_json(text)
+    except ValidationError as error:
+        wrong = (": ".join(filter(None, (".".join(map(str, e["loc"])), e["msg"]))) for e in error.errors())
+        raise argparse.ArgumentTypeError("; ".join(wrong)) from None
 
 
 if __name__ == "__main__":
