@@ -55,6 +55,7 @@ class Node:
 
     async def finish(self) -> None:
         """Leaves the target as it was. What cannot be cleaned up is the harness' fault."""
+        await self._revive_drivers()
         for pod in await self.target.api.list(PODS, self.namespace):
             with suppress(ApiError):
                 await self.target.api.delete(PODS, pod["metadata"]["name"], self.namespace)
@@ -241,6 +242,15 @@ class Node:
         """A driver may notice late that a stream has ended; two that stay open are two."""
         await self.history.until(lambda: not invariants.has_two_streams(self.history.records), 2 * invariants.OVERLAP)
         self.tell("the story ends")
+
+    async def _revive_drivers(self) -> None:
+        """A story may have ended while a driver was down; pods do not go before one has unprepared their claims."""
+        for name in {driver.name for driver in self._drivers}:
+            instances = [driver.control for driver in self._drivers if driver.name == name]
+            if not any([(await control.state()).running for control in instances]):
+                await instances[-1].start()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(instances[-1].wait_registered(), self.target.windows["start"])
 
     def _astray(self) -> list[str]:
         return invariants.astray(self.history.records, self._statuses.values(), self._devices(), self._gates_on)

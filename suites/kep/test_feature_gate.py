@@ -39,4 +39,5 @@ async def test_enabling_the_gate_again_resumes_with_the_current_health(node: Nod
     await node.gates(on=True)
     await pod.shows(gpu, Health.UNHEALTHY, message="while nobody looked", within="restart")
     with node.judging("GATE-03", "the workload runs on"):
+        await pod.is_running()
         node.check(pod.has_never_restarted(), "no container was restarted", pod)

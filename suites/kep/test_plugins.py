@@ -67,6 +67,7 @@ async def test_in_a_rolling_update_the_newest_instance_is_watched(node: Node) ->
         pod.still_shows(gpu, Health.UNHEALTHY, message="says the newer one")
     await newer.control.hush(True)
     await older.stops()
+    await node.driver()  # its registration is seen after the older instance's end
     with node.judging("UPDATE-02", "the end of the older instance changes nothing"):
         await newer.control.report([newer.gpus[1].so(Health.UNHEALTHY, "another fence")])
         await pod.shows(fence, Health.UNHEALTHY, message="another fence")

@@ -21,5 +21,7 @@ async def test_a_terminated_pod_is_left_alone(node: Node) -> None:
         pod.still_shows(gpu, Health.UNHEALTHY, message="the end is near")
     await gpu.becomes(Health.HEALTHY, message="too late")
     await next_pod.shows(gpu, Health.HEALTHY, message="too late")
+    await gpu.becomes(Health.UNHEALTHY, message="much too late")
+    await next_pod.shows(gpu, Health.UNHEALTHY, message="much too late")
     with node.judging("TERM-01", "its status is not touched"):
         node.check(pod.status == last, f"the status stays {last}", pod)

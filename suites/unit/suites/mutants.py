@@ -1,0 +1,345 @@
+"""Broken managers, and two broken surroundings: each does one thing wrong that a kubelet could do wrong."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+from drahealth.fakes.api import PODS
+from drahealth.fakes.containers.runtime import ContainerRuntime, ContainerState
+from drahealth.fakes.pod_worker.lifecycle import PodLifecycle
+from drahealth.fakes.pod_worker.pod_object import PodObject
+from drahealth.fakes.pod_worker.status import pod_status
+from drahealth.fakes.pod_worker.worker import PodWorkers
+from drahealth.manager.claims import PreparedClaim
+from drahealth.manager.manager import DeviceManager, Entries, Gates, Notify
+from drahealth.manager.plugin import Plugin
+from drahealth.manager.registration import Candidate
+from drahealth.proto.values import ClaimUse, DeviceHealth, Health, Report, ResourceHealth, ResourceStatus
+from drahealth.suites.reference import RESYNC, ReferenceTarget
+
+Uses = Mapping[str, Sequence[ClaimUse]]
+
+
+# What it shows
+
+
+class IgnoresWaiting(DeviceManager):
+    """The entries of a container that does not run stay as they were."""
+
+    runtime: ClassVar[ContainerRuntime]
+
+    def __init__(self, root: Path, **known: Any) -> None:
+        super().__init__(root, **known)
+        self._shown: dict[tuple[str, str], tuple[ResourceStatus, ...]] = {}
+
+    def allocated_resources_status(self, pod_uid: str, containers: Uses) -> Entries:
+        running = self.runtime.containers(pod_uid=pod_uid, state=ContainerState.RUNNING)
+        for name, entries in super().allocated_resources_status(pod_uid, containers).items():
+            if name in {container.config.name for container in running}:
+                self._shown[pod_uid, name] = entries
+        return {name: shown for name in containers if (shown := self._shown.get((pod_uid, name)))}
+
+
+class HopesForTheBest(DeviceManager):
+    """What is not known is Healthy."""
+
+    def allocated_resources_status(self, pod_uid: str, containers: Uses) -> Entries:
+        entries = super().allocated_resources_status(pod_uid, containers)
+        return _each(entries, lambda r: replace(r, health=Health.HEALTHY) if r.health is Health.UNKNOWN else r)
+
+
+class Flickers(DeviceManager):
+    """Bad news read Unknown for a moment."""
+
+    def __init__(self, root: Path, **known: Any) -> None:
+        super().__init__(root, **known)
+        self._told = False
+
+    def subscribe(self, notify: Notify) -> Callable[[], None]:
+        self._wake = notify
+        return super().subscribe(notify)
+
+    def allocated_resources_status(self, pod_uid: str, containers: Uses) -> Entries:
+        entries = super().allocated_resources_status(pod_uid, containers)
+        if self._told or Health.UNHEALTHY not in {r.health for e in entries.values() for s in e for r in s.resources}:
+            return entries
+        self._told = True
+        asyncio.get_running_loop().call_later(0.02, self._wake, frozenset({pod_uid}))
+        return _each(entries, lambda r: replace(r, health=Health.UNKNOWN, message=""))
+
+
+class ShowsAllUnderEachRequest(DeviceManager):
+    """The devices of a claim are not told apart by request."""
+
+    def allocated_resources_status(self, pod_uid: str, containers: Uses) -> Entries:
+        entries = super().allocated_resources_status(pod_uid, containers)
+        every = tuple(dict.fromkeys(r for found in entries.values() for entry in found for r in entry.resources))
+        return {name: tuple(replace(entry, resources=every) for entry in found) for name, found in entries.items()}
+
+
+class FollowsTheTerminated(DeviceManager):
+    """A pod holds its devices beyond its end."""
+
+    async def unprepare(self, pod_uid: str) -> None:
+        held = self._claims.held_by(pod_uid)
+        await super().unprepare(pod_uid)
+        self._final.pop(pod_uid, None)
+        for claim in held:
+            self._claims.add(PreparedClaim(claim.ref, claim.drivers, claim.devices, {pod_uid}))
+
+
+# Whom it tells
+
+
+class NeverNotifies(DeviceManager):
+    """Nobody hears of changes."""
+
+    def subscribe(self, notify: Notify) -> Callable[[], None]:
+        return super().subscribe(lambda pods: None)
+
+
+class TellsOnePod(DeviceManager):
+    """One of several pods hears of changes."""
+
+    def subscribe(self, notify: Notify) -> Callable[[], None]:
+        return super().subscribe(lambda pods: notify(frozenset(sorted(pods)[:1])))
+
+
+# What it hears
+
+
+class _Mishears(DeviceManager):
+    """Takes another report than the one it was sent; none for None."""
+
+    def _heard(self, report: Report) -> Report | None:
+        raise NotImplementedError
+
+    def _reported(self, driver: str, report: Report) -> None:
+        if (heard := self._heard(report)) is not None:
+            super()._reported(driver, heard)
+
+
+class ForgetsMessages(_Mishears):
+    """Messages are lost."""
+
+    def _heard(self, report: Report) -> Report:
+        return tuple(replace(device, message="") for device in report)
+
+
+class NeverForgives(_Mishears):
+    """A device that was unhealthy once stays so."""
+
+    def __init__(self, root: Path, **known: Any) -> None:
+        super().__init__(root, **known)
+        self._bad: dict[str, DeviceHealth] = {}
+
+    def _heard(self, report: Report) -> Report:
+        for device in report:
+            if device.health is Health.UNHEALTHY:
+                self._bad[device.device] = device
+        return tuple(self._bad.get(device.device, device) for device in report)
+
+
+class DropsEverySecond(_Mishears):
+    """Every second change is lost."""
+
+    def __init__(self, root: Path, **known: Any) -> None:
+        super().__init__(root, **known)
+        self._last: Report = ()
+        self._changes = 0
+
+    def _heard(self, report: Report) -> Report | None:
+        self._changes += report != self._last
+        self._last = report
+        return report if self._changes == 1 or self._changes % 2 == 0 else None
+
+
+class ReportsTheFirst(_Mishears):
+    """Of changes that follow each other within a minute the first is taken."""
+
+    def __init__(self, root: Path, **known: Any) -> None:
+        super().__init__(root, **known)
+        self._deaf_until = 0.0
+
+    def _heard(self, report: Report) -> Report | None:
+        now = asyncio.get_running_loop().time()
+        if now < self._deaf_until:
+            return None
+        self._deaf_until = now + 60
+        return report
+
+
+class AlwaysTheDefault(_Mishears):
+    """A device's own timeout does not count."""
+
+    def _heard(self, report: Report) -> Report:
+        return tuple(replace(device, timeout=0) for device in report)
+
+
+class OneTimeoutForAll(_Mishears):
+    """The shortest timeout counts for all."""
+
+    def _heard(self, report: Report) -> Report:
+        shortest = min(device.timeout or 30 for device in report)
+        return tuple(replace(device, timeout=shortest) for device in report)
+
+
+class WaitsForAMinute(_Mishears):
+    """The default timeout is another one."""
+
+    DEFAULT = 60
+
+    def _heard(self, report: Report) -> Report:
+        return tuple(replace(device, timeout=device.timeout or self.DEFAULT) for device in report)
+
+
+class WaitsForTenSeconds(WaitsForAMinute):
+    """The default timeout is another one, too."""
+
+    DEFAULT = 10
+
+
+# What it forgets
+
+
+class NeverClears(DeviceManager):
+    """The end of a stream is overheard."""
+
+    def _ended(self, driver: str) -> None:
+        pass
+
+
+class LosesItsCheckpoint(DeviceManager):
+    """Health is not written down."""
+
+    def _save(self) -> None:
+        pass
+
+
+class IgnoresTheGate(DeviceManager):
+    """The gate is always on."""
+
+    def __init__(self, root: Path, **known: Any) -> None:
+        super().__init__(root, **{**known, "gates": Gates()})
+
+
+class StaysOff(DeviceManager):
+    """Once the gate was off it is never on again."""
+
+    def __init__(self, root: Path, *, gates: Gates, **known: Any) -> None:
+        mark = root / "was-off"
+        if not gates.resource_health_status:
+            mark.touch()
+        super().__init__(root, gates=Gates(False, False) if mark.exists() else gates, **known)
+
+
+# Whom it watches
+
+
+class WatchesTheOlder(DeviceManager):
+    """An instance that comes second is not watched."""
+
+    def __init__(self, root: Path, **known: Any) -> None:
+        super().__init__(root, **known)
+        self._plugins._watch = lambda plugin, older: None if older else plugin.watch()  # type: ignore[method-assign]
+
+
+class WatchesOnce(DeviceManager):
+    """A plugin that comes back is not watched."""
+
+    def __init__(self, root: Path, **known: Any) -> None:
+        super().__init__(root, **known)
+        self._seen: set[str] = set()
+        self._plugins._watch = self._watch_once  # type: ignore[method-assign]
+
+    def _watch_once(self, plugin: Plugin, older: list[Plugin]) -> None:
+        if plugin.driver not in self._seen:
+            self._seen.add(plugin.driver)
+            plugin.watch()
+
+
+class WatchesTwice(DeviceManager):
+    """Every plugin has two streams."""
+
+    def __init__(self, root: Path, **known: Any) -> None:
+        super().__init__(root, **known)
+        self._more: list[Plugin] = []
+        self._plugin = self._plugins._plugin
+        self._plugins._plugin = self._two  # type: ignore[method-assign]
+
+    def _two(self, candidate: Candidate) -> Plugin:
+        self._more.append(self._plugin(candidate))
+        self._more[-1].watch()
+        return self._plugin(candidate)
+
+    async def stop(self) -> None:
+        for plugin in self._more:
+            await plugin.close()
+        await super().stop()
+
+
+class ClearsWithAnyInstance(DeviceManager):
+    """The end of any instance is the end of what its driver reported."""
+
+    def __init__(self, root: Path, **known: Any) -> None:
+        super().__init__(root, **known)
+        self._plugin = self._plugins._plugin
+        self._plugins._plugin = self._clearing  # type: ignore[method-assign]
+
+    def _clearing(self, candidate: Candidate) -> Plugin:
+        plugin = self._plugin(candidate)
+        close = plugin.close
+
+        async def clear_and_close() -> None:
+            self._ended(plugin.driver)
+            await close()
+
+        plugin.close = clear_and_close  # type: ignore[method-assign]
+        return plugin
+
+
+# Surroundings
+
+
+class RestartsWorkloads(ReferenceTarget):
+    """Switching the gate ends all containers; they are started again."""
+
+    async def set_gates(self, on: bool) -> None:
+        await super().set_gates(on)
+        for container in self.runtime.containers(state=ContainerState.RUNNING):
+            self.runtime.stop_container(container.id, 0)
+        await asyncio.sleep(0.05)
+        await self.let_pass(11)
+
+
+class _Restless(PodLifecycle):
+    async def _stay_at_rest(self) -> None:
+        status = pod_status(self.pod.newest, self._facts(is_over=True))
+        if status != self.pod.newest["status"]:
+            self.pod.take(await self._node.api.replace_status(PODS, {**self.pod.newest, "status": status}))
+        await super()._stay_at_rest()
+
+
+class _RestlessWorkers(PodWorkers):
+    def _begin(self, pod: PodObject) -> None:
+        self._pods[pod.uid] = _Restless(self._node, pod)
+        self._spawn(self._live(self._pods[pod.uid]))
+
+
+class RewritesTheTerminated(ReferenceTarget):
+    """The status of a terminated pod is written again at each sync."""
+
+    def _make_kubelet(self) -> None:
+        super()._make_kubelet()
+        self._workers = _RestlessWorkers(
+            self.api, self._manager, self.runtime, self.node_name, clock=self._clock, resync=RESYNC
+        )
+
+
+def _each(entries: Entries, change: Callable[[ResourceHealth], ResourceHealth]) -> Entries:
+    return {
+        name: tuple(replace(entry, resources=tuple(map(change, entry.resources))) for entry in found)
+        for name, found in entries.items()
+    }

@@ -1,0 +1,155 @@
+"""Scenarios catch what is broken, by the requirement that it breaks; what is not broken passes in the same harness."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from drahealth.manager.manager import DeviceManager
+from drahealth.manager.profile import KEP, V1_37, Profile
+from drahealth.proto.events import ReportSent
+from drahealth.proto.values import Health
+from drahealth.suites.kep import test_basic as basic
+from drahealth.suites.kep import test_claims as claims
+from drahealth.suites.kep import test_crash_loop as crash_loop
+from drahealth.suites.kep import test_feature_gate as feature_gate
+from drahealth.suites.kep import test_plugins as plugins
+from drahealth.suites.kep import test_restart as restart
+from drahealth.suites.kep import test_terminated as terminated
+from drahealth.suites.kep import test_timeouts as timeouts
+from drahealth.suites.ledger import requirements
+from drahealth.suites.node import Node
+from drahealth.suites.reference import WINDOWS, ReferenceTarget
+from drahealth.suites.scenario import scenario, scenario_of
+from drahealth.suites.target import Window
+from drahealth.suites.unit.suites import mutants
+from drahealth.suites.violation import Violation
+
+SOON: Mapping[Window, float] = {"push": 0.4, "resync": 0.4, "start": 10.0, "restart": 0.8}
+"""Windows in which a mutant is caught soon."""
+
+
+@scenario("STATUS-01")
+async def told_and_not_waited_for(node: Node) -> None:
+    """What is judged here is judged at the end."""
+    _, _, gpu = await node.pod_with_a_gpu()
+    await gpu.becomes(Health.UNHEALTHY)
+    assert await node.history.until(lambda: any(_bad(report) for report in node.history.of(ReportSent)), 10)
+
+
+def _bad(report: ReportSent) -> bool:
+    return any(device.health is Health.UNHEALTHY for device in report.devices)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A story, what it is told on, and the requirement that is broken there."""
+
+    requirement: str
+    story: Callable[..., None]
+    manager: type[DeviceManager] = DeviceManager
+    profile: Profile = KEP
+    target: type[ReferenceTarget] = ReferenceTarget
+
+    def __str__(self) -> str:
+        return f"{self.requirement} {self.manager.__name__} {self.target.__name__}"
+
+
+def play(case: Case, windows: Mapping[Window, float] = WINDOWS) -> None:
+    """Tells the story on a target of its own. Raises Violation."""
+    found = scenario_of(case.story)
+    assert found
+    with asyncio.Runner() as runner:
+
+        def run(work: Awaitable[Any]) -> Any:
+            return runner.run(_done(work))
+
+        target = case.target(case.profile, manager=case.manager, windows=windows)
+        mutants.IgnoresWaiting.runtime = target.runtime
+        node = Node(target, found.title, found.requirements, run)
+        try:
+            run(target.start())
+            run(node.begin())
+            try:
+                case.story(node=node)
+            finally:
+                run(node.finish())
+        finally:
+            run(target.stop())
+
+
+async def _done(work: Awaitable[Any]) -> Any:
+    return await work
+
+
+CRASH_LOOP = crash_loop.test_a_pod_in_crash_loop_back_off_follows_the_health_of_its_device
+UNHEALTHY = basic.test_an_unhealthy_device_shows_in_the_pod_status_with_its_message
+RECOVERED = basic.test_a_recovered_device_shows_healthy_again
+FLAPPING = basic.test_after_rapid_flapping_the_status_ends_with_the_latest_health
+NAMED = basic.test_a_device_is_called_by_driver_pool_and_name
+SHARED = claims.test_two_pods_that_share_a_claim_both_show_its_device
+REQUESTS = claims.test_two_requests_of_one_claim_have_an_entry_each
+GATE_OFF = feature_gate.test_with_the_gate_off_the_field_is_not_populated
+DISABLED = feature_gate.test_disabling_the_gate_takes_the_field_away_and_leaves_the_workload_alone
+ENABLED = feature_gate.test_enabling_the_gate_again_resumes_with_the_current_health
+STOPPED = plugins.test_the_devices_of_a_stopped_plugin_read_unknown_until_it_is_back
+NO_HEALTH = plugins.test_a_plugin_without_the_health_service_runs_pods_and_its_devices_read_unknown
+UNIMPLEMENTED = plugins.test_a_plugin_that_answers_unimplemented_is_asked_once
+UPDATED = plugins.test_in_a_rolling_update_the_newest_instance_is_watched
+RESTARTED = restart.test_health_survives_a_restart_of_the_kubelet
+TERMINATED = terminated.test_a_terminated_pod_is_left_alone
+LATE = timeouts.test_a_device_not_reported_within_its_timeout_reads_unknown
+OWN_TIMEOUT = timeouts.test_each_device_has_its_own_timeout
+NO_TIMEOUT = timeouts.test_a_device_without_a_timeout_of_its_own_has_thirty_seconds
+
+CASES = [
+    Case("CRASH-01", CRASH_LOOP, mutants.IgnoresWaiting),
+    Case("CRASH-01", CRASH_LOOP, mutants.NeverNotifies),
+    Case("STATUS-01", UNHEALTHY, mutants.NeverNotifies),
+    Case("STATUS-02", UNHEALTHY, mutants.ForgetsMessages),
+    Case("STATUS-03", RECOVERED, mutants.NeverForgives),
+    Case("STATUS-04", NAMED, profile=replace(KEP, device_id="first CDI id")),
+    Case("STATUS-05", REQUESTS, mutants.ShowsAllUnderEachRequest),
+    Case("STATUS-07", UNHEALTHY, mutants.Flickers),
+    Case("STATUS-08", FLAPPING, mutants.DropsEverySecond),
+    Case("STATUS-08", FLAPPING, mutants.ReportsTheFirst),
+    Case("STATUS-09", SHARED, mutants.TellsOnePod),
+    Case("STATUS-10", told_and_not_waited_for, mutants.ReportsTheFirst),
+    Case("GATE-01", GATE_OFF, mutants.IgnoresTheGate),
+    Case("GATE-02", DISABLED, mutants.IgnoresTheGate, profile=V1_37),
+    Case("GATE-03", DISABLED, target=mutants.RestartsWorkloads),
+    Case("GATE-04", ENABLED, mutants.StaysOff),
+    Case("TIMEOUT-01", LATE, mutants.AlwaysTheDefault),
+    Case("TIMEOUT-02", OWN_TIMEOUT, mutants.OneTimeoutForAll),
+    Case("TIMEOUT-03", NO_TIMEOUT, mutants.WaitsForAMinute),
+    Case("TIMEOUT-03", NO_TIMEOUT, mutants.WaitsForTenSeconds),
+    Case("STREAM-01", STOPPED, mutants.NeverClears),
+    Case("STREAM-02", STOPPED, mutants.WatchesOnce),
+    Case("STREAM-03", UNHEALTHY, mutants.WatchesTwice),
+    Case("OPTOUT-01", NO_HEALTH, mutants.HopesForTheBest),
+    Case("OPTOUT-02", UNIMPLEMENTED, profile=replace(KEP, unimplemented_ends_watch=False)),
+    Case("PERSIST-01", RESTARTED, mutants.LosesItsCheckpoint),
+    Case("TERM-01", TERMINATED, mutants.FollowsTheTerminated, target=mutants.RewritesTheTerminated),
+    Case("TERM-02", TERMINATED, profile=replace(KEP, final_status="dropped")),
+    Case("UPDATE-01", UPDATED, mutants.WatchesTheOlder),
+    Case("UPDATE-02", UPDATED, mutants.ClearsWithAnyInstance),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_what_is_broken_is_caught_by_its_requirement(case: Case) -> None:
+    with pytest.raises(Violation) as caught:
+        play(case, SOON)
+    assert caught.value.requirement == case.requirement
+
+
+@pytest.mark.parametrize("story", dict.fromkeys(case.story for case in CASES), ids=lambda story: story.__name__)
+def test_what_is_not_broken_passes(story: Callable[..., None]) -> None:
+    play(Case("", story))
+
+
+def test_every_requirement_is_broken_by_something() -> None:
+    refused_by_the_api = {"STATUS-06"}
+    assert {case.requirement for case in CASES} | refused_by_the_api == set(requirements())
