@@ -10,7 +10,6 @@ from typing import TypeVar
 import pytest
 from rich.console import Console
 
-from drahealth.suites.errors import HarnessError
 from drahealth.suites.ledger import KnownIssue
 from drahealth.suites.node import Node
 from drahealth.suites.options import Options
@@ -45,7 +44,7 @@ class Session:
         self._stages = Stages(Console(stderr=True, highlight=False))
         self._runner = asyncio.Runner()
         self._target: Target | None = None
-        self._failure: HarnessError | None = None
+        self._failure: Exception | None = None
 
     @classmethod
     def of(cls, config: pytest.Config) -> "Session":
@@ -69,7 +68,7 @@ class Session:
         try:
             self.run(target.start())
         except BaseException as error:
-            self._failure = error if isinstance(error, HarnessError) else None
+            self._failure = error if isinstance(error, Exception) else None
             self.run(target.stop())
             raise
         return target

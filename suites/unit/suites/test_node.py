@@ -1,0 +1,174 @@
+"""The node of a scenario: what it judges, and that it leaves the target as it was."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drahealth.fakes.api import KINDS
+from drahealth.manager.profile import KEP, V1_37
+from drahealth.proto.events import Step, TimePassed
+from drahealth.proto.values import Health
+from drahealth.suites import node as module
+from drahealth.suites.binaries.releases import Binaries
+from drahealth.suites.errors import HarnessError
+from drahealth.suites.kubelet import KubeletTarget
+from drahealth.suites.ledger import KnownIssue
+from drahealth.suites.node import Node
+from drahealth.suites.reference import WINDOWS, ReferenceTarget
+from drahealth.suites.violation import Violation
+
+KNOWN = ("STATUS-04", "the id is driver/pool/device")
+
+
+@pytest.fixture
+async def kep() -> AsyncIterator[ReferenceTarget]:
+    """A reference that is quick to give up."""
+    target = ReferenceTarget(KEP, windows={**WINDOWS, "push": 0.05})
+    await target.start()
+    yield target
+    await target.stop()
+
+
+@pytest.fixture
+async def release() -> AsyncIterator[Node]:
+    """The node of a release with known issues; nothing runs on it."""
+    target = ReferenceTarget(V1_37)
+    yield node_on(target)
+    await target.stop()
+
+
+def node_on(target: ReferenceTarget) -> Node:
+    def run(work: Any) -> Any:
+        raise AssertionError("these stories are told on the test's own loop")
+
+    return Node(target, "a story", ("STATUS-01", "STATUS-02"), run)
+
+
+def issues(found: list[KnownIssue]) -> list[tuple[str, str]]:
+    return [(issue.id, issue.requirement) for issue in found]
+
+
+# Judging
+
+
+async def test_what_fails_outside_of_a_block_fails_for_the_first_requirement(release: Node) -> None:
+    with pytest.raises(Violation) as caught:
+        release.check(False, "so", "not so")
+    assert (caught.value.requirement, caught.value.assertion) == ("STATUS-01", "the story")
+    assert str(caught.value) == "STATUS-01: the story\n  expected: so\n  seen:     not so"
+
+
+async def test_a_known_issue_is_noted_and_the_story_goes_on(release: Node) -> None:
+    with release.judging(*KNOWN):
+        release.check(False, "so", "not so")
+    assert (issues(release.deviations), release.stale) == ([("P-08", "STATUS-04")], [])
+    (step,) = release.history.of(Step)
+    assert step.text.startswith("known issue P-08: ")
+
+
+async def test_a_known_issue_that_does_not_happen_is_stale(release: Node) -> None:
+    with release.judging(*KNOWN):
+        release.check(True, "so", "so")
+    assert (release.deviations, issues(release.stale)) == ([], [("P-08", "STATUS-04")])
+
+
+@pytest.mark.parametrize("words", [("STATUS-04", "another assertion"), ("STATUS-05", KNOWN[1])])
+async def test_a_known_issue_covers_no_other_assertion(release: Node, words: tuple[str, str]) -> None:
+    with pytest.raises(Violation) as caught, release.judging(*words):
+        release.check(False, "so", "not so")
+    assert (caught.value.requirement, caught.value.assertion) == words
+
+
+async def test_a_known_issue_covers_no_block_within_it_and_nothing_after_it(release: Node) -> None:
+    inner, outer = release.judging("STATUS-05", "within"), release.judging(*KNOWN)
+    with pytest.raises(Violation, match="STATUS-05: within"), outer, inner:
+        release.check(False, "so", "not so")
+    with pytest.raises(Violation, match="STATUS-01: the story"):
+        release.check(False, "so", "not so")
+
+
+async def test_an_error_of_the_harness_is_no_known_issue(release: Node) -> None:
+    with pytest.raises(HarnessError), release.judging(*KNOWN):
+        raise HarnessError("the disk is full")
+    assert (release.deviations, release.stale) == ([], [])
+
+
+# Waiting
+
+
+class Slow(ReferenceTarget):
+    """Time cannot be jumped over here."""
+
+    async def let_pass(self, seconds: float) -> float:
+        return 0.0
+
+
+async def test_what_does_not_come_is_told_with_its_window_and_what_was_seen(kep: ReferenceTarget) -> None:
+    with pytest.raises(Violation, match=r"expected: the sun rises within 0\.05 s \(push\)\n  seen:     night"):
+        await node_on(kep).until(lambda: False, "push", "the sun rises", "night")
+
+
+async def test_time_that_was_jumped_over_is_in_the_history(kep: ReferenceTarget) -> None:
+    node = node_on(kep)
+    await node.passes(25)
+    assert [record.what for record in node.history.records] == [TimePassed(25)]
+
+
+async def test_time_that_really_passed_is_told_and_not_added_to_the_times_of_records() -> None:
+    kubelet = KubeletTarget(Binaries("1.37.1", *[Path("/none")] * 5), V1_37)
+    assert await kubelet.let_pass(0.001) == 0
+    slow = Slow(KEP)
+    node = node_on(slow)
+    await node.passes(0.5)
+    await slow.stop()
+    assert [record.what for record in node.history.records] == [Step("0.5 s have passed")]
+
+
+async def test_a_story_that_hangs_is_the_harness_fault(kep: ReferenceTarget, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        await node.history.until(lambda: False, 60)
+
+    monkeypatch.setattr(module, "_PATIENCE", 0.05)
+    node = node_on(kep)
+    with pytest.raises(HarnessError, match=r"^'a story' did not end within 0\.05 s$"):
+        await node._play(story())
+
+
+# The end
+
+
+async def everything_on(target: ReferenceTarget) -> list[str]:
+    return [f"{kind.kind} {found['metadata']['name']}" for kind in KINDS for found in await target.api.list(kind)]
+
+
+async def test_nothing_of_a_story_is_left_on_the_target(kep: ReferenceTarget) -> None:
+    node, before = node_on(kep), await everything_on(kep)
+    await node.begin()
+    driver, _, _ = await node.pod_with_a_gpu()
+    await driver.newer_instance()
+    await node.gates(on=False)
+    await node.finish()
+    assert await everything_on(kep) == before
+    assert [path for path in kep.plugins_dir.rglob("*") if path.is_socket()] == []
+
+
+async def test_a_story_that_ends_while_its_driver_is_down_leaves_nothing_either(kep: ReferenceTarget) -> None:
+    node, before = node_on(kep), await everything_on(kep)
+    await node.begin()
+    driver, _, _ = await node.pod_with_a_gpu()
+    await driver.crashes()
+    await node.finish()
+    assert await everything_on(kep) == before
+
+
+async def test_the_next_story_finds_the_gate_on(kep: ReferenceTarget) -> None:
+    first, second = node_on(kep), node_on(kep)
+    await first.begin()
+    await first.gates(on=False)
+    await first.finish()
+    await second.begin()
+    _, pod, gpu = await second.pod_with_a_gpu()
+    await pod.shows(gpu, Health.HEALTHY, within="start")
+    await second.finish()

@@ -1,0 +1,56 @@
+"""One run of scenarios: its target is started once, whatever comes of it."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from drahealth.suites import session as module
+from drahealth.suites.errors import HarnessError
+from drahealth.suites.options import Options
+from drahealth.suites.session import Session
+
+
+class Unwilling:
+    """A target that does not start."""
+
+    def __init__(self, error: Exception) -> None:
+        self.calls: list[str] = []
+        self._error = error
+
+    async def start(self) -> None:
+        self.calls.append("start")
+        raise self._error
+
+    async def stop(self) -> None:
+        self.calls.append("stop")
+
+    def log_tail(self) -> str:
+        return "its last words"
+
+
+@pytest.fixture
+def session(pytestconfig: pytest.Config) -> Iterator[Session]:
+    session = Session(Options(), pytestconfig)
+    yield session
+    session.close()
+
+
+def test_nothing_is_started_that_no_scenario_needs(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(module, "make_target")
+    assert session.log_tail() == ""
+
+
+def test_a_target_is_started_once(session: Session) -> None:
+    assert session.target is session.target
+
+
+@pytest.mark.parametrize("error", [HarnessError("no node"), OSError("no space left"), RuntimeError("a bug")])
+def test_a_target_that_does_not_start_is_tried_once_and_stopped(
+    session: Session, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    target = Unwilling(error)
+    monkeypatch.setattr(module, "make_target", lambda options, progress: target)
+    for _ in range(3):
+        with pytest.raises(type(error), match=str(error)):
+            assert session.target
+    assert target.calls == ["start", "stop"]
