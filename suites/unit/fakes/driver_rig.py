@@ -134,6 +134,14 @@ class Rig:
             yield stream
             stream.cancel()
 
+    async def closed(self, driver: DriverControl) -> None:
+        """Returns once the driver has no open stream, and what it saw until then has come here."""
+        async with asyncio.timeout(5):
+            while True:
+                if not (await driver.state()).streams:
+                    return
+                await asyncio.sleep(0.002)
+
     def happened(self, kind: type[E]) -> list[E]:
         return [event for event in self.events if isinstance(event, kind)]
 

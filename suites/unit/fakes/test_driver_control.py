@@ -138,6 +138,7 @@ async def test_it_waits_for_the_kubelets_word_anew_after_each_start(driver: Driv
         await asyncio.wait_for(waiting, timeout=5)
         await driver.stop()
         await driver.start()
+    await driver.state()
     assert rig.happened(Registered) == [Registered(DRIVER, "", ok=True)] * 2
 
 
@@ -168,6 +169,7 @@ async def test_it_prepares_what_was_allocated_of_its_own_and_undoes_it(
         ("node-a", "gpu-0", ["gpu"], [f"{DRIVER}/gpu=gpu-0"]),
     ]
     assert not (await rig.call(UNPREPARE[version], claims=[reference(claim)])).claims[uid].error
+    await driver.state()
     assert rig.happened(Prepared) == [Prepared(DRIVER, "", uid, ("gpu-1", "gpu-0"))]
     assert rig.happened(Unprepared) == [Unprepared(DRIVER, "", uid)]
 
@@ -194,6 +196,7 @@ async def test_devices_of_other_drivers_are_not_its_to_prepare(driver: DriverCon
 async def test_a_new_stream_begins_with_a_complete_report(driver: DriverControl, rig: Rig) -> None:
     async with rig.watch(driver) as stream:
         assert await stream.report() == (says("gpu-0"), says("gpu-1"))
+    await rig.closed(driver)
     opened, sent = rig.happened(StreamOpened)[0], rig.happened(ReportSent)[0]
     assert (opened.flavour, sent.stream, sent.devices) == (
         "v1.DRAResourceHealth",
@@ -253,6 +256,7 @@ async def test_a_report_by_hand_is_told_as_it_is_and_not_remembered(driver: Driv
         await driver.set_health("gpu-0", UNHEALTHY)
         assert [await stream.report() for _ in range(3)] == [(says("gpu-0"), says("gpu-1")), (odd,), ()]
         assert await stream.shows() == {"gpu-0": "Unhealthy", "gpu-1": "Healthy"}
+    await rig.closed(driver)
     assert [event.complete for event in rig.happened(ReportSent)] == [True, False, False, True]
 
 
@@ -295,6 +299,7 @@ async def test_streams_end_well_where_no_code_is_given(driver: DriverControl, ri
         await driver.end_streams()
         with pytest.raises(StopAsyncIteration):
             await stream.raw()
+    await rig.closed(driver)
     assert [event.why for event in rig.happened(StreamClosed)] == ["ended by the driver with OK"]
 
 
@@ -305,6 +310,7 @@ async def test_streams_end_with_the_code_that_is_given_after_what_is_under_way(d
         assert len([await stream.report() for _ in range(2)]) == 2
         with pytest.raises(grpc.aio.AioRpcError, match="RESOURCE_EXHAUSTED"):
             await stream.raw()
+    await rig.closed(driver)
     assert [event.why for event in rig.happened(StreamClosed)] == ["ended by the driver with RESOURCE_EXHAUSTED"]
 
 
@@ -315,17 +321,14 @@ async def test_streams_end_with_the_driver(driver: DriverControl, rig: Rig, end:
         await getattr(driver, end)()
         with pytest.raises(grpc.aio.AioRpcError):
             await stream.raw()
-    assert ((await driver.state()).streams, len(rig.happened(StreamClosed))) == (0, 1)
+    await rig.closed(driver)
+    assert len(rig.happened(StreamClosed)) == 1
 
 
 async def test_a_kubelet_that_hangs_up_closes_the_stream(driver: DriverControl, rig: Rig) -> None:
     async with rig.watch(driver) as stream:
         await stream.report()
-    async with asyncio.timeout(5):
-        while True:
-            if not (await driver.state()).streams:
-                break
-            await asyncio.sleep(0.002)
+    await rig.closed(driver)
     assert [event.why for event in rig.happened(StreamClosed)] == ["cancelled by the kubelet, or the connection ended"]
 
 

@@ -38,7 +38,7 @@ async def recovers(node: Node, caplog: pytest.LogCaptureFixture, why: str) -> No
     assert line.startswith(where + why)
     assert line.endswith("next attempt in 5 s")
     assert node.seen("good") == {"gpu-0": "Unhealthy: xid 79"}
-    node.clock.jump(5)
+    await node.jump(5)
     await node.shows("pod", gpu_0="Healthy")
 
 
@@ -80,19 +80,35 @@ class Cut:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         theirs, ours = await asyncio.open_unix_connection(str(self._to))
-        there = asyncio.create_task(self._carry(reader, ours, whole=True))
-        await self._carry(theirs, writer, whole=False)
-        there.cancel()
+        limit = self._left
+        ways = [
+            asyncio.create_task(self._carry(reader, ours, 0)),
+            asyncio.create_task(self._carry(theirs, writer, limit)),
+        ]
+        await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        self._left = 0
         ours.close()
         writer.close()
+        await asyncio.gather(*ways, return_exceptions=True)
 
-    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, whole: bool) -> None:
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, limit: int) -> None:
+        carried = 0
         while data := await reader.read(4096):
             writer.write(data)
-            self._left -= 0 if whole else len(data)
-            if -4096 < self._left <= 0:
-                self._left = -4096
+            carried += len(data)
+            if 0 < limit <= carried:
                 return
+
+
+async def serve_until_closed(node: Node, serve: Any, path: Path) -> None:
+    """Whatever `serve` does with a connection, behind a socket, for as long as the node lives."""
+    server = await asyncio.start_unix_server(serve, path)
+
+    async def close() -> None:
+        server.close()
+        await server.wait_closed()
+
+    node.on_close(close)
 
 
 async def test_a_plugin_that_dies_in_the_middle_of_a_message(node: Node, caplog: pytest.LogCaptureFixture) -> None:
@@ -100,8 +116,7 @@ async def test_a_plugin_that_dies_in_the_middle_of_a_message(node: Node, caplog:
     await driver.start()
     wire = Cut(driver.endpoint, after=20_000)
     endpoint = node.root / "dra.sock"
-    server = await asyncio.start_unix_server(wire.serve, endpoint)
-    node.on_close(server.wait_closed)
+    await serve_until_closed(node, wire.serve, endpoint)
     await node.serve(OddPlugin(name=DRIVER, endpoint=str(endpoint), supported_versions=HEALTH).methods)
     await until(lambda: driver.health.open)
     await node.run_pod("pod", await node.claim("gpus", "gpu-0"))
@@ -115,7 +130,6 @@ async def test_a_plugin_that_dies_in_the_middle_of_a_message(node: Node, caplog:
     ]
     await node.after_jumps(lambda: driver.health.open)
     await node.shows("pod", gpu_0="Healthy")
-    server.close()
 
 
 async def other_server(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -128,11 +142,10 @@ async def test_a_socket_that_is_not_a_plugins(
     node: Node, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registration, "DIAL_LIMIT", 0.2)
-    server = await asyncio.start_unix_server(other_server, node.registry / "web-reg.sock")
+    await serve_until_closed(node, other_server, node.registry / "web-reg.sock")
     await two_drivers(node)
     await until(lambda: lines(caplog, "web-reg.sock"))
     assert lines(caplog, "") == ["plugin socket web-reg.sock: nobody answers within 0.2 s; trying again"]
-    server.close()
 
 
 @pytest.mark.parametrize("method", [GET_INFO, NOTIFY_REGISTRATION], ids=lambda method: method.path.rpartition("/")[2])

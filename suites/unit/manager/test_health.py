@@ -55,7 +55,7 @@ async def test_the_first_report_tells_the_pods_that_are_there(node: Node) -> Non
     await driver.end_streams()
     await node.shows("pod", gpu_0="Unknown", gpu_1="Unknown")
     node.notified.clear()
-    node.clock.jump(5)
+    await node.jump(5)
     await node.shows("pod", gpu_0="Healthy", gpu_1="Healthy")
     assert node.notified == [{"pod"}]
 
@@ -83,13 +83,13 @@ async def test_whoever_unsubscribes_is_told_nothing_more(node: Node) -> None:
 
 async def test_a_heartbeat_keeps_a_device_from_going_stale(any_node: Node) -> None:
     driver = await watched_pod(any_node)
-    any_node.clock.jump(25)
+    await any_node.jump(25)
     await driver.report([says("gpu-0")])
     await driver.report([says("gpu-1", UNHEALTHY)])
     await any_node.shows("pod", gpu_0="Healthy", gpu_1="Unhealthy")
-    any_node.clock.jump(25)
+    await any_node.jump(25)
     assert any_node.seen("pod") == {"gpu-0": "Healthy", "gpu-1": "Unhealthy"}
-    any_node.clock.jump(10)
+    await any_node.jump(10)
     assert any_node.seen("pod") == {"gpu-0": "Unknown", "gpu-1": "Unknown"}
 
 
@@ -97,9 +97,9 @@ async def test_a_device_with_a_timeout_of_its_own_is_unknown_after_that(any_node
     driver = await watched_pod(any_node, timeout=100)
     await driver.set_health("gpu-1", HEALTHY, "watched closely", timeout=5)
     await any_node.shows("pod", gpu_0="Healthy", gpu_1="Healthy: watched closely")
-    any_node.clock.jump(6)
+    await any_node.jump(6)
     assert any_node.seen("pod") == {"gpu-0": "Healthy", "gpu-1": "Unknown"}
-    any_node.clock.jump(95)
+    await any_node.jump(95)
     assert any_node.seen("pod") == {"gpu-0": "Unknown", "gpu-1": "Unknown"}
 
 
@@ -114,10 +114,10 @@ async def test_any_end_of_a_stream_clears_tells_nobody_and_is_followed_by_anothe
     why = "ended by the plugin" if code is grpc.StatusCode.OK else f"{code.name}: ended on purpose"
     plugin = f"health stream of plugin {DRIVER} at dra.sock"
     assert (node.notified, lines(caplog, plugin)) == ([], [f"{plugin}: {why}; next attempt in 5 s"])
-    node.clock.jump(4.8)
-    await settle()
+    await until(lambda: not driver.health.open)
+    await node.jump(4.999)
     assert await streams(driver) == (0, 1)
-    node.clock.jump(0.2)
+    await node.jump(0.001)
     await node.shows("pod", gpu_0="Healthy", gpu_1="Healthy")
 
 
@@ -138,8 +138,7 @@ async def test_unimplemented_is_taken_for_an_answer_until_the_plugin_registers_a
     driver = await any_node.run_driver(served_health_apis=())
     await any_node.run_pod("pod", await any_node.claim("gpu", "gpu-0"))
     await until(lambda: lines(caplog, "is not implemented", 0))
-    any_node.clock.jump(60)
-    await settle()
+    await any_node.jump(60)
     assert (await streams(driver), any_node.seen("pod")) == ((0, 1), {"gpu-0": "Unknown"})
     await driver.stop()
     await driver.start()
@@ -230,8 +229,7 @@ async def test_the_kep_watches_the_newest_instance_alone(node: Node) -> None:
     await node.shows("pod", gpu_0="Unhealthy", gpu_1="Healthy")
     await until(lambda: node.happened(StreamClosed))
     assert (await streams(old), await streams(new)) == ((0, 1), (1, 1))
-    node.clock.jump(20)
-    await settle()
+    await node.jump(20)
     assert (await streams(old), node.seen("pod")) == ((0, 1), {"gpu-0": "Unhealthy", "gpu-1": "Healthy"})
 
 

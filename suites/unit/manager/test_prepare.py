@@ -192,7 +192,7 @@ async def test_a_finished_pod_keeps_what_its_status_said_while_it_held_its_devic
     await node.shows("pod", gpu_0="Unhealthy: xid 79")
     await node.manager.unprepare("pod")
     await driver.set_health("gpu-0", Health.HEALTHY)
-    node.clock.jump(1000)
+    await node.jump(1000)
     assert node.seen("pod") == {"gpu-0": "Unhealthy: xid 79"}
     node.manager.forget("pod")
     assert node.seen("pod") == {}

@@ -76,10 +76,10 @@ async def beating_for_40_s(node: Node) -> dict[str, str]:
     """What a pod shows after 40 s of heartbeats and a restart."""
     driver = await sick_pod(node)
     for _ in range(2):
-        node.clock.jump(20)
+        await node.jump(20)
         jumped = node.clock.now()
         driver.health.tell_all()
-        await until(lambda: all(entry.updated > jumped for _, entry in node.manager._cache.entries()))  # noqa: B023
+        await until(lambda: all(entry.updated == jumped for _, entry in node.manager._cache.entries()))  # noqa: B023
     assert node.seen("pod") == SICK
     await come_back_alone(node, driver)
     return node.seen("pod")
