@@ -72,7 +72,7 @@ class HealthCache:
                 continue
             if self._store(known, name, device, now):
                 changed.add(DeviceId(driver, *name))
-        stale = _stale(known, report, now)
+        stale = [name for name, entry in known.items() if entry.stale(now)]  # what the report named is fresh now
         changed |= {DeviceId(driver, *name) for name in stale if known[name].health is not Health.UNKNOWN}
         self._retire(known, stale, now)
         renewed = self._profile.saves_heartbeats and bool(report)
@@ -116,8 +116,3 @@ class HealthCache:
                 del known[name]
             else:
                 known[name] = Entry(Health.UNKNOWN, "", known[name].timeout, now)
-
-
-def _stale(known: dict[tuple[str, str], Entry], report: Report, now: float) -> list[tuple[str, str]]:
-    reported = {(device.pool, device.device) for device in report}
-    return [name for name, entry in known.items() if name not in reported and entry.stale(now)]
