@@ -116,9 +116,9 @@ class DeviceManager:
 
         What the pod's status says of its devices stays as it was or goes, as the profile has it.
         """
-        held = self._claims.held_by(pod_uid)
-        async with self._locked(claim.ref.uid for claim in held):
-            for claim in held:
+        held = {claim.ref.uid for claim in self._claims.held_by(pod_uid)}
+        async with self._locked(held):
+            for claim in self._claims.held_by(pod_uid):  # anew: while we waited, another pod may have taken one
                 if pod_uid not in claim.pods:
                     continue  # somebody else's call was faster
                 if claim.pods == {pod_uid}:

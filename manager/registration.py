@@ -88,10 +88,16 @@ class RegistrationDirectory:
         self._tasks.clear()
 
     async def _watch(self) -> None:
-        changes = awatch(self._path, debounce=50, step=5, rust_timeout=_RESCAN, yield_on_timeout=True)
-        await self._compare()
-        async for _ in changes:
+        try:
+            changes = awatch(self._path, debounce=50, step=5, rust_timeout=_RESCAN, yield_on_timeout=True)
             await self._compare()
+            async for _ in changes:
+                await self._compare()
+        except (OSError, RuntimeError) as error:  # no inotify watches left, or the directory itself has gone
+            log.error("%s cannot be watched, it is read once a second instead: %s", self._path, error)
+        while True:
+            await self._compare()
+            await self._clock.sleep(_RESCAN / 1000)
 
     async def _compare(self) -> None:
         found = set(find_sockets(self._path))

@@ -20,6 +20,7 @@ class Live:
         self._console = console
         self.run: Run | None = None
         self.problem = ""
+        self._unread = False
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> None:
@@ -27,7 +28,7 @@ class Live:
         self.run = reporting.run if reporting else None
         if self.run and session.items:
             count = f"{len(session.items)} scenario{'s' if len(session.items) > 1 else ''}"
-            self._console.print(f"[bold]{escape(self.run.about)}[/], {count}\n", soft_wrap=True)
+            self._print(f"[bold]{escape(self.run.about)}[/], {count}\n")
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -41,16 +42,25 @@ class Live:
     def pytest_internalerror(self, excrepr: Any) -> None:
         self.problem = str(excrepr)
 
+    def _print(self, words: Text | str) -> None:
+        """Prints until nobody reads any more, as `head` does not; the run goes on all the same."""
+        if self._unread:
+            return
+        try:
+            self._console.print(words, soft_wrap=True)
+        except (BrokenPipeError, SystemExit):  # the latter is how rich tells it
+            self._unread = True
+
     def _row(self, result: Result) -> None:
         row = Text(f"{_MARK[result.outcome]:6}", style=_STYLE[result.outcome])
         row.append(f"{result.seconds:7.2f} s  ", style="dim")
         row.append(result.title, style="default")
         row.append(f"  {' '.join((*result.requirements, *result.known_issues))}", style="cyan")
-        self._console.print(row, soft_wrap=True)
+        self._print(row)
         if result.outcome in ("failed", "error"):
-            self._console.print(Text(result.problem, style="red"), soft_wrap=True)
+            self._print(Text(result.problem, style="red"))
             for text in filter(None, (result.timeline, f"again: {result.again}")):
-                self._console.print(Text(text, style="dim"), soft_wrap=True)
+                self._print(Text(text, style="dim"))
 
     def close(self, seconds: float) -> None:
         """The last line: how many, how long."""
@@ -58,4 +68,4 @@ class Live:
             return
         counts = self.run.counts()
         parts = [f"[{_STYLE[o]}]{n} {o}[/]" for o, n in counts.items()]
-        self._console.print(f"\n{', '.join(parts)} in {seconds:.1f} s")
+        self._print(f"\n{', '.join(parts)} in {seconds:.1f} s")

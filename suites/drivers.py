@@ -15,6 +15,9 @@ from drahealth.fakes.hardware.remote import LINE_LIMIT, RemoteDriver
 from drahealth.proto.clock import Clock
 from drahealth.proto.events import Event, Record
 
+_PATIENCE = 10.0
+"""Seconds that a driver's process may take to end once its input has."""
+
 
 class InlineDrivers:
     """Drivers in this process."""
@@ -68,7 +71,11 @@ class ProcessDrivers:
         """Ends the driver's process."""
         if isinstance(driver, RemoteDriver) and (process := self._processes.pop(driver, None)):
             await driver.close()
-            await process.wait()
+            try:
+                await asyncio.wait_for(process.wait(), _PATIENCE)
+            except TimeoutError:
+                process.kill()
+                await process.wait()
 
     async def jump(self, seconds: float) -> None:
         """Lets every driver's clock jump."""

@@ -1,6 +1,6 @@
 """What holds in every history, whatever the scenario: pure functions from records to what is wrong in them."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from drahealth.proto.events import (
     GateSet,
@@ -19,6 +19,8 @@ Device = tuple[str, str, str]
 
 OVERLAP = 0.5
 """Seconds that the end of a stream may be noticed late by its driver."""
+
+_NEVER = float("-inf")
 
 _WHOLE = MESSAGE_LIMIT - 24
 """Bytes; a message with fewer is surely neither cut nor what is left of one."""
@@ -50,7 +52,7 @@ def doubles(records: Iterable[Record]) -> Iterator[str]:
 def inventions(records: Iterable[Record], devices: Mapping[str, Device]) -> Iterator[str]:
     """Healths and messages that were shown and never reported, and Unknown without a cause."""
     said: dict[Device, set[tuple[Health, str]]] = {}
-    shown: set[tuple[str, Device]] = set()
+    shown: dict[tuple[str, Device], float] = {}  # to which report the last known health belongs, at the latest
     excuse = _Excuse()
     for record in records:
         excuse.take(record)
@@ -64,10 +66,11 @@ def inventions(records: Iterable[Record], devices: Mapping[str, Device]) -> Iter
                     device = devices.get(resource.resource_id, ("", "", resource.resource_id))
                     key = (status.uid, device)
                     if resource.health is not Health.UNKNOWN:
-                        shown.add(key)
+                        shown[key] = excuse.last_report(device)
                     reported = (resource.health, _cut(resource.message)) in said.get(device, ())
-                    unknown = resource.health is Health.UNKNOWN and not resource.message
-                    if not reported and not (unknown and (key not in shown or excuse.for_unknown(device, record.at))):
+                    unknown = resource.health is Health.UNKNOWN and not resource.message and device[0]
+                    since = shown.get(key)
+                    if not reported and not (unknown and (since is None or excuse.since(since, device, record.at))):
                         yield f"pod {status.pod} showed {resource}, which was never reported"
 
 
@@ -75,33 +78,41 @@ class _Excuse:
     """Why a device may read Unknown: its stream ended, the kubelet was restarted, or it was not heard of in time."""
 
     def __init__(self) -> None:
-        self._drivers: set[str] = set()
-        self._everything = False
+        self._drivers: dict[str, float] = {}
+        self._everything = _NEVER
+        self._reports: dict[Device, float] = {}
         self._deadlines: dict[Device, float] = {}
-        self._expired: set[Device] = set()
+        self._expired: dict[Device, float] = {}
         self._jumped = 0.0
 
     def take(self, record: Record) -> None:
         match record.what:
             case StreamClosed(driver=driver):
-                self._drivers.add(driver)
+                self._drivers[driver] = record.at
             case Restarted() | GateSet():
-                self._everything = True
+                self._everything = record.at
             case TimePassed(seconds=seconds):
                 self._jumped += seconds
             case ReportSent() as report:
                 for health in report.devices:
                     device = (report.driver, health.pool, health.device)
                     self._note_expiry(device, record.at)
+                    self._reports[device] = record.at
                     self._deadlines[device] = record.at + self._jumped + (max(health.timeout, 0) or DEFAULT_TIMEOUT)
 
-    def for_unknown(self, device: Device, at: float) -> bool:
+    def last_report(self, device: Device) -> float:
+        """When it was last heard of."""
+        return self._reports.get(device, _NEVER)
+
+    def since(self, time: float, device: Device, at: float) -> bool:
+        """Whether any of it happened after that time."""
         self._note_expiry(device, at)
-        return self._everything or device[0] in self._drivers or device in self._expired
+        causes = (self._everything, self._drivers.get(device[0], _NEVER), self._expired.get(device, _NEVER))
+        return max(causes) > time
 
     def _note_expiry(self, device: Device, at: float) -> None:
         if at + self._jumped > self._deadlines.get(device, float("inf")):
-            self._expired.add(device)
+            self._expired[device] = at
 
 
 def overlaps(records: Sequence[Record]) -> Iterator[str]:
@@ -143,20 +154,38 @@ def _ends(driver: str, streams: dict[str, float], name: str, at: float) -> Itera
 
 
 def astray(
-    records: Sequence[Record], statuses: Iterable[StatusSeen], devices: Mapping[str, Device], gates_on: bool
+    records: Sequence[Record], statuses: Collection[StatusSeen], devices: Mapping[str, Device], gates_on: bool
 ) -> list[str]:
     """Running pods whose status is not the latest: what was reported last, over a stream that is still open.
 
     Says nothing of a device that nobody watches, that two instances report, or that may have expired meanwhile.
     """
     latest = _latest(records)
-    found = []
+    found = list(_lost(records, statuses, devices, latest)) if gates_on else []
     for status in statuses if gates_on else ():
         for resource in _resources(status) if status.phase == "Running" else ():
             last = latest.get(devices.get(resource.resource_id, ("", "", "")))
             if last and (resource.health, resource.message) != (last.health, last.message):
                 found.append(f"pod {status.pod} shows {resource}, reported last was {last}")
     return found
+
+
+def _lost(
+    records: Sequence[Record],
+    statuses: Iterable[StatusSeen],
+    devices: Mapping[str, Device],
+    latest: Mapping[Device, DeviceHealth],
+) -> Iterator[str]:
+    """Devices that are reported, were once in a running pod's status, and are there no more."""
+    now = {status.uid: status for status in statuses if status.phase == "Running"}
+    once: dict[str, set[str]] = {}
+    for record in records:
+        if isinstance(record.what, StatusSeen) and record.what.uid in now:
+            once.setdefault(record.what.uid, set()).update(r.resource_id for r in _resources(record.what))
+    for uid, names in once.items():
+        for name in sorted(names - {r.resource_id for r in _resources(now[uid])}):
+            if devices.get(name) in latest:
+                yield f"pod {now[uid].pod} does not show {name} any more"
 
 
 def _latest(records: Sequence[Record]) -> dict[Device, DeviceHealth]:

@@ -5,6 +5,7 @@ No root and no container engine. Time is real here: what waits for a pod's next 
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
 from pathlib import Path
 from types import MappingProxyType
 
@@ -25,7 +26,7 @@ from drahealth.suites.target import Opened, Window
 
 SYNC_FREQUENCY = 6.0
 """Seconds; the kubelet syncs a pod after 1 to 1.5 times as long. More than `push`, so that a change of which nobody is
-notified cannot pass for one that is."""
+notified is seldom taken for one that is: a sync may be due by chance. In the reference it never is."""
 
 
 class KubeletTarget:
@@ -66,15 +67,20 @@ class KubeletTarget:
             self._drivers = InlineDrivers(client, SystemClock())
 
     async def stop(self) -> None:
-        if self._drivers:
-            await self._drivers.close()
-        if self._client:
-            await self._client.close()
-        if self._cluster:
-            await self._cluster.stop()
-        if self._cri:
-            await self._cri.stop()
-        await self._runtime.close()
+        async with (
+            AsyncExitStack() as stack
+        ):  # the last pushed goes first, and each goes whatever becomes of the others
+            stack.push_async_callback(self._runtime.close)
+            if self._run:
+                stack.callback(self._run.remove)
+            if self._cri:
+                stack.push_async_callback(self._cri.stop)
+            if self._cluster:
+                stack.push_async_callback(self._cluster.stop)
+            if self._client:
+                stack.push_async_callback(self._client.close)
+            if self._drivers:
+                stack.push_async_callback(self._drivers.close)
 
     @property
     def api(self) -> Api:
@@ -112,6 +118,9 @@ class KubeletTarget:
 
     async def end_container(self, pod_uid: str, container: str, code: int) -> None:
         self._runtime.end(pod_uid, container, code)
+
+    def check(self) -> None:
+        self._started.check()
 
     def log_tail(self) -> str:
         if not self._cluster:

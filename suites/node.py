@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AsyncExitStack, contextmanager, suppress
 from typing import Any
 
 from drahealth.fakes.api import CLAIMS, DEVICE_CLASSES, NAMESPACES, PODS, ApiError
@@ -55,24 +55,18 @@ class Node:
 
     async def finish(self) -> None:
         """Leaves the target as it was. What cannot be cleaned up is the harness' fault."""
-        await self._revive_drivers()
-        for pod in await self.target.api.list(PODS, self.namespace):
-            with suppress(ApiError):
-                await self.target.api.delete(PODS, pod["metadata"]["name"], self.namespace)
-        gone = await self.history.until(lambda: not self._statuses, self.target.windows["start"])
-        if not self._gates_on:
-            await self.gates(on=True)
-        for driver in self._drivers:
-            await driver.control.retire()
-            await self.target.drop_driver(driver.control)
-        for name in {driver.name for driver in self._drivers}:
-            await self.target.api.delete(DEVICE_CLASSES, name)
-        await self.target.api.delete(NAMESPACES, self.namespace)
-        if self._watch:
-            self._watch.cancel()
-            await asyncio.wait([self._watch])
-        if not gone:
-            raise HarnessError(f"pods of {self._title!r} did not go away", "see the kubelet's log above")
+        async with AsyncExitStack() as stack:  # from the last to the first, whatever becomes of each
+            stack.push_async_callback(self._end_watch)
+            stack.push_async_callback(self.target.api.delete, NAMESPACES, self.namespace)
+            for name in {driver.name for driver in self._drivers}:
+                stack.push_async_callback(self.target.api.delete, DEVICE_CLASSES, name)
+            for driver in self._drivers:
+                stack.push_async_callback(self.target.drop_driver, driver.control)
+                stack.push_async_callback(driver.control.retire)
+            if not self._gates_on:
+                stack.push_async_callback(self.gates, on=True)
+            stack.push_async_callback(self._end_pods)
+            stack.push_async_callback(self._revive_drivers)
 
     # -- the story
 
@@ -201,6 +195,7 @@ class Node:
         if true():
             return
         if not await self._comes_true(true, window):
+            self.target.check()
             limit = f"within {self.target.windows[window]:g} s ({window})"
             raise Violation(self._requirement, self._assertion, f"{expected} {limit}", str(seen))
 
@@ -213,11 +208,13 @@ class Node:
 
     async def _play(self, story: Awaitable[None]) -> None:
         try:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(_PATIENCE) as patience:
                 await story
                 await self._converges()
                 await self._settles()
         except TimeoutError:
+            if not patience.expired():
+                raise
             raise HarnessError(f"{self._title!r} did not end within {_PATIENCE:g} s") from None
         for requirement, violations in invariants.judge(self.history.records, self._devices()).items():
             with self.judging(requirement, "holds throughout"):
@@ -243,6 +240,18 @@ class Node:
         await self.history.until(lambda: not invariants.has_two_streams(self.history.records), 2 * invariants.OVERLAP)
         self.tell("the story ends")
 
+    async def _end_pods(self) -> None:
+        for pod in await self.target.api.list(PODS, self.namespace):
+            with suppress(ApiError):
+                await self.target.api.delete(PODS, pod["metadata"]["name"], self.namespace)
+        if not await self.history.until(lambda: not self._statuses, self.target.windows["start"]):
+            raise HarnessError(f"pods of {self._title!r} did not go away", self.target.log_tail())
+
+    async def _end_watch(self) -> None:
+        if self._watch:
+            self._watch.cancel()
+            await asyncio.wait([self._watch])
+
     async def _revive_drivers(self) -> None:
         """A story may have ended while a driver was down; pods do not go before one has unprepared their claims."""
         for name in {driver.name for driver in self._drivers}:
@@ -258,9 +267,10 @@ class Node:
     def _devices(self) -> dict[str, invariants.Device]:
         """The scenario's devices by what they are called in a status here."""
         return {
-            gpu.resource_id(self.profile): (gpu.driver.name, gpu.id.pool, gpu.name)
+            name: (gpu.driver.name, gpu.id.pool, gpu.name)
             for driver in self._drivers
             for gpu in driver.gpus
+            for name in (gpu.resource_id(self.profile), str(gpu.id))
         }
 
     async def _watch_pods(self) -> None:

@@ -5,13 +5,11 @@ moves the clock by one resync.
 """
 
 import asyncio
-import tempfile
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from drahealth.fakes.api import NODES
+from drahealth.fakes.api import NODES, SLICES
 from drahealth.fakes.api_server.gates import MESSAGE_GATE, STATUS_GATE, GateRules
 from drahealth.fakes.api_server.server import ApiServer
 from drahealth.fakes.clock import JumpClock
@@ -23,6 +21,7 @@ from drahealth.manager.manager import DeviceManager, Gates
 from drahealth.manager.profile import Profile
 from drahealth.proto.events import Record
 from drahealth.suites.drivers import Drivers, InlineDrivers, ProcessDrivers
+from drahealth.suites.local.run_directory import RunDirectory
 from drahealth.suites.target import Opened, Window
 
 if TYPE_CHECKING:
@@ -55,8 +54,8 @@ class ReferenceTarget:
         self._gates_on = True
         rules = GateRules(filters_reads=profile.api_filters_reads, keeps_what_was_there=profile.api_keeps_stored)
         self.api = ApiServer(rules=rules, clock=self._clock)
-        self._folder = tempfile.TemporaryDirectory(prefix="dra-")
-        self._root = Path(self._folder.name)
+        self._folder = RunDirectory.create()
+        self._root = self._folder.path
         self.registry_dir = self._root / "plugins_registry"
         self.plugins_dir = self._root / "plugins"
         self.runtime = ContainerRuntime(self._clock)
@@ -79,7 +78,7 @@ class ReferenceTarget:
         await self.runtime.close()
         if self._http:
             await self._http.stop()
-        self._folder.cleanup()
+        self._folder.remove()
 
     async def open_window(self, window: Window) -> Opened:
         if window != "resync":
@@ -113,6 +112,9 @@ class ReferenceTarget:
     async def end_container(self, pod_uid: str, container: str, code: int) -> None:
         self.runtime.end(pod_uid, container, code)
 
+    def check(self) -> None:
+        """All of it lives in this process."""
+
     def log_tail(self) -> str:
         return ""
 
@@ -128,6 +130,8 @@ class ReferenceTarget:
         )
 
     async def _start_kubelet(self) -> None:
+        for slice_ in await self.api.list(SLICES):  # as a kubelet does when it starts (W-30)
+            await self.api.delete(SLICES, slice_["metadata"]["name"])
         await self._manager.start()
         await self._workers.start()
 

@@ -45,7 +45,8 @@ class Result:
         """The same scenario once something else was said of it, as when its end goes wrong too."""
         problem = "\n".join(filter(None, (self.problem, later.problem)))
         seconds = round(self.seconds + later.seconds, 3)
-        return replace(self, outcome=later.outcome, seconds=seconds, problem=problem)
+        broken = () if later.outcome == "error" else self.broken
+        return replace(self, outcome=later.outcome, seconds=seconds, broken=broken, problem=problem)
 
     def verdicts(self) -> dict[str, Verdict]:
         """What this scenario says of requirements; nothing of those that its failure kept it from judging."""

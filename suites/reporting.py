@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from drahealth.fakes.hardware.remote import ControlFailed
 from drahealth.proto.events import dump_lines
 from drahealth.suites import kep, timeline
 from drahealth.suites.errors import ConfigurationError, HarnessError
@@ -50,6 +51,8 @@ class Reporting:
         played = item.stash.get(PLAYED, None)
         outcome: Outcome = "passed"
         if report.failed:
+            if self._session.cannot_start:
+                item.session.shouldstop = "the target cannot be started"
             outcome = "failed" if call.when == "call" and not _is_harness(call) else "error"
         if call.when == "call" and played:
             outcome, problem = self._judge(item, report, played, outcome, problem)
@@ -118,7 +121,8 @@ class Reporting:
 
 
 def _is_harness(call: pytest.CallInfo[Any]) -> bool:
-    return call.excinfo is not None and isinstance(call.excinfo.value, HarnessError)
+    """Only what a scenario asserts is about the subject; everything else that is raised is the harness' fault."""
+    return call.excinfo is not None and not isinstance(call.excinfo.value, AssertionError)
 
 
 def _broken(scenario: Scenario, call: pytest.CallInfo[Any], played: Played | None) -> tuple[str, ...]:
@@ -138,7 +142,7 @@ def _explain(report: pytest.TestReport, call: pytest.CallInfo[Any]) -> str:
     if call.excinfo is None or not report.failed:
         return ""
     error = call.excinfo.value
-    if isinstance(error, HarnessError):
+    if isinstance(error, HarnessError | ControlFailed):
         report.longrepr = str(error)
     elif isinstance(error, Violation):
         report.longrepr = "\n".join((_place(call), *_sentence(error.requirement), str(error)))

@@ -52,7 +52,8 @@ def run_scenarios(
 
 
 def _exit_code(code: int, live: Live, match: str | None) -> int:
-    if code == pytest.ExitCode.INTERRUPTED and not live.problem:
+    gave_up = live.run is not None and live.run.counts().get("error")  # no target: the rest was not tried
+    if code == pytest.ExitCode.INTERRUPTED and not live.problem and not gave_up:
         sys.stderr.write("drahealth: interrupted\n")
         return 3
     if code == pytest.ExitCode.USAGE_ERROR:

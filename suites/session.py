@@ -63,6 +63,11 @@ class Session:
             self._target = self._start()
         return self._target
 
+    @property
+    def cannot_start(self) -> bool:
+        """Starting the target was tried and failed; it is not tried again."""
+        return self._failure is not None
+
     def _start(self) -> Target:
         target = make_target(self.options, self._progress)
         try:

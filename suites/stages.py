@@ -10,7 +10,7 @@ _EVERY = 5.0  # seconds
 
 
 class Stages:
-    """A `local.progress.Progress` that prints."""
+    """A `binaries.progress.Progress` that prints."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

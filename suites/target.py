@@ -77,5 +77,8 @@ class Target(Protocol):
     async def end_container(self, pod_uid: str, container: str, code: int) -> None:
         """Lets a running container end with this exit code."""
 
+    def check(self) -> None:
+        """Raises HarnessError if a component of the target has died, so that its death is not the subject's fault."""
+
     def log_tail(self) -> str:
         """The last lines of its components' logs, for the report of a failure; empty if there are none."""

@@ -122,6 +122,15 @@ class Pod:
         """The field is not there, in any container."""
         await self._until(f"pod {self.name} has no allocatedResourcesStatus", lambda c: c.resources is None, within)
 
+    def ids(self) -> set[str]:
+        """What the devices are called in the newest status, whatever the profile says."""
+        return {name for c in self._seen() for ids in _ids(c).values() for name in ids}
+
+    async def has_devices(self, count: int, within: Window = "push") -> None:
+        """So many devices stand in the status of every container, under whatever names."""
+        words = f"pod {self.name} shows {count} devices"
+        await self._until(words, lambda c: sum(map(len, _ids(c).values())) == count, within)
+
     def resources(self, gpu: Gpu) -> list[ResourceHealth]:
         """What the newest status says of the device, wherever it does."""
         name = gpu.resource_id(self.node.profile)

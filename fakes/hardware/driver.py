@@ -14,7 +14,7 @@ from typing import Any
 
 import grpc
 
-from drahealth.fakes.api import CLAIMS, Api, ApiError
+from drahealth.fakes.api import CLAIMS, SLICES, Api, ApiError
 from drahealth.fakes.clock import JumpClock
 from drahealth.fakes.hardware.control import DriverOptions, DriverState
 from drahealth.fakes.hardware.health_streams import HealthStreams, healthy
@@ -52,7 +52,7 @@ class FakeDriver:
         self._registered = asyncio.Event()
         self._registration_error = ""
         self._running = False
-        self._beat: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         suffix = f"-{options.instance}" if options.instance else ""
         data, registry = Path(options.data_dir), Path(options.registry_dir)
         self.endpoint = data / f"dra{suffix}.sock"
@@ -137,18 +137,35 @@ class FakeDriver:
 
     async def _open(self) -> None:
         o = self.options
-        self._published = await publish(self._api, o.name, o.node, self._pool, o.devices)
+        await self._publish()
         await self._dra.start()
         await self._registration.start()
+        self._tasks = [asyncio.create_task(self._keep_published(), name=f"slices of {o.name}")]
         if o.heartbeat:
-            self._beat = asyncio.create_task(self._heartbeats(), name=f"heartbeat of {o.name}")
+            self._tasks.append(asyncio.create_task(self._heartbeats(), name=f"heartbeat of {o.name}"))
 
     async def _end(self) -> None:
         self._running = False
-        if self._beat:
-            self._beat.cancel()
-            await asyncio.wait([self._beat])
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.gather(self._registration.stop(), self._dra.stop())
+
+    async def _keep_published(self) -> None:
+        """Publishes again what somebody deletes, as a kubelet does when it starts (W-30)."""
+        while True:
+            try:
+                async for event in self._api.watch(SLICES):
+                    if event.type == "DELETED" and event.object["metadata"]["name"] in self._published.names:
+                        await self._publish()
+            except ApiError as error:
+                log.debug("slices of %s: %s", self.options.name, error)
+            await self._clock.sleep(1)
+
+    async def _publish(self) -> None:
+        o = self.options
+        self._published = await publish(self._api, o.name, o.node, self._pool, o.devices)
 
     async def _heartbeats(self) -> None:
         while True:

@@ -60,17 +60,17 @@ async def test_in_a_rolling_update_the_newest_instance_is_watched(node: Node) ->
     newer = await older.newer_instance()
     await newer.gpus[0].becomes(Health.UNHEALTHY, message="says the newer one")
     await pod.shows(gpu, Health.UNHEALTHY, message="says the newer one")
+    await gpu.becomes(Health.HEALTHY, message="says the older one")
+    await newer.control.report([newer.gpus[1].so(Health.HEALTHY, "a fence")])
+    await pod.shows(fence, Health.HEALTHY, message="a fence")
     with node.judging("UPDATE-01", "a report of the older instance is not shown"):
-        await gpu.becomes(Health.HEALTHY, message="says the older one")
-        await newer.control.report([newer.gpus[1].so(Health.HEALTHY, "a fence")])
-        await pod.shows(fence, Health.HEALTHY, message="a fence")
         pod.still_shows(gpu, Health.UNHEALTHY, message="says the newer one")
     await newer.control.hush(True)
     await older.stops()
     await node.driver()  # its registration is seen after the older instance's end
+    await newer.control.report([newer.gpus[1].so(Health.UNHEALTHY, "another fence")])
+    await pod.shows(fence, Health.UNHEALTHY, message="another fence")
     with node.judging("UPDATE-02", "the end of the older instance changes nothing"):
-        await newer.control.report([newer.gpus[1].so(Health.UNHEALTHY, "another fence")])
-        await pod.shows(fence, Health.UNHEALTHY, message="another fence")
         pod.still_shows(gpu, Health.UNHEALTHY, message="says the newer one")
     await newer.control.hush(False)
     await newer.gpus[0].becomes(Health.HEALTHY, message="the newer one goes on")

@@ -23,3 +23,14 @@ async def test_health_survives_a_restart_of_the_kubelet(node: Node) -> None:
     with node.judging("STREAM-02", "the plugin is watched again"):
         await pod.shows(gpu, Health.HEALTHY, within="restart")
         await sharer.shows(gpu, Health.HEALTHY)
+
+
+@scenario("STREAM-02", "STATUS-01")
+async def test_a_pod_that_starts_after_a_restart_of_the_kubelet_shows_its_device(node: Node) -> None:
+    driver = await node.driver()
+    gpu = driver.gpus[0]
+    await node.kubelet_restarts()
+    pod = await node.running_pod((await node.claim(driver))["gpu"])
+    await pod.shows(gpu, Health.HEALTHY)
+    await gpu.becomes(Health.UNHEALTHY, message="after the restart")
+    await pod.shows(gpu, Health.UNHEALTHY, message="after the restart")

@@ -90,7 +90,7 @@ def test_a_release_that_does_not_exist_is_the_users_mistake(go: Callable[..., st
 
 def test_without_a_module_proxy_another_source_may_help(go: Callable[..., str], order: Order) -> None:
     with pytest.raises(Unavailable, match="proxy cannot be reached"):
-        GoBuild(go(error="dial tcp: lookup proxy.golang.org: no such host")).get(order, silent)
+        GoBuild(go(error="dial tcp: lookup proxy.example.com: no such host")).get(order, silent)
 
 
 def test_a_go_that_is_too_old_says_which_is_needed(go: Callable[..., str], order: Order) -> None:

@@ -133,7 +133,8 @@ def test_a_node_that_does_not_come_up_is_3_and_tried_once(tmp_path: Path) -> Non
     ran = drahealth("run", "-k", "two_devices or recovered", before=NOWHERE, folder=tmp_path)
     assert (ran.returncode, ran.stderr) == (3, "")
     lines = [line for line in ran.stdout.splitlines()[2:] if not line.startswith(("ERROR", "again"))]
-    assert lines[:2] == ["no node came up; see its log"] * 2
+    assert lines[0] == "no node came up; see its log"
+    assert lines[-1].startswith("1 error in ")
 
 
 def test_a_word_that_nothing_matches_is_2(tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ from drahealth.proto.values import Health
 from drahealth.suites import invariants
 from drahealth.suites.unit.suites.histories import (
     DEVICES,
+    DRIVER,
+    POOL,
     closed,
     container,
     entry,
@@ -112,6 +114,22 @@ def test_unknown_is_excused_once_the_stream_ended_or_the_kubelet_was_restarted(c
     assert inventions(report(), status(), cause, status(UNKNOWN)) == []
 
 
+def test_a_cause_excuses_nothing_once_something_newer_was_shown() -> None:
+    again = [opened("s2"), report(stream="s2"), status()]
+    assert len(inventions(report(), status(), closed(), status(UNKNOWN), *again, status(UNKNOWN))) == 1
+    assert (
+        inventions(report(), status(), closed(), status(UNKNOWN), *again, Restarted("kubelet"), status(UNKNOWN)) == []
+    )
+
+
+def test_a_status_from_before_the_cause_may_come_late() -> None:
+    assert inventions(report(), status(), closed(), status(), status(UNKNOWN), report(stream="s2"), status()) == []
+
+
+def test_a_device_that_no_driver_has_is_an_invention_though_it_is_unknown() -> None:
+    assert len(inventions(report(), status(UNKNOWN, device="gpu-of-nobody"))) == 1
+
+
 def test_the_end_of_another_drivers_stream_excuses_nothing() -> None:
     other = StreamClosed("nic.example.com", "", "s9", "ended")
     assert len(inventions(report(), status(), other, status(UNKNOWN))) == 1
@@ -213,6 +231,16 @@ def test_nothing_is_asked_of_a_pod_that_does_not_run_or_while_the_gate_is_off() 
     happened: list[Event | float] = [opened(), report(UNHEALTHY)]
     assert astray(*happened, shown=status(phase="Failed")) == []
     assert astray(*happened, shown=status(), gates_on=False) == []
+
+
+def test_a_device_that_was_shown_and_is_reported_is_not_lost() -> None:
+    bare = pod([container()])
+    told: list[Event | float] = [opened(), report(), status()]
+    name = f"{DRIVER}/{POOL}/gpu-0"
+    assert astray(*told, shown=bare) == [f"pod pod-1 does not show {name} any more"]
+    assert astray(*told, shown=bare, gates_on=False) == []
+    assert astray(*told, closed(), shown=bare) == []
+    assert astray(*told, shown=pod([container()], name="another")) == []
 
 
 # All of them on histories that a good kubelet could leave

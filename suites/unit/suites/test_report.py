@@ -96,7 +96,7 @@ def test_an_error_at_the_end_of_a_scenario_joins_what_went_wrong_before() -> Non
     assert [(r.outcome, r.problem, r.seconds, r.timeline) for r in run.results] == [
         ("error", "it followed\npods did not go away", 1.0, "0 s  # all")
     ]
-    assert (run.exit_code(), run.verdicts()["TERM-01"]) == (3, "FAIL")
+    assert (run.exit_code(), run.verdicts()["TERM-01"]) == (3, "ERROR")
 
 
 def test_the_report_says_all_there_is_to_say() -> None:
