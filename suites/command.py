@@ -20,6 +20,23 @@ Target = Annotated[str, typer.Option(help="What to run on: reference, or kubelet
 Kubernetes = Annotated[str | None, typer.Option(help="Kubernetes release of the kubelet target, such as 1.37.1.")]
 
 
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"drahealth {version('drahealth')}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Conformance and end-to-end suite, with fake hardware, for the health of a Pod's devices (KEP-4680)."""
+
+
 @app.command()
 def run(
     target: Target = "reference",

@@ -10,6 +10,7 @@ from rich.text import Text
 from drahealth.suites.report import Result, Run
 
 _STYLE = {"passed": "green", "known issue": "yellow", "failed": "bold red", "error": "bold magenta"}
+_MANY = {"known issue": "known issues", "error": "errors"}
 _MARK = {"passed": "PASS", "known issue": "KNOWN", "failed": "FAIL", "error": "ERROR"}
 
 
@@ -67,5 +68,5 @@ class Live:
         if self.run is None or not self.run.results:
             return
         counts = self.run.counts()
-        parts = [f"[{_STYLE[o]}]{n} {o}[/]" for o, n in counts.items()]
+        parts = [f"[{_STYLE[o]}]{n} {_MANY.get(o, o) if n > 1 else o}[/]" for o, n in counts.items()]
         self._print(f"\n{', '.join(parts)} in {seconds:.1f} s")

@@ -97,6 +97,8 @@ class Pod:
     ) -> None:
         """Each container that uses the device shows it so, in that entry if one is named.
 
+        A status that says so already counts: give each change a message of its own to tell it from the one before.
+
         `message` None: any; "": none at all.
         """
         expected = f"pod {self.name} shows {gpu} {health}" + (f" {message!r}" if message else "")
