@@ -63,11 +63,19 @@ class Flickers(DeviceManager):
 
     def allocated_resources_status(self, pod_uid: str, containers: Uses) -> Entries:
         entries = super().allocated_resources_status(pod_uid, containers)
-        if self._told or Health.UNHEALTHY not in {r.health for e in entries.values() for s in e for r in s.resources}:
+        if self._told or not _is_bad(entries):
             return entries
         self._told = True
         asyncio.get_running_loop().call_later(0.02, self._wake, frozenset({pod_uid}))
         return _each(entries, lambda r: replace(r, health=Health.UNKNOWN, message=""))
+
+
+class HushesUpBadNews(DeviceManager):
+    """A pod with an unhealthy device has no entries at all."""
+
+    def allocated_resources_status(self, pod_uid: str, containers: Uses) -> Entries:
+        entries = super().allocated_resources_status(pod_uid, containers)
+        return {} if _is_bad(entries) else entries
 
 
 class ShowsAllUnderEachRequest(DeviceManager):
@@ -336,6 +344,10 @@ class RewritesTheTerminated(ReferenceTarget):
         self._workers = _RestlessWorkers(
             self.api, self._manager, self.runtime, self.node_name, clock=self._clock, resync=RESYNC
         )
+
+
+def _is_bad(entries: Entries) -> bool:
+    return Health.UNHEALTHY in {r.health for found in entries.values() for entry in found for r in entry.resources}
 
 
 def _each(entries: Entries, change: Callable[[ResourceHealth], ResourceHealth]) -> Entries:

@@ -117,6 +117,7 @@ CASES = [
     Case("STATUS-08", FLAPPING, mutants.ReportsTheFirst),
     Case("STATUS-09", SHARED, mutants.TellsOnePod),
     Case("STATUS-10", told_and_not_waited_for, mutants.ReportsTheFirst),
+    Case("STATUS-10", told_and_not_waited_for, mutants.HushesUpBadNews),
     Case("GATE-01", GATE_OFF, mutants.IgnoresTheGate),
     Case("GATE-02", DISABLED, mutants.IgnoresTheGate, profile=V1_37),
     Case("GATE-03", DISABLED, target=mutants.RestartsWorkloads),
