@@ -7,7 +7,6 @@ import pytest
 
 from drahealth.proto.events import StatusSeen, load_lines
 
-
 KEP = ("--pyargs", "drahealth.suites.kep")
 
 STORIES = """
