@@ -1,7 +1,8 @@
 """One pod on its node: from its admission to its end, decided anew at each sync from what is there.
 
 Little is remembered that the API, the runtime or the device manager do not remember too, so a new worker goes on where
-another stopped. The order at the end is a kubelet's: containers stop, devices are given back, then the final status.
+another stopped. The order at the end: containers stop, devices are given back, then the final status. A kubelet writes
+a status before the first of these as well (P-27); here the one that stands already serves for it.
 """
 
 import asyncio
