@@ -185,6 +185,10 @@ class Node:
         else:
             self.tell(f"{seconds:g} s have passed")
 
+    async def catches_up(self) -> None:
+        """Returns when the kubelet has begun what it had to do by now: it ran a pod on a driver that came later."""
+        await self.pod_with_a_gpu()
+
     # -- for the handles
 
     def latest(self, pod_uid: str) -> StatusSeen | None:

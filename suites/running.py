@@ -3,7 +3,8 @@
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
 
@@ -30,8 +31,6 @@ def run_scenarios(
     check_file(report)
     check_file(junitxml)
     check_folder(histories)
-    # pytest captures what scenarios print; rows go past it, to the output as it was.
-    live = Live(console or Console(file=os.fdopen(os.dup(sys.stdout.fileno()), "w"), highlight=False))
     package = resources.files("drahealth.suites")
     settings = str(package.joinpath("run.ini"))
     scenarios = str(package.joinpath("kep"))
@@ -42,13 +41,26 @@ def run_scenarios(
     arguments += [f"--drahealth-report={Path(report).absolute()}"] if report else []
     arguments += [f"--drahealth-histories={Path(histories).absolute()}"] if histories else []
     arguments += [f"--junitxml={Path(junitxml).absolute()}"] if junitxml else []
-    # Neither the settings nor the plugins that happen to be around have a say in it.
+    # pytest captures what scenarios print; rows go past it, to the output as it was.
+    with os.fdopen(os.dup(sys.stdout.fileno()), "w") as output, _alone():
+        live = Live(console or Console(file=output, highlight=False))
+        start = time.monotonic()
+        code = pytest.main(arguments, plugins=[live])
+        live.close(time.monotonic() - start)
+    return _exit_code(code, live, match)
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Neither the settings nor the plugins that happen to be around have a say in what pytest does."""
+    before = dict(os.environ)
     os.environ.pop("PYTEST_ADDOPTS", None)
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-    start = time.monotonic()
-    code = pytest.main(arguments, plugins=[live])
-    live.close(time.monotonic() - start)
-    return _exit_code(code, live, match)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def _exit_code(code: int, live: Live, match: str | None) -> int:

@@ -34,8 +34,9 @@ async def test_the_devices_of_a_crashed_plugin_read_unknown_until_it_is_back(nod
 async def test_a_plugin_without_the_health_service_runs_pods_and_its_devices_read_unknown(node: Node) -> None:
     driver, pod, gpu = await node.pod_with_a_gpu(health_apis=())
     await pod.shows(gpu, Health.UNKNOWN, message="")
+    await node.catches_up()
     await node.passes(6)
-    await node.driver()  # whatever the kubelet has to do by now, it has begun
+    await node.catches_up()
     state = await driver.control.state()
     node.check(state.streams_opened == 0, "it is never asked for its health", state)
 
@@ -44,8 +45,9 @@ async def test_a_plugin_without_the_health_service_runs_pods_and_its_devices_rea
 async def test_a_plugin_that_answers_unimplemented_is_asked_once(node: Node) -> None:
     driver, pod, gpu = await node.pod_with_a_gpu(served_health_apis=())
     await pod.shows(gpu, Health.UNKNOWN, message="")
+    await node.catches_up()
     await node.passes(6)
-    await node.driver()  # whatever the kubelet has to do by now, it has begun
+    await node.catches_up()
     state = await driver.control.state()
     with node.judging("OPTOUT-02", "it is asked once"):
         node.check(state.streams_opened == 1, "it is asked for its health once", state)
@@ -60,14 +62,15 @@ async def test_in_a_rolling_update_the_newest_instance_is_watched(node: Node) ->
     newer = await older.newer_instance()
     await newer.gpus[0].becomes(Health.UNHEALTHY, message="says the newer one")
     await pod.shows(gpu, Health.UNHEALTHY, message="says the newer one")
-    await gpu.becomes(Health.HEALTHY, message="says the older one")
+    await older.control.report([gpu.so(Health.HEALTHY, "says the older one")])
+    await node.catches_up()
     await newer.control.report([newer.gpus[1].so(Health.HEALTHY, "a fence")])
     await pod.shows(fence, Health.HEALTHY, message="a fence")
     with node.judging("UPDATE-01", "a report of the older instance is not shown"):
         pod.still_shows(gpu, Health.UNHEALTHY, message="says the newer one")
     await newer.control.hush(True)
     await older.stops()
-    await node.driver()  # its registration is seen after the older instance's end
+    await node.catches_up()
     await newer.control.report([newer.gpus[1].so(Health.UNHEALTHY, "another fence")])
     await pod.shows(fence, Health.UNHEALTHY, message="another fence")
     with node.judging("UPDATE-02", "the end of the older instance changes nothing"):

@@ -1,6 +1,7 @@
 """The command: its help, its exit codes, and what a run leaves behind."""
 
 import json
+import os
 import subprocess
 import sys
 from importlib.metadata import entry_points
@@ -89,7 +90,7 @@ def test_everything_has_help(words: tuple[str, ...]) -> None:
             "how kubelets of Kubernetes 1.2.3 behave is not written down yet; choose a release of 1.37",
         ),
         (("--report", "/"), "/ cannot be written: Is a directory; name another file"),
-        (("--junitxml", "/no/j.xml"), "/no/j.xml cannot be written: No such file or directory; name another file"),
+        (("--junitxml", "/dev/null/j"), "/dev/null/j cannot be written: Not a directory; name another file"),
         (("--histories", "/dev/null"), "no files can be put into /dev/null: File exists; name another folder"),
     ],
 )
@@ -98,6 +99,12 @@ def test_what_cannot_be_done_is_one_sentence(
 ) -> None:
     assert refused(monkeypatch, "run", *arguments) == 2
     assert capfd.readouterr() == ("", f"drahealth: {sentence}\n")
+
+
+def test_the_environment_stays_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTEST_ADDOPTS", "--of-no-such-option")
+    before = dict(os.environ)
+    assert (refused(monkeypatch, "run", "-k", "nothing_like_it"), dict(os.environ)) == (2, before)
 
 
 def test_a_good_run_leaves_its_report_results_and_history(tmp_path: Path) -> None:
