@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from drahealth.suites.node import Node
 from drahealth.suites.session import Session
+from drahealth.suites.story.node import Node
 
 
 @pytest.fixture

@@ -11,12 +11,12 @@ import pytest
 from rich.console import Console
 
 from drahealth.suites.ledger import KnownIssue
-from drahealth.suites.node import Node
 from drahealth.suites.options import Options
 from drahealth.suites.scenario import Scenario, scenario_of
 from drahealth.suites.stages import Stages
-from drahealth.suites.target import Target
-from drahealth.suites.targets import make_target
+from drahealth.suites.story.node import Node
+from drahealth.suites.targets.make import make_target
+from drahealth.suites.targets.target import Target
 
 T = TypeVar("T")
 

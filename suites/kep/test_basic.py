@@ -1,8 +1,8 @@
 """KEP-4680, Test Plan: Basic Health Reporting and State Transitions."""
 
 from drahealth.proto.values import Health
-from drahealth.suites.node import Node
 from drahealth.suites.scenario import scenario
+from drahealth.suites.story.node import Node
 
 
 @scenario("STATUS-01", "STATUS-02")

@@ -1,8 +1,8 @@
 """KEP-4680, ResourceStatus: which devices show in which entry of which container."""
 
 from drahealth.proto.values import Health
-from drahealth.suites.node import Node
 from drahealth.suites.scenario import scenario
+from drahealth.suites.story.node import Node
 
 
 @scenario("STATUS-09", "STATUS-05")

@@ -1,9 +1,9 @@
 """KEP-4680, Story 1 and Test Plan, Failure Scenarios: a container that keeps failing."""
 
 from drahealth.proto.values import Health
-from drahealth.suites.node import Node
 from drahealth.suites.scenario import scenario
-from drahealth.suites.workload import EXIT_AT_ONCE
+from drahealth.suites.story.node import Node
+from drahealth.suites.story.workload import EXIT_AT_ONCE
 
 
 @scenario("CRASH-01")

@@ -1,8 +1,8 @@
 """KEP-4680, Design Details: plugins that stop, come back, have no health service, or are replaced."""
 
 from drahealth.proto.values import Health
-from drahealth.suites.node import Node
 from drahealth.suites.scenario import scenario
+from drahealth.suites.story.node import Node
 
 
 @scenario("STREAM-01", "STREAM-02")

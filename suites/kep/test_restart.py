@@ -1,8 +1,8 @@
 """KEP-4680, Health Information Cache: what outlives the kubelet."""
 
 from drahealth.proto.values import Health
-from drahealth.suites.node import Node
 from drahealth.suites.scenario import scenario
+from drahealth.suites.story.node import Node
 
 
 @scenario("PERSIST-01", "STREAM-02")

@@ -1,8 +1,8 @@
 """KEP-4680, Known Limitation: Device Health for Terminated Pods."""
 
 from drahealth.proto.values import Health
-from drahealth.suites.node import Node
 from drahealth.suites.scenario import scenario
+from drahealth.suites.story.node import Node
 
 
 @scenario("TERM-01", "TERM-02")

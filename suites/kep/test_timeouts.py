@@ -1,8 +1,8 @@
 """KEP-4680, Device Health Timeout Configuration: a device that is not heard of."""
 
 from drahealth.proto.values import Health
-from drahealth.suites.node import Node
 from drahealth.suites.scenario import scenario
+from drahealth.suites.story.node import Node
 
 
 @scenario("TIMEOUT-01")

@@ -56,7 +56,7 @@ def test_the_pytest_plugin_imports_pytest_alone_until_it_is_needed() -> None:
 
 
 def test_the_reference_needs_no_client_of_real_clusters() -> None:
-    code = "import sys, drahealth.suites.reference; print(*{name.partition('.')[0] for name in sys.modules})"
+    code = "import sys, drahealth.suites.targets.reference; print(*{name.partition('.')[0] for name in sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert {"drahealth", "kubernetes", "pytest"} & set(done.stdout.split()) == {"drahealth"}
 

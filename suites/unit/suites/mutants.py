@@ -17,7 +17,7 @@ from drahealth.manager.manager import DeviceManager, Entries, Gates, Notify
 from drahealth.manager.plugin import Plugin
 from drahealth.manager.registration import Candidate
 from drahealth.proto.values import ClaimUse, DeviceHealth, Health, Report, ResourceHealth, ResourceStatus
-from drahealth.suites.reference import RESYNC, ReferenceTarget
+from drahealth.suites.targets.reference import RESYNC, ReferenceTarget
 
 Uses = Mapping[str, Sequence[ClaimUse]]
 

@@ -20,7 +20,7 @@ FOR_ALL = "from drahealth.suites.command import main\nmain()"
 BROKEN = """
 import drahealth.suites.session as session
 from drahealth.manager.manager import DeviceManager
-from drahealth.suites.reference import ReferenceTarget
+from drahealth.suites.targets.reference import ReferenceTarget
 
 class Silent(DeviceManager):
     def _notify(self, devices): pass

@@ -4,7 +4,7 @@ import asyncio
 import time
 
 from drahealth.proto.events import Record, Restarted, Step
-from drahealth.suites.history import History
+from drahealth.suites.story.history import History
 
 
 async def test_what_is_there_already_is_not_waited_for() -> None:

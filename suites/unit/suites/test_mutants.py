@@ -20,10 +20,10 @@ from drahealth.suites.kep import test_restart as restart
 from drahealth.suites.kep import test_terminated as terminated
 from drahealth.suites.kep import test_timeouts as timeouts
 from drahealth.suites.ledger import requirements
-from drahealth.suites.node import Node
-from drahealth.suites.reference import WINDOWS, ReferenceTarget
 from drahealth.suites.scenario import scenario, scenario_of
-from drahealth.suites.target import Window
+from drahealth.suites.story.node import Node
+from drahealth.suites.targets.reference import WINDOWS, ReferenceTarget
+from drahealth.suites.targets.target import Window
 from drahealth.suites.unit.suites import mutants
 from drahealth.suites.violation import Violation
 

@@ -10,13 +10,13 @@ from drahealth.fakes.api import KINDS
 from drahealth.manager.profile import KEP, V1_37
 from drahealth.proto.events import Step, TimePassed
 from drahealth.proto.values import Health
-from drahealth.suites import node as module
 from drahealth.suites.binaries.releases import Binaries
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.kubelet import KubeletTarget
 from drahealth.suites.ledger import KnownIssue
-from drahealth.suites.node import Node
-from drahealth.suites.reference import WINDOWS, ReferenceTarget
+from drahealth.suites.story import node as module
+from drahealth.suites.story.node import Node
+from drahealth.suites.targets.kubelet import KubeletTarget
+from drahealth.suites.targets.reference import WINDOWS, ReferenceTarget
 from drahealth.suites.violation import Violation
 
 KNOWN = ("STATUS-04", "the id is driver/pool/device")

@@ -12,12 +12,12 @@ from drahealth.proto import events
 from drahealth.proto.events import StatusSeen
 from drahealth.suites import invariants
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.hardware import Driver, Gpu
-from drahealth.suites.history import History
 from drahealth.suites.ledger import KnownIssue, known_issues
-from drahealth.suites.target import Target, Window
+from drahealth.suites.story.hardware import Driver, Gpu
+from drahealth.suites.story.history import History
+from drahealth.suites.story.workload import Claim, Pod, Use, claim_manifest, pod_manifest, status_seen
+from drahealth.suites.targets.target import Target, Window
 from drahealth.suites.violation import STORY, Violation
-from drahealth.suites.workload import Claim, Pod, Use, claim_manifest, pod_manifest, status_seen
 
 _GATE = "ResourceHealthStatus"
 _PATIENCE = 240.0

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 from drahealth.fakes.api import CLAIMS, PODS, Object
 from drahealth.proto.events import ContainerSeen, StatusSeen, Unprepared
 from drahealth.proto.values import Health, ResourceHealth, ResourceStatus
-from drahealth.suites.hardware import Driver, Gpu
-from drahealth.suites.target import Window
+from drahealth.suites.story.hardware import Driver, Gpu
+from drahealth.suites.targets.target import Window
 from drahealth.suites.timeline import tell
 
 if TYPE_CHECKING:
-    from drahealth.suites.node import Node
+    from drahealth.suites.story.node import Node
 
 EXIT_AT_ONCE = ("sh", "-c", "exit 1")
 """The command of a container that fails whenever it starts."""

@@ -20,9 +20,9 @@ from drahealth.fakes.scheduling.scheduler import Scheduler
 from drahealth.manager.manager import DeviceManager, Gates
 from drahealth.manager.profile import Profile
 from drahealth.proto.events import Record
-from drahealth.suites.drivers import Drivers, InlineDrivers, ProcessDrivers
 from drahealth.suites.local.run_directory import RunDirectory
-from drahealth.suites.target import Opened, Window
+from drahealth.suites.targets.drivers import Drivers, InlineDrivers, ProcessDrivers
+from drahealth.suites.targets.target import Opened, Window
 
 if TYPE_CHECKING:
     from drahealth.fakes.api_server.http import HttpApi

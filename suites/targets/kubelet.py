@@ -19,10 +19,10 @@ from drahealth.manager.profile import Profile
 from drahealth.proto.clock import SystemClock
 from drahealth.proto.events import Record
 from drahealth.suites.binaries.releases import Binaries
-from drahealth.suites.drivers import Drivers, InlineDrivers, ProcessDrivers
 from drahealth.suites.local.cluster import LocalCluster
 from drahealth.suites.local.run_directory import RunDirectory
-from drahealth.suites.target import Opened, Window
+from drahealth.suites.targets.drivers import Drivers, InlineDrivers, ProcessDrivers
+from drahealth.suites.targets.target import Opened, Window
 
 SYNC_FREQUENCY = 6.0
 """Seconds; the kubelet syncs a pod after 1 to 1.5 times as long. More than `push`, so that a change of which nobody is

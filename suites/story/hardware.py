@@ -11,7 +11,7 @@ from drahealth.proto.events import Registered
 from drahealth.proto.values import DeviceHealth, DeviceId, Health
 
 if TYPE_CHECKING:
-    from drahealth.suites.node import Node
+    from drahealth.suites.story.node import Node
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""What scenarios run on: the seam, and each target behind it."""
