@@ -1,0 +1,10 @@
+"""A kind cluster: the container engine and the `kind` program it is made with, and whose cluster is whose.
+
+engine = await find_engine()
+kind = await find_kind(engine)
+claim = Claim.make("drahealth-1", engine)
+config = compose(None, nodes=1, run_id=claim.run_id)
+await kind.create(claim.cluster, node_image("1.37.1"), config, kubeconfig, on_line=print)
+...
+await remove(claim, engine, kind)
+"""
