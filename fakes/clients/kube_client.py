@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from drahealth.fakes.api import ApiError, Kind, Object, WatchEvent
 from drahealth.fakes.api_server import refusals
 from drahealth.fakes.api_server.strategies import check_shape, checked_namespace, is_name, namespace_of
+from drahealth.fakes.clients.access import Access, in_cluster
 from drahealth.fakes.list_watch import Snapshot
 
 if TYPE_CHECKING:
@@ -22,9 +23,25 @@ class KubeClient:
     @classmethod
     async def from_kubeconfig(cls, path: Path | str, context: str | None = None) -> "KubeClient":
         """A client for the current context of a kubeconfig, or for this one. ValueError if that cannot be read."""
-        from drahealth.fakes.clients.kube_connection import KubeConnection  # the official client takes most of a second
+        from drahealth.fakes.clients.kubeconfig import access  # the official client takes most of a second
 
-        return cls(await KubeConnection.from_kubeconfig(Path(path), context))
+        return cls._of(await access(Path(path), context))
+
+    @classmethod
+    def in_cluster(cls) -> "KubeClient":
+        """A client of the API server of the pod that this runs in. ValueError outside of a pod."""
+        return cls._of(in_cluster())
+
+    @classmethod
+    def _of(cls, access: Access) -> "KubeClient":
+        from drahealth.fakes.clients.kube_connection import KubeConnection  # it brings a web client
+
+        return cls(KubeConnection(access))
+
+    @property
+    def connection(self) -> "KubeConnection":
+        """For what is not about objects: web sockets, metrics."""
+        return self._connection
 
     async def close(self) -> None:
         """Closes the connections; watches end."""

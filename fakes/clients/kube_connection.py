@@ -1,20 +1,17 @@
-"""HTTP to a real API server as a kubeconfig describes it: JSON in and out, refusals as `ApiError`.
+"""HTTP to a real API server: JSON in and out, refusals as `ApiError`.
 
-The official client's loader reads the kubeconfig and keeps its credentials fresh; the requests are made here, since the
-client's own way to make a plain one differs from release to release.
+The requests are made here, since the official client's own way to make a plain one differs from release to release.
 """
 
 import json
-import ssl
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import aiohttp
-from kubernetes.aio import client, config
 
 from drahealth.fakes.api import ApiError
+from drahealth.fakes.clients.access import Access
 
 CALL_TIMEOUT = 30.0
 """Seconds for a whole call, and for the connection of a watch."""
@@ -26,25 +23,11 @@ _LINE_LIMIT = 2**21
 class KubeConnection:
     """One API server, with credentials."""
 
-    def __init__(self, configuration: client.Configuration) -> None:
-        self._configuration = configuration
+    def __init__(self, access: Access) -> None:
+        self._access = access
         self._streams: list[aiohttp.StreamReader] = []
-        is_tls = configuration.host.startswith("https:")
-        connector = aiohttp.TCPConnector(ssl=_tls(configuration) if is_tls else True, limit=0)
+        connector = aiohttp.TCPConnector(ssl=access.tls or True, limit=0)
         self._session = aiohttp.ClientSession(connector=connector, trust_env=True, read_bufsize=_LINE_LIMIT)
-
-    @classmethod
-    async def from_kubeconfig(cls, path: Path, context: str | None) -> "KubeConnection":
-        """ValueError, with the path, for a kubeconfig that says no server to connect to."""
-        configuration = client.Configuration()
-        try:
-            _check_readable(path)
-            await config.load_kube_config(
-                config_file=str(path), context=context, client_configuration=configuration, persist_config=False
-            )
-            return cls(configuration)
-        except Exception as error:  # the loader lets through whatever its parser and credential plugins raise
-            raise ValueError(f"kubeconfig {path}: {error}") from error
 
     async def call(
         self, method: str, path: str, *, query: Mapping[str, str] | None = None, body: Any = None
@@ -52,7 +35,7 @@ class KubeConnection:
         """The answer's JSON object. `ApiError` as the server refuses, or 503 where it cannot be reached."""
         timeout = aiohttp.ClientTimeout(total=CALL_TIMEOUT)
         with self._reaching():
-            async with self._request(method, path, query, body, await self._headers(), timeout) as response:
+            async with self._request(method, path, query, body, await self._access.headers(), timeout) as response:
                 text = await response.text()
         answer = _object(text)
         if response.status >= 400 or answer is None:
@@ -63,7 +46,7 @@ class KubeConnection:
         """The JSON objects of an answer that goes on; ends when the server ends it or goes away."""
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CALL_TIMEOUT)
         with self._reaching():
-            response = await self._request("GET", path, query, None, await self._headers(), timeout)
+            response = await self._request("GET", path, query, None, await self._access.headers(), timeout)
         async with response:
             if response.status >= 400:
                 text = await response.text()
@@ -74,6 +57,37 @@ class KubeConnection:
                     yield json.loads(line)
             finally:
                 self._streams.remove(response.content)
+
+    async def websocket(self, path: str, query: Sequence[tuple[str, str]], protocols: Sequence[str]) -> Any:
+        """An aiohttp web socket. `ApiError` as the server refuses, or 503 where it cannot be reached."""
+        try:
+            return await self._session.ws_connect(
+                self._access.host + path,
+                params=query,
+                protocols=protocols,
+                headers=await self._access.headers(),
+                max_msg_size=0,
+                timeout=aiohttp.ClientWSTimeout(ws_close=2),
+                proxy=self._access.proxy,
+                server_hostname=self._access.server_name,
+            )
+        except aiohttp.WSServerHandshakeError as error:
+            raise ApiError(
+                error.status, _one_word(error.message), f"no web socket at {path}: {error.message}"
+            ) from error
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            why = f"cannot reach the API server {self._access.host}: {error or type(error).__name__}"
+            raise ApiError(503, "ServiceUnavailable", why) from error
+
+    async def text(self, path: str) -> str:
+        """What the server has at a path that is no object, such as /metrics. Raises `ApiError`."""
+        timeout = aiohttp.ClientTimeout(total=CALL_TIMEOUT)
+        with self._reaching():
+            async with self._request("GET", path, None, None, await self._access.headers(), timeout) as response:
+                text: str = await response.text()
+        if response.status >= 400:
+            raise refusal(response.status, response.reason or "", _object(text), text)
+        return text
 
     async def close(self) -> None:
         """Closes every connection. Who reads lines would not notice this by itself."""
@@ -92,26 +106,21 @@ class KubeConnection:
     ) -> Any:
         return self._session.request(
             method,
-            self._configuration.host + path,
+            self._access.host + path,
             params=query,
             json=body,
-            headers=headers,
+            headers={"Accept": "application/json", **headers},
             timeout=timeout,
-            proxy=self._configuration.proxy,
-            server_hostname=self._configuration.tls_server_name,
+            proxy=self._access.proxy,
+            server_hostname=self._access.server_name,
         )
-
-    async def _headers(self) -> dict[str, str]:
-        settings = (await self._configuration.auth_settings()).values()
-        credentials = {one["key"]: one["value"] for one in settings if one["in"] == "header"}
-        return {"Accept": "application/json", **credentials}
 
     @contextmanager
     def _reaching(self) -> Iterator[None]:
         try:
             yield
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            why = f"cannot reach the API server {self._configuration.host}: {error or type(error).__name__}"
+            why = f"cannot reach the API server {self._access.host}: {error or type(error).__name__}"
             raise ApiError(503, "ServiceUnavailable", why) from error
 
 
@@ -128,12 +137,6 @@ def _one_word(reason: str) -> str:
     return reason.replace(" ", "") or "Unknown"
 
 
-def _check_readable(path: Path) -> None:
-    """The loader takes a file that is not there, or is empty, for one with strange contents."""
-    if not path.read_text().strip():
-        raise ValueError("the file is empty")
-
-
 async def _line(response: aiohttp.ClientResponse) -> bytes:
     try:
         return await response.content.readline()
@@ -147,15 +150,3 @@ def _object(text: str) -> dict[str, Any] | None:
     except ValueError:
         return None
     return answer if isinstance(answer, dict) else None
-
-
-def _tls(configuration: client.Configuration) -> ssl.SSLContext:
-    """As kubectl does it: the CA of the kubeconfig, client certificates, and no stricter than Go about certificates."""
-    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
-    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-    if not configuration.verify_ssl:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    if configuration.cert_file:
-        context.load_cert_chain(configuration.cert_file, configuration.key_file)
-    return context

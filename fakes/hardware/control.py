@@ -42,6 +42,8 @@ class DriverOptions:
     """The health APIs that are answered; None: those that are advertised."""
     cdi_ids: bool = True
     """Prepared devices come with a CDI id each."""
+    cdi_dir: str = ""
+    """Where CDI specifications of prepared devices are written, for a real container runtime; empty: nowhere."""
     heartbeat: float = 10.0
     """Seconds between reports while nothing changes; 0 for none."""
     timeout: int = 0
@@ -114,9 +116,6 @@ class DriverControl(Protocol):
 
     async def end_streams(self, code: str = "OK") -> None:
         """Ends every open stream with this gRPC status code."""
-
-    async def jump(self, seconds: float) -> None:
-        """Lets the driver's clock jump. Raises ValueError for a driver that lives on the system's time."""
 
     async def state(self) -> DriverState:
         """What the driver knows of itself now."""

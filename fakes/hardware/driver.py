@@ -15,7 +15,7 @@ from typing import Any
 import grpc
 
 from drahealth.fakes.api import CLAIMS, SLICES, Api, ApiError
-from drahealth.fakes.clock import JumpClock
+from drahealth.fakes.hardware import cdi
 from drahealth.fakes.hardware.control import DriverOptions, DriverState
 from drahealth.fakes.hardware.health_streams import HealthStreams, healthy
 from drahealth.fakes.hardware.slices import Published, publish, withdraw
@@ -27,11 +27,6 @@ from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, PREPARE, UNP
 from drahealth.proto.values import DeviceHealth, Health
 
 log = logging.getLogger(__name__)
-
-
-def cdi_id(driver: str, device: str) -> str:
-    """The CDI id that the fake gives a device; the name in the API may differ, this one is for container runtimes."""
-    return f"{driver}/gpu={device}"
 
 
 class FakeDriver:
@@ -87,6 +82,8 @@ class FakeDriver:
         await self.stop()
         await withdraw(self._api, self._published)
         self._published = Published()
+        if self.options.cdi_dir:
+            cdi.remove(Path(self.options.cdi_dir), self.options.name, self.options.instance)
 
     async def wait_registered(self) -> None:
         await self._registered.wait()
@@ -118,11 +115,6 @@ class FakeDriver:
             codes = ", ".join(c.name for c in grpc.StatusCode)
             raise ValueError(f"no gRPC status code is called {code!r}; there are {codes}") from None
 
-    async def jump(self, seconds: float) -> None:
-        if not isinstance(self._clock, JumpClock):
-            raise ValueError(f"driver {self.options.name} lives on the system's time, which does not jump")
-        self._clock.jump(seconds)
-
     async def state(self) -> DriverState:
         return DriverState(
             running=self._running,
@@ -137,6 +129,8 @@ class FakeDriver:
 
     async def _open(self) -> None:
         o = self.options
+        if o.cdi_dir:
+            cdi.write(Path(o.cdi_dir), o.name, o.instance, o.devices)
         await self._publish()
         await self._dra.start()
         await self._registration.start()
@@ -246,5 +240,5 @@ class FakeDriver:
             "request_names": [result["request"].split("/")[0]],
             "pool_name": result["pool"],
             "device_name": result["device"],
-            "cdi_device_ids": [cdi_id(self.options.name, result["device"])] if self.options.cdi_ids else [],
+            "cdi_device_ids": [cdi.cdi_id(self.options.name, result["device"])] if self.options.cdi_ids else [],
         }

@@ -1,117 +1,218 @@
-"""The control surface over a stream: the same calls as JSON lines, for a driver in another process or in a pod.
-
-    -> {"id": 1, "call": "set_health", "args": {"device": "gpu-0", "health": "Unhealthy"}}
-    <- {"at": 12.5, "event": {"event": "report-sent", ...}}
-    <- {"id": 1, "result": null}          or {"id": 1, "error": "driver ... has no device ..."}
-
-Calls are answered as they end, so a long one holds up no other. Events come with the monotonic time of the driver's
-machine. Arguments are checked against the surface's own annotations.
-"""
+"""Drivers in another process or in a pod, told what to do over a stream (`control_lines`)."""
 
 import asyncio
-import json
 import time
-from collections.abc import Callable, Sequence
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from itertools import count
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError, validate_call
+from pydantic import TypeAdapter
 from pydantic_core import to_jsonable_python
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
-from drahealth.fakes.api import ApiError
-from drahealth.fakes.hardware.control import DriverControl, DriverState
-from drahealth.proto.events import Event, Record, from_json, to_json
+from drahealth.fakes.hardware.control import DriverOptions, DriverState
+from drahealth.fakes.hardware.control_lines import (
+    LINE_LIMIT,
+    Said,
+    Unreadable,
+    Writer,
+    read_attached,
+    read_said,
+    to_line,
+)
+from drahealth.proto.events import Record
 from drahealth.proto.values import DeviceHealth, Health
 
-CALLS = tuple(name for name in vars(DriverControl) if not name.startswith("_"))
-"""The names of the surface's calls."""
+Connect = Callable[[], Awaitable[tuple[asyncio.StreamReader, Writer]]]
+"""Makes a connection. Raises OSError where it may be tried again, and anything else where that is of no use."""
 
-LINE_LIMIT = 16 * 1024 * 1024
-"""Bytes of one line; a report of ten thousand devices is about two million."""
-
-_LAST_WORD = 0.5
-"""Seconds that calls under way have for their answer once their connection has ended."""
-
+_EVERY = 0.2
+"""Seconds between attempts to connect again."""
+_ACKNOWLEDGE = 100
+"""Lines after which the other side is told that they came, if no call does it."""
+_FAREWELL = 8.0
+"""Seconds that the drivers have to retire at the end."""
 _STATE = TypeAdapter(DriverState)
+_GONE = "the driver is gone"
 
 
 class ControlFailed(Exception):
     """The driver refused a call, or is gone; says which call and why."""
 
 
-class ControlServer:
-    """Answers any number of connections with a driver's own methods."""
+class RemoteHost:
+    """A place where drivers are made: one session, over a connection that may be lost and made again.
 
-    def __init__(self, driver: DriverControl) -> None:
-        self._calls = {name: validate_call(getattr(driver, name)) for name in CALLS}
-        self._writers: set[asyncio.StreamWriter] = set()
+    `patience` is how many seconds a connection may be away; calls wait for it so long.
+    """
 
-    def observe(self, event: Event) -> None:
-        """Tells everybody who is connected; the driver's observer."""
-        self._write({"at": time.monotonic(), "event": to_json(event)}, self._writers)
+    def __init__(self, connect: Connect, *, patience: float = 0.0) -> None:
+        self._connect = connect
+        self._patience = patience
+        self._session = uuid.uuid4().hex
+        self._numbers = count(1)
+        self._last = 0
+        self._waiting: dict[int, tuple[bytes, asyncio.Future[Any]]] = {}
+        self._observers: dict[int, Callable[[Record], None]] = {}
+        self._seen = 0
+        self._offset = 0.0
+        self._writer: Writer | None = None
+        self._over = ""
+        self._life = asyncio.create_task(self._live(), name="control connection of drivers")
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serves a connection until it ends; calls that are under way then end with it."""
-        self._writers.add(writer)
-        calls: set[asyncio.Task[None]] = set()
+    @property
+    def problem(self) -> str:
+        """Why nothing can be told to these drivers any more; empty while it can."""
+        return self._over
+
+    async def make(self, options: DriverOptions, observe: Callable[[Record], None]) -> "RemoteDriver":
+        """Makes a driver, not started; what happens to it is observed at our own monotonic time."""
+        number = int(await self.call("make", options=asdict(options)))
+        self._observers[number] = observe
+        return RemoteDriver(self, number)
+
+    async def drop(self, driver: "RemoteDriver") -> None:
+        """Stops a driver and forgets it."""
+        self._observers.pop(driver.number, None)
+        await self.call("drop", driver=driver.number)
+
+    async def jump(self, seconds: float) -> None:
+        """Lets the drivers' clock jump."""
+        await self.call("jump", seconds=seconds)
+
+    async def close(self) -> None:
+        """Retires all drivers and ends the connection."""
+        if not self._over:
+            with suppress(ControlFailed, TimeoutError):
+                await asyncio.wait_for(self.call("close"), _FAREWELL)
+        self._life.cancel()
+        await asyncio.wait([self._life])
+        if self._writer:
+            self._writer.close()
+            with suppress(OSError):
+                await self._writer.wait_closed()
+
+    async def call(self, name: str, of: int | None = None, /, **args: Any) -> Any:
+        """Makes a call, of the session or of driver `of`. Raises ControlFailed."""
+        number = self._last + 1
+        request = {"id": number, "driver": of, "call": name, "args": to_jsonable_python(args), "seen": self._seen}
+        line = to_line(request)
+        if len(line) > LINE_LIMIT:
+            raise ControlFailed(f"{name}: a line has at most {LINE_LIMIT} bytes, this one would have {len(line)}")
+        if self._over:
+            raise ControlFailed(f"{name}: {self._over}")
+        self._last = number
+        answer = asyncio.get_running_loop().create_future()
+        self._waiting[number] = (line, answer)
+        if self._writer:
+            self._writer.write(line)
         try:
-            while line := await reader.readline():
-                calls.add(call := asyncio.create_task(self._answer(line, writer), name="control call"))
-                call.add_done_callback(calls.discard)
-        except ValueError:  # readline's word for a line over the limit
-            self._write({"id": None, "error": f"a line has at most {LINE_LIMIT} bytes"}, {writer})
-        except OSError:
-            pass  # it ended less politely
+            return await answer
+        except ControlFailed as failed:
+            raise ControlFailed(f"{name}: {failed}") from None
         finally:
-            self._writers.discard(writer)
-            await _end(calls)
-            writer.close()
+            self._waiting.pop(number, None)
 
-    async def _answer(self, line: bytes, writer: asyncio.StreamWriter) -> None:
-        number = None
+    # -- the connection
+
+    async def _live(self) -> None:
+        """Keeps a connection, and takes what comes over it, until it cannot be had any more."""
+        why = _GONE
+        patience = self._patience or _FAREWELL
         try:
-            request = _request(line)
-            number = request.get("id")
-            answer = {"id": number, "result": to_jsonable_python(await self._called(request))}
-        except ValidationError as error:
-            wrong = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-            answer = {"id": number, "error": "; ".join(wrong)}
-        except (ValueError, ApiError) as error:
-            answer = {"id": number, "error": str(error)}
+            while True:
+                reader = await self._connected(patience)
+                patience = self._patience
+                with suppress(OSError):
+                    await self._listen(reader)
+                if not self._patience:
+                    return
+                self._lose()
+        except Unreadable as unreadable:
+            why = str(unreadable)
+        except OSError as error:
+            why = f"{_GONE}: {error}" if str(error) else _GONE
         except Exception as error:  # whatever it is, who called is waiting for an answer
-            answer = {"id": number, "error": f"{type(error).__name__}: {error}"}
-        self._write(answer, {writer})
+            why = str(error) or type(error).__name__
+        finally:
+            self._over = why
+            self._fail(why)
 
-    async def _called(self, request: dict[str, Any]) -> Any:
-        call, args = request.get("call"), request.get("args", {})
-        if not isinstance(call, str) or call not in self._calls:
-            raise ValueError(f"there is no call {call!r}; there are {', '.join(CALLS)}")
-        if not isinstance(args, dict):
-            raise ValueError(f"args are an object, not {args!r}")
-        return await self._calls[call](**args)
+    def _lose(self) -> None:
+        """The connection has ended; what is called from now on waits for the next one."""
+        if self._writer:
+            self._writer.close()
+        self._writer = None
 
-    @staticmethod
-    def _write(data: Any, writers: set[asyncio.StreamWriter]) -> None:
-        line = json.dumps(data).encode() + b"\n"
-        for writer in writers:
-            if not writer.is_closing():
-                writer.write(line)
+    async def _connected(self, patience: float) -> asyncio.StreamReader:
+        retrying = AsyncRetrying(
+            retry=retry_if_exception_type(OSError),
+            wait=wait_fixed(_EVERY),
+            stop=stop_after_delay(patience),
+            reraise=True,
+        )
+        return await retrying(self._attach)
+
+    async def _attach(self) -> asyncio.StreamReader:
+        reader, writer = await self._connect()
+        try:
+            before = time.monotonic()
+            writer.write(to_line({"attach": self._session, "seen": self._seen, "calls": self._last_answered()}))
+            line = await _line(reader)
+            if not line:
+                raise ConnectionError("the connection ended at once")
+            attached = read_attached(line)
+        except BaseException:
+            writer.close()
+            raise
+        self._offset = clock_offset(before, attached.now, time.monotonic())
+        for number, (call, _) in self._waiting.items():
+            if number > attached.taken:
+                writer.write(call)
+        self._writer = writer
+        return reader
+
+    def _last_answered(self) -> int:
+        """The newest call that surely came: with none, a session that nobody knows is a new one."""
+        return min(self._waiting, default=self._last + 1) - 1
+
+    async def _listen(self, reader: asyncio.StreamReader) -> None:
+        while line := await _line(reader):
+            self._take(read_said(line))
+
+    def _take(self, said: Said) -> None:
+        if said.seq and said.seq <= self._seen:
+            return
+        self._seen = max(self._seen, said.seq)
+        if self._writer and said.seq % _ACKNOWLEDGE == 0:
+            self._writer.write(to_line({"seen": self._seen}))
+        record = said.record(self._offset)
+        if record:
+            if observe := self._observers.get(said.driver or 0):
+                observe(record)
+        elif said.id is None:
+            self._fail(said.error or _GONE)
+        elif (waiting := self._waiting.get(said.id)) and not waiting[1].done():
+            if said.error is not None:
+                waiting[1].set_exception(ControlFailed(said.error))
+            else:
+                waiting[1].set_result(said.result)
+
+    def _fail(self, why: str) -> None:
+        for _, waiting in self._waiting.values():
+            if not waiting.done():
+                waiting.set_exception(ControlFailed(why))
 
 
 class RemoteDriver:
-    """A driver at the other end of a stream. Implements `control.DriverControl`; calls raise ControlFailed too."""
+    """A driver of a RemoteHost. Implements `control.DriverControl`; calls raise ControlFailed too."""
 
-    def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, observe: Callable[[Record], None]
-    ) -> None:
-        self._reader = reader
-        self._writer = writer
-        self._observe = observe
-        self._numbers = count(1)
-        self._waiting: dict[int, asyncio.Future[Any]] = {}
-        self._over = ""
-        self._listener = asyncio.create_task(self._listen(), name="control connection of a driver")
+    def __init__(self, host: RemoteHost, number: int) -> None:
+        self.host = host
+        self.number = number
 
     async def start(self) -> None:
         await self._call("start")
@@ -146,97 +247,21 @@ class RemoteDriver:
     async def end_streams(self, code: str = "OK") -> None:
         await self._call("end_streams", code=code)
 
-    async def jump(self, seconds: float) -> None:
-        await self._call("jump", seconds=seconds)
-
     async def state(self) -> DriverState:
         return _STATE.validate_python(await self._call("state"))
 
-    async def close(self) -> None:
-        """Ends the connection; the driver goes on."""
-        self._listener.cancel()
-        await asyncio.wait([self._listener])
-        self._writer.close()
-        with suppress(OSError):
-            await self._writer.wait_closed()
-
-    async def _call(self, call: str, **args: Any) -> Any:
-        number = next(self._numbers)
-        line = json.dumps({"id": number, "call": call, "args": to_jsonable_python(args)}).encode() + b"\n"
-        if len(line) > LINE_LIMIT:
-            raise ControlFailed(f"{call}: a line has at most {LINE_LIMIT} bytes, this one would have {len(line)}")
-        if self._over:
-            raise ControlFailed(f"{call}: {self._over}")
-        answer = self._waiting[number] = asyncio.get_running_loop().create_future()
-        self._writer.write(line)
-        try:
-            return await answer
-        except ControlFailed as failed:
-            raise ControlFailed(f"{call}: {failed}") from None
-        finally:
-            del self._waiting[number]
-
-    async def _listen(self) -> None:
-        """Takes what the driver says until it says no more, or nothing that can be read."""
-        why = "the driver is gone"
-        try:
-            while line := await self._reader.readline():
-                self._take(_message(line))
-        except _Unreadable as unreadable:
-            why = str(unreadable)
-        except ValueError:  # readline's word for a line over the limit
-            why = "the driver said a line that is too long to read"
-        except OSError:
-            pass  # gone less politely
-        finally:
-            self._over = why
-            self._fail(why)
-
-    def _take(self, message: Record | dict[str, Any]) -> None:
-        if isinstance(message, Record):
-            self._observe(message)
-        elif message["id"] is None:
-            self._fail(message["error"])
-        elif (waiting := self._waiting.get(message["id"])) and not waiting.done():
-            if "error" in message:
-                waiting.set_exception(ControlFailed(message["error"]))
-            else:
-                waiting.set_result(message.get("result"))
-
-    def _fail(self, why: str) -> None:
-        for waiting in self._waiting.values():
-            if not waiting.done():
-                waiting.set_exception(ControlFailed(why))
+    async def _call(self, name: str, **args: Any) -> Any:
+        return await self.host.call(name, self.number, **args)
 
 
-class _Unreadable(Exception):
-    """A line of the driver's that is neither an event nor an answer."""
-
-
-def _message(line: bytes) -> Record | dict[str, Any]:
+async def _line(reader: asyncio.StreamReader) -> bytes:
     try:
-        message: dict[str, Any] = json.loads(line)
-        if "event" in message:
-            return Record(float(message["at"]), from_json(message["event"]))
-        if message["id"] is None:
-            return {"id": None, "error": str(message["error"])}
-        return {**message, "id": int(message["id"])}
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        said = line.decode(errors="replace").strip()
-        raise _Unreadable(f"the driver said what is no answer: {said[:200]!r}") from None
+        return await reader.readline()
+    except ValueError:  # readline's word for a line over the limit
+        raise Unreadable("the driver said a line that is too long to read") from None
 
 
-def _request(line: bytes) -> dict[str, Any]:
-    with suppress(ValueError, RecursionError):
-        request = json.loads(line)
-        if isinstance(request, dict):
-            return request
-    raise ValueError("a call is a JSON object with id, call and args, on one line")
-
-
-async def _end(calls: set[asyncio.Task[None]]) -> None:
-    if calls:
-        _, late = await asyncio.wait(calls, timeout=_LAST_WORD)
-        for call in late:
-            call.cancel()
-        await asyncio.gather(*late, return_exceptions=True)
+def clock_offset(before: float, there: float, after: float) -> float:
+    """What to add to a time there, which was read between `before` and `after` here. Nothing where it may be the same
+    clock: on one machine it is, and events shall not change places."""
+    return 0.0 if before <= there <= after else (before + after) / 2 - there

@@ -1,83 +1,106 @@
-"""A fake driver as a process: `python -m drahealth.fakes.hardware.serve`, told what to do over its standard streams.
+"""Fake drivers as a process: `drahealth driver serve`, or `python -m drahealth.fakes.hardware.serve`.
 
-    python -m drahealth.fakes.hardware.serve OPTIONS KUBECONFIG [--jumping-clock]
+    drahealth driver serve [--socket PATH] [--kubeconfig FILE] [--jumping-clock]
 
-OPTIONS are DriverOptions as JSON. The control surface of `remote` is spoken on standard input and output; when the
-input ends, or on SIGTERM, the driver stops and the process ends. Log lines go to standard error.
+The control surface (`control_lines`) is spoken on a unix socket, or on standard input and output. With a socket,
+drivers outlive the connection of who made them by two minutes, so that a lost one can be made again; without, they
+retire when the input ends. On SIGTERM or SIGINT all drivers retire and the process ends. Without a kubeconfig the API
+server is that of the pod that this runs in. Log lines go to standard error.
 """
 
 import argparse
 import asyncio
 import logging
+import os
 import signal
 import sys
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
-
+from drahealth.fakes.api import Api
 from drahealth.fakes.clients.kube_client import KubeClient
 from drahealth.fakes.clock import JumpClock
 from drahealth.fakes.hardware.control import DriverOptions
+from drahealth.fakes.hardware.control_lines import LINE_LIMIT
+from drahealth.fakes.hardware.control_server import ControlServer
 from drahealth.fakes.hardware.driver import FakeDriver
-from drahealth.fakes.hardware.remote import LINE_LIMIT, ControlServer
-from drahealth.proto.clock import Clock, SystemClock
-from drahealth.proto.events import Event
+from drahealth.proto.clock import SystemClock
+from drahealth.proto.events import Observe
+from drahealth.proto.sockets import check_path
+
+LINGER = 120.0
+"""Seconds that drivers behind a socket outlive a connection. A restart of a kubelet or an API server takes less."""
 
 
-async def serve(options: DriverOptions, kubeconfig: Path, clock: Clock) -> None:
-    """Runs the driver until standard input ends or the process is told to terminate. ValueError for bad paths."""
-    api = await KubeClient.from_kubeconfig(kubeconfig)
+async def serve(api: Api, socket: Path | None, *, jumping: bool = False) -> None:
+    """Serves until SIGTERM or SIGINT, or until the input ends. OSError where the socket cannot be made."""
+    clock = JumpClock() if jumping else SystemClock()
+
+    def make(options: DriverOptions, observe: Observe) -> FakeDriver:
+        return FakeDriver(options, api, clock=clock, observe=observe)
+
+    jump = clock.jump if isinstance(clock, JumpClock) else None
+    server = ControlServer(make, jump=jump, linger=LINGER if socket else 0.0)
+    told = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, told.set)
     try:
-        await _serve(options, api, clock)
+        await (_on_socket(server, socket, told) if socket else _on_standard_streams(server, told))
     finally:
-        await api.close()
+        await server.close()
 
 
-async def _serve(options: DriverOptions, api: KubeClient, clock: Clock) -> None:
-    def observe(event: Event) -> None:
-        server.observe(event)
-
-    driver = FakeDriver(options, api, clock=clock, observe=observe)
-    server = ControlServer(driver)
-    reader, writer = await _standard_streams()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, reader.feed_eof)
+async def _on_socket(server: ControlServer, socket: Path, told: asyncio.Event) -> None:
+    """The path is ours: what an earlier process left there is replaced."""
+    _remove(socket)
+    listening = await asyncio.start_unix_server(server.serve, socket, limit=LINE_LIMIT)
     try:
-        await server.serve(reader, writer)
+        await told.wait()
     finally:
-        await driver.stop()
+        listening.close()
+        _remove(socket)
 
 
-async def _standard_streams() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+def _remove(socket: Path) -> None:
+    socket.unlink(missing_ok=True)
+
+
+async def _on_standard_streams(server: ControlServer, told: asyncio.Event) -> None:
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=LINE_LIMIT)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, sys.stdout)
-    return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
+    serving = asyncio.create_task(server.serve(reader, asyncio.StreamWriter(transport, protocol, reader, loop)))
+    telling = asyncio.create_task(told.wait())
+    await asyncio.wait([serving, telling], return_when=asyncio.FIRST_COMPLETED)
+    for task in (serving, telling):
+        task.cancel()
+    await asyncio.gather(serving, telling, return_exceptions=True)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="drahealth.fakes.hardware.serve", description="A fake DRA driver as a process."
-    )
-    parser.add_argument("options", type=_options, help="DriverOptions as JSON")
-    parser.add_argument("kubeconfig", type=Path)
-    parser.add_argument("--jumping-clock", action="store_true", help="live on a clock that the control surface jumps")
-    arguments = parser.parse_args()
+def main(arguments: Sequence[str] | None = None, program: str = "drahealth.fakes.hardware.serve") -> None:
+    """The program. Exits 2 for wrong arguments, 1 where it cannot serve."""
+    parser = argparse.ArgumentParser(prog=program, description="Fake DRA drivers, told what to do from outside.")
+    parser.add_argument("--socket", type=Path, metavar="PATH", help="listen here, not on standard input and output")
+    parser.add_argument("--kubeconfig", type=Path, metavar="FILE", help="the API server; without, the pod's own")
+    parser.add_argument("--jumping-clock", action="store_true", help="live on a clock that whoever connects can jump")
+    options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
     try:
-        asyncio.run(
-            serve(arguments.options, arguments.kubeconfig, JumpClock() if arguments.jumping_clock else SystemClock())
-        )
-    except ValueError as error:
+        asyncio.run(_main(options.socket, options.kubeconfig, options.jumping_clock))
+    except (ValueError, OSError) as error:
         sys.exit(f"{parser.prog}: {error}")
 
 
-def _options(text: str) -> DriverOptions:
-    try:
-        return TypeAdapter(DriverOptions).validate_json(text)
-    except ValidationError as error:
-        wrong = (": ".join(filter(None, (".".join(map(str, e["loc"])), e["msg"]))) for e in error.errors())
-        raise argparse.ArgumentTypeError("; ".join(wrong)) from None
+async def _main(socket: Path | None, kubeconfig: Path | None, jumping: bool) -> None:
+    if socket:
+        check_path(socket)
+        os.umask(0o077)  # the socket is for its owner alone
+    async with AsyncExitStack() as stack:
+        api = await KubeClient.from_kubeconfig(kubeconfig) if kubeconfig else KubeClient.in_cluster()
+        stack.push_async_callback(api.close)
+        await serve(api, socket, jumping=jumping)
 
 
 if __name__ == "__main__":

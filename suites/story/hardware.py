@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from drahealth.fakes.hardware.cdi import cdi_id
 from drahealth.fakes.hardware.control import DriverControl, DriverOptions
-from drahealth.fakes.hardware.driver import cdi_id
 from drahealth.manager.profile import Profile
 from drahealth.proto.events import Registered
 from drahealth.proto.values import DeviceHealth, DeviceId, Health

@@ -1,22 +1,21 @@
-"""Where a target's fake drivers live: in this process, or each in one of its own behind the same control surface."""
+"""Where a target's fake drivers live: in this process, or elsewhere behind the same control surface."""
 
 import asyncio
-import json
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 
 from drahealth.fakes.api import Api
 from drahealth.fakes.hardware.control import DriverControl, DriverOptions
+from drahealth.fakes.hardware.control_lines import LINE_LIMIT
 from drahealth.fakes.hardware.driver import FakeDriver
-from drahealth.fakes.hardware.remote import LINE_LIMIT, RemoteDriver
+from drahealth.fakes.hardware.remote import RemoteDriver, RemoteHost
 from drahealth.proto.clock import Clock
 from drahealth.proto.events import Event, Record
 
 _PATIENCE = 10.0
-"""Seconds that a driver's process may take to end once its input has."""
+"""Seconds that the drivers' process may take to end once its input has."""
 
 
 class InlineDrivers:
@@ -42,49 +41,57 @@ class InlineDrivers:
         """Nothing to close."""
 
 
-class ProcessDrivers:
-    """Drivers in processes of their own, told what to do over pipes; they end when this process does."""
+class RemoteDrivers:
+    """Drivers of a host that is somewhere else."""
 
-    def __init__(self, kubeconfig: Path, *, jumping: bool) -> None:
-        self._kubeconfig = kubeconfig
-        self._flags = ["--jumping-clock"] if jumping else []
-        self._processes: dict[RemoteDriver, asyncio.subprocess.Process] = {}
+    def __init__(self, host: RemoteHost) -> None:
+        self._host = host
 
     async def start(self, options: DriverOptions, observe: Callable[[Record], None]) -> DriverControl:
-        arguments = [json.dumps(asdict(options)), str(self._kubeconfig), *self._flags]
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "drahealth.fakes.hardware.serve",
-            *arguments,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            limit=LINE_LIMIT,
-        )
-        assert process.stdin
-        assert process.stdout
-        driver = RemoteDriver(process.stdout, process.stdin, observe)
-        self._processes[driver] = process
-        return driver
+        return await self._host.make(options, observe)
 
     async def drop(self, driver: DriverControl) -> None:
-        """Ends the driver's process."""
-        if isinstance(driver, RemoteDriver) and (process := self._processes.pop(driver, None)):
-            await driver.close()
-            try:
-                await asyncio.wait_for(process.wait(), _PATIENCE)
-            except TimeoutError:
-                process.kill()
-                await process.wait()
+        if isinstance(driver, RemoteDriver):
+            await self._host.drop(driver)
 
     async def jump(self, seconds: float) -> None:
-        """Lets every driver's clock jump."""
-        await asyncio.gather(*(driver.jump(seconds) for driver in self._processes))
+        await self._host.jump(seconds)
 
     async def close(self) -> None:
-        """Ends all processes."""
-        for driver in list(self._processes):
-            await self.drop(driver)
+        await self._host.close()
 
 
-Drivers = InlineDrivers | ProcessDrivers
+class ProcessDrivers(RemoteDrivers):
+    """Drivers in a process of their own, told what to do over pipes; it ends when this process does."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        super().__init__(RemoteHost(self._connect))
+
+    @classmethod
+    async def spawn(cls, kubeconfig: Path, *, jumping: bool) -> "ProcessDrivers":
+        """Starts the process."""
+        program = [sys.executable, "-m", "drahealth.fakes.hardware.serve", "--kubeconfig", str(kubeconfig)]
+        pipe = asyncio.subprocess.PIPE
+        return cls(
+            await asyncio.create_subprocess_exec(
+                *program, *(["--jumping-clock"] if jumping else []), stdin=pipe, stdout=pipe, limit=LINE_LIMIT
+            )
+        )
+
+    async def close(self) -> None:
+        """Ends the process."""
+        await super().close()
+        try:
+            await asyncio.wait_for(self._process.wait(), _PATIENCE)
+        except TimeoutError:
+            self._process.kill()
+            await self._process.wait()
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        assert self._process.stdin
+        assert self._process.stdout
+        return self._process.stdout, self._process.stdin
+
+
+Drivers = InlineDrivers | RemoteDrivers

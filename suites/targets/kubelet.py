@@ -62,7 +62,7 @@ class KubeletTarget:
         await self._cluster.start()
         self._client = client = await KubeClient.from_kubeconfig(self._cluster.kubeconfig)
         if self._processes:
-            self._drivers = ProcessDrivers(self._cluster.kubeconfig, jumping=False)
+            self._drivers = await ProcessDrivers.spawn(self._cluster.kubeconfig, jumping=False)
         else:
             self._drivers = InlineDrivers(client, SystemClock())
 

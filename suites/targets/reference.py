@@ -147,4 +147,4 @@ class ReferenceTarget:
         await self._http.start()
         kubeconfig = self._root / "kubeconfig"
         self._http.write_kubeconfig(kubeconfig)
-        self._drivers = ProcessDrivers(kubeconfig, jumping=True)
+        self._drivers = await ProcessDrivers.spawn(kubeconfig, jumping=True)

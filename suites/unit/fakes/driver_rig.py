@@ -14,8 +14,10 @@ from drahealth.fakes.api import CLAIMS, SLICES, Object
 from drahealth.fakes.api_server.server import ApiServer
 from drahealth.fakes.clock import JumpClock
 from drahealth.fakes.hardware.control import DriverControl, DriverOptions
+from drahealth.fakes.hardware.control_lines import LINE_LIMIT, Writer
+from drahealth.fakes.hardware.control_server import ControlServer, Make
 from drahealth.fakes.hardware.driver import FakeDriver
-from drahealth.fakes.hardware.remote import LINE_LIMIT, ControlServer, RemoteDriver
+from drahealth.fakes.hardware.remote import RemoteDriver, RemoteHost
 from drahealth.proto.clock import Clock
 from drahealth.proto.events import Event, Observe
 from drahealth.proto.flavours import V1, Flavour
@@ -56,22 +58,34 @@ class Rig:
         **options: Any,
     ) -> FakeDriver:
         """A driver that is told what to do in this process; not started."""
-        folders = {"registry_dir": str(self.root / "registry"), "data_dir": str(self.root / "data")}
-        settings = {"node": "node-a", "devices": ("gpu-0", "gpu-1"), "heartbeat": 0.0, **folders, **options}
         seen = observe or self.events.append
-        driver = FakeDriver(DriverOptions(DRIVER, **settings), api or self.api, clock=clock or self.clock, observe=seen)
+        driver = FakeDriver(self.options(**options), api or self.api, clock=clock or self.clock, observe=seen)
         self._closing.append(driver.stop)
         return driver
 
     async def there(self, **options: Any) -> RemoteDriver:
         """The same, told what to do over a stream."""
-        server: ControlServer
-        driver = self.here(observe=lambda event: server.observe(event), **options)
-        server = ControlServer(driver)
-        reader, writer = await self.connect(server)
-        remote = RemoteDriver(reader, writer, lambda record: self.events.append(record.what))
-        self._closing.append(remote.close)
-        return remote
+        host = await self.host(lambda wanted, observe: self.here(observe=observe, **options))
+        return await host.make(self.options(**options), lambda record: self.events.append(record.what))
+
+    def options(self, **options: Any) -> DriverOptions:
+        """What makes a driver of this rig."""
+        folders = {"registry_dir": str(self.root / "registry"), "data_dir": str(self.root / "data")}
+        given = {name: value for name, value in options.items() if name in DriverOptions.__slots__}
+        return DriverOptions(
+            DRIVER, **{"node": "node-a", "devices": ("gpu-0", "gpu-1"), "heartbeat": 0.0, **folders, **given}
+        )
+
+    async def host(self, make: Make | None = None) -> RemoteHost:
+        """The far end of a stream to a server that makes drivers."""
+        server = ControlServer(make or (lambda _, observe: self.here(observe=observe)), jump=self.clock.jump)
+
+        async def connect() -> tuple[asyncio.StreamReader, Writer]:
+            return await self.connect(server)
+
+        host = RemoteHost(connect)
+        self._closing.append(host.close)
+        return host
 
     async def connect(
         self, server: ControlServer, limit: int = LINE_LIMIT

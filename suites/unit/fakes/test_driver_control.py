@@ -9,9 +9,9 @@ import grpc
 import pytest
 
 from drahealth.fakes.hardware.control import DriverControl, DriverState
+from drahealth.fakes.hardware.control_lines import CALLS
 from drahealth.fakes.hardware.driver import FakeDriver
-from drahealth.fakes.hardware.remote import CALLS, ControlFailed, RemoteDriver
-from drahealth.proto.clock import SystemClock
+from drahealth.fakes.hardware.remote import ControlFailed, RemoteDriver
 from drahealth.proto.events import Prepared, Registered, ReportSent, StreamClosed, StreamOpened, Unprepared
 from drahealth.proto.services import PREPARE, UNPREPARE
 from drahealth.proto.values import DeviceHealth, Health
@@ -280,9 +280,9 @@ async def test_heartbeats_come_every_so_many_seconds_of_its_clock(make: Make, ri
     async with rig.watch(driver) as stream:
         await stream.report()
         for _ in range(3):
-            await driver.jump(9)
+            rig.clock.jump(9)
             await driver.report([])
-            await driver.jump(1)
+            rig.clock.jump(1)
             assert [len(await stream.report()) for _ in range(2)] == [0, 2]
 
 
@@ -345,7 +345,6 @@ async def test_a_kubelet_that_hangs_up_closes_the_stream(driver: DriverControl, 
         (lambda d: d.play([DeviceHealth("pool", "gpu-0", HEALTHY)]), "has no device pool/gpu-0"),
         (lambda d: d.end_streams("GONE"), "no gRPC status code is called 'GONE'; there are OK, CANCELLED, "),
         (lambda d: d.send_raw("0aff0"), "hexadecimal"),
-        (lambda d: d.jump(-1), "forward"),
         (lambda d: d.set_health("gpu-0", HEALTHY, timeout=2**63), "9223372036854775808"),
         (lambda d: d.report([DeviceHealth("", "", HEALTHY, updated=-(2**63) - 1)]), "-9223372036854775809"),
     ],
@@ -359,12 +358,6 @@ async def test_what_it_cannot_do_is_refused_in_words(
         await driver.set_health("gpu-0", UNHEALTHY)
         await stream.report()
         assert await stream.shows() == {"gpu-0": "Unhealthy", "gpu-1": "Healthy"}
-
-
-async def test_the_systems_time_does_not_jump(make: Make) -> None:
-    driver = await make(clock=SystemClock())
-    with pytest.raises(WRONG, match=f"driver {DRIVER} lives on the system's time, which does not jump"):
-        await driver.jump(1)
 
 
 async def test_a_start_that_fails_is_told_and_leaves_nothing(make: Make, rig: Rig) -> None:

@@ -1,21 +1,23 @@
-"""A fake driver as a process of its own."""
+"""Fake drivers in a process of their own."""
 
 import asyncio
-import json
 import signal
 import sys
 from collections.abc import AsyncIterator
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from watchfiles import awatch
 
 from drahealth.fakes.api_server.http import HttpApi
-from drahealth.fakes.hardware.control import DriverOptions
-from drahealth.fakes.hardware.remote import LINE_LIMIT, ControlFailed, RemoteDriver
+from drahealth.fakes.hardware.control_lines import LINE_LIMIT, Writer
+from drahealth.fakes.hardware.remote import ControlFailed, RemoteDriver, RemoteHost
 from drahealth.proto.events import Registered
 from drahealth.proto.values import Health
 from drahealth.suites.unit.fakes.driver_rig import DRIVER, Rig
+
+PROGRAM = "drahealth.fakes.hardware.serve"
+Process = asyncio.subprocess.Process
 
 
 @pytest.fixture
@@ -27,90 +29,103 @@ async def kubeconfig(rig: Rig) -> AsyncIterator[Path]:
     await http.stop()
 
 
-async def run(*arguments: str) -> asyncio.subprocess.Process:
+async def run(module: str, *arguments: str) -> Process:
     pipe = asyncio.subprocess.PIPE
-    command = ("-m", "drahealth.fakes.hardware.serve", *arguments)
-    return await asyncio.create_subprocess_exec(
-        sys.executable, *command, stdin=pipe, stdout=pipe, stderr=pipe, limit=LINE_LIMIT
-    )
+    command = (sys.executable, "-m", module, *arguments)
+    return await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe, limit=LINE_LIMIT)
 
 
-def options(rig: Rig) -> DriverOptions:
-    return DriverOptions(DRIVER, "node-a", ("gpu-0",), str(rig.root / "registry"), str(rig.root / "data"))
+async def driver_of(rig: Rig, process: Process) -> RemoteDriver:
+    """A driver that has started, at the other end of a process' standard streams."""
 
+    async def connect() -> tuple[asyncio.StreamReader, Writer]:
+        assert process.stdin
+        assert process.stdout
+        return process.stdout, process.stdin
 
-async def driver_process(rig: Rig, kubeconfig: Path) -> tuple[asyncio.subprocess.Process, RemoteDriver]:
-    """A driver that has started, in a process of its own."""
-    process = await run(json.dumps(asdict(options(rig))), str(kubeconfig), "--jumping-clock")
-    assert process.stdin
-    assert process.stdout
-    driver = RemoteDriver(process.stdout, process.stdin, lambda record: rig.events.append(record.what))
-    rig.on_close(driver.close)
+    host = RemoteHost(connect)
+    rig.on_close(host.close)
     async with asyncio.timeout(20):
+        driver = await host.make(rig.options(), lambda record: rig.events.append(record.what))
         await driver.start()
-    return process, driver
+    return driver
 
 
 async def test_it_does_as_it_is_told_and_ends_with_its_input(rig: Rig, kubeconfig: Path) -> None:
-    process, driver = await driver_process(rig, kubeconfig)
+    process = await run(PROGRAM, "--kubeconfig", str(kubeconfig), "--jumping-clock")
+    driver = await driver_of(rig, process)
     await rig.tell()
     async with asyncio.timeout(5):
         await driver.wait_registered()
     await driver.set_health("gpu-0", Health.UNHEALTHY, "xid 79")
-    await driver.jump(1000)
+    await driver.host.jump(1000)
     async with rig.watch(driver) as stream:
-        assert await stream.shows() == {"gpu-0": "Unhealthy: xid 79"}
-    await driver.close()
-    assert (await asyncio.wait_for(process.communicate(), timeout=10))[1] == b""
-    assert (process.returncode, rig.sockets(), len(await rig.slices())) == (0, [], 1)
+        assert (await stream.shows())["gpu-0"] == "Unhealthy: xid 79"
+    assert process.stdin
+    assert process.stderr
+    process.stdin.close()
+    assert await asyncio.wait_for(process.stderr.read(), timeout=10) == b""
+    await process.wait()
+    assert (process.returncode, rig.sockets(), await rig.slices()) == (0, [], [])
     assert rig.happened(Registered) == [Registered(DRIVER, "", ok=True)]
 
 
-async def test_it_stops_in_order_when_it_is_terminated(rig: Rig, kubeconfig: Path) -> None:
-    process, driver = await driver_process(rig, kubeconfig)
+async def test_its_drivers_retire_when_it_is_terminated(rig: Rig, kubeconfig: Path) -> None:
+    process = await run(PROGRAM, "--kubeconfig", str(kubeconfig))
+    driver = await driver_of(rig, process)
     process.send_signal(signal.SIGTERM)
     assert await asyncio.wait_for(process.wait(), timeout=10) == 0
-    assert rig.sockets() == []
+    assert (rig.sockets(), await rig.slices()) == ([], [])
     with pytest.raises(ControlFailed, match="the driver is gone"):
         await driver.state()
 
 
-async def test_a_driver_that_was_killed_leaves_its_sockets(rig: Rig, kubeconfig: Path) -> None:
-    process, _ = await driver_process(rig, kubeconfig)
+async def test_a_process_that_was_killed_leaves_the_sockets(rig: Rig, kubeconfig: Path) -> None:
+    process = await run(PROGRAM, "--kubeconfig", str(kubeconfig))
+    await driver_of(rig, process)
     process.kill()
     await process.wait()
     assert {"data/dra.sock", f"registry/{DRIVER}-reg.sock"} <= set(rig.sockets())
 
 
+async def test_it_is_reached_by_a_socket_too(rig: Rig, kubeconfig: Path) -> None:
+    socket = rig.root / "control.sock"
+    socket.touch()  # as a process before it may have left it
+    serving = await run(PROGRAM, "--kubeconfig", str(kubeconfig), "--socket", str(socket))
+    async for _ in awatch(rig.root, step=10):
+        if socket.is_socket():
+            break
+    joining = await run("drahealth.fakes.hardware.connect", str(socket))
+    driver = await driver_of(rig, joining)
+    assert ((await driver.state()).running, socket.stat().st_mode & 0o077) == (True, 0)
+    serving.send_signal(signal.SIGTERM)
+    for process in (serving, joining):
+        assert process.stderr
+        assert await asyncio.wait_for(process.stderr.read(), timeout=10) == b""
+        await process.wait()
+    assert (serving.returncode, joining.returncode, rig.sockets(), socket.exists()) == (0, 0, [], False)
+
+
+async def test_a_way_to_a_socket_where_nobody_listens_says_so(rig: Rig) -> None:
+    process = await run("drahealth.fakes.hardware.connect", str(rig.root / "no.sock"))
+    _, said = await asyncio.wait_for(process.communicate(), timeout=10)
+    assert (process.returncode, said.decode()) == (
+        1,
+        f"nobody listens at {rig.root}/no.sock: No such file or directory\n",
+    )
+
+
 @pytest.mark.parametrize(
-    ("text", "reason"),
+    ("arguments", "reason"),
     [
-        ("{", "argument options: Invalid JSON"),
-        (
-            '{"name": "d", "node": "n", "devices": [], "registry_dir": "/r"}',
-            "argument options: data_dir: Field required",
-        ),
-        (
-            '{"name": "", "node": "n", "devices": [], "registry_dir": "/r", "data_dir": "/d"}',
-            "argument options: Value error, a driver has a name",
-        ),
+        (("--socket", "/" + "x" * 107), "the socket path /xxx"),
+        (("--kubeconfig", "/nowhere"), "kubeconfig /nowhere: "),
+        ((), "this is no pod with a service account"),
     ],
 )
-async def test_options_that_make_no_driver_are_named(text: str, reason: str) -> None:
-    process = await run(text, "nowhere")
+async def test_where_it_cannot_serve_it_says_so(arguments: tuple[str, ...], reason: str) -> None:
+    process = await run(PROGRAM, *arguments)
     _, said = await asyncio.wait_for(process.communicate(), timeout=10)
-    assert process.returncode == 2
-    assert said.decode().splitlines()[-1].startswith(f"drahealth.fakes.hardware.serve: error: {reason}")
-
-
-async def test_a_place_that_makes_no_driver_is_named(rig: Rig, kubeconfig: Path) -> None:
-    deep = {**asdict(options(rig)), "data_dir": "/" + "x" * 107}
-    for arguments, reason in (
-        ((json.dumps(deep), str(kubeconfig)), "the socket path /xxx"),
-        ((json.dumps(asdict(options(rig))), str(rig.root / "nowhere")), ""),
-    ):
-        process = await run(*arguments)
-        _, said = await asyncio.wait_for(process.communicate(), timeout=10)
-        assert process.returncode == 1
-        assert said.decode().startswith(f"drahealth.fakes.hardware.serve: {reason}")
-        assert said.count(b"\n") == 1
+    assert process.returncode == 1
+    assert said.decode().startswith(f"{PROGRAM}: {reason}")
+    assert said.count(b"\n") == 1

@@ -1,0 +1,45 @@
+"""How an API server is reached, and as whom."""
+
+import os
+import ssl
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""Where a pod finds its service account (Kubernetes: Accessing the API from a Pod)."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """An API server and credentials for it."""
+
+    host: str
+    """Scheme, name and port."""
+    headers: Callable[[], Awaitable[Mapping[str, str]]]
+    """The credentials as they are now."""
+    tls: ssl.SSLContext | None = None
+    proxy: str | None = None
+    server_name: str | None = None
+    """The name in the server's certificate, where it is not that of the host."""
+
+
+def in_cluster(folder: Path = SERVICE_ACCOUNT) -> Access:
+    """The API server of the pod that this runs in. Raises ValueError outside of a pod."""
+    try:
+        host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]
+        tls = lenient(ssl.create_default_context(cafile=folder / "ca.crt"))
+        (folder / "token").read_text()
+    except (KeyError, OSError) as error:
+        raise ValueError(f"this is no pod with a service account ({error}); name a kubeconfig") from None
+
+    async def headers() -> Mapping[str, str]:
+        return {"Authorization": f"Bearer {(folder / 'token').read_text().strip()}"}  # it is renewed every hour
+
+    return Access(f"https://{f'[{host}]' if ':' in host else host}:{port}", headers, tls)
+
+
+def lenient(context: ssl.SSLContext) -> ssl.SSLContext:
+    """No stricter than Go about certificates: clusters have some that Python alone would refuse."""
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    return context

@@ -1,0 +1,147 @@
+"""The control surface as JSON lines, for drivers in another process or in a pod.
+
+    -> {"attach": "a-session", "seen": 0, "calls": 0}      first on every connection: whose session, and how far it is
+    <- {"attached": {"now": 812.5, "taken": 0}}
+    -> {"id": 1, "call": "make", "args": {"options": {"name": "gpu.example.com", ...}}}
+    <- {"seq": 1, "id": 1, "result": 1}
+    -> {"id": 2, "driver": 1, "call": "set_health", "args": {"device": "gpu-0", "health": "Unhealthy"}, "seen": 1}
+    <- {"seq": 2, "driver": 1, "at": 812.6, "event": {"event": "report-sent", ...}}
+    <- {"seq": 3, "id": 2, "result": null}          or {"seq": 3, "id": 2, "error": "driver ... has no device ..."}
+
+Calls are numbered by who makes them, and what is said is numbered by who says it; `seen` is the last of these that
+came. A session may outlive its connection: who attaches to it again is told what came after `seen`, and repeats the
+calls after `taken`. Calls are answered as they end, so a long one holds up no other. `at` and `now` are the monotonic
+time of the drivers' machine, in seconds.
+"""
+
+import json
+from typing import Any, Protocol
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from drahealth.fakes.hardware.control import DriverControl
+from drahealth.proto.events import Record, from_json
+
+CALLS = tuple(name for name in vars(DriverControl) if not name.startswith("_"))
+"""The names of a driver's calls."""
+
+LINE_LIMIT = 16 * 1024 * 1024
+"""Bytes of one line; a report of ten thousand devices is about two million."""
+
+
+class Writer(Protocol):
+    """The end of a connection that is written to, as `asyncio.StreamWriter` has it."""
+
+    def write(self, data: bytes) -> None: ...
+    def is_closing(self) -> bool: ...
+    def close(self) -> None: ...
+    async def wait_closed(self) -> None: ...
+
+
+class _Line(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class Attach(_Line):
+    """The first line of a connection."""
+
+    attach: str = Field(min_length=1, max_length=100)
+    seen: int = 0
+    calls: int = 0
+    """How many calls were made in this session so far."""
+
+
+class Attached(_Line):
+    """The answer to it."""
+
+    now: float
+    taken: int
+    """The number of the last call that came."""
+
+
+class Request(_Line):
+    """A call, of a driver or of the session."""
+
+    id: int
+    call: str
+    args: dict[str, Any] = {}
+    driver: int | None = None
+    seen: int = 0
+
+
+class Seen(_Line):
+    """Nothing but how far one is."""
+
+    seen: int
+
+
+class Unreadable(Exception):
+    """A line that is not what it should be; the sentence is for who reads the error."""
+
+
+def to_line(data: Any) -> bytes:
+    """One line of JSON."""
+    return json.dumps(data).encode() + b"\n"
+
+
+def read_attach(line: bytes) -> Attach:
+    """The first line of a connection. Raises Unreadable."""
+    try:
+        return Attach.model_validate_json(line)
+    except ValidationError:
+        raise Unreadable('a connection begins with {"attach": SESSION}, on one line') from None
+
+
+def read_request(line: bytes) -> Request | Seen:
+    """A later line. Raises Unreadable."""
+    try:
+        return Seen.model_validate_json(line)
+    except ValidationError:
+        pass
+    try:
+        return Request.model_validate_json(line)
+    except ValidationError:
+        raise Unreadable("a call is a JSON object with id, call and args, on one line") from None
+
+
+def read_attached(line: bytes) -> Attached:
+    """The other side's answer to `Attach`. Raises Unreadable, also with what it refuses."""
+    try:
+        answer = json.loads(line)
+        if "error" in answer:
+            raise Unreadable(str(answer["error"]))
+        return Attached.model_validate(answer["attached"])
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise Unreadable(_strange(line)) from None
+
+
+class Said(_Line):
+    """What the drivers' side says: an event of a driver, or the answer to a call."""
+
+    seq: int
+    id: int | None = None
+    result: Any = None
+    error: str | None = None
+    driver: int | None = None
+    at: float | None = None
+    event: dict[str, Any] | None = None
+
+    def record(self, offset: float) -> Record | None:
+        """The event, at our own time, which is `offset` seconds ahead of theirs."""
+        if self.event is None or self.at is None:
+            return None
+        return Record(self.at + offset, from_json(self.event))
+
+
+def read_said(line: bytes) -> Said:
+    """A line of the drivers' side. Raises Unreadable."""
+    try:
+        said = Said.model_validate_json(line)
+        said.record(0)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise Unreadable(_strange(line)) from None
+    return said
+
+
+def _strange(line: bytes) -> str:
+    return f"the driver said what is no answer: {line.decode(errors='replace').strip()[:200]!r}"

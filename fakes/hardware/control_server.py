@@ -1,0 +1,249 @@
+"""The drivers' side of the control surface: sessions of drivers, for whoever connects."""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from pydantic import ValidationError, validate_call
+from pydantic_core import to_jsonable_python
+
+from drahealth.fakes.api import ApiError
+from drahealth.fakes.hardware.control import DriverControl, DriverOptions
+from drahealth.fakes.hardware.control_lines import (
+    CALLS,
+    LINE_LIMIT,
+    Attached,
+    Request,
+    Unreadable,
+    Writer,
+    read_attach,
+    read_request,
+    to_line,
+)
+from drahealth.proto.events import Event, Observe, to_json
+
+Make = Callable[[DriverOptions, Observe], DriverControl]
+Jump = Callable[[float], None]
+
+_LAST_WORD = 0.5
+"""Seconds that calls under way have for their answer once their session has ended."""
+_RETIREMENT = 5.0
+"""Seconds that drivers have to withdraw what they published, once nobody tells them what to do any more."""
+
+
+class ControlServer:
+    """Serves any number of connections. A session, with its drivers, outlives its connection for `linger` seconds.
+
+    `jump` lets the drivers' clock jump; None for drivers that live on the system's time.
+    """
+
+    def __init__(self, make: Make, *, jump: Jump | None = None, linger: float = 0.0) -> None:
+        self._make = make
+        self._jump = jump
+        self._linger = linger
+        self._sessions: dict[str, Session] = {}
+        self._endings: dict[str, asyncio.Task[None]] = {}
+        self._connections: dict[asyncio.Task[Any], Writer] = {}
+        self._closing = asyncio.Event()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: Writer) -> None:
+        """Serves a connection until it ends."""
+        me = asyncio.current_task()
+        assert me
+        self._connections[me] = writer
+        name = ""
+        try:
+            attach = read_attach(await reader.readline())
+            name = attach.attach
+            session = self._session(name, attach.calls)
+            session.attach(writer, attach.seen)
+            while line := await reader.readline():
+                session.take(line)
+        except Unreadable as unreadable:
+            writer.write(to_line({"seq": 0, "id": None, "error": str(unreadable)}))
+        except ValueError:  # readline's word for a line over the limit
+            writer.write(to_line({"seq": 0, "id": None, "error": f"a line has at most {LINE_LIMIT} bytes"}))
+        except OSError:
+            pass  # it ended less politely
+        finally:
+            del self._connections[me]
+            self._left(name, writer)
+            writer.close()
+
+    async def close(self) -> None:
+        """Ends all sessions and connections at once."""
+        self._closing.set()
+        for name, session in self._sessions.items():
+            self._begin_end(name, session)
+        await asyncio.gather(*self._endings.values())
+        for writer in self._connections.values():
+            writer.close()
+        if self._connections:
+            await asyncio.wait(self._connections, timeout=_LAST_WORD)
+
+    def _session(self, name: str, calls: int) -> "Session":
+        session = self._sessions.get(name)
+        if (session is None and calls) or (session and session.over):
+            raise Unreadable("the drivers are lost: their process was started anew")
+        if session is None:
+            session = self._sessions[name] = Session(self._make, self._jump)
+        elif ending := self._endings.pop(name, None):
+            ending.cancel()
+        return session
+
+    def _left(self, name: str, writer: Writer) -> None:
+        session = self._sessions.get(name)
+        if session and session.detach(writer):
+            self._begin_end(name, session)
+
+    def _begin_end(self, name: str, session: "Session") -> None:
+        if name not in self._endings:
+            ending = asyncio.create_task(self._end(name, session), name="end of a control session")
+            self._endings[name] = ending
+
+    async def _end(self, name: str, session: "Session") -> None:
+        if not session.over:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._closing.wait(), self._linger)
+        await session.close()
+        del self._sessions[name], self._endings[name]
+
+
+class Session:
+    """The drivers that one client made, and what it has yet to hear."""
+
+    def __init__(self, make: Make, jump: Jump | None) -> None:
+        self.over = False
+        """The client has said that it is done."""
+        self._make_driver = make
+        self._jump_clock = jump
+        self._drivers: dict[int, DriverControl] = {}
+        self._made = 0
+        self._calls: set[asyncio.Task[None]] = set()
+        self._taken = 0
+        self._said = 0
+        self._unseen: deque[tuple[int, bytes]] = deque()
+        self._writer: Writer | None = None
+        self._end: asyncio.Task[None] | None = None
+        self._own_calls = {name: validate_call(getattr(self, name)) for name in ("make", "drop", "jump", "close")}
+
+    # -- its connection
+
+    def attach(self, writer: Writer, seen: int) -> None:
+        """From now on it is this connection, which is told what came after `seen`."""
+        if self._writer:
+            self._writer.close()
+        self._writer = writer
+        self._forget(seen)
+        writer.write(to_line({"attached": Attached(now=time.monotonic(), taken=self._taken).model_dump()}))
+        for _, line in self._unseen:
+            writer.write(line)
+
+    def detach(self, writer: Writer) -> bool:
+        """The connection has ended; whether the session is without one now."""
+        if self._writer is writer:
+            self._writer = None
+        return self._writer is None
+
+    def take(self, line: bytes) -> None:
+        """Takes a line; a call runs beside those that are under way, and one that came before is left out."""
+        try:
+            request = read_request(line)
+        except Unreadable as unreadable:
+            self._say(id=None, error=str(unreadable))
+            return
+        self._forget(request.seen)
+        if isinstance(request, Request) and request.id > self._taken:
+            self._taken = request.id
+            self._calls.add(call := asyncio.create_task(self._answer(request), name="control call"))
+            call.add_done_callback(self._calls.discard)
+
+    # -- the session's own calls
+
+    async def make(self, options: DriverOptions) -> int:
+        """Makes a driver; returns its number."""
+        self._made += 1
+        number = self._made
+
+        def observe(event: Event) -> None:
+            self._say(driver=number, at=time.monotonic(), event=to_json(event))
+
+        self._drivers[number] = self._make_driver(options, observe)
+        return number
+
+    async def drop(self, driver: int) -> None:
+        """Stops a driver and forgets it."""
+        if known := self._drivers.pop(driver, None):
+            await known.stop()
+
+    async def jump(self, seconds: float) -> None:
+        """Lets the drivers' clock jump. Raises ValueError where they live on the system's time."""
+        if self._jump_clock is None:
+            raise ValueError("the drivers live on the system's time, which does not jump")
+        self._jump_clock(seconds)
+
+    async def close(self) -> None:
+        """Ends what is under way, and retires the drivers."""
+        self.over = True
+        if self._end is None:
+            others = {call for call in self._calls if call is not asyncio.current_task()}
+            self._end = asyncio.create_task(self._retire(others), name="retirement of drivers")
+        await asyncio.shield(self._end)
+
+    # -- inside
+
+    async def _retire(self, calls: "set[asyncio.Task[None]]") -> None:
+        await _end(calls)
+        drivers, self._drivers = self._drivers, {}
+        await asyncio.gather(*(_retire(driver) for driver in drivers.values()))
+
+    async def _answer(self, request: Request) -> None:
+        try:
+            self._say(id=request.id, result=to_jsonable_python(await self._called(request)))
+        except ValidationError as error:
+            wrong = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+            self._say(id=request.id, error="; ".join(wrong))
+        except (ValueError, ApiError) as error:
+            self._say(id=request.id, error=str(error))
+        except Exception as error:  # whatever it is, who called is waiting for an answer
+            self._say(id=request.id, error=f"{type(error).__name__}: {error}")
+
+    async def _called(self, request: Request) -> Any:
+        if request.driver is None:
+            known = tuple(self._own_calls)
+            call = self._own_calls.get(request.call)
+        elif driver := self._drivers.get(request.driver):
+            known = CALLS
+            call = validate_call(getattr(driver, request.call)) if request.call in CALLS else None
+        else:
+            raise ValueError(f"there is no driver {request.driver}")
+        if call is None:
+            raise ValueError(f"there is no call {request.call!r}; there are {', '.join(known)}")
+        return await call(**request.args)
+
+    def _say(self, **data: Any) -> None:
+        self._said += 1
+        line = to_line({"seq": self._said, **data})
+        self._unseen.append((self._said, line))
+        if self._writer and not self._writer.is_closing():
+            self._writer.write(line)
+
+    def _forget(self, seen: int) -> None:
+        while self._unseen and self._unseen[0][0] <= seen:
+            self._unseen.popleft()
+
+
+async def _retire(driver: DriverControl) -> None:
+    with suppress(ApiError, TimeoutError):
+        await asyncio.wait_for(driver.retire(), _RETIREMENT)
+
+
+async def _end(calls: "set[asyncio.Task[None]]") -> None:
+    if calls:
+        _, late = await asyncio.wait(calls, timeout=_LAST_WORD)
+        for call in late:
+            call.cancel()
+        await asyncio.gather(*late, return_exceptions=True)

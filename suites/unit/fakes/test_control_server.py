@@ -1,0 +1,219 @@
+"""The drivers' side of the control surface: what it answers, and what becomes of drivers whose connection ends."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drahealth.fakes.hardware.control_lines import (
+    CALLS,
+    LINE_LIMIT,
+    Unreadable,
+    read_attach,
+    read_attached,
+    read_request,
+    read_said,
+)
+from drahealth.fakes.hardware.control_server import ControlServer
+from drahealth.fakes.hardware.driver import FakeDriver
+from drahealth.suites.unit.fakes.driver_rig import DRIVER, Rig
+
+Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+MAKE: dict[str, Any] = {"id": 1, "call": "make", "args": {"options": {"name": DRIVER, "node": "node-a"}}}
+
+
+def server_of(rig: Rig, linger: float = 0.0) -> ControlServer:
+    return ControlServer(lambda _, observe: rig.here(observe=observe), jump=rig.clock.jump, linger=linger)
+
+
+async def answer(ends: Ends, request: Any = None) -> Any:
+    """The next line, after this one if there is one."""
+    reader, writer = ends
+    if request is not None:
+        writer.write((request if isinstance(request, bytes) else json.dumps(request).encode()) + b"\n")
+    async with asyncio.timeout(5):
+        return json.loads(await reader.readline())
+
+
+async def attached(rig: Rig, server: ControlServer, limit: int = LINE_LIMIT, **how: int) -> Ends:
+    """A connection that has attached to the session `s`."""
+    ends = await rig.connect(server, limit)
+    assert (await answer(ends, {"attach": "s", **how}))["attached"]["now"] > 0
+    return ends
+
+
+@pytest.fixture
+async def ends(rig: Rig) -> Ends:
+    """A plain client's end of a connection, with one driver made."""
+    ends = await attached(rig, server_of(rig))
+    options = rig.options()
+    folders = {"registry_dir": options.registry_dir, "data_dir": options.data_dir, "devices": ["gpu-0"]}
+    made = await answer(ends, {**MAKE, "args": {"options": {**MAKE["args"]["options"], **folders}}})
+    assert made == {"seq": 1, "id": 1, "result": 1}
+    return ends
+
+
+async def test_a_call_is_answered_with_its_number_and_result(ends: Ends) -> None:
+    state = {"running": False, "registered": False, "registration_error": "", "streams": 0, "streams_opened": 0}
+    assert await answer(ends, {"id": 7, "driver": 1, "call": "state"}) == {
+        "seq": 2,
+        "id": 7,
+        "result": {**state, "prepared": []},
+    }
+    assert await answer(ends, {"id": 8, "call": "jump", "args": {"seconds": 1}}) == {"seq": 3, "id": 8, "result": None}
+
+
+@pytest.mark.parametrize(
+    ("request_", "error"),
+    [
+        ({"driver": 1, "call": "fly"}, f"there is no call 'fly'; there are {', '.join(CALLS)}"),
+        ({"driver": 1, "call": "health"}, "there is no call 'health'"),
+        ({"call": "state"}, "there is no call 'state'; there are make, drop, jump, close"),
+        ({"driver": 2, "call": "state"}, "there is no driver 2"),
+        ({"call": "make", "args": {"options": {"name": "d"}}}, "options.node: "),
+        ({"call": "jump", "args": {"seconds": -1}}, "a clock jumps forward"),
+        ({"driver": 1, "call": "hush"}, "quiet: Missing required argument"),
+        ({"driver": 1, "call": "hush", "args": {"quiet": "perhaps"}}, "quiet: Input should be a valid boolean"),
+        ({"driver": 1, "call": "hush", "args": {"quiet": True, "loud": 1}}, "loud: Unexpected keyword argument"),
+        ({"driver": 1, "call": "set_health", "args": {"device": "gpu-0", "health": "Sick"}}, "health: Input should be"),
+        (
+            {"driver": 1, "call": "set_health", "args": {"device": "gpu-9", "health": "Healthy"}},
+            f"driver {DRIVER} has no",
+        ),
+        ({"driver": 1, "call": "report", "args": {"devices": [{"pool": "p"}]}}, "devices.0.device: "),
+    ],
+)
+async def test_a_call_that_is_wrong_is_answered_in_words(ends: Ends, request_: Any, error: str) -> None:
+    refused = await answer(ends, {"id": 2, **request_})
+    assert (refused["id"], refused["error"][: len(error)]) == (2, error)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"{",
+        b"",
+        b"7",
+        b"[]",
+        b"\xff",
+        b"[" * 100_000,
+        b'{"id": NaN',
+        b'{"id": 2}',
+        b'{"id": 2, "call": "x", "args": [1]}',
+    ],
+    ids=range(9),
+)
+async def test_a_line_that_is_no_call_is_answered_too_and_the_next_is_taken(ends: Ends, line: bytes) -> None:
+    refused = await answer(ends, line)
+    assert (refused["id"], refused["error"][:30]) == (None, "a call is a JSON object with i")
+    assert (await answer(ends, {"id": 2, "driver": 1, "call": "state"}))["id"] == 2
+
+
+async def test_a_connection_that_does_not_say_whose_it_is_ends(rig: Rig) -> None:
+    ends = await rig.connect(server_of(rig))
+    refused = await answer(ends, {"id": 1, "call": "make"})
+    assert refused["error"] == 'a connection begins with {"attach": SESSION}, on one line'
+    assert await ends[0].read() == b""
+
+
+async def test_a_line_that_is_too_long_is_named_and_ends_the_connection(rig: Rig) -> None:
+    ends = await attached(rig, server_of(rig), limit=1000)
+    refused = await answer(ends, {"id": 1, "call": "jump", "args": {"seconds": "0" * 2000}})
+    assert refused == {"seq": 0, "id": None, "error": f"a line has at most {LINE_LIMIT} bytes"}
+    assert await ends[0].read() == b""
+
+
+async def test_a_failure_that_nobody_foresaw_is_answered(rig: Rig) -> None:
+    class Broken(FakeDriver):
+        async def crash(self) -> None:
+            raise ZeroDivisionError("of all things")
+
+    server = ControlServer(lambda _, __: Broken(rig.options(), rig.api))
+    ends = await attached(rig, server)
+    options = {"name": "d", "node": "n", "devices": [], "registry_dir": "/r", "data_dir": "/d"}
+    await answer(ends, {**MAKE, "args": {"options": options}})
+    broken = await answer(ends, {"id": 2, "driver": 1, "call": "crash"})
+    assert broken == {"seq": 2, "id": 2, "error": "ZeroDivisionError: of all things"}
+
+
+async def test_a_long_call_holds_up_no_other(ends: Ends) -> None:
+    ends[1].write(b'{"id": 2, "driver": 1, "call": "wait_registered"}\n')
+    assert (await answer(ends, {"id": 3, "driver": 1, "call": "state"}))["id"] == 3
+
+
+# -- a connection that ends
+
+
+async def ending() -> "asyncio.Task[Any]":
+    """The end of a session whose connection is about to end."""
+    while True:
+        for task in asyncio.all_tasks():
+            if task.get_name() == "end of a control session":
+                return task
+        await asyncio.sleep(0)
+
+
+async def test_drivers_retire_with_their_connection(rig: Rig, ends: Ends) -> None:
+    await answer(ends, {"id": 2, "driver": 1, "call": "start"})
+    assert len(await rig.slices()) == 1
+    ends[1].close()
+    await asyncio.wait_for(await ending(), 5)
+    assert (rig.sockets(), await rig.slices()) == ([], [])
+
+
+async def test_a_session_goes_on_over_another_connection(rig: Rig) -> None:
+    server = server_of(rig, linger=60)
+    first = await attached(rig, server)
+    options = {"name": DRIVER, "node": "n", "devices": [], "registry_dir": "/r", "data_dir": "/d"}
+    made = {**MAKE, "args": {"options": options}}
+    said = [
+        await answer(first, made),
+        await answer(first, {"id": 2, "driver": 1, "call": "hush", "args": {"quiet": True}}),
+    ]
+    first[1].close()
+    second = await rig.connect(server)
+    assert (await answer(second, {"attach": "s", "seen": 0, "calls": 2}))["attached"]["taken"] == 2
+    assert [await answer(second), await answer(second)] == said
+    again = await answer(second, {"id": 3, "driver": 1, "call": "state", "seen": 2})
+    assert (again["seq"], again["id"]) == (3, 3)
+    await server.close()
+
+
+async def test_a_call_that_came_twice_is_done_once(rig: Rig) -> None:
+    ends = await attached(rig, server_of(rig))
+    options = {"name": DRIVER, "node": "n", "devices": [], "registry_dir": "/r", "data_dir": "/d"}
+    await answer(ends, {**MAKE, "args": {"options": options}})
+    ends[1].write(json.dumps({**MAKE, "args": {"options": options}}).encode() + b"\n")
+    assert (await answer(ends, {"id": 2, "call": "drop", "args": {"driver": 2}}))["seq"] == 2
+
+
+async def test_a_session_that_nobody_knows_any_more_is_refused(rig: Rig) -> None:
+    ends = await rig.connect(server_of(rig))
+    refused = await answer(ends, {"attach": "s", "seen": 9, "calls": 3})
+    assert refused["error"] == "the drivers are lost: their process was started anew"
+
+
+async def test_a_new_connection_to_a_session_ends_the_old_one(rig: Rig) -> None:
+    server = server_of(rig, linger=60)
+    old = await attached(rig, server)
+    await attached(rig, server)
+    assert await asyncio.wait_for(old[0].read(), 5) == b""
+    await server.close()
+
+
+# -- lines
+
+
+@given(
+    st.binary()
+    | st.text().map(str.encode)
+    | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(lambda value: json.dumps(value).encode())
+)
+def test_every_line_is_read_or_called_unreadable(line: bytes) -> None:
+    for read in (read_attach, read_request, read_attached, read_said):
+        with pytest.raises(Unreadable) as unreadable:
+            read(line)
+        assert 0 < len(str(unreadable.value)) < 400
