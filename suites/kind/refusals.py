@@ -27,6 +27,23 @@ KNOWN = (
         "make room where it keeps its data, for instance with `docker system prune` or `podman system prune`",
     ),
     _refusal(
+        r"failed to (init|join) node with kubeadm",
+        "kubeadm failed",
+        "see the lines that go with this; a node image of another release, settings that it does not know and "
+        "a machine with too little memory are the usual causes",
+    ),
+    _refusal(
+        r"node\(s\) already exist for a cluster with the name",
+        "there is a cluster of that name",
+        "name another one with --name, use it with --reuse, or remove it with `kind delete cluster --name NAME`",
+    ),
+    _refusal(
+        r"unable to decode config|unknown apiversion|could not determine kind|is not a valid cluster name|"
+        r"invalid configuration|invalid node",
+        "kind does not take its configuration",
+        "see https://kind.sigs.k8s.io/docs/user/configuration",
+    ),
+    _refusal(
         r"permission denied .*(connect|socket)|(connect|dial).*permission denied|"
         r"cannot connect to podman.*permission denied",
         "you may not use the container engine's socket",
@@ -59,12 +76,6 @@ KNOWN = (
         "name an image made for kind (kindest/node), of a release that this kind knows, and see that `docker run "
         "--privileged` is allowed",
     ),
-    _refusal(
-        r"kubeadm .*failed|failed to init node with kubeadm|failed to join node with kubeadm",
-        "kubeadm failed",
-        "the lines above say which part of it; a node image of another release, settings that it does not know and "
-        "a machine with too little memory are the usual causes",
-    ),
 )
 _TELLING = re.compile(
     r"^(ERROR|Error|error)\b|\[ERROR |^\s*\[?fatal|Error response|unknown field|unrecognized|not (permitted|allowed)|"
@@ -72,6 +83,7 @@ _TELLING = re.compile(
     re.IGNORECASE,
 )
 _USELESS = re.compile(r"^(stack trace|usage:|see '.+ --help'|run '.+ --help'|command output:?$)", re.IGNORECASE)
+_PREFIX = re.compile(r"^((ERROR|error|Error|Command Output|failed to create cluster|docker|podman): ?)+")
 _NOTED = 12
 """Lines of the output that go with an error."""
 _LONGEST = 300
@@ -99,4 +111,4 @@ def explain(doing: str, said: str) -> HarnessError:
 def telling_line(lines: list[str]) -> str:
     """The line that says most: the last one that looks like an error, else the last, else that there was none."""
     errors = [line for line in lines if _TELLING.search(line)]
-    return (errors or lines or ["it said nothing"])[-1][:_LONGEST]
+    return _PREFIX.sub("", (errors or lines or ["it said nothing"])[-1])[:_LONGEST]
