@@ -47,10 +47,14 @@ def speaks_since(node: Mapping[str, Any], lease: Mapping[str, Any] | None, since
     """Whether the Node's state was reported at or after `since` (Unix seconds); None asks for nothing."""
     if since is None:
         return True
-    if lease is None or "renewTime" not in lease.get("spec", {}):
-        return False
     heartbeat = _ready_condition(node).get("lastHeartbeatTime")
-    return heartbeat is not None and _unix(lease["spec"]["renewTime"]) >= since and _unix(heartbeat) >= int(since)
+    return heartbeat is not None and renewed_since(lease, since) and _unix(heartbeat) >= int(since)
+
+
+def renewed_since(lease: Mapping[str, Any] | None, since: float) -> bool:
+    """Whether whoever holds the Lease has renewed it at or after `since` (Unix seconds)."""
+    renewed = None if lease is None else lease.get("spec", {}).get("renewTime")
+    return renewed is not None and _unix(renewed) >= since
 
 
 def _ready_condition(node: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -1,0 +1,104 @@
+"""What is written into a node's files to set feature gates, and how it is seen that a component has them. Pure text.
+
+The API server of a kind node is a static pod: its kubelet reads every file of the manifests folder. A changed manifest
+makes another pod, for the hash of its text is the pod's uid; the old one has to be torn down first, which takes half a
+minute and more, and where the text of a while ago comes back, the remains of its own former pod are in the way. So the
+changed manifest names the uid that the original has by its hash: the same pod with another command, whose container
+alone is started anew.
+"""
+
+import io
+import re
+from collections.abc import Mapping, MutableMapping, MutableSequence
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from drahealth.suites.errors import HarnessError
+
+API_SERVER = "kube-apiserver"
+API_SERVER_MANIFEST = f"/etc/kubernetes/manifests/{API_SERVER}.yaml"
+KUBELET_CONFIG = "/var/lib/kubelet/config.yaml"
+
+_FLAG = "--feature-gates"
+_ENABLED = re.compile(r'^kubernetes_feature_enabled\{name="([^"]+)"[^}]*\} ([01])', re.MULTILINE)
+
+
+def api_server_manifest(text: str, gates: Mapping[str, bool], uid: str) -> str:
+    """The manifest with these gates besides those that it sets; `uid` is its pod's. HarnessError if it is none."""
+    manifest = _mapping(text, API_SERVER_MANIFEST)
+    try:
+        containers = manifest["spec"]["containers"]
+        container = next(one for one in containers if one["name"] == API_SERVER)
+        arguments = container["args" if container.get("args") else "command"]
+        metadata = manifest["metadata"]
+    except (KeyError, TypeError, StopIteration):
+        raise _strange(API_SERVER_MANIFEST, f"it has no container {API_SERVER} with a command") from None
+    for part in (container.get("command"), container.get("args")):
+        gates = {**_taken(part), **gates} if part else gates
+    arguments.append(f"{_FLAG}={','.join(f'{name}={str(on).lower()}' for name, on in gates.items())}")
+    metadata.setdefault("uid", uid)
+    return _text(manifest)
+
+
+def kubelet_config(text: str, gates: Mapping[str, bool]) -> str:
+    """The kubelet's configuration with these gates besides those that it sets. HarnessError if it is none."""
+    config = _mapping(text, KUBELET_CONFIG)
+    if config.get("kind") != "KubeletConfiguration":
+        raise _strange(KUBELET_CONFIG, "it is no KubeletConfiguration")
+    if config.get("featureGates") is None:
+        config["featureGates"] = {}
+    config["featureGates"].update(gates)
+    return _text(config)
+
+
+def enabled(metrics: str) -> dict[str, bool]:
+    """The feature gates that a component knows, by the metric `kubernetes_feature_enabled`."""
+    return {name: value == "1" for name, value in _ENABLED.findall(metrics)}
+
+
+def _taken(arguments: MutableSequence[str]) -> dict[str, bool]:
+    """The gates that the flag sets, in both its spellings; it is taken out, for the one that is added says them too.
+
+    A component's name before a gate's is left out: `kube:` is the default, and there is no other here.
+    """
+    words, found = list(arguments), []
+    arguments.clear()
+    while words:
+        word = words.pop(0)
+        if word == _FLAG and words:
+            found.append(words.pop(0))
+        elif word.startswith(f"{_FLAG}="):
+            found.append(word.partition("=")[2])
+        else:
+            arguments.append(word)
+    pairs = (pair.strip().partition("=") for text in found for pair in text.split(",") if pair.strip())
+    return {name.rpartition(":")[2]: value.strip().lower() in ("true", "t", "1") for name, _, value in pairs}
+
+
+def _mapping(text: str, path: str) -> MutableMapping[str, Any]:
+    try:
+        found = _yaml().load(text)
+    except YAMLError as error:
+        raise _strange(path, str(error).splitlines()[0]) from None
+    if not isinstance(found, MutableMapping):
+        raise _strange(path, "it is no mapping")
+    return found
+
+
+def _text(value: Any) -> str:
+    stream = io.StringIO()
+    _yaml().dump(value, stream)
+    return stream.getvalue()
+
+
+def _yaml() -> YAML:
+    yaml = YAML()
+    yaml.preserve_quotes = True
+    yaml.width = 100_000  # no line is broken
+    return yaml
+
+
+def _strange(path: str, why: str) -> HarnessError:
+    return HarnessError(f"The node's {path} is not what kubeadm writes: {why}", "use a cluster that kind has made")

@@ -1,0 +1,83 @@
+"""Shell scripts that run in a node's container, by a POSIX `sh`. Times are Unix seconds of the node's clock.
+
+A kubelet is killed and then started by `systemctl restart`: `start` would wait out the unit's RestartSec. What is
+changed is changed while no kubelet runs, so none sees half of it; its state lies outside of the manifests folder.
+"""
+
+from drahealth.suites.kind.node_files import API_SERVER, API_SERVER_MANIFEST, KUBELET_CONFIG
+
+STATE = "/etc/kubernetes/drahealth"
+"""Holds `staged`, files to be put in place, and `original`, those that were there before the first change."""
+STAGED_MANIFEST = f"{STATE}/staged/{API_SERVER}.yaml"
+STAGED_CONFIG = f"{STATE}/staged/kubelet.yaml"
+
+_PARTS = f"""
+set -eu
+end_kubelet() {{
+  pid=$(systemctl show -p MainPID --value kubelet)
+  [ "${{pid:-0}}" = 0 ] && return
+  kill -9 "$pid" 2>/dev/null || return 0
+  while kill -0 "$pid" 2>/dev/null; do sleep 0.02; done
+}}
+end_api_server() {{
+  for process in /proc/[0-9]*; do
+    read -r name 2>/dev/null < "$process/comm" || continue
+    [ "$name" = {API_SERVER} ] && kill -9 "${{process#/proc/}}" 2>/dev/null
+  done
+  return 0
+}}
+start_kubelet() {{
+  date +%s.%N
+  systemctl restart kubelet
+}}
+put() {{
+  [ -e "{STATE}/staged/$1" ] || return 1
+  if ! [ -e "{STATE}/original/$1" ]; then
+    cp -p "$2" "{STATE}/original/.$1"
+    mv "{STATE}/original/.$1" "{STATE}/original/$1"
+  fi
+  mv "{STATE}/staged/$1" "$2"
+}}
+back() {{
+  [ -e "{STATE}/original/$1" ] || return 1
+  mv "{STATE}/original/$1" "$2"
+}}
+"""
+
+RESTART = f"{_PARTS}end_kubelet\nstart_kubelet\n"
+"""Kills the kubelet and starts it; prints when."""
+
+APPLY = f"""{_PARTS}
+mkdir -p {STATE}/original
+end_kubelet
+if put {API_SERVER}.yaml {API_SERVER_MANIFEST}; then end_api_server; fi
+put kubelet.yaml {KUBELET_CONFIG} || true
+start_kubelet
+"""
+"""Puts the staged files in place, kills what has read the old ones, and starts the kubelet; prints when."""
+
+RESTORE = f"""{_PARTS}
+rm -rf {STATE}/staged
+if [ -e {STATE}/original/{API_SERVER}.yaml ] || [ -e {STATE}/original/kubelet.yaml ]; then
+  end_kubelet
+  if back {API_SERVER}.yaml {API_SERVER_MANIFEST}; then end_api_server; fi
+  back kubelet.yaml {KUBELET_CONFIG} || true
+  start_kubelet
+fi
+rm -rf {STATE}
+"""
+"""Puts the original files back; prints when the kubelet was started, nothing if there was nothing to put back."""
+
+WRITE = """set -eu
+umask 077
+mkdir -p "$(dirname "$1")"
+cat > "$1.new"
+mv "$1.new" "$1"
+"""
+"""Writes standard input to the path that is its argument, whole or not at all. No kubelet may read its folder."""
+
+KUBELET_LOG = "journalctl -u kubelet -n 20 --no-pager -o cat 2>&1"
+API_SERVER_LOG = f"""
+newest=$(ls -t /var/log/pods/kube-system_{API_SERVER}-*/{API_SERVER}/*.log 2>/dev/null | head -n 1)
+[ -n "$newest" ] && tail -n 20 "$newest" | cut -d ' ' -f 4-
+"""
