@@ -7,11 +7,11 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from drahealth.suites.binaries.progress import Progress, silent
 from drahealth.suites.binaries.releases import DEFAULT_VERSION, parse_version, this_platform
+from drahealth.suites.checks import Check
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.local import namespaces
 
@@ -20,17 +20,6 @@ DISK_NEEDED = 2_000_000_000
 _PYTHON_NEEDED = (3, 11)
 _GO_NEEDED = "1.26"
 _GIGABYTE = 1_000_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One thing to know; `hint` says what to do where it is not ok. A cluster can do without what is not `needed`."""
-
-    name: str
-    ok: bool
-    found: str
-    hint: str = ""
-    needed: bool = True
 
 
 def examine(version: str = DEFAULT_VERSION, *, start: bool = False, progress: Progress = silent) -> Iterator[Check]:
