@@ -146,8 +146,10 @@ class KindNodes:
             failure = HarnessError(
                 f"Waited {LIMIT:g} s in vain for {what}", "see the log below, and whether the machine is busy"
             )
-            component = node_files.API_SERVER if api else "the kubelet"
-            failure.add_note(f"The last lines of {component} on {node}:\n{await self.log_tail(node, api=api)}")
+            if api:
+                failure.add_note(f"The last lines of {node_files.API_SERVER}:\n{await self.log_tail(node, api=True)}")
+            # It is the kubelet that runs the API server: what keeps the one down may be the other's.
+            failure.add_note(f"The last lines of the kubelet on {node}:\n{await self.log_tail(node)}")
             raise failure from None
 
     async def _sh(self, node: str, script: str, *arguments: str, stdin: bytes | None = None) -> str:
