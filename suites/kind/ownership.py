@@ -144,8 +144,9 @@ async def _remove_nodes(claim: Claim, engine: Engine, kind: Kind | None) -> None
     failure = await _try_to_remove(ours, nodes, engine, kind)
     left = owned(await engine.nodes(), claim.run_id)
     if left:
-        names = ", ".join(container.name for container in left)
-        raise failure or HarnessError(f"The nodes {names} are still there", f"try `{engine.name} rm -f {names}`")
+        names = " ".join(container.name for container in left)
+        why = f": {failure.message}" if failure else ", though the engine refused nothing"
+        raise HarnessError(f"The nodes {names} cannot be removed{why}", f"try `{engine.name} rm -f -v {names}`")
 
 
 async def _try_to_remove(

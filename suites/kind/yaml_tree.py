@@ -5,15 +5,17 @@ Aliases and merge keys are written out, so that a change in one place changes no
 """
 
 import io
+import warnings
 from collections.abc import Iterator
 
 from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.error import MarkedYAMLError, YAMLError, YAMLWarning
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from drahealth.suites.errors import ConfigurationError
 
 _TAG = "tag:yaml.org,2002:"
+_MERGE = f"{_TAG}merge"
 _MOST_NODES = 20_000
 """How large a document may get by its aliases."""
 _WIDTH = 1 << 20
@@ -35,7 +37,9 @@ class Malformed(Exception):
 def documents(text: str) -> list[Node]:
     """The documents of a YAML text. Malformed if it is none, or goes on for ever."""
     try:
-        found = [node for node in YAML().compose_all(text) if node is not None]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", YAMLWarning)  # an anchor may be used again
+            found = [node for node in YAML(typ="safe", pure=True).compose_all(text) if node is not None]
         return [_Expansion().of(node) for node in found]
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -90,11 +94,10 @@ def put(node: MappingNode, key: str, value: Node) -> None:
 
 
 def pairs(node: Node | None) -> Iterator[tuple[str, Node]]:
-    """The keys that are scalars, with their values; none if the node is no mapping."""
+    """The keys with their values; none if the node is no mapping."""
     if isinstance(node, MappingNode):
         for key, value in node.value:
-            if isinstance(key, ScalarNode):
-                yield key.value, value
+            yield key.value, value
 
 
 def items(node: Node | None) -> list[Node]:
@@ -137,17 +140,18 @@ class _Expansion:
         if isinstance(node, MappingNode):
             return MappingNode(node.tag, self._entries(node), flow_style=node.flow_style, **marks)
         assert isinstance(node, ScalarNode)
-        return ScalarNode(node.tag, node.value, style=node.style, **marks)
+        style = '"' if node.style == ">" else node.style  # what was folded is not folded again in the same way
+        return ScalarNode(node.tag, node.value, style=style, **marks)
 
     def _entries(self, node: MappingNode) -> list[tuple[Node, Node]]:
-        own = [(self.of(key), self.of(value)) for key, value in node.value if key.tag != _TAG + "merge"]
-        names = [_identity(key) for key, _ in own if isinstance(key, ScalarNode)]
-        for index, name in enumerate(names):
-            if name in names[:index]:
-                raise Malformed(f"the key {name[1]!r} is there twice", line_of(node))
+        keys = [_identity(key) for key, _ in node.value]
+        for index, key in enumerate(keys):
+            if key in keys[:index]:
+                raise Malformed(f"the key {key[1]!r} is there twice", line_of(node))
+        own = [(self.of(key), self.of(value)) for key, value in node.value if key.tag != _MERGE]
         for key, value in node.value:
-            if key.tag == _TAG + "merge":
-                own += self._merged(value, names)
+            if key.tag == _MERGE:
+                own += self._merged(value, keys)
         return own
 
     def _merged(self, value: Node, names: list[tuple[str, str]]) -> Iterator[tuple[Node, Node]]:
@@ -155,12 +159,14 @@ class _Expansion:
             if not isinstance(source, MappingNode):
                 raise Malformed("`<<` merges mappings alone", line_of(value))
             for key, copied in self._entries(source):
-                if isinstance(key, ScalarNode) and _identity(key) not in names:
+                if _identity(key) not in names:
                     names.append(_identity(key))
                     yield key, copied
 
 
-def _identity(key: ScalarNode) -> tuple[str, str]:
+def _identity(key: Node) -> tuple[str, str]:
+    if not isinstance(key, ScalarNode):
+        raise Malformed("a key is not a text", line_of(key))
     return str(key.tag), key.value
 
 

@@ -1,0 +1,65 @@
+"""Whether kind can work here."""
+
+import shutil
+from collections.abc import Mapping
+
+import pytest
+
+from drahealth.suites.checks import Check
+from drahealth.suites.kind import doctor
+from drahealth.suites.unit.kind.fake_engine import FakeEngine
+
+
+def examined(kubernetes: str = "1.37.1", image: str | None = None) -> Mapping[str, Check]:
+    return {check.name: check for check in doctor.examine(kubernetes, image)}
+
+
+def test_a_machine_with_all_that_kind_needs(fake: FakeEngine) -> None:
+    found = examined(image="here:1")
+    assert list(found) == ["container engine", "kind", "node image", "disk of the engine"]
+    assert all(check.ok for check in found.values())
+    assert found["node image"].found == "here:1 is here"
+
+
+def test_a_machine_with_neither_an_engine_nor_kind(fake: FakeEngine) -> None:
+    fake.uninstall("docker")
+    fake.uninstall("kind")
+    assert [(name, check.ok, bool(check.hint)) for name, check in examined().items()] == [
+        ("container engine", False, True),
+        ("kind", False, True),
+    ]
+
+
+def test_an_image_that_is_kinds_is_pulled_where_its_registry_is_in_reach(
+    fake: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "reachable", lambda url: True)
+    assert examined()["node image"] == Check("node image", True, "kindest/node:v1.37.1 is not here; kind will pull it")
+
+
+def test_an_image_that_is_out_of_reach_is_said_to_be(fake: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "reachable", lambda url: False)
+    check = examined()["node image"]
+    assert (check.ok, check.needed) == (False, False)
+    assert check.found.startswith("kindest/node:v1.37.1 is not here, and https://")
+
+
+def test_another_image_that_is_not_here_may_come_from_anywhere(fake: FakeEngine) -> None:
+    assert examined(image="theirs:1")["node image"].found == "theirs:1 is not here; kind will try to pull it"
+
+
+def test_a_release_that_is_none(fake: FakeEngine) -> None:
+    assert examined("1.x")["node image"].found == "'1.x' is not the version of a Kubernetes release"
+
+
+def test_a_full_disk(fake: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = str(fake.root)
+    fake.install("docker", f"#!/bin/sh\necho {folder}\n")
+    monkeypatch.setattr(doctor, "DISK_NEEDED", shutil.disk_usage("/").total + 1)
+    check = examined(image="here:1")["disk of the engine"]
+    assert (check.ok, check.found.endswith(f" free at {folder}")) == (False, True)
+
+
+def test_a_disk_elsewhere_is_not_looked_at(fake: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "tcp://elsewhere:2376")
+    assert examined(image="here:1")["disk of the engine"].found == "AB:CD is out of sight from here"
