@@ -85,6 +85,12 @@ def test_scalars_are_written_as_they_were_read() -> None:
     assert "networking: {a: 'yes', b: yes, c: 0x1F, d: 010, e: \"6\", f: 1_0}\n" in text
 
 
+@pytest.mark.parametrize("style", ["|", "|+", ">", ">-", "|2"])
+def test_texts_of_many_lines_stay_as_they_are(style: str) -> None:
+    said = f"{HEAD}x: {style}\n  a\n  \tb\n\n   c\n  d \n"
+    assert merged(said)["x"] == load(said)["x"]
+
+
 @pytest.mark.parametrize(
     "said",
     [

@@ -92,6 +92,11 @@ async def test_all_clusters_have_names(fake: FakeEngine) -> None:
     assert await KIND.names() == ["one", "two"]
 
 
+async def test_kind_uses_the_engine_it_was_given(fake: FakeEngine) -> None:
+    fake.install("kind", "#!/bin/sh\necho $KIND_EXPERIMENTAL_PROVIDER\n")
+    assert await Kind(Engine("podman")).names() == ["podman"]
+
+
 def test_the_image_of_the_nodes_is_kinds_unless_another_is_named(
     fake: FakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
