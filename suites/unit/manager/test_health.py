@@ -22,10 +22,10 @@ def says(device: str, health: Health = HEALTHY, message: str = "") -> DeviceHeal
     return DeviceHealth("node-a", device, health, message)
 
 
-async def streams(driver: FakeDriver) -> tuple[int, int]:
-    """How many health streams are open, and how many ever were."""
-    state = await driver.state()
-    return state.streams, state.streams_opened
+async def streams(driver: FakeDriver, still_open: int) -> int:
+    """How many health streams there ever were, once this many are open: a plugin hears last that one has ended."""
+    await until(lambda: driver.health.open == still_open)
+    return (await driver.state()).streams_opened
 
 
 async def watched_pod(node: Node, **options: Any) -> FakeDriver:
@@ -116,7 +116,7 @@ async def test_any_end_of_a_stream_clears_tells_nobody_and_is_followed_by_anothe
     assert (node.notified, lines(caplog, plugin)) == ([], [f"{plugin}: {why}; next attempt in 5 s"])
     await until(lambda: not driver.health.open)
     await node.jump(4.999)
-    assert await streams(driver) == (0, 1)
+    assert await streams(driver, still_open=0) == 1
     await node.jump(0.001)
     await node.shows("pod", gpu_0="Healthy", gpu_1="Healthy")
 
@@ -139,7 +139,7 @@ async def test_unimplemented_is_taken_for_an_answer_until_the_plugin_registers_a
     await any_node.run_pod("pod", await any_node.claim("gpu", "gpu-0"))
     await until(lambda: lines(caplog, "is not implemented", 0))
     await any_node.jump(60)
-    assert (await streams(driver), any_node.seen("pod")) == ((0, 1), {"gpu-0": "Unknown"})
+    assert (await streams(driver, still_open=0), any_node.seen("pod")) == (1, {"gpu-0": "Unknown"})
     await driver.stop()
     await driver.start()
     await until(lambda: driver.health.opened == 2)
@@ -166,7 +166,7 @@ async def test_a_plugin_without_a_health_api_of_the_profile_is_not_watched(node_
     for name, apis in (("a.example.com", ()), ("b.example.com", ("v1alpha1.NodeHealth",))):
         driver = await node_1_37.run_driver(name, health_apis=apis)
         await node_1_37.run_pod(name, await node_1_37.claim(name[0], "gpu-0", drivers=(name,)))
-        assert (node_1_37.seen(name), await streams(driver)) == ({"gpu-0": "Unknown"}, (0, 0))
+        assert (node_1_37.seen(name), await streams(driver, still_open=0)) == ({"gpu-0": "Unknown"}, 0)
 
 
 async def test_with_the_gate_off_there_is_no_stream_and_nothing_shows(make_node: MakeNode) -> None:
@@ -175,7 +175,7 @@ async def test_with_the_gate_off_there_is_no_stream_and_nothing_shows(make_node:
     driver = await node.run_driver()
     await node.run_pod("pod", await node.claim("gpu", "gpu-0"))
     await settle()
-    assert (node.seen("pod"), await streams(driver)) == ({}, (0, 0))
+    assert (node.seen("pod"), await streams(driver, still_open=0)) == ({}, 0)
     assert not (node.root / "dra_health_state").exists()
 
 
@@ -227,10 +227,9 @@ async def roll(node: Node, **options: Any) -> tuple[FakeDriver, FakeDriver]:
 async def test_the_kep_watches_the_newest_instance_alone(node: Node) -> None:
     old, new = await roll(node)
     await node.shows("pod", gpu_0="Unhealthy", gpu_1="Healthy")
-    await until(lambda: node.happened(StreamClosed))
-    assert (await streams(old), await streams(new)) == ((0, 1), (1, 1))
+    assert (await streams(old, still_open=0), await streams(new, still_open=1)) == (1, 1)
     await node.jump(20)
-    assert (await streams(old), node.seen("pod")) == ((0, 1), {"gpu-0": "Unhealthy", "gpu-1": "Healthy"})
+    assert (await streams(old, still_open=0), node.seen("pod")) == (1, {"gpu-0": "Unhealthy", "gpu-1": "Healthy"})
 
 
 async def test_a_replaced_instance_leaves_what_is_known_until_the_newer_reports(node: Node) -> None:
@@ -247,7 +246,7 @@ async def test_the_end_of_the_old_instance_harms_nothing_in_the_kep(node: Node) 
     await node.shows("pod", gpu_0="Unhealthy", gpu_1="Healthy")
     await old.stop()
     await node.run_driver("later.example.com")
-    assert (node.seen("pod"), await streams(new)) == ({"gpu-0": "Unhealthy", "gpu-1": "Healthy"}, (1, 1))
+    assert (node.seen("pod"), await streams(new, still_open=1)) == ({"gpu-0": "Unhealthy", "gpu-1": "Healthy"}, 1)
 
 
 async def test_the_old_instance_is_watched_again_when_the_new_one_goes(node: Node) -> None:
@@ -255,19 +254,19 @@ async def test_the_old_instance_is_watched_again_when_the_new_one_goes(node: Nod
     await node.shows("pod", gpu_0="Unhealthy", gpu_1="Healthy")
     await new.stop()
     await node.shows("pod", gpu_0="Healthy", gpu_1="Healthy")
-    assert await streams(old) == (1, 2)
+    assert await streams(old, still_open=1) == 2
 
 
 async def test_a_newest_instance_without_health_makes_its_devices_unknown_in_the_kep(node: Node) -> None:
     old, _ = await roll(node, health_apis=())
     await node.shows("pod", gpu_0="Unknown", gpu_1="Unknown")
-    assert await streams(old) == (0, 1)
+    assert await streams(old, still_open=0) == 1
 
 
 async def test_1_37_watches_every_instance_and_forgets_what_all_said_when_one_ends(node_1_37: Node) -> None:
     old, new = await roll(node_1_37)
     await node_1_37.shows("pod", gpu_0="Unhealthy", gpu_1="Healthy")
-    assert (await streams(old), await streams(new)) == ((1, 1), (1, 1))
+    assert (await streams(old, still_open=1), await streams(new, still_open=1)) == (1, 1)
     await old.set_health("gpu-1", UNHEALTHY, "says the old one")
     await node_1_37.shows("pod", gpu_0="Healthy", gpu_1="Unhealthy: says the old one")
     await old.stop()
