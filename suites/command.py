@@ -1,6 +1,6 @@
 """The `drahealth` command. Everything heavy is imported by the subcommand that needs it."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -15,9 +15,15 @@ app = typer.Typer(
 )
 binaries = typer.Typer(help="The Kubernetes binaries of the kubelet target.", no_args_is_help=True)
 app.add_typer(binaries, name="binaries")
+driver_app = typer.Typer(help="The fake driver as a program of its own.", no_args_is_help=True)
+app.add_typer(driver_app, name="driver")
 
-Target = Annotated[str, typer.Option(help="What to run on: reference, or kubelet (a real one).")]
-Kubernetes = Annotated[str | None, typer.Option(help="Kubernetes release of the kubelet target, such as 1.37.1.")]
+Target = Annotated[str, typer.Option(help="What to run on: reference, kubelet (a real one), or kind (a cluster).")]
+Kubernetes = Annotated[str | None, typer.Option(help="Kubernetes release of kubelet or kind, such as 1.37.1.")]
+
+
+def _kind(text: str, metavar: str) -> Any:
+    return typer.Option(help=text, metavar=metavar, rich_help_panel="The kind target")
 
 
 def _version(wanted: bool) -> None:
@@ -42,18 +48,28 @@ def run(
     target: Target = "reference",
     kubernetes: Kubernetes = None,
     profile: Annotated[str | None, typer.Option(help="What the reference behaves as: kep or v1.37.")] = None,
-    driver: Annotated[str, typer.Option(help="Where the fake driver lives: inline or process.")] = "inline",
+    driver: Annotated[str | None, typer.Option(help="Where the fake driver lives: inline or process.")] = None,
     match: Annotated[
         str | None, typer.Option("-k", metavar="EXPR", help="Only scenarios that match, as in pytest -k.")
     ] = None,
     report: Annotated[str | None, typer.Option(metavar="FILE.json", help="Write the report of the run.")] = None,
     junitxml: Annotated[str | None, typer.Option(metavar="FILE.xml", help="Write JUnit XML.")] = None,
     histories: Annotated[str | None, typer.Option(metavar="DIR", help="Write each scenario's history.")] = None,
+    nodes: Annotated[str | None, _kind("How many nodes the cluster has.", "N")] = None,
+    image: Annotated[str | None, _kind("The node image, if not kind's own of the release.", "NODE_IMAGE")] = None,
+    kind_config: Annotated[str | None, _kind("A configuration that ours is merged into.", "FILE")] = None,
+    name: Annotated[str | None, _kind("The cluster's name.", "NAME")] = None,
+    keep: Annotated[str | None, _kind("Keep the cluster afterwards: never, failed, always.", "WHEN")] = None,
+    reuse: Annotated[str | None, _kind("Run on this cluster, which is there and stays.", "NAME")] = None,
+    driver_image: Annotated[str | None, _kind("An image with the fake driver; none is built.", "IMAGE")] = None,
+    driver_base: Annotated[str | None, _kind("What that image is built on, with Python in it.", "IMAGE")] = None,
 ) -> None:
     """Run the scenarios of KEP-4680 and show the result. Exits 0 passed, 1 failed, 2 usage, 3 environment."""
     from drahealth.suites.running import run_scenarios
 
     flags = {"target": target, "kubernetes": kubernetes, "profile": profile, "driver": driver}
+    flags |= {"nodes": nodes, "image": image, "kind-config": kind_config, "name": name, "keep": keep, "reuse": reuse}
+    flags |= {"driver-image": driver_image, "driver-base": driver_base}
     raise typer.Exit(run_scenarios(flags, match=match, report=report, junitxml=junitxml, histories=histories))
 
 
@@ -73,6 +89,27 @@ def doctor(
     from drahealth.suites.listing import show_doctor
 
     raise typer.Exit(show_doctor(start=start))
+
+
+@driver_app.command(
+    "serve",
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []},
+)
+def driver_serve(context: typer.Context) -> None:
+    """Serve fake drivers that are told what to do over a socket or standard input; `--help` tells its options."""
+    from drahealth.fakes.hardware.serve import main as serve
+
+    serve(context.args, "drahealth driver serve")
+
+
+@app.command()
+def clean(
+    kept: Annotated[bool, typer.Option("--kept", help="Also those that were kept on purpose.")] = False,
+) -> None:
+    """Remove what interrupted runs left: run folders, and kind clusters of ours that nobody uses any more."""
+    from drahealth.suites.listing import clean_up
+
+    clean_up(kept=kept)
 
 
 @binaries.command("ensure")

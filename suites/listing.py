@@ -1,5 +1,7 @@
 """The command's lists: scenarios, the machine's fitness, and the binaries in the cache."""
 
+import asyncio
+
 from rich.console import Console
 from rich.markup import escape
 
@@ -38,6 +40,15 @@ def show_doctor(*, start: bool) -> int:
     where = "the reference and a real kubelet" if able else "the reference, but no real kubelet"
     console.print(f"\nThis machine can run {where}.")
     return 0 if able else 3
+
+
+def clean_up(*, kept: bool) -> None:
+    """Removes what interrupted runs left, and says what that was."""
+    from drahealth.suites.kind.ownership import clean
+
+    console = Console(highlight=False)
+    for line in asyncio.run(clean(kept, Stages(Console(stderr=True, highlight=False)))):
+        console.print(escape(line), soft_wrap=True)
 
 
 def ensure_binaries(kubernetes: str | None) -> None:

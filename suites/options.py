@@ -1,15 +1,21 @@
 """What a run is told: the pytest options and the command's flags, one record for both."""
 
-from dataclasses import dataclass
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import pytest
 
 from drahealth.manager.profile import KEP, PROFILES, Profile, for_release
 from drahealth.suites.binaries.releases import DEFAULT_VERSION, parse_version
 from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.kind import options as kind
+from drahealth.suites.kind.options import KindOptions
 
-TARGETS = ("reference", "kubelet")
+TARGETS = ("reference", "kubelet", "kind")
 DRIVERS = ("inline", "process")
+FLAGS = ("target", "kubernetes", "profile", "driver", *kind.FLAGS)
+"""The names of all that there is to say about the target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,14 +26,20 @@ class Options:
     kubernetes: str = DEFAULT_VERSION
     profile: Profile = KEP
     driver: str = "inline"
+    kind: KindOptions = field(default_factory=KindOptions)
 
     @classmethod
-    def make(
-        cls, target: str | None, kubernetes: str | None = None, profile: str | None = None, driver: str | None = None
-    ) -> "Options":
-        """From texts; None is the default."""
-        target = _one_of("target", target or TARGETS[0], TARGETS)
-        driver = _one_of("driver", driver or DRIVERS[0], DRIVERS)
+    def make(cls, given: Mapping[str, str | None]) -> "Options":
+        """From texts by the flags' names; None or nothing is the default."""
+        target = _one_of("target", given.get("target") or TARGETS[0], TARGETS)
+        kubernetes, profile = given.get("kubernetes"), given.get("profile")
+        if target != "kind":
+            for name in kind.FLAGS:
+                if given.get(name):
+                    raise ConfigurationError(f"--{name} is for the kind target", "add --target kind, or leave it out")
+        if target == "kind" and given.get("driver"):
+            raise ConfigurationError("on kind the fake driver lives in a pod", "leave --driver out")
+        driver = _one_of("driver", given.get("driver") or DRIVERS[0], DRIVERS)
         if target == "reference":
             if kubernetes:
                 raise ConfigurationError(
@@ -37,13 +49,12 @@ class Options:
         if profile:
             raise ConfigurationError("a real kubelet's profile is that of its release", "leave --profile out")
         version = parse_version(kubernetes or DEFAULT_VERSION)
-        return cls(target, kubernetes=version, profile=_release(version), driver=driver)
+        return cls(target, version, _release(version), driver, KindOptions.make(given))
 
     @classmethod
     def of(cls, config: pytest.Config) -> "Options":
         """From pytest's command line."""
-        names = ("target", "kubernetes", "profile", "driver")
-        return cls.make(*(config.getoption(f"drahealth_{name}") for name in names))
+        return cls.make({name: config.getoption(f"--drahealth-{name}") for name in FLAGS})
 
     @property
     def about(self) -> str:
@@ -51,16 +62,22 @@ class Options:
         where = ", the fake driver in a process of its own" if self.driver == "process" else ""
         if self.target == "kubelet":
             return f"a real kubelet, Kubernetes {self.kubernetes}{where}"
+        if self.target == "kind":
+            cluster = f"the kind cluster {self.kind.reuse}" if self.kind.reuse else "a kind cluster"
+            return f"{cluster}, Kubernetes {self.kubernetes}"
         return f"the reference in process, profile {self.profile.name}{where}"
 
     @property
     def flags(self) -> str:
         """What to give to `drahealth run` for the same target."""
-        default = Options()
-        flags = [f"--target {self.target}"]
-        flags += [f"--kubernetes {self.kubernetes}"] if self.target == "kubelet" else []
-        flags += [f"--profile {self.profile.name}"] if self.target == "reference" and self.profile != KEP else []
-        return " ".join(flags + ([f"--driver {self.driver}"] if self.driver != default.driver else []))
+        said = {"target": self.target}
+        if self.target != "reference":
+            said["kubernetes"] = self.kubernetes
+        elif self.profile != KEP:
+            said["profile"] = self.profile.name
+        if self.driver != DRIVERS[0]:
+            said["driver"] = self.driver
+        return shlex.join(word for name, value in {**said, **self.kind.flags}.items() for word in (f"--{name}", value))
 
 
 def _one_of(what: str, value: str, allowed: tuple[str, ...]) -> str:

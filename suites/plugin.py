@@ -6,28 +6,33 @@ and changes nothing until an option of ours is given or one of our scenarios is 
 
 import pytest
 
-_OPTIONS = ("target", "kubernetes", "profile", "driver", "report", "histories")
+_OPTIONS = {
+    "target": ("TARGET", "what the scenarios run on: reference (default), kubelet or kind"),
+    "kubernetes": ("VERSION", "Kubernetes release of a real kubelet, such as 1.37.1"),
+    "profile": ("NAME", "what the reference behaves as: kep (default) or v1.37"),
+    "driver": ("WHERE", "where the fake driver lives: inline (default) or process; on kind it lives in a pod"),
+    "nodes": ("N", "kind: how many nodes the cluster has"),
+    "image": ("NODE_IMAGE", "kind: the node image, if not kind's own of the release"),
+    "kind-config": ("FILE", "kind: a configuration that ours is merged into"),
+    "name": ("NAME", "kind: the cluster's name"),
+    "keep": ("WHEN", "kind: keep the cluster afterwards: never (default), failed or always"),
+    "reuse": ("NAME", "kind: run on this cluster, which is there and stays"),
+    "driver-image": ("IMAGE", "kind: an image with the fake driver, instead of building one"),
+    "driver-base": ("IMAGE", "kind: what the fake driver's image is built on, with Python in it"),
+    "report": ("FILE", "write the report of the run as JSON"),
+    "histories": ("DIR", "write each scenario's history as JSON Lines"),
+}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("drahealth", "drahealth: device health of Kubernetes KEP-4680")
-    group.addoption(
-        "--drahealth-target", metavar="TARGET", help="what the scenarios run on: reference (default) or kubelet"
-    )
-    group.addoption(
-        "--drahealth-kubernetes", metavar="VERSION", help="Kubernetes release of a real kubelet, such as 1.37.1"
-    )
-    group.addoption("--drahealth-profile", metavar="NAME", help="what the reference behaves as: kep (default) or v1.37")
-    group.addoption(
-        "--drahealth-driver", metavar="WHERE", help="where the fake driver lives: inline (default) or process"
-    )
-    group.addoption("--drahealth-report", metavar="FILE", help="write the report of the run as JSON")
-    group.addoption("--drahealth-histories", metavar="DIR", help="write each scenario's history as JSON Lines")
+    for name, (metavar, text) in _OPTIONS.items():
+        group.addoption(f"--drahealth-{name}", metavar=metavar, help=text)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     """A wrong option is told at once; and who controls a distributed run collects nothing, but writes the report."""
-    if any(session.config.getoption(f"drahealth_{name}") for name in _OPTIONS):
+    if any(session.config.getoption(f"--drahealth-{name}") for name in _OPTIONS):
         _take_over(session.config)
 
 

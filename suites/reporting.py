@@ -51,8 +51,11 @@ class Reporting:
         played = item.stash.get(PLAYED, None)
         outcome: Outcome = "passed"
         if report.failed:
+            self._session.failed = True
             if self._session.cannot_start:
                 item.session.shouldstop = "the target cannot be started"
+            elif self._session.is_lost:
+                item.session.shouldstop = "the target is lost"
             outcome = "failed" if call.when == "call" and not _is_harness(call) else "error"
         if call.when == "call" and played:
             outcome, problem = self._judge(item, report, played, outcome, problem)
@@ -72,8 +75,21 @@ class Reporting:
             report.drahealth = asdict(result)  # type: ignore[attr-defined]
         return report
 
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """A worker is about to start."""
+        if cluster := self._session.cluster:
+            cluster.tell(node.workerinput)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, node: Any, ids: list[str]) -> None:
+        """A worker knows its scenarios; none is played before all workers do."""
+        if ids and (cluster := self._session.cluster):
+            cluster.make()
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Gathers results; in a distributed run they come to the controller inside the reports."""
+        self._session.failed |= report.failed
         if hasattr(report, "drahealth"):
             self.run.take(report.drahealth)
 

@@ -27,7 +27,7 @@ def run_scenarios(
     console: Console | None = None,
 ) -> int:
     """Runs them and returns the command's exit code. Raises ConfigurationError before anything is started."""
-    Options.make(flags["target"], flags["kubernetes"], flags["profile"], flags["driver"])
+    Options.make(flags)
     check_file(report)
     check_file(junitxml)
     check_folder(histories)

@@ -24,10 +24,15 @@ class Scenario:
     name: str
     requirements: tuple[str, ...]
     title: str
+    alone: bool = False
+    """It restarts the kubelet or the API server, so that no other may run on its node meanwhile."""
 
 
-def scenario(*judges: str) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., None]]:
-    """Declares which requirements of the ledger a test judges. Raises ValueError for an id that is not in it."""
+def scenario(*judges: str, alone: bool = False) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., None]]:
+    """Declares which requirements of the ledger a test judges, and whether it disturbs its node.
+
+    Raises ValueError for an id that is not in the ledger.
+    """
     for name in judges:
         if name not in requirements():
             raise ValueError(f"requirement {name!r} is not in the ledger, suites/requirements.toml")
@@ -38,7 +43,8 @@ def scenario(*judges: str) -> Callable[[Callable[..., Awaitable[None]]], Callabl
             fixtures["node"].play(story(**fixtures))
 
         name = story.__name__
-        run.scenario = Scenario(name, judges, name.removeprefix("test_").replace("_", " "))  # type: ignore[attr-defined]
+        title = name.removeprefix("test_").replace("_", " ")
+        run.scenario = Scenario(name, judges, title, alone)  # type: ignore[attr-defined]
         return run
 
     return declare

@@ -10,6 +10,9 @@ from typing import TypeVar
 import pytest
 from rich.console import Console
 
+from drahealth.suites.distribution import SharedCluster, shared
+from drahealth.suites.errors import HarnessError
+from drahealth.suites.kind.site_maker import SiteMaker
 from drahealth.suites.ledger import KnownIssue
 from drahealth.suites.options import Options
 from drahealth.suites.scenario import Scenario, scenario_of
@@ -44,6 +47,10 @@ class Session:
         self._stages = Stages(Console(stderr=True, highlight=False))
         self._runner = asyncio.Runner()
         self._target: Target | None = None
+        self._shared = shared(config)
+        self._cluster: SharedCluster | None = None
+        self.failed = False
+        """A scenario has failed, or could not be played."""
         self._failure: Exception | None = None
 
     @classmethod
@@ -68,8 +75,26 @@ class Session:
         """Starting the target was tried and failed; it is not tried again."""
         return self._failure is not None
 
+    @property
+    def is_lost(self) -> bool:
+        """The target was started, and is not what it was any more."""
+        try:
+            if self._target:
+                self._target.check()
+        except HarnessError:
+            return True
+        return False
+
+    @property
+    def cluster(self) -> SharedCluster | None:
+        """For the controller of a distributed run: what its workers share; None if they share nothing."""
+        if self._cluster is None and self.options.target == "kind":
+            maker = SiteMaker(self.options.kind, self.options.kubernetes, self._progress, lambda: self.failed)
+            self._cluster = SharedCluster(maker, self.run)
+        return self._cluster
+
     def _start(self) -> Target:
-        target = make_target(self.options, self._progress)
+        target = make_target(self.options, self._progress, lambda: self.failed, self._shared)
         try:
             self.run(target.start())
         except BaseException as error:
@@ -94,7 +119,7 @@ class Session:
     def begin(self, item: pytest.Item) -> Node:
         """A node for a test, begun."""
         scenario = scenario_of(getattr(item, "function", None)) or Scenario(item.name, (), item.name)
-        node = Node(self.target, scenario.title, scenario.requirements, self.run)
+        node = Node(self.target, scenario.title, scenario.requirements, self.run, alone=scenario.alone)
         item.stash[PLAYED] = Played(scenario, node, node.deviations, node.stale)
         self.run(node.begin())
         return node
@@ -104,7 +129,7 @@ class Session:
 
     def log_tail(self) -> str:
         """The target's last words, for the report of a failure."""
-        return self._target.log_tail() if self._target else ""
+        return self.run(self._target.log_tail()) if self._target else ""
 
     def close(self) -> None:
         """Stops the target and the loop."""
@@ -112,6 +137,8 @@ class Session:
         try:
             if target:
                 self.run(target.stop())
+            if self._cluster:
+                self._cluster.close()
         finally:
             self._runner.close()
 

@@ -29,7 +29,7 @@ class DriverOptions:
     registry_dir: str
     """Where the kubelet looks for registration sockets."""
     data_dir: str
-    """Where the driver puts its own socket; on the same file system as the registry."""
+    """Where the driver puts its own socket."""
     instance: str = ""
     """Tells two instances of a rolling update apart; part of the socket names, as a pod's uid is."""
     pool: str = ""

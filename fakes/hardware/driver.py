@@ -53,7 +53,9 @@ class FakeDriver:
         self.endpoint = data / f"dra{suffix}.sock"
         self._dra = ServedSocket(self.endpoint, data / f".dra{suffix}", self._dra_methods())
         self._registration = ServedSocket(
-            registry / f"{options.name}{suffix}-reg.sock", data / f".reg{suffix}", self._registration_methods()
+            registry / f"{options.name}{suffix}-reg.sock",
+            registry / f".{options.name}{suffix}-reg",  # kubelets pass over names that begin with a dot (W-10)
+            self._registration_methods(),
         )
 
     # -- control

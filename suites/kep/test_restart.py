@@ -5,7 +5,7 @@ from drahealth.suites.scenario import scenario
 from drahealth.suites.story.node import Node
 
 
-@scenario("PERSIST-01", "STREAM-02")
+@scenario("PERSIST-01", "STREAM-02", alone=True)
 async def test_health_survives_a_restart_of_the_kubelet(node: Node) -> None:
     driver = await node.driver(timeout=600)
     gpu = driver.gpus[0]
@@ -25,7 +25,7 @@ async def test_health_survives_a_restart_of_the_kubelet(node: Node) -> None:
         await sharer.shows(gpu, Health.HEALTHY)
 
 
-@scenario("STREAM-02", "STATUS-01")
+@scenario("STREAM-02", "STATUS-01", alone=True)
 async def test_a_pod_that_starts_after_a_restart_of_the_kubelet_shows_its_device(node: Node) -> None:
     driver = await node.driver()
     gpu = driver.gpus[0]

@@ -14,7 +14,7 @@ from drahealth.fakes.clients.kube_client import KubeClient
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.kind import node_files, node_scripts
 from drahealth.suites.kind.engine import Engine
-from drahealth.suites.local.node_readiness import renewed_since, speaks_since, takes_pods
+from drahealth.suites.local.node_readiness import speaks_since, takes_pods
 
 LIMIT = 90.0
 """Seconds for a component to be back; it takes 2 to 6."""
@@ -23,7 +23,7 @@ _INTERVAL = 0.05
 _CALL = 5.0
 """Seconds for one question to a server that may be on its way up or down."""
 _LEASES = Kind("Lease", "leases", "coordination.k8s.io/v1", namespaced=True)
-_ELECTED = ("kube-scheduler", "kube-controller-manager")
+_LEADERS = node_scripts.LEADERS
 _API_SERVER = "/metrics"
 _CONFIG_HASH = "kubernetes.io/config.hash"
 
@@ -106,8 +106,19 @@ class KindNodes:
         for node, since in changed.items():
             await self._until_served(node, since)
         if self._control_plane in changed:
-            since = changed[self._control_plane]
-            await self._until(partial(self._elected, since), "the scheduler to go on", self._control_plane, api=True)
+            await self._restart_leaders()
+
+    async def _restart_leaders(self) -> None:
+        """The scheduler and the controllers begin anew, at once: each failure of a watch while the API server was away
+        has doubled the time until its next attempt, up to a minute. A lease of the dead would hold them up 15 s."""
+        leases = await self._client.list(_LEASES, "kube-system")
+        old = {x["metadata"]["name"]: x["metadata"]["uid"] for x in leases if x["metadata"]["name"] in _LEADERS}
+        await self._sh(self._control_plane, node_scripts.END_LEADERS)
+        for name in old:
+            await self._client.delete(_LEASES, name, "kube-system")
+        await self._until(
+            partial(self._elected, old), "the scheduler and the controllers to go on", self._control_plane, api=True
+        )
 
     async def _until_served(self, node: str, since: float) -> None:
         await self._until(self._ready, "the API server to be ready", self._control_plane, api=True)
@@ -121,10 +132,11 @@ class KindNodes:
         lease = await self._client.get(_LEASES, node, "kube-node-lease")
         return takes_pods(found) and speaks_since(found, lease, since)
 
-    async def _elected(self, since: float) -> bool:
-        """Whether those who lead by a Lease have renewed it; who has none leads without."""
+    async def _elected(self, old: Mapping[str, str]) -> bool:
+        """Whether all of these have a lease anew."""
         leases = await self._client.list(_LEASES, "kube-system")
-        return all(renewed_since(lease, since) for lease in leases if lease["metadata"]["name"] in _ELECTED)
+        now = {x["metadata"]["name"]: x["metadata"]["uid"] for x in leases}
+        return all(now.get(name, uid) != uid for name, uid in old.items())
 
     async def _has(self, gates: Mapping[str, bool], path: str) -> bool:
         return gates.items() <= node_files.enabled(await self._client.connection.text(path)).items()

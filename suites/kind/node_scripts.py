@@ -2,14 +2,24 @@
 
 A kubelet is killed and then started by `systemctl restart`: `start` would wait out the unit's RestartSec. What is
 changed is changed while no kubelet runs, so none sees half of it; its state lies outside of the manifests folder.
+
+While the API server is away, those who lead are stopped (SIGSTOP): one that is just starting would end for want of it,
+and its kubelet would then let it wait 10 s and more. A kubelet that was itself started anew makes nobody wait.
 """
 
 from drahealth.suites.kind.node_files import API_SERVER, API_SERVER_MANIFEST, KUBELET_CONFIG
 
 STATE = "/etc/kubernetes/drahealth"
 """Holds `staged`, files to be put in place, and `original`, those that were there before the first change."""
+LEADERS = ("kube-scheduler", "kube-controller-manager")
+"""Who watches the API server and leads by a Lease of the same name."""
 STAGED_MANIFEST = f"{STATE}/staged/{API_SERVER}.yaml"
 STAGED_CONFIG = f"{STATE}/staged/kubelet.yaml"
+
+
+def _each(signal: str) -> str:
+    return "\n".join(f"signal {signal} {name}" for name in LEADERS)
+
 
 _PARTS = f"""
 set -eu
@@ -19,12 +29,16 @@ end_kubelet() {{
   kill -9 "$pid" 2>/dev/null || return 0
   while kill -0 "$pid" 2>/dev/null; do sleep 0.02; done
 }}
-end_api_server() {{
+signal() {{
   for process in /proc/[0-9]*; do
-    read -r name 2>/dev/null < "$process/comm" || continue
-    [ "$name" = {API_SERVER} ] && kill -9 "${{process#/proc/}}" 2>/dev/null
+    name=$(tr '\\0' '\\n' 2>/dev/null < "$process/cmdline" | head -n 1)
+    [ "${{name##*/}}" = "$2" ] && kill -s "$1" "${{process#/proc/}}" 2>/dev/null
   done
   return 0
+}}
+end_api_server() {{
+{_each("STOP")}
+  signal KILL {API_SERVER}
 }}
 start_kubelet() {{
   date +%s.%N
@@ -55,6 +69,9 @@ put kubelet.yaml {KUBELET_CONFIG} || true
 start_kubelet
 """
 """Puts the staged files in place, kills what has read the old ones, and starts the kubelet; prints when."""
+
+END_LEADERS = f"{_PARTS}\n{_each('KILL')}\n"
+"""Kills those who were stopped with the API server; their kubelet starts them anew."""
 
 RESTORE = f"""{_PARTS}
 rm -rf {STATE}/staged

@@ -27,8 +27,17 @@ _PATIENCE = 240.0
 class Node:
     """What a scenario tells its story with. Handles that it gives wait and judge by the history."""
 
-    def __init__(self, target: Target, title: str, judges: Sequence[str], run: Callable[[Awaitable[Any]], Any]) -> None:
+    def __init__(
+        self,
+        target: Target,
+        title: str,
+        judges: Sequence[str],
+        run: Callable[[Awaitable[Any]], Any],
+        *,
+        alone: bool = False,
+    ) -> None:
         self.target = target
+        self._alone = alone
         self.profile = target.profile
         self.history = History()
         self.namespace = f"scenario-{secrets.token_hex(4)}"
@@ -50,12 +59,15 @@ class Node:
         self._run(self._play(story))
 
     async def begin(self) -> None:
+        await self.target.enter(alone=self._alone)
         await self.target.api.create(NAMESPACES, {"metadata": {"name": self.namespace}})
+        await self.target.furnish(self.namespace)
         self._watch = asyncio.create_task(self._watch_pods(), name=f"pods of {self.namespace}")
 
     async def finish(self) -> None:
         """Leaves the target as it was. What cannot be cleaned up is the harness' fault."""
         async with AsyncExitStack() as stack:  # from the last to the first, whatever becomes of each
+            stack.push_async_callback(self.target.leave)
             stack.push_async_callback(self._end_watch)
             stack.push_async_callback(self.target.api.delete, NAMESPACES, self.namespace)
             for name in {driver.name for driver in self._drivers}:
@@ -150,7 +162,8 @@ class Node:
         self._names += 1
         name = f"pod-{self._names}"
         wanted = {n: [_use(u) for u in used] for n, used in (containers or {"main": uses}).items()}
-        manifest = pod_manifest(self.namespace, name, wanted, command, restart)
+        image = self.target.workload_image
+        manifest = pod_manifest(self.namespace, name, wanted, image=image, command=command, restart=restart)
         created = await self.target.api.create(PODS, manifest)
         return Pod(self, name, created["metadata"]["uid"], wanted)
 
@@ -167,12 +180,14 @@ class Node:
         return driver, pod, driver.gpus[0]
 
     async def kubelet_restarts(self) -> None:
+        self._must_be_alone()
         self.tell("the kubelet is killed and started again")
         await self.target.restart_kubelet()
         self.history.observe(events.Restarted("kubelet"))
 
     async def gates(self, *, on: bool) -> None:
         """The feature gate is switched; the API server and the kubelet are restarted for it."""
+        self._must_be_alone()
         self.tell(f"the feature gate is switched {'on' if on else 'off'}")
         self._gates_on = on
         await self.target.set_gates(on)
@@ -209,6 +224,10 @@ class Node:
             raise Violation(self._requirement, self._assertion, expected, str(seen))
 
     # -- inside
+
+    def _must_be_alone(self) -> None:
+        if not self._alone:
+            raise HarnessError(f"{self._title!r} disturbs its node", "declare it with @scenario(..., alone=True)")
 
     async def _play(self, story: Awaitable[None]) -> None:
         try:
@@ -249,7 +268,7 @@ class Node:
             with suppress(ApiError):
                 await self.target.api.delete(PODS, pod["metadata"]["name"], self.namespace)
         if not await self.history.until(lambda: not self._statuses, self.target.windows["start"]):
-            raise HarnessError(f"pods of {self._title!r} did not go away", self.target.log_tail())
+            raise HarnessError(f"pods of {self._title!r} did not go away", await self.target.log_tail())
 
     async def _end_watch(self) -> None:
         if self._watch:

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 EXIT_AT_ONCE = ("sh", "-c", "exit 1")
 """The command of a container that fails whenever it starts."""
 
-_IMAGE = "workload.example.com/gpu-job:1"
-
 
 @dataclass(frozen=True)
 class Claim:
@@ -192,7 +190,13 @@ def claim_manifest(namespace: str, name: str, device_class: str, counts: Mapping
 
 
 def pod_manifest(
-    namespace: str, name: str, containers: Mapping[str, Sequence[Use]], command: Sequence[str], restart: str
+    namespace: str,
+    name: str,
+    containers: Mapping[str, Sequence[Use]],
+    *,
+    image: str,
+    command: Sequence[str],
+    restart: str,
 ) -> Object:
     """The Pod: it ends when told to, and is placed by the scheduler.
 
@@ -209,14 +213,14 @@ def pod_manifest(
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
             "resourceClaims": [{"name": claim, "resourceClaimName": claim} for claim in sorted(claims)],
-            "containers": [_container(name, uses, command) for name, uses in containers.items()],
+            "containers": [_container(name, uses, image, command) for name, uses in containers.items()],
         },
     }
 
 
-def _container(name: str, uses: Sequence[Use], command: Sequence[str]) -> dict[str, Any]:
+def _container(name: str, uses: Sequence[Use], image: str, command: Sequence[str]) -> dict[str, Any]:
     claims = [{"name": u.claim.name, **({"request": u.request} if u.request else {})} for u in uses]
-    spec: dict[str, Any] = {"name": name, "image": _IMAGE, "resources": {"claims": claims}}
+    spec: dict[str, Any] = {"name": name, "image": image, "resources": {"claims": claims}}
     return {**spec, "command": list(command)} if command else spec
 
 

@@ -33,6 +33,7 @@ class KubeletTarget:
     """Implements `target.Target`."""
 
     node_name = "node-a"
+    workload_image = "workload.example.com/gpu-job:1"
     windows: Mapping[Window, float] = MappingProxyType(
         {"push": 5.0, "resync": SYNC_FREQUENCY * 1.5 + 5, "start": 30.0, "restart": 30.0}
     )
@@ -95,6 +96,15 @@ class KubeletTarget:
     def plugins_dir(self) -> Path:
         return self._started.plugins_dir
 
+    async def enter(self, *, alone: bool) -> None:
+        """The node is this process' own."""
+
+    async def furnish(self, namespace: str) -> None:
+        """Nothing: no admission plugin asks for anything."""
+
+    async def leave(self) -> None:
+        """It always was."""
+
     async def open_window(self, window: Window) -> Opened:
         return Opened(self.windows[window])
 
@@ -122,7 +132,7 @@ class KubeletTarget:
     def check(self) -> None:
         self._started.check()
 
-    def log_tail(self) -> str:
+    async def log_tail(self) -> str:
         if not self._cluster:
             return ""
         return "\n".join(f"{name}:\n{self._cluster.tail(name)}" for name in ("kubelet", "kube-apiserver"))

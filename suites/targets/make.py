@@ -1,12 +1,27 @@
 """Makes the target that a run asks for. Each is imported only where it is used."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
 from drahealth.suites.binaries.progress import Progress
 from drahealth.suites.options import Options
 from drahealth.suites.targets.target import Target
 
 
-def make_target(options: Options, progress: Progress) -> Target:
-    """The target, not started. Raises HarnessError if it cannot be had on this machine."""
+@dataclass(frozen=True)
+class Shared:
+    """What a worker of a distributed run is told: the file about the site, and its own number."""
+
+    site: Path
+    worker: int
+
+
+def make_target(options: Options, progress: Progress, failed: Callable[[], bool], shared: Shared | None) -> Target:
+    """The target, not started. `failed` says at the end whether a scenario has failed.
+
+    Raises HarnessError if it cannot be had on this machine.
+    """
     if options.target == "kubelet":
         from drahealth.suites.binaries.ensure import ensure
         from drahealth.suites.targets.kubelet import KubeletTarget
@@ -14,6 +29,14 @@ def make_target(options: Options, progress: Progress) -> Target:
         # Before any loop runs: a build takes minutes, and Ctrl-C ends it at once.
         found = ensure(options.kubernetes, progress)
         return KubeletTarget(found, options.profile, processes=options.driver == "process")
+    if options.target == "kind":
+        from drahealth.suites.kind.site import SharedSite
+        from drahealth.suites.kind.site_maker import SiteMaker
+        from drahealth.suites.targets.kind import KindTarget
+
+        if shared:
+            return KindTarget(SharedSite(shared.site), options.profile, worker=shared.worker)
+        return KindTarget(SiteMaker(options.kind, options.kubernetes, progress, failed), options.profile)
     from drahealth.suites.targets.reference import ReferenceTarget
 
     return ReferenceTarget(options.profile, processes=options.driver == "process")

@@ -37,6 +37,7 @@ class ReferenceTarget:
     """Implements `target.Target`. Another `manager` than the reference's is judged just like a kubelet."""
 
     node_name = "node-a"
+    workload_image = "workload.example.com/gpu-job:1"
 
     def __init__(
         self,
@@ -80,6 +81,15 @@ class ReferenceTarget:
             await self._http.stop()
         self._folder.remove()
 
+    async def enter(self, *, alone: bool) -> None:
+        """The node is this process' own."""
+
+    async def furnish(self, namespace: str) -> None:
+        """Nothing: no admission plugin asks for anything."""
+
+    async def leave(self) -> None:
+        """It always was."""
+
     async def open_window(self, window: Window) -> Opened:
         if window != "resync":
             return Opened(self.windows[window])
@@ -115,7 +125,7 @@ class ReferenceTarget:
     def check(self) -> None:
         """All of it lives in this process."""
 
-    def log_tail(self) -> str:
+    async def log_tail(self) -> str:
         return ""
 
     async def _jump(self, seconds: float) -> None:

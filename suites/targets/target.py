@@ -50,11 +50,24 @@ class Target(Protocol):
     def plugins_dir(self) -> Path:
         """Where drivers put their own sockets."""
 
+    @property
+    def workload_image(self) -> str:
+        """What a pod's containers run: without a command it runs until it is told to end. It has a shell."""
+
     async def start(self) -> None:
         """Returns once the node is Ready. Raises HarnessError."""
 
     async def stop(self) -> None:
         """Leaves nothing behind; harmless on a target that never started."""
+
+    async def enter(self, *, alone: bool) -> None:
+        """A scenario begins, and shares the node with those of other workers unless it must be alone there."""
+
+    async def furnish(self, namespace: str) -> None:
+        """Sees to all that a new namespace needs before a pod can be made in it."""
+
+    async def leave(self) -> None:
+        """It has ended."""
 
     async def open_window(self, window: Window) -> Opened:
         """Lets the window's time begin to pass."""
@@ -80,5 +93,5 @@ class Target(Protocol):
     def check(self) -> None:
         """Raises HarnessError if a component of the target has died, so that its death is not the subject's fault."""
 
-    def log_tail(self) -> str:
+    async def log_tail(self) -> str:
         """The last lines of its components' logs, for the report of a failure; empty if there are none."""

@@ -179,7 +179,7 @@ async def test_a_folder_that_is_too_deep_for_sockets_is_refused(rig: Rig, folder
 # -- failed starts
 
 
-@pytest.mark.parametrize("blocked", ["data/dra.sock", "data/.reg", "registry"])
+@pytest.mark.parametrize("blocked", ["data/dra.sock", f"registry/.{DRIVER}-reg", "registry"])
 async def test_a_start_that_fails_anywhere_leaves_nothing_and_may_succeed_later(rig: Rig, blocked: str) -> None:
     driver = rig.here(heartbeat=1.0)
     block(rig.root / blocked)

@@ -18,7 +18,7 @@ from drahealth.proto.values import DeviceHealth, Health
 from drahealth.suites.unit.fakes.driver_rig import DRIVER, Rig
 
 HEALTHY, UNHEALTHY = Health.HEALTHY, Health.UNHEALTHY
-SOCKETS = ["data/.dra", "data/.reg", "data/dra.sock", f"registry/{DRIVER}-reg.sock"]
+SOCKETS = ["data/.dra", "data/dra.sock", f"registry/.{DRIVER}-reg", f"registry/{DRIVER}-reg.sock"]
 LEFT_BY_A_CRASH = ["data/dra.sock", f"registry/{DRIVER}-reg.sock"]
 WRONG = (ValueError, ControlFailed)  # here and there
 Make = Callable[..., Awaitable[DriverControl]]

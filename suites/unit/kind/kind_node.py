@@ -54,6 +54,8 @@ class KindNode:
         self.manifest = root / NODE / "etc/kubernetes/manifests/kube-apiserver.yaml"
         self.config = root / NODE / "var/lib/kubelet/config.yaml"
         self.back = True
+        self.leases = 1
+        """How often the scheduler has made its lease."""
         for path, text in ((self.manifest, MANIFEST), (self.config, CONFIG)):
             path.parent.mkdir(parents=True)
             path.write_text(text)
@@ -65,6 +67,7 @@ class KindNode:
     async def start(self) -> KubeClient:
         application = web.Application()
         application.router.add_get("/{path:.*}", self._answer)
+        application.router.add_delete("/{path:.*}/leases/kube-scheduler", self._delete_lease)
         self.server = TestServer(application)
         await self.server.start_server()
 
@@ -82,13 +85,17 @@ class KindNode:
         calls = self.root / "calls"
         return len(calls.read_text().splitlines()) if calls.exists() else 0
 
-    async def run_api_server(self) -> asyncio.subprocess.Process:
-        """A process that the node takes for its API server."""
+    async def run(self, name: str = "kube-apiserver") -> asyncio.subprocess.Process:
+        """A process that the node takes for this one of its own."""
         process = await asyncio.create_subprocess_exec("sleep", "60")
-        comm = self.root / NODE / "proc" / str(process.pid) / "comm"
-        comm.parent.mkdir()
-        comm.write_text("kube-apiserver\n")
+        cmdline = self.root / NODE / "proc" / str(process.pid) / "cmdline"
+        cmdline.parent.mkdir()
+        cmdline.write_text(f"/usr/bin/{name}\0--flag=1\0")
         return process
+
+    async def _delete_lease(self, request: web.Request) -> web.Response:
+        self.leases += 1
+        return web.json_response({})
 
     async def _answer(self, request: web.Request) -> web.Response:
         path, now = request.path, datetime.now(UTC).isoformat()
@@ -100,7 +107,7 @@ class KindNode:
             return _metrics(self.config.read_text(), ": ")
         lease: dict[str, Any] = {"spec": {"renewTime": now if self.back else "2020-01-01T00:00:00Z"}}
         if path.endswith("/leases"):
-            lease["metadata"] = {"name": "kube-scheduler"}
+            lease["metadata"] = {"name": "kube-scheduler", "uid": str(self.leases)}
             return web.json_response({"metadata": {"resourceVersion": "1"}, "items": [lease]})
         if "/leases/" in path:
             return web.json_response(lease)

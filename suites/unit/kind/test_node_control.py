@@ -63,8 +63,11 @@ async def test_a_gate_that_the_api_server_does_not_know_is_refused_before_anythi
     assert node.manifest.read_text() == MANIFEST
 
 
-async def test_the_api_server_is_killed_with_the_change(node: KindNode, nodes: KindNodes) -> None:
-    process = await node.run_api_server()
+@pytest.mark.parametrize("name", ["kube-apiserver", "kube-scheduler", "kube-controller-manager"])
+async def test_what_read_the_old_gates_or_watched_who_did_is_killed(
+    node: KindNode, nodes: KindNodes, name: str
+) -> None:
+    process = await node.run(name)
     try:
         await nodes.set_gates({"GateA": False})
         assert await asyncio.wait_for(process.wait(), 5) == -signal.SIGKILL
@@ -72,6 +75,12 @@ async def test_the_api_server_is_killed_with_the_change(node: KindNode, nodes: K
         if process.returncode is None:
             process.kill()
             await process.wait()
+
+
+async def test_the_lease_of_a_scheduler_that_was_killed_goes_with_it(node: KindNode, nodes: KindNodes) -> None:
+    await nodes.set_gates({"GateA": False})
+    await nodes.set_gates({"GateA": False})
+    assert node.leases == 2
 
 
 async def test_a_kubelet_that_does_not_come_back_ends_the_waiting_with_its_log(

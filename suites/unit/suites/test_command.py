@@ -26,7 +26,7 @@ class Silent(DeviceManager):
     def _notify(self, devices): pass
 
 windows = {"push": 0.2, "resync": 0.2, "start": 10, "restart": 10}
-session.make_target = lambda options, progress: ReferenceTarget(options.profile, manager=Silent, windows=windows)
+session.make_target = lambda options, *_: ReferenceTarget(options.profile, manager=Silent, windows=windows)
 """
 
 NOWHERE = """
@@ -37,7 +37,7 @@ class Nowhere:
     async def start(self): raise HarnessError("no node came up", "see its log")
     async def stop(self): pass
 
-session.make_target = lambda options, progress: Nowhere()
+session.make_target = lambda *_: Nowhere()
 """
 
 
@@ -82,7 +82,7 @@ def test_everything_has_help(words: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("--target", "moon"), "there is no target 'moon'; choose one of reference, kubelet"),
+        (("--target", "moon"), "there is no target 'moon'; choose one of reference, kubelet, kind"),
         (("--profile", "v0"), "there is no profile 'v0'; choose one of kep, v1.37"),
         (("--driver", "pod"), "there is no driver 'pod'; choose one of inline, process"),
         (

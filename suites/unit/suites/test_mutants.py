@@ -68,7 +68,7 @@ def play(case: Case, windows: Mapping[Window, float] = WINDOWS) -> None:
 
         target = case.target(case.profile, manager=case.manager, windows=windows)
         mutants.IgnoresWaiting.runtime = target.runtime
-        node = Node(target, found.title, found.requirements, run)
+        node = Node(target, found.title, found.requirements, run, alone=found.alone)
         try:
             run(target.start())
             run(node.begin())

@@ -43,7 +43,7 @@ def node_on(target: ReferenceTarget) -> Node:
     def run(work: Any) -> Any:
         raise AssertionError("these stories are told on the test's own loop")
 
-    return Node(target, "a story", ("STATUS-01", "STATUS-02"), run)
+    return Node(target, "a story", ("STATUS-01", "STATUS-02"), run, alone=True)
 
 
 def issues(found: list[KnownIssue]) -> list[tuple[str, str]]:
@@ -175,3 +175,10 @@ async def test_the_next_story_finds_the_gate_on(kep: ReferenceTarget) -> None:
     _, pod, gpu = await second.pod_with_a_gpu()
     await pod.shows(gpu, Health.HEALTHY, within="start")
     await second.finish()
+
+
+async def test_a_story_that_disturbs_its_node_has_to_say_so_before(kep: ReferenceTarget) -> None:
+    node = Node(kep, "a story", ("STATUS-01",), lambda work: work)
+    for disturbs in (node.kubelet_restarts(), node.gates(on=False)):
+        with pytest.raises(HarnessError, match=r"'a story' disturbs its node; declare it with @scenario\(..., alone="):
+            await disturbs

@@ -130,7 +130,7 @@ def test_a_distributed_run_has_one_report_and_all_histories(pytester: pytest.Pyt
 @pytest.mark.parametrize(
     ("option", "sentence"),
     [
-        ("--drahealth-target=moon", "there is no target 'moon'; choose one of reference, kubelet"),
+        ("--drahealth-target=moon", "there is no target 'moon'; choose one of reference, kubelet, kind"),
         ("--drahealth-report=.", ". cannot be written: Is a directory; name another file"),
     ],
 )

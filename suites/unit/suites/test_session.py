@@ -49,7 +49,7 @@ def test_a_target_that_does_not_start_is_tried_once_and_stopped(
     session: Session, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     target = Unwilling(error)
-    monkeypatch.setattr(module, "make_target", lambda options, progress: target)
+    monkeypatch.setattr(module, "make_target", lambda *_: target)
     for _ in range(3):
         with pytest.raises(type(error), match=str(error)):
             assert session.target

@@ -1,0 +1,88 @@
+"""A kind cluster with all that scenarios need on it, as plain data: the workers of a distributed run share one."""
+
+import json
+import re
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from drahealth.suites.errors import HarnessError
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(h|ms|m|s|us|µs|ns)")
+_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where it is and what is on it."""
+
+    cluster: str
+    engine: str
+    """The container engine: docker or podman."""
+    folder: str
+    """A folder for what the processes that share the site agree on."""
+    kubeconfig: str
+    control_plane: str
+    nodes: tuple[str, ...]
+    """All of them."""
+    pods: dict[str, str]
+    """The fake driver's pod on each node where workload may run."""
+    image: str
+    """Of the driver's pods and of the workload."""
+    sync_frequency: float
+    """The kubelets', in seconds."""
+
+    def node_for(self, worker: int) -> str:
+        """The node that a worker of a distributed run tells its stories on."""
+        names = sorted(self.pods)
+        return names[worker % len(names)]
+
+
+class Provider(Protocol):
+    """Where a target gets its site from."""
+
+    async def up(self) -> Site:
+        """The site, ready. Raises HarnessError."""
+
+    async def down(self) -> None:
+        """It is not needed any more."""
+
+
+class SharedSite:
+    """A site that another process has made, or failed to make, and told of in a file."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    async def up(self) -> Site:
+        return read(self._file)
+
+    async def down(self) -> None:
+        """It is the other's."""
+
+
+def write(file: Path, site: Site | HarnessError) -> None:
+    """Tells of a site, or of why there is none."""
+    told = {"site": asdict(site)} if isinstance(site, Site) else {"error": [site.message, site.hint]}
+    draft = file.with_suffix(".draft")
+    draft.write_text(json.dumps(told))
+    draft.replace(file)
+
+
+def read(file: Path) -> Site:
+    """What was told. Raises HarnessError."""
+    try:
+        told: dict[str, Any] = json.loads(file.read_text())
+    except (OSError, ValueError) as error:
+        raise HarnessError(f"The process that makes the cluster did not say where it is: {error}") from None
+    if "error" in told:
+        raise HarnessError(*told["error"])
+    return Site(**{**told["site"], "nodes": tuple(told["site"]["nodes"])})
+
+
+def seconds(duration: str) -> float:
+    """Seconds of a duration as Go writes it, such as 1m0s. Raises ValueError."""
+    parts = _DURATION.findall(duration)
+    if not parts or "".join(number + unit for number, unit in parts) != duration:
+        raise ValueError(f"{duration!r} is no duration")
+    return sum(float(number) * _UNITS[unit] for number, unit in parts)

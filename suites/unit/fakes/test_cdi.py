@@ -1,0 +1,44 @@
+"""CDI specifications of fake devices."""
+
+import json
+from pathlib import Path
+
+from drahealth.fakes.hardware import cdi
+from drahealth.suites.unit.fakes.driver_rig import DRIVER, Rig
+
+
+def test_a_specification_has_every_id_that_a_driver_gives_out(tmp_path: Path) -> None:
+    cdi.write(tmp_path, DRIVER, "", ("gpu-0", "gpu-1"))
+    (file,) = tmp_path.iterdir()
+    written = json.loads(file.read_text())
+    ids = {f"{written['kind']}={device['name']}" for device in written["devices"]}
+    assert ids == {cdi.cdi_id(DRIVER, "gpu-0"), cdi.cdi_id(DRIVER, "gpu-1")}
+    assert [d["containerEdits"]["env"] for d in written["devices"]] == [
+        [f"DRAHEALTH_GPU_0={DRIVER}"],
+        [f"DRAHEALTH_GPU_1={DRIVER}"],
+    ]
+
+
+def test_an_older_instance_leaves_the_specification_to_the_newer(tmp_path: Path) -> None:
+    cdi.write(tmp_path, DRIVER, "a", ("gpu-0",))
+    cdi.write(tmp_path, DRIVER, "ab", ("gpu-0",))
+    cdi.remove(tmp_path, DRIVER, "a")
+    assert [file.name for file in tmp_path.iterdir()] == [f"{DRIVER}-gpu.json"]
+    cdi.remove(tmp_path, DRIVER, "ab")
+    cdi.remove(tmp_path, DRIVER, "ab")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_no_specification_of_ours_stays(tmp_path: Path) -> None:
+    (tmp_path / f"{DRIVER}-gpu.json").write_text("{")
+    cdi.remove(tmp_path, DRIVER, "")
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+async def test_it_is_there_from_a_drivers_start_until_it_retires(rig: Rig, tmp_path: Path) -> None:
+    driver = rig.here(cdi_dir=str(tmp_path / "cdi"))
+    there = []
+    for step in (driver.start, driver.crash, driver.start, driver.stop, driver.retire):
+        await step()
+        there.append(len(list((tmp_path / "cdi").iterdir())))
+    assert there == [1, 1, 1, 1, 0]
