@@ -83,12 +83,13 @@ def scenarios() -> None:
 
 @app.command()
 def doctor(
-    start: Annotated[bool, typer.Option("--start", help="Also start a node, to see that it works.")] = False,
+    target: Annotated[str | None, typer.Option(help="Look at this one only: kubelet or kind.")] = None,
+    start: Annotated[bool, typer.Option("--start", help="Also start a real kubelet, to see that it works.")] = False,
 ) -> None:
-    """Say what can run on this machine, and why not. Exits 3 if the kubelet target cannot."""
+    """Say what can run on this machine, and why not. Exits 3 if nothing but the reference can."""
     from drahealth.suites.listing import show_doctor
 
-    raise typer.Exit(show_doctor(start=start))
+    raise typer.Exit(show_doctor(target=target, start=start))
 
 
 @driver_app.command(

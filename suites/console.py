@@ -7,7 +7,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
+from drahealth.suites.heartbeat import Heartbeat
 from drahealth.suites.report import Result, Run
+from drahealth.suites.scenario import scenario_of
 
 _STYLE = {"passed": "green", "known issue": "yellow", "failed": "bold red", "error": "bold magenta"}
 _MANY = {"known issue": "known issues", "error": "errors"}
@@ -22,6 +24,7 @@ class Live:
         self.run: Run | None = None
         self.problem = ""
         self._unread = False
+        self._heartbeat = Heartbeat(lambda what, seconds: self._print(Text(f"{seconds:13.0f} s  {what}", style="dim")))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> None:
@@ -30,6 +33,16 @@ class Live:
         if self.run and session.items:
             count = f"{len(session.items)} scenario{'s' if len(session.items) > 1 else ''}"
             self._print(f"[bold]{escape(self.run.about)}[/], {count}\n")
+
+    def pytest_runtest_call(self, item: pytest.Item) -> None:
+        scenario = scenario_of(getattr(item, "function", None))
+        self._heartbeat.begins(f"{scenario.title if scenario else item.name} ...")
+
+    def pytest_runtest_teardown(self) -> None:
+        self._heartbeat.begins("clearing up after it ...")
+
+    def pytest_runtest_logfinish(self) -> None:
+        self._heartbeat.ends()
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -65,6 +78,7 @@ class Live:
 
     def close(self, seconds: float) -> None:
         """The last line: how many, how long."""
+        self._heartbeat.ends()
         if self.run is None or not self.run.results:
             return
         counts = self.run.counts()

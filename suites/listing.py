@@ -1,6 +1,7 @@
 """The command's lists: scenarios, the machine's fitness, and the binaries in the cache."""
 
 import asyncio
+from collections.abc import Iterator
 
 from rich.console import Console
 from rich.markup import escape
@@ -8,11 +9,14 @@ from rich.markup import escape
 from drahealth.suites.binaries import ensure as binaries
 from drahealth.suites.binaries.releases import DEFAULT_VERSION
 from drahealth.suites.catalogue import scenarios
+from drahealth.suites.checks import Check
+from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.ledger import requirements
 from drahealth.suites.local.doctor import examine
 from drahealth.suites.stages import Stages
 
 _MIB = 1024 * 1024
+_EXAMINED = {"kubelet": "a real kubelet", "kind": "a kind cluster"}
 
 
 def show_scenarios() -> None:
@@ -27,19 +31,41 @@ def show_scenarios() -> None:
             )
 
 
-def show_doctor(*, start: bool) -> int:
-    """What can run here; 3 if the kubelet target cannot."""
+def show_doctor(*, target: str | None, start: bool) -> int:
+    """What can run here; 3 if the target cannot, or none but the reference. Raises ConfigurationError."""
+    if target not in (None, *_EXAMINED):
+        raise ConfigurationError(f"there is nothing to examine for a target {target!r}", "choose kubelet or kind")
+    if start and target == "kind":
+        raise ConfigurationError("--start starts a node of the kubelet target", "leave it out, or --target")
     console = Console(highlight=False)
-    able = True
-    for check in examine(start=start, progress=Stages(Console(stderr=True, highlight=False))):
-        able &= check.ok or not check.needed
-        mark = "[green]ok  [/]" if check.ok else ("[red]no  [/]" if check.needed else "[yellow]note[/]")
-        console.print(f"{mark} [bold]{check.name}[/]: {escape(check.found)}", soft_wrap=True)
-        if check.hint:
-            console.print(f"       {escape(check.hint)}", soft_wrap=True)
-    where = "the reference and a real kubelet" if able else "the reference, but no real kubelet"
-    console.print(f"\nThis machine can run {where}.")
-    return 0 if able else 3
+    can, cannot = ["the reference"], list[str]()
+    for name in [target] if target else _EXAMINED:
+        console.print(f"[bold]{_EXAMINED[name]}[/]")
+        able = True
+        for check in _checks(name, start):
+            able &= _show(console, check)
+        (can if able else cannot).append(_EXAMINED[name])
+        console.print()
+    missing = f" It cannot run {', '.join(cannot)}." if cannot else ""
+    console.print(f"This machine can run {', '.join(can)}.{missing}", soft_wrap=True)
+    return 0 if len(can) > 1 else 3
+
+
+def _checks(target: str, start: bool) -> Iterator[Check]:
+    if target == "kind":
+        from drahealth.suites.kind.doctor import examine as examine_kind
+
+        return examine_kind()
+    return examine(start=start, progress=Stages(Console(stderr=True, highlight=False)))
+
+
+def _show(console: Console, check: Check) -> bool:
+    """Shows it, and says whether the target can run as far as this goes."""
+    mark = "[green]ok  [/]" if check.ok else ("[red]no  [/]" if check.needed else "[yellow]note[/]")
+    console.print(f"{mark} [bold]{check.name}[/]: {escape(check.found)}", soft_wrap=True)
+    if check.hint:
+        console.print(f"       {escape(check.hint)}", soft_wrap=True)
+    return check.ok or not check.needed
 
 
 def clean_up(*, kept: bool) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from drahealth.fakes.api_server.gates import MESSAGE_GATE, STATUS_GATE
 from drahealth.fakes.clients.kube_client import KubeClient
 from drahealth.suites.binaries.progress import Progress
-from drahealth.suites.errors import HarnessError
+from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.kind import ownership
 from drahealth.suites.kind.configuration import cluster_name, compose
 from drahealth.suites.kind.engine import Container, find_engine
@@ -62,7 +62,7 @@ class SiteMaker:
     async def _made(self, kind: Kind) -> tuple[str, Path]:
         """A cluster of ours, and the folder for what goes with it."""
         o = self._options
-        user = o.config.read_text() if o.config else None
+        user = _text(o.config) if o.config else None
         name = o.name or (cluster_name(user) if user else None) or f"drahealth-{secrets.token_hex(3)}"
         if name in await kind.names():
             raise HarnessError(f"There is a kind cluster {name} already", f"choose another --name, or --reuse {name}")
@@ -141,3 +141,14 @@ class SiteMaker:
             image=image,
             sync_frequency=seconds(proxied["kubeletconfig"]["syncFrequency"]),
         )
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(
+            f"{file} is no text: byte {error.start + 1} is not UTF-8", "name a YAML file"
+        ) from None
+    except OSError as error:
+        raise ConfigurationError(f"{file} cannot be read: {error.strerror}", "name a kind configuration") from None

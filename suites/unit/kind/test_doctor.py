@@ -4,8 +4,10 @@ import shutil
 from collections.abc import Mapping
 
 import pytest
+from typer.testing import CliRunner
 
 from drahealth.suites.checks import Check
+from drahealth.suites.command import app
 from drahealth.suites.kind import doctor
 from drahealth.suites.unit.kind.fake_engine import FakeEngine
 
@@ -30,22 +32,10 @@ def test_a_machine_with_neither_an_engine_nor_kind(fake: FakeEngine) -> None:
     ]
 
 
-def test_an_image_that_is_kinds_is_pulled_where_its_registry_is_in_reach(
-    fake: FakeEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(doctor, "reachable", lambda url: True)
-    assert examined()["node image"] == Check("node image", True, "kindest/node:v1.37.1 is not here; kind will pull it")
-
-
-def test_an_image_that_is_out_of_reach_is_said_to_be(fake: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "reachable", lambda url: False)
-    check = examined()["node image"]
-    assert (check.ok, check.needed) == (False, False)
-    assert check.found.startswith("kindest/node:v1.37.1 is not here, and https://")
-
-
-def test_another_image_that_is_not_here_may_come_from_anywhere(fake: FakeEngine) -> None:
-    assert examined(image="theirs:1")["node image"].found == "theirs:1 is not here; kind will try to pull it"
+@pytest.mark.parametrize(("image", "wanted"), [(None, "kindest/node:v1.37.1"), ("theirs:1", "theirs:1")])
+def test_an_image_that_is_not_here_has_to_be_pulled(fake: FakeEngine, image: str | None, wanted: str) -> None:
+    found = f"{wanted} is not here; kind will try to pull it, which takes a network"
+    assert examined(image=image)["node image"] == Check("node image", True, found)
 
 
 def test_a_release_that_is_none(fake: FakeEngine) -> None:
@@ -63,3 +53,20 @@ def test_a_full_disk(fake: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_disk_elsewhere_is_not_looked_at(fake: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "tcp://elsewhere:2376")
     assert examined(image="here:1")["disk of the engine"].found == "AB:CD is out of sight from here"
+
+
+def test_the_command_shows_the_checks_and_what_can_run(fake: FakeEngine) -> None:
+    shown = CliRunner().invoke(app, ["doctor", "--target", "kind"])
+    lines = shown.stdout.splitlines()
+    assert (shown.exit_code, lines[0], lines[-1]) == (
+        0,
+        "a kind cluster",
+        "This machine can run the reference, a kind cluster.",
+    )
+
+
+def test_the_command_fails_where_the_target_cannot_run(fake: FakeEngine) -> None:
+    fake.uninstall("kind")
+    shown = CliRunner().invoke(app, ["doctor", "--target", "kind"])
+    assert shown.exit_code == 3
+    assert shown.stdout.splitlines()[-1] == "This machine can run the reference. It cannot run a kind cluster."
