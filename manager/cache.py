@@ -70,7 +70,7 @@ class HealthCache:
             if name not in known and self._full(known):
                 refused += 1
                 continue
-            if self._store(known, name, device, now):
+            if self._store(known, name, self._profile.as_read(device), now):
                 changed.add(DeviceId(driver, *name))
         stale = [name for name, entry in known.items() if entry.stale(now)]  # what the report named is fresh now
         changed |= {DeviceId(driver, *name) for name in stale if known[name].health is not Health.UNKNOWN}

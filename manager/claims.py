@@ -18,6 +18,8 @@ class PreparedClaim:
     pods: set[str] = field(default_factory=set)
     complete: bool = True
     """False until all drivers have prepared it; till then it has no devices."""
+    restored: bool = False
+    """A checkpoint brought it back, and no driver was asked since."""
 
 
 class Claims:
@@ -37,6 +39,11 @@ class Claims:
         """The devices of a claim in the order in which the drivers returned them; none if it is not prepared."""
         claim = self._claims.get(claim_uid)
         return claim.devices if claim else ()
+
+    def name(self, claim_uid: str) -> str:
+        """What a claim's object is called; nothing if it is not prepared."""
+        claim = self._claims.get(claim_uid)
+        return claim.ref.name if claim else ""
 
     def add(self, claim: PreparedClaim) -> None:
         """Takes a claim that was just prepared."""

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from weakref import WeakValueDictionary
 
@@ -16,7 +16,7 @@ from drahealth.manager.plugin import PluginError
 from drahealth.manager.plugins import Plugins
 from drahealth.manager.profile import KEP, Profile
 from drahealth.manager.registration import RegistrationDirectory
-from drahealth.manager.status import container_status
+from drahealth.manager.status import container_status, is_shown
 from drahealth.proto.clock import Clock, SystemClock
 from drahealth.proto.values import AllocatedClaim, ClaimUse, DeviceId, PreparedDevice, Report, ResourceStatus
 
@@ -79,7 +79,8 @@ class DeviceManager:
         self._root.mkdir(parents=True, exist_ok=True)
         now, wall = self._clock.now(), self._clock.wall()
         self._cache.restore(checkpoint.load_health(self._health_file.read(), now, wall))
-        self._claims = Claims(checkpoint.load_claims(self._claims_file.read()))
+        restored = checkpoint.load_claims(self._claims_file.read())
+        self._claims = Claims(replace(claim, restored=True) for claim in restored)
         await self._directory.start()
 
     async def stop(self) -> None:
@@ -104,7 +105,7 @@ class DeviceManager:
         async with self._locked(claim.ref.uid for claim in claims):
             for claim in claims:
                 known = self._claims.get(claim.ref.uid)
-                if known is None or not known.complete:
+                if known is None or not known.complete or self._is_due_again(known, pod_uid):
                     await self._prepare(claim, known or PreparedClaim(claim.ref, (), ()), pod_uid)
                 elif pod_uid not in known.pods:
                     self._claims.hold(claim.ref.uid, pod_uid)
@@ -134,7 +135,7 @@ class DeviceManager:
 
     async def _prepare(self, claim: AllocatedClaim, known: PreparedClaim, pod_uid: str) -> None:
         """Asks the drivers, one after the other. Whom it has asked will be asked to undo it, whatever the answer."""
-        devices: list[PreparedDevice] = []
+        devices = list(known.devices) if self.profile.prepares_again == "appends" else []
         pods = {pod_uid, *known.pods}
         for number, driver in enumerate(claim.drivers, start=1):
             try:
@@ -147,6 +148,10 @@ class DeviceManager:
                 raise PrepareError(str(error)) from None
         self._claims.add(PreparedClaim(claim.ref, claim.drivers, tuple(devices), pods))
         self._save_claims()
+
+    def _is_due_again(self, known: PreparedClaim, pod_uid: str) -> bool:
+        """Where the profile has it, for a pod that comes to hold a claim of before the restart."""
+        return self.profile.prepares_again != "never" and known.restored and pod_uid not in known.pods
 
     async def _unprepare(self, claim: PreparedClaim) -> None:
         for driver in claim.drivers:
@@ -196,7 +201,7 @@ class DeviceManager:
     def _container(self, uses: Sequence[ClaimUse]) -> tuple[ResourceStatus, ...]:
         now = self._clock.now()
         return container_status(
-            uses,
+            [use for use in uses if is_shown(use, self._claims.name(use.claim_uid), self.profile)],
             self._claims.devices,
             lambda device: self._cache.read(device, now),
             self.profile,

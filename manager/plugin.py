@@ -195,8 +195,8 @@ class Plugin:
 
 
 def pick_flavour(versions: Iterable[str], profile: Profile) -> Flavour | None:
-    """The health API to call: the first of the profile's that the plugin advertises (W-18)."""
-    advertised = set(versions)
+    """The health API to call: the first of the profile's that the plugin advertises (W-18), or may have (B-11)."""
+    advertised = set(profile.health_apis if profile.asks_unadvertised else versions)
     return next((FLAVOURS[name] for name in profile.health_apis if name in advertised), None)
 
 

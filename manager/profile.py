@@ -6,8 +6,10 @@ was seen to do; the row is added when the reference can be held against that kub
 facts of real kubelets; docs/facts.md lists them.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
+
+from drahealth.proto.values import DeviceHealth
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,15 @@ class Profile:
 
     health_apis: tuple[str, ...]
     """The health APIs spoken, most wanted first; the first that the plugin advertises is the one called (W-18)."""
+
+    asks_unadvertised: bool
+    """Plugins that advertise no health API are called all the same, by the first that is spoken (B-11)."""
+
+    messages: bool
+    """The field `message` of a report is known (W-03)."""
+
+    timeouts: bool
+    """The field `health_check_timeout_seconds` of a report is known (W-03)."""
 
     watches: Literal["newest", "all"]
     """Whose stream is open while several instances of a driver are registered (B-02)."""
@@ -45,8 +56,20 @@ class Profile:
     message_cut: Literal["character", "byte"]
     """Where a message over the limit is cut: at a whole character, or blindly (B-05)."""
 
-    duplicate_id_shows: Literal["worst", "first"]
-    """Which of two devices with one id in an entry is shown (B-08)."""
+    prepares_again: Literal["never", "replaces", "appends"]
+    """What becomes of a claim of before a restart when another pod comes to hold it: nothing; it is prepared again and
+    its devices take the place of those it had; or they are listed beside them (B-29)."""
+
+    claims_shown: Literal["all", "listed", "same name"]
+    """Claims in a status: all that containers use, those whose object the pod's `resourceClaimStatuses` names, or those
+    whose object is called as the claim is in the pod (P-04 to P-06)."""
+
+    requests: Literal["filtered", "ignored", "first alone"]
+    """An entry that names a request has its devices alone, or all of the claim; or the first such entry of a claim has
+    all of them, and there is no other (P-04, P-07)."""
+
+    duplicate_id_shows: Literal["worst", "first", "all"]
+    """Which of the devices with one id in an entry are shown (B-08, P-12)."""
 
     final_status: Literal["kept", "dropped"]
     """What a pod's entries are once its claims are unprepared: what they last were, or gone (P-27)."""
@@ -60,12 +83,20 @@ class Profile:
     retry: float = 5.0
     """Seconds from the end of a health stream to the next attempt (W-23)."""
 
+    def as_read(self, device: DeviceHealth) -> DeviceHealth:
+        """What is read of a report of this device: a field that is not known is not there."""
+        message = device.message if self.messages else ""
+        return replace(device, message=message, timeout=device.timeout if self.timeouts else 0)
+
 
 KEP = Profile(
     name="kep",
     release=None,
     device_id="driver/pool/device",
     health_apis=("v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth", "v1alpha1.NodeHealth"),
+    asks_unadvertised=False,
+    messages=True,
+    timeouts=True,
     watches="newest",
     unimplemented_ends_watch=True,
     recovery_notifies=True,
@@ -73,6 +104,9 @@ KEP = Profile(
     devices_per_driver=None,
     saves_heartbeats=True,
     message_cut="character",
+    prepares_again="never",
+    claims_shown="all",
+    requests="filtered",
     duplicate_id_shows="worst",
     final_status="kept",
     api_filters_reads=True,
@@ -84,6 +118,9 @@ V1_37 = Profile(
     release="1.37",
     device_id="first CDI id",
     health_apis=("v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth"),
+    asks_unadvertised=False,
+    messages=True,
+    timeouts=True,
     watches="all",
     unimplemented_ends_watch=True,
     recovery_notifies=False,
@@ -91,13 +128,48 @@ V1_37 = Profile(
     devices_per_driver=16384,
     saves_heartbeats=False,
     message_cut="byte",
+    prepares_again="replaces",
+    claims_shown="all",
+    requests="filtered",
     duplicate_id_shows="first",
     final_status="dropped",
     api_filters_reads=False,
     api_keeps_stored=True,
 )
 
-PROFILES = {profile.name: profile for profile in (KEP, V1_37)}
+V1_36 = replace(
+    V1_37,
+    name="v1.36",
+    release="1.36",
+    health_apis=("v1alpha1.DRAResourceHealth",),
+    asks_unadvertised=True,
+    unimplemented_ends_watch=False,
+    forgets_stale=False,
+    devices_per_driver=None,
+    prepares_again="appends",
+)
+
+V1_35 = replace(
+    V1_36,
+    name="v1.35",
+    release="1.35",
+    messages=False,
+    claims_shown="listed",
+    requests="ignored",
+    duplicate_id_shows="all",
+    api_keeps_stored=False,
+)
+
+V1_34 = replace(
+    V1_35,
+    name="v1.34",
+    release="1.34",
+    timeouts=False,
+    claims_shown="same name",
+    requests="first alone",
+)
+
+PROFILES = {profile.name: profile for profile in (KEP, V1_37, V1_36, V1_35, V1_34)}
 
 
 def for_release(version: str) -> Profile | None:

@@ -49,17 +49,24 @@ def container_status(
     `messages` is the gate ResourceHealthStatusMessage. The order is that of the container's own claims.
     """
     entries: dict[str, ResourceStatus] = {}
+    claims: set[str] = set()
     for use in uses:
         name = f"claim:{use.name}/{use.request}" if use.request else f"claim:{use.name}"
-        resources = _resources(_serving(use, devices_of(use.claim_uid)), read, profile, messages)
-        if resources and name not in entries:
+        resources = _resources(_serving(use, devices_of(use.claim_uid), profile), read, profile, messages)
+        if resources and name not in entries and not (profile.requests == "first alone" and use.name in claims):
             entries[name] = ResourceStatus(name, resources)
+            claims.add(use.name)
     return tuple(entries.values())
 
 
-def _serving(use: ClaimUse, devices: Sequence[PreparedDevice]) -> list[PreparedDevice]:
+def is_shown(use: ClaimUse, object_name: str, profile: Profile) -> bool:
+    """Whether the claim, whose object is called so, stands in statuses at all (P-04 to P-06)."""
+    return {"all": True, "listed": use.listed, "same name": use.name == object_name}[profile.claims_shown]
+
+
+def _serving(use: ClaimUse, devices: Sequence[PreparedDevice], profile: Profile) -> list[PreparedDevice]:
     """The devices for the request that the container names; `req/sub` is served by devices of `req` (P-07)."""
-    if use.request is None:
+    if use.request is None or profile.requests != "filtered":
         return list(devices)
     base = use.request.split("/")[0]
     return [device for device in devices if not device.requests or base in device.requests]
@@ -68,14 +75,19 @@ def _serving(use: ClaimUse, devices: Sequence[PreparedDevice]) -> list[PreparedD
 def _resources(
     devices: Sequence[PreparedDevice], read: Callable[[DeviceId], Reading], profile: Profile, messages: bool
 ) -> tuple[ResourceHealth, ...]:
-    """One element an id: the list is a map by resourceID, so a second device with the same id cannot be shown."""
+    """One element an id: the list is a map by resourceID, so a second device with the same id cannot be shown.
+
+    Releases that list it all the same have the status refused by the API server (P-12).
+    """
+    found_all: list[ResourceHealth] = []
     shown: dict[str, ResourceHealth] = {}
     for device in devices:
         reading = read(device.id)
         name = resource_id(device, profile)
         found = ResourceHealth(name, reading.health, cut(reading.message, profile) if messages else "")
+        found_all.append(found)
         old = shown.get(name)
         worse = old is not None and _SEVERITY[found.health] > _SEVERITY[old.health]
         if old is None or (worse and profile.duplicate_id_shows == "worst"):
             shown[name] = found
-    return tuple(shown.values())
+    return tuple(found_all if profile.duplicate_id_shows == "all" else shown.values())

@@ -85,11 +85,15 @@ class AllocatedClaim:
 
 @dataclass(frozen=True, slots=True)
 class ClaimUse:
-    """One element of a container's `resources.claims`: the pod-local name, the object behind it, the request."""
+    """One element of a container's `resources.claims`: the pod-local name, the object behind it, the request.
+
+    `listed` says that the pod's `status.resourceClaimStatuses` names the object, as for claims made from a template.
+    """
 
     name: str
     claim_uid: str
     request: str | None = None
+    listed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ def common(
 def run(
     target: Target = "reference",
     kubernetes: Kubernetes = None,
-    profile: Annotated[str | None, typer.Option(help="What the reference behaves as: kep or v1.37.")] = None,
+    profile: Annotated[str | None, typer.Option(help="What the reference behaves as: kep, v1.34 to v1.37.")] = None,
     driver: Annotated[str | None, typer.Option(help="Where the fake driver lives: inline or process.")] = None,
     match: Annotated[
         str | None, typer.Option("-k", metavar="EXPR", help="Only scenarios that match, as in pytest -k.")

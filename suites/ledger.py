@@ -34,6 +34,12 @@ class KnownIssue:
     settings: str
     link: str
     what: str
+    scenario: str = ""
+    """The only one that brings it about, by its title; "" if that is any which makes the assertion."""
+
+    def covers(self, requirement: str, assertion: str, scenario: str) -> bool:
+        """Whether a failure of this assertion, in that scenario, is it."""
+        return (self.requirement, self.assertion) == (requirement, assertion) and self.scenario in ("", scenario)
 
 
 @cache
@@ -45,9 +51,13 @@ def requirements() -> dict[str, Requirement]:
 @cache
 def known_issues(profile: str) -> tuple[KnownIssue, ...]:
     """The known issues that hold for a profile, by its name; the KEP has none."""
+    return tuple(issue for issue in every_known_issue() if profile in issue.releases)
+
+
+def every_known_issue() -> tuple[KnownIssue, ...]:
+    """Those of all releases, in the file's order."""
     entries = _load("known_issues.toml")["issue"]
-    issues = (KnownIssue(**{**entry, "releases": tuple(entry["releases"])}) for entry in entries)
-    return tuple(issue for issue in issues if profile in issue.releases)
+    return tuple(KnownIssue(**{**entry, "releases": tuple(entry["releases"])}) for entry in entries)
 
 
 def _load(name: str) -> dict[str, Any]:

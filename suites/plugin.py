@@ -9,7 +9,7 @@ import pytest
 _OPTIONS = {
     "target": ("TARGET", "what the scenarios run on: reference (default), kubelet or kind"),
     "kubernetes": ("VERSION", "Kubernetes release of a real kubelet, such as 1.37.1"),
-    "profile": ("NAME", "what the reference behaves as: kep (default) or v1.37"),
+    "profile": ("NAME", "what the reference behaves as: kep (default), v1.34, v1.35, v1.36 or v1.37"),
     "driver": ("WHERE", "where the fake driver lives: inline (default) or process; on kind it lives in a pod"),
     "nodes": ("N", "kind: how many nodes the cluster has"),
     "image": ("NODE_IMAGE", "kind: the node image, if not kind's own of the release"),

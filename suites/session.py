@@ -12,13 +12,12 @@ from rich.console import Console
 
 from drahealth.suites.distribution import SharedCluster, shared
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.kind.site_maker import SiteMaker
 from drahealth.suites.ledger import KnownIssue
 from drahealth.suites.options import Options
 from drahealth.suites.scenario import Scenario, scenario_of
 from drahealth.suites.stages import Stages
 from drahealth.suites.story.node import Node
-from drahealth.suites.targets.make import make_target
+from drahealth.suites.targets.make import make_target, site_maker
 from drahealth.suites.targets.target import Target
 
 T = TypeVar("T")
@@ -89,7 +88,7 @@ class Session:
     def cluster(self) -> SharedCluster | None:
         """For the controller of a distributed run: what its workers share; None if they share nothing."""
         if self._cluster is None and self.options.target == "kind":
-            maker = SiteMaker(self.options.kind, self.options.kubernetes, self._progress, lambda: self.failed)
+            maker = site_maker(self.options, self._progress, lambda: self.failed)
             self._cluster = SharedCluster(maker, self.run)
         return self._cluster
 

@@ -48,9 +48,10 @@ def allocated_claim(claim: Object, pod_uid: str) -> AllocatedClaim:
 
 def claim_uses(pod: Object, claim_uids: Mapping[str, str]) -> dict[str, tuple[ClaimUse, ...]]:
     """What each container uses, given the claims' uids by their names in the pod; every container has a key."""
+    listed = {status["name"] for status in pod.get("status", {}).get("resourceClaimStatuses") or ()}
     return {
         container["name"]: tuple(
-            ClaimUse(use["name"], claim_uids[use["name"]], use.get("request"))
+            ClaimUse(use["name"], claim_uids[use["name"]], use.get("request"), use["name"] in listed)
             for use in (container.get("resources") or {}).get("claims") or ()
             if use["name"] in claim_uids
         )

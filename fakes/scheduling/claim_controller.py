@@ -103,10 +103,7 @@ class ClaimController:
             raise UnschedulableError(f"resourceclaim {name} not found")
         if "deletionTimestamp" in claim["metadata"]:
             raise UnschedulableError(f"resourceclaim {name} is being deleted")
-        owner = claims.owner_uid(claim)
-        if owner not in (None, pod["metadata"]["uid"]):
-            raise UnschedulableError(f"resourceclaim {name} was made for another pod")
-        return claim
+        return claim  # whoever it was made for
 
     async def _tell_pod(self, pod: Object, names: list[Object]) -> None:
         """What the pod's status says about the claims that were made for it."""

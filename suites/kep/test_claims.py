@@ -13,7 +13,8 @@ async def test_two_pods_that_share_a_claim_both_show_its_device(node: Node) -> N
     first, second = await node.running_pod(claim["gpu"]), await node.running_pod(claim["gpu"])
     await gpu.becomes(Health.UNHEALTHY, message="shared sorrow")
     await first.shows(gpu, Health.UNHEALTHY, message="shared sorrow")
-    await second.shows(gpu, Health.UNHEALTHY, message="shared sorrow")
+    with node.judging("STATUS-09", "a pod that shares the claim shows it too"):
+        await second.shows(gpu, Health.UNHEALTHY, message="shared sorrow")
 
 
 @scenario("STATUS-05", "STATUS-01")
@@ -37,7 +38,8 @@ async def test_two_requests_of_one_claim_have_an_entry_each(node: Node) -> None:
     await two.becomes(Health.UNHEALTHY)
     await pod.shows(two, Health.UNHEALTHY)
     pod.still_shows(one, Health.HEALTHY)
-    await pod.shows_entries({f"claim:{claim.name}/one": [one], f"claim:{claim.name}/two": [two]})
+    with node.judging("STATUS-05", "each request has an entry with its own devices"):
+        await pod.shows_entries({f"claim:{claim.name}/one": [one], f"claim:{claim.name}/two": [two]})
 
 
 @scenario("STATUS-09")

@@ -15,12 +15,14 @@ async def test_health_survives_a_restart_of_the_kubelet(node: Node) -> None:
     await pod.shows(gpu, Health.UNHEALTHY, message="known before")
     await driver.falls_silent()
     await node.kubelet_restarts()
-    sharer = await node.running_pod(claim["gpu"])
-    await sharer.shows(gpu, Health.UNHEALTHY, message="known before")
+    sharer = await node.pod(claim["gpu"])
+    with node.judging("PERSIST-01", "a pod that starts now shows what was known"):
+        await sharer.is_running()
+        await sharer.shows(gpu, Health.UNHEALTHY, message="known before")
     pod.still_shows(gpu, Health.UNHEALTHY, message="known before")
     await driver.speaks_again()
     await gpu.becomes(Health.HEALTHY)
-    with node.judging("STREAM-02", "the plugin is watched again"):
+    with node.judging("STREAM-02", "the plugin is watched again for both pods"):
         await pod.shows(gpu, Health.HEALTHY, within="restart")
         await sharer.shows(gpu, Health.HEALTHY)
 

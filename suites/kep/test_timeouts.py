@@ -12,7 +12,8 @@ async def test_a_device_not_reported_within_its_timeout_reads_unknown(node: Node
     await pod.shows(gpu, Health.UNHEALTHY, message="last words")
     await driver.falls_silent()
     await node.passes(2.1)
-    await pod.shows(gpu, Health.UNKNOWN, message="", within="resync")
+    with node.judging("TIMEOUT-01", "it reads Unknown"):
+        await pod.shows(gpu, Health.UNKNOWN, message="", within="resync")
     await driver.speaks_again()
     await gpu.becomes(Health.HEALTHY, timeout=60)
     await pod.shows(gpu, Health.HEALTHY)
@@ -28,7 +29,8 @@ async def test_each_device_has_its_own_timeout(node: Node) -> None:
     await pod.shows(slow, Health.UNHEALTHY, message="slow to tell")
     await driver.falls_silent()
     await node.passes(2.1)
-    await pod.shows(quick, Health.UNKNOWN, within="resync")
+    with node.judging("TIMEOUT-02", "the one with the shorter timeout reads Unknown"):
+        await pod.shows(quick, Health.UNKNOWN, within="resync")
     pod.still_shows(slow, Health.UNHEALTHY, message="slow to tell")
 
 
@@ -38,11 +40,11 @@ async def test_a_device_without_a_timeout_of_its_own_has_thirty_seconds(node: No
     silent, other = driver.gpus
     pod = await node.running_pod((await node.claim(driver, gpu=2))["gpu"])
     await other.becomes(Health.HEALTHY, timeout=3600)
-    await silent.becomes(Health.HEALTHY, message="and nothing more")
-    await pod.shows(silent, Health.HEALTHY, message="and nothing more")
+    await silent.becomes(Health.UNHEALTHY, message="and nothing more")
+    await pod.shows(silent, Health.UNHEALTHY, message="and nothing more")
     await node.passes(25)
     await driver.control.report([other.so(Health.UNHEALTHY, "a sign of life", timeout=3600)])
     await pod.shows(other, Health.UNHEALTHY)
-    pod.still_shows(silent, Health.HEALTHY)
+    pod.still_shows(silent, Health.UNHEALTHY)
     await node.passes(5.1)
     await pod.shows(silent, Health.UNKNOWN, within="resync")

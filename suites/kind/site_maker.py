@@ -1,11 +1,10 @@
 """Makes the site of a run on kind, or prepares the cluster that is reused; and takes it down."""
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from drahealth.fakes.api_server.gates import MESSAGE_GATE, STATUS_GATE
 from drahealth.fakes.clients.kube_client import KubeClient
 from drahealth.suites.binaries.progress import Progress
 from drahealth.suites.errors import ConfigurationError, HarnessError
@@ -26,11 +25,19 @@ _KUBECONFIG = "kubeconfig"
 
 
 class SiteMaker:
-    """One site. `failed` says at the end whether a scenario has failed, for `--keep failed`."""
+    """One site of a release, with these feature gates. `failed` says at the end whether a scenario has failed."""
 
-    def __init__(self, options: KindOptions, kubernetes: str, progress: Progress, failed: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        options: KindOptions,
+        kubernetes: str,
+        gates: Mapping[str, bool],
+        progress: Progress,
+        failed: Callable[[], bool],
+    ) -> None:
         self._options = options
         self._kubernetes = kubernetes
+        self._gates = gates
         self._progress = progress
         self._failed = failed
         self._is_made = False
@@ -68,8 +75,7 @@ class SiteMaker:
             raise HarnessError(f"There is a kind cluster {name} already", f"choose another --name, or --reuse {name}")
         claim = Claim.make(name, kind.engine.identity)
         self._ends.push_async_callback(self._end, kind, claim)
-        gates = {STATUS_GATE: True, MESSAGE_GATE: True}
-        config = compose(user, nodes=o.nodes, run_id=claim.run_id, gates=gates)
+        config = compose(user, nodes=o.nodes, run_id=claim.run_id, gates=self._gates)
         image = node_image(self._kubernetes, o.node_image)
         self._progress(f"Making the cluster {name} with {image}")
         await kind.create(name, image, config, claim.folder / _KUBECONFIG, on_line=self._progress)

@@ -4,9 +4,11 @@ import asyncio
 import time
 from bisect import insort
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TypeVar
 
-from drahealth.proto.events import Event, Record
+from drahealth.manager.profile import Profile
+from drahealth.proto.events import Event, Record, ReportSent
 
 E = TypeVar("E", bound=Event)
 
@@ -35,6 +37,10 @@ class History:
         """The events of a kind, in order."""
         return (record.what for record in self.records if isinstance(record.what, kind))
 
+    def as_read(self, profile: Profile) -> list[Record]:
+        """The records, with of each report what a kubelet of this profile reads."""
+        return [replace(record, what=_as_read(record.what, profile)) for record in self.records]
+
     async def until(self, true: Callable[[], bool], seconds: float) -> bool:
         """Waits until `true()`, looking again after each event; False once `seconds` have passed."""
         try:
@@ -44,3 +50,9 @@ class History:
         except TimeoutError:
             return true()
         return True
+
+
+def _as_read(event: Event, profile: Profile) -> Event:
+    if not isinstance(event, ReportSent):
+        return event
+    return replace(event, devices=tuple(profile.as_read(device) for device in event.devices))

@@ -6,16 +6,17 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
 from typing import Any
 
-from drahealth.fakes.api import CLAIMS, DEVICE_CLASSES, NAMESPACES, PODS, ApiError
+from drahealth.fakes.api import DEVICE_CLASSES, NAMESPACES, PODS, ApiError
 from drahealth.fakes.hardware.control import DriverOptions
 from drahealth.proto import events
 from drahealth.proto.events import StatusSeen
 from drahealth.suites import invariants
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.ledger import KnownIssue, known_issues
+from drahealth.suites.story.claims import Claim, Claims, Use
 from drahealth.suites.story.hardware import Driver, Gpu
 from drahealth.suites.story.history import History
-from drahealth.suites.story.workload import Claim, Pod, Use, claim_manifest, pod_manifest, status_seen
+from drahealth.suites.story.workload import Pod, pod_manifest, status_seen
 from drahealth.suites.targets.target import Target, Window
 from drahealth.suites.violation import STORY, Violation
 
@@ -41,6 +42,8 @@ class Node:
         self.profile = target.profile
         self.history = History()
         self.namespace = f"scenario-{secrets.token_hex(4)}"
+        # Where claims that are named directly are not shown, a template's are.
+        self.claims = Claims(target.api, self.namespace, templates=target.profile.claims_shown == "listed")
         self.deviations: list[KnownIssue] = []
         self.stale: list[KnownIssue] = []
         self._title = title
@@ -90,10 +93,8 @@ class Node:
     def judging(self, requirement: str, assertion: str) -> Iterator[None]:
         """What fails in here fails for this requirement; where that is a known issue the story goes on."""
         before, (self._requirement, self._assertion) = (self._requirement, self._assertion), (requirement, assertion)
-        issue = next(
-            (i for i in known_issues(self.profile.name) if (i.requirement, i.assertion) == (requirement, assertion)),
-            None,
-        )
+        known = known_issues(self.profile.name)
+        issue = next((i for i in known if i.covers(requirement, assertion, self._title)), None)
         try:
             yield
             if issue and issue.happens == "always":
@@ -142,12 +143,11 @@ class Node:
         counts = requests or {"gpu": 1}
         self._names += 1
         name = f"claim-{self._names}"
-        made = await self.target.api.create(CLAIMS, claim_manifest(self.namespace, name, driver.name, counts))
-        return Claim(name, made["metadata"]["uid"], driver)
+        return await self.claims.make(name, driver, counts)
 
     async def allocated(self, claim: Claim) -> list[Gpu]:
         """The devices that the scheduler gave to the claim."""
-        found = await self.target.api.get(CLAIMS, claim.name, self.namespace)
+        found = await self.claims.object(claim)
         results = found.get("status", {}).get("allocation", {}).get("devices", {}).get("results", [])
         return [Gpu(claim.driver, result["device"]) for result in results]
 
@@ -163,7 +163,9 @@ class Node:
         name = f"pod-{self._names}"
         wanted = {n: [_use(u) for u in used] for n, used in (containers or {"main": uses}).items()}
         image = self.target.workload_image
-        manifest = pod_manifest(self.namespace, name, wanted, image=image, command=command, restart=restart)
+        claims = {use.claim for uses in wanted.values() for use in uses}
+        sources = {claim.name: await self.claims.source(claim) for claim in claims}
+        manifest = pod_manifest(self.namespace, name, wanted, sources, image=image, command=command, restart=restart)
         created = await self.target.api.create(PODS, manifest)
         return Pod(self, name, created["metadata"]["uid"], wanted)
 
@@ -223,6 +225,11 @@ class Node:
         if not true:
             raise Violation(self._requirement, self._assertion, expected, str(seen))
 
+    @property
+    def insists_on_messages(self) -> bool:
+        """A message that was reported has to be shown: releases without them fail where just that is judged."""
+        return self.profile.messages or self._requirement == "STATUS-02"
+
     # -- inside
 
     def _must_be_alone(self) -> None:
@@ -239,7 +246,7 @@ class Node:
             if not patience.expired():
                 raise
             raise HarnessError(f"{self._title!r} did not end within {_PATIENCE:g} s") from None
-        for requirement, violations in invariants.judge(self.history.records, self._devices()).items():
+        for requirement, violations in invariants.judge(self.history.as_read(self.profile), self._devices()).items():
             with self.judging(requirement, "holds throughout"):
                 self.check(not violations, "it holds throughout", "; ".join(violations))
 
@@ -285,7 +292,9 @@ class Node:
                     await asyncio.wait_for(instances[-1].wait_registered(), self.target.windows["start"])
 
     def _astray(self) -> list[str]:
-        return invariants.astray(self.history.records, self._statuses.values(), self._devices(), self._gates_on)
+        return invariants.astray(
+            self.history.as_read(self.profile), self._statuses.values(), self._devices(), self._gates_on
+        )
 
     def _devices(self) -> dict[str, invariants.Device]:
         """The scenario's devices by what they are called in a status here."""

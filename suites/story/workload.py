@@ -1,13 +1,13 @@
-"""The story's workload: claims, and pods whose status is watched."""
+"""The story's workload: pods whose status is watched."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from drahealth.fakes.api import CLAIMS, PODS, Object
+from drahealth.fakes.api import PODS, Object
 from drahealth.proto.events import ContainerSeen, StatusSeen, Unprepared
 from drahealth.proto.values import Health, ResourceHealth, ResourceStatus
-from drahealth.suites.story.hardware import Driver, Gpu
+from drahealth.suites.story.claims import Use
+from drahealth.suites.story.hardware import Gpu
 from drahealth.suites.targets.target import Window
 from drahealth.suites.timeline import tell
 
@@ -16,32 +16,6 @@ if TYPE_CHECKING:
 
 EXIT_AT_ONCE = ("sh", "-c", "exit 1")
 """The command of a container that fails whenever it starts."""
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A ResourceClaim of the scenario, with its requests by name."""
-
-    name: str
-    uid: str
-    driver: Driver
-
-    def __getitem__(self, request: str) -> "Use":
-        """The use of one request of the claim."""
-        return Use(self, request)
-
-
-@dataclass(frozen=True)
-class Use:
-    """How a container uses a claim: all of it, or one request."""
-
-    claim: Claim
-    request: str | None = None
-
-    @property
-    def entry(self) -> str:
-        """The name of the status entry that it makes."""
-        return f"claim:{self.claim.name}" + (f"/{self.request}" if self.request else "")
 
 
 class Pod:
@@ -72,7 +46,8 @@ class Pod:
 
     async def is_left_by_the_kubelet(self, phase: str) -> None:
         """It has terminated in this phase, and its claims, which no other pod holds, are unprepared."""
-        claims = {use.claim.uid for uses in self.containers.values() for use in uses}
+        used = {use.claim for uses in self.containers.values() for use in uses}
+        claims = {(await self.node.claims.object(claim))["metadata"]["uid"] for claim in used}
         await self.is_(phase)
         await self.node.until(
             lambda: claims <= {event.claim_uid for event in self.node.history.of(Unprepared)},
@@ -155,6 +130,8 @@ class Pod:
 
     def _shown(self, gpu: Gpu, health: Health, message: str | None, entry: str | None) -> bool:
         name = gpu.resource_id(self.node.profile)
+        if message and not self.node.insists_on_messages:
+            message = ""
         users = [c for c in self._seen() if self.containers[c.name]]
         return bool(users) and all(_says(c, name, health, message, entry) for c in users)
 
@@ -175,34 +152,20 @@ def _ids(container: ContainerSeen) -> dict[str, set[str]]:
     return {e.name: {r.resource_id for r in e.resources} for e in container.resources or ()}
 
 
-def claim_manifest(namespace: str, name: str, device_class: str, counts: Mapping[str, int]) -> Object:
-    """The ResourceClaim: so many devices of the class for each request."""
-    requests = [
-        {"name": r, "exactly": {"deviceClassName": device_class, "allocationMode": "ExactCount", "count": count}}
-        for r, count in counts.items()
-    ]
-    return {
-        "apiVersion": CLAIMS.api_version,
-        "kind": CLAIMS.kind,
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {"devices": {"requests": requests}},
-    }
-
-
 def pod_manifest(
     namespace: str,
     name: str,
     containers: Mapping[str, Sequence[Use]],
+    sources: Mapping[str, Mapping[str, str]],
     *,
     image: str,
     command: Sequence[str],
     restart: str,
 ) -> Object:
-    """The Pod: it ends when told to, and is placed by the scheduler.
+    """The Pod: it ends when told to, and is placed by the scheduler. `sources` has that of each claim, by its name.
 
     A grace of 0 would let the API server drop it at once, before the kubelet has unprepared its claims.
     """
-    claims = {use.claim.name for uses in containers.values() for use in uses}
     return {
         "apiVersion": PODS.api_version,
         "kind": PODS.kind,
@@ -212,7 +175,7 @@ def pod_manifest(
             "terminationGracePeriodSeconds": 1,
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
-            "resourceClaims": [{"name": claim, "resourceClaimName": claim} for claim in sorted(claims)],
+            "resourceClaims": [{"name": claim, **source} for claim, source in sorted(sources.items())],
             "containers": [_container(name, uses, image, command) for name, uses in containers.items()],
         },
     }

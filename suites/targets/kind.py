@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from drahealth.fakes.api import PODS, Api, ApiError
-from drahealth.fakes.api_server.gates import MESSAGE_GATE, STATUS_GATE
 from drahealth.fakes.clients.exec_stream import execute
 from drahealth.fakes.clients.kube_client import KubeClient
 from drahealth.fakes.hardware.control import DriverControl, DriverOptions
@@ -15,6 +14,7 @@ from drahealth.fakes.hardware.remote import RemoteHost
 from drahealth.manager.profile import Profile
 from drahealth.proto.events import Record
 from drahealth.suites.errors import HarnessError
+from drahealth.suites.gates import feature_gates
 from drahealth.suites.kind.engine import Engine
 from drahealth.suites.kind.node_control import KindNodes
 from drahealth.suites.kind.site import Provider, Site
@@ -109,7 +109,7 @@ class KindTarget:
         await self._nodes.restart_kubelet(self.node_name)
 
     async def set_gates(self, on: bool) -> None:
-        await self._nodes.set_gates({STATUS_GATE: on, MESSAGE_GATE: on})
+        await self._nodes.set_gates(feature_gates(self.profile, on))
 
     async def end_container(self, pod_uid: str, container: str, code: int) -> None:
         assert self._client, "the target is not started"

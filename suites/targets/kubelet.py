@@ -10,7 +10,6 @@ from pathlib import Path
 from types import MappingProxyType
 
 from drahealth.fakes.api import Api
-from drahealth.fakes.api_server.gates import MESSAGE_GATE, STATUS_GATE
 from drahealth.fakes.clients.kube_client import KubeClient
 from drahealth.fakes.containers.cri import CriServer
 from drahealth.fakes.containers.runtime import ContainerRuntime
@@ -19,6 +18,7 @@ from drahealth.manager.profile import Profile
 from drahealth.proto.clock import SystemClock
 from drahealth.proto.events import Record
 from drahealth.suites.binaries.releases import Binaries
+from drahealth.suites.gates import feature_gates
 from drahealth.suites.local.cluster import LocalCluster
 from drahealth.suites.local.run_directory import RunDirectory
 from drahealth.suites.targets.drivers import Drivers, InlineDrivers, ProcessDrivers
@@ -59,6 +59,7 @@ class KubeletTarget:
             cri_socket=run.path / "cri.sock",
             sync_frequency=SYNC_FREQUENCY,
             node_name=self.node_name,
+            gates=feature_gates(self.profile),
         )
         await self._cluster.start()
         self._client = client = await KubeClient.from_kubeconfig(self._cluster.kubeconfig)
@@ -124,7 +125,7 @@ class KubeletTarget:
         await self._started.restart_kubelet()
 
     async def set_gates(self, on: bool) -> None:
-        await self._started.set_gates({STATUS_GATE: on, MESSAGE_GATE: on})
+        await self._started.set_gates(feature_gates(self.profile, on))
 
     async def end_container(self, pod_uid: str, container: str, code: int) -> None:
         self._runtime.end(pod_uid, container, code)

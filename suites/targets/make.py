@@ -3,10 +3,15 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from drahealth.suites.binaries.progress import Progress
+from drahealth.suites.gates import feature_gates
 from drahealth.suites.options import Options
 from drahealth.suites.targets.target import Target
+
+if TYPE_CHECKING:
+    from drahealth.suites.kind.site_maker import SiteMaker
 
 
 @dataclass(frozen=True)
@@ -15,6 +20,13 @@ class Shared:
 
     site: Path
     worker: int
+
+
+def site_maker(options: Options, progress: Progress, failed: Callable[[], bool]) -> "SiteMaker":
+    """Makes the site that the options ask for. `failed` says at the end whether a scenario has failed."""
+    from drahealth.suites.kind.site_maker import SiteMaker
+
+    return SiteMaker(options.kind, options.kubernetes, feature_gates(options.profile), progress, failed)
 
 
 def make_target(options: Options, progress: Progress, failed: Callable[[], bool], shared: Shared | None) -> Target:
@@ -31,12 +43,11 @@ def make_target(options: Options, progress: Progress, failed: Callable[[], bool]
         return KubeletTarget(found, options.profile, processes=options.driver == "process")
     if options.target == "kind":
         from drahealth.suites.kind.site import SharedSite
-        from drahealth.suites.kind.site_maker import SiteMaker
         from drahealth.suites.targets.kind import KindTarget
 
         if shared:
             return KindTarget(SharedSite(shared.site), options.profile, worker=shared.worker)
-        return KindTarget(SiteMaker(options.kind, options.kubernetes, progress, failed), options.profile)
+        return KindTarget(site_maker(options, progress, failed), options.profile)
     from drahealth.suites.targets.reference import ReferenceTarget
 
     return ReferenceTarget(options.profile, processes=options.driver == "process")

@@ -61,7 +61,7 @@ def test_a_claim_that_is_not_ready_says_why(status: dict[str, Any], why: str) ->
 
 def test_every_container_has_its_uses() -> None:
     uses = claim_uses(POD, {"direct": "u-a", "made": "u-b"})
-    assert uses == {"both": (ClaimUse("direct", "u-a"), ClaimUse("made", "u-b", "gpu")), "none": ()}
+    assert uses == {"both": (ClaimUse("direct", "u-a"), ClaimUse("made", "u-b", "gpu", listed=True)), "none": ()}
 
 
 def test_a_use_without_a_claim_is_none() -> None:

@@ -167,6 +167,14 @@ async def test_a_claim_from_a_template_goes_with_its_pod(cluster: Cluster, how: 
     assert owners == {"second"}
 
 
+async def test_a_pod_may_name_a_claim_that_was_made_for_another(cluster: Cluster) -> None:
+    await cluster.run(pod("first", FROM_TEMPLATE))
+    (claim,) = await cluster.server.list(CLAIMS)
+    bound = await cluster.run(pod("second", uses(claim["metadata"]["name"])))
+    assert await cluster.consumers(claim["metadata"]["name"]) == ["first", "second"]
+    assert "resourceClaimStatuses" not in bound["status"]
+
+
 async def test_pods_share_a_claim_until_the_last_is_over(cluster: Cluster) -> None:
     await cluster.server.create(CLAIMS, named("shared", claim_spec(2)))
     await cluster.run(pod("first", uses("shared")))

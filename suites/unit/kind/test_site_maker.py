@@ -16,7 +16,7 @@ from drahealth.suites.unit.kind.fake_engine import FakeEngine
 async def refusal(**given: str) -> HarnessError:
     """What is said when a site cannot be made; nothing of it is on record afterwards."""
     options: Mapping[str, str] = {name.replace("_", "-"): value for name, value in given.items()}
-    maker = SiteMaker(KindOptions.make(options), "1.37.1", silent, lambda: False)
+    maker = SiteMaker(KindOptions.make(options), "1.37.1", {}, silent, lambda: False)
     with pytest.raises(HarnessError) as refused:
         await maker.up()
     assert records() == []

@@ -7,13 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drahealth.manager.cache import UNKNOWN, Entry, HealthCache, Reading
-from drahealth.manager.profile import KEP, PROFILES, V1_37, Profile
+from drahealth.manager.profile import KEP, V1_34, V1_35, V1_36, V1_37, Profile
 from drahealth.proto.values import DeviceHealth, DeviceId, Health
 
 A, B, C = (DeviceId("gpu.example.com", "node-a", name) for name in ("gpu-0", "gpu-1", "gpu-2"))
 HEALTHY = Reading(Health.HEALTHY)
 SICK = Reading(Health.UNHEALTHY, "xid 79")
-every_profile = pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)
+READ_ALL = [KEP, V1_37]
+"""Profiles that know every field of a report."""
+every_profile = pytest.mark.parametrize("profile", READ_ALL, ids=lambda profile: profile.name)
 
 
 def says(device: DeviceId, health: str = "Healthy", message: str = "", timeout: int = 0) -> DeviceHealth:
@@ -44,7 +46,7 @@ def v1_37() -> Story:
     return Story(V1_37)
 
 
-@pytest.fixture(params=list(PROFILES.values()), ids=list(PROFILES))
+@pytest.fixture(params=READ_ALL, ids=lambda profile: profile.name)
 def story(request: pytest.FixtureRequest) -> Story:
     return Story(request.param)
 
@@ -225,6 +227,19 @@ def test_forgetting_a_device_nobody_is_told_of_makes_the_checkpoint_out_of_date(
 def test_restored_entries_read_as_they_were(story: Story) -> None:
     story.cache.restore([(A, Entry(Health.UNHEALTHY, "xid 79", 5.0, -3.0))])
     assert (story.cache.read(A, 2), story.cache.read(A, 2.1)) == (SICK, UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    ("profile", "reads"),
+    [(V1_36, ("xid 79", 600.0)), (V1_35, ("", 600.0)), (V1_34, ("", 30.0))],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_a_release_reads_the_fields_that_it_knows(profile: Profile, reads: tuple[str, float]) -> None:
+    cache = HealthCache(profile)
+    cache.update(A.driver, (says(A, "Unhealthy", "xid 79", 600),), 0)
+    ((_, entry),) = cache.entries()
+    assert (entry.message, entry.timeout) == reads
+    assert not cache.update(A.driver, (says(A, "Unhealthy", reads[0], int(reads[1])),), 1).changed
 
 
 class Model:

@@ -9,6 +9,7 @@ import pytest
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.manager import plugin
 from drahealth.manager.manager import Gates
+from drahealth.manager.profile import V1_36
 from drahealth.proto.events import StreamClosed, StreamOpened
 from drahealth.proto.values import DeviceHealth, Health
 from drahealth.suites.unit.manager.conftest import MakeNode
@@ -167,6 +168,15 @@ async def test_a_plugin_without_a_health_api_of_the_profile_is_not_watched(node_
         driver = await node_1_37.run_driver(name, health_apis=apis)
         await node_1_37.run_pod(name, await node_1_37.claim(name[0], "gpu-0", drivers=(name,)))
         assert (node_1_37.seen(name), await streams(driver, still_open=0)) == ({"gpu-0": "Unknown"}, 0)
+
+
+async def test_before_1_37_every_plugin_is_asked_again_and_again(make_node: MakeNode) -> None:
+    node = make_node(V1_36)
+    await node.start()
+    driver = await node.run_driver(health_apis=())
+    await node.run_pod("pod", await node.claim("gpu", "gpu-0"))
+    await node.after_jumps(lambda: driver.health.opened == 3)
+    assert (await streams(driver, still_open=0), node.seen("pod")) == (3, {"gpu-0": "Unknown"})
 
 
 async def test_with_the_gate_off_there_is_no_stream_and_nothing_shows(make_node: MakeNode) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from drahealth.manager.profile import KEP, PROFILES, V1_37, Profile, for_release
+from drahealth.manager.profile import PROFILES, V1_37, Profile, for_release
 from drahealth.proto.flavours import FLAVOURS
 
 
@@ -23,9 +23,11 @@ def test_a_version_has_the_row_of_its_minor(version: str, profile: Profile | Non
 
 
 def test_rows_are_found_by_name() -> None:
-    assert PROFILES == {"kep": KEP, "v1.37": V1_37}
+    assert list(PROFILES) == ["kep", "v1.37", "v1.36", "v1.35", "v1.34"]
+    assert all(PROFILES[name].name == name for name in PROFILES)
 
 
 def test_every_row_speaks_health_apis_there_are_newest_first() -> None:
     order = list(FLAVOURS)
-    assert {name: list(profile.health_apis) for name, profile in PROFILES.items()} == {"kep": order, "v1.37": order[:2]}
+    older = [order[1]]
+    assert [list(profile.health_apis) for profile in PROFILES.values()] == [order, order[:2], older, older, older]

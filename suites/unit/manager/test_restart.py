@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from drahealth.fakes.hardware.driver import FakeDriver
-from drahealth.proto.events import Unprepared
+from drahealth.manager.profile import KEP, V1_34, V1_36, V1_37, Profile
+from drahealth.proto.events import Prepared, Registered, Unprepared
 from drahealth.proto.values import Health
+from drahealth.suites.unit.manager.conftest import MakeNode
 from drahealth.suites.unit.manager.rig import Node, lines, registered, settle, until
 
 SICK = {"gpu-0": "Unhealthy: xid 79", "gpu-1": "Healthy"}
@@ -98,6 +100,26 @@ async def test_claims_from_before_a_restart_are_undone_by_their_driver(any_node:
     await any_node.manager.unprepare("pod")
     assert len(any_node.happened(Unprepared)) == 1
     assert json.loads((any_node.root / "dra_manager_state").read_text()) == {"claims": []}
+
+
+@pytest.mark.parametrize(
+    ("profile", "asked", "listed"),
+    [(KEP, 1, 1), (V1_37, 2, 1), (V1_36, 2, 1), (V1_34, 2, 2)],
+    ids=lambda value: getattr(value, "name", value),
+)
+async def test_the_next_pod_of_a_claim_from_before_has_it_prepared_as_its_release_does(
+    make_node: MakeNode, profile: Profile, asked: int, listed: int
+) -> None:
+    node = make_node(profile)
+    await node.start()
+    await node.run_driver()
+    claim = await node.claim("gpu", "gpu-0")
+    await node.run_pod("before", claim)
+    await node.restart()
+    await until(lambda: len(node.happened(Registered)) == 2)
+    await node.run_pod("after", claim)
+    (entry,) = node.manager.allocated_resources_status("after", {"main": node.uses["after"]})["main"]
+    assert (len(node.happened(Prepared)), len(entry.resources)) == (asked, listed)
 
 
 async def test_a_cleared_driver_is_cleared_in_the_file_too(any_node: Node) -> None:

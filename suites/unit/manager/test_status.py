@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drahealth.manager.cache import UNKNOWN, Reading
-from drahealth.manager.profile import KEP, V1_37, Profile
-from drahealth.manager.status import container_status, cut, resource_id
+from drahealth.manager.profile import KEP, V1_34, V1_35, V1_36, V1_37, Profile
+from drahealth.manager.status import container_status, cut, is_shown, resource_id
 from drahealth.proto.values import ClaimUse, DeviceId, Health, PreparedDevice, ResourceHealth, ResourceStatus
 
 HEALTHY, UNHEALTHY, UNKNOWN_HEALTH = Health.HEALTHY, Health.UNHEALTHY, Health.UNKNOWN
@@ -156,3 +156,37 @@ def test_a_cut_at_a_character_is_a_beginning_within_the_limit(message: str) -> N
     shown = cut(message, KEP)
     assert len(shown.encode()) <= 1024
     assert shown == message or (shown.endswith("...") and message.startswith(shown[:-3]) and len(shown.encode()) > 1020)
+
+
+TWO_REQUESTS = {"c": [device("gpu-0", "big"), device("nic-0", "net")]}
+
+
+@pytest.mark.parametrize(
+    ("profile", "expected"),
+    [
+        (V1_36, {"claim:gpus/big": ["gpu-0"], "claim:gpus/net": ["nic-0"]}),
+        (V1_35, {"claim:gpus/big": ["gpu-0", "nic-0"], "claim:gpus/net": ["gpu-0", "nic-0"]}),
+        (V1_34, {"claim:gpus/big": ["gpu-0", "nic-0"]}),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_older_releases_keep_requests_apart_less_and_less(profile: Profile, expected: dict[str, list[str]]) -> None:
+    uses = [ClaimUse("gpus", "c", "big"), ClaimUse("gpus", "c", "net")]
+    assert names(status(uses, TWO_REQUESTS, profile=profile)) == expected
+
+
+@pytest.mark.parametrize(
+    ("profile", "expected"),
+    [(V1_36, [True, True, True]), (V1_35, [False, True, True]), (V1_34, [True, False, False])],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_releases_show_claims_by_how_the_pod_names_them(profile: Profile, expected: list[bool]) -> None:
+    direct, made = ClaimUse("gpus", "c"), ClaimUse("gpus", "c", listed=True)
+    asked = [is_shown(direct, "gpus", profile), is_shown(made, "pod-gpus-x", profile)]
+    assert [*asked, is_shown(made, "other", profile)] == expected
+
+
+def test_two_devices_with_one_id_are_both_listed_before_1_36() -> None:
+    devices = {"c": [device("gpu-0", cdi=["all"]), device("gpu-1", cdi=["all"])]}
+    shown = [names(status([ClaimUse("a", "c")], devices, profile=profile)) for profile in (V1_36, V1_35)]
+    assert shown == [{"claim:a": ["all"]}, {"claim:a": ["all", "all"]}]

@@ -83,11 +83,14 @@ def test_everything_has_help(words: tuple[str, ...]) -> None:
     ("arguments", "sentence"),
     [
         (("--target", "moon"), "there is no target 'moon'; choose one of reference, kubelet, kind"),
-        (("--profile", "v0"), "there is no profile 'v0'; choose one of kep, v1.37"),
+        (("--profile", "v0"), "there is no profile 'v0'; choose one of kep, v1.37, v1.36, v1.35, v1.34"),
         (("--driver", "pod"), "there is no driver 'pod'; choose one of inline, process"),
         (
             ("--target", "kubelet", "--kubernetes", "1.2.3"),
-            "how kubelets of Kubernetes 1.2.3 behave is not written down yet; choose a release of 1.37",
+            (
+                "how kubelets of Kubernetes 1.2.3 behave is not written down yet; "
+                "choose a release of 1.37, 1.36, 1.35, 1.34"
+            ),
         ),
         (("--report", "/"), "/ cannot be written: Is a directory; name another file"),
         (("--junitxml", "/dev/null/j"), "/dev/null/j cannot be written: Not a directory; name another file"),

@@ -48,8 +48,13 @@ def test_a_story_judges_only_what_its_scenario_names() -> None:
 
 
 @pytest.mark.parametrize("issue", ISSUES, ids=lambda issue: f"{issue.id} {issue.requirement}")
-def test_the_assertion_of_a_known_issue_stands_literally_in_a_scenario(issue: KnownIssue) -> None:
-    assert (issue.requirement, issue.assertion) in {(name, words) for _, name, words in STORIES}
+def test_the_assertion_of_a_known_issue_stands_literally_in_the_code(issue: KnownIssue) -> None:
+    judged = [*STORIES, *judging(SUITES / "story" / "node.py")]
+    assert (issue.requirement, issue.assertion) in {(name, words) for _, name, words in judged}
+
+
+def test_the_scenario_of_a_known_issue_is_one() -> None:
+    assert {issue.scenario for issue in ISSUES} - {""} <= {scenario.title for scenario in scenarios()}
 
 
 def test_every_known_issue_is_a_numbered_fact() -> None:

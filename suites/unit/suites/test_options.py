@@ -38,13 +38,13 @@ def test_a_real_kubelet_has_the_profile_of_its_release() -> None:
 KIND = {"target": "kind"}
 WRONG: list[tuple[dict[str, str], str]] = [
     ({"target": "cluster"}, "there is no target 'cluster'; choose one of reference, kubelet, kind"),
-    ({"profile": "v9"}, "there is no profile 'v9'; choose one of kep, v1.37"),
+    ({"profile": "v9"}, "there is no profile 'v9'; choose one of kep, v1.37, v1.36, v1.35, v1.34"),
     ({"driver": "pod"}, "there is no driver 'pod'; choose one of inline, process"),
     ({"kubernetes": "1.37.1"}, "the reference target has no Kubernetes version; leave it out, or choose a --profile"),
     ({"target": "kubelet", "profile": "kep"}, "a real kubelet's profile is that of its release; leave --profile out"),
     (
         {"target": "kubelet", "kubernetes": "1.20.0"},
-        "how kubelets of Kubernetes 1.20.0 behave is not written down yet; choose a release of 1.37",
+        "how kubelets of Kubernetes 1.20.0 behave is not written down yet; choose a release of 1.37, 1.36, 1.35, 1.34",
     ),
     (
         {"target": "kind", "kubernetes": "latest"},

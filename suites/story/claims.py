@@ -1,0 +1,86 @@
+"""The story's claims: where pods get their devices from."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from drahealth.fakes.api import CLAIM_TEMPLATES, CLAIMS, Api, Object
+from drahealth.fakes.scheduling.claims import POD_CLAIM
+from drahealth.suites.story.hardware import Driver
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A ResourceClaim of the scenario, with its requests by name. `name` is what its pods call it."""
+
+    name: str
+    driver: Driver
+
+    def __getitem__(self, request: str) -> "Use":
+        """The use of one request of the claim."""
+        return Use(self, request)
+
+
+@dataclass(frozen=True)
+class Use:
+    """How a container uses a claim: all of it, or one request."""
+
+    claim: Claim
+    request: str | None = None
+
+    @property
+    def entry(self) -> str:
+        """The name of the status entry that it makes."""
+        return f"claim:{self.claim.name}" + (f"/{self.request}" if self.request else "")
+
+
+class Claims:
+    """The claims of a namespace. With `templates` each is made from a template, for the first pod that uses it."""
+
+    def __init__(self, api: Api, namespace: str, *, templates: bool) -> None:
+        self._api = api
+        self._namespace = namespace
+        self._templates = templates
+        self._used: set[str] = set()
+
+    async def make(self, name: str, driver: Driver, requests: Mapping[str, int]) -> Claim:
+        """On the driver's devices: so many for each request."""
+        manifest = _manifest(self._namespace, name, driver.name, requests)
+        if self._templates:
+            await self._api.create(CLAIM_TEMPLATES, _template(manifest))
+        else:
+            await self._api.create(CLAIMS, manifest)
+        return Claim(name, driver)
+
+    async def source(self, claim: Claim) -> dict[str, str]:
+        """Where the next pod gets the claim from: it shares that of the first pod, if there was one."""
+        if self._templates and claim.name not in self._used:
+            self._used.add(claim.name)
+            return {"resourceClaimTemplateName": claim.name}
+        return {"resourceClaimName": (await self.object(claim))["metadata"]["name"]}
+
+    async def object(self, claim: Claim) -> Object:
+        """The ResourceClaim as it is now. Raises ApiError, or LookupError if none was made from the template yet."""
+        if not self._templates:
+            return await self._api.get(CLAIMS, claim.name, self._namespace)
+        for found in await self._api.list(CLAIMS, self._namespace):
+            if found["metadata"].get("annotations", {}).get(POD_CLAIM) == claim.name:
+                return found
+        raise LookupError(f"no pod that uses the claim {claim.name} has been seen yet")
+
+
+def _manifest(namespace: str, name: str, device_class: str, counts: Mapping[str, int]) -> dict[str, Any]:
+    requests = [
+        {"name": r, "exactly": {"deviceClassName": device_class, "allocationMode": "ExactCount", "count": count}}
+        for r, count in counts.items()
+    ]
+    return {
+        "apiVersion": CLAIMS.api_version,
+        "kind": CLAIMS.kind,
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"devices": {"requests": requests}},
+    }
+
+
+def _template(claim: Mapping[str, Any]) -> dict[str, Any]:
+    return {**claim, "kind": CLAIM_TEMPLATES.kind, "spec": {"spec": claim["spec"]}}
