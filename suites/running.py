@@ -1,7 +1,9 @@
 """`drahealth run`: pytest on our scenarios, away from the settings of whatever folder we are in."""
 
 import os
+import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -42,7 +44,7 @@ def run_scenarios(
     arguments += [f"--drahealth-histories={Path(histories).absolute()}"] if histories else []
     arguments += [f"--junitxml={Path(junitxml).absolute()}"] if junitxml else []
     # pytest captures what scenarios print; rows go past it, to the output as it was.
-    with os.fdopen(os.dup(sys.stdout.fileno()), "w") as output, _alone():
+    with os.fdopen(os.dup(sys.stdout.fileno()), "w") as output, _alone(), _ended_in_order():
         live = Live(console or Console(file=output, highlight=False))
         start = time.monotonic()
         code = pytest.main(arguments, plugins=[live])
@@ -61,6 +63,19 @@ def _alone() -> Iterator[None]:
     finally:
         os.environ.clear()
         os.environ.update(before)
+
+
+@contextmanager
+def _ended_in_order() -> Iterator[None]:
+    """SIGTERM ends the run as Ctrl-C does: what was started is taken down."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _exit_code(code: int, live: Live, match: str | None) -> int:

@@ -274,8 +274,11 @@ class Node:
         for pod in await self.target.api.list(PODS, self.namespace):
             with suppress(ApiError):
                 await self.target.api.delete(PODS, pod["metadata"]["name"], self.namespace)
-        if not await self.history.until(lambda: not self._statuses, self.target.windows["start"]):
-            raise HarnessError(f"pods of {self._title!r} did not go away", await self.target.log_tail())
+        for _ in range(round(self.target.windows["start"])):
+            if await self.history.until(lambda: not self._statuses, 1.0):
+                return
+            self.target.check()  # pods do not go without their driver
+        raise HarnessError(f"pods of {self._title!r} did not go away", await self.target.log_tail())
 
     async def _end_watch(self) -> None:
         if self._watch:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from importlib.metadata import entry_points
@@ -14,6 +15,9 @@ from typer.testing import CliRunner
 from drahealth.proto.events import StatusSeen, load_lines
 from drahealth.suites import command
 from drahealth.suites.catalogue import scenarios
+
+LISTENING = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+"""Where we run in the background, Ctrl-C is nothing to those we start."""
 
 FOR_ALL = "from drahealth.suites.command import main\nmain()"
 
@@ -174,3 +178,16 @@ def test_the_list_of_scenarios_names_all_with_their_sentences() -> None:
     names = [line for line in ran.stdout.splitlines() if not line.startswith(" ")]
     assert (ran.returncode, names) == (0, [found.name for found in scenarios()])
     assert "  TIMEOUT-02  MUST   Each device's own timeout counts, and no other device's." in ran.stdout
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM], ids=lambda how: how.name)
+def test_an_interrupted_run_takes_down_what_it_started(tmp_path: Path, how: signal.Signals) -> None:
+    words = [sys.executable, "-c", LISTENING + FOR_ALL, "run", "--profile", "v1.34", "-k", "own_timeout"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as run:
+        assert run.stdout
+        assert run.stdout.readline().startswith("the reference in process")
+        run.send_signal(how)
+        _, said = run.communicate(timeout=60)
+    assert (run.returncode, said.splitlines()[-1]) == (3, "drahealth: interrupted")
+    assert list(tmp_path.iterdir()) == []
