@@ -25,7 +25,7 @@ from drahealth.suites.errors import HarnessError
 from drahealth.suites.kind.engine import Engine
 from drahealth.suites.pods.packages import Interpreter, digest, ensure_packages, requirements
 
-DEFAULT_BASE = "docker.io/library/python:3.11-slim"
+DEFAULT_BASE = "python:3.11-slim"
 """Any image with Python 3.11 or newer and glibc will do."""
 REPOSITORY = "localhost/drahealth-fakes"
 """With a host, so that Docker, Podman and containerd call it the same."""

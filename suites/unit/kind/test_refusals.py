@@ -24,7 +24,7 @@ k8s.io/kubernetes/cmd/kubeadm/app/cmd/phases/workflow.(*Runner).Run.func1
         ("toomanyrequests: You have reached your pull rate limit", "the registry lets nobody pull"),
         ("Error response from daemon: manifest for kindest/node:v1 not found", "the image is not here and cannot be"),
         ("pull access denied for x, repository does not exist", "the image is not here and cannot be pulled"),
-        ('Get "https://registry-1.docker.io/v2/": dial tcp: lookup', "the image is not here and cannot be pulled"),
+        ('Get "https://registry.example.com/v2/": dial tcp: lookup', "the image is not here and cannot be pulled"),
         ("Error: localhost/x: image not known", "the image is not here and cannot be pulled"),
         ('node(s) already exist for a cluster with the name "a"', "there is a cluster of that name"),
         ("could not find a log line that matches", "the node did not come up as one of kind's"),
