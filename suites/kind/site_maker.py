@@ -133,7 +133,9 @@ class SiteMaker:
         await kind.load(image, cluster, self._progress)
         if o.reuse:
             self._ends.push_async_callback(remove, client)
-            self._ends.push_async_callback(KindNodes(engine, control_plane, names, client).restore)
+            kubelets = KindNodes(engine, control_plane, names, client)
+            self._ends.push_async_callback(kubelets.restore)
+            await kubelets.set_gates(self._gates)
         pods = await deploy(client, image, self._progress)
         proxied = await client.connection.call("GET", f"/api/v1/nodes/{control_plane}/proxy/configz")
         return Site(

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from drahealth.fakes.api import KINDS
-from drahealth.manager.profile import KEP, V1_37
+from drahealth.fakes.api import KINDS, PODS
+from drahealth.manager.profile import KEP, V1_35, V1_37
 from drahealth.proto.events import Step, TimePassed
 from drahealth.proto.values import Health
 from drahealth.suites.binaries.releases import Binaries
@@ -96,6 +96,27 @@ async def test_an_error_of_the_harness_is_no_known_issue(release: Node) -> None:
     with pytest.raises(HarnessError), release.judging(*KNOWN):
         raise HarnessError("the disk is full")
     assert (release.deviations, release.stale) == ([], [])
+
+
+# Claims
+
+
+async def test_where_only_claims_of_templates_are_shown_a_pod_has_one_and_the_next_shares_it() -> None:
+    target = ReferenceTarget(V1_35)
+    await target.start()
+    node = node_on(target)
+    await node.begin()
+    claim = await node.claim(await node.driver())
+    with pytest.raises(LookupError, match="no pod that uses the claim claim-2 has been seen yet"):
+        await node.claims.object(claim)
+    await node.running_pod(claim["gpu"])
+    await node.running_pod(claim["gpu"])
+    first, second = [pod["spec"]["resourceClaims"][0] for pod in await target.api.list(PODS, node.namespace)]
+    made = (await node.claims.object(claim))["metadata"]["name"]
+    await node.finish()
+    await target.stop()
+    assert first == {"name": "claim-2", "resourceClaimTemplateName": "claim-2"}
+    assert second == {"name": "claim-2", "resourceClaimName": made}
 
 
 # Waiting
