@@ -15,6 +15,8 @@ __all__ = ["NAMESPACE", "deploy", "remove", "why_gone"]
 
 START_LIMIT = 90.0
 """Seconds for the pods to be Ready, and for the remains of an earlier deployment to go."""
+_LABEL = "app.kubernetes.io/part-of"
+_US = SELECTOR[_LABEL]
 _INTERVAL = 0.25
 _PATIENCE = 5.0
 """Seconds that a container may wait for what does not come by waiting: it is told again, with what went before."""
@@ -23,12 +25,14 @@ _PATIENCE = 5.0
 async def deploy(api: Api, image: str, progress: Progress) -> dict[str, str]:
     """Makes or replaces all objects; the pods' names by their nodes once there is a Ready one on each.
 
-    Raises HarnessError with the reason if one cannot start, or if the cluster refuses.
+    Raises HarnessError with the reason if one cannot start, if the cluster refuses, or if somebody else's object has
+    the name of one of ours; then nothing is made.
     """
     progress(f"Deploying the fake driver ({image})")
     try:
         async with asyncio.timeout(START_LIMIT):
             await _until_free(api)
+        await _refuse_to_take_over(api)
         for kind, obj in manifests(image, metadata.version("drahealth")):
             await _apply(api, kind, obj)
         return await _until_ready(api, progress)
@@ -44,10 +48,15 @@ async def deploy(api: Api, image: str, progress: Progress) -> dict[str, str]:
 
 
 async def remove(api: Api) -> None:
-    """Removes everything and returns when it is gone; what is not there is no error. Raises HarnessError."""
+    """Removes everything of ours and returns when it is gone; what is not there is no error. Raises HarnessError.
+
+    Somebody else's objects stay, whatever their names.
+    """
     try:
         for kind, obj in reversed(manifests("", "")):
-            await _delete(api, kind, obj["metadata"])
+            found = await _find(api, kind, obj["metadata"])
+            if found is not None and _is_ours(found):
+                await _delete(api, kind, obj["metadata"])
         async with asyncio.timeout(START_LIMIT):
             await _until_free(api)
     except TimeoutError:
@@ -71,10 +80,27 @@ async def why_gone(api: Api, pod: str) -> str:
         return readiness.gone(None, pod)
 
 
+async def _refuse_to_take_over(api: Api) -> None:
+    for kind, obj in manifests("", ""):
+        name = obj["metadata"]["name"]
+        found = await _find(api, kind, obj["metadata"])
+        if found is not None and not _is_ours(found):
+            delete = f"kubectl delete {kind.kind.lower()} {name}"
+            within = f" -n {NAMESPACE}" if "namespace" in obj["metadata"] else ""
+            raise HarnessError(
+                f"The cluster has a {kind.kind} {name} that is not drahealth's: it lacks the label {_LABEL}={_US}",
+                f"use another cluster, or remove it if nobody needs it: {delete}{within}",
+            )
+
+
+def _is_ours(obj: Object) -> bool:
+    return (obj["metadata"].get("labels") or {}).get(_LABEL) == _US
+
+
 async def _until_free(api: Api) -> None:
     """A namespace that is being deleted takes nothing new."""
     while True:
-        found = await _find(api, NAMESPACES, NAMESPACE)
+        found = await _find(api, NAMESPACES, {"name": NAMESPACE})
         if found is None or "deletionTimestamp" not in found["metadata"]:
             return
         await asyncio.sleep(_INTERVAL)
@@ -126,9 +152,9 @@ async def _delete(api: Api, kind: Kind, named: Object) -> None:
             raise
 
 
-async def _find(api: Api, kind: Kind, name: str) -> Object | None:
+async def _find(api: Api, kind: Kind, named: Object) -> Object | None:
     try:
-        return await api.get(kind, name)
+        return await api.get(kind, named["name"], named.get("namespace"))
     except ApiError as error:
         if error.status != 404:
             raise

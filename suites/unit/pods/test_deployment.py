@@ -11,8 +11,8 @@ from drahealth.suites.binaries.progress import silent
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.pods import deployment
 from drahealth.suites.pods.deployment import deploy, remove, why_gone
-from drahealth.suites.pods.kinds import DAEMON_SETS
-from drahealth.suites.pods.manifests import NAMESPACE, SELECTOR
+from drahealth.suites.pods.kinds import CLUSTER_ROLES, DAEMON_SETS
+from drahealth.suites.pods.manifests import NAME, NAMESPACE, SELECTOR
 
 
 class Cluster:
@@ -105,6 +105,32 @@ async def test_a_namespace_that_is_being_deleted_is_waited_for() -> None:
     assert await deploy(cluster, "image:1", silent) == {"n": "p"}
 
 
+@pytest.mark.parametrize(
+    ("kind", "name", "what"),
+    [
+        (NAMESPACES, NAMESPACE, "a Namespace drahealth that"),
+        (CLUSTER_ROLES, NAME, "a ClusterRole drahealth-driver that"),
+        (DAEMON_SETS, NAME, "a DaemonSet drahealth-driver that"),
+    ],
+)
+async def test_what_is_somebody_elses_is_neither_taken_over_nor_removed(kind: Kind, name: str, what: str) -> None:
+    cluster = Cluster()
+    theirs = {"metadata": {"name": name, "labels": {"team": "theirs"}, "resourceVersion": "1"}}
+    cluster.objects[kind, name] = theirs
+    with pytest.raises(HarnessError, match=f"^The cluster has {what} is not drahealth's: .*; use another cluster"):
+        await deploy(cluster, "image:1", silent)
+    await remove(cluster)
+    assert (cluster.writes, cluster.objects) == ([], {(kind, name): theirs})
+
+
+async def test_a_removal_takes_what_is_ours_from_beside_what_is_not() -> None:
+    cluster = Cluster()
+    await deploy(cluster, "image:1", silent)
+    del cluster.objects[NAMESPACES, NAMESPACE]["metadata"]["labels"]
+    await remove(cluster)
+    assert list(cluster.objects) == [(NAMESPACES, NAMESPACE), (PODS, "p")]
+
+
 async def test_an_image_that_cannot_be_pulled_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deployment, "_PATIENCE", 0.0)
     cluster = Cluster({"state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}})
@@ -115,7 +141,7 @@ async def test_an_image_that_cannot_be_pulled_is_told_at_once(monkeypatch: pytes
 async def test_pods_that_do_not_become_ready_have_a_limit_and_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deployment, "START_LIMIT", 0.0)
     cluster = Cluster({"state": {"running": {}}})
-    cluster.objects[NAMESPACES, NAMESPACE] = {"metadata": {"resourceVersion": "1"}}
+    cluster.objects[NAMESPACES, NAMESPACE] = {"metadata": {"resourceVersion": "1", "labels": SELECTOR}}
     with pytest.raises(HarnessError, match="pod p on n is Pending and not Ready"):
         await deploy(cluster, "image:1", silent)
 
