@@ -137,33 +137,24 @@ def _left(there: Holdings) -> list[str]:
 
 
 async def _remove_nodes(claim: Claim, engine: Engine, kind: Kind | None) -> None:
+    """By name where all nodes of that name are ours; what is left then, one by one."""
     nodes = await engine.nodes()
     ours = owned(nodes, claim.run_id)
-    if not ours:
-        return
-    failure = await _try_to_remove(ours, nodes, engine, kind)
-    left = owned(await engine.nodes(), claim.run_id)
-    if left:
-        names = " ".join(container.name for container in left)
-        why = f": {failure.message}" if failure else ", though the engine refused nothing"
-        raise HarnessError(f"The nodes {names} cannot be removed{why}", f"try `{engine.name} rm -f -v {names}`")
-
-
-async def _try_to_remove(
-    ours: Sequence[Container], nodes: Sequence[Container], engine: Engine, kind: Kind | None
-) -> HarnessError | None:
-    """By name where all nodes of that name are ours, else those of ours one by one."""
     names = {container.cluster for container in ours}
     if kind is not None and all(container in ours for container in nodes if container.cluster in names):
-        with contextlib.suppress(HarnessError):  # the engine may yet do it
+        with contextlib.suppress(HarnessError, OSError):  # the engine may yet do it
             for name in names:
                 await kind.delete(name)
-            return None
+        ours = owned(await engine.nodes(), claim.run_id) if ours else []
+    if not ours:
+        return
+    why = "the engine refused nothing, and they are still there"
     try:
         await engine.run("rm", "-f", "-v", *(container.id for container in ours), limit=_REMOVE_LIMIT)
     except HarnessError as error:
-        return error
-    return None
+        why = error.message
+    if left := " ".join(container.name for container in owned(await engine.nodes(), claim.run_id)):
+        raise HarnessError(f"The nodes {left} cannot be removed: {why}", f"try `{engine.name} rm -f -v {left}`")
 
 
 def owned(nodes: Sequence[Container], run_id: str) -> list[Container]:

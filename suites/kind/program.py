@@ -52,12 +52,11 @@ class Kind:
             on_line=Stages("Making the cluster", on_line),
         )
 
-    async def delete(self, name: str, kubeconfig: Path | None = None) -> None:
-        """Deletes all nodes of the cluster, and its entries in that kubeconfig; one that is not there is no error."""
-        with tempfile.TemporaryDirectory(prefix="drahealth-") as scratch:
-            config = kubeconfig or Path(scratch) / "kubeconfig"
+    async def delete(self, name: str) -> None:
+        """Deletes all nodes of the cluster; one that is not there is no error. HarnessError if it cannot."""
+        with _scratch() as scratch:
             await self._run(
-                *("delete", "cluster", "--name", name, "--kubeconfig", str(config)),
+                *("delete", "cluster", "--name", name, "--kubeconfig", str(Path(scratch, "kubeconfig"))),
                 doing=f"delete the cluster {name}",
                 limit=_DELETE_LIMIT,
             )
@@ -69,7 +68,7 @@ class Kind:
         if self.engine.name == "docker":
             await self._run("load", "docker-image", image, *to, doing=doing, limit=_LOAD_LIMIT, on_line=stages)
             return
-        with tempfile.TemporaryDirectory(prefix="drahealth-") as scratch:  # kind asks Docker alone for its images
+        with _scratch() as scratch:  # kind asks Docker alone for its images
             archive = str(Path(scratch) / "image.tar")
             save = ("save", "--format", "docker-archive", "-o", archive, image)
             await self.engine.run(*save, limit=_LOAD_LIMIT, on_line=stages)
@@ -102,6 +101,16 @@ class Kind:
         if done.code:
             raise explain(doing, done.stderr or done.stdout)
         return done.stdout
+
+
+def _scratch() -> tempfile.TemporaryDirectory[str]:
+    """A temporary folder. HarnessError where none can be made; one that cannot be removed is left."""
+    try:
+        return tempfile.TemporaryDirectory(prefix="drahealth-", ignore_cleanup_errors=True)
+    except OSError as error:
+        raise HarnessError(
+            f"No temporary folder can be made: {error}", "make room, or set TMPDIR to a folder that can be written"
+        ) from error
 
 
 class Stages:

@@ -28,6 +28,7 @@ _DRAFT = "."
 _DRAFT_LASTS = 60.0
 """Seconds after which a folder that never got its name counts as dead."""
 _ATTEMPTS = 50
+_ROOM = "make room there, or set XDG_STATE_HOME to a folder that can be written"
 _PAUSE = 0.01
 """Seconds between attempts for a lock that somebody else only looks at."""
 
@@ -75,10 +76,7 @@ class Claim:
         try:
             return cls._make(record, base)
         except OSError as error:
-            raise HarnessError(
-                f"It cannot be written down in {base} which cluster is made: {error}",
-                "make room there, or set XDG_STATE_HOME to a folder that can be written",
-            ) from error
+            raise HarnessError(f"It cannot be written down in {base} which cluster is made: {error}", _ROOM) from error
 
     @classmethod
     def _make(cls, record: Record, base: Path) -> "Claim":
@@ -109,9 +107,15 @@ class Claim:
         raise HarnessError(f"The cluster of the run {run_id} is being removed", "make a cluster anew")
 
     def keep(self) -> None:
-        """From now on the cluster stays when it is no longer used."""
-        self.record = replace(self.record, kept=True)
-        _write(self._lock, self.record)
+        """From now on the cluster stays when it is no longer used. HarnessError if that cannot be written down."""
+        kept = replace(self.record, kept=True)
+        try:
+            _write(self._lock, kept)
+        except OSError as error:
+            raise HarnessError(
+                f"It cannot be written down in {self.folder} that the cluster {self.cluster} is kept: {error}", _ROOM
+            ) from error
+        self.record = kept
 
     def release(self) -> None:
         """Lets go of the cluster and leaves its record; doing so again is no error."""
@@ -131,8 +135,17 @@ def default_base() -> Path:
 
 
 def records(base: Path | None = None) -> list[Record]:
-    """All records of this user, oldest first; folders of runs that died while they made theirs are removed."""
-    return sorted(_read(default_base() if base is None else base), key=lambda record: (record.made, record.run_id))
+    """All records of this user, oldest first; folders of runs that died while they made theirs are removed.
+
+    HarnessError if nobody lets us look.
+    """
+    base = default_base() if base is None else base
+    try:
+        return sorted(_read(base), key=lambda record: (record.made, record.run_id))
+    except OSError as error:
+        raise HarnessError(
+            f"What clusters there are cannot be read in {base}: {error}", "see whose the folder is"
+        ) from error
 
 
 def seize(record: Record, base: Path | None = None) -> Claim | None:

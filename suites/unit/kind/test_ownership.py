@@ -1,5 +1,6 @@
 """Whose a cluster is."""
 
+import tempfile
 from datetime import UTC, datetime
 
 import pytest
@@ -100,11 +101,18 @@ async def test_nodes_that_share_their_name_with_others_are_removed_one_by_one(fa
     assert not [call for call in fake.calls if call.startswith("kind delete")]
 
 
-@pytest.mark.parametrize("missing", [True, False])
-async def test_where_kind_is_missing_or_broken_the_engine_removes_the_nodes(fake: FakeEngine, missing: bool) -> None:
+@pytest.mark.parametrize("how", ["missing", "broken", "idle", "without room"])
+async def test_where_kind_does_not_do_it_the_engine_removes_the_nodes(
+    fake: FakeEngine, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
     left_behind(fake, "dead")
-    fake.says("kind-is-broken", "")
-    await sweep(DOCKER, None if missing else KIND)
+    if how == "broken":
+        fake.says("kind-is-broken", "")
+    elif how == "idle":
+        fake.install("kind", "#!/bin/sh\n")
+    elif how == "without room":
+        monkeypatch.setattr(tempfile, "tempdir", str(fake.root / "nowhere"))
+    await sweep(DOCKER, None if how == "missing" else KIND)
     assert fake.containers == []
     assert "docker rm -f -v dead-control-plane" in fake.calls
 

@@ -1,5 +1,6 @@
 """The kind program."""
 
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,16 @@ async def test_an_image_of_podmans_is_loaded_from_an_archive(fake: FakeEngine) -
     save, load = fake.calls
     assert save == "podman save image:1"
     assert load.startswith("kind load image-archive ")
+
+
+@pytest.mark.parametrize("doing", ["delete", "load"])
+async def test_where_there_is_no_temporary_folder_that_is_told(
+    fake: FakeEngine, monkeypatch: pytest.MonkeyPatch, doing: str
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(fake.root / "nowhere"))
+    podman = Kind(Engine("podman"))
+    with pytest.raises(HarnessError, match=r"^No temporary folder can be made: .*; make room, or set TMPDIR to"):
+        await (podman.delete("one") if doing == "delete" else podman.load("image:1", "one"))
 
 
 async def test_all_clusters_have_names(fake: FakeEngine) -> None:

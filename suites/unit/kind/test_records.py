@@ -5,6 +5,7 @@ import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -101,6 +102,25 @@ def test_where_nothing_can_be_written_that_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(HarnessError, match=r"^It cannot be written down in .*; make room there, or set XDG_STATE_HOME"):
         Claim.make("mine", "docker X", tmp_path / "file" / "base")
+
+
+def test_what_cannot_be_written_down_any_more_is_told(tmp_path: Path) -> None:
+    claim = Claim.make("mine", "docker X", tmp_path)
+    claim.release()
+    with pytest.raises(HarnessError, match=r"^It cannot be written down in .* that the cluster mine is kept: .*; make"):
+        claim.keep()
+    assert ([record.kept for record in records(tmp_path)], claim.record.kept) == ([False], False)
+
+
+def test_records_that_cannot_be_read_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(folder: Path) -> NoReturn:
+        raise PermissionError(13, "Permission denied", str(folder))
+
+    monkeypatch.setattr(Path, "iterdir", refuse)  # root is refused nothing
+    with pytest.raises(
+        HarnessError, match=r"^What clusters there are cannot be read in .*Permission denied.*; see whose"
+    ):
+        records(tmp_path)
 
 
 def test_a_record_has_an_age() -> None:
