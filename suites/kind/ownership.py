@@ -13,7 +13,7 @@ from drahealth.suites.binaries.progress import Progress, silent
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.kind.engine import Container, Engine, find_engine
 from drahealth.suites.kind.marker import run_id_of
-from drahealth.suites.kind.program import Kind, find_kind
+from drahealth.suites.kind.program import Kind, Stages, find_kind
 from drahealth.suites.kind.records import Claim, Record, records, seize
 from drahealth.suites.local import run_directory
 
@@ -91,10 +91,10 @@ async def remove(claim: Claim, engine: Engine, kind: Kind | None, progress: Prog
     Only containers with the claim's mark are removed. HarnessError if one is still there afterwards; so is the record.
     """
     progress(f"Removing the cluster {claim.cluster}")
-    await _remove_nodes(claim, engine, kind)
+    await _remove_nodes(claim, engine, kind, progress)
     if _is_young(claim.record):
         await asyncio.sleep(_AGAIN)
-        await _remove_nodes(claim, engine, kind)
+        await _remove_nodes(claim, engine, kind, progress)
     claim.discard()
 
 
@@ -136,7 +136,7 @@ def _left(there: Holdings) -> list[str]:
     return lines + [f"left alone: the cluster {name}, which is not on record here" for name in there.unknown]
 
 
-async def _remove_nodes(claim: Claim, engine: Engine, kind: Kind | None) -> None:
+async def _remove_nodes(claim: Claim, engine: Engine, kind: Kind | None, progress: Progress) -> None:
     """By name where all nodes of that name are ours; what is left then, one by one."""
     nodes = await engine.nodes()
     ours = owned(nodes, claim.run_id)
@@ -144,13 +144,15 @@ async def _remove_nodes(claim: Claim, engine: Engine, kind: Kind | None) -> None
     if kind is not None and all(container in ours for container in nodes if container.cluster in names):
         with contextlib.suppress(HarnessError, OSError):  # the engine may yet do it
             for name in names:
-                await kind.delete(name)
+                await kind.delete(name, progress)
         ours = owned(await engine.nodes(), claim.run_id) if ours else []
     if not ours:
         return
+    stages = Stages(f"Removing the cluster {claim.cluster}", progress)
     why = "the engine refused nothing, and they are still there"
     try:
-        await engine.run("rm", "-f", "-v", *(container.id for container in ours), limit=_REMOVE_LIMIT)
+        ids = (container.id for container in ours)
+        await engine.run("rm", "-f", "-v", *ids, limit=_REMOVE_LIMIT, on_line=stages)
     except HarnessError as error:
         why = error.message
     if left := " ".join(container.name for container in owned(await engine.nodes(), claim.run_id)):

@@ -52,13 +52,17 @@ class Kind:
             on_line=Stages("Making the cluster", on_line),
         )
 
-    async def delete(self, name: str) -> None:
-        """Deletes all nodes of the cluster; one that is not there is no error. HarnessError if it cannot."""
+    async def delete(self, name: str, on_line: Callable[[str], None] = lambda _: None) -> None:
+        """Deletes all nodes of the cluster; one that is not there is no error. HarnessError if it cannot.
+
+        `on_line` gets a line with the seconds while it lasts.
+        """
         with _scratch() as scratch:
             await self._run(
                 *("delete", "cluster", "--name", name, "--kubeconfig", str(Path(scratch, "kubeconfig"))),
                 doing=f"delete the cluster {name}",
                 limit=_DELETE_LIMIT,
+                on_line=Stages(f"Removing the cluster {name}", on_line),
             )
 
     async def load(self, image: str, name: str, on_line: Callable[[str], None] = lambda _: None) -> None:

@@ -2,10 +2,12 @@
 
 import asyncio
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from importlib import metadata
 
 from drahealth.fakes.api import NAMESPACES, PODS, Api, ApiError, Kind, Object
-from drahealth.suites.binaries.progress import Progress
+from drahealth.suites.binaries.progress import Progress, silent
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.pods import readiness
 from drahealth.suites.pods.kinds import DAEMON_SETS, EVENTS
@@ -18,6 +20,8 @@ START_LIMIT = 90.0
 _LABEL = "app.kubernetes.io/part-of"
 _US = SELECTOR[_LABEL]
 _INTERVAL = 0.25
+_BEAT = 6.0
+"""Seconds between two signs that a stage goes on."""
 _PATIENCE = 5.0
 """Seconds that a container may wait for what does not come by waiting: it is told again, with what went before."""
 
@@ -28,13 +32,13 @@ async def deploy(api: Api, image: str, progress: Progress) -> dict[str, str]:
     Raises HarnessError with the reason if one cannot start, if the cluster refuses, or if somebody else's object has
     the name of one of ours; then nothing is made.
     """
-    progress(f"Deploying the fake driver ({image})")
     try:
-        async with asyncio.timeout(START_LIMIT):
-            await _until_free(api)
-        await _refuse_to_take_over(api)
-        for kind, obj in manifests(image, metadata.version("drahealth")):
-            await _apply(api, kind, obj)
+        async with _told(progress, f"Deploying the fake driver ({image})"):
+            async with asyncio.timeout(START_LIMIT):
+                await _until_free(api)
+            await _refuse_to_take_over(api)
+            for kind, obj in manifests(image, metadata.version("drahealth")):
+                await _apply(api, kind, obj)
         return await _until_ready(api, progress)
     except TimeoutError:
         raise HarnessError(
@@ -47,18 +51,19 @@ async def deploy(api: Api, image: str, progress: Progress) -> dict[str, str]:
         ) from error
 
 
-async def remove(api: Api) -> None:
+async def remove(api: Api, progress: Progress = silent) -> None:
     """Removes everything of ours and returns when it is gone; what is not there is no error. Raises HarnessError.
 
     Somebody else's objects stay, whatever their names.
     """
     try:
-        for kind, obj in reversed(manifests("", "")):
-            found = await _find(api, kind, obj["metadata"])
-            if found is not None and _is_ours(found):
-                await _delete(api, kind, obj["metadata"])
-        async with asyncio.timeout(START_LIMIT):
-            await _until_free(api)
+        async with _told(progress, "Removing the fake driver"):
+            for kind, obj in reversed(manifests("", "")):
+                found = await _find(api, kind, obj["metadata"])
+                if found is not None and _is_ours(found):
+                    await _delete(api, kind, obj["metadata"])
+            async with asyncio.timeout(START_LIMIT):
+                await _until_free(api)
     except TimeoutError:
         raise HarnessError(
             f"The namespace {NAMESPACE} is still being deleted after {START_LIMIT:g} s",
@@ -80,6 +85,24 @@ async def why_gone(api: Api, pod: str) -> str:
         return readiness.gone(None, pod)
 
 
+@asynccontextmanager
+async def _told(progress: Progress, stage: str) -> AsyncIterator[None]:
+    """Tells of a stage, and again with its seconds while it lasts."""
+
+    async def beat() -> None:
+        began = time.monotonic()
+        while True:
+            await asyncio.sleep(_BEAT)
+            progress(f"{stage} ({time.monotonic() - began:.0f} s)")
+
+    progress(stage)
+    beating = asyncio.create_task(beat())
+    try:
+        yield
+    finally:
+        beating.cancel()
+
+
 async def _refuse_to_take_over(api: Api) -> None:
     for kind, obj in manifests("", ""):
         name = obj["metadata"]["name"]
@@ -98,10 +121,10 @@ def _is_ours(obj: Object) -> bool:
 
 
 async def _until_free(api: Api) -> None:
-    """A namespace that is being deleted takes nothing new."""
+    """A namespace that is being deleted takes nothing new. Somebody else's is not waited for."""
     while True:
         found = await _find(api, NAMESPACES, {"name": NAMESPACE})
-        if found is None or "deletionTimestamp" not in found["metadata"]:
+        if found is None or not _is_ours(found) or "deletionTimestamp" not in found["metadata"]:
             return
         await asyncio.sleep(_INTERVAL)
 

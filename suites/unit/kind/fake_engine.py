@@ -1,6 +1,7 @@
 """A `docker` and a `kind` that are scripts on a PATH of their own, with containers that are files of a folder."""
 
 import json
+import os
 from pathlib import Path
 
 _DOCKER = """#!/bin/sh
@@ -14,6 +15,7 @@ case "$1 $2" in
 "ps -a") ls containers ;;
 "ps "*) ;;
 "info "*) echo AB:CD ;;
+"run --rm") cat image-version ;;
 "image inspect") grep -x "$5" images || {{ echo "Error: No such image: $5" >&2; exit 1; }} ;;
 "container inspect") shift 2; printf '['; comma=
     for id; do printf '%s' "$comma"; cat "containers/$id"; comma=,; done; printf ']' ;;
@@ -58,6 +60,23 @@ class FakeEngine:
     def uninstall(self, name: str) -> None:
         """Takes a program away."""
         (self.path / name).unlink()
+
+    def waits(self, program: str, verb: str) -> None:
+        """Lets a program stop at this verb until it is told to go on."""
+        os.mkfifo(self.root / "waits")
+        path = self.path / program
+        first, _, script = path.read_text().partition("\n")
+        path.write_text(f'{first}\n[ "$1" = {verb} ] && /bin/cat {self.root}/waits\n{script}')
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it has not been told to go on."""
+        return (self.root / "waits").is_fifo()
+
+    def goes_on(self) -> None:
+        """Tells it to, once and for all."""
+        (self.root / "waits").write_bytes(b"")
+        (self.root / "waits").unlink()
 
     def says(self, file: str, text: str) -> None:
         """What a script has to say."""

@@ -144,6 +144,23 @@ async def test_a_run_removes_its_own_cluster_and_its_record(fake: FakeEngine) ->
     assert (fake.containers, records(), told) == ([], [], ["Removing the cluster mine"])
 
 
+@pytest.mark.parametrize(("program", "verb"), [("kind", "delete"), ("docker", "rm")])
+async def test_a_removal_that_lasts_is_told_with_its_seconds(
+    fake: FakeEngine, monkeypatch: pytest.MonkeyPatch, program: str, verb: str
+) -> None:
+    monkeypatch.setattr("drahealth.suites.kind.processes.QUIET", 0.05)
+    claim, told = left_behind(fake, "slow"), list[str]()
+    fake.waits(program, verb)
+
+    def listen(stage: str, done: int | None = None, total: int | None = None) -> None:
+        told.append(stage)
+        if stage.endswith(" s)") and fake.is_waiting:
+            fake.goes_on()
+
+    await remove(claim, DOCKER, KIND if program == "kind" else None, listen)
+    assert told[:2] == ["Removing the cluster slow", "Removing the cluster slow (0 s)"]
+
+
 async def test_to_remove_a_cluster_that_is_not_there_is_no_error(fake: FakeEngine) -> None:
     await remove(Claim.make("mine", ENGINE), DOCKER, KIND)
     assert records() == []

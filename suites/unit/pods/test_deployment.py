@@ -98,6 +98,14 @@ async def test_after_the_removal_nothing_is_there_and_another_one_is_no_error() 
     assert cluster.objects == {}
 
 
+async def test_a_removal_that_lasts_is_told_with_its_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deployment, "_BEAT", 0.01)
+    cluster, told = Cluster(), list[str]()
+    await deploy(cluster, "image:1", silent)
+    await remove(cluster, lambda stage, done=None, total=None: told.append(stage))
+    assert told[:2] == ["Removing the fake driver", "Removing the fake driver (0 s)"]
+
+
 async def test_a_namespace_that_is_being_deleted_is_waited_for() -> None:
     cluster = Cluster()
     await deploy(cluster, "image:1", silent)
