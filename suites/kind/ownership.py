@@ -74,8 +74,9 @@ async def sweep(engine: Engine, kind: Kind | None, progress: Progress = silent, 
     for record in (*there.abandoned, *(there.kept if kept else ())):
         if claim := seize(record):
             try:
-                await remove(claim, engine, kind, progress)
-                removed.append(f"removed the cluster {record.cluster}, made {record.made}")
+                if kept or not claim.record.kept:  # its run may have ended and kept it since the survey
+                    await remove(claim, engine, kind, progress)
+                    removed.append(f"removed the cluster {record.cluster}, made {record.made}")
             except HarnessError as error:
                 failures.append(error)
             finally:

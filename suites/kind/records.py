@@ -160,10 +160,10 @@ def _read(base: Path) -> Iterator[Record]:
             continue
         with contextlib.suppress(OSError, ValueError):
             record = _parse(folder)
-            claim = _lock(folder, fcntl.LOCK_EX)
-            yield replace(record, in_use=claim is None)
-            if claim is not None:
+            if claim := _lock(folder, fcntl.LOCK_EX):
+                record = claim.record  # read under the lock: who let go of it just now may have kept the cluster
                 claim.release()
+            yield replace(record, in_use=claim is None)
 
 
 def _lock(folder: Path, how: int) -> Claim | None:

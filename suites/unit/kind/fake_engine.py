@@ -64,9 +64,13 @@ class FakeEngine:
     def waits(self, program: str, verb: str) -> None:
         """Lets a program stop at this verb until it is told to go on."""
         os.mkfifo(self.root / "waits")
+        self.before(program, f'[ "$1" = {verb} ] && /bin/cat {self.root}/waits')
+
+    def before(self, program: str, line: str) -> None:
+        """What a program does before all else, as a line of shell with whole paths."""
         path = self.path / program
         first, _, script = path.read_text().partition("\n")
-        path.write_text(f'{first}\n[ "$1" = {verb} ] && /bin/cat {self.root}/waits\n{script}')
+        path.write_text(f"{first}\n{line}\n{script}")
 
     @property
     def is_waiting(self) -> bool:

@@ -87,6 +87,16 @@ async def test_a_sweep_removes_what_is_abandoned_and_nothing_else(fake: FakeEngi
     used.release()
 
 
+async def test_what_is_kept_while_a_sweep_looks_at_it_stays(fake: FakeEngine) -> None:
+    claim = left_behind(fake, "mine")
+    kept = (claim.folder / "record").read_text().replace('"kept": false', '"kept": true')
+    (fake.root / "kept").write_text(kept)
+    fake.before("docker", f"/bin/cp {fake.root}/kept {claim.folder}/record")
+    assert await sweep(DOCKER, KIND) == []
+    assert ([(r.cluster, r.kept) for r in records()], fake.containers) == ([("mine", True)], ["mine-control-plane"])
+    assert [line.partition(",")[0] for line in await sweep(DOCKER, KIND, kept=True)] == ["removed the cluster mine"]
+
+
 async def test_a_cluster_of_ours_is_removed_by_its_name(fake: FakeEngine) -> None:
     left_behind(fake, "dead")
     await sweep(DOCKER, KIND)

@@ -1,5 +1,6 @@
 """What is written down of clusters, and who holds them."""
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -29,6 +30,21 @@ def test_a_kept_cluster_stays_so_when_it_is_released(tmp_path: Path) -> None:
     claim.keep()
     claim.release()
     assert [record.kept for record in records(tmp_path)] == [True]
+
+
+def test_a_cluster_that_is_kept_while_somebody_looks_counts_as_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim, flock = Claim.make("mine", "docker X", tmp_path), fcntl.flock
+
+    def keep_first(lock: int, how: int) -> None:
+        if claim.record.kept is False:
+            claim.keep()
+            claim.release()
+        flock(lock, how)
+
+    monkeypatch.setattr(fcntl, "flock", keep_first)
+    assert [(record.kept, record.in_use) for record in records(tmp_path)] == [(True, False)]
 
 
 def test_a_discarded_record_is_gone_with_all_that_lay_beside_it(tmp_path: Path) -> None:
