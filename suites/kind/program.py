@@ -155,13 +155,18 @@ def node_image(kubernetes: str, named: str | None = None) -> str:
     return named or os.environ.get(NODE_IMAGE) or f"kindest/node:v{kubernetes.removeprefix('v')}"
 
 
-def other_release(wanted: str, served: str, image: str) -> HarnessError | None:
-    """What to say if the API server's version (`gitVersion`) is not the release that was asked for; else None."""
+def other_release(wanted: str, served: str, image: str, *, reused: str = "") -> HarnessError | None:
+    """What to say if the API server's version (`gitVersion`) is not the release that was asked for; else None.
+
+    `reused` is the name of a cluster that was there; without it, ours was made of the node image.
+    """
     if _plain(served) == _plain(wanted):
         return None
+    what = f"cluster {reused}" if reused else f"node image {image}"
+    otherwise = "leave --reuse out to make a cluster" if reused else "an --image"
     return HarnessError(
-        f"The node image {image} is one of Kubernetes {_plain(served)}, and {_plain(wanted)} was asked for",
-        f"give --kubernetes {_plain(served)}, or an --image of the release wanted",
+        f"The {what} is one of Kubernetes {_plain(served)}, and {_plain(wanted)} was asked for",
+        f"give --kubernetes {_plain(served)}, or {otherwise} of the release wanted",
     )
 
 

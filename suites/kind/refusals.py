@@ -61,9 +61,15 @@ KNOWN = (
         "log in to it (`docker login`), or pull the image later",
     ),
     _refusal(
+        r"failed to pull image|manifest for \S*kindest/node\S* not found",
+        "the node image is not here and cannot be pulled",
+        "check its name, and whether its registry can be reached; kind publishes images for some patch releases "
+        "only: see https://github.com/kubernetes-sigs/kind/releases, and name one with --kubernetes or --image",
+    ),
+    _refusal(
         r"manifest( for \S+)? (not found|unknown)|repository does not exist|pull access denied|no such image|"
         r"image not known|failed to find image|requested access to the resource is denied|name unknown|"
-        r"failed to pull image|unable to find image|image: \S+ not present locally|error pulling image|"
+        r"unable to find image|image: \S+ not present locally|error pulling image|"
         r"unable to copy from source docker://|failed to resolve reference|registry.*network is unreachable|"
         r"get \"?https?://\S+/v2/.*(dial|lookup|timeout|exceeded)|pinging container registry",
         "the image is not here and cannot be pulled",

@@ -121,4 +121,8 @@ def test_another_release_than_the_one_wanted_is_an_error() -> None:
         "The node image i:1 is one of Kubernetes 1.36.0, and 1.37.1 was asked for; "
         "give --kubernetes 1.36.0, or an --image of the release wanted"
     )
+    assert str(other_release("1.37.1", "v1.36.0", "of mine", reused="mine")) == (
+        "The cluster mine is one of Kubernetes 1.36.0, and 1.37.1 was asked for; "
+        "give --kubernetes 1.36.0, or leave --reuse out to make a cluster of the release wanted"
+    )
     assert other_release("1.37.1", "v1.37.1", "i:1") is None

@@ -22,7 +22,7 @@ k8s.io/kubernetes/cmd/kubeadm/app/cmd/phases/workflow.(*Runner).Run.func1
         ("Cannot connect to the Docker daemon at unix:///var/run/docker.sock.", "the container engine is not running"),
         ("Error: unable to connect to Podman socket: dial unix", "the container engine is not running"),
         ("toomanyrequests: You have reached your pull rate limit", "the registry lets nobody pull"),
-        ("Error response from daemon: manifest for kindest/node:v1 not found", "the image is not here and cannot be"),
+        ("Error response from daemon: manifest for kindest/node:v1 not found", "the node image is not here and cannot"),
         ("pull access denied for x, repository does not exist", "the image is not here and cannot be pulled"),
         ('Get "https://registry.example.com/v2/": dial tcp: lookup', "the image is not here and cannot be pulled"),
         ("Error: localhost/x: image not known", "the image is not here and cannot be pulled"),
@@ -36,6 +36,17 @@ def test_a_known_refusal_has_a_reason_and_a_hint(said: str, because: str) -> Non
     error = explain("do it", said)
     assert error.message.startswith(f"Could not do it because {because}")
     assert error.hint
+
+
+@pytest.mark.parametrize("why", ["manifest for kindest/node:v1.37.9 not found", "dial tcp: lookup failed"])
+def test_a_node_image_that_cannot_be_pulled_may_be_one_that_kind_has_not_published(why: str) -> None:
+    said = f'ERROR: failed to create cluster: failed to pull image "kindest/node:v1.37.9": it ended\nError: {why}'
+    error = explain("make it", said)
+    assert error.message.startswith("Could not make it because the node image is not here and cannot be pulled: ")
+    assert error.hint == (
+        "check its name, and whether its registry can be reached; kind publishes images for some patch releases "
+        "only: see https://github.com/kubernetes-sigs/kind/releases, and name one with --kubernetes or --image"
+    )
 
 
 def test_an_unknown_refusal_is_told_by_its_telling_line() -> None:
