@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from drahealth.suites.errors import ConfigurationError, HarnessError
+from drahealth.suites.errors import ConfigurationError, HarnessError, told
 
 app = typer.Typer(
     name="drahealth",
@@ -148,5 +148,5 @@ def main() -> None:
 
 
 def _complain(error: HarnessError, code: int) -> None:
-    typer.echo(f"drahealth: {error}", err=True)
+    typer.echo(f"drahealth: {told(error)}", err=True)
     raise SystemExit(code)

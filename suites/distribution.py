@@ -26,6 +26,15 @@ def shared(config: pytest.Config) -> Shared | None:
     return Shared(Path(told[_SITE]), int(told["workerid"].removeprefix("gw")))
 
 
+def want(cluster: Shared) -> None:
+    """Tells the controller that a worker has scenarios to play."""
+    _wanted(cluster.site).touch()
+
+
+def _wanted(file: Path) -> Path:
+    return file.with_name("wanted")
+
+
 class SharedCluster:
     """The controller's side."""
 
@@ -41,14 +50,17 @@ class SharedCluster:
         workerinput[_SITE] = str(self._file)
 
     def make(self) -> None:
-        """Makes it, or says why not; doing so again is nothing."""
-        if self._is_made:
+        """Makes it if a worker wants it, or says why not; doing so again is nothing."""
+        if self._is_made or not _wanted(self._file).exists():
             return
         self._is_made = True
         try:
             site.write(self._file, self._run(self._maker.up()))
         except HarnessError as error:
             site.write(self._file, error)
+        except Exception as error:
+            site.write(self._file, HarnessError(f"The cluster could not be made: {error!r}"))
+            raise
 
     def close(self) -> None:
         """Takes it down again."""

@@ -20,5 +20,10 @@ class HarnessError(Exception):
         return f"{self.message}; {self.hint}" if self.hint else self.message
 
 
+def told(error: Exception) -> str:
+    """All that an error has to say: its sentence, and the lines that were added to it."""
+    return "\n".join((str(error), *getattr(error, "__notes__", ())))
+
+
 class ConfigurationError(HarnessError):
     """A file or a flag of the user's says something that cannot be done."""

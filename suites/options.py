@@ -9,6 +9,7 @@ import pytest
 from drahealth.manager.profile import KEP, PROFILES, Profile, for_release
 from drahealth.suites.binaries.releases import DEFAULT_VERSION, parse_version
 from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.kind import node_release
 from drahealth.suites.kind import options as kind
 from drahealth.suites.kind.options import KindOptions
 
@@ -48,8 +49,10 @@ class Options:
             return cls(target, profile=_profile(profile or "kep"), driver=driver)
         if profile:
             raise ConfigurationError("a real kubelet's profile is that of its release", "leave --profile out")
-        version = parse_version(kubernetes or DEFAULT_VERSION)
-        return cls(target, version, _release(version), driver, KindOptions.make(given))
+        version = parse_version(kubernetes or (node_release.DEFAULT if target == "kind" else DEFAULT_VERSION))
+        return cls(
+            target, version, _release(version), driver, KindOptions.make(given) if target == "kind" else KindOptions()
+        )
 
     @classmethod
     def of(cls, config: pytest.Config) -> "Options":
@@ -64,16 +67,17 @@ class Options:
             return f"a real kubelet, Kubernetes {self.kubernetes}{where}"
         if self.target == "kind":
             cluster = f"the kind cluster {self.kind.reuse}" if self.kind.reuse else "a kind cluster"
-            return f"{cluster}, Kubernetes {self.kubernetes}"
+            release = self.kubernetes if self.kind.exact else self.kubernetes.rpartition(".")[0]
+            return f"{cluster}, Kubernetes {release}"
         return f"the reference in process, profile {self.profile.name}{where}"
 
     @property
     def flags(self) -> str:
         """What to give to `drahealth run` for the same target."""
         said = {"target": self.target}
-        if self.target != "reference":
+        if self.target == "kubelet" or self.kind.exact:
             said["kubernetes"] = self.kubernetes
-        elif self.profile != KEP:
+        if self.target == "reference" and self.profile != KEP:
             said["profile"] = self.profile.name
         if self.driver != DRIVERS[0]:
             said["driver"] = self.driver

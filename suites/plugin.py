@@ -40,6 +40,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if any(hasattr(getattr(item, "function", None), "scenario") for item in items):
         _take_over(config)
+        reporting = config.pluginmanager.get_plugin("drahealth-reporting")
+        assert reporting
+        reporting.has_scenarios()
 
 
 def _take_over(config: pytest.Config) -> None:

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
+from drahealth.fakes.api import ApiError
 from drahealth.fakes.hardware.remote import ControlFailed
 from drahealth.proto.events import dump_lines
 from drahealth.suites import kep, timeline
-from drahealth.suites.errors import ConfigurationError, HarnessError
+from drahealth.suites.errors import ConfigurationError, HarnessError, told
 from drahealth.suites.ledger import requirements
 from drahealth.suites.outputs import check_file, check_folder
 from drahealth.suites.report import Outcome, Result, Run
@@ -75,6 +76,10 @@ class Reporting:
             report.drahealth = asdict(result)  # type: ignore[attr-defined]
         return report
 
+    def has_scenarios(self) -> None:
+        """This process has collected some."""
+        self._session.wants_cluster()
+
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
         """A worker is about to start."""
@@ -83,8 +88,8 @@ class Reporting:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any, ids: list[str]) -> None:
-        """A worker knows its scenarios; none is played before all workers do."""
-        if ids and (cluster := self._session.cluster):
+        """A worker knows what it may have to run; nothing runs before all workers do."""
+        if cluster := self._session.cluster:
             cluster.make()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -158,8 +163,8 @@ def _explain(report: pytest.TestReport, call: pytest.CallInfo[Any]) -> str:
     if call.excinfo is None or not report.failed:
         return ""
     error = call.excinfo.value
-    if isinstance(error, HarnessError | ControlFailed):
-        report.longrepr = str(error)
+    if isinstance(error, HarnessError | ControlFailed | ApiError):
+        report.longrepr = told(error)
     elif isinstance(error, Violation):
         report.longrepr = "\n".join((_place(call), *_sentence(error.requirement), str(error)))
     return str(report.longrepr)

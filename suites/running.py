@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
+from types import FrameType
 
 import pytest
 from rich.console import Console
@@ -67,11 +68,17 @@ def _alone() -> Iterator[None]:
 
 @contextmanager
 def _ended_in_order() -> Iterator[None]:
-    """SIGTERM ends the run as Ctrl-C does: what was started is taken down."""
+    """SIGTERM ends the run as Ctrl-C does: what is under way is cancelled, what was started is taken down."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+    def end(number: int, frame: FrameType | None) -> None:
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started in the background
+            signal.default_int_handler(number, frame)
+        signal.raise_signal(signal.SIGINT)  # the loop that runs has its own way with it
+
+    before = signal.signal(signal.SIGTERM, end)
     try:
         yield
     finally:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from typing import TypeVar
 import pytest
 from rich.console import Console
 
-from drahealth.suites.distribution import SharedCluster, shared
+from drahealth.suites.distribution import SharedCluster, shared, want
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.ledger import KnownIssue
 from drahealth.suites.options import Options
@@ -21,6 +22,9 @@ from drahealth.suites.targets.make import make_target, site_maker
 from drahealth.suites.targets.target import Target
 
 T = TypeVar("T")
+
+_EVERY = 5.0
+"""Seconds between signs of life."""
 
 _KEY: "pytest.StashKey[Session]" = pytest.StashKey()
 
@@ -51,6 +55,8 @@ class Session:
         self.failed = False
         """A scenario has failed, or could not be played."""
         self._failure: Exception | None = None
+        self._stage = ""
+        """What is being done about the target."""
 
     @classmethod
     def of(cls, config: pytest.Config) -> "Session":
@@ -89,21 +95,41 @@ class Session:
         """For the controller of a distributed run: what its workers share; None if they share nothing."""
         if self._cluster is None and self.options.target == "kind":
             maker = site_maker(self.options, self._progress, lambda: self.failed)
-            self._cluster = SharedCluster(maker, self.run)
+            self._cluster = SharedCluster(maker, lambda work: self.run(self._with_signs(work)))
         return self._cluster
 
     def _start(self) -> Target:
-        target = make_target(self.options, self._progress, lambda: self.failed, self._shared)
+        target = None
         try:
-            self.run(target.start())
+            target = make_target(self.options, self._progress, lambda: self.failed, self._shared)
+            self.run(self._with_signs(target.start()))
         except BaseException as error:
             self._failure = error if isinstance(error, Exception) else None
-            self.run(target.stop())
+            if target:
+                self.run(self._with_signs(target.stop()))
             raise
         return target
 
+    async def _with_signs(self, work: Awaitable[T]) -> T:
+        """Does it, and says every few seconds which stage it is at."""
+        signs = asyncio.create_task(self._give_signs())
+        try:
+            return await work
+        finally:
+            signs.cancel()
+
+    async def _give_signs(self) -> None:
+        began, stage = time.monotonic(), self._stage
+        while True:
+            await asyncio.sleep(_EVERY)
+            if stage != self._stage:
+                began, stage = time.monotonic() - _EVERY, self._stage
+            if stage:
+                self._progress(f"{stage} ({time.monotonic() - began:.0f} s)")
+
     def _progress(self, stage: str, done: int | None = None, total: int | None = None) -> None:
         """Shown at once, past pytest's capturing: getting binaries may take minutes."""
+        self._stage = stage.partition(" (")[0]
         with self._capture.global_and_fixture_disabled() if self._capture else nullcontext():
             self._stages(stage, done, total)
 
@@ -123,6 +149,11 @@ class Session:
         self.run(node.begin())
         return node
 
+    def wants_cluster(self) -> None:
+        """This process has collected scenarios: if another makes the cluster, it may."""
+        if self._shared:
+            want(self._shared)
+
     def finish(self, node: Node) -> None:
         self.run(node.finish())
 
@@ -135,7 +166,7 @@ class Session:
         target, self._target = self._target, None
         try:
             if target:
-                self.run(target.stop())
+                self.run(self._with_signs(target.stop()))
             if self._cluster:
                 self._cluster.close()
         finally:

@@ -47,6 +47,7 @@ def compose(user: str | None, *, nodes: int | None = None, run_id: str, gates: M
     try:
         cluster = _cluster(_DEFAULT if user is None else user)
         _set_nodes(cluster, nodes)
+        _check_roles(cluster)
         for node in items(get(cluster, "nodes")):
             _append(node, "extraMounts", _mount(path))
         _set_gates(cluster, gates or {})
@@ -142,6 +143,14 @@ def _set_gates(cluster: MappingNode, wanted: Mapping[str, bool]) -> None:
     for gate, on in wanted.items():
         put(table, gate, scalar(str(on).lower(), "bool"))
     put(cluster, "featureGates", table)
+
+
+def _check_roles(cluster: MappingNode) -> None:
+    """One API server is what the gates are set on, so there is to be one."""
+    roles = [role for node in items(get(cluster, "nodes")) if (role := get(node, "role")) is not None]
+    planes = [role for role in roles if text(role) == "control-plane"]
+    if len(planes) > 1:
+        raise Malformed("it has a second control plane, and one alone can be worked with", line_of(planes[1]))
 
 
 def _mount(path: str) -> MappingNode:

@@ -17,6 +17,8 @@ _MADE_ANEW = ("nodes", "image", "kind-config", "name", "keep")
 class KindOptions:
     """Checked; None is the default, which is ours to choose."""
 
+    exact: bool = False
+    """The release was named, and has to be that to the patch; else any of its minor will do."""
     nodes: int | None = None
     node_image: str | None = None
     config: Path | None = None
@@ -53,6 +55,7 @@ class KindOptions:
         if texts["keep"] not in (None, *KEEP):
             raise ConfigurationError(f"--keep cannot be {texts['keep']!r}", f"choose one of {', '.join(KEEP)}")
         return cls(
+            exact=bool(given.get("kubernetes")),
             nodes=_nodes(texts["nodes"]),
             node_image=texts["image"],
             config=_file(texts["kind-config"]),

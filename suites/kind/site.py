@@ -16,7 +16,6 @@ _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6,
 class Site:
     """Where it is and what is on it."""
 
-    cluster: str
     engine: str
     """The container engine: docker or podman."""
     folder: str

@@ -5,23 +5,26 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+from drahealth.fakes.api import ApiError
 from drahealth.fakes.clients.kube_client import KubeClient
 from drahealth.suites.binaries.progress import Progress
 from drahealth.suites.errors import ConfigurationError, HarnessError
-from drahealth.suites.kind import ownership
+from drahealth.suites.kind import ownership, reuse
 from drahealth.suites.kind.configuration import cluster_name, compose
-from drahealth.suites.kind.engine import Container, find_engine
+from drahealth.suites.kind.engine import Engine, find_engine
 from drahealth.suites.kind.marker import run_id_of
 from drahealth.suites.kind.node_control import KindNodes
+from drahealth.suites.kind.node_release import differs, release_of
 from drahealth.suites.kind.options import KindOptions
 from drahealth.suites.kind.program import Kind, find_kind, node_image, other_release
-from drahealth.suites.kind.records import Claim, records
+from drahealth.suites.kind.records import Claim, default_base, records
 from drahealth.suites.kind.site import Site, seconds
 from drahealth.suites.local.run_directory import RunDirectory
 from drahealth.suites.pods.deployment import deploy, remove
 from drahealth.suites.pods.image import ensure_image
 
 _KUBECONFIG = "kubeconfig"
+_NO_RUN = "0" * 12
 
 
 class SiteMaker:
@@ -40,6 +43,7 @@ class SiteMaker:
         self._gates = gates
         self._progress = progress
         self._failed = failed
+        self._image = ""
         self._is_made = False
         self._ends = AsyncExitStack()
 
@@ -47,6 +51,11 @@ class SiteMaker:
         """The site, ready. Raises HarnessError; then nothing of it is left."""
         try:
             return await self._up()
+        except OSError as error:
+            await self._ends.aclose()
+            raise HarnessError(
+                f"A file of the run cannot be written: {error}", "make room, or set TMPDIR to another folder"
+            ) from error
         except BaseException:
             await self._ends.aclose()
             raise
@@ -61,10 +70,23 @@ class SiteMaker:
         await ownership.sweep(engine, kind, self._progress)
         name, folder = await (self._reused(kind) if self._options.reuse else self._made(kind))
         nodes = sorted((node for node in await engine.nodes() if node.cluster == name), key=lambda node: node.name)
+        planes = [node.name for node in nodes if node.role == "control-plane"]
+        if len(planes) != 1:
+            raise HarnessError(
+                f"The cluster {name} has {len(planes)} control planes, and one alone can be worked with",
+                "leave --reuse out to make a cluster",
+            )
         client = await KubeClient.from_kubeconfig(folder / _KUBECONFIG)
         self._ends.push_async_callback(client.close)
-        await self._check_release(client, name)
-        return await self._furnished(kind, client, folder, nodes)
+        try:
+            served = str((await client.connection.call("GET", "/version"))["gitVersion"])
+            self._check_release(served, f"of {name}" if self._options.reuse else name)
+            return await self._furnished(kind, client, name, folder, [node.name for node in nodes], planes[0])
+        except ApiError as error:
+            raise HarnessError(
+                f"The API server of the cluster {name} cannot be used: {error}",
+                "see whether the cluster is well, and whether its engine is on this machine",
+            ) from error
 
     async def _made(self, kind: Kind) -> tuple[str, Path]:
         """A cluster of ours, and the folder for what goes with it."""
@@ -73,10 +95,14 @@ class SiteMaker:
         name = o.name or (cluster_name(user) if user else None) or f"drahealth-{secrets.token_hex(3)}"
         if name in await kind.names():
             raise HarnessError(f"There is a kind cluster {name} already", f"choose another --name, or --reuse {name}")
+        image = node_image(self._kubernetes, o.node_image)
+        compose(user, nodes=o.nodes, run_id=_NO_RUN, gates=self._gates)  # what cannot be merged is told before all else
+        if found := await release_of(kind.engine, image):
+            self._check_release(found, image)
+        await self._ensure_image(kind.engine)
         claim = Claim.make(name, kind.engine.identity)
         self._ends.push_async_callback(self._end, kind, claim)
         config = compose(user, nodes=o.nodes, run_id=claim.run_id, gates=self._gates)
-        image = node_image(self._kubernetes, o.node_image)
         self._progress(f"Making the cluster {name} with {image}")
         await kind.create(name, image, config, claim.folder / _KUBECONFIG, on_line=self._progress)
         self._is_made = True
@@ -95,51 +121,51 @@ class SiteMaker:
             await ownership.remove(claim, kind.engine, kind, self._progress)
 
     async def _reused(self, kind: Kind) -> tuple[str, Path]:
-        """A cluster that is there; runs of ours that use it at the same time share a folder."""
+        """A cluster that is there, and the folder for what goes with it."""
         name = self._options.reuse or ""
         if name not in (names := await kind.names()):
             found = f"there are {', '.join(names)}" if names else "there are none"
             raise HarnessError(f"There is no kind cluster {name} to reuse", f"{found}; leave --reuse out to make one")
-        folder = await self._folder_of(name, kind)
-        kubeconfig = folder / _KUBECONFIG
-        kubeconfig.touch(0o600)
-        kubeconfig.write_text(await kind.kubeconfig(name))
-        return name, folder
-
-    async def _folder_of(self, name: str, kind: Kind) -> Path:
+        self._ends.callback(reuse.hold(name, kind.engine.identity, default_base().parent / "reused").release)
         for node in await kind.engine.nodes():
             if node.cluster == name and (run_id := run_id_of(node.mounts)) and run_id in {r.run_id for r in records()}:
-                claim = Claim.attach(run_id)
-                self._ends.callback(claim.release)
-                return claim.folder
-        run = RunDirectory.create()  # somebody else's cluster
+                self._ends.callback(Claim.attach(run_id).release)  # no sweep removes it meanwhile
+        await self._ensure_image(kind.engine)
+        run = RunDirectory.create()
         self._ends.callback(run.remove)
-        return run.path
+        kubeconfig = run.path / _KUBECONFIG
+        kubeconfig.touch(0o600)
+        kubeconfig.write_text(await kind.kubeconfig(name))
+        return name, run.path
 
-    async def _check_release(self, client: KubeClient, name: str) -> None:
-        served = str((await client.connection.call("GET", "/version"))["gitVersion"])
-        image = self._options.node_image or (f"of {name}" if self._options.reuse else node_image(self._kubernetes))
-        if error := other_release(self._kubernetes, served, image):
+    async def _ensure_image(self, engine: Engine) -> None:
+        """Before a cluster is made: what cannot be had is told at once."""
+        named, base = self._options.driver_image, self._options.driver_base
+        self._image = await ensure_image(engine, named=named, base=base, progress=self._progress)
+
+    def _check_release(self, served: str, image: str) -> None:
+        if differs(self._kubernetes, served, exact=self._options.exact):
+            error = other_release(self._kubernetes, served, image)
+            assert error
             raise error
 
-    async def _furnished(self, kind: Kind, client: KubeClient, folder: Path, nodes: list[Container]) -> Site:
-        engine = kind.engine
-        names = [node.name for node in nodes]
-        control_plane = next(node.name for node in nodes if node.role == "control-plane")
-        cluster = nodes[0].cluster
-        o = self._options
-        image = await ensure_image(engine, named=o.driver_image, base=o.driver_base, progress=self._progress)
-        self._progress(f"Loading {image} into {cluster}")
-        await kind.load(image, cluster, self._progress)
-        if o.reuse:
+    async def _furnished(
+        self, kind: Kind, client: KubeClient, name: str, folder: Path, names: list[str], control_plane: str
+    ) -> Site:
+        engine, image = kind.engine, self._image
+        self._progress(f"Loading {image} into {name}")
+        await kind.load(image, name, self._progress)
+        if self._options.reuse:
+            self._progress(f"Preparing the cluster {name}")
+            await reuse.tidy(client)
             self._ends.push_async_callback(remove, client)
-            kubelets = KindNodes(engine, control_plane, names, client)
-            self._ends.push_async_callback(kubelets.restore)
-            await kubelets.set_gates(self._gates)
+            nodes = KindNodes(engine, control_plane, names, client)
+            self._ends.push_async_callback(nodes.restore)
+            self._ends.callback(self._progress, f"Leaving the cluster {name} as it was")
+            await nodes.set_gates(self._gates)
         pods = await deploy(client, image, self._progress)
         proxied = await client.connection.call("GET", f"/api/v1/nodes/{control_plane}/proxy/configz")
         return Site(
-            cluster=cluster,
             engine=engine.name,
             folder=str(folder),
             kubeconfig=str(folder / _KUBECONFIG),

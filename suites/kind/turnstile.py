@@ -21,7 +21,9 @@ class Turnstile:
         self._room: int | None = None
 
     async def enter(self, *, alone: bool) -> None:
-        """Returns once nobody is in the room whom one may not meet there."""
+        """Returns once nobody is in the room whom one may not meet there. RuntimeError for one who is in already."""
+        if self._room is not None:
+            raise RuntimeError("one who has not left cannot enter")
         turnstile = self._open("turnstile")
         try:
             await _locked(turnstile, fcntl.LOCK_EX)

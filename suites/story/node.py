@@ -11,6 +11,7 @@ from drahealth.fakes.hardware.control import DriverOptions
 from drahealth.proto import events
 from drahealth.proto.events import StatusSeen
 from drahealth.suites import invariants
+from drahealth.suites.belongings import BELONGS
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.ledger import KnownIssue, known_issues
 from drahealth.suites.story.claims import Claim, Claims, Use
@@ -62,13 +63,28 @@ class Node:
         self._run(self._play(story))
 
     async def begin(self) -> None:
-        await self.target.enter(alone=self._alone)
-        await self.target.api.create(NAMESPACES, {"metadata": {"name": self.namespace}})
-        await self.target.furnish(self.namespace)
-        self._watch = asyncio.create_task(self._watch_pods(), name=f"pods of {self.namespace}")
+        """A place on the target. Raises ApiError, HarnessError; then it is left again."""
+        try:
+            await self.target.enter(alone=self._alone)
+            await self.target.api.create(NAMESPACES, {"metadata": {"name": self.namespace, "labels": BELONGS}})
+            await self.target.furnish(self.namespace)
+            self._watch = asyncio.create_task(self._watch_pods(), name=f"pods of {self.namespace}")
+        except BaseException:
+            with suppress(ApiError):
+                await self._end()
+            raise
 
     async def finish(self) -> None:
         """Leaves the target as it was. What cannot be cleaned up is the harness' fault."""
+        try:
+            async with asyncio.timeout(_PATIENCE) as patience:
+                await self._end()
+        except TimeoutError:
+            if not patience.expired():
+                raise
+            raise HarnessError(f"{self._title!r} could not be cleared up within {_PATIENCE:g} s") from None
+
+    async def _end(self) -> None:
         async with AsyncExitStack() as stack:  # from the last to the first, whatever becomes of each
             stack.push_async_callback(self.target.leave)
             stack.push_async_callback(self._end_watch)
@@ -114,7 +130,7 @@ class Node:
         await self.target.api.create(
             DEVICE_CLASSES,
             {
-                "metadata": {"name": name},
+                "metadata": {"name": name, "labels": BELONGS},
                 "spec": {"selectors": [{"cel": {"expression": f'device.driver == "{name}"'}}]},
             },
         )

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from drahealth.suites.binaries.progress import silent
-from drahealth.suites.distribution import SharedCluster, shared
+from drahealth.suites.distribution import SharedCluster, shared, want
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.kind.options import KindOptions
 from drahealth.suites.kind.site import SharedSite
@@ -31,10 +31,13 @@ def test_workers_hear_why_there_is_no_cluster_and_it_is_tried_once(fake: FakeEng
         maker = SiteMaker(KindOptions(name="one"), "1.37.1", {}, silent, lambda: False)
         cluster = SharedCluster(maker, lambda work: runner.run(cast("Any", work)))
         cluster.tell(told)
-        cluster.make()
-        cluster.make()
+        cluster.make()  # nobody has a scenario yet
         found = shared(worker(told))
         assert found
+        assert not found.site.exists()
+        want(found)
+        cluster.make()
+        cluster.make()
         with pytest.raises(HarnessError, match="There is a kind cluster one already; choose another --name"):
             runner.run(SharedSite(found.site).up())
         cluster.close()

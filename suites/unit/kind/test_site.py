@@ -8,7 +8,6 @@ from drahealth.suites.errors import HarnessError
 from drahealth.suites.kind.site import SharedSite, Site, seconds, write
 
 SITE = Site(
-    cluster="c",
     engine="docker",
     folder="/f",
     kubeconfig="/f/kubeconfig",

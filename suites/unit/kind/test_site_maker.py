@@ -61,6 +61,6 @@ async def test_a_configuration_that_cannot_be_merged_starts_nothing(
 async def test_a_cluster_that_kind_cannot_make_leaves_nothing(fake: FakeEngine) -> None:
     fake.says("kind-exits", "1")
     fake.says("kind-says", "ERROR: failed to create cluster: no space left on device")
-    error = await refusal(name="mine")
+    error = await refusal(name="mine", driver_image="here:1")
     assert "no space" in str(error) or "disk" in str(error)
     assert fake.containers == []

@@ -3,6 +3,8 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from drahealth.suites.kind.turnstile import Turnstile
 
 
@@ -48,3 +50,13 @@ async def test_one_that_waits_and_gives_up_is_in_nobodys_way(tmp_path: Path) -> 
     async with asyncio.timeout(5):
         await other.enter(alone=False)
     other.leave()
+
+
+async def test_one_who_is_in_cannot_enter_again(tmp_path: Path) -> None:
+    one = Turnstile(tmp_path)
+    await one.enter(alone=False)
+    with pytest.raises(RuntimeError, match="has not left"):
+        await one.enter(alone=True)
+    one.leave()
+    await asyncio.wait_for(one.enter(alone=True), 5)
+    one.leave()

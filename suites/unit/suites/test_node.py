@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from drahealth.fakes.api import KINDS, PODS
+from drahealth.fakes.api import KINDS, PODS, ApiError
 from drahealth.manager.profile import KEP, V1_35, V1_37
 from drahealth.proto.events import Step, TimePassed
 from drahealth.proto.values import Health
@@ -160,7 +160,32 @@ async def test_a_story_that_hangs_is_the_harness_fault(kep: ReferenceTarget, mon
         await node._play(story())
 
 
-# The end
+# The beginning and the end
+
+
+class Barren(ReferenceTarget):
+    """Has room, but nothing for a namespace; tells how often one has come and gone."""
+
+    entered = left = 0
+
+    async def enter(self, *, alone: bool) -> None:
+        self.entered += 1
+
+    async def leave(self) -> None:
+        self.left += 1
+
+    async def furnish(self, namespace: str) -> None:
+        raise ApiError(403, "Forbidden", "no service accounts here")
+
+
+async def test_a_story_that_cannot_begin_leaves_the_target_as_it_was() -> None:
+    target = Barren(KEP)
+    before = await everything_on(target)
+    with pytest.raises(ApiError, match="no service accounts here"):
+        await node_on(target).begin()
+    after = await everything_on(target)
+    await target.stop()
+    assert (target.entered, target.left, after) == (1, 1, before)
 
 
 async def everything_on(target: ReferenceTarget) -> list[str]:

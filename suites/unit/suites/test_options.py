@@ -18,10 +18,16 @@ SENSIBLE = [
     Options(profile=V1_37, driver="process"),
     Options("kubelet", profile=V1_37),
     Options("kubelet", kubernetes="1.37.0", profile=V1_37, driver="process"),
-    Options("kind", profile=V1_37),
-    Options("kind", profile=V1_37, kind=KindOptions(nodes=3, node_image="me/node:1", name="x", keep="failed")),
-    Options("kind", profile=V1_37, kind=KindOptions(config=Path("/dev/null"), driver_base="me/python:3")),
-    Options("kind", profile=V1_37, kind=KindOptions(reuse="mine", driver_image="me/fakes:1")),
+    Options("kind", kubernetes="1.37.0", profile=V1_37),
+    Options("kind", kubernetes="1.37.0", profile=V1_37, kind=KindOptions(nodes=3, name="x", keep="failed")),
+    Options("kind", profile=V1_37, kind=KindOptions(exact=True, node_image="me/node:1")),
+    Options(
+        "kind",
+        kubernetes="1.37.0",
+        profile=V1_37,
+        kind=KindOptions(config=Path("/dev/null"), driver_base="me/python:3"),
+    ),
+    Options("kind", kubernetes="1.37.0", profile=V1_37, kind=KindOptions(reuse="mine", driver_image="me/fakes:1")),
 ]
 
 
@@ -91,20 +97,21 @@ def test_the_flags_say_no_more_than_is_needed() -> None:
         "--target reference --profile v1.37 --driver process",
         "--target kubelet --kubernetes 1.37.1",
         "--target kubelet --kubernetes 1.37.0 --driver process",
-        "--target kind --kubernetes 1.37.1",
-        "--target kind --kubernetes 1.37.1 --nodes 3 --image me/node:1 --name x --keep failed",
-        "--target kind --kubernetes 1.37.1 --kind-config /dev/null --driver-base me/python:3",
-        "--target kind --kubernetes 1.37.1 --reuse mine --driver-image me/fakes:1",
+        "--target kind",
+        "--target kind --nodes 3 --name x --keep failed",
+        "--target kind --kubernetes 1.37.1 --image me/node:1",
+        "--target kind --kind-config /dev/null --driver-base me/python:3",
+        "--target kind --reuse mine --driver-image me/fakes:1",
     ]
 
 
 def test_a_target_is_told_in_a_few_words() -> None:
-    assert [options.about for options in SENSIBLE[1:3] + SENSIBLE[5:7] + SENSIBLE[-1:]] == [
+    assert [options.about for options in SENSIBLE[1:3] + SENSIBLE[5:9:3] + SENSIBLE[-1:]] == [
         "the reference in process, profile v1.37",
         "the reference in process, profile kep, the fake driver in a process of its own",
         "a real kubelet, Kubernetes 1.37.0, the fake driver in a process of its own",
         "a kind cluster, Kubernetes 1.37.1",
-        "the kind cluster mine, Kubernetes 1.37.1",
+        "the kind cluster mine, Kubernetes 1.37",
     ]
 
 
