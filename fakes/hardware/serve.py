@@ -13,9 +13,10 @@ import asyncio
 import logging
 import os
 import signal
+import socket
 import sys
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 from drahealth.fakes.api import Api
@@ -33,37 +34,59 @@ LINGER = 120.0
 """Seconds that drivers behind a socket outlive a connection. A restart of a kubelet or an API server takes less."""
 
 
-async def serve(api: Api, socket: Path | None, *, jumping: bool = False) -> None:
-    """Serves until SIGTERM or SIGINT, or until the input ends. OSError where the socket cannot be made."""
+class Taken(Exception):
+    """The path for the socket is somebody else's."""
+
+
+async def serve(api: Api, path: Path | None, *, jumping: bool = False) -> None:
+    """Serves on a socket there, or on standard input and output, until SIGTERM or SIGINT, or until the input ends.
+
+    Raises Taken where the path is, and OSError where the socket cannot be made.
+    """
     clock = JumpClock() if jumping else SystemClock()
 
     def make(options: DriverOptions, observe: Observe) -> FakeDriver:
         return FakeDriver(options, api, clock=clock, observe=observe)
 
     jump = clock.jump if isinstance(clock, JumpClock) else None
-    server = ControlServer(make, jump=jump, linger=LINGER if socket else 0.0)
+    server = ControlServer(make, jump=jump, linger=LINGER if path else 0.0)
     told = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, told.set)
     try:
-        await (_on_socket(server, socket, told) if socket else _on_standard_streams(server, told))
+        await (_on_socket(server, path, told) if path else _on_standard_streams(server, told))
     finally:
         await server.close()
 
 
-async def _on_socket(server: ControlServer, socket: Path, told: asyncio.Event) -> None:
-    """The path is ours: what an earlier process left there is replaced."""
-    _remove(socket)
-    listening = await asyncio.start_unix_server(server.serve, socket, limit=LINE_LIMIT)
+async def _on_socket(server: ControlServer, path: Path, told: asyncio.Event) -> None:
+    """A socket that an earlier process has left there is replaced."""
+    _make_way(path)
+    listening = await asyncio.start_unix_server(server.serve, path, limit=LINE_LIMIT)
     try:
         await told.wait()
     finally:
         listening.close()
-        _remove(socket)
+        with suppress(Taken):  # somebody has put another in its place
+            _make_way(path)
 
 
-def _remove(socket: Path) -> None:
-    socket.unlink(missing_ok=True)
+def _make_way(path: Path) -> None:
+    """Removes a socket at which nobody listens any more. Raises Taken if something else is there."""
+    if not path.exists() and not path.is_symlink():
+        return
+    if not path.is_socket():
+        raise Taken(f"there is something at {path} that is no socket; name another --socket")
+    with socket.socket(socket.AF_UNIX) as knocking:
+        knocking.setblocking(False)  # who listens but is busy would keep it waiting
+        try:
+            knocking.connect(str(path))
+        except ConnectionRefusedError:
+            path.unlink(missing_ok=True)
+            return
+        except BlockingIOError:
+            pass
+    raise Taken(f"somebody listens at {path} already; name another --socket")
 
 
 async def _on_standard_streams(server: ControlServer, told: asyncio.Event) -> None:
@@ -80,7 +103,7 @@ async def _on_standard_streams(server: ControlServer, told: asyncio.Event) -> No
 
 
 def main(arguments: Sequence[str] | None = None, program: str = "drahealth.fakes.hardware.serve") -> None:
-    """The program. Exits 2 for wrong arguments, 1 where it cannot serve."""
+    """The program. Exits 2 for wrong arguments, of which a taken path is one, and 1 where it cannot serve."""
     parser = argparse.ArgumentParser(prog=program, description="Fake DRA drivers, told what to do from outside.")
     parser.add_argument("--socket", type=Path, metavar="PATH", help="listen here, not on standard input and output")
     parser.add_argument("--kubeconfig", type=Path, metavar="FILE", help="the API server; without, the pod's own")
@@ -89,18 +112,20 @@ def main(arguments: Sequence[str] | None = None, program: str = "drahealth.fakes
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
     try:
         asyncio.run(_main(options.socket, options.kubeconfig, options.jumping_clock))
+    except Taken as taken:
+        parser.exit(2, f"{parser.prog}: {taken}\n")
     except (ValueError, OSError) as error:
         sys.exit(f"{parser.prog}: {error}")
 
 
-async def _main(socket: Path | None, kubeconfig: Path | None, jumping: bool) -> None:
-    if socket:
-        check_path(socket)
+async def _main(path: Path | None, kubeconfig: Path | None, jumping: bool) -> None:
+    if path:
+        check_path(path)
         os.umask(0o077)  # the socket is for its owner alone
     async with AsyncExitStack() as stack:
         api = await KubeClient.from_kubeconfig(kubeconfig) if kubeconfig else KubeClient.in_cluster()
         stack.push_async_callback(api.close)
-        await serve(api, socket, jumping=jumping)
+        await serve(api, path, jumping=jumping)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -33,6 +34,12 @@ async def run(module: str, *arguments: str) -> Process:
     pipe = asyncio.subprocess.PIPE
     command = (sys.executable, "-m", module, *arguments)
     return await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe, limit=LINE_LIMIT)
+
+
+def left_behind(path: Path) -> None:
+    """A socket as a process that was killed leaves it."""
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(path))
 
 
 async def driver_of(rig: Rig, process: Process) -> RemoteDriver:
@@ -89,21 +96,39 @@ async def test_a_process_that_was_killed_leaves_the_sockets(rig: Rig, kubeconfig
 
 
 async def test_it_is_reached_by_a_socket_too(rig: Rig, kubeconfig: Path) -> None:
-    socket = rig.root / "control.sock"
-    socket.touch()  # as a process before it may have left it
-    serving = await run(PROGRAM, "--kubeconfig", str(kubeconfig), "--socket", str(socket))
+    path = rig.root / "control.sock"
+    left_behind(path)
+    serving = await run(PROGRAM, "--kubeconfig", str(kubeconfig), "--socket", str(path))
     async for _ in awatch(rig.root, step=10):
-        if socket.is_socket():
+        if path.is_socket():
             break
-    joining = await run("drahealth.fakes.hardware.connect", str(socket))
+    joining = await run("drahealth.fakes.hardware.connect", str(path))
     driver = await driver_of(rig, joining)
-    assert ((await driver.state()).running, socket.stat().st_mode & 0o077) == (True, 0)
+    assert ((await driver.state()).running, path.stat().st_mode & 0o077) == (True, 0)
     serving.send_signal(signal.SIGTERM)
     for process in (serving, joining):
         assert process.stderr
         assert await asyncio.wait_for(process.stderr.read(), timeout=10) == b""
         await process.wait()
-    assert (serving.returncode, joining.returncode, rig.sockets(), socket.exists()) == (0, 0, [], False)
+    assert (serving.returncode, joining.returncode, rig.sockets(), path.exists()) == (0, 0, [], False)
+
+
+@pytest.mark.parametrize(
+    ("there", "reason"),
+    [("a file", "there is something at {} that is no socket"), ("a server", "somebody listens at {} already")],
+)
+async def test_what_is_not_a_dead_socket_is_left_alone(rig: Rig, kubeconfig: Path, there: str, reason: str) -> None:
+    path = rig.root / "control.sock"
+    with socket.socket(socket.AF_UNIX) as theirs:
+        if there == "a file":
+            path.write_text("precious")
+        else:
+            theirs.bind(str(path))
+            theirs.listen()
+        process = await run(PROGRAM, "--kubeconfig", str(kubeconfig), "--socket", str(path))
+        _, said = await asyncio.wait_for(process.communicate(), timeout=10)
+        assert (process.returncode, said.decode()) == (2, f"{PROGRAM}: {reason.format(path)}; name another --socket\n")
+        assert path.read_text() == "precious" if there == "a file" else path.is_socket()
 
 
 async def test_a_way_to_a_socket_where_nobody_listens_says_so(rig: Rig) -> None:
