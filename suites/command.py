@@ -84,12 +84,14 @@ def scenarios() -> None:
 @app.command()
 def doctor(
     target: Annotated[str | None, typer.Option(help="Look at this one only: kubelet or kind.")] = None,
+    kubernetes: Kubernetes = None,
+    image: Annotated[str | None, typer.Option(metavar="NODE_IMAGE", help="The node image of the kind target.")] = None,
     start: Annotated[bool, typer.Option("--start", help="Also start a real kubelet, to see that it works.")] = False,
 ) -> None:
     """Say what can run on this machine, and why not. Exits 3 if nothing but the reference can."""
     from drahealth.suites.listing import show_doctor
 
-    raise typer.Exit(show_doctor(target=target, start=start))
+    raise typer.Exit(show_doctor(target=target, kubernetes=kubernetes, image=image, start=start))
 
 
 @driver_app.command(

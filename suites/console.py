@@ -1,5 +1,6 @@
 """The command's own way to show a run: a row as each scenario ends, a table with times, what went wrong in full."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -24,12 +25,15 @@ class Live:
         self.run: Run | None = None
         self.problem = ""
         self._unread = False
+        self._cannot_start: Callable[[], bool] = lambda: False
         self._heartbeat = Heartbeat(lambda what, seconds: self._print(Text(f"{seconds:13.0f} s  {what}", style="dim")))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> None:
         reporting = session.config.pluginmanager.get_plugin("drahealth-reporting")
         self.run = reporting.run if reporting else None
+        if reporting:
+            self._cannot_start = lambda: bool(reporting.cannot_start)
         if self.run and session.items:
             count = f"{len(session.items)} scenario{'s' if len(session.items) > 1 else ''}"
             self._print(f"[bold]{escape(self.run.about)}[/], {count}\n")
@@ -66,6 +70,9 @@ class Live:
             self._unread = True
 
     def _row(self, result: Result) -> None:
+        if result.outcome == "error" and self._cannot_start():
+            self._print(Text(f"No scenario was run. {result.problem}", style="red"))
+            return
         row = Text(f"{_MARK[result.outcome]:6}", style=_STYLE[result.outcome])
         row.append(f"{result.seconds:7.2f} s  ", style="dim")
         row.append(result.title, style="default")
@@ -79,7 +86,7 @@ class Live:
     def close(self, seconds: float) -> None:
         """The last line: how many, how long."""
         self._heartbeat.ends()
-        if self.run is None or not self.run.results:
+        if self.run is None or not self.run.results or self._cannot_start():
             return
         counts = self.run.counts()
         parts = [f"[{_STYLE[o]}]{n} {_MANY.get(o, o) if n > 1 else o}[/]" for o, n in counts.items()]

@@ -31,18 +31,20 @@ def show_scenarios() -> None:
             )
 
 
-def show_doctor(*, target: str | None, start: bool) -> int:
+def show_doctor(*, target: str | None, kubernetes: str | None, image: str | None, start: bool) -> int:
     """What can run here; 3 if the target cannot, or none but the reference. Raises ConfigurationError."""
     if target not in (None, *_EXAMINED):
         raise ConfigurationError(f"there is nothing to examine for a target {target!r}", "choose kubelet or kind")
     if start and target == "kind":
         raise ConfigurationError("--start starts a node of the kubelet target", "leave it out, or --target")
+    if image and target == "kubelet":
+        raise ConfigurationError("--image is for the kind target", "leave it out, or --target")
     console = Console(highlight=False)
     can, cannot = ["the reference"], list[str]()
     for name in [target] if target else _EXAMINED:
         console.print(f"[bold]{_EXAMINED[name]}[/]")
         able = True
-        for check in _checks(name, start):
+        for check in _checks(name, kubernetes, image, start):
             able &= _show(console, check)
         (can if able else cannot).append(_EXAMINED[name])
         console.print()
@@ -51,12 +53,12 @@ def show_doctor(*, target: str | None, start: bool) -> int:
     return 0 if len(can) > 1 else 3
 
 
-def _checks(target: str, start: bool) -> Iterator[Check]:
+def _checks(target: str, kubernetes: str | None, image: str | None, start: bool) -> Iterator[Check]:
     if target == "kind":
         from drahealth.suites.kind.doctor import examine as examine_kind
 
-        return examine_kind()
-    return examine(start=start, progress=Stages(Console(stderr=True, highlight=False)))
+        return examine_kind(kubernetes, image)
+    return examine(kubernetes or DEFAULT_VERSION, start=start, progress=Stages(Console(stderr=True, highlight=False)))
 
 
 def _show(console: Console, check: Check) -> bool:

@@ -76,6 +76,11 @@ class Reporting:
             report.drahealth = asdict(result)  # type: ignore[attr-defined]
         return report
 
+    @property
+    def cannot_start(self) -> bool:
+        """There is no target, so no scenario was played."""
+        return self._session.cannot_start
+
     def has_scenarios(self) -> None:
         """This process has collected some."""
         self._session.wants_cluster()

@@ -45,6 +45,7 @@ class FakeDriver:
         self._prepared: dict[str, tuple[str, ...]] = {}
         self._published = Published()
         self._registered = asyncio.Event()
+        self._made_folder = False
         self._registration_error = ""
         self._running = False
         self._tasks: list[asyncio.Task[None]] = []
@@ -86,6 +87,7 @@ class FakeDriver:
         self._published = Published()
         if self.options.cdi_dir:
             cdi.remove(Path(self.options.cdi_dir), self.options.name, self.options.instance)
+        self._leave_folder()
 
     async def wait_registered(self) -> None:
         await self._registered.wait()
@@ -129,8 +131,18 @@ class FakeDriver:
 
     # -- what it does
 
+    def _enter_folder(self) -> None:
+        self._made_folder |= not Path(self.options.data_dir).exists()
+
+    def _leave_folder(self) -> None:
+        """Removes the folder that was made for it, unless another instance is still in it."""
+        if self._made_folder:
+            with suppress(OSError):
+                Path(self.options.data_dir).rmdir()
+
     async def _open(self) -> None:
         o = self.options
+        self._enter_folder()
         if o.cdi_dir:
             cdi.write(Path(o.cdi_dir), o.name, o.instance, o.devices)
         await self._publish()

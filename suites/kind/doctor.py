@@ -6,9 +6,10 @@ import shutil
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
-from drahealth.suites.binaries.releases import DEFAULT_VERSION, parse_version
+from drahealth.suites.binaries.releases import parse_version
 from drahealth.suites.checks import Check
 from drahealth.suites.errors import HarnessError
+from drahealth.suites.kind import node_release
 from drahealth.suites.kind.engine import Engine, find_engine
 from drahealth.suites.kind.program import find_kind, node_image
 
@@ -17,8 +18,9 @@ DISK_NEEDED = 4_000_000_000
 _GIGABYTE = 1_000_000_000
 
 
-def examine(kubernetes: str = DEFAULT_VERSION, image: str | None = None) -> Iterator[Check]:
+def examine(kubernetes: str | None = None, image: str | None = None) -> Iterator[Check]:
     """All checks for a cluster of this Kubernetes release; `image` is a node image that is not kind's own."""
+    kubernetes = kubernetes or node_release.DEFAULT
     with asyncio.Runner() as runner:
         checks = _examine(kubernetes, image)
         while (check := runner.run(_next(checks))) is not None:
@@ -51,7 +53,10 @@ async def node_image_there(engine: Engine, kubernetes: str, image: str | None = 
         return Check("node image", False, error.message, error.hint)
     if there:
         return Check("node image", True, f"{wanted} is here")
-    return Check("node image", True, f"{wanted} is not here; kind will try to pull it, which takes a network")
+    hint = (
+        "kind publishes images of some patch releases: see its release notes, and name one by --kubernetes or --image"
+    )
+    return Check("node image", False, f"{wanted} is not here; kind will try to pull it", hint, needed=False)
 
 
 async def disk(engine: Engine) -> Check:

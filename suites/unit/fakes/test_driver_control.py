@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -97,6 +98,20 @@ async def test_a_driver_that_retires_takes_its_devices_back_and_one_that_stops_d
     assert len(await rig.slices()) == 1
     await driver.retire()
     assert await rig.slices() == []
+
+
+async def test_the_folder_that_a_driver_made_goes_with_it_and_one_that_was_there_stays(
+    make: Make, tmp_path: Path
+) -> None:
+    there, made = tmp_path / "there", tmp_path / "made"
+    there.mkdir()
+    for folder in (there, made):
+        driver = await make(data_dir=str(folder))
+        await driver.start()
+        await driver.stop()
+        await driver.start()
+        await driver.retire()
+    assert (there.exists(), made.exists()) == (True, False)
 
 
 async def test_each_start_publishes_a_higher_generation(driver: DriverControl, rig: Rig) -> None:

@@ -31,7 +31,9 @@ class Screen:
         self.live = Live(Console(file=self._out, width=80, highlight=False))
 
     def begins(self, about: str, items: int) -> None:
-        manager = SimpleNamespace(get_plugin=lambda name: SimpleNamespace(run=Run("reference", about)))
+        manager = SimpleNamespace(
+            get_plugin=lambda name: SimpleNamespace(run=Run("reference", about), cannot_start=False)
+        )
         config = SimpleNamespace(pluginmanager=manager)
         self.live.pytest_runtestloop(cast("Any", SimpleNamespace(config=config, items=[None] * items)))
 
