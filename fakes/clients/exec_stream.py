@@ -26,12 +26,14 @@ _CHUNK = 512 * 1024
 class ExecStream:
     """What is written goes to the program; its output is on `reader`. Implements `control_lines.Writer`."""
 
-    def __init__(self, socket: aiohttp.ClientWebSocketResponse, limit: int) -> None:
-        self.reader = asyncio.StreamReader(limit=limit)
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse, limit: int, what: str) -> None:
+        self.reader = _Output(limit=limit)
         self.said = ""
         """The end of what the program wrote to standard error."""
         self.error = ""
-        """Why it ended, in the server's words; empty if it ended well or goes on."""
+        """Why it ended, in the server's words; empty if it ended well, was closed here or goes on."""
+        self._what = what
+        self._has_end = False
         self._socket = socket
         self._outgoing: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._sending = asyncio.create_task(self._send(), name="exec, input")
@@ -48,12 +50,16 @@ class ExecStream:
         container: str = "",
         limit: int = 2**16,
     ) -> "ExecStream":
-        """Starts the program. Raises `ApiError` if the server refuses or cannot be reached."""
+        """Starts the program. Raises `ApiError` if the server refuses or cannot be reached.
+
+        After the last line of a program that did not end well, `reader.readline` raises ConnectionError with the reason.
+        """
         query = [("stdin", "true"), ("stdout", "true"), ("stderr", "true")]
         query += [("container", container)] if container else []
         query += [("command", word) for word in command]
         path = f"/api/v1/namespaces/{namespace}/pods/{pod}/exec"
-        return cls(await connection.websocket(path, query, _PROTOCOLS), limit)
+        what = f"{' '.join(command)} in pod {pod}"
+        return cls(await connection.websocket(path, query, _PROTOCOLS), limit, what)
 
     def write(self, data: bytes) -> None:
         for start in range(0, len(data), _CHUNK):
@@ -64,6 +70,7 @@ class ExecStream:
 
     def close(self) -> None:
         """Ends the connection, and the program's input with it."""
+        self._has_end = True
         self._outgoing.put_nowait(None)
 
     async def wait_closed(self) -> None:
@@ -85,11 +92,20 @@ class ExecStream:
             async for message in self._socket:
                 if message.type is aiohttp.WSMsgType.BINARY and message.data:
                     self._take(message.data[0], message.data[1:])
+                elif message.type is aiohttp.WSMsgType.ERROR:
+                    self.error = self.error or str(message.data)
         except (aiohttp.ClientError, OSError) as error:
             self.error = self.error or str(error)
         finally:
+            if not self._has_end:  # servers tell of every end
+                self.error = self.error or "the connection was lost"
+            self.reader.why = self._why()
             self.reader.feed_eof()
             self._outgoing.put_nowait(None)
+
+    def _why(self) -> str:
+        last = (self.said.strip().splitlines() or [""])[-1]
+        return f"{self._what}: {f'{last} ({self.error})' if last else self.error}" if self.error else ""
 
     def _take(self, channel: int, data: bytes) -> None:
         if channel == _STDOUT:
@@ -97,7 +113,20 @@ class ExecStream:
         elif channel == _STDERR:
             self.said = (self.said + data.decode(errors="replace"))[-_LAST_WORDS:]
         elif channel == _ERROR:
-            self.error = _why(data)
+            self._has_end = True
+            self.error = _refusal(data)
+
+
+class _Output(asyncio.StreamReader):
+    """Says why there are no more lines."""
+
+    why = ""
+
+    async def readline(self) -> bytes:
+        line = await super().readline()
+        if not line and self.why:
+            raise ConnectionError(self.why)
+        return line
 
 
 async def execute(
@@ -116,7 +145,7 @@ async def execute(
     return output.decode(errors="replace")
 
 
-def _why(data: bytes) -> str:
+def _refusal(data: bytes) -> str:
     """The server's `Status` of the end; nothing for a success."""
     try:
         status: dict[str, Any] = json.loads(data)

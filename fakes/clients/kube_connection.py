@@ -16,6 +16,9 @@ from drahealth.fakes.clients.access import Access
 CALL_TIMEOUT = 30.0
 """Seconds for a whole call, and for the connection of a watch."""
 
+_HEARTBEAT = 12.0
+"""Seconds of silence after which a web socket's server is asked for a sign, for which it has half as long. The API
+server's own client is more patient; streams of ours can be opened again."""
 _LINE_LIMIT = 2**21
 """Half of what one line of a watch may have, in bytes; objects have up to 1.5 MiB."""
 
@@ -59,7 +62,10 @@ class KubeConnection:
                 self._streams.remove(response.content)
 
     async def websocket(self, path: str, query: Sequence[tuple[str, str]], protocols: Sequence[str]) -> Any:
-        """An aiohttp web socket. `ApiError` as the server refuses, or 503 where it cannot be reached."""
+        """An aiohttp web socket. `ApiError` as the server refuses, or 503 where it cannot be reached.
+
+        It ends with an error within 20 s of the server's last sign of life.
+        """
         try:
             return await self._session.ws_connect(
                 self._access.host + path,
@@ -67,6 +73,7 @@ class KubeConnection:
                 protocols=protocols,
                 headers=await self._access.headers(),
                 max_msg_size=0,
+                heartbeat=_HEARTBEAT,
                 timeout=aiohttp.ClientWSTimeout(ws_close=2),
                 proxy=self._access.proxy,
                 server_hostname=self._access.server_name,

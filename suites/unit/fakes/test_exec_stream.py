@@ -1,5 +1,6 @@
 """A program in a container over a web socket: what comes, what goes, and how it ends."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -103,6 +104,60 @@ async def test_a_command_that_fails_says_why(messages: tuple[bytes, ...], reason
         with pytest.raises(ApiError) as refused:
             await execute(connection, "ns", "pod", ["sh", "-c", "x"])
     assert refused.value.message == reason
+
+
+@pytest.mark.parametrize(
+    ("messages", "why"),
+    [
+        ((b"\x02Traceback\nNo module named x\n", FAILURE), "No module named x (command terminated with exit code 3)"),
+        ((FAILURE,), "command terminated with exit code 3"),
+        ((b"\x02a warning\n",), "a warning (the connection was lost)"),
+    ],
+)
+async def test_who_reads_lines_is_told_why_there_are_no_more(messages: tuple[bytes, ...], why: str) -> None:
+    async def answers(socket: web.WebSocketResponse) -> None:
+        for message in (b"\x01last\n", *messages):
+            await socket.send_bytes(message)
+
+    async with server_that(answers) as connection:
+        stream = await ExecStream.open(connection, "ns", "pod", ["cat", "x"])
+        assert await stream.reader.readline() == b"last\n"
+        with pytest.raises(ConnectionError) as ended:
+            await stream.reader.readline()
+    assert str(ended.value) == f"cat x in pod pod: {why}"
+
+
+async def test_after_a_good_end_there_are_just_no_more_lines() -> None:
+    async def answers(socket: web.WebSocketResponse) -> None:
+        for message in (b"\x02a warning\n", SUCCESS):
+            await socket.send_bytes(message)
+
+    async with server_that(answers) as connection:
+        stream = await ExecStream.open(connection, "ns", "pod", ["cat"])
+        assert (await stream.reader.readline(), stream.error) == (b"", "")
+
+
+async def test_a_command_whose_connection_is_lost_has_not_ended_well() -> None:
+    async def answers(socket: web.WebSocketResponse) -> None:
+        await socket.send_bytes(b"\x01half of it")
+
+    async with server_that(answers) as connection:
+        with pytest.raises(ApiError, match="^cat in pod pod: the connection was lost$"):
+            await execute(connection, "ns", "pod", ["cat"])
+
+
+async def test_a_server_that_answers_no_more_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("drahealth.fakes.clients.kube_connection._HEARTBEAT", 0.1)
+    noticed = asyncio.Event()
+
+    async def is_deaf(socket: web.WebSocketResponse) -> None:
+        await noticed.wait()
+
+    async with server_that(is_deaf) as connection:
+        stream = await ExecStream.open(connection, "ns", "pod", ["cat"])
+        with pytest.raises(ConnectionError, match=r"^cat in pod pod: No PONG received"):
+            await asyncio.wait_for(stream.reader.readline(), 5)
+        noticed.set()
 
 
 async def test_a_server_that_gives_no_web_socket_is_a_refusal() -> None:
