@@ -52,7 +52,7 @@ class ExecStream:
     ) -> "ExecStream":
         """Starts the program. Raises `ApiError` if the server refuses or cannot be reached.
 
-        After the last line of a program that did not end well, `reader.readline` raises ConnectionError with the reason.
+        After the last line of one that did not end well, `reader.readline` raises ConnectionError with the reason.
         """
         query = [("stdin", "true"), ("stdout", "true"), ("stderr", "true")]
         query += [("container", container)] if container else []

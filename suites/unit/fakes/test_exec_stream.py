@@ -1,51 +1,14 @@
 """A program in a container over a web socket: what comes, what goes, and how it ends."""
 
 import asyncio
-import json
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp import WSMsgType, web
 
 from drahealth.fakes.api import ApiError
-from drahealth.fakes.clients.access import Access
 from drahealth.fakes.clients.exec_stream import ExecStream, execute
 from drahealth.fakes.clients.kube_connection import KubeConnection
-
-Behaviour = Callable[[web.WebSocketResponse], Awaitable[None]]
-SUCCESS = b"\x03" + json.dumps({"status": "Success"}).encode()
-FAILURE = b"\x03" + json.dumps({"status": "Failure", "message": "command terminated with exit code 3"}).encode()
-
-
-@asynccontextmanager
-async def server_that(behaves: Behaviour, asked: list[str] | None = None) -> AsyncIterator[KubeConnection]:
-    """A connection to a server whose containers behave so."""
-
-    async def handle(request: web.Request) -> web.WebSocketResponse:
-        if asked is not None:
-            asked.append(request.path_qs)
-        socket = web.WebSocketResponse(protocols=("v5.channel.k8s.io",))
-        await socket.prepare(request)
-        await behaves(socket)
-        await socket.close()
-        return socket
-
-    async def headers() -> dict[str, str]:
-        return {}
-
-    app = web.Application()
-    app.router.add_get("/api/v1/namespaces/ns/pods/pod/exec", handle)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    connection = KubeConnection(Access(f"http://127.0.0.1:{runner.addresses[0][1]}", headers))
-    try:
-        yield connection
-    finally:
-        await connection.close()
-        await runner.cleanup()
+from drahealth.suites.unit.fakes.exec_server import FAILURE, SUCCESS, server_that
 
 
 async def echoes(socket: web.WebSocketResponse) -> None:
@@ -142,7 +105,7 @@ async def test_a_command_whose_connection_is_lost_has_not_ended_well() -> None:
         await socket.send_bytes(b"\x01half of it")
 
     async with server_that(answers) as connection:
-        with pytest.raises(ApiError, match="^cat in pod pod: the connection was lost$"):
+        with pytest.raises(ApiError, match=r": cat in pod pod: the connection was lost$"):
             await execute(connection, "ns", "pod", ["cat"])
 
 
