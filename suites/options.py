@@ -74,6 +74,10 @@ class Options:
     @property
     def flags(self) -> str:
         """What to give to `drahealth run` for the same target."""
+        return self.flags_as("--")
+
+    def flags_as(self, prefix: str) -> str:
+        """The same with another prefix before the names, such as pytest's options have."""
         said = {"target": self.target}
         if self.target == "kubelet" or self.kind.exact:
             said["kubernetes"] = self.kubernetes
@@ -81,7 +85,8 @@ class Options:
             said["profile"] = self.profile.name
         if self.driver != DRIVERS[0]:
             said["driver"] = self.driver
-        return shlex.join(word for name, value in {**said, **self.kind.flags}.items() for word in (f"--{name}", value))
+        pairs = {**said, **self.kind.flags}.items()
+        return shlex.join(word for name, value in pairs for word in (f"{prefix}{name}", value))
 
 
 def _one_of(what: str, value: str, allowed: tuple[str, ...]) -> str:

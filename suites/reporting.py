@@ -134,10 +134,10 @@ class Reporting:
         return outcome, problem
 
     def _again(self, item: pytest.Item) -> str:
-        flags = self._session.options.flags
+        options = self._session.options
         if Path(kep.__path__[0]).samefile(item.path.parent):
-            return f"drahealth run {flags} -k {item.name}"
-        return f"pytest {item.nodeid} {flags.replace('--', '--drahealth-')}"
+            return f"drahealth run {options.flags} -k {item.name}"
+        return f"pytest {item.nodeid} {options.flags_as('--drahealth-')}"
 
     def _keep_history(self, played: Played) -> None:
         directory = self._config.getoption("drahealth_histories")

@@ -105,6 +105,11 @@ def test_the_flags_say_no_more_than_is_needed() -> None:
     ]
 
 
+def test_as_options_of_pytest_the_flags_have_a_prefix_and_the_values_have_none() -> None:
+    options = Options("kind", kubernetes="1.37.0", profile=V1_37, kind=KindOptions(name="a--b", keep="failed"))
+    assert options.flags_as("--drahealth-") == ("--drahealth-target kind --drahealth-name a--b --drahealth-keep failed")
+
+
 def test_a_target_is_told_in_a_few_words() -> None:
     assert [options.about for options in SENSIBLE[1:3] + SENSIBLE[5:9:3] + SENSIBLE[-1:]] == [
         "the reference in process, profile v1.37",
