@@ -3,10 +3,12 @@
 The requests are made here, since the official client's own way to make a plain one differs from release to release.
 """
 
+import ipaddress
 import json
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 
@@ -30,7 +32,8 @@ class KubeConnection:
         self._access = access
         self._streams: list[aiohttp.StreamReader] = []
         connector = aiohttp.TCPConnector(ssl=access.tls or True, limit=0)
-        self._session = aiohttp.ClientSession(connector=connector, trust_env=True, read_bufsize=_LINE_LIMIT)
+        by_proxy = not is_loopback(access.host)
+        self._session = aiohttp.ClientSession(connector=connector, trust_env=by_proxy, read_bufsize=_LINE_LIMIT)
 
     async def call(
         self, method: str, path: str, *, query: Mapping[str, str] | None = None, body: Any = None
@@ -129,6 +132,15 @@ class KubeConnection:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             why = f"cannot reach the API server {self._access.host}: {error or type(error).__name__}"
             raise ApiError(503, "ServiceUnavailable", why) from error
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a URL is of this machine by its address; kubectl, as all in Go, never asks a proxy for such."""
+    name = urlsplit(host).hostname or ""
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return name == "localhost"
 
 
 def refusal(status: int, reason: str, answer: Mapping[str, Any] | None, text: str) -> ApiError:
