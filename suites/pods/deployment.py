@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from importlib import metadata
 
 from drahealth.fakes.api import NAMESPACES, PODS, Api, ApiError, Kind, Object
+from drahealth.suites.belongings import BELONGS
 from drahealth.suites.binaries.progress import Progress, silent
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.pods import readiness
@@ -17,8 +18,6 @@ __all__ = ["NAMESPACE", "deploy", "remove", "why_gone"]
 
 START_LIMIT = 90.0
 """Seconds for the pods to be Ready, and for the remains of an earlier deployment to go."""
-_LABEL = "app.kubernetes.io/part-of"
-_US = SELECTOR[_LABEL]
 _INTERVAL = 0.25
 _BEAT = 6.0
 """Seconds between two signs that a stage goes on."""
@@ -110,14 +109,15 @@ async def _refuse_to_take_over(api: Api) -> None:
         if found is not None and not _is_ours(found):
             delete = f"kubectl delete {kind.kind.lower()} {name}"
             within = f" -n {NAMESPACE}" if "namespace" in obj["metadata"] else ""
+            label = "=".join(*BELONGS.items())
             raise HarnessError(
-                f"The cluster has a {kind.kind} {name} that is not drahealth's: it lacks the label {_LABEL}={_US}",
+                f"The cluster has a {kind.kind} {name} that is not drahealth's: it lacks the label {label}",
                 f"use another cluster, or remove it if nobody needs it: {delete}{within}",
             )
 
 
 def _is_ours(obj: Object) -> bool:
-    return (obj["metadata"].get("labels") or {}).get(_LABEL) == _US
+    return BELONGS.items() <= (obj["metadata"].get("labels") or {}).items()
 
 
 async def _until_free(api: Api) -> None:
