@@ -6,7 +6,7 @@ alone would take up to a minute of it.
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from drahealth.fakes.api import NODES, PODS, ApiError, Kind
@@ -49,13 +49,11 @@ class KindNodes:
 
         Nothing is done where they have them already. ConfigurationError for a gate that the API server does not know.
         """
-        try:
+        with _told("The gates cannot be set"):
             if await self._all_have(gates):
                 return
             await self._stage(gates)
-        except ApiError as error:
-            raise HarnessError(f"The gates cannot be set: {error}", "see whether the cluster is well") from error
-        await self._change(node_scripts.APPLY)
+            await self._change(node_scripts.APPLY)
         has = partial(self._has, gates, _API_SERVER)
         await self._until(has, "the API server to have its gates", self._control_plane, api=True)
         for node in self._nodes:
@@ -63,7 +61,8 @@ class KindNodes:
 
     async def restore(self) -> None:
         """Undoes all that `set_gates` has changed on these nodes, by whatever process: the files are as they were."""
-        await self._change(node_scripts.RESTORE)
+        with _told("What was changed on the nodes cannot be undone"):
+            await self._change(node_scripts.RESTORE)
 
     async def read(self, node: str, path: str) -> str:
         """The text of a file."""
@@ -177,6 +176,14 @@ async def _holds(condition: Condition) -> bool:
         async with asyncio.timeout(_CALL):
             return await condition()
     return False
+
+
+@contextlib.contextmanager
+def _told(what: str) -> Iterator[None]:
+    try:
+        yield
+    except ApiError as error:
+        raise HarnessError(f"{what}: {error}", "see whether the cluster is well") from error
 
 
 def _kubelet(node: str) -> str:

@@ -85,7 +85,7 @@ KNOWN = (
 )
 _TELLING = re.compile(
     r"^(ERROR|Error|error)\b|\[ERROR |^\s*\[?fatal|Error response|unknown field|unrecognized|not (permitted|allowed)|"
-    r"timed out|connection refused|no space left|cannot |failed",
+    r"^line \d+: |timed out|connection refused|no space left|cannot |failed",
     re.IGNORECASE,
 )
 _USELESS = re.compile(r"^(stack trace|usage:|see '.+ --help'|run '.+ --help'|command output:?$)", re.IGNORECASE)

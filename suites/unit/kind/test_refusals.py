@@ -49,6 +49,14 @@ def test_a_node_image_that_cannot_be_pulled_may_be_one_that_kind_has_not_publish
     )
 
 
+def test_of_a_configuration_that_kind_does_not_know_the_line_is_told() -> None:
+    said = (
+        "ERROR: failed to create cluster: unable to decode config: yaml: unmarshal errors:\n  line 3: field x not found"
+    )
+    error = explain("make it", said)
+    assert error.message == "Could not make it because kind does not take its configuration: line 3: field x not found"
+
+
 def test_an_unknown_refusal_is_told_by_its_telling_line() -> None:
     error = explain("do it", "Some warning\nERROR: failed to create cluster: it broke\nSee 'docker run --help'.\n")
     assert error.message == "Could not do it: it broke"
