@@ -80,7 +80,7 @@ class SiteMaker:
         self._ends.push_async_callback(client.close)
         try:
             served = str((await client.connection.call("GET", "/version"))["gitVersion"])
-            self._check_release(served, f"of {name}" if self._options.reuse else name)
+            self._check_release(served, name)
             return await self._furnished(kind, client, name, folder, [node.name for node in nodes], planes[0])
         except ApiError as error:
             raise HarnessError(
@@ -145,7 +145,7 @@ class SiteMaker:
 
     def _check_release(self, served: str, image: str) -> None:
         if differs(self._kubernetes, served, exact=self._options.exact):
-            error = other_release(self._kubernetes, served, image)
+            error = other_release(self._kubernetes, served, image, reused=self._options.reuse or "")
             assert error
             raise error
 
@@ -158,7 +158,7 @@ class SiteMaker:
         if self._options.reuse:
             self._progress(f"Preparing the cluster {name}")
             await reuse.tidy(client)
-            self._ends.push_async_callback(remove, client)
+            self._ends.push_async_callback(remove, client, self._progress)
             nodes = KindNodes(engine, control_plane, names, client)
             self._ends.push_async_callback(nodes.restore)
             self._ends.callback(self._progress, f"Leaving the cluster {name} as it was")
