@@ -80,7 +80,7 @@ class SiteMaker:
         self._ends.push_async_callback(client.close)
         try:
             served = str((await client.connection.call("GET", "/version"))["gitVersion"])
-            self._check_release(served, name)
+            self._check_release(served, node_image(self._kubernetes, self._options.node_image))
             return await self._furnished(kind, client, name, folder, [node.name for node in nodes], planes[0])
         except ApiError as error:
             raise HarnessError(
