@@ -17,7 +17,8 @@ from drahealth.suites.ledger import KnownIssue, known_issues
 from drahealth.suites.story.claims import Claim, Claims, Use
 from drahealth.suites.story.hardware import Driver, Gpu
 from drahealth.suites.story.history import History
-from drahealth.suites.story.workload import Pod, pod_manifest, status_seen
+from drahealth.suites.story.pod_watch import PodWatch
+from drahealth.suites.story.workload import Pod, pod_manifest
 from drahealth.suites.targets.target import Target, Window
 from drahealth.suites.violation import STORY, Violation
 
@@ -51,9 +52,8 @@ class Node:
         self._run = run
         self._requirement, self._assertion = (judges[0] if judges else ""), STORY
         self._drivers: list[Driver] = []
-        self._statuses: dict[str, StatusSeen] = {}
         self._gates_on = True
-        self._watch: asyncio.Task[None] | None = None
+        self._watch = PodWatch(target.api, self.namespace, self.history)
         self._names = 0
 
     # -- for the one who runs it
@@ -68,7 +68,7 @@ class Node:
             await self.target.enter(alone=self._alone)
             await self.target.api.create(NAMESPACES, {"metadata": {"name": self.namespace, "labels": BELONGS}})
             await self.target.furnish(self.namespace)
-            self._watch = asyncio.create_task(self._watch_pods(), name=f"pods of {self.namespace}")
+            self._watch.start()
         except BaseException:
             with suppress(ApiError):
                 await self._end()
@@ -87,7 +87,7 @@ class Node:
     async def _end(self) -> None:
         async with AsyncExitStack() as stack:  # from the last to the first, whatever becomes of each
             stack.push_async_callback(self.target.leave)
-            stack.push_async_callback(self._end_watch)
+            stack.push_async_callback(self._watch.stop)
             stack.push_async_callback(self.target.api.delete, NAMESPACES, self.namespace)
             for name in {driver.name for driver in self._drivers}:
                 stack.push_async_callback(self.target.api.delete, DEVICE_CLASSES, name)
@@ -225,7 +225,7 @@ class Node:
     # -- for the handles
 
     def latest(self, pod_uid: str) -> StatusSeen | None:
-        return self._statuses.get(pod_uid)
+        return self._watch.statuses.get(pod_uid)
 
     async def until(self, true: Callable[[], bool], window: Window, expected: str, seen: object) -> None:
         """Waits for it through the window. Raises Violation, with what was seen last, if it does not come true."""
@@ -291,15 +291,10 @@ class Node:
             with suppress(ApiError):
                 await self.target.api.delete(PODS, pod["metadata"]["name"], self.namespace)
         for _ in range(round(self.target.windows["start"])):
-            if await self.history.until(lambda: not self._statuses, 1.0):
+            if await self.history.until(lambda: not self._watch.statuses, 1.0):
                 return
             self.target.check()  # pods do not go without their driver
         raise HarnessError(f"pods of {self._title!r} did not go away", await self.target.log_tail())
-
-    async def _end_watch(self) -> None:
-        if self._watch:
-            self._watch.cancel()
-            await asyncio.wait([self._watch])
 
     async def _revive_drivers(self) -> None:
         """A story may have ended while a driver was down; pods do not go before one has unprepared their claims."""
@@ -312,7 +307,7 @@ class Node:
 
     def _astray(self) -> list[str]:
         return invariants.astray(
-            self.history.as_read(self.profile), self._statuses.values(), self._devices(), self._gates_on
+            self.history.as_read(self.profile), self._watch.statuses.values(), self._devices(), self._gates_on
         )
 
     def _devices(self) -> dict[str, invariants.Device]:
@@ -323,25 +318,6 @@ class Node:
             for gpu in driver.gpus
             for name in (gpu.resource_id(self.profile), str(gpu.id))
         }
-
-    async def _watch_pods(self) -> None:
-        """Follows the pods' statuses; a watch that ends, as when the API server restarts, is opened again."""
-        while True:
-            with suppress(ApiError):
-                async for event in self.target.api.watch(PODS, self.namespace):
-                    self._saw(event.type, event.object)
-            await asyncio.sleep(0.05)
-
-    def _saw(self, kind: str, pod: dict[str, Any]) -> None:
-        uid = pod["metadata"]["uid"]
-        if kind == "DELETED":
-            self._statuses.pop(uid, None)
-            self.tell(f"pod {pod['metadata']['name']} is gone")
-            return
-        seen = status_seen(pod)
-        if seen != self._statuses.get(uid):
-            self._statuses[uid] = seen
-            self.history.observe(seen)
 
 
 def _use(used: Use | Claim) -> Use:
