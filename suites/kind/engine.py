@@ -25,14 +25,12 @@ _ANSWERS_WITHIN = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """A node of some kind cluster; `id` is the full one, `state` as the engine says: running, exited, created, ..."""
+    """A node of some kind cluster; `id` is the full one."""
 
     id: str
     name: str
     cluster: str
     role: str
-    state: str
-    created: str
     mounts: tuple[str, ...]
 
 
@@ -129,8 +127,6 @@ def container(found: dict[str, Any]) -> Container:
         name=found["Name"].removeprefix("/"),
         cluster=labels.get(CLUSTER_LABEL, ""),
         role=labels.get(ROLE_LABEL, ""),
-        state=found["State"]["Status"],
-        created=str(found["Created"]),
         mounts=tuple(sorted(mount["Destination"] for mount in found.get("Mounts") or [])),
     )
 

@@ -108,8 +108,8 @@ class _Program(asyncio.SubprocessProtocol):
 
     async def start(self, argv: Sequence[str], environment: Mapping[str, str], stdin: bytes | None) -> None:
         watched, self._held = os.pipe()
-        try:
-            self._transport, _ = await asyncio.get_running_loop().subprocess_exec(
+        spawned = asyncio.ensure_future(
+            asyncio.get_running_loop().subprocess_exec(
                 lambda: self,
                 *(sys.executable, "-I", "-S", str(_GUARD), str(watched), *argv),
                 stdin=DEVNULL if stdin is None else PIPE,
@@ -119,8 +119,15 @@ class _Program(asyncio.SubprocessProtocol):
                 start_new_session=True,
                 pass_fds=[watched],
             )
+        )
+        try:
+            # Cancelled in there, asyncio would kill the guard alone, and what that has started by then would go on.
+            await asyncio.shield(spawned)
         finally:
-            os.close(watched)
+            try:
+                self._transport, _ = await spawned
+            finally:
+                os.close(watched)
         if stdin is not None:
             self._feed(stdin)
 

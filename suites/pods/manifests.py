@@ -83,7 +83,6 @@ def _container(image: str) -> Object:
         "image": image,
         "imagePullPolicy": "IfNotPresent",
         "command": ["python", "-m", "drahealth.fakes.hardware.serve", "--socket", CONTROL_SOCKET],
-        "env": [{"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}],
         "startupProbe": {
             "exec": {"command": ["test", "-S", CONTROL_SOCKET]},
             "periodSeconds": 1,

@@ -65,8 +65,6 @@ async def test_nodes_are_the_containers_of_all_clusters(fake: FakeEngine) -> Non
             name="one-control-plane",
             cluster="one",
             role="control-plane",
-            state="running",
-            created="2026-01-01T00:00:00Z",
             mounts=("/kind/mine", "/var"),
         )
     ]

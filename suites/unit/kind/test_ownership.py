@@ -24,7 +24,7 @@ def record(run_id: str, cluster: str = "c", engine: str = ENGINE, kept: bool = F
 
 
 def container(cluster: str, *mounts: str, role: str = "control-plane") -> Container:
-    return Container(f"{cluster}-{role}", f"{cluster}-{role}", cluster, role, "running", OLD, mounts)
+    return Container(f"{cluster}-{role}", f"{cluster}-{role}", cluster, role, mounts)
 
 
 @pytest.fixture(autouse=True)

@@ -48,6 +48,19 @@ def is_running(pid: int) -> bool:
     return state != "Z"
 
 
+async def test_a_call_that_is_cancelled_while_the_program_begins_ends_it_with_its_children(tmp_path: Path) -> None:
+    file = tmp_path / "pids"
+    call = asyncio.create_task(run(["sh", "-c", _SLEEPS.format(file=file)], limit=60))
+    await asyncio.sleep(0)  # it is spawned, and the loop has not yet heard so
+    end = time.monotonic() + 10
+    while not written(file) and time.monotonic() < end:
+        pass
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert await gone(written(file))
+
+
 async def test_a_program_leaves_its_output_and_its_exit_code() -> None:
     done = await run(["sh", "-c", "cat; echo bad >&2; exit 3"], stdin=b"fed", limit=10)
     assert done == Finished(3, "fed", "bad\n")
