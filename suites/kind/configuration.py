@@ -37,16 +37,24 @@ _DEFAULT = f"kind: Cluster\napiVersion: {API_VERSION}\n"
 _KUBELET_PATCH = f"apiVersion: kubelet.config.k8s.io/v1beta1\nkind: {KUBELET}\nsyncFrequency: {SYNC_FREQUENCY}\n"
 
 
-def compose(user: str | None, *, nodes: int | None = None, run_id: str, gates: Mapping[str, bool] | None = None) -> str:
+def compose(
+    user: str | None,
+    *,
+    nodes: int | None = None,
+    run_id: str,
+    gates: Mapping[str, bool] | None = None,
+    where: str = _WHERE,
+) -> str:
     """The text for `kind create cluster --config`.
 
-    `user` is the text of the user's own configuration. `nodes` counts all of them, the control plane among them.
+    `user` is the text of the user's own configuration, `where` what errors call it. `nodes` counts all of them, the
+    control plane among them.
     Raises ConfigurationError with the line where the two do not fit, or where the text is no kind configuration.
     """
     path = mark(run_id)
     try:
         cluster = _cluster(_DEFAULT if user is None else user)
-        _set_nodes(cluster, nodes)
+        _set_nodes(cluster, nodes, where)
         _check_roles(cluster)
         for node in items(get(cluster, "nodes")):
             _append(node, "extraMounts", _mount(path))
@@ -55,15 +63,15 @@ def compose(user: str | None, *, nodes: int | None = None, run_id: str, gates: M
             _prepend(cluster, MERGED, scalar(_KUBELET_PATCH, style="|"))
         return dump(cluster)
     except Malformed as error:
-        raise error.told(_WHERE, _SEE) from None
+        raise error.told(where, _SEE) from None
 
 
-def cluster_name(user: str) -> str | None:
+def cluster_name(user: str, where: str = _WHERE) -> str | None:
     """The name that the user's configuration gives to the cluster, which kind's --name would override."""
     try:
         return text(get(_cluster(user), "name")) or None
     except Malformed as error:
-        raise error.told(_WHERE, _SEE) from None
+        raise error.told(where, _SEE) from None
 
 
 def _cluster(said: str) -> MappingNode:
@@ -109,7 +117,7 @@ def _expect(of: Node, key: str, kind: type[Node], what: str) -> None:
         raise Malformed(f"{key} is not {what}", line_of(value))
 
 
-def _set_nodes(cluster: MappingNode, wanted: int | None) -> None:
+def _set_nodes(cluster: MappingNode, wanted: int | None, where: str) -> None:
     if wanted is not None and wanted < 1:
         raise ConfigurationError(f"A cluster of {wanted} nodes cannot be made", "give --nodes 1 or more")
     there = items(get(cluster, "nodes"))
@@ -118,7 +126,7 @@ def _set_nodes(cluster: MappingNode, wanted: int | None) -> None:
         put(cluster, "nodes", sequence(*(mapping(role=scalar(role)) for role in roles)))
     elif wanted not in (None, len(there)):
         raise ConfigurationError(
-            f"{_WHERE}, line {line_of(there[0])}: it has {len(there)} nodes, and {wanted} were asked for",
+            f"{where}, line {line_of(there[0])}: it has {len(there)} nodes, and {wanted} were asked for",
             "leave --nodes out, or the nodes",
         )
 

@@ -3,6 +3,7 @@
 import secrets
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 from drahealth.fakes.api import ApiError
@@ -92,19 +93,20 @@ class SiteMaker:
         """A cluster of ours, and the folder for what goes with it."""
         o = self._options
         user = _text(o.config) if o.config else None
-        name = o.name or (cluster_name(user) if user else None) or f"drahealth-{secrets.token_hex(3)}"
+        where = f"The kind configuration {o.config}"
+        name = o.name or (cluster_name(user, where) if user else None) or f"drahealth-{secrets.token_hex(3)}"
         if name in await kind.names():
             raise HarnessError(f"There is a kind cluster {name} already", f"choose another --name, or --reuse {name}")
         image = node_image(self._kubernetes, o.node_image)
-        compose(user, nodes=o.nodes, run_id=_NO_RUN, gates=self._gates)  # what cannot be merged is told before all else
+        merge = partial(compose, user, nodes=o.nodes, gates=self._gates, where=where)
+        merge(run_id=_NO_RUN)  # what cannot be merged is told before all else
         if found := await release_of(kind.engine, image):
             self._check_release(found, image)
         await self._ensure_image(kind.engine)
         claim = Claim.make(name, kind.engine.identity)
         self._ends.push_async_callback(self._end, kind, claim)
-        config = compose(user, nodes=o.nodes, run_id=claim.run_id, gates=self._gates)
         self._progress(f"Making the cluster {name} with {image}")
-        await kind.create(name, image, config, claim.folder / _KUBECONFIG, on_line=self._progress)
+        await kind.create(name, image, merge(run_id=claim.run_id), claim.folder / _KUBECONFIG, on_line=self._progress)
         self._is_made = True
         return name, claim.folder
 

@@ -55,6 +55,7 @@ async def test_a_configuration_that_cannot_be_merged_starts_nothing(
     error = await refusal(kind_config=str(file))
     assert isinstance(error, ConfigurationError)
     assert said in str(error)
+    assert str(file) in str(error)
     assert not [call for call in fake.calls if "create" in call]
 
 
