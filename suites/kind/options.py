@@ -45,7 +45,7 @@ class KindOptions:
                     )
         if texts["driver-image"] and texts["driver-base"]:
             raise ConfigurationError(
-                "--driver-base is for building the image that --driver-image names", "leave one out"
+                "--driver-base is for an image that is built, and with --driver-image none is", "leave one out"
             )
         for name in ("name", "reuse"):
             if texts[name] and not _NAME.fullmatch(texts[name] or ""):

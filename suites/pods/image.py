@@ -90,7 +90,7 @@ async def _ensure_there(engine: Engine, image: str, progress: Progress, what: st
     try:
         await engine.run("pull", image, limit=_LIMIT, on_line=lambda line: progress(doing))
     except HarnessError as error:
-        failure = _about(f"{what}, {image}, is not here and cannot be pulled", error)
+        failure = _about(f"{what}, {image}, cannot be had", error)
         failure.hint = f"check the name, pull it before, or name another with {option}"
         raise failure from error
 
@@ -101,8 +101,9 @@ async def _interpreter(engine: Engine, base: str) -> Interpreter:
         said = await engine.run("run", "--rm", "--network=none", "--entrypoint=python", base, "-c", _ASK)
         version, machine, libc = json.loads(said)
     except (HarnessError, ValueError) as error:
+        said = error.message if isinstance(error, HarnessError) else str(error)
         raise HarnessError(
-            f"The base {base} cannot run Python: {error}", "name an image with `python` by --driver-base"
+            f"The base {base} cannot run Python: {said}", "name an image with `python` by --driver-base"
         ) from error
     parts = tuple(int(part) for part in version.split(".")[:2])
     if parts < _OLDEST or libc != "glibc":

@@ -131,7 +131,9 @@ async def test_a_named_image_is_taken_as_it_is(world: World, ensure: Callable[..
 async def test_what_cannot_be_pulled_is_a_sentence(
     ensure: Callable[..., "asyncio.Future[str]"], given: dict[str, str], option: str
 ) -> None:
-    with pytest.raises(HarnessError, match=f":2, is not here and cannot be pulled.*name another with {option}"):
+    with pytest.raises(
+        HarnessError, match=f":2, cannot be had.*not here and cannot be pulled.*name another with {option}"
+    ):
         await ensure(**given)
 
 

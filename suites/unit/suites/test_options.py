@@ -72,7 +72,7 @@ WRONG: list[tuple[dict[str, str], str]] = [
     ),
     (
         {**KIND, "driver-image": "a", "driver-base": "b"},
-        "--driver-base is for building the image that --driver-image names; leave one out",
+        "--driver-base is for an image that is built, and with --driver-image none is; leave one out",
     ),
 ]
 
