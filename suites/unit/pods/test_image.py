@@ -132,7 +132,7 @@ async def test_what_cannot_be_pulled_is_a_sentence(
     ensure: Callable[..., "asyncio.Future[str]"], given: dict[str, str], option: str
 ) -> None:
     with pytest.raises(
-        HarnessError, match=f":2, cannot be had.*not here and cannot be pulled.*name another with {option}"
+        HarnessError, match=f":2, cannot be had.*and cannot be pulled.*name another with {option}"
     ):
         await ensure(**given)
 
