@@ -29,7 +29,7 @@ from drahealth.suites.kind.yaml_tree import (
 )
 
 API_VERSION = "kind.x-k8s.io/v1alpha4"
-SYNC_FREQUENCY = "6s"
+SYNC_FREQUENCY = "3s"
 """How often the kubelet looks at each pod again where the user says nothing: 60 s is its own, 1 s a load."""
 _WHERE = "The kind configuration"
 _SEE = "see https://kind.sigs.k8s.io/docs/user/configuration"

@@ -22,7 +22,7 @@ from drahealth.suites.kind.records import Claim, default_base, records
 from drahealth.suites.kind.site import Site, seconds
 from drahealth.suites.local.run_directory import RunDirectory
 from drahealth.suites.pods.deployment import deploy, remove
-from drahealth.suites.pods.image import ensure_image
+from drahealth.suites.pods.image import ensure_image, has_image
 
 _KUBECONFIG = "kubeconfig"
 _NO_RUN = "0" * 12
@@ -155,8 +155,8 @@ class SiteMaker:
         self, kind: Kind, client: KubeClient, name: str, folder: Path, names: list[str], control_plane: str
     ) -> Site:
         engine, image = kind.engine, self._image
-        self._progress(f"Loading {image} into {name}")
-        await kind.load(image, name, self._progress)
+        if self._options.driver_image or not await has_image(client, names, image):
+            await kind.load(image, name, self._progress)
         if self._options.reuse:
             self._progress(f"Preparing the cluster {name}")
             await reuse.tidy(client)

@@ -12,13 +12,14 @@ import json
 import os
 import shutil
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from importlib import metadata
 from pathlib import Path
 
 import filelock
 
 from drahealth import fakes, proto
+from drahealth.fakes.api import NODES, Api
 from drahealth.suites.binaries.progress import Progress
 from drahealth.suites.binaries.store import default_root
 from drahealth.suites.errors import HarnessError
@@ -50,6 +51,15 @@ async def ensure_image(engine: Engine, *, named: str | None, base: str | None, p
     if await engine.image_id(tag) is None:
         await _build(engine, tag, base, needed, progress)
     return tag
+
+
+async def has_image(api: Api, nodes: Iterable[str], image: str) -> bool:
+    """Whether all these nodes say that they have an image of that name. Raises ApiError."""
+    for name in nodes:
+        images = (await api.get(NODES, name)).get("status", {}).get("images") or ()
+        if not any(image in (found.get("names") or ()) for found in images):
+            return False
+    return True
 
 
 async def _build(engine: Engine, tag: str, base: str, needed: list[str], progress: Progress) -> None:

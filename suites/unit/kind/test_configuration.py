@@ -17,7 +17,7 @@ from drahealth.suites.kind.configuration import cluster_name, compose
 HEAD = "kind: Cluster\napiVersion: kind.x-k8s.io/v1alpha4\n"
 RUN = "abcd12"
 MARK = {"hostPath": "/dev/null", "containerPath": f"/kind/made-by-drahealth-{RUN}", "readOnly": True}
-SYNC = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nsyncFrequency: 6s\n"
+SYNC = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nsyncFrequency: 3s\n"
 GATE = "ResourceHealthStatus"
 
 
@@ -69,7 +69,7 @@ def test_what_the_user_says_stays_beside_ours() -> None:
     ],
 )
 def test_the_users_sync_frequency_holds(patch: str) -> None:
-    assert "6s" not in compose(HEAD + patch, run_id=RUN)
+    assert "3s" not in compose(HEAD + patch, run_id=RUN)
 
 
 def test_nodes_that_share_their_settings_by_aliases_get_one_mark_each() -> None:

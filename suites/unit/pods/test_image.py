@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from drahealth.fakes.api import NODES
+from drahealth.fakes.api_server.server import ApiServer
 from drahealth.suites.binaries.progress import silent
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.kind.engine import Engine
-from drahealth.suites.pods.image import DEFAULT_BASE, REPOSITORY, ensure_image
+from drahealth.suites.pods.image import DEFAULT_BASE, REPOSITORY, ensure_image, has_image
 from drahealth.suites.pods.packages import Interpreter, ensure_packages, refusal, requirements
 
 _DOCKER = """#!/bin/sh
@@ -131,9 +133,7 @@ async def test_a_named_image_is_taken_as_it_is(world: World, ensure: Callable[..
 async def test_what_cannot_be_pulled_is_a_sentence(
     ensure: Callable[..., "asyncio.Future[str]"], given: dict[str, str], option: str
 ) -> None:
-    with pytest.raises(
-        HarnessError, match=f":2, cannot be had.*and cannot be pulled.*name another with {option}"
-    ):
+    with pytest.raises(HarnessError, match=f":2, cannot be had.*and cannot be pulled.*name another with {option}"):
         await ensure(**given)
 
 
@@ -179,3 +179,13 @@ def test_the_official_client_is_not_among_the_packages() -> None:
 
 def test_a_python_without_pip_is_told_what_to_do() -> None:
     assert "has no pip; get it with" in str(refusal("/usr/bin/python: No module named pip"))
+
+
+async def test_an_image_is_there_if_every_node_says_so() -> None:
+    api = ApiServer()
+    for name, images in (("one", ["mine:1", "other:1"]), ("two", ["mine:1"]), ("new", None)):
+        await api.create(NODES, {"metadata": {"name": name}})
+        status = {"images": [{"names": [image]} for image in images]} if images else {}
+        await api.replace_status(NODES, {**await api.get(NODES, name), "status": status})
+    asked = [(("one", "two"), "mine:1"), (("one", "two"), "other:1"), (("one", "new"), "mine:1"), (("one",), "mine")]
+    assert [await has_image(api, nodes, image) for nodes, image in asked] == [True, False, False, False]
