@@ -53,7 +53,8 @@ async def deploy(api: Api, image: str, progress: Progress) -> dict[str, str]:
 async def remove(api: Api, progress: Progress = silent) -> None:
     """Removes everything of ours and returns when it is gone; what is not there is no error. Raises HarnessError.
 
-    Somebody else's objects stay, whatever their names.
+    Somebody else's objects stay, whatever their names. The namespace, empty by then, goes by itself: a controller
+    leaves it alone for 5 s at least.
     """
     try:
         async with _told(progress, "Removing the fake driver"):
@@ -62,11 +63,11 @@ async def remove(api: Api, progress: Progress = silent) -> None:
                 if found is not None and _is_ours(found):
                     await _delete(api, kind, obj["metadata"])
             async with asyncio.timeout(START_LIMIT):
-                await _until_free(api)
+                await _until_empty(api)
     except TimeoutError:
         raise HarnessError(
-            f"The namespace {NAMESPACE} is still being deleted after {START_LIMIT:g} s",
-            f"see what holds it: kubectl get namespace {NAMESPACE} -o yaml",
+            f"The namespace {NAMESPACE} still has pods after {START_LIMIT:g} s",
+            f"see what holds them: kubectl get pods -n {NAMESPACE} -o yaml",
         ) from None
     except ApiError as error:
         raise HarnessError(
@@ -125,6 +126,15 @@ async def _until_free(api: Api) -> None:
     while True:
         found = await _find(api, NAMESPACES, {"name": NAMESPACE})
         if found is None or not _is_ours(found) or "deletionTimestamp" not in found["metadata"]:
+            return
+        await asyncio.sleep(_INTERVAL)
+
+
+async def _until_empty(api: Api) -> None:
+    """No pod of the driver is left."""
+    while True:
+        found = await _find(api, NAMESPACES, {"name": NAMESPACE})
+        if found is None or not _is_ours(found) or not await _pods(api):
             return
         await asyncio.sleep(_INTERVAL)
 
