@@ -7,9 +7,14 @@ DEFAULT = "1.37.0"
 """The newest release that kind has published a node image of (v0.33.0); not all patch releases get one."""
 
 
+def plain(version: str) -> str:
+    """A version without the `v` before it and what was built into it: `v1.37.1+x` is 1.37.1."""
+    return version.removeprefix("v").partition("+")[0]
+
+
 def differs(wanted: str, found: str, *, exact: bool) -> bool:
     """Whether these are different releases; unless `exact`, those of one minor are alike."""
-    ours, theirs = (version.removeprefix("v").partition("+")[0] for version in (wanted, found))
+    ours, theirs = plain(wanted), plain(found)
     return ours != theirs if exact else ours.split(".")[:2] != theirs.split(".")[:2]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.kind import processes
+from drahealth.suites.kind import node_release, processes
 from drahealth.suites.kind.engine import Engine
 from drahealth.suites.kind.refusals import explain
 
@@ -155,20 +155,17 @@ def node_image(kubernetes: str, named: str | None = None) -> str:
     return named or os.environ.get(NODE_IMAGE) or f"kindest/node:v{kubernetes.removeprefix('v')}"
 
 
-def other_release(wanted: str, served: str, image: str, *, reused: str = "") -> HarnessError | None:
+def other_release(wanted: str, served: str, image: str, *, exact: bool = True, reused: str = "") -> HarnessError | None:
     """What to say if the API server's version (`gitVersion`) is not the release that was asked for; else None.
 
-    `reused` is the name of a cluster that was there; without it, ours was made of the node image.
+    Unless `exact`, any of its minor will do. `reused` is the name of a cluster that was there; without it, ours was
+    made of the node image.
     """
-    if _plain(served) == _plain(wanted):
+    if not node_release.differs(wanted, served, exact=exact):
         return None
     what = f"cluster {reused}" if reused else f"node image {image}"
     otherwise = "leave --reuse out to make a cluster" if reused else "an --image"
     return HarnessError(
-        f"The {what} is one of Kubernetes {_plain(served)}, and {_plain(wanted)} was asked for",
-        f"give --kubernetes {_plain(served)}, or {otherwise} of the release wanted",
+        f"The {what} is one of Kubernetes {node_release.plain(served)}, and {node_release.plain(wanted)} was asked for",
+        f"give --kubernetes {node_release.plain(served)}, or {otherwise} of the release wanted",
     )
-
-
-def _plain(version: str) -> str:
-    return version.removeprefix("v").partition("+")[0]

@@ -15,7 +15,7 @@ from drahealth.suites.kind.configuration import cluster_name, compose
 from drahealth.suites.kind.engine import Engine, find_engine
 from drahealth.suites.kind.marker import run_id_of
 from drahealth.suites.kind.node_control import KindNodes
-from drahealth.suites.kind.node_release import differs, release_of
+from drahealth.suites.kind.node_release import release_of
 from drahealth.suites.kind.options import KindOptions
 from drahealth.suites.kind.program import Kind, find_kind, node_image, other_release
 from drahealth.suites.kind.records import Claim, default_base, records
@@ -146,9 +146,8 @@ class SiteMaker:
         self._image = await ensure_image(engine, named=named, base=base, progress=self._progress)
 
     def _check_release(self, served: str, image: str) -> None:
-        if differs(self._kubernetes, served, exact=self._options.exact):
-            error = other_release(self._kubernetes, served, image, reused=self._options.reuse or "")
-            assert error
+        o = self._options
+        if error := other_release(self._kubernetes, served, image, exact=o.exact, reused=o.reuse or ""):
             raise error
 
     async def _furnished(

@@ -2,8 +2,8 @@
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from typing import Any
 
 from drahealth.fakes.api import DEVICE_CLASSES, NAMESPACES, PODS, ApiError
@@ -76,13 +76,8 @@ class Node:
 
     async def finish(self) -> None:
         """Leaves the target as it was. What cannot be cleaned up is the harness' fault."""
-        try:
-            async with asyncio.timeout(_PATIENCE) as patience:
-                await self._end()
-        except TimeoutError:
-            if not patience.expired():
-                raise
-            raise HarnessError(f"{self._title!r} could not be cleared up within {_PATIENCE:g} s") from None
+        async with _patient(f"{self._title!r} could not be cleared up"):
+            await self._end()
 
     async def _end(self) -> None:
         async with AsyncExitStack() as stack:  # from the last to the first, whatever becomes of each
@@ -253,15 +248,10 @@ class Node:
             raise HarnessError(f"{self._title!r} disturbs its node", "declare it with @scenario(..., alone=True)")
 
     async def _play(self, story: Awaitable[None]) -> None:
-        try:
-            async with asyncio.timeout(_PATIENCE) as patience:
-                await story
-                await self._converges()
-                await self._settles()
-        except TimeoutError:
-            if not patience.expired():
-                raise
-            raise HarnessError(f"{self._title!r} did not end within {_PATIENCE:g} s") from None
+        async with _patient(f"{self._title!r} did not end"):
+            await story
+            await self._converges()
+            await self._settles()
         for requirement, violations in invariants.judge(self.history.as_read(self.profile), self._devices()).items():
             with self.judging(requirement, "holds throughout"):
                 self.check(not violations, "it holds throughout", "; ".join(violations))
@@ -318,6 +308,18 @@ class Node:
             for gpu in driver.gpus
             for name in (gpu.resource_id(self.profile), str(gpu.id))
         }
+
+
+@asynccontextmanager
+async def _patient(failure: str) -> AsyncIterator[None]:
+    """HarnessError, which begins so, for what takes longer than anything should."""
+    try:
+        async with asyncio.timeout(_PATIENCE) as patience:
+            yield
+    except TimeoutError:
+        if not patience.expired():
+            raise
+        raise HarnessError(f"{failure} within {_PATIENCE:g} s") from None
 
 
 def _use(used: Use | Claim) -> Use:
