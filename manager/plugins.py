@@ -7,6 +7,7 @@ from drahealth.manager.plugin import Plugin, PluginError
 from drahealth.manager.profile import Profile
 from drahealth.manager.registration import Candidate, Refused, Socket
 from drahealth.proto.clock import Clock
+from drahealth.proto.services import PREPARE
 from drahealth.proto.values import Report
 
 log = logging.getLogger(__name__)
@@ -44,10 +45,15 @@ class Plugins:
         return list(instances.values())[-1]
 
     def register(self, candidate: Candidate) -> None:
-        """Takes an instance and watches it. Raises Refused if its endpoint is registered already (W-15)."""
-        instances = self._instances.setdefault(candidate.driver, {})
+        """Takes an instance and watches it.
+
+        Raises Refused if it speaks no version of the node service, or its endpoint is registered already (W-15).
+        """
+        if not any(version in PREPARE for version in candidate.versions):
+            raise Refused(f"none of its versions {list(candidate.versions)} is one of {list(PREPARE)}")
+        instances = self._instances.setdefault(candidate.name, {})
         if any(plugin.endpoint == candidate.endpoint for plugin in instances.values()):
-            raise Refused(f"driver {candidate.driver} is registered with endpoint {candidate.endpoint} already")
+            raise Refused(f"driver {candidate.name} is registered with endpoint {candidate.endpoint} already")
         older = list(instances.values())
         plugin = instances[candidate.socket] = self._plugin(candidate)
         log.info("plugin %s registered, %s", plugin, "reports health" if plugin.reports_health else "without health")
@@ -74,7 +80,7 @@ class Plugins:
             await plugin.close()
 
     def _plugin(self, candidate: Candidate) -> Plugin:
-        driver = candidate.driver
+        driver = candidate.name
         return Plugin(
             driver,
             candidate.endpoint,

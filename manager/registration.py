@@ -7,16 +7,17 @@ second in any case. Each socket has a task of its own, so one that hangs holds u
 import asyncio
 import logging
 import stat
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import grpc.aio
 from watchfiles import awatch
 
 from drahealth.proto.clock import Clock
-from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, PREPARE, Garbled
+from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, Garbled
 from drahealth.proto.sockets import check_path, target
 
 DIAL_LIMIT, INFO_LIMIT, NOTIFY_LIMIT = 10.0, 1.0, 5.0
@@ -49,29 +50,35 @@ class Candidate:
     """What a plugin says of itself in GetInfo."""
 
     socket: Socket
-    driver: str
+    type: str
+    name: str
+    """Of the driver, or of the resource."""
     endpoint: Path
     versions: tuple[str, ...]
 
 
-class RegistrationDirectory:
-    """Watches `path` and keeps the plugins in it registered.
+class Handler(Protocol):
+    """Who takes the plugins of one type. Neither is called for a socket whose handshake is under way elsewhere."""
 
-    `register(candidate)` takes a plugin or raises Refused; `deregister(socket)` is told of a socket that has gone,
-    if it was registered. Neither is called for a socket whose handshake is under way elsewhere.
-    """
+    def register(self, candidate: Candidate) -> None:
+        """Takes a plugin, or raises Refused."""
+
+    async def deregister(self, socket: Socket) -> None:
+        """The socket has gone; nothing for one that was not registered here."""
+
+
+class RegistrationDirectory:
+    """Watches `path` and keeps the plugins in it registered, each with the handler of its type (W-11)."""
 
     def __init__(
         self,
         path: Path,
         clock: Clock,
-        register: Callable[[Candidate], None],
-        deregister: Callable[[Socket], Awaitable[None]],
+        handlers: Mapping[str, Handler],
     ) -> None:
         self._path = path
         self._clock = clock
-        self._register = register
-        self._deregister = deregister
+        self._handlers = handlers
         self._tasks: dict[Socket, asyncio.Task[None]] = {}
         self._watcher: asyncio.Task[None] | None = None
 
@@ -141,13 +148,23 @@ class RegistrationDirectory:
             except Refused as refused:
                 return await self._refuse(channel, refused)
             try:
-                self._register(candidate)
+                self._handler(candidate).register(candidate)
             except Refused as refused:
                 return await self._refuse(channel, refused)
             if (wrong := await _notify(channel, ok=True)) is not None:
                 await self._deregister(socket)  # undone and tried again (W-16)
                 return f"it did not take the news of its registration: {wrong}"
         return None
+
+    def _handler(self, candidate: Candidate) -> Handler:
+        try:
+            return self._handlers[candidate.type]
+        except KeyError:
+            raise Refused(f"no handler for plugins of type {candidate.type!r}") from None
+
+    async def _deregister(self, socket: Socket) -> None:
+        for handler in self._handlers.values():
+            await handler.deregister(socket)
 
     async def _refuse(self, channel: grpc.aio.Channel, refused: Refused) -> str:
         await _notify(channel, ok=False, error=str(refused))
@@ -173,13 +190,10 @@ async def _ask(channel: grpc.aio.Channel, socket: Socket) -> Candidate:
         await channel.channel_ready()
     info = await GET_INFO.stub(channel)(GET_INFO.request(), timeout=INFO_LIMIT)
     versions = tuple(info.supported_versions)
-    if info.type != "DRAPlugin":
-        raise Refused(f"no handler for plugins of type {info.type!r}")
-    if not any(version in PREPARE for version in versions):
-        raise Refused(f"none of its versions {list(versions)} is one of {list(PREPARE)}")
     if not info.name:
-        raise Refused("it gives no driver name")
-    return Candidate(socket, info.name, _endpoint(info.endpoint) if info.endpoint else socket.path, versions)
+        raise Refused("it gives no name")
+    endpoint = _endpoint(info.endpoint) if info.endpoint else socket.path
+    return Candidate(socket, info.type, info.name, endpoint, versions)
 
 
 def _endpoint(text: str) -> Path:

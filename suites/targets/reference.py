@@ -17,7 +17,9 @@ from drahealth.fakes.containers.runtime import ContainerRuntime
 from drahealth.fakes.hardware.control import DriverControl, DriverOptions
 from drahealth.fakes.pod_worker.worker import PodWorkers
 from drahealth.fakes.scheduling.scheduler import Scheduler
-from drahealth.manager.manager import DeviceManager, Gates
+from drahealth.manager.dra import DraManager
+from drahealth.manager.gates import Gates
+from drahealth.manager.manager import DeviceManager
 from drahealth.manager.profile import Profile
 from drahealth.proto.events import Record
 from drahealth.suites.local.run_directory import RunDirectory
@@ -34,7 +36,7 @@ WINDOWS: Mapping[Window, float] = MappingProxyType({"push": 5.0, "resync": 12.0,
 
 
 class ReferenceTarget:
-    """Implements `target.Target`. Another `manager` than the reference's is judged just like a kubelet."""
+    """Implements `target.Target`. Another `dra` manager than the reference's is judged just like a kubelet."""
 
     node_name = "node-a"
     workload_image = "workload.example.com/gpu-job:1"
@@ -44,12 +46,12 @@ class ReferenceTarget:
         profile: Profile,
         *,
         processes: bool = False,
-        manager: type[DeviceManager] = DeviceManager,
+        dra: type[DraManager] = DraManager,
         windows: Mapping[Window, float] = WINDOWS,
     ) -> None:
         self.profile = profile
         self.windows = windows
-        self._manager_type = manager
+        self._dra = dra
         self._processes = processes
         self._clock = JumpClock()
         self._gates_on = True
@@ -134,7 +136,7 @@ class ReferenceTarget:
 
     def _make_kubelet(self) -> None:
         gates = Gates(self._gates_on, self._gates_on)
-        self._manager = self._manager_type(self._root, profile=self.profile, gates=gates, clock=self._clock)
+        self._manager = DeviceManager(self._root, profile=self.profile, gates=gates, clock=self._clock, dra=self._dra)
         self._workers = PodWorkers(
             self.api, self._manager, self.runtime, self.node_name, clock=self._clock, resync=RESYNC
         )

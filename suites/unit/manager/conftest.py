@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from drahealth.manager.manager import Gates
+from drahealth.manager.gates import Gates
 from drahealth.manager.profile import KEP, V1_37, Profile
 from drahealth.suites.unit.manager.rig import Node, settle
 

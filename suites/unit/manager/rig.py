@@ -18,7 +18,8 @@ from drahealth.fakes.clock import JumpClock
 from drahealth.fakes.hardware.control import DriverOptions
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.sockets import ServedSocket
-from drahealth.manager.manager import DeviceManager, Gates
+from drahealth.manager.gates import Gates
+from drahealth.manager.manager import DeviceManager
 from drahealth.manager.profile import KEP, Profile
 from drahealth.proto.events import Event
 from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, PREPARE, UNPREPARE, Method

@@ -8,7 +8,7 @@ import pytest
 
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.manager import plugin
-from drahealth.manager.manager import Gates
+from drahealth.manager.gates import Gates
 from drahealth.manager.profile import V1_36
 from drahealth.proto.events import StreamClosed, StreamOpened
 from drahealth.proto.values import DeviceHealth, Health

@@ -9,7 +9,7 @@ import pytest
 
 from drahealth.fakes.api import CLAIMS
 from drahealth.fakes.hardware.driver import FakeDriver
-from drahealth.manager.manager import PrepareError
+from drahealth.manager.dra import PrepareError
 from drahealth.proto.events import Prepared, Unprepared
 from drahealth.proto.services import PREPARE
 from drahealth.proto.values import AllocatedClaim, DeviceId, Health, PreparedDevice

@@ -13,7 +13,7 @@ import grpc
 import pytest
 
 from drahealth.manager import registration
-from drahealth.manager.manager import PrepareError
+from drahealth.manager.dra import PrepareError
 from drahealth.manager.registration import find_sockets
 from drahealth.proto.events import Registered
 from drahealth.suites.unit.manager.rig import DRIVER, Node, OddPlugin, lines, registered, settle, until
@@ -121,7 +121,7 @@ async def test_a_socket_is_the_same_whatever_happens_to_its_other_names_and_its_
             {"supported_versions": ["v9.DRAPlugin"]},
             "none of its versions ['v9.DRAPlugin'] is one of ['v1.DRAPlugin', 'v1beta1.DRAPlugin']",
         ),
-        ({"name": ""}, "it gives no driver name"),
+        ({"name": ""}, "it gives no name"),
     ],
 )
 async def test_a_plugin_that_cannot_be_used_is_told_why(

@@ -81,7 +81,7 @@ async def beating_for_40_s(node: Node) -> dict[str, str]:
         await node.jump(20)
         jumped = node.clock.now()
         driver.health.tell_all()
-        await until(lambda: all(entry.updated == jumped for _, entry in node.manager._cache.entries()))  # noqa: B023
+        await until(lambda: all(entry.updated == jumped for _, entry in node.manager._dra._cache.entries()))  # noqa: B023
     assert node.seen("pod") == SICK
     await come_back_alone(node, driver)
     return node.seen("pod")

@@ -13,9 +13,11 @@ from drahealth.fakes.pod_worker.pod_object import PodObject
 from drahealth.fakes.pod_worker.status import pod_status
 from drahealth.fakes.pod_worker.worker import PodWorkers
 from drahealth.manager.claims import PreparedClaim
-from drahealth.manager.manager import DeviceManager, Entries, Gates, Notify
+from drahealth.manager.dra import DraManager, Notify
+from drahealth.manager.gates import Gates
 from drahealth.manager.plugin import Plugin
 from drahealth.manager.registration import Candidate
+from drahealth.manager.status import Entries
 from drahealth.proto.values import ClaimUse, DeviceHealth, Health, Report, ResourceHealth, ResourceStatus
 from drahealth.suites.targets.reference import RESYNC, ReferenceTarget
 
@@ -25,7 +27,7 @@ Uses = Mapping[str, Sequence[ClaimUse]]
 # What it shows
 
 
-class IgnoresWaiting(DeviceManager):
+class IgnoresWaiting(DraManager):
     """The entries of a container that does not run stay as they were."""
 
     runtime: ClassVar[ContainerRuntime]
@@ -42,7 +44,7 @@ class IgnoresWaiting(DeviceManager):
         return {name: shown for name in containers if (shown := self._shown.get((pod_uid, name)))}
 
 
-class HopesForTheBest(DeviceManager):
+class HopesForTheBest(DraManager):
     """What is not known is Healthy."""
 
     def allocated_resources_status(self, pod_uid: str, containers: Uses) -> Entries:
@@ -50,7 +52,7 @@ class HopesForTheBest(DeviceManager):
         return _each(entries, lambda r: replace(r, health=Health.HEALTHY) if r.health is Health.UNKNOWN else r)
 
 
-class Flickers(DeviceManager):
+class Flickers(DraManager):
     """Bad news read Unknown for a moment."""
 
     def __init__(self, root: Path, **known: Any) -> None:
@@ -70,7 +72,7 @@ class Flickers(DeviceManager):
         return _each(entries, lambda r: replace(r, health=Health.UNKNOWN, message=""))
 
 
-class HushesUpBadNews(DeviceManager):
+class HushesUpBadNews(DraManager):
     """A pod with an unhealthy device has no entries at all."""
 
     def allocated_resources_status(self, pod_uid: str, containers: Uses) -> Entries:
@@ -78,7 +80,7 @@ class HushesUpBadNews(DeviceManager):
         return {} if _is_bad(entries) else entries
 
 
-class ShowsAllUnderEachRequest(DeviceManager):
+class ShowsAllUnderEachRequest(DraManager):
     """The devices of a claim are not told apart by request."""
 
     def allocated_resources_status(self, pod_uid: str, containers: Uses) -> Entries:
@@ -87,7 +89,7 @@ class ShowsAllUnderEachRequest(DeviceManager):
         return {name: tuple(replace(entry, resources=every) for entry in found) for name, found in entries.items()}
 
 
-class FollowsTheTerminated(DeviceManager):
+class FollowsTheTerminated(DraManager):
     """A pod holds its devices beyond its end."""
 
     async def unprepare(self, pod_uid: str) -> None:
@@ -101,14 +103,14 @@ class FollowsTheTerminated(DeviceManager):
 # Whom it tells
 
 
-class NeverNotifies(DeviceManager):
+class NeverNotifies(DraManager):
     """Nobody hears of changes."""
 
     def subscribe(self, notify: Notify) -> Callable[[], None]:
         return super().subscribe(lambda pods: None)
 
 
-class TellsOnePod(DeviceManager):
+class TellsOnePod(DraManager):
     """One of several pods hears of changes."""
 
     def subscribe(self, notify: Notify) -> Callable[[], None]:
@@ -118,7 +120,7 @@ class TellsOnePod(DeviceManager):
 # What it hears
 
 
-class _Mishears(DeviceManager):
+class _Mishears(DraManager):
     """Takes another report than the one it was sent; none for None."""
 
     def _heard(self, report: Report) -> Report | None:
@@ -212,28 +214,28 @@ class WaitsForTenSeconds(WaitsForAMinute):
 # What it forgets
 
 
-class NeverClears(DeviceManager):
+class NeverClears(DraManager):
     """The end of a stream is overheard."""
 
     def _ended(self, driver: str) -> None:
         pass
 
 
-class LosesItsCheckpoint(DeviceManager):
+class LosesItsCheckpoint(DraManager):
     """Health is not written down."""
 
     def _save(self) -> None:
         pass
 
 
-class IgnoresTheGate(DeviceManager):
+class IgnoresTheGate(DraManager):
     """The gate is always on."""
 
     def __init__(self, root: Path, **known: Any) -> None:
         super().__init__(root, **{**known, "gates": Gates()})
 
 
-class StaysOff(DeviceManager):
+class StaysOff(DraManager):
     """Once the gate was off it is never on again."""
 
     def __init__(self, root: Path, *, gates: Gates, **known: Any) -> None:
@@ -246,7 +248,7 @@ class StaysOff(DeviceManager):
 # Whom it watches
 
 
-class WatchesTheOlder(DeviceManager):
+class WatchesTheOlder(DraManager):
     """An instance that comes second is not watched."""
 
     def __init__(self, root: Path, **known: Any) -> None:
@@ -254,7 +256,7 @@ class WatchesTheOlder(DeviceManager):
         self._plugins._watch = lambda plugin, older: None if older else plugin.watch()  # type: ignore[method-assign]
 
 
-class WatchesOnce(DeviceManager):
+class WatchesOnce(DraManager):
     """A plugin that comes back is not watched."""
 
     def __init__(self, root: Path, **known: Any) -> None:
@@ -268,7 +270,7 @@ class WatchesOnce(DeviceManager):
             plugin.watch()
 
 
-class WatchesTwice(DeviceManager):
+class WatchesTwice(DraManager):
     """Every plugin has two streams."""
 
     def __init__(self, root: Path, **known: Any) -> None:
@@ -282,13 +284,13 @@ class WatchesTwice(DeviceManager):
         self._more[-1].watch()
         return self._plugin(candidate)
 
-    async def stop(self) -> None:
+    async def close(self) -> None:
         for plugin in self._more:
             await plugin.close()
-        await super().stop()
+        await super().close()
 
 
-class ClearsWithAnyInstance(DeviceManager):
+class ClearsWithAnyInstance(DraManager):
     """The end of any instance is the end of what its driver reported."""
 
     def __init__(self, root: Path, **known: Any) -> None:

@@ -23,14 +23,14 @@ FOR_ALL = "from drahealth.suites.command import main\nmain()"
 
 BROKEN = """
 import drahealth.suites.session as session
-from drahealth.manager.manager import DeviceManager
+from drahealth.manager.dra import DraManager
 from drahealth.suites.targets.reference import ReferenceTarget
 
-class Silent(DeviceManager):
+class Silent(DraManager):
     def _notify(self, devices): pass
 
 windows = {"push": 0.2, "resync": 0.2, "start": 10, "restart": 10}
-session.make_target = lambda options, *_: ReferenceTarget(options.profile, manager=Silent, windows=windows)
+session.make_target = lambda options, *_: ReferenceTarget(options.profile, dra=Silent, windows=windows)
 """
 
 NOWHERE = """

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from drahealth.manager.manager import DeviceManager
+from drahealth.manager.dra import DraManager
 from drahealth.manager.profile import KEP, V1_37, Profile
 from drahealth.proto.events import ReportSent
 from drahealth.proto.values import Health
@@ -49,7 +49,7 @@ class Case:
 
     requirement: str
     story: Callable[..., None]
-    manager: type[DeviceManager] = DeviceManager
+    manager: type[DraManager] = DraManager
     profile: Profile = KEP
     target: type[ReferenceTarget] = ReferenceTarget
 
@@ -66,7 +66,7 @@ def play(case: Case, windows: Mapping[Window, float] = WINDOWS) -> None:
         def run(work: Awaitable[Any]) -> Any:
             return runner.run(_done(work))
 
-        target = case.target(case.profile, manager=case.manager, windows=windows)
+        target = case.target(case.profile, dra=case.manager, windows=windows)
         mutants.IgnoresWaiting.runtime = target.runtime
         node = Node(target, found.title, found.requirements, run, alone=found.alone)
         try:

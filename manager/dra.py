@@ -1,0 +1,218 @@
+"""Dynamic resource allocation's half of the device manager: claims are prepared, health is heard of and kept.
+
+It joins the pure parts (`cache`, `claims`, `status`) with the edges (`plugins`, `checkpoint`).
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from weakref import WeakValueDictionary
+
+from drahealth.manager import checkpoint
+from drahealth.manager.cache import HealthCache
+from drahealth.manager.checkpoint import Checkpoint
+from drahealth.manager.claims import Claims, PreparedClaim
+from drahealth.manager.gates import Gates
+from drahealth.manager.plugin import PluginError
+from drahealth.manager.plugins import Plugins
+from drahealth.manager.profile import KEP, Profile
+from drahealth.manager.registration import Candidate, Socket
+from drahealth.manager.status import Entries, container_status, is_shown
+from drahealth.proto.clock import Clock, SystemClock
+from drahealth.proto.values import AllocatedClaim, ClaimUse, DeviceId, PreparedDevice, Report, ResourceStatus
+
+log = logging.getLogger(__name__)
+
+Notify = Callable[[frozenset[str]], None]
+
+
+class PrepareError(Exception):
+    """A pod's claims could not be prepared, or unprepared; says which and why. To be tried again."""
+
+
+class DraManager:
+    """Claims, the plugins that prepare them, and the health that these report.
+
+    Plugins come and go by `register` and `deregister` (a `registration.Handler`). `root` is where its checkpoints are.
+    """
+
+    def __init__(
+        self, root: Path, *, profile: Profile = KEP, gates: Gates | None = None, clock: Clock | None = None
+    ) -> None:
+        self.profile = profile
+        self.gates = gates or Gates()
+        self._clock = clock or SystemClock()
+        self._health_file = Checkpoint(root / checkpoint.HEALTH_FILE)
+        self._claims_file = Checkpoint(root / checkpoint.CLAIMS_FILE)
+        self._cache = HealthCache(profile)
+        self._claims = Claims()
+        self._uses: dict[str, Mapping[str, Sequence[ClaimUse]]] = {}
+        self._final: dict[str, Entries] = {}
+        self._subscribers: list[Notify] = []
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._plugins = Plugins(
+            profile,
+            self._clock,
+            watching=self.gates.resource_health_status,
+            on_report=self._reported,
+            on_end=self._ended,
+        )
+
+    def load(self) -> None:
+        """Loads the checkpoints."""
+        now, wall = self._clock.now(), self._clock.wall()
+        self._cache.restore(checkpoint.load_health(self._health_file.read(), now, wall))
+        restored = checkpoint.load_claims(self._claims_file.read())
+        self._claims = Claims(replace(claim, restored=True) for claim in restored)
+
+    async def close(self) -> None:
+        """Ends all streams and connections. What is known stays in the checkpoints, as it was."""
+        await self._plugins.close()
+
+    # -- plugins
+
+    def register(self, candidate: Candidate) -> None:
+        """Takes a plugin instance. Raises Refused."""
+        self._plugins.register(candidate)
+
+    async def deregister(self, socket: Socket) -> None:
+        """Lets the instance go whose registration socket that was, if there is one."""
+        await self._plugins.deregister(socket)
+
+    # -- claims
+
+    async def prepare(self, pod_uid: str, claims: Sequence[AllocatedClaim]) -> Mapping[str, tuple[PreparedDevice, ...]]:
+        """Prepares the claims of a pod; what is prepared already is not asked for again. Raises PrepareError.
+
+        Returns the devices by claim uid, with the CDI ids that the containers are to get.
+        """
+        async with self._locked(claim.ref.uid for claim in claims):
+            for claim in claims:
+                known = self._claims.get(claim.ref.uid)
+                if known is None or not known.complete or self._is_due_again(known, pod_uid):
+                    await self._prepare(claim, known or PreparedClaim(claim.ref, (), ()), pod_uid)
+                elif pod_uid not in known.pods:
+                    self._claims.hold(claim.ref.uid, pod_uid)
+                    self._save_claims()
+        return {claim.ref.uid: self._claims.devices(claim.ref.uid) for claim in claims}
+
+    async def unprepare(self, pod_uid: str) -> None:
+        """Undoes what no other pod holds. Raises PrepareError; then the pod still holds the claims in question.
+
+        What the pod's status says of its devices stays as it was or goes, as the profile has it.
+        """
+        held = {claim.ref.uid for claim in self._claims.held_by(pod_uid)}
+        async with self._locked(held):
+            for claim in self._claims.held_by(pod_uid):  # anew: while we waited, another pod may have taken one
+                if pod_uid not in claim.pods:
+                    continue  # somebody else's call was faster
+                if claim.pods == {pod_uid}:
+                    await self._unprepare(claim)
+                self._keep_final_status(pod_uid)
+                self._claims.release(claim.ref.uid, pod_uid)
+                self._save_claims()
+
+    def forget(self, pod_uid: str) -> None:
+        """The pod is gone from the API."""
+        self._final.pop(pod_uid, None)
+        self._uses.pop(pod_uid, None)
+
+    async def _prepare(self, claim: AllocatedClaim, known: PreparedClaim, pod_uid: str) -> None:
+        """Asks the drivers, one after the other. Whom it has asked will be asked to undo it, whatever the answer."""
+        devices = list(known.devices) if self.profile.prepares_again == "appends" else []
+        pods = {pod_uid, *known.pods}
+        for number, driver in enumerate(claim.drivers, start=1):
+            try:
+                plugin = self._plugins.newest(driver)
+                asked = claim.drivers[: max(number, len(known.drivers))]
+                self._claims.add(PreparedClaim(claim.ref, asked, (), pods, complete=False))
+                self._save_claims()
+                devices += (await plugin.prepare([claim.ref]))[claim.ref.uid]
+            except PluginError as error:
+                raise PrepareError(str(error)) from None
+        self._claims.add(PreparedClaim(claim.ref, claim.drivers, tuple(devices), pods))
+        self._save_claims()
+
+    def _is_due_again(self, known: PreparedClaim, pod_uid: str) -> bool:
+        """Where the profile has it, for a pod that comes to hold a claim of before the restart."""
+        return self.profile.prepares_again != "never" and known.restored and pod_uid not in known.pods
+
+    async def _unprepare(self, claim: PreparedClaim) -> None:
+        for driver in claim.drivers:
+            try:
+                await self._plugins.newest(driver).unprepare([claim.ref])
+            except PluginError as error:
+                raise PrepareError(str(error)) from None
+
+    def _save_claims(self) -> None:
+        self._claims_file.write(checkpoint.dump_claims(self._claims))
+
+    def _keep_final_status(self, pod_uid: str) -> None:
+        if self.profile.final_status == "kept" and pod_uid in self._uses:
+            self._final[pod_uid] = self.allocated_resources_status(pod_uid, self._uses[pod_uid])
+
+    @asynccontextmanager
+    async def _locked(self, claim_uids: Iterable[str]) -> AsyncIterator[None]:
+        """One at a time for each claim, so that two pods sharing one do not prepare it twice."""
+        async with AsyncExitStack() as stack:
+            for uid in sorted(set(claim_uids)):
+                await stack.enter_async_context(self._locks.setdefault(uid, asyncio.Lock()))
+            yield
+
+    # -- health
+
+    def allocated_resources_status(self, pod_uid: str, containers: Mapping[str, Sequence[ClaimUse]]) -> Entries:
+        """The entries of each container as they are now; nothing at all with the gate off.
+
+        The pod-local names and the claims behind them are the caller's knowledge; devices and health are ours.
+        """
+        if not self.gates.resource_health_status:
+            return {}
+        if pod_uid in self._final:
+            return self._final[pod_uid]
+        self._uses[pod_uid] = containers
+        entries = {name: self._container(uses) for name, uses in containers.items()}
+        return {name: found for name, found in entries.items() if found}
+
+    def subscribe(self, notify: Notify) -> Callable[[], None]:
+        """`notify(pod_uids)` is called, and must not block, when the health of a device that they hold has changed.
+
+        Returns the function that ends it.
+        """
+        self._subscribers.append(notify)
+        return lambda: self._subscribers.remove(notify)
+
+    def _container(self, uses: Sequence[ClaimUse]) -> tuple[ResourceStatus, ...]:
+        now = self._clock.now()
+        return container_status(
+            [use for use in uses if is_shown(use, self._claims.name(use.claim_uid), self.profile)],
+            self._claims.devices,
+            lambda device: self._cache.read(device, now),
+            self.profile,
+            messages=self.gates.resource_health_status_message,
+        )
+
+    def _reported(self, driver: str, report: Report) -> None:
+        update = self._cache.update(driver, report, self._clock.now())
+        if update.refused:
+            log.error("driver %s reports too many devices, %d were left out", driver, update.refused)
+        if update.dirty:
+            self._save()
+        self._notify(update.changed)
+
+    def _ended(self, driver: str) -> None:
+        """Nobody is told: what was shown becomes Unknown at each pod's next sync (design document 3.1)."""
+        if self._cache.clear(driver):
+            self._save()
+
+    def _save(self) -> None:
+        now, wall = self._clock.now(), self._clock.wall()
+        self._health_file.write(checkpoint.dump_health(self._cache.entries(), now, wall))
+
+    def _notify(self, devices: frozenset[DeviceId]) -> None:
+        pods = self._claims.pods_with(devices)
+        for notify in self._subscribers if pods else ():
+            notify(pods)

@@ -1,0 +1,11 @@
+"""The kubelet's feature gates that concern the health of devices."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Gates:
+    """Both are read once, at start."""
+
+    resource_health_status: bool = True
+    resource_health_status_message: bool = True
