@@ -20,9 +20,18 @@ from drahealth.manager.plugin import PluginError
 from drahealth.manager.plugins import Plugins
 from drahealth.manager.profile import KEP, Profile
 from drahealth.manager.registration import Candidate, Socket
-from drahealth.manager.status import Entries, container_status, is_shown
+from drahealth.manager.status import container_status, is_shown
 from drahealth.proto.clock import Clock, SystemClock
-from drahealth.proto.values import AllocatedClaim, ClaimUse, DeviceId, PreparedDevice, Report, ResourceStatus
+from drahealth.proto.values import (
+    AllocatedClaim,
+    AllocatedResources,
+    ClaimUse,
+    DeviceId,
+    PodClaims,
+    PreparedDevice,
+    Report,
+    ResourceStatus,
+)
 
 log = logging.getLogger(__name__)
 
@@ -49,8 +58,8 @@ class DraManager:
         self._claims_file = Checkpoint(root / checkpoint.CLAIMS_FILE)
         self._cache = HealthCache(profile)
         self._claims = Claims()
-        self._uses: dict[str, Mapping[str, Sequence[ClaimUse]]] = {}
-        self._final: dict[str, Entries] = {}
+        self._uses: dict[str, PodClaims] = {}
+        self._final: dict[str, AllocatedResources] = {}
         self._subscribers: list[Notify] = []
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._plugins = Plugins(
@@ -164,18 +173,18 @@ class DraManager:
 
     # -- health
 
-    def allocated_resources_status(self, pod_uid: str, containers: Mapping[str, Sequence[ClaimUse]]) -> Entries:
-        """The entries of each container as they are now; nothing at all with the gate off.
+    def allocated_resources_status(self, pod_uid: str, uses: PodClaims) -> AllocatedResources:
+        """The entries of a pod's status as they are now; nothing at all with the gate off.
 
         The pod-local names and the claims behind them are the caller's knowledge; devices and health are ours.
         """
         if not self.gates.resource_health_status:
-            return {}
+            return AllocatedResources()
         if pod_uid in self._final:
             return self._final[pod_uid]
-        self._uses[pod_uid] = containers
-        entries = {name: self._container(uses) for name, uses in containers.items()}
-        return {name: found for name, found in entries.items() if found}
+        self._uses[pod_uid] = uses
+        entries = {name: self._container(used) for name, used in uses.containers.items()}
+        return AllocatedResources({name: found for name, found in entries.items() if found})
 
     def subscribe(self, notify: Notify) -> Callable[[], None]:
         """`notify(pod_uids)` is called, and must not block, when the health of a device that they hold has changed.

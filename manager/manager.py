@@ -7,9 +7,8 @@ from drahealth.manager.dra import DraManager, Notify
 from drahealth.manager.gates import Gates
 from drahealth.manager.profile import KEP, Profile
 from drahealth.manager.registration import RegistrationDirectory
-from drahealth.manager.status import Entries
 from drahealth.proto.clock import Clock, SystemClock
-from drahealth.proto.values import AllocatedClaim, ClaimUse, PreparedDevice
+from drahealth.proto.values import AllocatedClaim, AllocatedResources, PodClaims, PreparedDevice
 
 
 class DeviceManager:
@@ -67,12 +66,12 @@ class DeviceManager:
         """The pod is gone from the API."""
         self._dra.forget(pod_uid)
 
-    def allocated_resources_status(self, pod_uid: str, containers: Mapping[str, Sequence[ClaimUse]]) -> Entries:
-        """The entries of each container as they are now; nothing at all with the gate off.
+    def allocated_resources_status(self, pod_uid: str, uses: PodClaims) -> AllocatedResources:
+        """The entries of a pod's status as they are now; nothing at all with the gate off.
 
         The pod-local names and the claims behind them are the caller's knowledge; devices and health are ours.
         """
-        return self._dra.allocated_resources_status(pod_uid, containers)
+        return self._dra.allocated_resources_status(pod_uid, uses)
 
     def subscribe(self, notify: Notify) -> Callable[[], None]:
         """`notify(pod_uids)` is called, and must not block, when the health of a device that they hold has changed.

@@ -1,6 +1,6 @@
 """The health part of one container's status: `allocatedResourcesStatus` (KEP-4680, `ResourceStatus`). Pure."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from drahealth.manager.cache import Reading
 from drahealth.manager.profile import Profile
@@ -13,9 +13,6 @@ from drahealth.proto.values import (
     ResourceHealth,
     ResourceStatus,
 )
-
-Entries = Mapping[str, tuple[ResourceStatus, ...]]
-"""`allocatedResourcesStatus` by container; a container without entries has no key."""
 
 _SEVERITY = {Health.HEALTHY: 0, Health.UNKNOWN: 1, Health.UNHEALTHY: 2}
 

@@ -3,7 +3,8 @@
 Names follow KEP-4680 and the resource.k8s.io API: driver, pool, device, claim, request.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 MESSAGE_LIMIT = 1024
@@ -97,6 +98,18 @@ class ClaimUse:
 
 
 @dataclass(frozen=True, slots=True)
+class PodClaims:
+    """The claims of a pod by who uses them; names of containers differ throughout a pod.
+
+    Ephemeral containers use none. `unused` are claims in `spec.resourceClaims` that no container uses.
+    """
+
+    containers: Mapping[str, Sequence[ClaimUse]] = field(default_factory=dict)
+    init_containers: Mapping[str, Sequence[ClaimUse]] = field(default_factory=dict)
+    unused: Sequence[ClaimUse] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ResourceHealth:
     """One element of `resources` in the Pod status: a device's id there, its health and the message, if any."""
 
@@ -121,3 +134,14 @@ class ResourceStatus:
                 for r in self.resources
             ],
         }
+
+
+@dataclass(frozen=True, slots=True)
+class AllocatedResources:
+    """Every `allocatedResourcesStatus` in a pod's status: those of its containers, and the pod's own (KEP-4680).
+
+    `containers` has init containers too; one without entries has no key. `pod` is for what no container uses.
+    """
+
+    containers: Mapping[str, tuple[ResourceStatus, ...]] = field(default_factory=dict)
+    pod: tuple[ResourceStatus, ...] = ()

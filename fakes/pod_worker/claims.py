@@ -7,7 +7,7 @@ resource.k8s.io/v1.
 from collections.abc import Mapping, Sequence
 
 from drahealth.fakes.api import Object
-from drahealth.proto.values import AllocatedClaim, ClaimRef, ClaimUse, PreparedDevice
+from drahealth.proto.values import AllocatedClaim, ClaimRef, ClaimUse, PodClaims, PreparedDevice
 
 
 class ClaimsNotReadyError(Exception):
@@ -46,17 +46,26 @@ def allocated_claim(claim: Object, pod_uid: str) -> AllocatedClaim:
     return AllocatedClaim(ClaimRef(metadata["namespace"], metadata["name"], metadata["uid"]), tuple(drivers))
 
 
-def claim_uses(pod: Object, claim_uids: Mapping[str, str]) -> dict[str, tuple[ClaimUse, ...]]:
-    """What each container uses, given the claims' uids by their names in the pod; every container has a key."""
+def claim_uses(pod: Object, claim_uids: Mapping[str, str]) -> PodClaims:
+    """Who uses what, given the claims' uids by their names in the pod; every container has a key."""
     listed = {status["name"] for status in pod.get("status", {}).get("resourceClaimStatuses") or ()}
-    return {
-        container["name"]: tuple(
-            ClaimUse(use["name"], claim_uids[use["name"]], use.get("request"), use["name"] in listed)
-            for use in (container.get("resources") or {}).get("claims") or ()
-            if use["name"] in claim_uids
-        )
-        for container in pod["spec"]["containers"]
-    }
+
+    def use(name: str, request: str | None = None) -> ClaimUse:
+        return ClaimUse(name, claim_uids[name], request, name in listed)
+
+    def uses(field: str) -> dict[str, tuple[ClaimUse, ...]]:
+        return {
+            container["name"]: tuple(
+                use(claim["name"], claim.get("request"))
+                for claim in (container.get("resources") or {}).get("claims") or ()
+                if claim["name"] in claim_uids
+            )
+            for container in pod["spec"].get(field) or ()
+        }
+
+    containers, init_containers = uses("containers"), uses("initContainers")
+    used = {use.name for uses in (*containers.values(), *init_containers.values()) for use in uses}
+    return PodClaims(containers, init_containers, tuple(use(name) for name in claim_uids if name not in used))
 
 
 def cdi_devices(uses: Sequence[ClaimUse], prepared: Mapping[str, Sequence[PreparedDevice]]) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from drahealth.fakes.pod_worker.claims import ClaimsNotReadyError, allocated_cla
 from drahealth.fakes.pod_worker.pod_object import PodObject
 from drahealth.fakes.pod_worker.status import Waiting
 from drahealth.proto.clock import Clock
-from drahealth.proto.values import AllocatedClaim, ClaimUse, PreparedDevice, ResourceStatus
+from drahealth.proto.values import AllocatedClaim, AllocatedResources, PodClaims, PreparedDevice
 
 log = logging.getLogger(__name__)
 
@@ -31,10 +31,8 @@ class DeviceManager(Protocol):
     def forget(self, pod_uid: str) -> None:
         """The pod is gone from the API."""
 
-    def allocated_resources_status(
-        self, pod_uid: str, containers: Mapping[str, Sequence[ClaimUse]]
-    ) -> Mapping[str, tuple[ResourceStatus, ...]]:
-        """`allocatedResourcesStatus` by container; no key: the field is left out."""
+    def allocated_resources_status(self, pod_uid: str, uses: PodClaims) -> AllocatedResources:
+        """Every `allocatedResourcesStatus` of the pod; one without entries is left out."""
 
     def subscribe(self, notify: Callable[[frozenset[str]], None]) -> Callable[[], None]:
         """Calls `notify` with the uids of pods whose health changed; what it returns ends that."""
@@ -91,10 +89,11 @@ class PodDevices:
 
     def cdi_devices(self, container: str) -> tuple[str, ...]:
         """The CDI names for a container of the pod whose claims are prepared."""
-        return cdi_devices(claim_uses(self._pod.newest, self._claim_uids or {})[container], self._prepared or {})
+        uses = claim_uses(self._pod.newest, self._claim_uids or {})
+        return cdi_devices({**uses.init_containers, **uses.containers}[container], self._prepared or {})
 
-    def health(self) -> Mapping[str, tuple[ResourceStatus, ...]]:
-        """The health of the pod's devices by container."""
+    def health(self) -> AllocatedResources:
+        """The health of the pod's devices, by who uses them."""
         uses = claim_uses(self._pod.newest, self._claim_uids or {})
         return self._devices.allocated_resources_status(self._pod.uid, uses)
 

@@ -11,7 +11,7 @@ from drahealth.fakes.api import Object
 from drahealth.fakes.api_server.deletion import timestamp
 from drahealth.fakes.containers.runtime import ADDRESS, Container, ContainerState, image_id
 from drahealth.fakes.pods import with_condition
-from drahealth.proto.values import ResourceStatus
+from drahealth.proto.values import AllocatedResources
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +29,13 @@ CREATING = Waiting("ContainerCreating")
 class PodFacts:
     """What a status is made of, besides the pod.
 
-    `health` has `allocatedResourcesStatus` by container, no key: without the field. `is_over`: nothing of the pod runs
+    `health` has every `allocatedResourcesStatus`; one without entries is left out. `is_over`: nothing of the pod runs
     or will run again, and its devices are given back; only then it gets a terminal phase.
     """
 
     containers: Sequence[Container]
     waiting: Mapping[str, Waiting]
-    health: Mapping[str, Sequence[ResourceStatus]]
+    health: AllocatedResources
     has_sandbox: bool
     is_over: bool
     wall: float
@@ -84,8 +84,8 @@ def _container_status(spec: Object, facts: PodFacts, old: Object) -> Object:
     if found is not None:
         status |= {"imageID": image_id(found.config.image), "containerID": _container_id(found)}
         status["lastState"] = _last_state(found, facts)
-    if name in facts.health:
-        status["allocatedResourcesStatus"] = [entry.to_json() for entry in facts.health[name]]
+    if entries := facts.health.containers.get(name):
+        status["allocatedResourcesStatus"] = [entry.to_json() for entry in entries]
     return status
 
 

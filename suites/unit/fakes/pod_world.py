@@ -12,9 +12,11 @@ from drahealth.fakes.containers.runtime import ContainerRuntime
 from drahealth.fakes.pod_worker.worker import PodWorkers
 from drahealth.proto.values import (
     AllocatedClaim,
+    AllocatedResources,
     ClaimUse,
     DeviceId,
     Health,
+    PodClaims,
     PreparedDevice,
     ResourceHealth,
     ResourceStatus,
@@ -47,17 +49,17 @@ class Devices:
     def forget(self, pod_uid: str) -> None:
         self._called("forget")
 
-    def allocated_resources_status(
-        self, pod_uid: str, containers: Mapping[str, Sequence[ClaimUse]]
-    ) -> Mapping[str, tuple[ResourceStatus, ...]]:
+    def allocated_resources_status(self, pod_uid: str, uses: PodClaims) -> AllocatedResources:
         if "health" in self.trouble:
             raise self.trouble["health"]
         shown = (ResourceHealth("gpu-0", self.health),)
-        return {
-            name: tuple(ResourceStatus(f"claim:{use.name}", shown) for use in uses)
-            for name, uses in containers.items()
-            if any(use.claim_uid in self.held.get(pod_uid, ()) for use in uses)
-        }
+        held = self.held.get(pod_uid, ())
+
+        def entries(used: Sequence[ClaimUse]) -> tuple[ResourceStatus, ...]:
+            return tuple(ResourceStatus(f"claim:{use.name}", shown) for use in used if use.claim_uid in held)
+
+        containers = {**uses.init_containers, **uses.containers}
+        return AllocatedResources({name: entries(used) for name, used in containers.items()}, entries(uses.unused))
 
     def subscribe(self, notify: Callable[[frozenset[str]], None]) -> Callable[[], None]:
         self.notify = notify

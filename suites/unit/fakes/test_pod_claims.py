@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from drahealth.fakes.pod_worker.claims import ClaimsNotReadyError, allocated_claim, cdi_devices, claim_names, claim_uses
-from drahealth.proto.values import AllocatedClaim, ClaimRef, ClaimUse, DeviceId, PreparedDevice
+from drahealth.proto.values import AllocatedClaim, ClaimRef, ClaimUse, DeviceId, PodClaims, PreparedDevice
 
 POD: dict[str, Any] = {
     "spec": {
@@ -61,11 +61,21 @@ def test_a_claim_that_is_not_ready_says_why(status: dict[str, Any], why: str) ->
 
 def test_every_container_has_its_uses() -> None:
     uses = claim_uses(POD, {"direct": "u-a", "made": "u-b"})
-    assert uses == {"both": (ClaimUse("direct", "u-a"), ClaimUse("made", "u-b", "gpu", listed=True)), "none": ()}
+    assert uses == PodClaims(
+        {"both": (ClaimUse("direct", "u-a"), ClaimUse("made", "u-b", "gpu", listed=True)), "none": ()}
+    )
+
+
+def test_a_claim_that_only_an_init_container_uses_is_not_unused() -> None:
+    first = {"name": "first", "resources": {"claims": [{"name": "made"}]}}
+    spec = {**POD["spec"], "containers": [{"name": "main"}], "initContainers": [first]}
+    uses = claim_uses({**POD, "spec": spec}, {"direct": "u-a", "made": "u-b"})
+    made = ClaimUse("made", "u-b", listed=True)
+    assert uses == PodClaims({"main": ()}, {"first": (made,)}, (ClaimUse("direct", "u-a"),))
 
 
 def test_a_use_without_a_claim_is_none() -> None:
-    assert claim_uses(POD, {"direct": "u-a"})["both"] == (ClaimUse("direct", "u-a"),)
+    assert claim_uses(POD, {"direct": "u-a"}).containers["both"] == (ClaimUse("direct", "u-a"),)
 
 
 def test_a_container_gets_the_devices_of_its_requests_each_once() -> None:

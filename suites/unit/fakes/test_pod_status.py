@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from drahealth.fakes.containers.runtime import Container, ContainerConfig, ContainerState, image_id
 from drahealth.fakes.pod_worker.status import PodFacts, Waiting, failed_status, pod_status
-from drahealth.proto.values import Health, ResourceHealth, ResourceStatus
+from drahealth.proto.values import AllocatedResources, Health, ResourceHealth, ResourceStatus
 
 WALL = 1_700_000_000.0
 NOW = "2023-11-14T22:13:20Z"
@@ -32,7 +32,7 @@ def container(attempt: int, state: str, code: int = 0, name: str = "main") -> Co
 def status_of(
     *containers: Container, pod: dict[str, Any] = POD, waiting: Any = None, health: Any = None, is_over: bool = False
 ) -> dict[str, Any]:
-    facts = PodFacts(containers, waiting or {}, health or {}, bool(containers), is_over, WALL)
+    facts = PodFacts(containers, waiting or {}, health or AllocatedResources(), bool(containers), is_over, WALL)
     return pod_status(pod, facts)
 
 
@@ -49,7 +49,7 @@ def ended(attempt: int, code: int, reason: str) -> dict[str, Any]:
 
 
 def test_a_running_pod_has_a_whole_status() -> None:
-    status = status_of(container(0, "running"), health={"main": (HEALTH,)})
+    status = status_of(container(0, "running"), health=AllocatedResources({"main": (HEALTH,)}))
     conditions = status.pop("conditions")
     assert status == {
         "phase": "Running",
@@ -149,7 +149,7 @@ def test_conditions_of_others_stay() -> None:
 )
 def test_building_again_changes_nothing(found: list[Container], is_over: bool, waiting: Any) -> None:
     status = status_of(*found, is_over=is_over, waiting=waiting)
-    later = PodFacts(found, waiting, {}, bool(found), is_over, WALL + 1000)
+    later = PodFacts(found, waiting, AllocatedResources(), bool(found), is_over, WALL + 1000)
     assert pod_status({**POD, "status": status}, later) == status
 
 

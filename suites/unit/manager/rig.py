@@ -23,7 +23,7 @@ from drahealth.manager.manager import DeviceManager
 from drahealth.manager.profile import KEP, Profile
 from drahealth.proto.events import Event
 from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, PREPARE, UNPREPARE, Method
-from drahealth.proto.values import AllocatedClaim, ClaimRef, ClaimUse
+from drahealth.proto.values import AllocatedClaim, ClaimRef, ClaimUse, PodClaims, ResourceStatus
 
 E = TypeVar("E")
 
@@ -154,12 +154,16 @@ class Node:
         self.uses[pod] = [ClaimUse(claim.ref.name, claim.ref.uid) for claim in claims]
         await self.manager.prepare(pod, claims)
 
+    def entries(self, pod: str) -> tuple[ResourceStatus, ...]:
+        """Those of the pod's one container now."""
+        uses = PodClaims({"main": self.uses[pod]})
+        return self.manager.allocated_resources_status(pod, uses).containers.get("main", ())
+
     def seen(self, pod: str) -> dict[str, str]:
         """What the pod's status would say now: health and message by the device's name."""
-        entries = self.manager.allocated_resources_status(pod, {"main": self.uses[pod]}).get("main", ())
         return {
             re.split("[/=]", shown.resource_id)[-1]: ": ".join(filter(None, (shown.health, shown.message)))
-            for entry in entries
+            for entry in self.entries(pod)
             for shown in entry.resources
         }
 

@@ -118,7 +118,7 @@ async def test_the_next_pod_of_a_claim_from_before_has_it_prepared_as_its_releas
     await node.restart()
     await until(lambda: len(node.happened(Registered)) == 2)
     await node.run_pod("after", claim)
-    (entry,) = node.manager.allocated_resources_status("after", {"main": node.uses["after"]})["main"]
+    (entry,) = node.entries("after")
     assert (len(node.happened(Prepared)), len(entry.resources)) == (asked, listed)
 
 

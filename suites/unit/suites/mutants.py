@@ -1,7 +1,7 @@
 """Broken managers, and two broken surroundings: each does one thing wrong that a kubelet could do wrong."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,12 +17,16 @@ from drahealth.manager.dra import DraManager, Notify
 from drahealth.manager.gates import Gates
 from drahealth.manager.plugin import Plugin
 from drahealth.manager.registration import Candidate
-from drahealth.manager.status import Entries
-from drahealth.proto.values import ClaimUse, DeviceHealth, Health, Report, ResourceHealth, ResourceStatus
+from drahealth.proto.values import (
+    AllocatedResources,
+    DeviceHealth,
+    Health,
+    PodClaims,
+    Report,
+    ResourceHealth,
+    ResourceStatus,
+)
 from drahealth.suites.targets.reference import RESYNC, ReferenceTarget
-
-Uses = Mapping[str, Sequence[ClaimUse]]
-
 
 # What it shows
 
@@ -36,19 +40,20 @@ class IgnoresWaiting(DraManager):
         super().__init__(root, **known)
         self._shown: dict[tuple[str, str], tuple[ResourceStatus, ...]] = {}
 
-    def allocated_resources_status(self, pod_uid: str, containers: Uses) -> Entries:
+    def allocated_resources_status(self, pod_uid: str, uses: PodClaims) -> AllocatedResources:
         running = self.runtime.containers(pod_uid=pod_uid, state=ContainerState.RUNNING)
-        for name, entries in super().allocated_resources_status(pod_uid, containers).items():
+        for name, entries in super().allocated_resources_status(pod_uid, uses).containers.items():
             if name in {container.config.name for container in running}:
                 self._shown[pod_uid, name] = entries
-        return {name: shown for name in containers if (shown := self._shown.get((pod_uid, name)))}
+        kept = {name: self._shown.get((pod_uid, name), ()) for name in uses.containers}
+        return AllocatedResources({name: entries for name, entries in kept.items() if entries})
 
 
 class HopesForTheBest(DraManager):
     """What is not known is Healthy."""
 
-    def allocated_resources_status(self, pod_uid: str, containers: Uses) -> Entries:
-        entries = super().allocated_resources_status(pod_uid, containers)
+    def allocated_resources_status(self, pod_uid: str, uses: PodClaims) -> AllocatedResources:
+        entries = super().allocated_resources_status(pod_uid, uses)
         return _each(entries, lambda r: replace(r, health=Health.HEALTHY) if r.health is Health.UNKNOWN else r)
 
 
@@ -63,8 +68,8 @@ class Flickers(DraManager):
         self._wake = notify
         return super().subscribe(notify)
 
-    def allocated_resources_status(self, pod_uid: str, containers: Uses) -> Entries:
-        entries = super().allocated_resources_status(pod_uid, containers)
+    def allocated_resources_status(self, pod_uid: str, uses: PodClaims) -> AllocatedResources:
+        entries = super().allocated_resources_status(pod_uid, uses)
         if self._told or not _is_bad(entries):
             return entries
         self._told = True
@@ -75,18 +80,18 @@ class Flickers(DraManager):
 class HushesUpBadNews(DraManager):
     """A pod with an unhealthy device has no entries at all."""
 
-    def allocated_resources_status(self, pod_uid: str, containers: Uses) -> Entries:
-        entries = super().allocated_resources_status(pod_uid, containers)
-        return {} if _is_bad(entries) else entries
+    def allocated_resources_status(self, pod_uid: str, uses: PodClaims) -> AllocatedResources:
+        entries = super().allocated_resources_status(pod_uid, uses)
+        return AllocatedResources() if _is_bad(entries) else entries
 
 
 class ShowsAllUnderEachRequest(DraManager):
     """The devices of a claim are not told apart by request."""
 
-    def allocated_resources_status(self, pod_uid: str, containers: Uses) -> Entries:
-        entries = super().allocated_resources_status(pod_uid, containers)
-        every = tuple(dict.fromkeys(r for found in entries.values() for entry in found for r in entry.resources))
-        return {name: tuple(replace(entry, resources=every) for entry in found) for name, found in entries.items()}
+    def allocated_resources_status(self, pod_uid: str, uses: PodClaims) -> AllocatedResources:
+        shown = super().allocated_resources_status(pod_uid, uses)
+        every = tuple(dict.fromkeys(_resources(shown)))
+        return _with_entries(shown, lambda entry: replace(entry, resources=every))
 
 
 class FollowsTheTerminated(DraManager):
@@ -348,12 +353,20 @@ class RewritesTheTerminated(ReferenceTarget):
         )
 
 
-def _is_bad(entries: Entries) -> bool:
-    return Health.UNHEALTHY in {r.health for found in entries.values() for entry in found for r in entry.resources}
+def _resources(shown: AllocatedResources) -> Iterator[ResourceHealth]:
+    for entries in (*shown.containers.values(), shown.pod):
+        for entry in entries:
+            yield from entry.resources
 
 
-def _each(entries: Entries, change: Callable[[ResourceHealth], ResourceHealth]) -> Entries:
-    return {
-        name: tuple(replace(entry, resources=tuple(map(change, entry.resources))) for entry in found)
-        for name, found in entries.items()
-    }
+def _is_bad(shown: AllocatedResources) -> bool:
+    return Health.UNHEALTHY in {resource.health for resource in _resources(shown)}
+
+
+def _each(shown: AllocatedResources, change: Callable[[ResourceHealth], ResourceHealth]) -> AllocatedResources:
+    return _with_entries(shown, lambda entry: replace(entry, resources=tuple(map(change, entry.resources))))
+
+
+def _with_entries(shown: AllocatedResources, change: Callable[[ResourceStatus], ResourceStatus]) -> AllocatedResources:
+    containers = {name: tuple(map(change, entries)) for name, entries in shown.containers.items()}
+    return AllocatedResources(containers, tuple(map(change, shown.pod)))
