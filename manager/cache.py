@@ -5,7 +5,9 @@ reported within its timeout reads Unknown from then on (`read`), and becomes a c
 driver leaves it out (`update`).
 """
 
-from collections.abc import Iterable, Iterator
+import math
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from drahealth.manager.profile import Profile
@@ -35,6 +37,9 @@ class Reading:
 
 UNKNOWN = Reading(Health.UNKNOWN)
 
+Name = tuple[str, str]
+"""What a driver calls a device: pool and name."""
+
 
 @dataclass(frozen=True, slots=True)
 class Update:
@@ -44,6 +49,10 @@ class Update:
     dirty: bool
     refused: int = 0
     """New devices that were ignored for the profile's limit."""
+    renew_by: float = math.inf
+    """When the checkpoint has to have the times of what the report did not change, if the profile saves them: when half
+    of a device's timeout has passed since it was heard of before. So a device that is fresh when the manager is killed
+    has that half left in the checkpoint, or as much as it really had."""
 
 
 class HealthCache:
@@ -51,7 +60,7 @@ class HealthCache:
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
-        self._drivers: dict[str, dict[tuple[str, str], Entry]] = {}
+        self._drivers: dict[str, dict[Name, Entry]] = {}
 
     def read(self, device: DeviceId, now: float) -> Reading:
         """The health now: Unknown for a device that was never reported, is stale, or whose driver was cleared."""
@@ -64,55 +73,69 @@ class HealthCache:
         """Takes one report of a driver. Devices it leaves out keep their health until they are stale."""
         known = self._drivers.setdefault(driver, {})
         changed: set[DeviceId] = set()
-        refused = 0
-        for device in report:
-            name = (device.pool, device.device)
-            if name not in known and self._full(known):
+        refused, renew_by = 0, math.inf
+        for told in report:
+            device = self._profile.as_read(told)
+            entry = known.get((device.pool, device.device))
+            if entry is None and self._full(known):
                 refused += 1
-                continue
-            if self._store(known, name, self._profile.as_read(device), now):
-                changed.add(DeviceId(driver, *name))
+            elif entry is None:
+                known[sys.intern(device.pool), device.device] = Entry(
+                    device.health, device.message, _timeout(device), now
+                )
+                changed.add(DeviceId(driver, device.pool, device.device))
+            else:
+                renew_by = min(renew_by, entry.updated + entry.timeout / 2)
+                if self._store(entry, device, now):
+                    changed.add(DeviceId(driver, device.pool, device.device))
         stale = [name for name, entry in known.items() if entry.stale(now)]  # what the report named is fresh now
         changed |= {DeviceId(driver, *name) for name in stale if known[name].health is not Health.UNKNOWN}
         self._retire(known, stale, now)
-        renewed = self._profile.saves_heartbeats and bool(report)
-        return Update(frozenset(changed), dirty=bool(changed or stale or renewed), refused=refused)
+        if not self._profile.saves_heartbeats:
+            renew_by = math.inf
+        return Update(frozenset(changed), dirty=bool(changed or stale), refused=refused, renew_by=renew_by)
 
     def clear(self, driver: str) -> bool:
         """Forgets a driver, at the end of its stream; False if nothing was known of it."""
         return self._drivers.pop(driver, None) is not None
 
     def entries(self) -> Iterator[tuple[DeviceId, Entry]]:
-        """All devices, for the checkpoint."""
+        """All devices."""
         for driver, devices in self._drivers.items():
             for (pool, device), entry in devices.items():
                 yield DeviceId(driver, pool, device), entry
 
+    def devices(self) -> Mapping[str, Mapping[Name, Entry]]:
+        """The same by driver, without a copy, for the checkpoint."""
+        return self._drivers
+
     def restore(self, entries: Iterable[tuple[DeviceId, Entry]]) -> None:
         """Takes back what a checkpoint held."""
         for device, entry in entries:
-            self._drivers.setdefault(device.driver, {})[(device.pool, device.device)] = entry
+            self._drivers.setdefault(device.driver, {})[sys.intern(device.pool), device.device] = entry
 
-    def _full(self, known: dict[tuple[str, str], Entry]) -> bool:
+    def _full(self, known: Mapping[Name, Entry]) -> bool:
         limit = self._profile.devices_per_driver
         return limit is not None and len(known) >= limit
 
-    def _store(
-        self, known: dict[tuple[str, str], Entry], name: tuple[str, str], device: DeviceHealth, now: float
-    ) -> bool:
-        timeout = float(device.timeout if device.timeout > 0 else DEFAULT_TIMEOUT)
-        old = known.get(name)
-        known[name] = new = Entry(device.health, device.message, timeout, now)
-        if old is None:
-            return True
-        if self._profile.recovery_notifies and old.stale(now) and device.health is not Health.UNKNOWN:
-            return True
-        return (old.health, old.message, old.timeout) != (new.health, new.message, new.timeout)
+    def _store(self, entry: Entry, device: DeviceHealth, now: float) -> bool:
+        """Takes what was said of a known device, in place: a report is mostly of devices that are as they were."""
+        timeout = _timeout(device)
+        same = entry.health is device.health and entry.message == device.message and entry.timeout == timeout
+        recovered = self._profile.recovery_notifies and device.health is not Health.UNKNOWN and entry.stale(now)
+        if not same:
+            entry.health, entry.message, entry.timeout = device.health, device.message, timeout
+        entry.updated = now
+        return not same or recovered
 
-    def _retire(self, known: dict[tuple[str, str], Entry], stale: list[tuple[str, str]], now: float) -> None:
+    def _retire(self, known: dict[Name, Entry], stale: list[Name], now: float) -> None:
         """Stale devices that a report left out are Unknown, and told of as such once, or forgotten."""
         for name in stale:
             if self._profile.forgets_stale:
                 del known[name]
             else:
                 known[name] = Entry(Health.UNKNOWN, "", known[name].timeout, now)
+
+
+def _timeout(device: DeviceHealth) -> float:
+    return float(device.timeout if device.timeout > 0 else DEFAULT_TIMEOUT)

@@ -1,10 +1,11 @@
 """Dynamic resource allocation's half of the device manager: claims are prepared, health is heard of and kept.
 
-It joins the pure parts (`cache`, `claims`, `status`) with the edges (`plugins`, `checkpoint`).
+It joins the pure parts (`cache`, `claims`, `status`) with the edges (`plugins`, `checkpoint`, `health_file`).
 """
 
 import asyncio
 import logging
+import math
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
@@ -12,10 +13,11 @@ from pathlib import Path
 from weakref import WeakValueDictionary
 
 from drahealth.manager import checkpoint
-from drahealth.manager.cache import HealthCache
+from drahealth.manager.cache import HealthCache, Update
 from drahealth.manager.checkpoint import Checkpoint
 from drahealth.manager.claims import Claims, PreparedClaim
 from drahealth.manager.gates import Gates
+from drahealth.manager.health_file import HealthFile
 from drahealth.manager.plugin import PluginError
 from drahealth.manager.plugins import Plugins
 from drahealth.manager.profile import KEP, Profile
@@ -54,9 +56,9 @@ class DraManager:
         self.profile = profile
         self.gates = gates or Gates()
         self._clock = clock or SystemClock()
-        self._health_file = Checkpoint(root / checkpoint.HEALTH_FILE)
-        self._claims_file = Checkpoint(root / checkpoint.CLAIMS_FILE)
         self._cache = HealthCache(profile)
+        self._health_file = HealthFile(Checkpoint(root / checkpoint.HEALTH_FILE), self._cache, self._clock)
+        self._claims_file = Checkpoint(root / checkpoint.CLAIMS_FILE)
         self._claims = Claims()
         self._uses: dict[str, PodClaims] = {}
         self._final: dict[str, AllocatedResources] = {}
@@ -72,14 +74,17 @@ class DraManager:
 
     def load(self) -> None:
         """Loads the checkpoints."""
-        now, wall = self._clock.now(), self._clock.wall()
-        self._cache.restore(checkpoint.load_health(self._health_file.read(), now, wall))
+        self._health_file.load()
+        self._claims_file.tidy()
         restored = checkpoint.load_claims(self._claims_file.read())
         self._claims = Claims(replace(claim, restored=True) for claim in restored)
 
     async def close(self) -> None:
         """Ends all streams and connections. What is known stays in the checkpoints, as it was."""
-        await self._plugins.close()
+        try:
+            await self._plugins.close()
+        finally:
+            await self._health_file.close()
 
     # -- plugins
 
@@ -208,18 +213,19 @@ class DraManager:
         update = self._cache.update(driver, report, self._clock.now())
         if update.refused:
             log.error("driver %s reports too many devices, %d were left out", driver, update.refused)
-        if update.dirty:
-            self._save()
         self._notify(update.changed)
+        self._save(driver, update)
 
     def _ended(self, driver: str) -> None:
         """Nobody is told: what was shown becomes Unknown at each pod's next sync (design document 3.1)."""
         if self._cache.clear(driver):
-            self._save()
+            self._save(driver, Update(frozenset(), dirty=True))
 
-    def _save(self) -> None:
-        now, wall = self._clock.now(), self._clock.wall()
-        self._health_file.write(checkpoint.dump_health(self._cache.entries(), now, wall))
+    def _save(self, driver: str, update: Update) -> None:
+        if update.dirty:
+            self._health_file.changed(driver)
+        elif update.renew_by < math.inf:
+            self._health_file.renewed(driver, update.renew_by)
 
     def _notify(self, devices: frozenset[DeviceId]) -> None:
         pods = self._claims.pods_with(devices)

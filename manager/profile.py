@@ -85,6 +85,8 @@ class Profile:
 
     def as_read(self, device: DeviceHealth) -> DeviceHealth:
         """What is read of a report of this device: a field that is not known is not there."""
+        if self.messages and self.timeouts:
+            return device
         message = device.message if self.messages else ""
         return replace(device, message=message, timeout=device.timeout if self.timeouts else 0)
 

@@ -1,6 +1,7 @@
 """A node for the tests of the manager: the manager itself and fake drivers, over real sockets, time under control."""
 
 import asyncio
+import json
 import logging
 import re
 import tempfile
@@ -173,6 +174,11 @@ class Node:
         with suppress(TimeoutError):
             await until(lambda: self.seen(pod) == wanted)
         assert self.seen(pod) == wanted
+
+    def health_on_file(self) -> Any:
+        """What the health file holds; nothing before it was first written."""
+        file = self.root / "dra_health_state"
+        return json.loads(file.read_text()) if file.exists() else {}
 
     async def jump(self, seconds: float) -> None:
         """Time passes for all who wait for it by now."""

@@ -1,5 +1,6 @@
 """The health information cache, rule by rule (H-01 to H-18) and against a model of the rules."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -215,7 +216,22 @@ def test_a_change_makes_the_checkpoint_out_of_date(profile: Profile) -> None:
     cache = HealthCache(profile)
     reports = [(0, (says(A),)), (1, (says(A),)), (2, (says(A, "Unhealthy"),)), (3, ())]
     dirty = [cache.update(A.driver, report, at).dirty for at, report in reports]
-    assert dirty == [True, profile is KEP, True, False]
+    assert dirty == [True, False, True, False]
+
+
+def test_heartbeats_are_in_the_checkpoint_before_half_a_timeout_has_passed_unless_in_1_37(
+    kep: Story, v1_37: Story
+) -> None:
+    for story in (kep, v1_37):
+        story.told(1, says(A), says(B, timeout=60))
+    assert kep.cache.update(A.driver, (says(A), says(B, timeout=60)), 3).renew_by == 1 + 30 / 2
+    assert kep.cache.update(A.driver, (says(B, timeout=60),), 4).renew_by == 3 + 60 / 2
+    assert v1_37.cache.update(A.driver, (says(A),), 3).renew_by == math.inf
+
+
+def test_the_longest_timeout_stays_the_same_one(story: Story) -> None:
+    story.told(0, says(A, timeout=2**63 - 1))
+    assert story.told(1, says(A, timeout=2**63 - 1)) == set()
 
 
 def test_forgetting_a_device_nobody_is_told_of_makes_the_checkpoint_out_of_date(story: Story) -> None:

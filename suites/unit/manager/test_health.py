@@ -291,6 +291,7 @@ async def test_the_newest_instance_prepares(any_node: Node) -> None:
 
 async def test_stopping_ends_the_streams_and_leaves_the_files(any_node: Node) -> None:
     driver = await watched_pod(any_node)
+    await until(any_node.health_on_file)
     before = {path.name: path.read_text() for path in any_node.root.glob("dra_*_state")}
     await any_node.manager.stop()
     async with asyncio.timeout(5):

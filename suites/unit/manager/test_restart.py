@@ -126,7 +126,16 @@ async def test_a_cleared_driver_is_cleared_in_the_file_too(any_node: Node) -> No
     driver = await sick_pod(any_node)
     await driver.stop()
     await any_node.shows("pod", gpu_0="Unknown", gpu_1="Unknown")
-    assert json.loads((any_node.root / "dra_health_state").read_text()) == {}
+    await until(lambda: any_node.health_on_file() == {})
+
+
+async def test_what_killed_writers_left_is_cleared_away_at_the_next_start(make_node: MakeNode) -> None:
+    node = make_node()
+    for name in ("dra_health_state.tmpa1b2", "dra_manager_state.tmp3"):
+        (node.root / name).write_text('{"half')
+    (node.root / "dra_other.tmp4").touch()
+    await node.start()
+    assert {path.name for path in node.root.iterdir()} == {"plugins_registry", "dra_other.tmp4"}
 
 
 def break_file(path: Path, content: Any) -> None:

@@ -12,6 +12,7 @@ from drahealth.fakes.pod_worker.lifecycle import PodLifecycle
 from drahealth.fakes.pod_worker.pod_object import PodObject
 from drahealth.fakes.pod_worker.status import pod_status
 from drahealth.fakes.pod_worker.worker import PodWorkers
+from drahealth.manager.cache import Update
 from drahealth.manager.claims import PreparedClaim
 from drahealth.manager.dra import DraManager, Notify
 from drahealth.manager.gates import Gates
@@ -229,7 +230,7 @@ class NeverClears(DraManager):
 class LosesItsCheckpoint(DraManager):
     """Health is not written down."""
 
-    def _save(self) -> None:
+    def _save(self, driver: str, update: Update) -> None:
         pass
 
 

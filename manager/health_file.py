@@ -1,0 +1,109 @@
+"""When the health file is written: soon after a change, seldom for heartbeats, and to the end.
+
+- What changed is written a moment later: what comes together is one write, and the pods hear of it first.
+- After a write there is a pause that is as long as three of it, so that at most a quarter of the time goes into writing
+  however much changes.
+- What a heartbeat renews waits until half of the device's timeout has passed (`Update.renew_by`), or for a change, so
+  the heartbeats of all drivers share their writes.
+- A write is the whole state of one moment. Only the drivers of which something was heard since the last one are put
+  into words again.
+- `close` writes what is not written yet.
+"""
+
+import asyncio
+import math
+import time
+
+from drahealth.manager.cache import HealthCache
+from drahealth.manager.checkpoint import Checkpoint, health_text, load_health
+from drahealth.proto.clock import Clock
+
+GATHERING = 0.002
+"""Seconds from a change to the write."""
+
+RESTING = 3
+"""Times as long as a write took, until the next one may begin."""
+
+
+class HealthFile:
+    """The file of what is known of devices' health, kept like `cache`. A failed write is made up for by the next."""
+
+    def __init__(self, file: Checkpoint, cache: HealthCache, clock: Clock) -> None:
+        self._file = file
+        self._cache = cache
+        self._clock = clock
+        self._texts: dict[str, bytes] = {}
+        self._unsaved: set[str] = set()
+        self._failed = False
+        self._wanted = False
+        self._renew_by = math.inf
+        self._writer: asyncio.Task[None] | None = None
+        self._renewer: asyncio.Task[None] | None = None
+
+    def load(self) -> None:
+        """Gives the cache what the file holds, and clears away what a killed writer has left."""
+        self._file.tidy()
+        self._cache.restore(load_health(self._file.read(), self._clock.now(), self._clock.wall()))
+
+    def changed(self, driver: str) -> None:
+        """What is known of the driver is another than the file says: it is written soon."""
+        self._unsaved.add(driver)
+        self._want()
+
+    def renewed(self, driver: str, by: float) -> None:
+        """The driver's devices were heard of again; that is written at `by`, or with what is written before."""
+        self._unsaved.add(driver)
+        if by < self._renew_by:
+            self._renew_by = by
+            self._stop_renewer()
+            self._renewer = asyncio.create_task(self._want_at(by), name="health file, heartbeats")
+
+    async def close(self) -> None:
+        """Writes what is not written yet."""
+        tasks = [task for task in (self._writer, self._renewer) if task is not None]
+        for task in tasks:
+            task.cancel()
+        if self._unsaved or self._failed:
+            self._write()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _want(self) -> None:
+        self._wanted = True
+        if self._writer is None:
+            self._writer = asyncio.create_task(self._write_while_wanted(), name="health file")
+
+    async def _want_at(self, when: float) -> None:
+        await self._clock.sleep(when - self._clock.now())
+        self._renewer = None
+        self._want()
+
+    async def _write_while_wanted(self) -> None:
+        try:
+            while self._wanted:
+                await asyncio.sleep(GATHERING)
+                began = time.perf_counter()
+                self._write()
+                await asyncio.sleep(RESTING * (time.perf_counter() - began))
+        finally:
+            self._writer = None
+
+    def _write(self) -> None:
+        self._wanted, self._renew_by = False, math.inf
+        self._stop_renewer()
+        self._put_into_words()
+        parts = [part for text in self._texts.values() for part in (b",", text)]
+        self._failed = not self._file.write_text([b"{", *parts[1:], b"}"])
+
+    def _put_into_words(self) -> None:
+        now, wall, known = self._clock.now(), self._clock.wall(), self._cache.devices()
+        for driver in self._unsaved | (known.keys() - self._texts.keys()):
+            if devices := known.get(driver):
+                self._texts[driver] = health_text(driver, devices, now, wall)
+            else:
+                self._texts.pop(driver, None)
+        self._unsaved.clear()
+
+    def _stop_renewer(self) -> None:
+        renewer, self._renewer = self._renewer, None
+        if renewer:
+            renewer.cancel()

@@ -1,0 +1,155 @@
+"""When the health file is written, and that it always comes to hold the last state."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drahealth.manager.cache import Entry, HealthCache
+from drahealth.manager.checkpoint import Checkpoint, load_health
+from drahealth.manager.health_file import HealthFile
+from drahealth.manager.profile import KEP
+from drahealth.proto.values import DeviceHealth, DeviceId, Health
+from drahealth.suites.unit.manager.rig import StillClock, settle, until
+
+
+class CountedFile(Checkpoint):
+    """A file that knows how often it was written."""
+
+    writes = 0
+
+    def write_text(self, parts: Iterable[bytes]) -> bool:
+        self.writes += 1
+        return super().write_text(parts)
+
+
+class Story:
+    """A cache that hears reports, and its file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.clock = StillClock()
+        self.cache = HealthCache(KEP)
+        self.written = CountedFile(path)
+        self.file = HealthFile(self.written, self.cache, self.clock)
+
+    def told(self, message: str, driver: str = "a", timeout: int = 30) -> None:
+        """A report of one device."""
+        device = DeviceHealth("pool", "gpu", Health.UNHEALTHY, message, timeout)
+        update = self.cache.update(driver, (device,), self.clock.now())
+        if update.dirty:
+            self.file.changed(driver)
+        else:
+            self.file.renewed(driver, update.renew_by)
+
+    def on_file(self) -> dict[DeviceId, Entry]:
+        data = json.loads(self.path.read_text()) if self.path.exists() else {}
+        return dict(load_health(data, self.clock.now(), self.clock.wall()))
+
+    def holds_all(self) -> bool:
+        return self.on_file() == dict(self.cache.entries())
+
+
+@pytest.fixture
+async def story(tmp_path: Path) -> AsyncIterator[Story]:
+    story = Story(tmp_path / "dra_health_state")
+    yield story
+    await story.file.close()
+
+
+async def test_a_change_is_soon_on_file(story: Story) -> None:
+    story.told("xid 79")
+    await until(story.holds_all)
+
+
+async def test_changes_that_come_together_are_one_write(story: Story) -> None:
+    for driver in "abc":
+        for number in range(100):
+            story.told(str(number), driver)
+    await until(story.holds_all)
+    assert story.written.writes == 1
+
+
+async def test_what_changes_while_the_writer_rests_is_written_after_it(story: Story) -> None:
+    for number in range(20):
+        story.told(str(number))
+        await until(story.holds_all)
+
+
+async def test_heartbeats_of_all_drivers_share_one_write_at_half_of_the_shortest_timeout(story: Story) -> None:
+    for driver in "abc":
+        story.told("", driver, timeout=60 if driver == "a" else 300)
+    await until(story.holds_all)
+    for _ in range(9):
+        story.clock.jump(3)
+        for driver in "abc":
+            story.told("", driver, timeout=60 if driver == "a" else 300)
+        await settle()
+    assert story.written.writes == 1
+    story.clock.jump(3)
+    await until(lambda: [entry.updated for entry in story.on_file().values()] == [27.0] * 3)
+    assert story.written.writes == 2
+
+
+async def test_a_change_takes_the_heartbeats_along(story: Story) -> None:
+    for driver in "ab":
+        story.told("", driver)
+    await until(story.holds_all)
+    story.clock.jump(2)
+    story.told("", "a")
+    story.told("xid 79", "b")
+    await until(story.holds_all)
+
+
+async def test_closing_writes_what_is_not_written_yet(story: Story) -> None:
+    story.told("xid 79")
+    await story.file.close()
+    assert story.holds_all()
+    story.clock.jump(1)
+    story.told("xid 79")
+    await story.file.close()
+    assert [entry.updated for entry in story.on_file().values()] == [1.0]
+
+
+async def test_what_a_failed_write_held_is_in_the_next(story: Story) -> None:
+    story.path.mkdir()
+    story.told("xid 79", "a")
+    await until(lambda: story.written.writes)
+    story.path.rmdir()
+    story.told("xid 48", "b")
+    await until(story.holds_all)
+
+
+STEPS = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["", "x", "clear", "pause"])), max_size=20)
+
+
+@given(steps=STEPS)
+async def test_in_the_end_the_file_holds_all_that_is_known(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str]]
+) -> None:
+    story = Story(tmp_path_factory.mktemp("any") / "state")
+    for driver, what in steps:
+        story.clock.jump(1)
+        if what == "clear":
+            story.cache.clear(driver)
+            story.file.changed(driver)
+        elif what == "pause":
+            await asyncio.sleep(0.003)
+        else:
+            story.told(what, driver)
+    await story.file.close()
+    assert story.holds_all()
+
+
+async def test_what_was_loaded_is_written_with_the_first_change(story: Story, tmp_path: Path) -> None:
+    story.told("xid 79", "a")
+    await story.file.close()
+    after = Story(story.path)
+    after.file.load()
+    after.told("xid 48", "b")
+    await after.file.close()
+    assert after.on_file().keys() == {DeviceId("a", "pool", "gpu"), DeviceId("b", "pool", "gpu")}
