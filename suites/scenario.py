@@ -26,10 +26,14 @@ class Scenario:
     title: str
     alone: bool = False
     """It restarts the kubelet or the API server, so that no other may run on its node meanwhile."""
+    counterpart_of: tuple[str, ...] = ()
+    """The tests of the texts and of Kubernetes that it stands for (docs/upstream-tests.md)."""
 
 
-def scenario(*judges: str, alone: bool = False) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., None]]:
-    """Declares which requirements of the ledger a test judges, and whether it disturbs its node.
+def scenario(
+    *judges: str, alone: bool = False, counterpart_of: tuple[str, ...] = ()
+) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., None]]:
+    """Declares which requirements of the ledger a test judges, whether it disturbs its node, whose counterpart it is.
 
     Raises ValueError for an id that is not in the ledger.
     """
@@ -44,7 +48,7 @@ def scenario(*judges: str, alone: bool = False) -> Callable[[Callable[..., Await
 
         name = story.__name__
         title = name.removeprefix("test_").replace("_", " ")
-        run.scenario = Scenario(name, judges, title, alone)  # type: ignore[attr-defined]
+        run.scenario = Scenario(name, judges, title, alone, counterpart_of)  # type: ignore[attr-defined]
         return run
 
     return declare

@@ -218,7 +218,9 @@ class FakeDriver:
                 answer = response.claims[claim.uid]
                 try:
                     for result in await self._allocated(claim):
-                        answer.devices.add(**self._device(result))
+                        device = answer.devices.add(**self._device(result))
+                        if "shareID" in result and "share_id" in device.DESCRIPTOR.fields_by_name:  # not in v1beta1
+                            device.share_id = result["shareID"]
                 except ApiError as error:
                     answer.error = f"claim {claim.namespace}/{claim.name} cannot be read: {error}"
                     continue

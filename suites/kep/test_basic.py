@@ -1,11 +1,17 @@
 """KEP-4680, Test Plan: Basic Health Reporting and State Transitions."""
 
+import asyncio
+
 from drahealth.proto.values import Health
 from drahealth.suites.scenario import scenario
 from drahealth.suites.story.node import Node
 
 
-@scenario("STATUS-01", "STATUS-02")
+@scenario(
+    "STATUS-01",
+    "STATUS-02",
+    counterpart_of=("kep/e2e-unhealthy", "alpha2/e2e-unhealthy", "alpha2/status-containers", "e2e_node/health-changes"),
+)
 async def test_an_unhealthy_device_shows_in_the_pod_status_with_its_message(node: Node) -> None:
     _, pod, gpu = await node.pod_with_a_gpu()
     await pod.shows(gpu, Health.HEALTHY, message="")
@@ -15,7 +21,15 @@ async def test_an_unhealthy_device_shows_in_the_pod_status_with_its_message(node
         await pod.shows(gpu, Health.UNHEALTHY, message="GPU has fallen off the bus")
 
 
-@scenario("STATUS-03")
+@scenario(
+    "STATUS-03",
+    counterpart_of=(
+        "kep/e2e-healthy-again",
+        "alpha2/e2e-unhealthy-and-back",
+        "e2e_node/health-changes",
+        "e2e/custom-messages",
+    ),
+)
 async def test_a_recovered_device_shows_healthy_again(node: Node) -> None:
     _, pod, gpu = await node.pod_with_a_gpu()
     await gpu.becomes(Health.UNHEALTHY, message="GPU memory: uncorrectable error")
@@ -24,12 +38,24 @@ async def test_a_recovered_device_shows_healthy_again(node: Node) -> None:
     await pod.shows(gpu, Health.HEALTHY, message="")
 
 
-@scenario("STATUS-08")
+@scenario("STATUS-08", counterpart_of=("kep/e2e-rapid-changes", "alpha2/e2e-quick-succession"))
 async def test_after_rapid_flapping_the_status_ends_with_the_latest_health(node: Node) -> None:
     driver, pod, gpu = await node.pod_with_a_gpu()
     await pod.shows(gpu, Health.HEALTHY)
     await driver.plays([gpu.so((Health.UNHEALTHY, Health.HEALTHY)[n % 2], f"change {n}") for n in range(1, 201)])
     await pod.shows(gpu, Health.UNHEALTHY, message="change 200")
+
+
+@scenario("STATUS-01", "STATUS-03", counterpart_of=("e2e_node/concurrent",))
+async def test_pods_that_start_and_change_at_the_same_time_each_show_their_own_device(node: Node) -> None:
+    driver = await node.driver(devices=3)
+    claims = [await node.claim(driver) for _ in range(3)]
+    pods = await asyncio.gather(*(node.running_pod(claim["gpu"]) for claim in claims))
+    gpus = [(await node.allocated(claim))[0] for claim in claims]
+    for health in (Health.UNHEALTHY, Health.HEALTHY):
+        await asyncio.gather(*(gpu.becomes(health, f"{gpu} is {health}") for gpu in gpus))
+        for pod, gpu in zip(pods, gpus, strict=True):
+            await pod.shows(gpu, health, message=f"{gpu} is {health}")
 
 
 @scenario("STATUS-04")

@@ -5,7 +5,11 @@ from drahealth.suites.scenario import scenario
 from drahealth.suites.story.node import Node
 
 
-@scenario("STATUS-09", "STATUS-05")
+@scenario(
+    "STATUS-09",
+    "STATUS-05",
+    counterpart_of=("TestHandleWatchResourcesStream/HealthChangeForMultiplePodsWithSharedDevice",),
+)
 async def test_two_pods_that_share_a_claim_both_show_its_device(node: Node) -> None:
     driver = await node.driver()
     gpu = driver.gpus[0]
@@ -42,7 +46,7 @@ async def test_two_requests_of_one_claim_have_an_entry_each(node: Node) -> None:
         await pod.shows_entries({f"claim:{claim.name}/one": [one], f"claim:{claim.name}/two": [two]})
 
 
-@scenario("STATUS-09")
+@scenario("STATUS-09", counterpart_of=("alpha2/status-containers",))
 async def test_a_device_shows_in_every_container_that_uses_it_and_in_no_other(node: Node) -> None:
     driver = await node.driver()
     gpu = driver.gpus[0]

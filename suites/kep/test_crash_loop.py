@@ -6,7 +6,7 @@ from drahealth.suites.story.node import Node
 from drahealth.suites.story.workload import EXIT_AT_ONCE
 
 
-@scenario("CRASH-01")
+@scenario("CRASH-01", counterpart_of=("kep/e2e-crash-loop", "alpha2/e2e-crash-loop"))
 async def test_a_pod_in_crash_loop_back_off_follows_the_health_of_its_device(node: Node) -> None:
     driver = await node.driver()
     gpu = driver.gpus[0]

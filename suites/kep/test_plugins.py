@@ -5,7 +5,7 @@ from drahealth.suites.scenario import scenario
 from drahealth.suites.story.node import Node
 
 
-@scenario("STREAM-01", "STREAM-02")
+@scenario("STREAM-01", "STREAM-02", counterpart_of=("e2e_node/plugin-stops",))
 async def test_the_devices_of_a_stopped_plugin_read_unknown_until_it_is_back(node: Node) -> None:
     driver, pod, gpu = await node.pod_with_a_gpu()
     await pod.shows(gpu, Health.HEALTHY)
@@ -18,7 +18,7 @@ async def test_the_devices_of_a_stopped_plugin_read_unknown_until_it_is_back(nod
         await pod.shows(gpu, Health.UNHEALTHY, message="back with bad news")
 
 
-@scenario("STREAM-01", "STREAM-02")
+@scenario("STREAM-01", "STREAM-02", counterpart_of=("TestConnectionHandling",))
 async def test_the_devices_of_a_crashed_plugin_read_unknown_until_it_is_back(node: Node) -> None:
     driver, pod, gpu = await node.pod_with_a_gpu()
     await gpu.becomes(Health.UNHEALTHY, message="before the crash")
@@ -30,7 +30,20 @@ async def test_the_devices_of_a_crashed_plugin_read_unknown_until_it_is_back(nod
         await pod.shows(gpu, Health.UNHEALTHY, message="before the crash")
 
 
-@scenario("OPTOUT-01")
+@scenario("STREAM-02", "STATUS-01", counterpart_of=("e2e_node/reconnect",))
+async def test_a_pod_that_starts_after_its_plugin_came_back_shows_its_device(node: Node) -> None:
+    driver = await node.driver(devices=2)
+    early = await node.running_pod((await node.claim(driver))["gpu"])
+    await early.shows(driver.gpus[0], Health.HEALTHY)
+    await driver.crashes()
+    await driver.starts()
+    late = await node.running_pod((await node.claim(driver))["gpu"])
+    await late.shows(driver.gpus[1], Health.HEALTHY)
+    await driver.gpus[1].becomes(Health.UNHEALTHY, message="found after the break")
+    await late.shows(driver.gpus[1], Health.UNHEALTHY, message="found after the break")
+
+
+@scenario("OPTOUT-01", counterpart_of=("TestStartWithoutHealth",))
 async def test_a_plugin_without_the_health_service_runs_pods_and_its_devices_read_unknown(node: Node) -> None:
     driver, pod, gpu = await node.pod_with_a_gpu(health_apis=())
     await pod.shows(gpu, Health.UNKNOWN, message="")
@@ -42,7 +55,7 @@ async def test_a_plugin_without_the_health_service_runs_pods_and_its_devices_rea
         node.check(state.streams_opened == 0, "it is never asked for its health", state)
 
 
-@scenario("OPTOUT-01", "OPTOUT-02")
+@scenario("OPTOUT-01", "OPTOUT-02", counterpart_of=("kep/stream-unimplemented", "alpha2/stream-unimplemented"))
 async def test_a_plugin_that_answers_unimplemented_is_asked_once(node: Node) -> None:
     driver, pod, gpu = await node.pod_with_a_gpu(served_health_apis=())
     await pod.shows(gpu, Health.UNKNOWN, message="")
@@ -54,7 +67,7 @@ async def test_a_plugin_that_answers_unimplemented_is_asked_once(node: Node) -> 
         node.check(state.streams_opened == 1, "it is asked for its health once", state)
 
 
-@scenario("UPDATE-01", "UPDATE-02")
+@scenario("UPDATE-01", "UPDATE-02", counterpart_of=("kep/stream-cancellation",))
 async def test_in_a_rolling_update_the_newest_instance_is_watched(node: Node) -> None:
     older = await node.driver(devices=2)
     gpu, fence = older.gpus

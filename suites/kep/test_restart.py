@@ -5,7 +5,7 @@ from drahealth.suites.scenario import scenario
 from drahealth.suites.story.node import Node
 
 
-@scenario("PERSIST-01", "STREAM-02", alone=True)
+@scenario("PERSIST-01", "STREAM-02", alone=True, counterpart_of=("kep/cache-persistence",))
 async def test_health_survives_a_restart_of_the_kubelet(node: Node) -> None:
     driver = await node.driver(timeout=600)
     gpu = driver.gpus[0]

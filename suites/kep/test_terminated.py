@@ -5,7 +5,7 @@ from drahealth.suites.scenario import scenario
 from drahealth.suites.story.node import Node
 
 
-@scenario("TERM-01", "TERM-02")
+@scenario("TERM-01", "TERM-02", counterpart_of=("alpha2/e2e-failed-pod",))
 async def test_a_terminated_pod_is_left_alone(node: Node) -> None:
     driver = await node.driver()
     gpu = driver.gpus[0]

@@ -5,7 +5,7 @@ from drahealth.suites.scenario import scenario
 from drahealth.suites.story.node import Node
 
 
-@scenario("TIMEOUT-01")
+@scenario("TIMEOUT-01", counterpart_of=("kep/cache-timeout",))
 async def test_a_device_not_reported_within_its_timeout_reads_unknown(node: Node) -> None:
     driver, pod, gpu = await node.pod_with_a_gpu()
     await gpu.becomes(Health.UNHEALTHY, message="last words", timeout=2)

@@ -107,6 +107,7 @@ async def test_it_serves_the_node_services_it_advertises_and_no_others(rig: Rig)
         await rig.call(PREPARE["v1.DRAPlugin"])
 
 
+@pytest.mark.counterpart("TestV1ServerWrapper", "TestHealthServerBridge")
 @pytest.mark.parametrize("flavour", FLAVOURS.values(), ids=FLAVOURS)
 async def test_every_health_api_tells_of_the_same_devices(rig: Rig, flavour: Flavour) -> None:
     driver = rig.here(health_apis=tuple(FLAVOURS), timeout=7)
@@ -122,6 +123,7 @@ async def test_every_health_api_tells_of_the_same_devices(rig: Rig, flavour: Fla
     assert [event.devices for event in rig.happened(ReportSent)] == [report]
 
 
+@pytest.mark.counterpart("TestHealthServerBridge/NotSupported")
 async def test_a_health_api_that_is_advertised_but_not_served_is_unimplemented_and_counted(rig: Rig) -> None:
     driver = rig.here(served_health_apis=("v1alpha1.DRAResourceHealth",))
     await driver.start()

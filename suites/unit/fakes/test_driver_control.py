@@ -220,6 +220,7 @@ async def test_a_new_stream_begins_with_a_complete_report(driver: DriverControl,
     )
 
 
+@pytest.mark.counterpart("TestHealthServerBridge")
 async def test_a_change_is_told_at_once_to_every_stream_and_stays(driver: DriverControl, rig: Rig) -> None:
     async with rig.watch(driver) as first, rig.watch(driver) as second:
         await driver.set_health("gpu-1", UNHEALTHY, "xid 79", timeout=7)

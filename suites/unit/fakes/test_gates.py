@@ -3,7 +3,7 @@
 import pytest
 
 from drahealth.fakes.api import PODS, Object
-from drahealth.fakes.api_server.gates import KEP_RULES, GateRules
+from drahealth.fakes.api_server.gates import KEP_RULES, GateRules, HealthFields
 from drahealth.fakes.api_server.server import ApiServer
 
 OFF = {"ResourceHealthStatus": False, "ResourceHealthStatusMessage": False}
@@ -51,6 +51,7 @@ def test_gates_that_a_real_server_refuses_are_refused_at_start(gates: dict[str, 
             start()
 
 
+@pytest.mark.counterpart("alpha2/e2e-gate-drops")
 async def test_with_the_gate_off_the_kep_filters_reads_and_a_write_wipes() -> None:
     server = await serving(KEP_RULES, OFF)
     assert await read(server) is None
@@ -90,6 +91,68 @@ async def test_releases_drop_messages_unless_one_was_there() -> None:
     assert await read(server) == WITHOUT_MESSAGE
 
 
+BARE: Object = {"name": "main"}
+EMPTY: Object = {"name": "main", "allocatedResourcesStatus": []}
+FULL: Object = {"name": "main", "allocatedResourcesStatus": FIELD}
+MUTE: Object = {"name": "main", "allocatedResourcesStatus": WITHOUT_MESSAGE}
+
+
+def pod_with(old: Object | None) -> Object | None:
+    return old and {**POD, "status": {"containerStatuses": [old]}}
+
+
+@pytest.mark.counterpart("TestDropDisabledPodStatusFields_ResourceHealthStatus")
+@pytest.mark.parametrize(
+    ("gate", "old", "new", "kept"),
+    [
+        (False, None, FULL, BARE),
+        (False, BARE, FULL, BARE),
+        (False, EMPTY, FULL, BARE),
+        (False, FULL, FULL, FULL),
+        (False, FULL, BARE, BARE),
+        (True, BARE, FULL, FULL),
+        (True, FULL, FULL, FULL),
+    ],
+)
+def test_a_release_drops_the_field_by_gate_old_and_new_object(
+    gate: bool, old: Object | None, new: Object, kept: Object
+) -> None:
+    fields = HealthFields.at_start(KEEPS, {} if gate else OFF)
+    assert fields.written({**POD, "status": {"containerStatuses": [new]}}, pod_with(old)) == pod_with(kept)
+
+
+@pytest.mark.counterpart("TestDropDisabledPodStatusFields_ResourceHealthStatusMessage")
+@pytest.mark.parametrize(
+    ("gate", "old", "new", "kept"),
+    [
+        (False, None, FULL, MUTE),
+        (False, BARE, FULL, MUTE),
+        (False, MUTE, FULL, MUTE),
+        (False, FULL, FULL, FULL),
+        (False, FULL, MUTE, MUTE),
+        (True, MUTE, FULL, FULL),
+        (True, FULL, FULL, FULL),
+    ],
+)
+def test_a_release_drops_messages_by_gate_old_and_new_object(
+    gate: bool, old: Object | None, new: Object, kept: Object
+) -> None:
+    fields = HealthFields.at_start(KEEPS, {} if gate else MESSAGE_OFF)
+    assert fields.written({**POD, "status": {"containerStatuses": [new]}}, pod_with(old)) == pod_with(kept)
+
+
+@pytest.mark.counterpart("TestResourceHealthStatusInUse", "TestResourceHealthStatusMessageInUse")
+@pytest.mark.parametrize("place", ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"])
+@pytest.mark.parametrize(("found", "gates"), [(FULL, OFF), (FULL, MESSAGE_OFF)])
+def test_a_field_in_any_kind_of_container_keeps_those_of_all(place: str, found: Object, gates: dict[str, bool]) -> None:
+    new = {**POD, "status": {"containerStatuses": [FULL]}}
+    fields = HealthFields.at_start(KEEPS, gates)
+    assert fields.written(new, {**POD, "status": {place: [BARE, found]}}) == new
+    assert fields.written(new, {**POD, "status": {place: [BARE, EMPTY]}}) != new
+    assert fields.written(new, POD) != new
+
+
+@pytest.mark.counterpart("alpha2/e2e-gate-drops")
 async def test_old_releases_drop_with_any_update() -> None:
     server = await serving(DROPS, OFF)
     assert await read(server) == FIELD

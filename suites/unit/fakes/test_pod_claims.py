@@ -30,6 +30,7 @@ def device(name: str, *requests: str, cdi: tuple[str, ...]) -> PreparedDevice:
     return PreparedDevice(DeviceId("d.example.com", "pool", name), requests, cdi)
 
 
+@pytest.mark.counterpart("TestUpdateAllocatedResourcesStatus")
 def test_claims_are_named_by_the_spec_or_by_the_status() -> None:
     assert claim_names(POD) == {"direct": "claim-a", "made": "pod-made-x"}
 

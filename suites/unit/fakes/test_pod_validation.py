@@ -38,6 +38,7 @@ def refusal(obj: Object) -> str:
     return error.value.message.removeprefix('Pod "train" is invalid: ')
 
 
+@pytest.mark.counterpart("TestValidateContainerStatusAllocatedResourcesStatus")
 @pytest.mark.parametrize(
     "name",
     ["claim:gpu", "claim:nic/fast", "example.com/gpu", "claim:train-extended/container-0-request-0"],
@@ -46,6 +47,7 @@ def test_names_of_the_container_are_accepted(name: str) -> None:
     validate_status(pod(entry(name)))
 
 
+@pytest.mark.counterpart("TestValidateContainerStatusAllocatedResourcesStatus")
 @pytest.mark.parametrize(
     "name",
     [
@@ -64,16 +66,19 @@ def test_a_claim_must_be_the_containers(name: str) -> None:
     assert refusal(pod(entry(name))).startswith(expected)
 
 
+@pytest.mark.counterpart("TestValidateContainerStatusAllocatedResourcesStatus")
 def test_another_name_must_be_a_requested_resource() -> None:
     expected = f'{FIELD}[1].name: Invalid value: "cpu": must match one of the container\'s resource requests'
     assert refusal(pod(entry("claim:gpu"), entry("cpu"))) == expected
 
 
+@pytest.mark.counterpart("TestValidateContainerStatusAllocatedResourcesStatus")
 def test_a_container_that_is_not_in_the_spec_is_spared_the_check_of_names_alone() -> None:
     validate_status(pod(entry("claim:other"), container="gone"))
     assert "Unsupported value" in refusal(pod(entry("claim:other", {"health": "Sick"}), container="gone"))
 
 
+@pytest.mark.counterpart("TestValidateContainerStatusAllocatedResourcesStatus")
 @pytest.mark.parametrize("health", ["", "healthy", "Sick"])
 def test_there_are_three_healths(health: str) -> None:
     supported = 'supported values: "Healthy", "Unhealthy", "Unknown"'
@@ -81,11 +86,13 @@ def test_there_are_three_healths(health: str) -> None:
     assert refusal(pod(entry("claim:gpu", {"resourceID": "a", "health": health}))) == expected
 
 
+@pytest.mark.counterpart("TestValidateContainerStatusAllocatedResourcesStatus")
 def test_a_resource_id_occurs_once_in_an_entry() -> None:
     expected = f'{FIELD}[0].resources[1].resourceID: Duplicate value: "a"'
     assert refusal(pod(entry("claim:gpu", HEALTHY, HEALTHY))) == expected
 
 
+@pytest.mark.counterpart("TestValidateContainerStatusAllocatedResourcesStatus")
 @pytest.mark.parametrize(
     ("message", "wrong"),
     [
@@ -100,6 +107,7 @@ def test_a_message_has_1_to_1024_bytes(message: str, wrong: str) -> None:
     validate_status(pod(entry("claim:gpu", {**HEALTHY, "message": "é" * 512})))
 
 
+@pytest.mark.counterpart("TestValidateContainerStatusNoAllocatedResourcesStatus")
 def test_ephemeral_containers_have_no_entries() -> None:
     expected = (
         "status.ephemeralContainerStatuses[0].allocatedResourcesStatus: "

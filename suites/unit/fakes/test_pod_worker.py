@@ -69,6 +69,7 @@ async def test_a_failed_preparation_is_told_and_tried_again(world: World, caplog
     assert caplog.text.count("no driver gpu.example.com is registered") == 1
 
 
+@pytest.mark.counterpart("alpha2/handler-and-updates")
 async def test_a_change_of_health_is_pushed(world: World) -> None:
     await world.running_with_a_gpu()
     world.devices.become(Health.UNHEALTHY)

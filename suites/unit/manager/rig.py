@@ -138,11 +138,14 @@ class Node:
 
     # -- pods
 
-    async def claim(self, name: str, *devices: str, drivers: tuple[str, ...] = (DRIVER,)) -> AllocatedClaim:
-        """A claim of the API, allocated these devices of each driver."""
+    async def claim(
+        self, name: str, *devices: str, drivers: tuple[str, ...] = (DRIVER,), share: str = ""
+    ) -> AllocatedClaim:
+        """A claim of the API, allocated these devices of each driver, or a share of them."""
+        shared = {"shareID": share} if share else {}
         made = await self.api.create(CLAIMS, {"metadata": {"name": name, "namespace": "default"}, "spec": REQUEST})
         results = [
-            {"request": "gpu", "driver": driver, "pool": "node-a", "device": device}
+            {"request": "gpu", "driver": driver, "pool": "node-a", "device": device, **shared}
             for driver in drivers
             for device in devices
         ]

@@ -42,6 +42,7 @@ async def recovers(node: Node, caplog: pytest.LogCaptureFixture, why: str) -> No
     await node.shows("pod", gpu_0="Healthy")
 
 
+@pytest.mark.counterpart("kep/stream-errors")
 @pytest.mark.parametrize(
     "payload",
     [
@@ -191,6 +192,7 @@ async def test_odd_characters_in_paths_harm_nothing(node: Node) -> None:
     await node.shows("pod", gpu_0="Healthy")
 
 
+@pytest.mark.counterpart("TestPluginManager")
 async def test_any_number_of_odd_sockets_holds_up_no_plugin(node: Node) -> None:
     for number in range(30):
         await node.serve(OddPlugin(type="CSIPlugin").methods, f"odd-{number}-reg.sock")

@@ -75,6 +75,7 @@ def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
 # -- the file
 
 
+@pytest.mark.counterpart("alpha2/persistence")
 @given(data=st.dictionaries(st.text(), st.recursive(st.text() | st.integers(), lambda x: st.lists(x, max_size=3))))
 def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, data: dict[str, Any]) -> None:
     file = Checkpoint(tmp_path_factory.getbasetemp() / "written")
@@ -91,6 +92,7 @@ def test_a_write_replaces_the_file_as_a_whole_for_its_owner_alone(file: Checkpoi
     assert beside(file) == ["state"]
 
 
+@pytest.mark.counterpart("kep/cache-initialization", "alpha2/cache-initialization", "TestNewHealthInfoCache")
 def test_a_missing_file_is_empty_and_nothing_to_tell(file: Checkpoint, caplog: pytest.LogCaptureFixture) -> None:
     assert (file.read(), errors(caplog)) == ({}, [])
 
@@ -168,6 +170,7 @@ def test_a_full_disk_leaves_the_old_file_and_no_other(file: Checkpoint) -> None:
 # -- health
 
 
+@pytest.mark.counterpart("kep/cache-persistence")
 def test_the_health_file_has_the_shape_of_a_kubelets() -> None:
     entry = Entry(Health.UNHEALTHY, "xid 79", 5.0, 90.0)
     assert dump_health([(A, entry)], now=100.0, wall=WALL) == {
@@ -179,6 +182,7 @@ def test_the_health_file_has_the_shape_of_a_kubelets() -> None:
     }
 
 
+@pytest.mark.counterpart("kep/cache-persistence", "alpha2/persistence")
 @given(st.dictionaries(NAMES, ENTRIES, max_size=4))
 def test_health_comes_back_from_the_file_as_it_was(entries: dict[DeviceId, Entry]) -> None:
     unique = {(d.driver, f"{d.pool}/{d.device}"): (d, entry) for d, entry in entries.items()}

@@ -9,7 +9,8 @@ import pytest
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.manager import plugin
 from drahealth.manager.gates import Gates
-from drahealth.manager.profile import V1_36
+from drahealth.manager.plugin import pick_flavour
+from drahealth.manager.profile import KEP, V1_36, V1_37, Profile
 from drahealth.proto.events import StreamClosed, StreamOpened
 from drahealth.proto.values import DeviceHealth, Health
 from drahealth.suites.unit.manager.conftest import MakeNode
@@ -37,6 +38,17 @@ async def watched_pod(node: Node, **options: Any) -> FakeDriver:
     return driver
 
 
+@pytest.mark.counterpart(
+    "kep/manager-messages",
+    "kep/manager-affected-pods",
+    "kep/manager-notifications",
+    "alpha2/handle-messages",
+    "alpha2/handle-notifications",
+    "alpha2/status-reads-cache",
+    "TestHandleWatchResourcesStream/HealthChangeForAllocatedDevice",
+    "TestHandleWatchResourcesStream/NonAllocatedDeviceChange",
+    "TestHandleWatchResourcesStream/HealthChangeForMultiplePodsWithSharedDevice",
+)
 async def test_a_change_shows_and_tells_exactly_the_pods_that_hold_the_device(any_node: Node) -> None:
     driver = await any_node.run_driver(devices=("gpu-0", "gpu-1", "gpu-2"))
     shared = await any_node.claim("shared", "gpu-0")
@@ -51,6 +63,7 @@ async def test_a_change_shows_and_tells_exactly_the_pods_that_hold_the_device(an
     assert any_node.notified == [{"a", "b"}, {"b"}]
 
 
+@pytest.mark.counterpart("alpha2/handler-and-updates")
 async def test_the_first_report_tells_the_pods_that_are_there(node: Node) -> None:
     driver = await watched_pod(node)
     await driver.end_streams()
@@ -61,6 +74,7 @@ async def test_the_first_report_tells_the_pods_that_are_there(node: Node) -> Non
     assert node.notified == [{"pod"}]
 
 
+@pytest.mark.counterpart("TestHandleWatchResourcesStream/NoActualStateChange")
 async def test_a_report_that_changes_nothing_tells_nobody(any_node: Node) -> None:
     driver = await watched_pod(any_node)
     any_node.notified.clear()
@@ -71,6 +85,7 @@ async def test_a_report_that_changes_nothing_tells_nobody(any_node: Node) -> Non
     assert any_node.notified == [{"pod"}]
 
 
+@pytest.mark.counterpart("alpha2/handler-and-updates")
 async def test_whoever_unsubscribes_is_told_nothing_more(node: Node) -> None:
     told: list[frozenset[str]] = []
     end = node.manager.subscribe(told.append)
@@ -104,6 +119,9 @@ async def test_a_device_with_a_timeout_of_its_own_is_unknown_after_that(any_node
     assert any_node.seen("pod") == {"gpu-0": "Unknown", "gpu-1": "Unknown"}
 
 
+@pytest.mark.counterpart(
+    "kep/stream-errors", "alpha2/handle-ends", "TestHandleWatchResourcesStream/StreamError", "TestPlugin_WatchResources"
+)
 @pytest.mark.parametrize("code", ENDS, ids=lambda code: code.name)
 async def test_any_end_of_a_stream_clears_tells_nobody_and_is_followed_by_another_after_5_s(
     node: Node, code: grpc.StatusCode, caplog: pytest.LogCaptureFixture
@@ -132,6 +150,7 @@ async def test_a_plugin_that_stays_broken_is_complained_of_once(node: Node, capl
     assert len(lines(caplog, "health stream of plugin")) == 1
 
 
+@pytest.mark.counterpart("kep/stream-unimplemented", "alpha2/stream-unimplemented")
 async def test_unimplemented_is_taken_for_an_answer_until_the_plugin_registers_again(
     any_node: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -147,6 +166,7 @@ async def test_unimplemented_is_taken_for_an_answer_until_the_plugin_registers_a
     assert lines(caplog, "health stream") == []
 
 
+@pytest.mark.counterpart("kep/stream-start", "alpha2/stream-start")
 @pytest.mark.parametrize(
     ("advertised", "called"),
     [
@@ -163,6 +183,56 @@ async def test_the_health_api_that_the_kep_wants_most_is_called(
     assert [event.flavour for event in node.happened(StreamOpened)] == [called]
 
 
+@pytest.mark.counterpart(
+    "TestPlugin_WatchResources_V1Alpha1",
+    "e2e_node/v1alpha1-only",
+    "e2e_node/v1-only",
+    "e2e/health-changes-both",
+    "e2e/health-changes-v1alpha1",
+    "e2e/health-changes-v1",
+)
+@pytest.mark.parametrize(
+    ("apis", "called"),
+    [
+        (("v1.DRAResourceHealth",), "v1.DRAResourceHealth"),
+        (("v1alpha1.DRAResourceHealth",), "v1alpha1.DRAResourceHealth"),
+        (("v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth"), "v1.DRAResourceHealth"),
+    ],
+)
+async def test_a_plugin_with_either_version_shows_its_changes_and_is_called_by_one_alone(
+    any_node: Node, apis: tuple[str, ...], called: str
+) -> None:
+    driver = await watched_pod(any_node, health_apis=apis)
+    for health in (UNHEALTHY, HEALTHY):
+        await driver.set_health("gpu-0", health)
+        await any_node.shows("pod", gpu_0=health, gpu_1="Healthy")
+    await driver.end_streams()
+    await any_node.after_jumps(lambda: driver.health.opened == 2)
+    assert [event.flavour for event in any_node.happened(StreamOpened)] == [called, called]
+
+
+@pytest.mark.counterpart("TestPickHealthService")
+@pytest.mark.parametrize(
+    ("advertised", "picked"),
+    [
+        ((), None),
+        (("v1.DRAPlugin",), None),
+        (("v1.DRAPlugin", "v1alpha1.DRAResourceHealth"), "v1alpha1.DRAResourceHealth"),
+        (("v1.DRAPlugin", "v1.DRAResourceHealth"), "v1.DRAResourceHealth"),
+        (("v1alpha1.DRAResourceHealth", "v1.DRAResourceHealth"), "v1.DRAResourceHealth"),
+        (("v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth"), "v1.DRAResourceHealth"),
+        (("v2.DRAResourceHealth", "DRAResourceHealth", "v1.drahealth"), None),
+    ],
+)
+@pytest.mark.parametrize("profile", [KEP, V1_37], ids=lambda profile: profile.name)
+def test_of_the_health_apis_that_are_advertised_v1_is_picked(
+    profile: Profile, advertised: tuple[str, ...], picked: str | None
+) -> None:
+    flavour = pick_flavour(advertised, profile)
+    assert (flavour.name if flavour else None) == picked
+
+
+@pytest.mark.counterpart("TestStartWithoutHealth")
 async def test_a_plugin_without_a_health_api_of_the_profile_is_not_watched(node_1_37: Node) -> None:
     for name, apis in (("a.example.com", ()), ("b.example.com", ("v1alpha1.NodeHealth",))):
         driver = await node_1_37.run_driver(name, health_apis=apis)
@@ -197,6 +267,7 @@ async def test_with_the_message_gate_off_health_shows_without_messages(make_node
     await node.shows("pod", gpu_0="Unhealthy", gpu_1="Healthy")
 
 
+@pytest.mark.counterpart("TestConnectionHandling")
 async def test_a_crash_clears_and_the_plugin_that_comes_back_is_watched_again(node: Node) -> None:
     driver = await watched_pod(node)
     await driver.set_health("gpu-0", UNHEALTHY)
@@ -206,6 +277,7 @@ async def test_a_crash_clears_and_the_plugin_that_comes_back_is_watched_again(no
     await node.shows("pod", gpu_0="Unhealthy", gpu_1="Healthy")
 
 
+@pytest.mark.counterpart("kep/stream-errors", "alpha2/stream-initiation-errors", "TestConnectionHandling")
 async def test_an_endpoint_that_cannot_be_reached_is_tried_again_and_nothing_forgotten_for_it(
     node: Node, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -221,6 +293,49 @@ async def test_an_endpoint_that_cannot_be_reached_is_tried_again_and_nothing_for
     await node.after_jumps(lambda: driver.health.open)
 
 
+# -- many at once
+
+
+@pytest.mark.counterpart("TestWithLock")
+async def test_of_the_reports_of_many_drivers_at_once_none_is_lost(any_node: Node) -> None:
+    names = [f"{number}.example.com" for number in range(5)]
+    drivers = [await any_node.run_driver(name) for name in names]
+    for name in names:
+        await any_node.run_pod(name, await any_node.claim(name, "gpu-0", drivers=(name,)))
+    await until(lambda: all(driver.health.open for driver in drivers))
+    changes = [says("gpu-0", (UNHEALTHY, HEALTHY)[number % 2], f"change {number}") for number in range(101)]
+    await asyncio.gather(*(driver.play(changes) for driver in drivers))
+    for name in names:
+        await any_node.shows(name, gpu_0="Unhealthy: change 100")
+
+
+@pytest.mark.counterpart("TestWithRLock")
+async def test_a_status_shows_a_report_whole_or_not_at_all(any_node: Node) -> None:
+    driver = await watched_pod(any_node)
+    seen: list[dict[str, str]] = []
+    any_node.manager.subscribe(lambda _: seen.append(any_node.seen("pod")))
+    for number in range(100):
+        await driver.report([says(name, UNHEALTHY, f"report {number}") for name in ("gpu-0", "gpu-1")])
+    await any_node.shows("pod", gpu_0="Unhealthy: report 99", gpu_1="Unhealthy: report 99")
+    assert len(seen) == 100
+    assert all(status["gpu-0"] == status["gpu-1"] for status in seen)
+
+
+@pytest.mark.counterpart(
+    "TestHandleWatchResourcesStream/HealthChangeForDeviceWithShareID", "TestUpdateAllocatedResourcesStatus"
+)
+@pytest.mark.counterpart("e2e_node/share-id")
+async def test_a_device_with_a_share_id_shows_its_changes(any_node: Node) -> None:
+    driver = await any_node.run_driver()
+    for pod in ("a", "b"):
+        await any_node.run_pod(pod, await any_node.claim(pod, "gpu-0", share=f"share-of-{pod}"))
+    any_node.notified.clear()
+    await driver.set_health("gpu-0", UNHEALTHY, "xid 79")
+    for pod in ("a", "b"):
+        await any_node.shows(pod, gpu_0="Unhealthy: xid 79")
+    assert any_node.notified[-1] == {"a", "b"}
+
+
 # -- rolling updates
 
 
@@ -234,6 +349,7 @@ async def roll(node: Node, **options: Any) -> tuple[FakeDriver, FakeDriver]:
     return old, new
 
 
+@pytest.mark.counterpart("kep/stream-cancellation", "alpha2/stream-cancellation", "TestRegistrationHandler")
 async def test_the_kep_watches_the_newest_instance_alone(node: Node) -> None:
     old, new = await roll(node)
     await node.shows("pod", gpu_0="Unhealthy", gpu_1="Healthy")
@@ -259,6 +375,7 @@ async def test_the_end_of_the_old_instance_harms_nothing_in_the_kep(node: Node) 
     assert (node.seen("pod"), await streams(new, still_open=1)) == ({"gpu-0": "Unhealthy", "gpu-1": "Healthy"}, 1)
 
 
+@pytest.mark.counterpart("TestAddSameName", "TestDelete")
 async def test_the_old_instance_is_watched_again_when_the_new_one_goes(node: Node) -> None:
     old, new = await roll(node)
     await node.shows("pod", gpu_0="Unhealthy", gpu_1="Healthy")
@@ -283,12 +400,14 @@ async def test_1_37_watches_every_instance_and_forgets_what_all_said_when_one_en
     await node_1_37.shows("pod", gpu_0="Unknown", gpu_1="Unknown")
 
 
+@pytest.mark.counterpart("TestAddSameName")
 async def test_the_newest_instance_prepares(any_node: Node) -> None:
     old, new = await roll(any_node)
     await any_node.run_pod("later", await any_node.claim("gpu", "gpu-0"))
     assert [len((await driver.state()).prepared) for driver in (old, new)] == [1, 1]
 
 
+@pytest.mark.counterpart("TestHandleWatchResourcesStream/ContextCanceled")
 async def test_stopping_ends_the_streams_and_leaves_the_files(any_node: Node) -> None:
     driver = await watched_pod(any_node)
     await until(any_node.health_on_file)

@@ -34,6 +34,7 @@ async def test_a_claims_devices_come_as_the_driver_returned_them(node: Node) -> 
     }
 
 
+@pytest.mark.counterpart("TestRegistrationHandler")
 @pytest.mark.parametrize("version", ["v1.DRAPlugin", "v1beta1.DRAPlugin"])
 async def test_either_version_of_the_node_service_is_spoken(node: Node, version: str) -> None:
     driver = await node.run_driver(dra_versions=(version,))
@@ -41,6 +42,16 @@ async def test_either_version_of_the_node_service_is_spoken(node: Node, version:
     await node.manager.unprepare("pod")
     assert [event.devices for event in node.happened(Prepared)] == [("gpu-0",)]
     assert await prepared(driver) == [0]
+
+
+@pytest.mark.parametrize(("version", "share"), [("v1.DRAPlugin", "half"), ("v1beta1.DRAPlugin", None)])
+async def test_a_share_of_a_device_comes_with_its_id_where_the_version_knows_it(
+    node: Node, version: str, share: str | None
+) -> None:
+    await node.run_driver(dra_versions=(version,))
+    claim = await node.claim("gpu", "gpu-0", share="half")
+    (device,) = (await node.manager.prepare("pod", [claim]))[claim.ref.uid]
+    assert device.share_id == share
 
 
 async def test_a_claim_of_two_drivers_is_prepared_by_both(node: Node) -> None:

@@ -33,6 +33,7 @@ async def gone(node: Node, driver: str = DRIVER) -> None:
             await asyncio.sleep(0.01)
 
 
+@pytest.mark.counterpart("TestPluginRegistrationAtKubeletStart")
 async def test_a_plugin_that_was_there_before_the_manager_is_registered(node: Node) -> None:
     await node.manager.stop()
     driver = node.driver()
@@ -42,12 +43,14 @@ async def test_a_plugin_that_was_there_before_the_manager_is_registered(node: No
     assert node.happened(Registered) == [Registered(DRIVER, "", ok=True)]
 
 
+@pytest.mark.counterpart("TestPluginRegistration", "Test_Run_Positive_Register")
 async def test_a_plugin_that_comes_later_is_registered(node: Node) -> None:
     await settle()
     await node.run_driver()
     assert node.happened(Registered) == [Registered(DRIVER, "", ok=True)]
 
 
+@pytest.mark.counterpart("TestPluginRegistration")
 async def test_folders_count_and_names_that_begin_with_a_dot_do_not(node: Node) -> None:
     await node.run_driver("a.example.com", registry_dir=str(node.registry / "vendor"))
     await node.driver("b.example.com", registry_dir=str(node.registry / ".vendor")).start()
@@ -68,6 +71,14 @@ def test_a_folder_that_is_not_there_has_no_sockets(tmp_path: Path) -> None:
     assert list(find_sockets(tmp_path / "nowhere")) == []
 
 
+@pytest.mark.counterpart(
+    "kep/cache-cleanup",
+    "kep/stream-cancellation",
+    "alpha2/stream-cancellation",
+    "TestDelete",
+    "TestPluginRegistration",
+    "Test_Run_Positive_RegisterThenUnregister",
+)
 async def test_a_plugin_whose_socket_goes_is_deregistered(node: Node) -> None:
     driver = await node.run_driver()
     await node.run_pod("pod", await node.claim("gpu", "gpu-0"))
@@ -94,6 +105,7 @@ async def test_a_plugin_that_crashes_stays_registered(node: Node) -> None:
         await node.run_pod("pod", await node.claim("gpu", "gpu-0"))
 
 
+@pytest.mark.counterpart("TestPluginReRegistration", "Test_Run_Positive_ReRegister")
 async def test_a_socket_made_anew_is_another_plugin(node: Node) -> None:
     driver = await node.run_driver()
     await driver.crash()
@@ -111,6 +123,7 @@ async def test_a_socket_is_the_same_whatever_happens_to_its_other_names_and_its_
     assert list(find_sockets(node.registry)) == [before]
 
 
+@pytest.mark.counterpart("TestRegistrationHandler", "TestPluginManager")
 @pytest.mark.parametrize(
     ("info", "reason"),
     [
@@ -134,6 +147,17 @@ async def test_a_plugin_that_cannot_be_used_is_told_why(
     assert lines(caplog, "odd-reg.sock") == [f"plugin socket odd-reg.sock: refused: {reason}; trying again"]
 
 
+@pytest.mark.counterpart("TestStartWithoutDRAAPI")
+async def test_a_driver_with_health_alone_is_refused(node: Node) -> None:
+    driver = node.driver(dra_versions=())
+    await driver.start()
+    await until(lambda: node.happened(Registered))
+    reason = "none of its versions ['v1.DRAResourceHealth', 'v1alpha1.DRAResourceHealth'] is one of"
+    state = await driver.state()
+    assert (state.registered, state.registration_error.startswith(reason)) == (False, True)
+
+
+@pytest.mark.counterpart("TestPluginRegistrationSameName", "TestAddSameName")
 async def test_an_endpoint_that_is_registered_already_is_refused_until_the_first_goes(node: Node) -> None:
     first, second = (OddPlugin(endpoint=str(node.root / "dra.sock")) for _ in range(2))
     socket = await node.serve(first.methods, "first-reg.sock")

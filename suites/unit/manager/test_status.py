@@ -39,6 +39,9 @@ def names(entries: list[dict[str, Any]]) -> dict[str, list[str]]:
     return {entry["name"]: [r["resourceID"].rpartition("/")[2] for r in entry["resources"]] for entry in entries}
 
 
+@pytest.mark.counterpart(
+    "kep/manager-status", "alpha2/status-format", "TestUpdateAllocatedResourcesStatus", "TestToResourceHealthStatus"
+)
 def test_an_entry_names_the_claim_and_lists_its_devices_with_their_health() -> None:
     health = {"gpu-0": Reading(UNHEALTHY, "xid 79"), "gpu-1": Reading(HEALTHY)}
     assert status([ClaimUse("gpus", "c")], {"c": [device("gpu-0"), device("gpu-1")]}, health) == [
@@ -52,12 +55,14 @@ def test_an_entry_names_the_claim_and_lists_its_devices_with_their_health() -> N
     ]
 
 
+@pytest.mark.counterpart("TestToResourceHealthStatus")
 def test_a_device_nobody_reports_reads_unknown() -> None:
     assert container_status([ClaimUse("gpus", "c")], lambda _: [device("gpu-0")], lambda _: UNKNOWN, KEP) == (
         ResourceStatus("claim:gpus", (ResourceHealth("gpu.example.com/node-a/gpu-0", UNKNOWN_HEALTH),)),
     )
 
 
+@pytest.mark.counterpart("kep/manager-status", "TestUpdateAllocatedResourcesStatus")
 def test_a_use_of_a_request_names_it_and_lists_what_serves_it() -> None:
     devices = {"c": [device("gpu-0", "big"), device("nic-0", "net"), device("any-0"), device("both-0", "net", "big")]}
     uses = [ClaimUse("gpus", "c", "big"), ClaimUse("gpus", "c", "net")]
@@ -72,6 +77,7 @@ def test_a_use_of_the_whole_claim_lists_the_devices_of_every_request() -> None:
     assert names(status([ClaimUse("gpus", "c")], devices)) == {"claim:gpus": ["gpu-0", "nic-0"]}
 
 
+@pytest.mark.counterpart("TestUpdateAllocatedResourcesStatus_Subrequest")
 def test_a_sub_request_is_named_as_written_and_served_by_its_request() -> None:
     devices = {"c": [device("gpu-0", "big"), device("gpu-1", "big/a40")]}
     assert names(status([ClaimUse("gpus", "c", "big/a40")], devices)) == {"claim:gpus/big/a40": ["gpu-0"]}
@@ -97,6 +103,7 @@ def test_a_claim_used_twice_alike_has_one_entry() -> None:
     assert names(status([ClaimUse("a", "c")] * 2, {"c": [device("gpu-0")]})) == {"claim:a": ["gpu-0"]}
 
 
+@pytest.mark.counterpart("TestBuildResourceHealth")
 @pytest.mark.parametrize(
     ("profile", "cdi", "expected"),
     [
@@ -128,6 +135,7 @@ def test_of_devices_with_one_id_the_first_or_the_worst_shows(healths: list[Healt
         ]
 
 
+@pytest.mark.counterpart("TestBuildResourceHealth")
 def test_messages_show_only_while_their_gate_is_on() -> None:
     uses, devices, health = [ClaimUse("a", "c")], {"c": [device("gpu-0")]}, {"gpu-0": Reading(HEALTHY, "warm")}
     on, off = (status(uses, devices, health, messages=gate) for gate in (True, False))
@@ -135,11 +143,15 @@ def test_messages_show_only_while_their_gate_is_on() -> None:
     assert (on[0]["resources"], off[0]["resources"]) == ([{**plain, "message": "warm"}], [plain])
 
 
+@pytest.mark.counterpart("TestTruncateHealthMessage")
 @pytest.mark.parametrize(
     ("message", "by_character", "by_byte"),
     [
+        ("", "", ""),
+        ("xid 79", "xid 79", "xid 79"),
         ("x" * 1024, "x" * 1024, "x" * 1024),
         ("x" * 1025, "x" * 1021 + "...", "x" * 1021 + "..."),
+        ("x" * 10_000, "x" * 1021 + "...", "x" * 1021 + "..."),
         ("é" * 512, "é" * 512, "é" * 512),
         ("é" * 513, "é" * 510 + "...", "é" * 510 + "\N{REPLACEMENT CHARACTER}..."),
         ("x" + "é" * 512, "x" + "é" * 510 + "...", "x" + "é" * 510 + "..."),

@@ -33,6 +33,29 @@ def test_what_a_flavour_carries_survives_the_wire_and_the_rest_has_its_default(
     assert over_the_wire(flavour, flavour.encode(devices)) == expected
 
 
+@pytest.mark.counterpart(
+    "TestNodeWatchResourcesResponseToV1Alpha1", "TestConversionFidelity", "TestHealthStatusValuesMatch"
+)
+@pytest.mark.parametrize(("sent", "read"), [(V1, V1ALPHA1), (V1ALPHA1, V1)], ids=["v1", "v1alpha1"])
+@given(devices=st.lists(DEVICES, max_size=4), number=st.integers(-(2**31), 2**31 - 1))
+def test_a_report_of_either_shipped_api_is_the_same_in_the_other(
+    sent: Flavour, read: Flavour, devices: list[DeviceHealth], number: int
+) -> None:
+    message = sent.encode(devices)
+    message.devices.add(health=number)
+    data = message.SerializeToString()
+    there = read.method.response.FromString(data)
+    assert (read.decode(there), there.SerializeToString()) == (sent.decode(message), data)
+
+
+@pytest.mark.counterpart("TestConversionNilSafe")
+@every_flavour
+@pytest.mark.parametrize(("data", "devices"), [(b"", 0), (b"\x0a\x00", 1), (b"\x0a\x02\x0a\x00", 1)])
+def test_messages_with_nothing_in_them_are_read(flavour: Flavour, data: bytes, devices: int) -> None:
+    empty = DeviceHealth("", "", Health.UNKNOWN)
+    assert flavour.decode(flavour.method.response.FromString(data)) == (empty,) * devices
+
+
 def test_only_the_drawn_api_has_no_message() -> None:
     every = {field.name for field in fields(DeviceHealth)}
     assert {f.name: every - f.carries for f in FLAVOURS.values()} == {
@@ -42,6 +65,7 @@ def test_only_the_drawn_api_has_no_message() -> None:
     }
 
 
+@pytest.mark.counterpart("TestToDeviceHealthStatus")
 @pytest.mark.parametrize("flavour", [V1, V1ALPHA1], ids=lambda flavour: flavour.name)
 @pytest.mark.parametrize(
     ("number", "health"), [(1, "Healthy"), (2, "Unhealthy"), *((n, "Unknown") for n in (0, 3, 99, -1))]
@@ -64,6 +88,7 @@ def test_an_earlier_drafts_resource_name_is_ignored() -> None:
     assert NODE_HEALTH.decode(response) == (DeviceHealth("node-a", "gpu-0", Health.HEALTHY, updated=7),)
 
 
+@pytest.mark.counterpart("TestConversionNilSafe")
 def test_a_device_without_an_identifier_has_empty_names() -> None:
     assert over_the_wire(V1, V1.method.response(devices=[{"health": 2}])) == (DeviceHealth("", "", Health.UNHEALTHY),)
 

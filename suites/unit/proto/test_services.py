@@ -63,6 +63,7 @@ async def channel() -> AsyncIterator[grpc.aio.Channel]:
         await server.stop(None)
 
 
+@pytest.mark.counterpart("TestServiceNameConstants")
 def test_the_paths_are_those_that_kubelets_call() -> None:
     dra = "/k8s.io.kubelet.pkg.apis.dra"
     assert {name: method.path for name, method in PREPARE.items()} == {
@@ -121,6 +122,7 @@ async def test_a_garbled_answer_is_named_and_logs_nothing(
     assert caplog.records == []
 
 
+@pytest.mark.counterpart("TestPlugin_WatchResources")
 async def test_a_stream_gives_what_is_good_until_a_message_is_garbled(channel: grpc.aio.Channel) -> None:
     responses = aiter(WATCH_HEALTH_V1.stub(channel)(WATCH_HEALTH_V1.request()))
     assert await anext(responses) == WATCH_HEALTH_V1.response(devices=[{"health": 1}])

@@ -114,11 +114,13 @@ def test_fields_have_the_numbers_and_types_of_the_wire(module: Any, facts: Any) 
     assert schema(module) == facts
 
 
+@pytest.mark.counterpart("TestSchemasMatch", "TestHealthStatusValuesMatch")
 def test_both_shipped_health_apis_are_one_schema() -> None:
     assert schema(health_v1_pb2) == schema(health_v1alpha1_pb2)
     assert health_v1_pb2.HealthStatus.items() == health_v1alpha1_pb2.HealthStatus.items()
 
 
+@pytest.mark.counterpart("TestHealthStatusValuesMatch")
 def test_the_enum_of_health_has_the_numbers_of_the_wire() -> None:
     assert dict(health_v1_pb2.HealthStatus.items()) == {"UNKNOWN": 0, "HEALTHY": 1, "UNHEALTHY": 2}
 
