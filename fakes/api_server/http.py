@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from drahealth.fakes.api_server.server import ApiServer
+from drahealth.fakes.files import replace_file
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -34,8 +35,8 @@ class HttpApi:
             raise RuntimeError("the API server is not served now: start it first")
         return self._url
 
-    async def start(self) -> str:
-        """Listens on a free port of the loopback address and gives back the URL."""
+    async def start(self, port: int = 0) -> str:
+        """Listens on this port of the loopback address, 0 for any free one, and gives back the URL. Raises OSError."""
         from aiohttp import web  # the server in this process needs none of this
 
         from drahealth.fakes.api_server.routes import application
@@ -45,7 +46,11 @@ class HttpApi:
             application(self._server), handler_cancellation=True, access_log=None, shutdown_timeout=0.1
         )
         await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        try:
+            await web.TCPSite(self._runner, "127.0.0.1", port).start()
+        except OSError:
+            await self.stop()
+            raise
         host, port = self._runner.addresses[0][:2]
         self._url = f"http://{host}:{port}"
         return self._url
@@ -57,7 +62,7 @@ class HttpApi:
         self._runner, self._url = None, ""
 
     def write_kubeconfig(self, path: Path) -> None:
-        """Writes a kubeconfig whose current context is this server."""
+        """Writes a kubeconfig whose current context is this server, for its owner alone. Raises OSError."""
         context = {"cluster": _NAME, "user": _NAME, "namespace": "default"}
         config = {
             "apiVersion": "v1",
@@ -67,4 +72,4 @@ class HttpApi:
             "contexts": [{"name": _NAME, "context": context}],
             "current-context": _NAME,
         }
-        path.write_text(json.dumps(config, indent=2) + "\n")
+        replace_file(path, json.dumps(config, indent=2).encode() + b"\n")

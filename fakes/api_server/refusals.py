@@ -104,6 +104,12 @@ def unavailable() -> ApiError:
     return ApiError(503, "ServiceUnavailable", "the server is currently unable to handle the request")
 
 
+def not_stored(kind: Kind, name: str, error: OSError) -> ApiError:
+    """What lies behind the server does not take the object."""
+    message = f'{_qualified(kind.plural, kind)} "{name}" cannot be stored: {error.strerror or error}'
+    return ApiError(503, "ServiceUnavailable", message)
+
+
 def _qualified(word: str, kind: Kind) -> str:
     group, slash, _ = kind.api_version.partition("/")
     return f"{word}.{group}" if slash else word

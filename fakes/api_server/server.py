@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Mapping
 from drahealth.fakes.api import KINDS, NAMESPACES, NODES, PODS, Kind, Object, WatchEvent
 from drahealth.fakes.api_server import deletion, refusals, strategies
 from drahealth.fakes.api_server.gates import KEP_RULES, GateRules, HealthFields
+from drahealth.fakes.api_server.object_files import ObjectFiles
 from drahealth.fakes.api_server.pod_validation import validate_status
 from drahealth.fakes.api_server.storage import Storage, copied, key_of
 from drahealth.fakes.list_watch import Snapshot
@@ -26,7 +27,7 @@ class ApiServer:
     """Implements `Api` and `ListWatch`; every object given or taken is the caller's own copy.
 
     `gates` by name, on unless said otherwise; `rules` say what a gate that is off does. ValueError for gates that a
-    real API server refuses at its start.
+    real API server refuses at its start. With `files` its objects outlive it; OSError where these cannot be.
     """
 
     def __init__(
@@ -35,15 +36,17 @@ class ApiServer:
         rules: GateRules = KEP_RULES,
         gates: Mapping[str, bool] = _NO_GATES,
         clock: Clock | None = None,
+        files: ObjectFiles | None = None,
     ) -> None:
         self._rules = rules
         self._fields = HealthFields.at_start(rules, gates)
         self._clock = clock or SystemClock()
-        self._storage = Storage()
+        self._storage = Storage(files)
         self._ready = asyncio.Event()
         self._ready.set()
         for name in ("default", "kube-system"):
-            self._put(NAMESPACES, strategies.created(NAMESPACES, {"metadata": {"name": name}}, self._birth()))
+            if self._storage.get(NAMESPACES, ("", name)) is None:
+                self._put(NAMESPACES, strategies.created(NAMESPACES, {"metadata": {"name": name}}, self._birth()))
 
     # What an administrator does
 

@@ -13,9 +13,13 @@ from typing import Any, Literal
 
 from drahealth.fakes.api import Kind, Object
 from drahealth.fakes.api_server import refusals
+from drahealth.fakes.api_server.object_files import ObjectFiles
 
 HISTORY = 4096
 """Changes kept for watches that start at an earlier revision."""
+
+RESTART_GAP = 1_000_000
+"""Revisions that are passed over when objects come back from files, so that none from before is taken for a new one."""
 
 Key = tuple[str, str]
 """Namespace (empty for kinds without) and name."""
@@ -62,11 +66,18 @@ class _Watcher:
 
 
 class Storage:
-    """Objects by kind and key under one growing revision."""
+    """Objects by kind and key under one growing revision; those of `files` are there at once, and kept there.
 
-    def __init__(self) -> None:
+    A write that the files do not take raises `ApiError` 503 and has not happened. Raises OSError where files cannot be.
+    """
+
+    def __init__(self, files: ObjectFiles | None = None) -> None:
         self.revision = 0
+        self._files = files
         self._objects: dict[Kind, dict[Key, Object]] = defaultdict(dict)
+        for kind, obj in files.load() if files else ():
+            self._objects[kind][key_of(obj)] = obj
+            self.revision = max(self.revision, int(obj["metadata"]["resourceVersion"]) + RESTART_GAP)
         self._watchers: dict[Kind, list[_Watcher]] = defaultdict(list)
         self._history: deque[Change] = deque(maxlen=HISTORY)
 
@@ -81,12 +92,16 @@ class Storage:
         """Stores the object under the next revision and gives back what is stored now; tells the watchers."""
         known = key_of(obj) in self._objects[kind]
         stored = self._stamped(obj)
+        if self._files:
+            self._files.put(kind, stored)
         self._objects[kind][key_of(obj)] = stored
         self._tell(Change(self.revision, kind, "MODIFIED" if known else "ADDED", stored))
         return stored
 
     def remove(self, kind: Kind, obj: Object) -> None:
         """Forgets the object and tells the watchers its last state, under the next revision."""
+        if self._files:
+            self._files.remove(kind, obj)
         del self._objects[kind][key_of(obj)]
         last = self._stamped(obj)
         self._tell(Change(self.revision, kind, "DELETED", last))

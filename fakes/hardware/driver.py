@@ -161,9 +161,12 @@ class FakeDriver:
         await asyncio.gather(self._registration.stop(), self._dra.stop())
 
     async def _keep_published(self) -> None:
-        """Publishes again what somebody deletes, as a kubelet does when it starts (W-30)."""
+        """Publishes again what somebody deletes, as a kubelet does when it starts (W-30), be it unseen."""
         while True:
             try:
+                there = {slice_["metadata"]["name"] for slice_ in await self._api.list(SLICES)}
+                if not there.issuperset(self._published.names):
+                    await self._publish()
                 async for event in self._api.watch(SLICES):
                     if event.type == "DELETED" and event.object["metadata"]["name"] in self._published.names:
                         await self._publish()

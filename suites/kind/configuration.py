@@ -12,7 +12,7 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.kind.marker import HOST_PATH, is_mark, mark
 from drahealth.suites.kind.patches import KUBELET, MERGED, Setting, boolean, gates, patches, replaces_flag, sets
-from drahealth.suites.kind.yaml_tree import (
+from drahealth.suites.yaml_tree import (
     Malformed,
     documents,
     dump,

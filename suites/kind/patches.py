@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ruamel.yaml.nodes import Node
 
-from drahealth.suites.kind.yaml_tree import Malformed, documents, get, is_null, items, line_of, pairs, text
+from drahealth.suites.yaml_tree import Malformed, documents, get, is_null, items, line_of, pairs, text
 
 MERGED = "kubeadmConfigPatches"
 JSON = "kubeadmConfigPatchesJSON6902"

@@ -9,21 +9,16 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from drahealth.fakes.api import NODES, SLICES
-from drahealth.fakes.api_server.gates import MESSAGE_GATE, STATUS_GATE, GateRules
-from drahealth.fakes.api_server.server import ApiServer
 from drahealth.fakes.clock import JumpClock
-from drahealth.fakes.containers.runtime import ContainerRuntime
 from drahealth.fakes.hardware.control import DriverControl, DriverOptions
 from drahealth.fakes.pod_worker.worker import PodWorkers
-from drahealth.fakes.scheduling.scheduler import Scheduler
 from drahealth.manager.dra import DraManager
 from drahealth.manager.gates import Gates
-from drahealth.manager.manager import DeviceManager
 from drahealth.manager.profile import Profile
 from drahealth.proto.events import Record
 from drahealth.suites.local.run_directory import RunDirectory
 from drahealth.suites.targets.drivers import Drivers, InlineDrivers, ProcessDrivers
+from drahealth.suites.targets.reference_node import ReferenceNode
 from drahealth.suites.targets.target import Opened, Window
 
 if TYPE_CHECKING:
@@ -40,6 +35,7 @@ class ReferenceTarget:
 
     node_name = "node-a"
     workload_image = "workload.example.com/gpu-job:1"
+    workers = PodWorkers
 
     def __init__(
         self,
@@ -51,34 +47,33 @@ class ReferenceTarget:
     ) -> None:
         self.profile = profile
         self.windows = windows
-        self._dra = dra
         self._processes = processes
         self._clock = JumpClock()
-        self._gates_on = True
-        rules = GateRules(filters_reads=profile.api_filters_reads, keeps_what_was_there=profile.api_keeps_stored)
-        self.api = ApiServer(rules=rules, clock=self._clock)
         self._folder = RunDirectory.create()
         self._root = self._folder.path
         self.registry_dir = self._root / "plugins_registry"
         self.plugins_dir = self._root / "plugins"
-        self.runtime = ContainerRuntime(self._clock)
-        self._scheduler = Scheduler(self.api)
+        self._node = ReferenceNode(
+            self._root,
+            profile=profile,
+            clock=self._clock,
+            name=self.node_name,
+            resync=RESYNC,
+            dra=dra,
+            workers=self.workers,
+        )
+        self.api, self.runtime = self._node.api, self._node.runtime
         self._drivers: Drivers = InlineDrivers(self.api, self._clock)
         self._http: HttpApi | None = None
-        self._make_kubelet()
 
     async def start(self) -> None:
-        await self.api.create(NODES, {"metadata": {"name": self.node_name}})
         if self._processes:
             await self._serve_http()
-        await self._scheduler.start()
-        await self._start_kubelet()
+        await self._node.start()
 
     async def stop(self) -> None:
         await self._drivers.close()
-        await self._stop_kubelet()
-        await self._scheduler.stop()
-        await self.runtime.close()
+        await self._node.stop()
         if self._http:
             await self._http.stop()
         self._folder.remove()
@@ -112,14 +107,10 @@ class ReferenceTarget:
         await self._drivers.drop(driver)
 
     async def restart_kubelet(self) -> None:
-        await self._stop_kubelet()
-        self._make_kubelet()
-        await self._start_kubelet()
+        await self._node.restart_kubelet()
 
     async def set_gates(self, on: bool) -> None:
-        self._gates_on = on
-        self.api.restart({STATUS_GATE: on, MESSAGE_GATE: on})
-        await self.restart_kubelet()
+        await self._node.restart_kubelet(Gates(on, on))
 
     async def end_container(self, pod_uid: str, container: str, code: int) -> None:
         self.runtime.end(pod_uid, container, code)
@@ -133,23 +124,6 @@ class ReferenceTarget:
     async def _jump(self, seconds: float) -> None:
         await self._drivers.jump(seconds)
         self._clock.jump(seconds)
-
-    def _make_kubelet(self) -> None:
-        gates = Gates(self._gates_on, self._gates_on)
-        self._manager = DeviceManager(self._root, profile=self.profile, gates=gates, clock=self._clock, dra=self._dra)
-        self._workers = PodWorkers(
-            self.api, self._manager, self.runtime, self.node_name, clock=self._clock, resync=RESYNC
-        )
-
-    async def _start_kubelet(self) -> None:
-        for slice_ in await self.api.list(SLICES):  # as a kubelet does when it starts (W-30)
-            await self.api.delete(SLICES, slice_["metadata"]["name"])
-        await self._manager.start()
-        await self._workers.start()
-
-    async def _stop_kubelet(self) -> None:
-        await self._workers.stop()
-        await self._manager.stop()
 
     async def _serve_http(self) -> None:
         """Drivers in other processes reach the API server over loopback."""

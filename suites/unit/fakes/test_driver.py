@@ -1,6 +1,8 @@
 """How a fake driver is made, what it advertises and serves, and what its pool looks like."""
 
+import asyncio
 import re
+from contextlib import aclosing
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -247,6 +249,17 @@ async def test_slices_of_other_drivers_and_nodes_are_left_alone(rig: Rig) -> Non
         ("node-a-other.example.com-0", 9),
         (f"node-b-{DRIVER}-0", 9),
     ]
+
+
+async def test_what_is_deleted_while_the_server_is_away_is_published_again(rig: Rig) -> None:
+    driver = rig.here()
+    await driver.start()
+    await asyncio.sleep(0)  # its watch is open
+    rig.api.restart()
+    await rig.api.delete(SLICES, f"node-a-{DRIVER}-0")
+    async with asyncio.timeout(5), aclosing(rig.api.watch(SLICES)) as events:
+        assert (await anext(events)).type == "ADDED"  # a second later, as the driver's clock has it
+    assert await rig.slices() == [(f"node-a-{DRIVER}-0", 1, 1, 2)]
 
 
 @given(st.lists(st.uuids().map(str), max_size=400, unique=True))

@@ -27,7 +27,7 @@ from drahealth.proto.values import (
     ResourceHealth,
     ResourceStatus,
 )
-from drahealth.suites.targets.reference import RESYNC, ReferenceTarget
+from drahealth.suites.targets.reference import ReferenceTarget
 
 # What it shows
 
@@ -347,11 +347,7 @@ class _RestlessWorkers(PodWorkers):
 class RewritesTheTerminated(ReferenceTarget):
     """The status of a terminated pod is written again at each sync."""
 
-    def _make_kubelet(self) -> None:
-        super()._make_kubelet()
-        self._workers = _RestlessWorkers(
-            self.api, self._manager, self.runtime, self.node_name, clock=self._clock, resync=RESYNC
-        )
+    workers = _RestlessWorkers
 
 
 def _resources(shown: AllocatedResources) -> Iterator[ResourceHealth]:

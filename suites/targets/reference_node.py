@@ -1,0 +1,110 @@
+"""The reference as a whole node with its control plane: the manager, the pod worker and the runtime around it, an API
+server in memory and a scheduler, joined.
+
+The reference target runs scenarios on it, with time under control; `drahealth manager` is it as a program.
+"""
+
+from pathlib import Path
+
+from drahealth.fakes.api import NODES, SLICES, ApiError
+from drahealth.fakes.api_server.gates import MESSAGE_GATE, STATUS_GATE, GateRules
+from drahealth.fakes.api_server.object_files import ObjectFiles
+from drahealth.fakes.api_server.server import ApiServer
+from drahealth.fakes.containers.runtime import ContainerRuntime
+from drahealth.fakes.pod_worker.worker import PodWorkers
+from drahealth.fakes.scheduling.scheduler import Scheduler
+from drahealth.manager.dra import DraManager
+from drahealth.manager.gates import Gates
+from drahealth.manager.manager import DeviceManager
+from drahealth.manager.profile import Profile
+from drahealth.proto.clock import Clock
+
+ALL_ON = Gates()
+
+
+class ReferenceNode:
+    """A node named `name` whose kubelet has `root` as its root directory and syncs each pod every `resync` seconds.
+
+    `gates` are those of the API server and the kubelet. With `files` the API server's objects outlive the process.
+    Raises OSError where these cannot be. `dra` and `workers` make what is to stand for the reference's own.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        profile: Profile,
+        clock: Clock,
+        name: str,
+        resync: float,
+        gates: Gates = ALL_ON,
+        files: ObjectFiles | None = None,
+        dra: type[DraManager] = DraManager,
+        workers: type[PodWorkers] = PodWorkers,
+    ) -> None:
+        self.name = name
+        self.root = root
+        self._profile = profile
+        self._clock = clock
+        self._resync = resync
+        self._gates = gates
+        self._dra = dra
+        self._workers_type = workers
+        rules = GateRules(filters_reads=profile.api_filters_reads, keeps_what_was_there=profile.api_keeps_stored)
+        self.api = ApiServer(rules=rules, gates=_by_name(gates), clock=clock, files=files)
+        self.runtime = ContainerRuntime(clock)
+        self._scheduler = Scheduler(self.api, clock=clock)
+        self._make_kubelet()
+
+    async def start(self) -> None:
+        """The control plane, then the kubelet."""
+        await self.start_control_plane()
+        await self.start_kubelet()
+
+    async def start_control_plane(self) -> None:
+        """Makes the node object, unless it is there, and begins to place pods."""
+        try:
+            await self.api.create(NODES, {"metadata": {"name": self.name}})
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+        await self._scheduler.start()
+
+    async def stop(self) -> None:
+        """Ends all of it; what outlives it is in its files. Harmless on what never started."""
+        await self.stop_kubelet()
+        await self._scheduler.stop()
+        await self.runtime.close()
+
+    async def restart_kubelet(self, gates: Gates | None = None) -> None:
+        """Ends the kubelet and starts it again on the same files; with `gates` the API server too, before it."""
+        if gates is not None:
+            self._gates = gates
+            self.api.restart(_by_name(gates))
+        await self.stop_kubelet()
+        self._make_kubelet()
+        await self.start_kubelet()
+
+    async def start_kubelet(self) -> None:
+        """Returns when the pods that are there were taken up."""
+        for slice_ in await self.api.list(SLICES):  # as a kubelet does when it starts (W-30)
+            await self.api.delete(SLICES, slice_["metadata"]["name"])
+        await self.manager.start()
+        await self._workers.start()
+
+    async def stop_kubelet(self) -> None:
+        """Ends the kubelet; containers run on."""
+        await self._workers.stop()
+        await self.manager.stop()
+
+    def _make_kubelet(self) -> None:
+        self.manager = DeviceManager(
+            self.root, profile=self._profile, gates=self._gates, clock=self._clock, dra=self._dra
+        )
+        self._workers = self._workers_type(
+            self.api, self.manager, self.runtime, self.name, clock=self._clock, resync=self._resync
+        )
+
+
+def _by_name(gates: Gates) -> dict[str, bool]:
+    return {STATUS_GATE: gates.resource_health_status, MESSAGE_GATE: gates.resource_health_status_message}

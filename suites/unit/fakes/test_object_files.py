@@ -1,0 +1,96 @@
+"""An API server whose objects outlive it."""
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from drahealth.fakes.api import CLAIMS, NAMESPACES, PODS, SLICES, ApiError, Object
+from drahealth.fakes.api_server.object_files import ObjectFiles
+from drahealth.fakes.api_server.server import ApiServer
+from drahealth.fakes.api_server.storage import RESTART_GAP
+
+POD: Object = {"metadata": {"name": "pod", "namespace": "default"}, "spec": {"containers": [{"name": "main"}]}}
+KINDS = (NAMESPACES, PODS, CLAIMS)
+
+
+def server(folder: Path) -> ApiServer:
+    return ApiServer(files=ObjectFiles(folder, KINDS))
+
+
+async def everything(api: ApiServer) -> list[Object]:
+    return [obj for kind in KINDS for obj in await api.list(kind)]
+
+
+async def test_the_next_server_has_what_the_last_one_had(tmp_path: Path) -> None:
+    first = server(tmp_path)
+    pod = await first.create(PODS, POD)
+    await first.replace_status(PODS, {**pod, "status": {"phase": "Running"}})
+    gone = await first.create(CLAIMS, {"metadata": {"name": "gone", "namespace": "default"}, "spec": {}})
+    await first.delete(CLAIMS, gone["metadata"]["name"], "default")
+    assert await everything(server(tmp_path)) == await everything(first)
+
+
+async def test_no_revision_of_before_is_taken_for_a_new_one(tmp_path: Path) -> None:
+    pod = await server(tmp_path).create(PODS, POD)
+    second = server(tmp_path)
+    with pytest.raises(ApiError, match="Expired"):
+        await anext(second.watch(PODS, since=pod["metadata"]["resourceVersion"]))
+    again = await second.replace_status(PODS, {**pod, "status": {"phase": "Running"}})
+    assert int(again["metadata"]["resourceVersion"]) > RESTART_GAP
+
+
+async def test_kinds_that_are_not_kept_are_gone(tmp_path: Path) -> None:
+    slice_ = {"metadata": {"name": "s"}, "spec": {"driver": "d", "pool": {"name": "p"}}}
+    await server(tmp_path).create(SLICES, slice_)
+    assert await server(tmp_path).list(SLICES) == []
+
+
+async def test_what_cannot_be_written_has_not_happened(tmp_path: Path) -> None:
+    api = server(tmp_path)
+    (tmp_path / "pods").write_text("in the way")
+    with pytest.raises(ApiError, match=r'pods "pod" cannot be stored: (Not a directory|File exists)') as refused:
+        await api.create(PODS, POD)
+    assert (refused.value.status, await api.list(PODS)) == (503, [])
+
+
+def stored(folder: Path, data: bytes) -> list[tuple[Any, Object]]:
+    """What comes of a pod's file that holds this."""
+    files = ObjectFiles(folder, [PODS])
+    files.load()
+    (folder / "pods" / "default").mkdir(parents=True, exist_ok=True)
+    (folder / "pods" / "default" / "pod").write_bytes(data)
+    return files.load()
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"null", b"[]", b"\xff", json.dumps(POD).encode()])
+def test_a_file_that_holds_no_object_is_left_out_with_one_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, data: bytes
+) -> None:
+    assert stored(tmp_path, data) == []
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["pods/default/pod left out"]
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+paths = st.sampled_from(
+    ["metadata", "metadata.uid", "metadata.resourceVersion", "metadata.finalizers", "spec", "spec.containers", "status"]
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@given(path=paths, value=json_values)
+def test_whatever_stands_in_a_file_the_rest_is_served(tmp_path: Path, path: str, value: Any) -> None:
+    logging.getLogger("drahealth.fakes.api_server.object_files").setLevel(logging.CRITICAL)
+    metadata = {**POD["metadata"], "uid": "u", "resourceVersion": "7", "creationTimestamp": "t", "generation": 1}
+    obj: Any = {"metadata": metadata, "spec": POD["spec"], "status": {}}
+    *way, last = path.split(".")
+    (obj[way[0]] if way else obj)[last] = value
+    assert len(stored(tmp_path, json.dumps(obj).encode())) <= 1
