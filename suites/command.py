@@ -1,5 +1,6 @@
 """The `drahealth` command. Everything heavy is imported by the subcommand that needs it."""
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -17,6 +18,8 @@ binaries = typer.Typer(help="The Kubernetes binaries of the kubelet target.", no
 app.add_typer(binaries, name="binaries")
 driver_app = typer.Typer(help="The fake driver as a program of its own.", no_args_is_help=True)
 app.add_typer(driver_app, name="driver")
+faults_app = typer.Typer(help="What can go wrong with devices, and what that means.", no_args_is_help=True)
+app.add_typer(faults_app, name="faults")
 
 Target = Annotated[str, typer.Option(help="What to run on: reference, kubelet (a real one), or kind (a cluster).")]
 Kubernetes = Annotated[str | None, typer.Option(help="Kubernetes release of kubelet or kind, such as 1.37.1.")]
@@ -137,6 +140,52 @@ def binaries_remove(kubernetes: Annotated[str, typer.Argument(help="The release,
     from drahealth.suites.listing import remove_binaries
 
     remove_binaries(kubernetes)
+
+
+@faults_app.command("list")
+def faults_list(
+    catalogue: Annotated[str | None, typer.Option(help="Of this vendor: nvidia, amd, intel, nic or tpu.")] = None,
+) -> None:
+    """List the faults of the catalogues."""
+    from drahealth.suites.timelines.listing import show_faults
+
+    show_faults(catalogue)
+
+
+@faults_app.command("show")
+def faults_show(
+    fault: Annotated[str, typer.Argument(help="Such as xid/79.")],
+    catalogue: Annotated[str | None, typer.Option(help="Of this vendor, where several know it.")] = None,
+) -> None:
+    """Show a fault, and what each policy makes of it."""
+    from drahealth.suites.timelines.listing import show_fault
+
+    show_fault(fault, catalogue)
+
+
+@faults_app.command("diff")
+def faults_diff(
+    policy: Annotated[str, typer.Argument(metavar="POLICY")],
+    other: Annotated[str, typer.Argument(metavar="POLICY")],
+) -> None:
+    """Show which faults two policies judge differently."""
+    from drahealth.suites.timelines.listing import show_difference
+
+    show_difference(policy, other)
+
+
+@app.command()
+def plan(
+    file: Annotated[Path | None, typer.Argument(help="A timeline.", show_default=False)] = None,
+    seed: Annotated[int | None, typer.Option(help="Instead of the file's.")] = None,
+    devices: Annotated[int, typer.Option(min=1, help="How many GPUs there are, where the file names none.")] = 2,
+    partitions: Annotated[int, typer.Option(min=0, help="Into how many partitions each is divided.")] = 0,
+    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of timelines instead.")] = False,
+) -> None:
+    """Print what will happen in a timeline, and when: JSON lines, the same for the same file and seed."""
+    from drahealth.suites.timelines.listing import show_plan
+
+    show_plan(file, seed=seed, devices=devices, partitions=partitions, schema=schema)
 
 
 def main() -> None:

@@ -1,0 +1,1 @@
+"""What goes wrong with devices: catalogues of faults, and policies of what they mean. `catalogue` reads both."""

@@ -1,0 +1,100 @@
+"""The devices of a fake: models, memory, attributes, partitions of a device, what is linked with what. Pure data.
+
+A device is known here by its path: `gpu-0`, or `gpu-0/mig-1` for a partition of it. In the resource.k8s.io API, where
+names have no slashes, a partition is called `gpu-0-mig-1`.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One device, or a partition of one."""
+
+    path: str
+    model: str = "fake"
+    memory: str = "80Gi"
+    attributes: Mapping[str, str | int | bool] = field(default_factory=dict)
+    peers: tuple[str, ...] = ()
+    """Paths of the whole devices that it shares a link with."""
+
+    @property
+    def parent(self) -> str:
+        """The path of the device that this is a partition of; empty for a whole one."""
+        return self.path.rpartition("/")[0]
+
+    @property
+    def name(self) -> str:
+        """What the API knows it by."""
+        return self.path.replace("/", "-")
+
+
+class Inventory:
+    """Devices in their order. Raises ValueError where two have one path or name, or a parent or peer is not there."""
+
+    def __init__(self, devices: Iterable[Device]) -> None:
+        self.devices = tuple(devices)
+        self._by_path = {device.path: device for device in self.devices}
+        names = Counter(device.name for device in self.devices)
+        if twice := [name for name, count in names.items() if count > 1]:
+            raise ValueError(f"two devices have one name: {', '.join(twice)}")
+        for device in self.devices:
+            for other in filter(None, (device.parent, *device.peers)):
+                if other not in self._by_path:
+                    raise ValueError(f"device {device.path} belongs to {other}, which is not there")
+
+    @classmethod
+    def of(cls, count: int, *, name: str = "gpu", partitions: int = 0, linked: bool = True) -> "Inventory":
+        """So many equal devices, `gpu-0` and so on, each in as many partitions `mig-0` and so on."""
+        paths = [f"{name}-{number}" for number in range(count)]
+        return cls(
+            device
+            for path in paths
+            for device in (
+                Device(path, peers=tuple(other for other in paths if other != path) if linked else ()),
+                *(Device(f"{path}/mig-{part}", memory="10Gi") for part in range(partitions)),
+            )
+        )
+
+    def __getitem__(self, path: str) -> Device:
+        try:
+            return self._by_path[path]
+        except KeyError:
+            raise ValueError(f"there is no device {path!r}; there are {self._some()}") from None
+
+    def matching(self, pattern: str) -> Sequence[str]:
+        """The paths of the devices that a pattern names, `all` being all whole devices. Raises ValueError for none.
+
+        A `*` does not pass a slash: `gpu-*` names no partition.
+        """
+        if pattern == "all":
+            return [device.path for device in self.devices if not device.parent]
+        depth = pattern.count("/")
+        found = [d.path for d in self.devices if d.path.count("/") == depth and fnmatchcase(d.path, pattern)]
+        if not found:
+            raise ValueError(f"no device is called {pattern!r}; there are {self._some()}")
+        return found
+
+    def reached(self, path: str, reach: str) -> Sequence[str]:
+        """The paths of what a fault on this device reaches, in the inventory's order; see `faults.catalogue.Fault`."""
+        device = self[path]
+        whole = device.parent or path
+        match reach:
+            case "instance" | "device":
+                tops = {path}
+            case "parent":
+                tops = {whole}
+            case "peers":
+                tops = {whole, *self[whole].peers}
+            case "node":
+                tops = {d.path for d in self.devices}
+            case _:
+                raise ValueError(f"a fault does not reach {reach!r}")
+        return [d.path for d in self.devices if d.path in tops or d.parent in tops]
+
+    def _some(self) -> str:
+        paths = [device.path for device in self.devices]
+        return ", ".join(paths[:8]) + (", ..." if len(paths) > 8 else "") if paths else "none"

@@ -1,0 +1,329 @@
+"""What a timeline file may say (`fault-timeline/v1`).
+
+A timeline is a list of steps; a step has one verb, and says when and where. What is drawn at random (ranges, `pick`,
+`probability`) stays undrawn here. Names of faults, actions and devices are looked up by `plan`.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    PlainSerializer,
+    Tag,
+    WithJsonSchema,
+    model_validator,
+)
+
+from drahealth.fakes.timelines.durations import HINT, Duration, parse_signed
+from drahealth.proto.values import Health
+
+FORMAT = "fault-timeline/v1"
+
+
+def _duration(value: Any) -> Duration:
+    if isinstance(value, Duration):
+        return value
+    if not isinstance(value, str):
+        raise ValueError(f"not a duration: {value!r} ({HINT})")
+    return Duration.parse(value)
+
+
+def _signed(value: Any) -> float:
+    if not isinstance(value, str):
+        raise ValueError(f"not a duration: {value!r} (say 90s or -5m)")
+    return parse_signed(value)
+
+
+def _percent(value: Any) -> float:
+    """80% as 0.8."""
+    if isinstance(value, str) and value.endswith("%"):
+        try:
+            part = float(value.removesuffix("%")) / 100
+        except ValueError:
+            part = -1.0
+        if 0 <= part <= 1:
+            return part
+    raise ValueError(f"not a share: {value!r} (say 80%)")
+
+
+Lasting = Annotated[
+    Duration,
+    BeforeValidator(_duration),
+    PlainSerializer(str),
+    WithJsonSchema({"type": "string", "examples": ["1m30s", "20s..40s", "8s+-25%", "exp(5m)"]}),
+]
+Offset = Annotated[float, BeforeValidator(_signed), WithJsonSchema({"type": "string", "examples": ["-5m"]})]
+Share = Annotated[float, BeforeValidator(_percent), WithJsonSchema({"type": "string", "examples": ["80%"]})]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True, populate_by_name=True)
+
+
+class Pick(_Part):
+    """So many devices, drawn from those that the pattern names."""
+
+    pick: int = Field(ge=1)
+    from_: str = Field(default="*", alias="from")
+
+
+def _shape(value: Any) -> str:
+    """Which member of a union is meant, so that what is wrong is said of that one."""
+    return "mapping" if isinstance(value, dict | BaseModel) else "word"
+
+
+Where = Annotated[Annotated[str, Tag("word")] | Annotated[Pick, Tag("mapping")], Discriminator(_shape)]
+"""A device's name, a pattern of names (`gpu-0/mig-*`), `all`, or a draw from them."""
+
+
+class Trigger(_Part):
+    """Something that is waited for, instead of a time."""
+
+    calls: int | None = Field(default=None, ge=1)
+    """The driver was called so often since the start, by any method or by `method`."""
+    method: str | None = None
+    seen: Health | None = None
+    """A Pod status shows this health, of `device` or any."""
+    device: str | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> "Trigger":
+        if (self.calls is None) == (self.seen is None):
+            raise ValueError("a trigger has either calls or seen")
+        return self
+
+
+class Settings(_Part):
+    """What a device or its driver is set to; what is not named stays."""
+
+    health: Health | None = None
+    message: str | None = None
+    timeout: Lasting | None = None
+    """Whole seconds."""
+    heartbeat: Lasting | None = None
+    """The driver's; 0s for none."""
+
+    @model_validator(mode="after")
+    def _something(self) -> "Settings":
+        if not self.model_fields_set:
+            raise ValueError("set names nothing: say health, message, timeout or heartbeat")
+        return self
+
+
+class Long(_Part):
+    """A message that is so long."""
+
+    length: int = Field(ge=0, le=1_000_000)
+
+
+class Sent(_Part):
+    """One message of a stream, sent whatever the devices are: of a device, or `raw` bytes in hexadecimal."""
+
+    device: str | None = None
+    health: Health | int | None = None
+    """A number is sent as it is, be it one that nobody knows."""
+    message: Annotated[Annotated[str, Tag("word")] | Annotated[Long, Tag("mapping")], Discriminator(_shape)] = ""
+    timeout: Offset | None = None
+    updated: Offset | None = None
+    """The driver's own time of it, from now."""
+    raw: str | None = Field(default=None, pattern=r"^([0-9a-fA-F]{2})*$")
+
+    @model_validator(mode="after")
+    def _one(self) -> "Sent":
+        if (self.raw is None) == (self.device is None):
+            raise ValueError("a message that is sent has either a device or raw bytes")
+        return self
+
+
+class Stream(_Part):
+    """What is wrong with the health streams; one of these."""
+
+    silence: Lasting | None = None
+    """Nothing is said by itself for so long; what changed meanwhile is not told afterwards."""
+    stall: Lasting | None = None
+    """Nothing goes out for so long; then all that was to be said does."""
+    delay: Lasting | None = None
+    """Each message goes out so much later."""
+    drop: Share | None = None
+    """So many of the messages are lost."""
+    duplicate: Share | None = None
+    """So many of the messages go out twice."""
+    reorder: Share | None = None
+    """So many of the messages change places with the one after them."""
+    partial: bool | None = None
+    """Messages name the devices that changed, and no others."""
+    clock_skew: Offset | None = None
+    """The driver's own times are off by so much."""
+    close: str | None = None
+    """The streams end with this gRPC status code."""
+    send: Sent | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> "Stream":
+        if len(self.model_fields_set) != 1:
+            raise ValueError(f"stream says one thing of {', '.join(type(self).model_fields)}")
+        return self
+
+    @property
+    def verb(self) -> str:
+        return next(iter(self.model_fields_set))
+
+
+class Offer(_Part):
+    """What a driver that starts again offers."""
+
+    offer: tuple[str, ...] | None = None
+    """The health APIs: v1, v1alpha1, or their full names."""
+
+
+class Overlap(Offer):
+    """For how long both instances of an upgrade run."""
+
+    overlap: Lasting = Duration(1.0, 1.0, "fixed", "1s")
+
+
+class Start(_Part):
+    """How a driver comes back: it restarts, or a second instance takes over; one of these."""
+
+    restart: Offer | None = None
+    upgrade: Overlap | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> "Start":
+        if (self.restart is None) == (self.upgrade is None):
+            raise ValueError("say either restart or upgrade")
+        return self
+
+
+_DriverWord = Literal["crash", "stop", "running", "restart", "upgrade", "unregister"]
+DriverVerb = Annotated[Annotated[_DriverWord, Tag("word")] | Annotated[Start, Tag("mapping")], Discriminator(_shape)]
+
+
+class PodWrites(_Part):
+    """How often the status of a pod may have been written since the start."""
+
+    max: int = Field(ge=0)
+
+
+class Expectation(_Part):
+    """What a Pod status is to show."""
+
+    device: Where = "all"
+    health: Health | None = None
+    message: str | None = None
+    """A pattern with `*`; an empty one: no message."""
+    pod_writes: PodWrites | None = None
+
+    @model_validator(mode="after")
+    def _something(self) -> "Expectation":
+        if self.health is None and self.message is None and self.pod_writes is None:
+            raise ValueError("expect names nothing: say health, message or pod_writes")
+        return self
+
+
+class Flap(_Part):
+    """A fault that comes and goes: once a `period`, for a share of it."""
+
+    device: Where
+    down: str
+    """The fault."""
+    period: Lasting
+    duty: Share = 0.5
+    for_: Lasting = Field(alias="for")
+
+
+class Repeat(_Part):
+    """Steps that are played again and again, each time from the start of its own round."""
+
+    times: int | None = Field(default=None, ge=1)
+    for_: Lasting | None = Field(default=None, alias="for")
+    every: Lasting
+    do: tuple["Step", ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _one(self) -> "Repeat":
+        if (self.times is None) == (self.for_ is None):
+            raise ValueError("repeat has either times or for")
+        if self.for_ is not None and self.every.high <= 0:
+            raise ValueError("a repeat that lasts has an every above 0s")
+        return self
+
+
+VERBS = (
+    *("inject", "recover", "set", "stream", "driver", "plugin", "kubelet"),
+    *("flap", "repeat", "parallel", "expect", "mark"),
+)
+
+
+class Step(_Part):
+    """One verb, when and where."""
+
+    at: Lasting | None = None
+    """From the start of the story, or of the block that this is in."""
+    after: Lasting | None = None
+    """From the end of the step before."""
+    when: Trigger | None = None
+    for_: Lasting | None = Field(default=None, alias="for")
+    """It is undone after so long."""
+    probability: Share | None = None
+    device: Where | None = None
+    node: str | None = None
+    driver_name: str | None = None
+    within: str | None = None
+    """Of expect: a window (push, resync, start, restart) or a duration."""
+    holds: Lasting | None = None
+    """Of expect: it stays so for that long."""
+
+    inject: str | None = None
+    recover: str | None = None
+    set: Settings | None = None
+    stream: Stream | None = None
+    driver: DriverVerb | None = None
+    plugin: Literal["crash", "stop", "running", "restart"] | None = None
+    kubelet: Literal["restart"] | None = None
+    flap: Flap | None = None
+    repeat: Repeat | None = None
+    parallel: tuple[tuple["Step", ...], ...] | None = None
+    expect: Expectation | None = None
+    mark: str | None = None
+
+    @model_validator(mode="after")
+    def _one_verb(self) -> "Step":
+        verbs = [verb for verb in VERBS if getattr(self, verb) is not None]
+        if len(verbs) != 1:
+            said = f"it has {' and '.join(verbs)}" if verbs else f"there are {', '.join(VERBS)}"
+            raise ValueError(f"a step has one verb: {said}")
+        times = [name for name in ("at", "after", "when") if getattr(self, name) is not None]
+        if len(times) > 1:
+            raise ValueError(f"a step says once when it is: it has {' and '.join(times)}")
+        return self
+
+    @property
+    def verb(self) -> str:
+        return next(verb for verb in VERBS if getattr(self, verb) is not None)
+
+
+class Uses(_Part):
+    """The data that a timeline's names belong to."""
+
+    catalogue: str = "nvidia"
+    policy: str = "nvidia-catalogue"
+    inventory: str | None = None
+    """A file beside the timeline's; without, what is there."""
+
+
+class Timeline(_Part):
+    """A story of faults."""
+
+    format: Literal["fault-timeline/v1"]
+    name: str = Field(min_length=1)
+    description: str = ""
+    seed: int = 0
+    use: Uses = Uses()
+    timeline: tuple[Step, ...] = Field(min_length=1)
+    always: tuple[Step, ...] = ()
+    """Played at the end, whatever came before."""

@@ -1,0 +1,302 @@
+"""What comes of a timeline: every action with its time, drawn from a seed. Pure.
+
+The same timeline, seed and devices give the same plan on every machine. Each step draws from a stream of its own,
+whose key is the seed and what the step says, so that a step that is put in between changes none of the others; of
+equal steps each has its number.
+"""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any
+
+from drahealth.fakes.inventory import Inventory
+from drahealth.fakes.timelines.model import Expectation, Flap, Pick, Repeat, Step, Timeline, Trigger
+
+MOST = 1_000_000
+"""Actions that a plan may have."""
+
+ENDING = "always"
+"""The block that is played at the end."""
+
+
+class PlanError(ValueError):
+    """A step that cannot be planned. `path` is where it is in the timeline."""
+
+    def __init__(self, path: tuple[str | int, ...], what: str) -> None:
+        self.path = path
+        super().__init__(what)
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One thing to do, or to expect, at a time."""
+
+    at: float
+    """Seconds from the start of the story; of its end for what is always done; of `trigger` if there is one."""
+    verb: str
+    """A step's verb; `clear` takes a fault away again, `restore` ends what was wrong with a stream."""
+    what: Any = None
+    """Its argument, plain data."""
+    device: str = ""
+    """A device's path; empty for what concerns none or all."""
+    trigger: Mapping[str, Any] | None = None
+    step: str = ""
+    """Where it is from, such as `timeline.3`."""
+    node: str = ""
+    driver: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Without what it does not say."""
+        said = {"at": self.at, "do": self.verb, "what": self.what, "device": self.device, "when": self.trigger}
+        said |= {"node": self.node, "driver": self.driver, "step": self.step}
+        return {key: value for key, value in said.items() if value not in (None, "")}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The actions in the order of their times, and those that end the story."""
+
+    name: str
+    seed: int
+    actions: tuple[Action, ...]
+    always: tuple[Action, ...]
+
+    @property
+    def lasts(self) -> float:
+        """Seconds to the last action; what it expects may take longer."""
+        return max((action.at for action in self.actions if not action.trigger), default=0.0)
+
+    def to_lines(self) -> Iterator[str]:
+        """The plan as JSON Lines, header first."""
+        yield json.dumps({"plan": self.name, "seed": self.seed, "hash": self.hash})
+        yield from self._lines()
+
+    def _lines(self) -> Iterator[str]:
+        for action in self.actions:
+            yield json.dumps(action.to_json(), ensure_ascii=False)
+        for action in self.always:
+            yield json.dumps({"always": True, **action.to_json()}, ensure_ascii=False)
+
+    @property
+    def hash(self) -> str:
+        """What tells two plans apart: twelve hexadecimal digits."""
+        return hashlib.sha256("\n".join(self._lines()).encode()).hexdigest()[:12]
+
+
+def plan(timeline: Timeline, inventory: Inventory, seed: int | None = None) -> Plan:
+    """The plan for these devices; another `seed` takes the place of the file's. Raises PlanError."""
+    seed = timeline.seed if seed is None else seed
+    planner = _Planner(seed, inventory)
+    planner.block(timeline.timeline, _Place(("timeline",)))
+    actions = planner.taken()
+    planner.block(timeline.always, _Place((ENDING,)))
+    return Plan(timeline.name, seed, actions, planner.taken())
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where in the file and in time the planner is."""
+
+    path: tuple[str | int, ...]
+    start: float = 0.0
+    """When the block began."""
+    origin: Mapping[str, Any] | None = None
+    """What that is counted from, if not from the start of the story."""
+    now: float = 0.0
+    """When the step before ended."""
+    trigger: Mapping[str, Any] | None = None
+    """What `now` is counted from."""
+    rounds: tuple[int, ...] = ()
+    """The rounds of the repeats that it is in."""
+
+
+@dataclass(slots=True)
+class _Planner:
+    seed: int
+    inventory: Inventory
+    actions: list[Action] = field(default_factory=list)
+    numbers: Counter[str] = field(default_factory=Counter)
+    keys: dict[int, str] = field(default_factory=dict)
+
+    def taken(self) -> tuple[Action, ...]:
+        """All so far in the order of their times (those of one time as they were written), and begins anew."""
+        actions, self.actions = self.actions, []
+        return tuple(sorted(actions, key=lambda action: (action.trigger is not None, action.at)))
+
+    def block(self, steps: Sequence[Step], place: _Place) -> _Place:
+        """Plans steps one after the other; where it is then."""
+        for number, step in enumerate(steps):
+            here = replace(place, path=(*place.path, number))
+            place = replace(self.step(step, here), path=place.path)
+        return place
+
+    def step(self, step: Step, place: _Place) -> _Place:
+        random = self._random(step, place)
+        happens = step.probability is None or random.random() < step.probability
+        begin = _begin(step, place, random)
+        if not happens:
+            return begin
+        try:
+            return replace(begin, now=self._act(step, begin, random))
+        except PlanError:
+            raise
+        except ValueError as error:
+            raise PlanError(place.path, str(error)) from None
+
+    def _act(self, step: Step, place: _Place, random: Random) -> float:
+        """Plans what the step does; when it is over."""
+        lasts = step.for_.draw(random) if step.for_ else None
+        match step.verb:
+            case "repeat":
+                assert step.repeat
+                return self._repeat(step.repeat, place, random)
+            case "parallel":
+                assert step.parallel is not None
+                return self._parallel(step.parallel, place)
+            case "flap":
+                assert step.flap
+                return self._flap(step, step.flap, place, random)
+            case "expect":
+                assert step.expect
+                return self._expect(step, step.expect, place, random)
+            case "inject":
+                return self._inject(step, place, random, lasts)
+            case "stream":
+                return self._stream(step, place, random, lasts)
+        if lasts is not None and (step.verb, step.driver or step.plugin) not in _UNDONE:
+            raise ValueError(f"{step.verb} cannot be undone: leave `for` out")
+        for device in self._devices(step, random):
+            self._add(place, step, step.verb, _argument(step, random), device)
+        if lasts is not None:
+            self._add(replace(place, now=place.now + lasts), step, step.verb, "running")
+        return place.now + (lasts or 0.0)
+
+    def _inject(self, step: Step, place: _Place, random: Random, lasts: float | None) -> float:
+        if step.device is None:
+            raise ValueError("inject needs a device")
+        for device in self._devices(step, random):
+            self._add(place, step, "inject", step.inject, device)
+            if lasts is not None:
+                self._add(replace(place, now=place.now + lasts), step, "clear", step.inject, device)
+        return place.now + (lasts or 0.0)
+
+    def _stream(self, step: Step, place: _Place, random: Random, lasts: float | None) -> float:
+        assert step.stream
+        verb, value = step.stream.verb, getattr(step.stream, step.stream.verb)
+        if verb in ("silence", "stall"):
+            lasts, argument = value.draw(random), None
+        elif verb in ("close", "send") and lasts is not None:
+            raise ValueError(f"stream {verb} cannot be undone: leave `for` out")
+        else:
+            argument = value.draw(random) if verb == "delay" else _plain(value)
+        self._add(place, step, "stream", {verb: argument})
+        if lasts is not None:
+            self._add(replace(place, now=place.now + lasts), step, "restore", verb)
+        return place.now + (lasts or 0.0)
+
+    def _expect(self, step: Step, expect: Expectation, place: _Place, random: Random) -> float:
+        holds = step.holds.draw(random) if step.holds else 0.0
+        said: dict[str, Any] = {"health": expect.health and str(expect.health), "message": expect.message}
+        said |= {"pod_writes": expect.pod_writes and expect.pod_writes.max, "holds": holds or None}
+        said["within"] = step.within or "push"
+        what = {key: value for key, value in said.items() if value is not None}
+        for device in self._paths(expect.device, random):
+            self._add(place, step, "expect", what, device)
+        return place.now + holds
+
+    def _flap(self, step: Step, flap: Flap, place: _Place, random: Random) -> float:
+        if flap.period.high <= 0:
+            raise ValueError("the period of a flap is above 0s")
+        end = place.now + flap.for_.draw(random)
+        devices = self._paths(flap.device, random)
+        now = place.now
+        while now < end:
+            period = max(flap.period.draw(random), 0.001)
+            up = min(now + period * flap.duty, end)
+            for device in devices:
+                self._add(replace(place, now=now), step, "inject", flap.down, device)
+                self._add(replace(place, now=up), step, "clear", flap.down, device)
+            now += period
+        return end
+
+    def _repeat(self, repeat: Repeat, place: _Place, random: Random) -> float:
+        end = place.now + repeat.for_.draw(random) if repeat.for_ else None
+        start, over, number, do = place.now, place.now, 0, (*place.path, "repeat", "do")
+        while number < (repeat.times or MOST) and (end is None or start < end):
+            inner = _Place(do, start, place.trigger, start, place.trigger, (*place.rounds, number))
+            over = max(over, self.block(repeat.do, inner).now)
+            start += max(repeat.every.draw(random), 0.001 if end is not None else 0.0)
+            number += 1
+        return over if end is None else max(over, end)
+
+    def _parallel(self, branches: Iterable[Sequence[Step]], place: _Place) -> float:
+        ends = [place.now]
+        for number, branch in enumerate(branches):
+            inner = replace(place, path=(*place.path, "parallel", number), start=place.now, origin=place.trigger)
+            ends.append(self.block(branch, inner).now)
+        return max(ends)
+
+    def _devices(self, step: Step, random: Random) -> Sequence[str]:
+        return [""] if step.device is None else self._paths(step.device, random)
+
+    def _paths(self, where: str | Pick, random: Random) -> Sequence[str]:
+        if isinstance(where, str):
+            return self.inventory.matching(where)
+        found = list(self.inventory.matching(where.from_))
+        if where.pick > len(found):
+            raise ValueError(f"{where.pick} devices are to be picked, and {where.from_!r} names {len(found)}")
+        return [found.pop(int(random.random() * len(found))) for _ in range(where.pick)]
+
+    def _add(self, place: _Place, step: Step, verb: str, what: Any, device: str = "") -> None:
+        if len(self.actions) >= MOST:
+            raise PlanError(place.path, f"the plan has more than {MOST} actions")
+        at, where = round(place.now, 3), ".".join(map(str, place.path))
+        node, driver = step.node or "", step.driver_name or ""
+        self.actions.append(Action(at, verb, what, device, place.trigger, where, node, driver))
+
+    def _random(self, step: Step, place: _Place) -> Random:
+        """The step's own stream."""
+        said = self.keys.get(id(step)) or self.keys.setdefault(id(step), _said(step))
+        key = f"{self.seed}|{place.rounds}|{said}"
+        self.numbers[key] += 1
+        return Random(int.from_bytes(hashlib.sha256(f"{key}|{self.numbers[key]}".encode()).digest()[:8], "big"))
+
+
+_UNDONE = {("driver", "crash"), ("driver", "stop"), ("driver", "unregister"), ("plugin", "crash"), ("plugin", "stop")}
+"""What `for` can undo besides faults and streams: it runs again."""
+
+
+def _begin(step: Step, place: _Place, random: Random) -> _Place:
+    if step.when is not None:
+        return replace(place, now=0.0, trigger=_trigger(step.when))
+    if step.at is not None:
+        return replace(place, now=place.start + step.at.draw(random), trigger=place.origin)
+    return replace(place, now=place.now + (step.after.draw(random) if step.after else 0.0))
+
+
+def _trigger(trigger: Trigger) -> dict[str, Any]:
+    return trigger.model_dump(mode="json", exclude_none=True)
+
+
+def _argument(step: Step, random: Random) -> Any:
+    argument = getattr(step, step.verb)
+    said = _plain(argument)
+    if step.set is not None:
+        times = {name: getattr(step.set, name) for name in ("timeout", "heartbeat")}
+        said |= {name: time.draw(random) for name, time in times.items() if time is not None}
+    return said
+
+
+def _plain(value: Any) -> Any:
+    return value.model_dump(mode="json", by_alias=True, exclude_unset=True) if hasattr(value, "model_dump") else value
+
+
+def _said(step: Step) -> str:
+    """What the step says itself, without the steps inside it."""
+    inside: dict[str, Any] = {"repeat": {"do"}} if step.repeat else {}
+    said = step.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude={**inside, "parallel": True})
+    return json.dumps(said, sort_keys=True)

@@ -1,0 +1,1 @@
+"""Fault timelines on targets, and the commands about them."""

@@ -1,0 +1,61 @@
+"""The devices of a fake: their names, and what a fault on one of them reaches."""
+
+import pytest
+
+from drahealth.fakes.inventory import Device, Inventory
+
+TWO = Inventory.of(2, partitions=2)
+
+
+def test_devices_and_partitions_have_paths_and_names() -> None:
+    assert [(d.path, d.name, d.parent) for d in TWO.devices[:3]] == [
+        ("gpu-0", "gpu-0", ""),
+        ("gpu-0/mig-0", "gpu-0-mig-0", "gpu-0"),
+        ("gpu-0/mig-1", "gpu-0-mig-1", "gpu-0"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("all", ["gpu-0", "gpu-1"]),
+        ("gpu-*", ["gpu-0", "gpu-1"]),
+        ("gpu-1/mig-*", ["gpu-1/mig-0", "gpu-1/mig-1"]),
+        ("*/mig-0", ["gpu-0/mig-0", "gpu-1/mig-0"]),
+        ("gpu-1", ["gpu-1"]),
+    ],
+)
+def test_a_pattern_names_devices_of_its_own_level(pattern: str, found: list[str]) -> None:
+    assert list(TWO.matching(pattern)) == found
+
+
+@pytest.mark.parametrize(
+    ("device", "reach", "reached"),
+    [
+        ("gpu-0/mig-1", "instance", ["gpu-0/mig-1"]),
+        ("gpu-0", "instance", ["gpu-0", "gpu-0/mig-0", "gpu-0/mig-1"]),
+        ("gpu-0", "device", ["gpu-0", "gpu-0/mig-0", "gpu-0/mig-1"]),
+        ("gpu-0/mig-1", "parent", ["gpu-0", "gpu-0/mig-0", "gpu-0/mig-1"]),
+        ("gpu-0/mig-1", "peers", [d.path for d in TWO.devices]),
+        ("gpu-1", "node", [d.path for d in TWO.devices]),
+    ],
+)
+def test_a_fault_reaches_so_far(device: str, reach: str, reached: list[str]) -> None:
+    assert list(TWO.reached(device, reach)) == reached
+
+
+def test_a_device_without_links_has_no_peers() -> None:
+    assert list(Inventory.of(2, linked=False).reached("gpu-0", "peers")) == ["gpu-0"]
+
+
+def test_a_name_that_is_nobodys_is_told_with_those_that_there_are() -> None:
+    with pytest.raises(ValueError, match="no device is called 'gpu-7'; there are gpu-0, gpu-1"):
+        Inventory.of(2).matching("gpu-7")
+
+
+@pytest.mark.parametrize(
+    "devices", [("a", "a"), ("a", "a/b", "a-b"), ("a/b",)], ids=["one path", "one name", "no parent"]
+)
+def test_devices_that_cannot_be_together_are_refused(devices: tuple[str, ...]) -> None:
+    with pytest.raises(ValueError, match=r"two devices have one name|which is not there"):
+        Inventory(map(Device, devices))

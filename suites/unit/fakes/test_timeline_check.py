@@ -1,0 +1,64 @@
+"""Timelines that are well-formed and yet make no sense."""
+
+import pytest
+
+from drahealth.fakes.inventory import Inventory
+from drahealth.fakes.timelines.check import checked_plan
+from drahealth.fakes.timelines.load import TimelineError, load
+
+HEAD = "format: fault-timeline/v1\nname: n\n"
+
+
+def problems(steps: str, use: str = "{}") -> list[str]:
+    (loaded,) = load(f"{HEAD}use: {use}\ntimeline:\n{steps}")
+    with pytest.raises(TimelineError) as error:
+        checked_plan(loaded, Inventory.of(2))
+    return [str(problem) for problem in error.value.problems]
+
+
+def test_a_timeline_that_makes_sense_is_planned() -> None:
+    (loaded,) = load(f"{HEAD}timeline: [{{inject: xid/79, device: gpu-0}}, {{recover: reboot, device: gpu-0}}]")
+    assert [action.verb for action in checked_plan(loaded, Inventory.of(1)).actions] == ["inject", "recover"]
+
+
+@pytest.mark.parametrize(
+    ("step", "problem"),
+    [
+        ("inject: xid/97, device: gpu-0", "timeline.0.inject: there is no fault in the catalogue nvidia 'xid/97'"),
+        ("recover: gpu-rset", "timeline.0.recover: there is no recovery action 'gpu-rset'; did you mean gpu-reset"),
+        ("stream: {close: NOPE}", "timeline.0.stream.close: no gRPC status code is called 'NOPE'; there are OK"),
+        ("mark: a, within: push", "timeline.0.within: within belongs to expect, and this step has mark"),
+        ("expect: {health: Healthy}, within: soon", "timeline.0.within: 'soon' is no window (push, resync, start"),
+        ("driver: {restart: {offer: [v2]}}", "timeline.0.driver.restart.offer.0: no health API is called 'v2'"),
+        ("inject: xid/79, device: gpu-9", "timeline.0: no device is called 'gpu-9'; there are gpu-0, gpu-1"),
+    ],
+)
+def test_names_that_are_nobodys_are_told_with_their_place(step: str, problem: str) -> None:
+    (line,) = problems(f"- {{{step}}}\n")
+    assert line.startswith(f"line 5: {problem}")
+
+
+def test_a_catalogue_that_is_not_there_is_told_once() -> None:
+    assert problems("- {inject: xid/79, device: gpu-0}\n", "{catalogue: foo, policy: strickt}") == [
+        "line 3: use.catalogue: there is no catalogue 'foo'; there are nvidia, amd, intel, nic, tpu",
+        "line 3: use.policy: there is no policy 'strickt'; did you mean strict?",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("steps", "problem"),
+    [
+        (
+            "- {inject: xid/79, device: gpu-0}\n- {inject: xid/79, device: gpu-0}\n",
+            "timeline.1: gpu-0 has xid/79 already at 0 s",
+        ),
+        ("- driver: crash\n- driver: stop\n", "timeline.1: the driver does not run at 0 s, so it cannot stop"),
+        (
+            "- {expect: {device: gpu-0, health: Healthy}, holds: 9s}\n- {at: 3s, expect: {health: Unhealthy}}\n",
+            "timeline.1: gpu-0 is to be Unhealthy at 3 s, and Healthy by timeline.0",
+        ),
+    ],
+)
+def test_a_plan_that_contradicts_itself_is_refused(steps: str, problem: str) -> None:
+    (line,) = problems(steps)
+    assert line == f"line 6: {problem}"

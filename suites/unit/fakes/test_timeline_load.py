@@ -1,0 +1,93 @@
+"""Timelines from files: all that is wrong is said at once, by line."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drahealth.fakes.timelines.load import LARGEST, TimelineError, load, load_file
+from drahealth.fakes.timelines.model import VERBS, Timeline
+
+HEAD = "format: fault-timeline/v1\nname: n\n"
+ONE = HEAD + "timeline:\n  - {inject: xid/79, device: gpu-0}\n"
+
+
+def problems(text: str | bytes) -> list[str]:
+    with pytest.raises(TimelineError) as error:
+        load(text)
+    return [str(problem) for problem in error.value.problems]
+
+
+def test_a_file_may_hold_several_timelines() -> None:
+    found = load(f"{ONE}---\n{ONE.replace('name: n', 'name: m')}")
+    assert [(loaded.timeline.name, loaded.line(("timeline", 0))) for loaded in found] == [("n", 4), ("m", 9)]
+
+
+def test_everything_that_is_wrong_is_said_at_once_with_its_line() -> None:
+    steps = ["{at: 5 sec, mark: a}", "{expect: {helth: Healthy}}", "driver: krash", "{stream: {stall: 1s, drop: 1%}}"]
+    found = problems(f"{HEAD}timeline:\n" + "".join(f"- {step}\n" for step in steps))
+    assert [line.split(" (")[0].split(" 'crash'")[0].split(" silence")[0] for line in found] == [
+        "line 4: timeline.0.at: not a duration: '5 sec'",
+        "line 5: timeline.1.expect.helth: nothing is called so here, did you mean health?",
+        "line 6: timeline.2.driver: input should be",
+        "line 7: timeline.3.stream: stream says one thing of",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("step", "what"),
+    [
+        ("{mark: a, inject: b}", "a step has one verb: it has inject and mark"),
+        ("{at: 1s}", f"a step has one verb: there are {', '.join(VERBS)}"),
+        ("{mark: a, at: 1s, after: 1s}", "a step says once when it is: it has at and after"),
+        ("{repeat: {every: 1s, do: [{mark: a}]}}", "repeat has either times or for"),
+        ("{repeat: {for: 9s, every: 0s, do: [{mark: a}]}}", "a repeat that lasts has an every above 0s"),
+        ("{stream: {send: {device: gpu-0, raw: ff}}}", "a message that is sent has either a device or raw bytes"),
+        ("{set: {}}", "set names nothing: say health, message, timeout or heartbeat"),
+        ("{expect: {device: all}}", "expect names nothing: say health, message or pod_writes"),
+        ("{mark: a, when: {calls: 1, seen: Healthy}}", "a trigger has either calls or seen"),
+        ("{driver: {restart: {}, upgrade: {}}}", "say either restart or upgrade"),
+        ("{mark: a, probability: 8}", "not a share: 8 (say 80%)"),
+    ],
+)
+def test_a_step_that_makes_no_sense_is_told_why(step: str, what: str) -> None:
+    assert [line.partition(": ")[2].partition(": ")[2] for line in problems(f"{HEAD}timeline: [{step}]")] == [what]
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("", "line 1: there is no timeline in it: it begins with `format: fault-timeline/v1`"),
+        ("- 1", "line 1: not a timeline: it begins with `format: fault-timeline/v1`"),
+        ("a: [", "line 1: no YAML: expected the node content, but found '<stream end>'"),
+        ("a: 1\na: 2", 'line 2: no YAML: found duplicate key "a" with value "2" (original value: "1")'),
+        ("&a [*a]", "line 1: the document has more than 60 levels"),
+        (b"\xff\xfe\xff", "line 1: no YAML: "),
+    ],
+)
+def test_what_is_no_timeline_gets_one_sentence(text: str | bytes, what: str) -> None:
+    (line,) = problems(text)
+    assert line.startswith(what)
+
+
+def test_aliases_of_aliases_do_not_fill_the_memory() -> None:
+    bomb = "\n".join(["a0: &a0 [x]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9))])
+    assert problems(bomb)[0].endswith("the document has more than 100000 entries")
+
+
+def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "large.timeline.yaml"
+    with path.open("wb") as file:
+        file.truncate(LARGEST + 1)
+    with pytest.raises(TimelineError, match="the file has more than 10000000 bytes"):
+        load_file(path)
+
+
+@given(st.binary(max_size=200) | st.text(max_size=200).map(lambda text: HEAD + text))
+def test_whatever_the_file_it_is_a_timeline_or_a_timeline_error(text: str | bytes) -> None:
+    try:
+        found = load(text)
+    except TimelineError:
+        return
+    assert all(isinstance(loaded.timeline, Timeline) for loaded in found)

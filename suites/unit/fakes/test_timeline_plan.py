@@ -1,0 +1,140 @@
+"""From a timeline to its plan: times, draws, and that it is always the same."""
+
+import json
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drahealth.fakes.inventory import Inventory
+from drahealth.fakes.timelines import plan as plans
+from drahealth.fakes.timelines.load import load
+from drahealth.fakes.timelines.plan import Action, Plan, PlanError, plan
+
+DEVICES = Inventory.of(4, partitions=2)
+
+
+def planned(steps: str, seed: int = 1, always: str = "[]") -> Plan:
+    head = f"format: fault-timeline/v1\nname: n\nseed: {seed}\n"
+    return plan(load(f"{head}timeline: {steps}\nalways: {always}\n")[0].timeline, DEVICES)
+
+
+def told(actions: Sequence[Action]) -> list[str]:
+    return [" ".join(filter(None, (f"{a.at:g}", a.verb, a.device, json.dumps(a.what)))) for a in actions]
+
+
+def test_steps_follow_each_other_at_once_after_a_while_or_at_their_time() -> None:
+    actions = planned("[{mark: a}, {mark: b, after: 2s}, {mark: c}, {mark: d, at: 1s}, {mark: e}]").actions
+    assert told(actions) == ['0 mark "a"', '1 mark "d"', '1 mark "e"', '2 mark "b"', '2 mark "c"']
+
+
+def test_for_undoes_a_fault_a_stream_fault_and_the_end_of_a_driver() -> None:
+    steps = "[{inject: xid/79, device: gpu-0, for: 2s}, {stream: {drop: 50%}, for: 1s}, {driver: crash, for: 3s}]"
+    assert told(planned(steps).actions) == [
+        '0 inject gpu-0 "xid/79"',
+        '2 clear gpu-0 "xid/79"',
+        '2 stream {"drop": 0.5}',
+        '3 restore "drop"',
+        '3 driver "crash"',
+        '6 driver "running"',
+    ]
+
+
+def test_after_counts_from_the_end_of_what_lasts() -> None:
+    assert told(planned("[{stream: {stall: 5s}}, {mark: a, after: 1s}]").actions) == [
+        '0 stream {"stall": null}',
+        '5 restore "stall"',
+        '6 mark "a"',
+    ]
+
+
+def test_branches_begin_together_and_the_longest_ends_them() -> None:
+    steps = "[{parallel: [[{mark: a, after: 3s}], [{mark: b, at: 1s}]], at: 10s}, {mark: c}]"
+    assert told(planned(steps).actions) == ['11 mark "b"', '13 mark "a"', '13 mark "c"']
+
+
+def test_each_round_of_a_repeat_begins_anew() -> None:
+    steps = "[{at: 1s, repeat: {times: 2, every: 10s, do: [{mark: a, at: 2s}]}}, {mark: b}]"
+    assert told(planned(steps).actions) == ['3 mark "a"', '13 mark "a"', '13 mark "b"']
+
+
+def test_a_repeat_that_lasts_ends_with_its_time() -> None:
+    steps = "[{repeat: {for: 3s, every: 1s, do: [{mark: a}]}}, {mark: b}]"
+    assert told(planned(steps).actions) == ['0 mark "a"', '1 mark "a"', '2 mark "a"', '3 mark "b"']
+
+
+def test_a_flap_comes_and_goes_and_is_gone_at_its_end() -> None:
+    steps = "[{flap: {device: gpu-0, down: nvlink/link-down, period: 2s, duty: 25%, for: 3s}}]"
+    assert [(a.at, a.verb) for a in planned(steps).actions] == [
+        (0, "inject"),
+        (0.5, "clear"),
+        (2, "inject"),
+        (2.5, "clear"),
+    ]
+
+
+def test_what_waits_for_a_trigger_counts_from_it_until_a_time_is_named() -> None:
+    steps = "[{mark: a, when: {calls: 3, method: NodePrepareResources}}, {mark: b, after: 1s}, {mark: c, at: 2s}]"
+    triggers = {action.what: (action.at, action.trigger) for action in planned(steps).actions}
+    waits = {"calls": 3, "method": "NodePrepareResources"}
+    assert triggers == {"a": (0, waits), "b": (1, waits), "c": (2, None)}
+
+
+def test_what_is_always_done_has_a_time_of_its_own() -> None:
+    end = planned("[{mark: a, at: 9s}]", always="[{driver: running}, {recover: all, after: 1s}]").always
+    assert told(end) == ['0 driver "running"', '1 recover "all"']
+
+
+def test_a_pick_draws_different_devices() -> None:
+    picked = [a.device for a in planned("[{inject: xid/79, device: {pick: 4, from: 'gpu-*'}}]").actions]
+    assert sorted(picked) == ["gpu-0", "gpu-1", "gpu-2", "gpu-3"]
+
+
+def test_about_as_many_steps_happen_as_their_probability_says() -> None:
+    steps = "[{repeat: {times: 1000, every: 1s, do: [{mark: a, probability: 80%}]}}]"
+    assert 750 < len(planned(steps).actions) < 850
+
+
+DRAWS = "{inject: xid/79, device: {pick: 1, from: 'gpu-*'}, after: 1s..9s}"
+
+
+@given(st.integers(0, 2**64), st.integers(0, 3), st.sampled_from(["{mark: x}", "{recover: reboot, device: gpu-0}"]))
+def test_a_step_that_is_put_in_between_changes_no_other(seed: int, where: int, step: str) -> None:
+    steps = [DRAWS, DRAWS.replace("79", "95"), DRAWS]
+    before = planned(f"[{', '.join(steps)}]", seed)
+    after = planned(f"[{', '.join([*steps[:where], step, *steps[where:]])}]", seed)
+    assert [(a.at, a.device) for a in after.actions if a.verb == "inject"] == [(a.at, a.device) for a in before.actions]
+
+
+def test_another_seed_is_another_plan_and_the_same_seed_the_same() -> None:
+    hashes = [planned(f"[{DRAWS}, {DRAWS}]", seed).hash for seed in (1, 1, 2)]
+    assert hashes[0] == hashes[1] != hashes[2]
+
+
+def test_plans_are_frozen() -> None:
+    assert told(planned(f"[{DRAWS}, {DRAWS}]", 4680).actions) == FROZEN
+
+
+FROZEN = ['8.353 inject gpu-2 "xid/79"', '16.536 inject gpu-0 "xid/79"']
+
+
+@pytest.mark.parametrize(
+    ("steps", "what"),
+    [
+        ("[{mark: a}, {inject: xid/79}]", "inject needs a device"),
+        ("[{mark: a}, {inject: xid/79, device: gpu-9}]", "no device is called 'gpu-9'"),
+        ("[{mark: a}, {inject: xid/79, device: {pick: 5, from: 'gpu-*'}}]", "5 devices are to be picked"),
+        ("[{mark: a}, {recover: all, for: 1s}]", "recover cannot be undone: leave `for` out"),
+        ("[{mark: a}, {stream: {close: OK}, for: 1s}]", "stream close cannot be undone: leave `for` out"),
+        ("[{mark: a}, {repeat: {times: 999, every: 0s, do: [{mark: a}]}}]", "the plan has more than 500 actions"),
+    ],
+)
+def test_a_step_that_cannot_be_planned_is_told_with_its_place(
+    steps: str, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plans, "MOST", 500)
+    with pytest.raises(PlanError) as error:
+        planned(steps)
+    assert str(error.value).startswith(what)
+    assert error.value.path[:2] == ("timeline", 1)

@@ -1,0 +1,73 @@
+"""`drahealth faults` and `drahealth plan`: what they print, and what they refuse."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from drahealth.suites.command import app
+from drahealth.suites.errors import ConfigurationError
+
+TIMELINE = """
+format: fault-timeline/v1
+name: off the bus
+seed: 7
+timeline:
+  - {at: 5s, inject: xid/79, device: gpu-0}
+  - {after: 20s..40s, recover: reboot, device: gpu-0}
+"""
+
+
+def told(*arguments: str) -> Result:
+    """What the command prints; its refusals are raised."""
+    return CliRunner().invoke(app, arguments, catch_exceptions=False, env={"COLUMNS": "200"})
+
+
+def test_a_fault_is_shown_with_what_each_policy_makes_of_it() -> None:
+    lines = [" ".join(line.split()) for line in told("faults", "show", "xid/63").stdout.splitlines()]
+    assert lines[0] == "xid/63 (nvidia, memory): a bad row was recorded for remapping"
+    assert {"nvidia-plugin Unhealthy", "nvidia-catalogue Healthy", "nvsentinel Healthy"} <= set(lines)
+
+
+def test_faults_of_every_vendor_are_listed() -> None:
+    shown = told("faults", "list").stdout
+    assert all(name in shown for name in ("xid/79", "cper/fatal", "memory/critical", "link/polling", "chip/bad"))
+
+
+def test_two_policies_differ_by_faults() -> None:
+    lines = told("faults", "diff", "nvidia-plugin", "eks").stdout.splitlines()
+    assert (lines[0].split()[-2:], lines[-1]) == (["nvidia-plugin", "eks"], "15 of 50 faults are judged differently")
+
+
+def test_a_policy_does_not_differ_from_itself() -> None:
+    assert told("faults", "diff", "eks", "eks").stdout == "0 of 50 faults are judged differently\n"
+
+
+def test_a_plan_is_lines_of_json_and_always_the_same(tmp_path: Path) -> None:
+    file = tmp_path / "bus.timeline.yaml"
+    file.write_text(TIMELINE)
+    lines = told("plan", str(file)).stdout.splitlines()
+    assert [json.loads(line).get("at") for line in lines] == [None, 5.0, pytest.approx(35, abs=10)]
+    again, other = (told("plan", str(file), "--seed", seed).stdout.splitlines() for seed in ("7", "8"))
+    assert again == lines != other
+
+
+def test_the_schema_of_timelines_is_printed() -> None:
+    assert json.loads(told("plan", "--schema").stdout)["required"] == ["format", "name", "timeline"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("faults", "list", "--catalogue", "acme"), "there is no catalogue 'acme'; did you mean"),
+        (("faults", "show", "xid/78"), "there is no fault in the catalogue nvidia 'xid/78'; did you mean xid/79"),
+        (("faults", "diff", "eks", "gke"), "there is no policy 'gke'; "),
+        (("plan",), "there is no file to plan; name a timeline, or --schema"),
+        (("plan", "/nowhere"), "/nowhere cannot be read: No such file or directory"),
+    ],
+)
+def test_what_is_not_there_is_told_in_a_sentence(arguments: tuple[str, ...], words: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        told(*arguments)
+    assert str(refused.value).startswith(words)
