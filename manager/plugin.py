@@ -14,7 +14,7 @@ import grpc.aio
 from drahealth.manager.profile import Profile
 from drahealth.manager.stream import Action, Input, State, step
 from drahealth.proto.clock import Clock
-from drahealth.proto.flavours import FLAVOURS, Flavour
+from drahealth.proto.flavours import Flavour, of_service
 from drahealth.proto.services import PREPARE, UNPREPARE, Garbled
 from drahealth.proto.sockets import target
 from drahealth.proto.values import ClaimRef, DeviceId, PreparedDevice, Report
@@ -60,7 +60,8 @@ class Plugin:
         self._on_report = on_report
         self._on_end = on_end
         self._api = next(version for version in versions if version in PREPARE)
-        self._flavour = pick_flavour(versions, profile)
+        self._methods = pick_health_api(versions, profile)
+        self._method = 0
         self._channel = grpc.aio.insecure_channel(target(endpoint), options=_CHANNEL)
         self._state = State.OFF
         self._task: asyncio.Task[None] | None = None
@@ -72,7 +73,7 @@ class Plugin:
     @property
     def reports_health(self) -> bool:
         """It advertises a health API that the profile speaks."""
-        return self._flavour is not None
+        return bool(self._methods)
 
     def watch(self) -> None:
         """Opens the health stream, and again whenever it ends; nothing for a plugin without a health API."""
@@ -126,6 +127,10 @@ class Plugin:
             match action:
                 case Action.CONNECT:
                     self._run(self._connect())
+                case Action.FIRST_METHOD:
+                    self._method = 0
+                case Action.NEXT_METHOD:
+                    self._method += 1
                 case Action.CALL:
                     self._run(self._read())
                 case Action.WAIT:
@@ -154,26 +159,31 @@ class Plugin:
             self._tell(Input.CONNECTED)
 
     async def _read(self) -> None:
-        assert self._flavour is not None
-        responses = self._flavour.method.stub(self._channel)(self._flavour.method.request())
+        flavour = self._methods[self._method]
+        responses = flavour.method.stub(self._channel)(flavour.method.request())
+        reported = False
         try:
             async for response in responses:
+                reported = True
                 self._complaint = ""
-                self._on_report(self._flavour.decode(response))
+                self._on_report(flavour.decode(response))
             self._end("ended by the plugin")
         except grpc.aio.AioRpcError as error:
-            self._failed(error)
+            self._failed(error, flavour, reported)
         except Garbled as error:
             self._end(str(error))
         finally:
             responses.cancel()
 
-    def _failed(self, error: grpc.aio.AioRpcError) -> None:
-        if error.code() is grpc.StatusCode.UNIMPLEMENTED:
-            log.info("plugin %s: %s is not implemented, its devices read Unknown", self, self._flavour_name)
-            self._tell(Input.UNIMPLEMENTED)
-        else:
+    def _failed(self, error: grpc.aio.AioRpcError, flavour: Flavour, reported: bool) -> None:
+        if error.code() is not grpc.StatusCode.UNIMPLEMENTED:
             self._end(f"{error.code().name}: {error.details()}")
+        elif flavour is not self._methods[-1] and not reported:
+            log.info("plugin %s: %s is not implemented, the next method is called", self, flavour.name)
+            self._tell(Input.NO_SUCH_METHOD)
+        else:
+            log.info("plugin %s: %s is not implemented, its devices read Unknown", self, flavour.name)
+            self._tell(Input.UNIMPLEMENTED)
 
     def _end(self, why: str) -> None:
         self._complain(why)
@@ -183,10 +193,6 @@ class Plugin:
         await self._clock.sleep(self._profile.retry)
         self._tell(Input.RETRY_DUE)
 
-    @property
-    def _flavour_name(self) -> str:
-        return self._flavour.name if self._flavour else "no health API"
-
     def _complain(self, why: str) -> None:
         """One clear line when something begins to be wrong; the same again goes to the debug log."""
         level = logging.DEBUG if why == self._complaint else logging.WARNING
@@ -194,10 +200,11 @@ class Plugin:
         self._complaint = why
 
 
-def pick_flavour(versions: Iterable[str], profile: Profile) -> Flavour | None:
-    """The health API to call: the first of the profile's that the plugin advertises (W-18), or may have (B-11)."""
+def pick_health_api(versions: Iterable[str], profile: Profile) -> tuple[Flavour, ...]:
+    """The methods of the health API to call: the first of the profile's that the plugin advertises (W-18), or may have
+    (B-11); empty if there is none."""
     advertised = set(profile.health_apis if profile.asks_unadvertised else versions)
-    return next((FLAVOURS[name] for name in profile.health_apis if name in advertised), None)
+    return next((of_service(api) for api in profile.health_apis if api in advertised), ())
 
 
 def _check_answers(plugin: str, what: str, claims: Sequence[ClaimRef], answers: Mapping[str, Any]) -> None:

@@ -9,6 +9,7 @@ facts of real kubelets; docs/facts.md lists them.
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from drahealth.proto.flavours import Flavour, of_service
 from drahealth.proto.values import DeviceHealth
 
 
@@ -24,7 +25,8 @@ class Profile:
     """What `resourceID` is in the status; a device without CDI ids is `driver/pool/device` everywhere (P-08)."""
 
     health_apis: tuple[str, ...]
-    """The health APIs spoken, most wanted first; the first that the plugin advertises is the one called (W-18)."""
+    """The health APIs spoken, as they are advertised, most wanted first; the first that the plugin advertises is the
+    one called (W-18), and if it turns out Unimplemented no other is (B-14)."""
 
     asks_unadvertised: bool
     """Plugins that advertise no health API are called all the same, by the first that is spoken (B-11)."""
@@ -82,6 +84,11 @@ class Profile:
 
     retry: float = 5.0
     """Seconds from the end of a health stream to the next attempt (W-23)."""
+
+    @property
+    def flavours(self) -> tuple[Flavour, ...]:
+        """The methods of these health APIs."""
+        return tuple(flavour for api in self.health_apis for flavour in of_service(api))
 
     def as_read(self, device: DeviceHealth) -> DeviceHealth:
         """What is read of a report of this device: a field that is not known is not there."""

@@ -4,8 +4,11 @@ Rules, from the design document 3.3/3.4 and the facts W-21 to W-27:
 - A stream is opened when the plugin is registered and has a health API that the profile speaks.
 - Not reaching the plugin touches nothing: what is known stays, and a new attempt follows.
 - Any end of an open stream clears what its driver reported. A new attempt follows, `retry` seconds after the end.
-- Unimplemented means the plugin has no health to report: what is known is cleared, and where the profile says so
-  nothing more is tried until the plugin registers again.
+- A health API may have several methods (NodeHealth has two: that of the newest KEP and that of its first draft). Where
+  one is Unimplemented the next is called at once, and nothing is forgotten for it. No other health API is tried (B-14).
+- Unimplemented, when no method is left, means the plugin has no health to report: what is known is cleared, and where
+  the profile says so nothing more is tried until the plugin registers again.
+- A stream that ends is opened again by the method that it had.
 - Being replaced by a newer instance ends the stream and clears nothing: the newer one reports.
 """
 
@@ -29,7 +32,10 @@ class Input(Enum):
     UNREACHABLE = auto()
     ENDED = auto()
     """The open stream ended, in whatever way."""
+    NO_SUCH_METHOD = auto()
+    """The method called is not implemented, and there is another."""
     UNIMPLEMENTED = auto()
+    """Neither is the last one."""
     RETRY_DUE = auto()
     REPLACED = auto()
     """A newer instance is watched instead."""
@@ -41,16 +47,20 @@ class Action(Enum):
     CONNECT = auto()
     CALL = auto()
     """Call the streaming method and read reports."""
+    FIRST_METHOD = auto()
+    """It is the health API's first that will be called."""
+    NEXT_METHOD = auto()
     WAIT = auto()
     CLEAR = auto()
     HANG_UP = auto()
 
 
 _TABLE: dict[tuple[State, Input], tuple[State, tuple[Action, ...]]] = {
-    (State.OFF, Input.WATCH): (State.CONNECTING, (Action.CONNECT,)),
+    (State.OFF, Input.WATCH): (State.CONNECTING, (Action.FIRST_METHOD, Action.CONNECT)),
     (State.CONNECTING, Input.CONNECTED): (State.OPEN, (Action.CALL,)),
     (State.CONNECTING, Input.UNREACHABLE): (State.WAITING, (Action.WAIT,)),
     (State.OPEN, Input.ENDED): (State.WAITING, (Action.CLEAR, Action.WAIT)),
+    (State.OPEN, Input.NO_SUCH_METHOD): (State.OPEN, (Action.NEXT_METHOD, Action.CALL)),
     (State.OPEN, Input.UNIMPLEMENTED): (State.UNSUPPORTED, (Action.CLEAR,)),
     (State.WAITING, Input.RETRY_DUE): (State.CONNECTING, (Action.CONNECT,)),
     **{(state, Input.REPLACED): (State.OFF, (Action.HANG_UP,)) for state in State},

@@ -20,6 +20,7 @@ from drahealth.proto import (
     dra_v1beta1_pb2,
     health_v1_pb2,
     health_v1alpha1_pb2,
+    node_health_draft_pb2,
     node_health_pb2,
     registration_v1_pb2,
 )
@@ -193,4 +194,9 @@ WATCH_NODE_HEALTH = ServerStream(
     "/v1alpha1.NodeHealth/WatchResources",
     node_health_pb2.WatchResourcesRequest,
     node_health_pb2.WatchResourcesResponse,
+)
+WATCH_DEVICES_STATUS = ServerStream(
+    "/v1alpha1.NodeHealth/WatchDevicesStatus",
+    node_health_draft_pb2.Empty,
+    node_health_draft_pb2.DevicesStatusResponse,
 )

@@ -7,11 +7,11 @@ as JSON; nothing else may be added here.
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from drahealth.proto.flavours import FLAVOURS
+from drahealth.proto.flavours import FLAVOURS, Flavour
 from drahealth.proto.values import DeviceHealth, Health
 
 DRA_VERSIONS = ("v1.DRAPlugin", "v1beta1.DRAPlugin")
@@ -37,9 +37,10 @@ class DriverOptions:
     dra_versions: tuple[str, ...] = DRA_VERSIONS
     """The versions of the node service that are advertised; those that there are, are answered."""
     health_apis: tuple[str, ...] = HEALTH_APIS
-    """The health APIs that are advertised."""
+    """What is advertised of health APIs: services such as v1alpha1.NodeHealth."""
     served_health_apis: tuple[str, ...] | None = None
-    """The health APIs that are answered; None: those that are advertised."""
+    """The health APIs that are answered, by the names of `FLAVOURS`, which tell the methods of a service apart; None:
+    all of those services that are advertised."""
     cdi_ids: bool = True
     """Prepared devices come with a CDI id each."""
     cdi_dir: str = ""
@@ -56,6 +57,9 @@ class DriverOptions:
             raise ValueError(f"the heartbeat is a finite number of seconds, 0 for none, not {self.heartbeat}")
         if twice := sorted(name for name, count in Counter(self.devices).items() if count > 1):
             raise ValueError(f"no two devices have one name: {', '.join(twice)}")
+        for api in self.health_apis:
+            if api in FLAVOURS and api != (service := FLAVOURS[api].advertised):
+                raise ValueError(f"{api} is a method, which nobody advertises; advertise {service}, and serve {api}")
         for api in self.served_health_apis or ():
             if api not in FLAVOURS:
                 raise ValueError(f"no health API is called {api!r}; there are {', '.join(FLAVOURS)}")
@@ -63,6 +67,16 @@ class DriverOptions:
     @property
     def pool_name(self) -> str:
         return self.pool or self.node
+
+    @property
+    def flavours(self) -> tuple[Flavour, ...]:
+        """The health APIs that are answered."""
+        served = self.served_health_apis
+        return tuple(
+            flavour
+            for flavour in FLAVOURS.values()
+            if (flavour.advertised in self.health_apis if served is None else flavour.name in served)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +89,16 @@ class DriverState:
     registration_error: str
     streams: int
     """Health streams that are open now."""
-    streams_opened: int
-    """Health streams that were opened since the driver was made, over all its restarts."""
+    asked: Mapping[str, int]
+    """How often a health stream was asked for since the driver was made, over all its restarts, by the flavour's name;
+    also where the answer was Unimplemented."""
     prepared: tuple[str, ...]
-    """Uids of the claims that are prepared now."""
+    """Uids of the claims that are prepared now, by whichever instance."""
+
+    @property
+    def streams_opened(self) -> int:
+        """How often that was in all."""
+        return sum(self.asked.values())
 
 
 class DriverControl(Protocol):

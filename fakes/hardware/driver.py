@@ -18,13 +18,14 @@ from drahealth.fakes.api import CLAIMS, SLICES, Api, ApiError
 from drahealth.fakes.hardware import cdi
 from drahealth.fakes.hardware.control import DriverOptions, DriverState
 from drahealth.fakes.hardware.health_streams import HealthStreams, healthy
+from drahealth.fakes.hardware.prepared import PreparedClaims
 from drahealth.fakes.hardware.slices import Published, publish, withdraw
 from drahealth.fakes.sockets import ServedSocket
 from drahealth.proto import events
 from drahealth.proto.clock import Clock, SystemClock
 from drahealth.proto.events import Observe
 from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, PREPARE, UNPREPARE, Method
-from drahealth.proto.values import DeviceHealth, Health
+from drahealth.proto.values import DeviceHealth, DeviceId, Health, PreparedDevice
 
 log = logging.getLogger(__name__)
 
@@ -41,8 +42,8 @@ class FakeDriver:
         self._observe = observe
         self._pool = options.pool_name
         devices = [healthy(self._pool, name, options.timeout) for name in options.devices]
-        self.health = HealthStreams(options.name, options.instance, devices, observe)
-        self._prepared: dict[str, tuple[str, ...]] = {}
+        self._prepared = PreparedClaims(Path(options.data_dir))
+        self.health = HealthStreams(options.name, options.instance, devices, observe, self._prepared.devices)
         self._published = Published()
         self._registered = asyncio.Event()
         self._made_folder = False
@@ -125,8 +126,8 @@ class FakeDriver:
             registered=self._registered.is_set(),
             registration_error=self._registration_error,
             streams=self.health.open,
-            streams_opened=self.health.opened,
-            prepared=tuple(self._prepared),
+            asked=dict(self.health.asked),
+            prepared=tuple(self._prepared.all()),
         )
 
     # -- what it does
@@ -135,7 +136,9 @@ class FakeDriver:
         self._made_folder |= not Path(self.options.data_dir).exists()
 
     def _leave_folder(self) -> None:
-        """Removes the folder that was made for it, unless another instance is still in it."""
+        """Removes what it kept, and the folder that was made for it, unless another instance is still in it."""
+        if not any(Path(self.options.data_dir).glob("dra*.sock")):
+            self._prepared.forget()
         if self._made_folder:
             with suppress(OSError):
                 Path(self.options.data_dir).rmdir()
@@ -188,12 +191,11 @@ class FakeDriver:
 
     def _dra_methods(self) -> dict[Method, Any]:
         o = self.options
-        served = o.health_apis if o.served_health_apis is None else o.served_health_apis
         versions = [version for version in o.dra_versions if version in PREPARE]
         return {
             **{PREPARE[version]: self._prepare_with(version) for version in versions},
             **{UNPREPARE[version]: self._unprepare_with(version) for version in versions},
-            **self.health.methods(served),
+            **self.health.methods(flavour.name for flavour in o.flavours),
         }
 
     async def _get_info(self, request: Any, context: Any) -> Any:
@@ -220,15 +222,18 @@ class FakeDriver:
             for claim in request.claims:
                 answer = response.claims[claim.uid]
                 try:
-                    for result in await self._allocated(claim):
-                        device = answer.devices.add(**self._device(result))
-                        if "shareID" in result and "share_id" in device.DESCRIPTOR.fields_by_name:  # not in v1beta1
-                            device.share_id = result["shareID"]
+                    devices = [self._device(result) for result in await self._allocated(claim)]
                 except ApiError as error:
                     answer.error = f"claim {claim.namespace}/{claim.name} cannot be read: {error}"
                     continue
-                names = self._prepared[claim.uid] = tuple(device.device_name for device in answer.devices)
+                for device in devices:
+                    message = answer.devices.add(**_as_message(device))
+                    if device.share_id and "share_id" in message.DESCRIPTOR.fields_by_name:  # not in v1beta1
+                        message.share_id = device.share_id
+                self._prepared.add(claim.uid, devices)
+                names = tuple(device.id.device for device in devices)
                 self._observe(events.Prepared(self.options.name, self.options.instance, claim.uid, names))
+            self.health.tell_prepared()
             return response
 
         return prepare
@@ -240,8 +245,9 @@ class FakeDriver:
             response = method.response()
             for claim in request.claims:
                 response.claims[claim.uid].SetInParent()
-                self._prepared.pop(claim.uid, None)
+                self._prepared.drop(claim.uid)
                 self._observe(events.Unprepared(self.options.name, self.options.instance, claim.uid))
+            self.health.tell_prepared()
             return response
 
         return unprepare
@@ -254,10 +260,16 @@ class FakeDriver:
         results = found.get("status", {}).get("allocation", {}).get("devices", {}).get("results", [])
         return [result for result in results if result["driver"] == self.options.name]
 
-    def _device(self, result: dict[str, Any]) -> dict[str, Any]:
-        return {
-            "request_names": [result["request"].split("/")[0]],
-            "pool_name": result["pool"],
-            "device_name": result["device"],
-            "cdi_device_ids": [cdi.cdi_id(self.options.name, result["device"])] if self.options.cdi_ids else [],
-        }
+    def _device(self, result: dict[str, Any]) -> PreparedDevice:
+        cdi_ids = (cdi.cdi_id(self.options.name, result["device"]),) if self.options.cdi_ids else ()
+        name = DeviceId(self.options.name, result["pool"], result["device"])
+        return PreparedDevice(name, (result["request"].split("/")[0],), cdi_ids, result.get("shareID"))
+
+
+def _as_message(device: PreparedDevice) -> dict[str, Any]:
+    return {
+        "request_names": device.requests,
+        "pool_name": device.id.pool,
+        "device_name": device.id.device,
+        "cdi_device_ids": device.cdi_ids,
+    }

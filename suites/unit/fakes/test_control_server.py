@@ -57,7 +57,7 @@ async def ends(rig: Rig) -> Ends:
 
 
 async def test_a_call_is_answered_with_its_number_and_result(ends: Ends) -> None:
-    state = {"running": False, "registered": False, "registration_error": "", "streams": 0, "streams_opened": 0}
+    state = {"running": False, "registered": False, "registration_error": "", "streams": 0, "asked": {}}
     assert await answer(ends, {"id": 7, "driver": 1, "call": "state"}) == {
         "seq": 2,
         "id": 7,

@@ -18,7 +18,7 @@ from drahealth.fakes.api_server.server import ApiServer
 from drahealth.fakes.hardware.control import DriverOptions
 from drahealth.fakes.hardware.slices import slices
 from drahealth.proto.events import ReportSent
-from drahealth.proto.flavours import FLAVOURS, NODE_HEALTH, V1, V1ALPHA1, Flavour
+from drahealth.proto.flavours import FLAVOURS, NODE_HEALTH, NODE_HEALTH_DRAFT, V1, V1ALPHA1, Flavour
 from drahealth.proto.services import PREPARE
 from drahealth.proto.values import Health
 from drahealth.suites.unit.fakes.driver_rig import DRIVER, Rig
@@ -55,6 +55,13 @@ class FullApi(ApiServer):
         (
             {"served_health_apis": ("v9.Health",)},
             f"no health API is called 'v9.Health'; there are {', '.join(FLAVOURS)}",
+        ),
+        (
+            {"health_apis": ("v1alpha1.NodeHealth/WatchResources",)},
+            (
+                "v1alpha1.NodeHealth/WatchResources is a method, which nobody advertises; "
+                "advertise v1alpha1.NodeHealth, and serve v1alpha1.NodeHealth/WatchResources"
+            ),
         ),
     ],
 )
@@ -112,15 +119,19 @@ async def test_it_serves_the_node_services_it_advertises_and_no_others(rig: Rig)
 @pytest.mark.counterpart("TestV1ServerWrapper", "TestHealthServerBridge")
 @pytest.mark.parametrize("flavour", FLAVOURS.values(), ids=FLAVOURS)
 async def test_every_health_api_tells_of_the_same_devices(rig: Rig, flavour: Flavour) -> None:
-    driver = rig.here(health_apis=tuple(FLAVOURS), timeout=7)
+    driver = rig.here(health_apis=tuple({flavour.advertised: None for flavour in FLAVOURS.values()}), timeout=7)
     await driver.start()
+    claim = (await rig.claim("gpu-0", "gpu-1"))["metadata"]
+    wanted = {"namespace": "default", "name": claim["name"], "uid": claim["uid"]}
+    await rig.call(PREPARE["v1.DRAPlugin"], claims=[wanted])
     await driver.set_health("gpu-0", Health.UNHEALTHY, "xid 79")
     message = "xid 79" if "message" in flavour.carries else ""
+    timeout = 7 if "timeout" in flavour.carries else 0
     async with rig.watch(driver, flavour) as stream:
         report = await stream.report()
     assert [(d.pool, d.device, d.health, d.message, d.timeout) for d in report] == [
-        ("node-a", "gpu-0", Health.UNHEALTHY, message, 7),
-        ("node-a", "gpu-1", Health.HEALTHY, "", 7),
+        ("node-a", "gpu-0", Health.UNHEALTHY, message, timeout),
+        ("node-a", "gpu-1", Health.HEALTHY, "", timeout),
     ]
     assert [event.devices for event in rig.happened(ReportSent)] == [report]
 
@@ -129,13 +140,31 @@ async def test_every_health_api_tells_of_the_same_devices(rig: Rig, flavour: Fla
 async def test_a_health_api_that_is_advertised_but_not_served_is_unimplemented_and_counted(rig: Rig) -> None:
     driver = rig.here(served_health_apis=("v1alpha1.DRAResourceHealth",))
     await driver.start()
-    for flavour in (V1, NODE_HEALTH):
+    for flavour in (V1, NODE_HEALTH, NODE_HEALTH_DRAFT):
         async with rig.watch(driver, flavour) as stream:
             with pytest.raises(grpc.aio.AioRpcError, match=f"{flavour.name} is not served"):
                 await stream.raw()
     async with rig.watch(driver, V1ALPHA1) as stream:
         assert len(await stream.report()) == 2
-    assert ((await driver.state()).streams_opened, len(rig.happened(ReportSent))) == (3, 1)
+    asked = {V1.name: 1, NODE_HEALTH.name: 1, NODE_HEALTH_DRAFT.name: 1, V1ALPHA1.name: 1}
+    assert ((await driver.state()).asked, len(rig.happened(ReportSent))) == (asked, 1)
+
+
+@pytest.mark.parametrize(
+    ("advertised", "served", "answered"),
+    [
+        (("v1.DRAResourceHealth", "v9.Health"), None, [V1]),
+        (("v1alpha1.NodeHealth",), None, [NODE_HEALTH, NODE_HEALTH_DRAFT]),
+        (("v1alpha1.NodeHealth",), (NODE_HEALTH_DRAFT.name,), [NODE_HEALTH_DRAFT]),
+        (("v1alpha1.NodeHealth",), (), []),
+        ((), (V1.name,), [V1]),
+    ],
+)
+def test_it_answers_all_of_the_services_it_advertises_unless_told_otherwise(
+    advertised: tuple[str, ...], served: tuple[str, ...] | None, answered: list[Flavour]
+) -> None:
+    options = replace(OPTIONS, health_apis=advertised, served_health_apis=served)
+    assert list(options.flavours) == answered
 
 
 async def test_a_driver_without_cdi_ids_prepares_without(rig: Rig) -> None:

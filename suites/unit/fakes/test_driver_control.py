@@ -136,9 +136,10 @@ async def test_its_state_tells_what_it_knows_of_itself(driver: DriverControl, ri
     await rig.tell()
     await rig.call(PREPARE["v1.DRAPlugin"], claims=[reference(claim)])
     async with rig.watch(driver), rig.watch(driver):
-        assert await driver.state() == DriverState(True, True, "", 2, 2, (claim["metadata"]["uid"],))
+        asked, claims = {"v1.DRAResourceHealth": 2}, (claim["metadata"]["uid"],)
+        assert await driver.state() == DriverState(True, True, "", 2, asked, claims)
     await driver.stop()
-    assert await driver.state() == DriverState(False, True, "", 0, 2, (claim["metadata"]["uid"],))
+    assert await driver.state() == DriverState(False, True, "", 0, asked, claims)
 
 
 # -- registration

@@ -28,6 +28,6 @@ def test_rows_are_found_by_name() -> None:
 
 
 def test_every_row_speaks_health_apis_there_are_newest_first() -> None:
-    order = list(FLAVOURS)
+    order = list(FLAVOURS.values())
     older = [order[1]]
-    assert [list(profile.health_apis) for profile in PROFILES.values()] == [order, order[:2], older, older, older]
+    assert [list(profile.flavours) for profile in PROFILES.values()] == [order, order[:2], older, older, older]

@@ -4,11 +4,12 @@ from dataclasses import MISSING, fields, replace
 from typing import Any
 
 import pytest
+from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drahealth.proto.flavours import FLAVOURS, NODE_HEALTH, V1, V1ALPHA1, Flavour
-from drahealth.proto.values import DeviceHealth, Health
+from drahealth.proto.flavours import FLAVOURS, NODE_HEALTH, NODE_HEALTH_DRAFT, V1, V1ALPHA1, Flavour, of_service
+from drahealth.proto.values import DeviceHealth, DeviceId, Health, PreparedDevice
 
 SECONDS = st.integers(-(2**63), 2**63 - 1)
 DEVICES = st.builds(
@@ -31,6 +32,7 @@ def test_what_a_flavour_carries_survives_the_wire_and_the_rest_has_its_default(
     }
     expected = tuple(replace(device, **lost) for device in devices)
     assert over_the_wire(flavour, flavour.encode(devices)) == expected
+    assert tuple(map(flavour.as_carried, devices)) == expected
 
 
 @pytest.mark.counterpart(
@@ -56,13 +58,26 @@ def test_messages_with_nothing_in_them_are_read(flavour: Flavour, data: bytes, d
     assert flavour.decode(flavour.method.response.FromString(data)) == (empty,) * devices
 
 
-def test_only_the_drawn_api_has_no_message() -> None:
+def test_what_was_shipped_carries_all_and_what_was_drawn_carries_less() -> None:
     every = {field.name for field in fields(DeviceHealth)}
     assert {f.name: every - f.carries for f in FLAVOURS.values()} == {
         "v1.DRAResourceHealth": set(),
         "v1alpha1.DRAResourceHealth": set(),
-        "v1alpha1.NodeHealth": {"message"},
+        "v1alpha1.NodeHealth/WatchResources": {"message"},
+        "v1alpha1.NodeHealth/WatchDevicesStatus": {"message", "timeout", "updated"},
     }
+
+
+@every_flavour
+def test_a_flavour_is_advertised_as_the_service_of_its_method(flavour: Flavour) -> None:
+    _, service, method = flavour.method.path.split("/")
+    assert flavour.advertised == service
+    assert flavour.name in (service, f"{service}/{method}")
+
+
+def test_the_methods_of_one_service_are_told_apart_by_name_and_the_newer_comes_first() -> None:
+    assert of_service("v1alpha1.NodeHealth") == (NODE_HEALTH, NODE_HEALTH_DRAFT)
+    assert [of_service(name) for name in ("v1.DRAResourceHealth", "v9.Health")] == [(V1,), ()]
 
 
 @pytest.mark.counterpart("TestToDeviceHealthStatus")
@@ -76,9 +91,32 @@ def test_a_number_outside_the_enum_reads_unknown(flavour: Flavour, number: int, 
 
 
 @pytest.mark.parametrize("word", ["", "healthy", "HEALTHY", "Sick"])
-def test_a_word_outside_the_drawn_apis_three_reads_unknown(word: str) -> None:
-    message = NODE_HEALTH.method.response(devices=[{"health_status": word}])
-    assert over_the_wire(NODE_HEALTH, message) == (DeviceHealth("", "", Health.UNKNOWN),)
+@pytest.mark.parametrize(("flavour", "field"), [(NODE_HEALTH, "health_status"), (NODE_HEALTH_DRAFT, "health")])
+def test_a_word_that_is_no_health_reads_unknown(flavour: Flavour, field: str, word: str) -> None:
+    message = flavour.method.response(devices=[{field: word}])
+    assert over_the_wire(flavour, message) == (DeviceHealth("", "", Health.UNKNOWN),)
+
+
+def test_in_the_first_draft_a_device_stands_as_it_was_prepared() -> None:
+    gpu = PreparedDevice(DeviceId("d", "p", "gpu-0"), ("one", "two"), ("d/gpu=gpu-0",))
+    devices = [DeviceHealth("p", "gpu-0", Health.UNHEALTHY), DeviceHealth("p", "gpu-1", Health.HEALTHY)]
+    sick, well = NODE_HEALTH_DRAFT.encode(devices, {("p", "gpu-0"): gpu}).devices
+    assert (list(sick.request_names), list(sick.cdi_device_ids), sick.health) == (
+        ["one", "two"],
+        ["d/gpu=gpu-0"],
+        "Unhealthy",
+    )
+    assert (list(well.request_names), list(well.cdi_device_ids), well.health) == ([], [], "Healthy")
+
+
+@every_flavour
+@given(data=st.binary(max_size=60))
+def test_whatever_bytes_come_are_a_report_or_no_message(flavour: Flavour, data: bytes) -> None:
+    try:
+        message = flavour.method.response.FromString(data)
+    except DecodeError:
+        return
+    assert all(device.health in Health for device in flavour.decode(message))
 
 
 def test_an_earlier_drafts_resource_name_is_ignored() -> None:

@@ -82,6 +82,7 @@ def test_the_paths_are_those_that_kubelets_call() -> None:
         "/v1.DRAResourceHealth/NodeWatchResources",
         "/v1alpha1.DRAResourceHealth/NodeWatchResources",
         "/v1alpha1.NodeHealth/WatchResources",
+        "/v1alpha1.NodeHealth/WatchDevicesStatus",
     ]
 
 

@@ -14,6 +14,7 @@ from drahealth.proto import (
     dra_v1beta1_pb2,
     health_v1_pb2,
     health_v1alpha1_pb2,
+    node_health_draft_pb2,
     node_health_pb2,
     registration_v1_pb2,
 )
@@ -80,6 +81,19 @@ NODE_HEALTH = {
     },
 }
 
+# KEP-4680, oldest revision, "DRA implementation details"; the device is that of the node service's v1alpha4.
+NODE_HEALTH_DRAFT = {
+    "Empty": {},
+    "DevicesStatusResponse": {"devices": (1, "repeated Device")},
+    "Device": {
+        "request_names": (1, "repeated string"),
+        "pool_name": (2, "string"),
+        "device_name": (3, "string"),
+        "cdi_device_ids": (4, "repeated string"),
+        "health": (5, "string"),
+    },
+}
+
 
 def schema(module: Any) -> dict[str, dict[str, tuple[int, str]]]:
     """A module's messages: number and type of each field by name."""
@@ -107,6 +121,7 @@ def spelled(field: Any) -> str:
         (dra_v1beta1_pb2, DRA_V1BETA1),
         (registration_v1_pb2, REGISTRATION),
         (node_health_pb2, NODE_HEALTH),
+        (node_health_draft_pb2, NODE_HEALTH_DRAFT),
     ],
     ids=lambda value: getattr(value, "__name__", "").rpartition(".")[2],
 )
@@ -131,7 +146,15 @@ def test_only_a_share_id_tells_empty_from_absent() -> None:
 
 
 def test_no_message_takes_a_name_of_kubernetes_own_stubs() -> None:
-    modules = (dra_v1_pb2, dra_v1beta1_pb2, health_v1_pb2, health_v1alpha1_pb2, node_health_pb2, registration_v1_pb2)
+    modules = (
+        dra_v1_pb2,
+        dra_v1beta1_pb2,
+        health_v1_pb2,
+        health_v1alpha1_pb2,
+        node_health_pb2,
+        node_health_draft_pb2,
+        registration_v1_pb2,
+    )
     packages = [module.DESCRIPTOR.package for module in modules]
     assert all(package.startswith("drahealth.wire.") for package in packages)
     assert len(set(packages)) == len(packages)
