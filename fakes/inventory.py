@@ -41,7 +41,10 @@ class Inventory:
         names = Counter(device.name for device in self.devices)
         if twice := [name for name, count in names.items() if count > 1]:
             raise ValueError(f"two devices have one name: {', '.join(twice)}")
+        self._partitions: dict[str, list[str]] = {}
         for device in self.devices:
+            if device.parent:
+                self._partitions.setdefault(device.parent, []).append(device.path)
             for other in filter(None, (device.parent, *device.peers)):
                 if other not in self._by_path:
                     raise ValueError(f"device {device.path} belongs to {other}, which is not there")
@@ -79,21 +82,25 @@ class Inventory:
         return found
 
     def reached(self, path: str, reach: str) -> Sequence[str]:
-        """The paths of what a fault on this device reaches, in the inventory's order; see `faults.catalogue.Fault`."""
+        """The paths of what a fault on this device reaches, whole devices before their partitions.
+
+        `reach` is that of `faults.catalogue.Fault`.
+        """
         device = self[path]
         whole = device.parent or path
         match reach:
             case "instance" | "device":
-                tops = {path}
+                return self._with_partitions(path)
             case "parent":
-                tops = {whole}
+                return self._with_partitions(whole)
             case "peers":
-                tops = {whole, *self[whole].peers}
+                return [found for top in (whole, *self[whole].peers) for found in self._with_partitions(top)]
             case "node":
-                tops = {d.path for d in self.devices}
-            case _:
-                raise ValueError(f"a fault does not reach {reach!r}")
-        return [d.path for d in self.devices if d.path in tops or d.parent in tops]
+                return [d.path for d in self.devices]
+        raise ValueError(f"a fault does not reach {reach!r}")
+
+    def _with_partitions(self, path: str) -> list[str]:
+        return [path, *self._partitions.get(path, ())]
 
     def _some(self) -> str:
         paths = [device.path for device in self.devices]

@@ -50,7 +50,8 @@ def _unknown(timeline: Timeline) -> Iterator[Finding]:
             if name and not missing:
                 yield from _wrong((*path, *part), partial(faults.fault, timeline.use.catalogue, name))
         if step.recover not in (None, EVERYTHING):
-            yield from _wrong((*path, "recover"), partial(faults.action, str(step.recover)))
+            action = step.recover if isinstance(step.recover, str) else step.recover.action
+            yield from _wrong((*path, "recover"), partial(faults.action, action))
         if step.stream and step.stream.close and step.stream.close not in grpc.StatusCode.__members__:
             codes = ", ".join(grpc.StatusCode.__members__)
             yield (*path, "stream", "close"), f"no gRPC status code is called {step.stream.close!r}; there are {codes}"

@@ -225,6 +225,16 @@ class Expectation(_Part):
         return self
 
 
+class Attempt(_Part):
+    """A recovery that does not go well."""
+
+    action: str
+    fails: bool = False
+    """It does not help this time, whatever it is."""
+    claimed: bool = False
+    """It does not help, and the driver says that all is well."""
+
+
 class Flap(_Part):
     """A fault that comes and goes: once a `period`, for a share of it."""
 
@@ -279,7 +289,9 @@ class Step(_Part):
     """Of expect: it stays so for that long."""
 
     inject: str | None = None
-    recover: str | None = None
+    recover: (
+        Annotated[Annotated[str, Tag("word")] | Annotated[Attempt, Tag("mapping")], Discriminator(_shape)] | None
+    ) = None
     set: Settings | None = None
     stream: Stream | None = None
     driver: DriverVerb | None = None

@@ -1,0 +1,151 @@
+"""Timelines in Python: each function makes a step, as a line of a file does, and the plan is the same.
+
+    story = timeline(
+        "gpu falls off the bus",
+        [
+            inject("xid/79", "gpu-0", at="5s"),
+            expect("gpu-0", health="Unhealthy", within="push"),
+            recover("reboot", "gpu-0", after="20s..40s"),
+        ],
+        always=[recover("all")],
+        seed=7,
+    )
+    checked(story, Inventory.of(2))
+
+Every function takes what any step may say: `at`, `after`, `when`, `for_`, `probability`, `node`, `driver_name`. What makes
+no sense raises ValueError (pydantic's ValidationError) where it is written.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict, Unpack
+
+from drahealth.fakes.inventory import Inventory
+from drahealth.fakes.timelines.check import checked_plan
+from drahealth.fakes.timelines.load import Loaded
+from drahealth.fakes.timelines.model import FORMAT, Step, Timeline
+from drahealth.fakes.timelines.plan import Plan
+
+Where = str | Mapping[str, Any]
+"""A device's name, a pattern, `all`, or `{"pick": 2, "from": "gpu-*"}`."""
+
+
+class When(TypedDict, total=False):
+    """What any step may say besides its verb."""
+
+    at: str
+    after: str
+    when: Mapping[str, Any]
+    for_: str
+    probability: str
+    node: str
+    driver_name: str
+
+
+def timeline(
+    name: str,
+    steps: Sequence[Step],
+    *,
+    always: Sequence[Step] = (),
+    seed: int = 0,
+    description: str = "",
+    **use: str,
+) -> Timeline:
+    """A story of these steps; `use` names the catalogue, the policy and the inventory."""
+    return Timeline(
+        format=FORMAT,
+        name=name,
+        description=description,
+        seed=seed,
+        use=use,  # type: ignore[arg-type]
+        timeline=tuple(steps),
+        always=tuple(always),
+    )
+
+
+def checked(story: Timeline, inventory: Inventory, seed: int | None = None) -> Plan:
+    """The plan of a story that makes sense. Raises TimelineError."""
+    return checked_plan(Loaded(story, story.name, {}), inventory, seed)
+
+
+def inject(fault: str, device: Where, **when: Unpack[When]) -> Step:
+    """The device has this fault from now on."""
+    return _step("inject", fault, when, device=device)
+
+
+def recover(
+    action: str, device: Where | None = None, *, fails: bool = False, claimed: bool = False, **when: Unpack[When]
+) -> Step:
+    """This is done to recover a device, or all; `all` heals everything."""
+    odd = {name: True for name, so in (("fails", fails), ("claimed", claimed)) if so}
+    return _step("recover", {"action": action, **odd} if odd else action, when, device=device)
+
+
+def set_(device: Where = "all", *, when: When | None = None, **settings: Any) -> Step:
+    """The device is set to this: health, message, timeout; or its driver: heartbeat."""
+    return _step("set", settings, when or {}, device=device)
+
+
+def stream(when: When | None = None, **fault: Any) -> Step:
+    """This is wrong with the health streams; see `model.Stream`."""
+    return _step("stream", fault, when or {})
+
+
+def driver(verb: str | Mapping[str, Any], **when: Unpack[When]) -> Step:
+    """crash, stop, running, restart, upgrade or unregister."""
+    return _step("driver", verb, when)
+
+
+def plugin(verb: str, **when: Unpack[When]) -> Step:
+    """The same of the device plugin: crash, stop, running or restart."""
+    return _step("plugin", verb, when)
+
+
+def kubelet(verb: str, **when: Unpack[When]) -> Step:
+    """The kubelet: restart."""
+    return _step("kubelet", verb, when)
+
+
+def flap(fault: str, device: Where, *, period: str, lasting: str, duty: str = "50%", when: When | None = None) -> Step:
+    """The fault comes and goes, once a period."""
+    return _step("flap", {"device": device, "down": fault, "period": period, "duty": duty, "for": lasting}, when or {})
+
+
+def repeat(
+    do: Sequence[Step], *, every: str, times: int | None = None, lasting: str | None = None, **when: Unpack[When]
+) -> Step:
+    """Steps that are played again and again."""
+    often = {"times": times} if lasting is None else {"for": lasting}
+    return _step("repeat", {**often, "every": every, "do": list(do)}, when)
+
+
+def parallel(*branches: Sequence[Step], **when: Unpack[When]) -> Step:
+    """Steps beside each other."""
+    return _step("parallel", [list(branch) for branch in branches], when)
+
+
+def expect(
+    device: Where = "all",
+    *,
+    health: str | None = None,
+    message: str | None = None,
+    within: str = "push",
+    holds: str | None = None,
+    **when: Unpack[When],
+) -> Step:
+    """A Pod status is to show this."""
+    said = {"device": device, "health": health, "message": message}
+    return _step(
+        "expect", {key: value for key, value in said.items() if value is not None}, when, within=within, holds=holds
+    )
+
+
+def mark(text: str, **when: Unpack[When]) -> Step:
+    """A line in the reports."""
+    return _step("mark", text, when)
+
+
+def _step(verb: str, what: Any, when: Mapping[str, Any], **more: Any) -> Step:
+    said = {verb: what, **when, **{key: value for key, value in more.items() if value is not None}}
+    if "for_" in said:
+        said["for"] = said.pop("for_")
+    return Step.model_validate(said)

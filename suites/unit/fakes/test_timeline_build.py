@@ -1,0 +1,60 @@
+"""Timelines in Python give the plan that a file gives."""
+
+import pytest
+
+from drahealth.fakes.inventory import Inventory
+from drahealth.fakes.timelines import build
+from drahealth.fakes.timelines.check import checked_plan
+from drahealth.fakes.timelines.load import TimelineError, load
+
+FILE = """
+format: fault-timeline/v1
+name: a storm
+seed: 4680
+timeline:
+  - {at: 2s, flap: {device: {pick: 2, from: "gpu-*"}, down: nvlink/link-down, period: 1s..3s, duty: 30%, for: 20s}}
+  - at: 10s
+    repeat:
+      times: 3
+      every: 8s+-25%
+      do:
+        - {inject: xid/94, device: {pick: 1, from: "gpu-0/mig-*"}, for: 2s, probability: 80%}
+  - {parallel: [[{stream: {close: UNAVAILABLE}}, {after: 1s, driver: {restart: {offer: [v1alpha1]}}}], [{mark: beside}]]}
+  - {recover: {action: gpu-reset, fails: true}, device: gpu-0, after: 1s..2s}
+  - {set: {timeout: 30s, heartbeat: 10s}, device: all}
+  - {at: 70s, expect: {device: all, health: Healthy}, within: resync, holds: 3s}
+always:
+  - {driver: running}
+  - {recover: all}
+"""
+DEVICES = Inventory.of(4, partitions=3)
+
+
+def test_a_story_in_python_has_the_plan_of_the_same_story_in_a_file() -> None:
+    contained = build.inject("xid/94", {"pick": 1, "from": "gpu-0/mig-*"}, for_="2s", probability="80%")
+    links = {"pick": 2, "from": "gpu-*"}
+    story = build.timeline(
+        "a storm",
+        [
+            build.flap("nvlink/link-down", links, period="1s..3s", duty="30%", lasting="20s", when={"at": "2s"}),
+            build.repeat([contained], times=3, every="8s+-25%", at="10s"),
+            build.parallel(
+                [build.stream(close="UNAVAILABLE"), build.driver({"restart": {"offer": ["v1alpha1"]}}, after="1s")],
+                [build.mark("beside")],
+            ),
+            build.recover("gpu-reset", "gpu-0", fails=True, after="1s..2s"),
+            build.set_(timeout="30s", heartbeat="10s"),
+            build.expect(health="Healthy", within="resync", holds="3s", at="70s"),
+        ],
+        always=[build.driver("running"), build.recover("all")],
+        seed=4680,
+    )
+    (loaded,) = load(FILE)
+    assert list(build.checked(story, DEVICES).to_lines()) == list(checked_plan(loaded, DEVICES).to_lines())
+
+
+def test_what_makes_no_sense_is_told_where_it_is_written() -> None:
+    with pytest.raises(ValueError, match="not a duration: '5 sec'"):
+        build.inject("xid/79", "gpu-0", at="5 sec")
+    with pytest.raises(TimelineError, match="n: line 1: timeline.0.inject: there is no fault"):
+        build.checked(build.timeline("n", [build.inject("xid/97", "gpu-0")]), DEVICES)
