@@ -12,8 +12,8 @@
     )
     checked(story, Inventory.of(2))
 
-Every function takes what any step may say: `at`, `after`, `when`, `for_`, `probability`, `node`, `driver_name`. What makes
-no sense raises ValueError (pydantic's ValidationError) where it is written.
+Every function takes what any step may say (`When`). What makes no sense raises ValueError (pydantic's ValidationError)
+where it is written.
 """
 
 from collections.abc import Mapping, Sequence

@@ -21,7 +21,7 @@ from pydantic import (
 from drahealth.fakes.timelines.durations import HINT, Duration, parse_signed
 from drahealth.proto.values import Health
 
-FORMAT = "fault-timeline/v1"
+FORMAT: Literal["fault-timeline/v1"] = "fault-timeline/v1"
 
 
 def _duration(value: Any) -> Duration:

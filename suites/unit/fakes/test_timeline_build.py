@@ -19,7 +19,9 @@ timeline:
       every: 8s+-25%
       do:
         - {inject: xid/94, device: {pick: 1, from: "gpu-0/mig-*"}, for: 2s, probability: 80%}
-  - {parallel: [[{stream: {close: UNAVAILABLE}}, {after: 1s, driver: {restart: {offer: [v1alpha1]}}}], [{mark: beside}]]}
+  - parallel:
+      - [{stream: {close: UNAVAILABLE}}, {after: 1s, driver: {restart: {offer: [v1alpha1]}}}]
+      - [{mark: beside}]
   - {recover: {action: gpu-reset, fails: true}, device: gpu-0, after: 1s..2s}
   - {set: {timeout: 30s, heartbeat: 10s}, device: all}
   - {at: 70s, expect: {device: all, health: Healthy}, within: resync, holds: 3s}
@@ -56,5 +58,5 @@ def test_a_story_in_python_has_the_plan_of_the_same_story_in_a_file() -> None:
 def test_what_makes_no_sense_is_told_where_it_is_written() -> None:
     with pytest.raises(ValueError, match="not a duration: '5 sec'"):
         build.inject("xid/79", "gpu-0", at="5 sec")
-    with pytest.raises(TimelineError, match="n: line 1: timeline.0.inject: there is no fault"):
+    with pytest.raises(TimelineError, match=r"n: line 1: timeline\.0\.inject: there is no fault"):
         build.checked(build.timeline("n", [build.inject("xid/97", "gpu-0")]), DEVICES)
