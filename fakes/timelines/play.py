@@ -1,0 +1,142 @@
+"""Plays a plan on a stage, at its times, and heals everything at the end.
+
+The stage knows how time passes: it sleeps, or jumps. What is expected is waited for, so it may make what comes after it
+late; the plan's times stay what they are.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from heapq import heappop, heappush
+from itertools import count
+from typing import Any, Protocol
+
+from drahealth.fakes.timelines.plan import Action, Plan
+from drahealth.proto.clock import Clock
+
+
+class Stage(Protocol):
+    """Where a plan is played. Whatever one of these raises ends the story."""
+
+    @property
+    def clock(self) -> Clock: ...
+
+    async def passes(self, seconds: float) -> None:
+        """Returns when so much time has passed for everything on the stage."""
+
+    async def act(self, action: Action) -> None:
+        """Does it."""
+
+    async def expect(self, action: Action) -> None:
+        """Waits until it is so, through the window that the action names. Raises what says that it did not come."""
+
+    async def held(self, action: Action) -> None:
+        """It has been expected to stay so since `expect` returned. Raises what says that it did not."""
+
+    async def happens(self, trigger: Mapping[str, Any]) -> None:
+        """Returns when what a step waits for has happened."""
+
+
+async def play(plan: Plan, stage: Stage, *, speed: float = 1.0) -> None:
+    """Plays it, `speed` times as fast as it says. Whatever comes of it, what is always done is done.
+
+    What waits for something that has not happened when all the rest is done is left out.
+    """
+    if speed <= 0:
+        raise ValueError(f"a timeline is played at a speed above 0, not {speed:g}")
+    player = _Player(stage, speed)
+    try:
+        await player.play(plan.actions)
+    finally:
+        await player.close()
+        await _end(plan.always, stage, speed)
+
+
+class _Player:
+    """What is due next, first of all; what happens adds to it."""
+
+    def __init__(self, stage: Stage, speed: float) -> None:
+        self._stage = stage
+        self._speed = speed
+        self._start = stage.clock.now()
+        self._due: list[tuple[float, int, Action]] = []
+        self._numbers = count()
+        self._more = asyncio.Event()
+        self._waiting: list[asyncio.Task[None]] = []
+
+    async def play(self, actions: Iterable[Action]) -> None:
+        triggered: dict[str, list[Action]] = defaultdict(list)
+        for action in actions:
+            if action.trigger is None:
+                self._push(action.at, action)
+            else:
+                triggered[repr(action.trigger)].append(action)
+        self._waiting = [asyncio.create_task(self._add_when_it_happens(late)) for late in triggered.values()]
+        while self._due:
+            at, _, action = self._due[0]
+            if (wait := at / self._speed - self._passed()) > 0:
+                await self._wait(wait)
+            else:
+                heappop(self._due)
+                await self._do(action)
+            for task in self._waiting:
+                if task.done():
+                    task.result()
+
+    async def close(self) -> None:
+        for task in self._waiting:
+            task.cancel()
+        await asyncio.gather(*self._waiting, return_exceptions=True)
+
+    async def _do(self, action: Action) -> None:
+        match action.verb:
+            case "expect":
+                await self._stage.expect(action)
+                if holds := action.what.get("holds"):
+                    self._push(self._passed() * self._speed + holds, replace(action, verb="held"))
+            case "held":
+                await self._stage.held(action)
+            case _:
+                await self._stage.act(action)
+
+    async def _add_when_it_happens(self, actions: Sequence[Action]) -> None:
+        await self._stage.happens(actions[0].trigger or {})
+        for action in actions:
+            self._push(self._passed() * self._speed + action.at, action)
+
+    async def _wait(self, seconds: float) -> None:
+        """For so long, or until something more is due."""
+        self._more.clear()
+        tasks = [asyncio.ensure_future(self._stage.passes(seconds)), asyncio.create_task(self._more.wait())]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            passed, _ = await asyncio.gather(*tasks, return_exceptions=True)
+        if isinstance(passed, Exception):
+            raise passed
+
+    def _passed(self) -> float:
+        return self._stage.clock.now() - self._start
+
+    def _push(self, at: float, action: Action) -> None:
+        heappush(self._due, (at, next(self._numbers), action))
+        self._more.set()
+
+
+async def _end(actions: Iterable[Action], stage: Stage, speed: float) -> None:
+    """Every one of them, whatever becomes of the others; the first that fails is told."""
+    failed: list[Exception] = []
+    start = stage.clock.now()
+    for action in actions:
+        wait = start + action.at / speed - stage.clock.now()
+        try:
+            if wait > 0:
+                await stage.passes(wait)
+            await (stage.expect(action) if action.verb == "expect" else stage.act(action))
+        except Exception as error:
+            failed.append(error)
+    if failed:
+        raise failed[0]

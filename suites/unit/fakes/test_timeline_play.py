@@ -1,0 +1,147 @@
+"""Plans on a stage: at their times, with what they expect, and healed at the end."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from drahealth.fakes.inventory import Inventory
+from drahealth.fakes.timelines.load import load
+from drahealth.fakes.timelines.plan import Action, Plan, plan
+from drahealth.fakes.timelines.play import play
+
+
+class StillClock:
+    """Time that passes when it is told to."""
+
+    def __init__(self) -> None:
+        self.time = 0.0
+
+    def now(self) -> float:
+        return self.time
+
+    def wall(self) -> float:
+        return self.time
+
+    async def sleep(self, seconds: float) -> None:
+        self.time += seconds
+
+
+class Rehearsal:
+    """A stage that writes down what happens on it; `takes` seconds pass while something is expected."""
+
+    def __init__(self, takes: float = 0.0, fails_at: str = "") -> None:
+        self.clock = StillClock()
+        self.log: list[tuple[float, str]] = []
+        self.happened = asyncio.Event()
+        self._takes = takes
+        self._fails_at = fails_at
+
+    async def passes(self, seconds: float) -> None:
+        await asyncio.sleep(0)
+        await self.clock.sleep(seconds)
+
+    async def act(self, action: Action) -> None:
+        self._note(f"{action.verb} {action.what}")
+
+    async def expect(self, action: Action) -> None:
+        await self.clock.sleep(self._takes)
+        self._note(f"expect {action.what['health']}")
+
+    async def held(self, action: Action) -> None:
+        self._note(f"held {action.what['health']}")
+
+    async def happens(self, trigger: Mapping[str, Any]) -> None:
+        await self.happened.wait()
+
+    def _note(self, text: str) -> None:
+        if text == self._fails_at:
+            raise AssertionError(text)
+        self.log.append((round(self.clock.time, 3), text))
+
+
+def planned(steps: str, always: str = "[]") -> Plan:
+    (loaded,) = load(f"format: fault-timeline/v1\nname: n\ntimeline: {steps}\nalways: {always}\n")
+    return plan(loaded.timeline, Inventory.of(1))
+
+
+async def test_a_plan_is_played_at_its_times() -> None:
+    stage = Rehearsal()
+    await play(planned("[{mark: a, at: 1s}, {mark: b, after: 2s}]", "[{recover: all}]"), stage)
+    assert stage.log == [(1, "mark a"), (3, "mark b"), (3, "recover all")]
+
+
+async def test_twice_as_fast_takes_half_the_time() -> None:
+    stage = Rehearsal()
+    await play(planned("[{mark: a, at: 1s}, {mark: b, after: 2s}]"), stage, speed=2)
+    assert stage.log == [(0.5, "mark a"), (1.5, "mark b")]
+
+
+async def test_what_is_late_for_an_expectation_is_done_at_once_and_the_rest_at_its_time() -> None:
+    stage = Rehearsal(takes=3)
+    await play(planned("[{expect: {health: Healthy}}, {mark: a, at: 1s}, {mark: b, at: 5s}]"), stage)
+    assert stage.log == [(3, "expect Healthy"), (3, "mark a"), (5, "mark b")]
+
+
+async def test_what_has_to_hold_is_looked_at_when_its_time_is_over() -> None:
+    stage = Rehearsal(takes=1)
+    await play(planned("[{expect: {health: Healthy}, holds: 10s}, {mark: a, at: 2s}]"), stage)
+    assert stage.log == [(1, "expect Healthy"), (2, "mark a"), (11, "held Healthy")]
+
+
+async def test_whatever_fails_everything_is_healed() -> None:
+    stage = Rehearsal(fails_at="mark a")
+    story = planned("[{driver: crash}, {mark: a, at: 1s}, {mark: b}]", "[{mark: a}, {driver: running}, {recover: all}]")
+    with pytest.raises(AssertionError, match="mark a"):
+        await play(story, stage)
+    assert [text for _, text in stage.log] == ["driver crash", "driver running", "recover all"]
+
+
+class LongWait(Rehearsal):
+    """A stage on which an hour does not pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits = asyncio.Event()
+
+    async def passes(self, seconds: float) -> None:
+        if seconds > 60:
+            self.waits.set()
+            await asyncio.Event().wait()
+        await super().passes(seconds)
+
+
+async def test_whoever_cancels_a_story_leaves_a_healed_stage() -> None:
+    stage = LongWait()
+    story = planned("[{when: {calls: 1}, mark: never}, {at: 1s, mark: a}, {at: 1h, mark: late}]", "[{recover: all}]")
+    playing = asyncio.create_task(play(story, stage))
+    await stage.waits.wait()
+    playing.cancel()
+    await asyncio.gather(playing, return_exceptions=True)
+    assert [text for _, text in stage.log] == ["mark a", "recover all"]
+
+
+async def test_what_waits_for_a_trigger_counts_from_it() -> None:
+    stage = Rehearsal()
+    stage.happened.set()
+    await play(planned("[{when: {seen: Unhealthy}, mark: a}, {mark: b, after: 2s}, {mark: c, at: 9s}]"), stage)
+    assert [text for _, text in stage.log] == ["mark a", "mark b", "mark c"]
+
+
+async def test_a_trigger_cuts_a_long_wait_short() -> None:
+    stage = LongWait()
+    story = planned("[{when: {seen: Unhealthy}, mark: a}, {at: 1h, mark: late}]")
+    playing = asyncio.create_task(play(story, stage))
+    await stage.waits.wait()
+    stage.waits.clear()
+    stage.happened.set()
+    await stage.waits.wait()
+    playing.cancel()
+    await asyncio.gather(playing, return_exceptions=True)
+    assert stage.log == [(0, "mark a")]
+
+
+async def test_a_speed_of_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="at a speed above 0, not 0"):
+        await play(planned("[{mark: a}]"), Rehearsal(), speed=0)
