@@ -22,7 +22,7 @@ from drahealth.manager.plugin import PluginError
 from drahealth.manager.plugins import Plugins
 from drahealth.manager.profile import KEP, Profile
 from drahealth.manager.registration import Candidate, Socket
-from drahealth.manager.status import container_status, is_shown
+from drahealth.manager.status import entries, is_shown
 from drahealth.proto.clock import Clock, SystemClock
 from drahealth.proto.values import (
     AllocatedClaim,
@@ -188,8 +188,10 @@ class DraManager:
         if pod_uid in self._final:
             return self._final[pod_uid]
         self._uses[pod_uid] = uses
-        entries = {name: self._container(used) for name, used in uses.containers.items()}
-        return AllocatedResources({name: found for name, found in entries.items() if found})
+        users = {**(uses.init_containers if self.profile.init_containers else {}), **uses.containers}
+        found = {name: self._entries(used) for name, used in users.items()}
+        pod = self._entries(uses.unused) if self.profile.pod_level else ()
+        return AllocatedResources({name: shown for name, shown in found.items() if shown}, pod)
 
     def subscribe(self, notify: Notify) -> Callable[[], None]:
         """`notify(pod_uids)` is called, and must not block, when the health of a device that they hold has changed.
@@ -199,9 +201,9 @@ class DraManager:
         self._subscribers.append(notify)
         return lambda: self._subscribers.remove(notify)
 
-    def _container(self, uses: Sequence[ClaimUse]) -> tuple[ResourceStatus, ...]:
+    def _entries(self, uses: Sequence[ClaimUse]) -> tuple[ResourceStatus, ...]:
         now = self._clock.now()
-        return container_status(
+        return entries(
             [use for use in uses if is_shown(use, self._claims.name(use.claim_uid), self.profile)],
             self._claims.devices,
             lambda device: self._cache.read(device, now),

@@ -70,6 +70,16 @@ class Profile:
     """An entry that names a request has its devices alone, or all of the claim; or the first such entry of a claim has
     all of them, and there is no other (P-04, P-07)."""
 
+    whole_claim: Literal["an entry for each request", "one entry"]
+    """What a container that names no request of a claim has: `claim:NAME/REQUEST` for each request that has devices,
+    `claim:NAME` only where the driver names no request of any; or `claim:NAME` alone (P-03)."""
+
+    init_containers: bool
+    """Init containers and sidecars have entries (P-01)."""
+
+    pod_level: bool
+    """Claims that no container uses stand in the pod's own field; without, API servers do not know it (P-02)."""
+
     duplicate_id_shows: Literal["worst", "first", "all"]
     """Which of the devices with one id in an entry are shown (B-08, P-12)."""
 
@@ -116,6 +126,9 @@ KEP = Profile(
     prepares_again="never",
     claims_shown="all",
     requests="filtered",
+    whole_claim="an entry for each request",
+    init_containers=True,
+    pod_level=True,
     duplicate_id_shows="worst",
     final_status="kept",
     api_filters_reads=True,
@@ -140,6 +153,9 @@ V1_37 = Profile(
     prepares_again="replaces",
     claims_shown="all",
     requests="filtered",
+    whole_claim="one entry",
+    init_containers=False,
+    pod_level=False,
     duplicate_id_shows="first",
     final_status="dropped",
     api_filters_reads=False,

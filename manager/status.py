@@ -1,6 +1,6 @@
-"""The health part of one container's status: `allocatedResourcesStatus` (KEP-4680, `ResourceStatus`). Pure."""
+"""The health part of a status: `allocatedResourcesStatus` (KEP-4680, `ResourceStatus`). Pure."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from drahealth.manager.cache import Reading
 from drahealth.manager.profile import Profile
@@ -36,7 +36,7 @@ def cut(message: str, profile: Profile) -> str:
     return "".join("�" if "\udc80" <= c <= "\udcff" else c for c in text) + "..."
 
 
-def container_status(
+def entries(
     uses: Sequence[ClaimUse],
     devices_of: Callable[[str], Sequence[PreparedDevice]],
     read: Callable[[DeviceId], Reading],
@@ -44,19 +44,20 @@ def container_status(
     *,
     messages: bool = True,
 ) -> tuple[ResourceStatus, ...]:
-    """One entry for each claim, or request of a claim, that the container uses and that has devices (P-09).
+    """One entry for each claim, or request of a claim, that a container uses and that has devices (P-09).
 
-    `messages` is the gate ResourceHealthStatusMessage. The order is that of the container's own claims.
+    Or that the pod has, where no container uses it. `messages` is the gate ResourceHealthStatusMessage. The order is
+    that of the uses.
     """
-    entries: dict[str, ResourceStatus] = {}
+    found: dict[str, ResourceStatus] = {}
     claims: set[str] = set()
     for use in uses:
-        name = f"claim:{use.name}/{use.request}" if use.request else f"claim:{use.name}"
-        resources = _resources(_serving(use, devices_of(use.claim_uid), profile), read, profile, messages)
-        if resources and name not in entries and not (profile.requests == "first alone" and use.name in claims):
-            entries[name] = ResourceStatus(name, resources)
-            claims.add(use.name)
-    return tuple(entries.values())
+        for name, devices in _named(use, devices_of(use.claim_uid), profile):
+            resources = _resources(devices, read, profile, messages)
+            if resources and name not in found and not (profile.requests == "first alone" and use.name in claims):
+                found[name] = ResourceStatus(name, resources)
+                claims.add(use.name)
+    return tuple(found.values())
 
 
 def is_shown(use: ClaimUse, object_name: str, profile: Profile) -> bool:
@@ -64,12 +65,35 @@ def is_shown(use: ClaimUse, object_name: str, profile: Profile) -> bool:
     return {"all": True, "listed": use.listed, "same name": use.name == object_name}[profile.claims_shown]
 
 
-def _serving(use: ClaimUse, devices: Sequence[PreparedDevice], profile: Profile) -> list[PreparedDevice]:
+def _named(
+    use: ClaimUse, devices: Sequence[PreparedDevice], profile: Profile
+) -> Iterator[tuple[str, Sequence[PreparedDevice]]]:
+    """The use's entries. KEP-4680 knows no name but `claim:NAME/REQUEST`, so a use of all requests has one for each.
+
+    A device that names no request is associated with all of them (DRA node API, `Device.request_names`).
+    """
+    name = f"claim:{use.name}"
+    if use.request is not None:
+        yield f"{name}/{use.request}", _serving(use.request, devices, profile)
+        return
+    requests = dict.fromkeys(_base(request) for device in devices for request in device.requests)
+    if not requests or profile.whole_claim == "one entry":
+        yield name, devices
+        return
+    for request in requests:
+        yield f"{name}/{request}", [d for d in devices if not d.requests or request in map(_base, d.requests)]
+
+
+def _serving(request: str, devices: Sequence[PreparedDevice], profile: Profile) -> Sequence[PreparedDevice]:
     """The devices for the request that the container names; `req/sub` is served by devices of `req` (P-07)."""
-    if use.request is None or profile.requests != "filtered":
-        return list(devices)
-    base = use.request.split("/")[0]
-    return [device for device in devices if not device.requests or base in device.requests]
+    if profile.requests != "filtered":
+        return devices
+    return [device for device in devices if not device.requests or _base(request) in device.requests]
+
+
+def _base(request: str) -> str:
+    """A request without its sub-request."""
+    return request.partition("/")[0]
 
 
 def _resources(

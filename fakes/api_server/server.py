@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Mapping
 
 from drahealth.fakes.api import KINDS, NAMESPACES, NODES, PODS, Kind, Object, WatchEvent
 from drahealth.fakes.api_server import deletion, refusals, strategies
-from drahealth.fakes.api_server.gates import KEP_RULES, GateRules, HealthFields
+from drahealth.fakes.api_server.gates import KEP_RULES, FieldRules, HealthFields
 from drahealth.fakes.api_server.object_files import ObjectFiles
 from drahealth.fakes.api_server.pod_validation import validate_status
 from drahealth.fakes.api_server.storage import Storage, copied, key_of
@@ -26,14 +26,14 @@ _NO_GATES: Mapping[str, bool] = {}
 class ApiServer:
     """Implements `Api` and `ListWatch`; every object given or taken is the caller's own copy.
 
-    `gates` by name, on unless said otherwise; `rules` say what a gate that is off does. ValueError for gates that a
-    real API server refuses at its start. With `files` its objects outlive it; OSError where these cannot be.
+    `gates` by name, on unless said otherwise; `rules` say what becomes of `allocatedResourcesStatus`. ValueError for
+    gates that a real API server refuses at its start. With `files` its objects outlive it; OSError where these cannot be.
     """
 
     def __init__(
         self,
         *,
-        rules: GateRules = KEP_RULES,
+        rules: FieldRules = KEP_RULES,
         gates: Mapping[str, bool] = _NO_GATES,
         clock: Clock | None = None,
         files: ObjectFiles | None = None,
@@ -111,7 +111,7 @@ class ApiServer:
         old, new = self._precondition(kind, obj)
         new = self._gated(kind, strategies.status_updated(new, old), old)
         if kind == PODS:
-            validate_status(new)
+            validate_status(new, self._rules)
         return self._served(kind, self._put(kind, new))
 
     async def delete(self, kind: Kind, name: str, namespace: str | None = None, grace: int | None = None) -> None:

@@ -9,19 +9,13 @@ import asyncio
 import logging
 from dataclasses import dataclass
 
-from drahealth.fakes.api import Api, Object
-from drahealth.fakes.containers.runtime import (
-    Container,
-    ContainerConfig,
-    ContainerRuntime,
-    ContainerState,
-    SandboxConfig,
-    SandboxState,
-)
-from drahealth.fakes.pod_worker.backoff import CrashLoop, Retry
+from drahealth.fakes.api import Api
+from drahealth.fakes.containers.runtime import ContainerRuntime
+from drahealth.fakes.pod_worker.backoff import Retry
+from drahealth.fakes.pod_worker.containers import PodContainers
 from drahealth.fakes.pod_worker.devices import DeviceManager, PodDevices
 from drahealth.fakes.pod_worker.pod_object import PodObject
-from drahealth.fakes.pod_worker.status import PodFacts, Waiting, failed_status, latest, pod_status
+from drahealth.fakes.pod_worker.status import PodFacts, pod_status
 from drahealth.fakes.pods import is_terminal
 from drahealth.proto.clock import Clock
 
@@ -45,11 +39,9 @@ class PodLifecycle:
     def __init__(self, node: Node, pod: PodObject) -> None:
         self.pod = pod
         self._node = node
-        self._runtime = node.runtime
         self._devices = PodDevices(node.api, node.devices, node.clock, pod, self.wake)
+        self._containers = PodContainers(node.runtime, node.clock, pod, self._devices)
         self._woken = asyncio.Event()
-        self._crashes: dict[str, CrashLoop] = {}
-        self._waiting: dict[str, Waiting] = {}
         self._retry = Retry()
         self._next_sync = 0.0
         self._is_deleted = False
@@ -103,43 +95,38 @@ class PodLifecycle:
             self._clean_up()
         elif is_terminal(self.pod.newest):
             await self._stay_at_rest()
-        elif self.pod.newest["spec"].get("initContainers"):
-            await self._refuse("UnsupportedPod", "this node runs no init containers; use a target with a real kubelet")
-        elif self.pod.is_deleting or self._has_run_to_its_end():
+        elif self.pod.is_deleting or self._containers.have_run_to_their_end:
             await self._terminate()
         else:
-            self._run_containers()
-            await self._write_status(is_over=False)
+            await self._run()
         if self.pod.is_gone and not self._is_ended:
             self.wake()
 
     def _clean_up(self) -> None:
-        self._stop_containers()
+        self._containers.stop()
         self._devices.release()
         if self._devices.is_released:
-            for sandbox in self._runtime.sandboxes(pod_uid=self.pod.uid):
-                self._runtime.remove_sandbox(sandbox.id)
+            self._containers.remove()
             self._devices.forget()
             self._is_ended = True
 
     async def _stay_at_rest(self) -> None:
         """The pod has its final status; if someone else gave it that, it is stopped here."""
-        if self._stop_containers() or self._devices.is_asked_for:
+        if self._containers.stop() or self._devices.is_asked_for:
             self._devices.release()
         if not self._devices.is_releasing:
             await self._delete_if_asked()
 
-    async def _refuse(self, reason: str, message: str) -> None:
-        wall = self._node.clock.wall()
-        written = await self.pod.write_status(lambda pod: failed_status(pod, reason, message, wall))
-        self._judge(written)
-        if written:
-            await self._delete_if_asked()
+    async def _run(self) -> None:
+        self._devices.prepare()
+        if (seconds := self._containers.run()) is not None:
+            self._again_in(seconds)
+        await self._write_status(is_over=False)
 
     async def _terminate(self) -> None:
-        self._stop_containers()
+        self._containers.stop()
         self._devices.release()
-        self._waiting.clear()
+        self._containers.waiting.clear()
         is_over = self._devices.is_released
         if await self._write_status(is_over) and is_over:
             await self._delete_if_asked()
@@ -150,7 +137,7 @@ class PodLifecycle:
             self._judge(self._is_deleted)
 
     async def _write_status(self, is_over: bool) -> bool:
-        if self._containers() and not self._devices.is_resolved:
+        if self._containers.all() and not self._devices.is_resolved:
             return False  # containers of an earlier worker: their claims are about to be known, and wake this
         written = await self.pod.write_status(lambda pod: pod_status(pod, self._facts(is_over)))
         self._judge(written)
@@ -158,10 +145,10 @@ class PodLifecycle:
 
     def _facts(self, is_over: bool) -> PodFacts:
         return PodFacts(
-            containers=self._containers(),
-            waiting=self._waiting,
+            containers=self._containers.all(),
+            waiting=self._containers.waiting,
             health=self._devices.health(),
-            has_sandbox=bool(self._runtime.sandboxes(pod_uid=self.pod.uid, state=SandboxState.READY)),
+            has_sandbox=self._containers.has_sandbox,
             is_over=is_over,
             wall=self._node.clock.wall(),
         )
@@ -171,89 +158,3 @@ class PodLifecycle:
             self._retry.reset()
         else:
             self._again_in(self._retry.next())
-
-    # Containers
-
-    def _containers(self) -> list[Container]:
-        return self._runtime.containers(pod_uid=self.pod.uid)
-
-    def _has_run_to_its_end(self) -> bool:
-        found = [latest(self._containers(), spec["name"]) for spec in self.pod.newest["spec"]["containers"]]
-        return all(container is not None and self._stays_down(container) for container in found)
-
-    def _stays_down(self, container: Container) -> bool:
-        policy = self.pod.newest["spec"].get("restartPolicy", "Always")
-        restarts = policy == "Always" or (policy == "OnFailure" and container.exit_code != 0)
-        return container.state is ContainerState.EXITED and not restarts
-
-    def _stop_containers(self) -> bool:
-        """Stops all that runs and says whether anything did."""
-        grace = self.pod.newest["metadata"].get("deletionGracePeriodSeconds", 0)
-        running = self._runtime.containers(pod_uid=self.pod.uid, state=ContainerState.RUNNING)
-        for container in running:
-            self._runtime.stop_container(container.id, grace)
-        for sandbox in self._runtime.sandboxes(pod_uid=self.pod.uid, state=SandboxState.READY):
-            self._runtime.stop_sandbox(sandbox.id)
-        return bool(running)
-
-    def _run_containers(self) -> None:
-        self._waiting.clear()
-        self._devices.prepare()
-        for spec in self.pod.newest["spec"]["containers"]:
-            found = latest(self._containers(), spec["name"])
-            if found is None:
-                self._start_when_prepared(spec, attempt=0)
-            elif found.state is ContainerState.EXITED and not self._stays_down(found):
-                self._restart(spec, found)
-
-    def _start_when_prepared(self, spec: Object, attempt: int) -> bool:
-        if not self._devices.is_prepared:
-            if self._devices.problem is not None:
-                self._waiting[spec["name"]] = self._devices.problem
-            return False
-        self._start(spec, attempt)
-        return True
-
-    def _restart(self, spec: Object, exited: Container) -> None:
-        crashes = self._crashes.setdefault(spec["name"], CrashLoop())
-        at, now = exited.finished / 1e9, self._node.clock.wall()
-        left = crashes.left(at, now)
-        if left > 0:
-            self._waiting[spec["name"]] = self._crash_loop(spec["name"], crashes.delay)
-            self._again_in(left)
-        elif self._start_when_prepared(spec, exited.config.attempt + 1):
-            crashes.restart(at, now)
-
-    def _crash_loop(self, container: str, delay: float) -> Waiting:
-        metadata = self.pod.newest["metadata"]
-        pod = f"{metadata['name']}_{metadata['namespace']}({metadata['uid']})"
-        return Waiting("CrashLoopBackOff", f"back-off {delay:.0f}s restarting failed container={container} pod={pod}")
-
-    def _start(self, spec: Object, attempt: int) -> None:
-        config = ContainerConfig(
-            name=spec["name"],
-            image=spec.get("image", ""),
-            attempt=attempt,
-            command=tuple(spec.get("command") or ()),
-            args=tuple(spec.get("args") or ()),
-            cdi_devices=self._devices.cdi_devices(spec["name"]),
-        )
-        container = self._runtime.create_container(self._sandbox_id(), config)
-        self._forget_attempts_before(attempt - 1, spec["name"])
-        self._runtime.start_container(container.id)
-
-    def _forget_attempts_before(self, attempt: int, name: str) -> None:
-        for container in self._containers():
-            if container.config.name == name and container.config.attempt < attempt:
-                self._runtime.remove_container(container.id)
-
-    def _sandbox_id(self) -> str:
-        """The pod's ready sandbox, a new one if there is none."""
-        sandboxes = self._runtime.sandboxes(pod_uid=self.pod.uid)
-        for sandbox in sandboxes:
-            if sandbox.state is SandboxState.READY:
-                return sandbox.id
-        metadata = self.pod.newest["metadata"]
-        attempt = max((sandbox.config.attempt + 1 for sandbox in sandboxes), default=0)
-        config = SandboxConfig(metadata["name"], metadata["namespace"], metadata["uid"], attempt)
-        return self._runtime.run_sandbox(config).id

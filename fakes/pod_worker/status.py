@@ -9,7 +9,9 @@ from dataclasses import dataclass
 
 from drahealth.fakes.api import Object
 from drahealth.fakes.api_server.deletion import timestamp
+from drahealth.fakes.api_server.gates import FIELD
 from drahealth.fakes.containers.runtime import ADDRESS, Container, ContainerState, image_id
+from drahealth.fakes.pod_worker.plan import attempts, is_sidecar, latest
 from drahealth.fakes.pods import with_condition
 from drahealth.proto.values import AllocatedResources
 
@@ -23,6 +25,8 @@ class Waiting:
 
 
 CREATING = Waiting("ContainerCreating")
+INITIALIZING = Waiting("PodInitializing")
+"""What kubelets say instead for every container of a pod that has init containers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,34 +47,25 @@ class PodFacts:
 
 def pod_status(pod: Object, facts: PodFacts) -> Object:
     """The pod's whole status, on top of the one it has."""
-    old, now = pod.get("status") or {}, timestamp(facts.wall)
-    statuses = [_container_status(container, facts, old) for container in pod["spec"]["containers"]]
-    phase = _phase(statuses, facts.is_over)
-    status = {"startTime": now, **old, "phase": phase, "containerStatuses": statuses}
+    spec, now = pod["spec"], timestamp(facts.wall)
+    old = {key: value for key, value in (pod.get("status") or {}).items() if key != FIELD}
+    initial = [_init_status(one, _container_status(one, pod, facts)) for one in spec.get("initContainers") or ()]
+    regular = [_container_status(one, pod, facts) for one in spec["containers"]]
+    status = {"startTime": now, **old, "phase": _phase(regular, facts.is_over), "containerStatuses": regular}
+    if initial:
+        status["initContainerStatuses"] = initial
+    if facts.health.pod:
+        status[FIELD] = [entry.to_json() for entry in facts.health.pod]
     if facts.has_sandbox:
         status |= {"hostIP": ADDRESS, "podIP": ADDRESS, "podIPs": [{"ip": ADDRESS}]}
-    return _with_conditions(status, facts.has_sandbox, now)
+    return _with_conditions(status, spec, facts.has_sandbox, now)
 
 
-def failed_status(pod: Object, reason: str, message: str, wall: float) -> Object:
-    """The status of a pod that is refused: Failed, with the reason and a sentence."""
-    status = {"startTime": timestamp(wall), **(pod.get("status") or {})}
-    return {**status, "phase": "Failed", "reason": reason, "message": message}
-
-
-def latest(containers: Sequence[Container], name: str) -> Container | None:
-    """The last attempt at running the container of this name."""
-    return max(_attempts(containers, name), key=lambda container: container.config.attempt, default=None)
-
-
-def _attempts(containers: Sequence[Container], name: str) -> list[Container]:
-    return [container for container in containers if container.config.name == name]
-
-
-def _container_status(spec: Object, facts: PodFacts, old: Object) -> Object:
+def _container_status(spec: Object, pod: Object, facts: PodFacts) -> Object:
     name = spec["name"]
     found = latest(facts.containers, name)
     running = found is not None and found.state is ContainerState.RUNNING
+    default = INITIALIZING if pod["spec"].get("initContainers") else CREATING
     status: Object = {
         "name": name,
         "image": spec.get("image", ""),
@@ -78,36 +73,44 @@ def _container_status(spec: Object, facts: PodFacts, old: Object) -> Object:
         "lastState": {},
         "ready": running,
         "started": running,
-        "restartCount": found.config.attempt if found else _old_restarts(old, name),
-        "state": _state(found, facts.waiting.get(name)),
+        "restartCount": found.config.attempt if found else _old_restarts(pod.get("status") or {}, name),
+        "state": _state(found, facts.waiting.get(name, default), name in facts.waiting),
     }
     if found is not None:
         status |= {"imageID": image_id(found.config.image), "containerID": _container_id(found)}
         status["lastState"] = _last_state(found, facts)
     if entries := facts.health.containers.get(name):
-        status["allocatedResourcesStatus"] = [entry.to_json() for entry in entries]
+        status[FIELD] = [entry.to_json() for entry in entries]
     return status
 
 
+def _init_status(spec: Object, status: Object) -> Object:
+    """One that runs to its end is ready when it has come there, and never counts as started; sidecars are as others."""
+    if is_sidecar(spec):
+        return status
+    end = status["state"].get("terminated")
+    return {**status, "ready": end is not None and end["exitCode"] == 0, "started": False}
+
+
 def _old_restarts(old: Object, name: str) -> int:
-    statuses = old.get("containerStatuses") or ()
+    statuses = [*(old.get("containerStatuses") or ()), *(old.get("initContainerStatuses") or ())]
     return next((int(status["restartCount"]) for status in statuses if status["name"] == name), 0)
 
 
-def _state(found: Container | None, waiting: Waiting | None) -> Object:
+def _state(found: Container | None, waiting: Waiting, waits: bool) -> Object:
+    """`waits`: it shall be started again."""
     if found is not None and found.state is ContainerState.RUNNING:
         return {"running": {"startedAt": _time(found.started)}}
-    if found is not None and found.state is ContainerState.EXITED and waiting is None:
+    if found is not None and found.state is ContainerState.EXITED and not waits:
         return _terminated(found)
-    why = waiting or CREATING
-    return {"waiting": {"reason": why.reason, **({"message": why.message} if why.message else {})}}
+    return {"waiting": {"reason": waiting.reason, **({"message": waiting.message} if waiting.message else {})}}
 
 
 def _last_state(found: Container, facts: PodFacts) -> Object:
     """How the attempt before ended; or this one, if it exited and waits to be started again."""
     if found.state is ContainerState.EXITED and found.config.name in facts.waiting:
         return _terminated(found)
-    earlier = [c for c in _attempts(facts.containers, found.config.name) if c.config.attempt < found.config.attempt]
+    earlier = [c for c in attempts(facts.containers, found.config.name) if c.config.attempt < found.config.attempt]
     before = latest(earlier, found.config.name)
     return _terminated(before) if before is not None and before.state is ContainerState.EXITED else {}
 
@@ -140,20 +143,37 @@ def _phase(statuses: Sequence[Object], is_over: bool) -> str:
     return "Running" if begun else "Pending"
 
 
-def _with_conditions(status: Object, has_sandbox: bool, now: str) -> Object:
-    completed = "PodCompleted" if status["phase"] == "Succeeded" else ""
-    ready, reason, message = _readiness(status)
+def _with_conditions(status: Object, spec: Object, has_sandbox: bool, now: str) -> Object:
+    initialized, why, missing = _initialization(status, spec)
+    ready, reason, message = _readiness(status, spec)
     status = with_condition(status, "PodReadyToStartContainers", has_sandbox, now=now)
-    status = with_condition(status, "Initialized", True, now=now, reason=completed)
+    status = with_condition(status, "Initialized", initialized, now=now, reason=why, message=missing)
     for kind in ("Ready", "ContainersReady"):
         status = with_condition(status, kind, ready, now=now, reason=reason, message=message)
     return with_condition(status, "PodScheduled", True, now=now)
 
 
-def _readiness(status: Object) -> tuple[bool, str, str]:
+def _initialization(status: Object, spec: Object) -> tuple[bool, str, str]:
+    """A pod whose containers have begun stays initialized, whatever becomes of its sidecars."""
+    if status["phase"] == "Succeeded":
+        return True, "PodCompleted", ""
+    pairs = zip(spec.get("initContainers") or (), status.get("initContainerStatuses") or (), strict=True)
+    missing = [one["name"] for one, found in pairs if not found["started" if is_sidecar(one) else "ready"]]
+    if not missing or any(_has_begun(one) for one in status["containerStatuses"]):
+        return True, "", ""
+    return False, "ContainersNotInitialized", f"containers with incomplete status: [{' '.join(missing)}]"
+
+
+def _has_begun(status: Object) -> bool:
+    return not status["state"].get("waiting") or bool(status["lastState"])
+
+
+def _readiness(status: Object, spec: Object) -> tuple[bool, str, str]:
     if status["phase"] in ("Succeeded", "Failed"):
         return False, {"Succeeded": "PodCompleted", "Failed": "PodFailed"}[status["phase"]], ""
-    unready = " ".join(container["name"] for container in status["containerStatuses"] if not container["ready"])
+    sidecars = {one["name"] for one in spec.get("initContainers") or () if is_sidecar(one)}
+    counted = [one for one in status.get("initContainerStatuses") or () if one["name"] in sidecars]
+    unready = " ".join(one["name"] for one in (*counted, *status["containerStatuses"]) if not one["ready"])
     if unready:
         return False, "ContainersNotReady", f"containers with unready status: [{unready}]"
     return True, "", ""

@@ -7,7 +7,7 @@ The reference target runs scenarios on it, with time under control; `drahealth m
 from pathlib import Path
 
 from drahealth.fakes.api import NODES, SLICES, ApiError
-from drahealth.fakes.api_server.gates import MESSAGE_GATE, STATUS_GATE, GateRules
+from drahealth.fakes.api_server.gates import MESSAGE_GATE, STATUS_GATE, FieldRules
 from drahealth.fakes.api_server.object_files import ObjectFiles
 from drahealth.fakes.api_server.server import ApiServer
 from drahealth.fakes.containers.runtime import ContainerRuntime
@@ -50,7 +50,12 @@ class ReferenceNode:
         self._gates = gates
         self._dra = dra
         self._workers_type = workers
-        rules = GateRules(filters_reads=profile.api_filters_reads, keeps_what_was_there=profile.api_keeps_stored)
+        rules = FieldRules(
+            filters_reads=profile.api_filters_reads,
+            keeps_what_was_there=profile.api_keeps_stored,
+            has_pod_field=profile.pod_level,
+            names_every_request=profile.whole_claim == "an entry for each request",
+        )
         self.api = ApiServer(rules=rules, gates=_by_name(gates), clock=clock, files=files)
         self.runtime = ContainerRuntime(clock)
         self._scheduler = Scheduler(self.api, clock=clock)

@@ -1,17 +1,19 @@
 """The feature gates of the in-memory API server under each set of rules."""
 
+from dataclasses import replace
+
 import pytest
 
 from drahealth.fakes.api import PODS, Object
-from drahealth.fakes.api_server.gates import KEP_RULES, GateRules, HealthFields
+from drahealth.fakes.api_server.gates import KEP_RULES, FieldRules, HealthFields
 from drahealth.fakes.api_server.server import ApiServer
 
 OFF = {"ResourceHealthStatus": False, "ResourceHealthStatusMessage": False}
 MESSAGE_OFF = {"ResourceHealthStatusMessage": False}
 ON = {"ResourceHealthStatus": True}
 
-DROPS = GateRules(filters_reads=False, keeps_what_was_there=False)
-KEEPS = GateRules(filters_reads=False, keeps_what_was_there=True)
+DROPS = replace(KEP_RULES, filters_reads=False)
+KEEPS = replace(DROPS, keeps_what_was_there=True)
 
 RESOURCE = {"resourceID": "driver/pool/gpu-0", "health": "Unhealthy", "message": "hot"}
 FIELD = [{"name": "claim:gpu", "resources": [RESOURCE]}]
@@ -34,7 +36,7 @@ async def read(server: ApiServer) -> list[Object] | None:
     return status.get("allocatedResourcesStatus")  # type: ignore[no-any-return]
 
 
-async def serving(rules: GateRules, gates: dict[str, bool]) -> ApiServer:
+async def serving(rules: FieldRules, gates: dict[str, bool]) -> ApiServer:
     """A server that was written with the gates on and restarted with these."""
     server = ApiServer(rules=rules)
     await server.create(PODS, POD)
@@ -173,3 +175,21 @@ async def test_a_gate_is_read_at_the_start_of_a_watch() -> None:
     await anext(watch)
     server.restart(OFF)
     assert [event async for event in watch] == []
+
+
+@pytest.mark.parametrize(("gates", "shown"), [(ON, FIELD), (MESSAGE_OFF, WITHOUT_MESSAGE), (OFF, None)])
+async def test_the_pods_own_field_goes_with_the_gates_as_a_containers_does(
+    gates: dict[str, bool], shown: list[Object] | None
+) -> None:
+    server = ApiServer(gates=gates)
+    claims = [{"name": "gpu", "resourceClaimName": "gpu"}]
+    await server.create(PODS, {**POD, "spec": {**POD["spec"], "resourceClaims": claims}})
+    stored = await server.replace_status(PODS, {**POD, "status": {"allocatedResourcesStatus": FIELD}})
+    assert stored["status"].get("allocatedResourcesStatus") == shown
+
+
+async def test_a_server_that_does_not_know_the_pods_own_field_drops_it_without_a_word() -> None:
+    server = ApiServer(rules=replace(KEP_RULES, has_pod_field=False))
+    await server.create(PODS, POD)
+    stored = await server.replace_status(PODS, {**POD, "status": {"allocatedResourcesStatus": [{"name": "anything"}]}})
+    assert "allocatedResourcesStatus" not in stored["status"]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drahealth.fakes.containers.runtime import Container, ContainerConfig, ContainerState, image_id
-from drahealth.fakes.pod_worker.status import PodFacts, Waiting, failed_status, pod_status
+from drahealth.fakes.pod_worker.status import PodFacts, Waiting, pod_status
 from drahealth.proto.values import AllocatedResources, Health, ResourceHealth, ResourceStatus
 
 WALL = 1_700_000_000.0
@@ -153,12 +153,8 @@ def test_building_again_changes_nothing(found: list[Container], is_over: bool, w
     assert pod_status({**POD, "status": status}, later) == status
 
 
-def test_a_refused_pod_has_failed_with_a_sentence() -> None:
-    status = failed_status(POD, "UnsupportedPod", "no init containers", WALL)
-    assert status == {
-        **POD["status"],
-        "startTime": NOW,
-        "phase": "Failed",
-        "reason": "UnsupportedPod",
-        "message": "no init containers",
-    }
+def test_the_pods_own_entries_come_and_go() -> None:
+    status = status_of(container(0, "running"), health=AllocatedResources(pod=(HEALTH,)))
+    entry = {"name": "claim:c", "resources": [{"resourceID": "gpu", "health": "Unhealthy", "message": "hot"}]}
+    assert status["allocatedResourcesStatus"] == [entry]
+    assert "allocatedResourcesStatus" not in status_of(container(0, "running"), pod={**POD, "status": status})

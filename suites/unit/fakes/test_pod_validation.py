@@ -1,8 +1,11 @@
 """The rules A-08 to A-15 for a pod status; paths and wording are those of Kubernetes 1.37."""
 
+from dataclasses import replace
+
 import pytest
 
 from drahealth.fakes.api import ApiError, Object
+from drahealth.fakes.api_server.gates import KEP_RULES, FieldRules
 from drahealth.fakes.api_server.pod_validation import validate_status
 
 FIELD = "status.containerStatuses[0].allocatedResourcesStatus"
@@ -17,6 +20,7 @@ MAPPINGS = [
 ]
 EXTENDED = {"resourceClaimName": "train-extended", "requestMappings": MAPPINGS}
 HEALTHY = {"resourceID": "a", "health": "Healthy"}
+RELEASE = replace(KEP_RULES, has_pod_field=False, names_every_request=False)
 
 
 def entry(name: str, *resources: Object) -> Object:
@@ -31,9 +35,13 @@ def pod(*entries: Object, container: str = "main", field: str = "containerStatus
     return {"metadata": {"name": "train", "namespace": "default"}, "spec": spec, "status": status}
 
 
-def refusal(obj: Object) -> str:
+def check(obj: Object, rules: FieldRules = RELEASE) -> None:
+    validate_status(obj, rules)
+
+
+def refusal(obj: Object, rules: FieldRules = RELEASE) -> str:
     with pytest.raises(ApiError) as error:
-        validate_status(obj)
+        check(obj, rules)
     assert (error.value.status, error.value.reason) == (422, "Invalid")
     return error.value.message.removeprefix('Pod "train" is invalid: ')
 
@@ -44,7 +52,7 @@ def refusal(obj: Object) -> str:
     ["claim:gpu", "claim:nic/fast", "example.com/gpu", "claim:train-extended/container-0-request-0"],
 )
 def test_names_of_the_container_are_accepted(name: str) -> None:
-    validate_status(pod(entry(name)))
+    check(pod(entry(name)))
 
 
 @pytest.mark.counterpart("TestValidateContainerStatusAllocatedResourcesStatus")
@@ -72,9 +80,35 @@ def test_another_name_must_be_a_requested_resource() -> None:
     assert refusal(pod(entry("claim:gpu"), entry("cpu"))) == expected
 
 
+@pytest.mark.parametrize("name", ["claim:gpu", "claim:gpu/any", "claim:nic/fast"])
+def test_the_kep_has_an_entry_for_each_request_where_the_container_names_none(name: str) -> None:
+    check(pod(entry(name)), KEP_RULES)
+
+
+@pytest.mark.parametrize("name", ["claim:gpu/", "claim:gpus/any", "claim:nic", "claim:nic/slow"])
+def test_the_kep_has_no_other_entry_of_a_container(name: str) -> None:
+    assert f'{FIELD}[0].name: Invalid value: "{name}"' in refusal(pod(entry(name)), KEP_RULES)
+
+
+def with_a_claim_of_its_own(name: str) -> Object:
+    spec = {"containers": [{"name": "main"}], "resourceClaims": [{"name": "gpu"}]}
+    return {**pod(), "spec": spec, "status": {"allocatedResourcesStatus": [entry(name)]}}
+
+
+@pytest.mark.parametrize("name", ["claim:gpu", "claim:gpu/any"])
+def test_an_entry_of_the_pods_own_names_a_claim_of_the_pod(name: str) -> None:
+    check(with_a_claim_of_its_own(name), KEP_RULES)
+
+
+@pytest.mark.parametrize("name", ["claim:g", "claim:gpu/", "gpu"])
+def test_an_entry_of_the_pods_own_has_no_other_name(name: str) -> None:
+    expected = f'status.allocatedResourcesStatus[0].name: Invalid value: "{name}": must match one of the pod'
+    assert refusal(with_a_claim_of_its_own(name), KEP_RULES).startswith(expected)
+
+
 @pytest.mark.counterpart("TestValidateContainerStatusAllocatedResourcesStatus")
 def test_a_container_that_is_not_in_the_spec_is_spared_the_check_of_names_alone() -> None:
-    validate_status(pod(entry("claim:other"), container="gone"))
+    check(pod(entry("claim:other"), container="gone"))
     assert "Unsupported value" in refusal(pod(entry("claim:other", {"health": "Sick"}), container="gone"))
 
 
@@ -104,7 +138,7 @@ def test_a_message_has_1_to_1024_bytes(message: str, wrong: str) -> None:
     assert refusal(pod(entry("claim:gpu", {**HEALTHY, "message": message}))) == (
         f"{FIELD}[0].resources[0].message: {wrong}"
     )
-    validate_status(pod(entry("claim:gpu", {**HEALTHY, "message": "é" * 512})))
+    check(pod(entry("claim:gpu", {**HEALTHY, "message": "é" * 512})))
 
 
 @pytest.mark.counterpart("TestValidateContainerStatusNoAllocatedResourcesStatus")
@@ -114,20 +148,18 @@ def test_ephemeral_containers_have_no_entries() -> None:
         "Forbidden: must not be specified in container status"
     )
     assert refusal(pod(entry("claim:gpu"), field="ephemeralContainerStatuses")) == expected
-    validate_status(pod(field="ephemeralContainerStatuses"))
+    check(pod(field="ephemeralContainerStatuses"))
 
 
 def test_init_containers_are_held_against_their_own_spec() -> None:
-    validate_status(pod(entry("claim:gpu"), container="init", field="initContainerStatuses"))
+    check(pod(entry("claim:gpu"), container="init", field="initContainerStatuses"))
     wrong = refusal(pod(entry("claim:other"), container="init", field="initContainerStatuses"))
     assert wrong.startswith("status.initContainerStatuses[0].allocatedResourcesStatus[0].name: Invalid value")
 
 
 def test_what_is_not_checked() -> None:
     without_id = {"health": "Unknown", "message": None}
-    validate_status(
-        pod(entry("claim:gpu", without_id), entry("claim:gpu"), {"name": "claim:nic/fast", "resources": []})
-    )
+    check(pod(entry("claim:gpu", without_id), entry("claim:gpu"), {"name": "claim:nic/fast", "resources": []}))
 
 
 def test_several_errors_are_told_at_once() -> None:
@@ -144,9 +176,10 @@ def test_several_errors_are_told_at_once() -> None:
         {"containerStatuses": [{"name": "main", "allocatedResourcesStatus": [{"name": 1}]}]},
         {"initContainerStatuses": [{"allocatedResourcesStatus": [{"resources": [{"message": 1}]}]}]},
         {"extendedResourceClaimStatus": {"requestMappings": {}}},
+        {"allocatedResourcesStatus": [{"name": "claim:gpu", "resources": [{"health": 1}]}]},
     ],
 )
 def test_what_is_no_status_at_all_is_a_bad_request(status: Object) -> None:
     with pytest.raises(ApiError) as error:
-        validate_status({**pod(), "status": status})
+        check({**pod(), "status": status})
     assert (error.value.status, error.value.reason) == (400, "BadRequest")

@@ -192,13 +192,6 @@ async def test_finalizers_hold_a_deleted_pod_in_the_api_only(world: World) -> No
     assert (phase(held), calls[-1]) == ("Failed", "unprepare")
 
 
-async def test_a_pod_with_init_containers_is_refused(world: World) -> None:
-    await world.pod(initContainers=[{"name": "first"}])
-    pod = await world.until_pod(lambda pod: phase(pod) == "Failed")
-    assert pod["status"]["reason"] == "UnsupportedPod"
-    assert world.runtime.sandboxes() == []
-
-
 async def test_a_pod_that_someone_else_ended_is_stopped(world: World) -> None:
     await world.running_with_a_gpu()
     pod = await world.get()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from drahealth.manager.cache import UNKNOWN, Reading
 from drahealth.manager.profile import KEP, V1_34, V1_35, V1_36, V1_37, Profile
-from drahealth.manager.status import container_status, cut, is_shown, resource_id
+from drahealth.manager.status import cut, entries, is_shown, resource_id
 from drahealth.proto.values import ClaimUse, DeviceId, Health, PreparedDevice, ResourceHealth, ResourceStatus
 
 HEALTHY, UNHEALTHY, UNKNOWN_HEALTH = Health.HEALTHY, Health.UNHEALTHY, Health.UNKNOWN
@@ -29,14 +29,12 @@ def status(
 ) -> list[dict[str, object]]:
     """The entries as the API spells them; `devices` by claim uid, `health` by the device's name."""
     known = health or {}
-    entries = container_status(
-        uses, lambda uid: devices.get(uid, ()), lambda d: known.get(d.device, UNKNOWN), profile, **gates
-    )
-    return [entry.to_json() for entry in entries]
+    shown = entries(uses, lambda uid: devices.get(uid, ()), lambda d: known.get(d.device, UNKNOWN), profile, **gates)
+    return [entry.to_json() for entry in shown]
 
 
-def names(entries: list[dict[str, Any]]) -> dict[str, list[str]]:
-    return {entry["name"]: [r["resourceID"].rpartition("/")[2] for r in entry["resources"]] for entry in entries}
+def names(shown: list[dict[str, Any]]) -> dict[str, list[str]]:
+    return {entry["name"]: [r["resourceID"].rpartition("/")[2] for r in entry["resources"]] for entry in shown}
 
 
 @pytest.mark.counterpart(
@@ -57,7 +55,7 @@ def test_an_entry_names_the_claim_and_lists_its_devices_with_their_health() -> N
 
 @pytest.mark.counterpart("TestToResourceHealthStatus")
 def test_a_device_nobody_reports_reads_unknown() -> None:
-    assert container_status([ClaimUse("gpus", "c")], lambda _: [device("gpu-0")], lambda _: UNKNOWN, KEP) == (
+    assert entries([ClaimUse("gpus", "c")], lambda _: [device("gpu-0")], lambda _: UNKNOWN, KEP) == (
         ResourceStatus("claim:gpus", (ResourceHealth("gpu.example.com/node-a/gpu-0", UNKNOWN_HEALTH),)),
     )
 
@@ -72,9 +70,24 @@ def test_a_use_of_a_request_names_it_and_lists_what_serves_it() -> None:
     }
 
 
-def test_a_use_of_the_whole_claim_lists_the_devices_of_every_request() -> None:
-    devices = {"c": [device("gpu-0", "big"), device("nic-0", "net")]}
-    assert names(status([ClaimUse("gpus", "c")], devices)) == {"claim:gpus": ["gpu-0", "nic-0"]}
+def test_a_use_of_the_whole_claim_has_an_entry_for_each_request_and_in_releases_one_for_all() -> None:
+    devices = {
+        "c": [device("gpu-0", "big"), device("nic-0", "net/fast"), device("any-0"), device("both-0", "net", "big")]
+    }
+    assert names(status([ClaimUse("gpus", "c")], devices)) == {
+        "claim:gpus/big": ["gpu-0", "any-0", "both-0"],
+        "claim:gpus/net": ["nic-0", "any-0", "both-0"],
+    }
+    for profile in (V1_37, V1_36, V1_35, V1_34):
+        assert names(status([ClaimUse("gpus", "c")], devices, profile=profile)) == {
+            "claim:gpus": ["gpu-0", "nic-0", "any-0", "both-0"]
+        }
+
+
+def test_where_the_driver_names_no_request_the_entry_of_a_whole_claim_names_none() -> None:
+    assert names(status([ClaimUse("gpus", "c")], {"c": [device("gpu-0"), device("gpu-1")]})) == {
+        "claim:gpus": ["gpu-0", "gpu-1"]
+    }
 
 
 @pytest.mark.counterpart("TestUpdateAllocatedResourcesStatus_Subrequest")
