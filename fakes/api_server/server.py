@@ -27,7 +27,8 @@ class ApiServer:
     """Implements `Api` and `ListWatch`; every object given or taken is the caller's own copy.
 
     `gates` by name, on unless said otherwise; `rules` say what becomes of `allocatedResourcesStatus`. ValueError for
-    gates that a real API server refuses at its start. With `files` its objects outlive it; OSError where these cannot be.
+    gates that a real API server refuses at its start. With `files` its objects outlive it; OSError where these cannot
+    be.
     """
 
     def __init__(
