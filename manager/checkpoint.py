@@ -9,7 +9,8 @@ the health is written.
 import json
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from json.encoder import encode_basestring_ascii as _quoted
@@ -19,6 +20,7 @@ from typing import Any
 
 from drahealth.manager.cache import Entry, Name
 from drahealth.manager.claims import PreparedClaim
+from drahealth.manager.observer import CheckpointWritten, Observer, nobody
 from drahealth.proto.values import DEFAULT_TIMEOUT, ClaimRef, DeviceId, Health, PreparedDevice
 
 HEALTH_FILE = "dra_health_state"
@@ -35,16 +37,18 @@ log = logging.getLogger(__name__)
 class Checkpoint:
     """One JSON file of the manager. Neither reading nor writing raises: the node goes on without its file."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, observe: Observer = nobody) -> None:
         self.path = path
+        self._observe = observe
         self._failing = False
 
     def write(self, data: Any) -> bool:
         """Replaces the file; False for a failure, which is logged once until a write succeeds again (H-19)."""
-        return self.write_text([json.dumps(data, separators=(",", ":")).encode()])
+        began = time.perf_counter()
+        return self.write_text([json.dumps(data, separators=(",", ":")).encode()], began)
 
-    def write_text(self, parts: Iterable[bytes]) -> bool:
-        """The same with JSON that was put into words already."""
+    def write_text(self, parts: Sequence[bytes], began: float) -> bool:
+        """The same with JSON that was put into words already, which was begun then on the performance counter."""
         try:
             self._replace(parts)
         except OSError as error:
@@ -53,7 +57,9 @@ class Checkpoint:
             self._failing = True
         else:
             self._failing = False
-        return not self._failing
+        ok, seconds = not self._failing, time.perf_counter() - began
+        self._observe(CheckpointWritten(self.path.name, sum(map(len, parts)), seconds, ok))
+        return ok
 
     def tidy(self) -> None:
         """Removes what writers that were killed have left beside the file."""

@@ -6,18 +6,19 @@ It joins the pure parts (`cache`, `claims`, `status`) with the edges (`plugins`,
 import asyncio
 import logging
 import math
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from weakref import WeakValueDictionary
 
 from drahealth.manager import checkpoint
-from drahealth.manager.cache import HealthCache, Update
+from drahealth.manager.cache import HealthCache, Reading, Update
 from drahealth.manager.checkpoint import Checkpoint
 from drahealth.manager.claims import Claims, PreparedClaim
 from drahealth.manager.gates import Gates
 from drahealth.manager.health_file import HealthFile
+from drahealth.manager.observer import Observer, PodsNotified, ReportTaken, nobody
 from drahealth.manager.plugin import PluginError
 from drahealth.manager.plugins import Plugins
 from drahealth.manager.profile import KEP, Profile
@@ -40,6 +41,16 @@ log = logging.getLogger(__name__)
 Notify = Callable[[frozenset[str]], None]
 
 
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A device that was reported; `age` is the seconds since, `stale` that they are more than its timeout."""
+
+    id: DeviceId
+    reading: Reading
+    age: float
+    stale: bool
+
+
 class PrepareError(Exception):
     """A pod's claims could not be prepared, or unprepared; says which and why. To be tried again."""
 
@@ -51,14 +62,21 @@ class DraManager:
     """
 
     def __init__(
-        self, root: Path, *, profile: Profile = KEP, gates: Gates | None = None, clock: Clock | None = None
+        self,
+        root: Path,
+        *,
+        profile: Profile = KEP,
+        gates: Gates | None = None,
+        clock: Clock | None = None,
+        observe: Observer = nobody,
     ) -> None:
         self.profile = profile
         self.gates = gates or Gates()
         self._clock = clock or SystemClock()
+        self._observe = observe
         self._cache = HealthCache(profile)
-        self._health_file = HealthFile(Checkpoint(root / checkpoint.HEALTH_FILE), self._cache, self._clock)
-        self._claims_file = Checkpoint(root / checkpoint.CLAIMS_FILE)
+        self._health_file = HealthFile(Checkpoint(root / checkpoint.HEALTH_FILE, observe), self._cache, self._clock)
+        self._claims_file = Checkpoint(root / checkpoint.CLAIMS_FILE, observe)
         self._claims = Claims()
         self._uses: dict[str, PodClaims] = {}
         self._final: dict[str, AllocatedResources] = {}
@@ -70,6 +88,7 @@ class DraManager:
             watching=self.gates.resource_health_status,
             on_report=self._reported,
             on_end=self._ended,
+            observe=observe,
         )
 
     def load(self) -> None:
@@ -201,6 +220,12 @@ class DraManager:
         self._subscribers.append(notify)
         return lambda: self._subscribers.remove(notify)
 
+    def devices(self) -> Iterator[Device]:
+        """All devices that were reported, as they are now."""
+        now = self._clock.now()
+        for device, entry in self._cache.entries():
+            yield Device(device, self._cache.read(device, now), now - entry.updated, entry.stale(now))
+
     def _entries(self, uses: Sequence[ClaimUse]) -> tuple[ResourceStatus, ...]:
         now = self._clock.now()
         return entries(
@@ -212,7 +237,10 @@ class DraManager:
         )
 
     def _reported(self, driver: str, report: Report) -> None:
-        update = self._cache.update(driver, report, self._clock.now())
+        now = self._clock.now()
+        update = self._cache.update(driver, report, now)
+        changed = tuple((device, self._cache.read(device, now)) for device in update.changed)
+        self._observe(ReportTaken(driver, len(report), changed))
         if update.refused:
             log.error("driver %s reports too many devices, %d were left out", driver, update.refused)
         self._notify(update.changed)
@@ -231,5 +259,7 @@ class DraManager:
 
     def _notify(self, devices: frozenset[DeviceId]) -> None:
         pods = self._claims.pods_with(devices)
-        for notify in self._subscribers if pods else ():
-            notify(pods)
+        if pods:
+            self._observe(PodsNotified(pods))
+            for notify in self._subscribers:
+                notify(pods)

@@ -88,11 +88,12 @@ class HealthFile:
             self._writer = None
 
     def _write(self) -> None:
+        began = time.perf_counter()
         self._wanted, self._renew_by = False, math.inf
         self._stop_renewer()
         self._put_into_words()
         parts = [part for text in self._texts.values() for part in (b",", text)]
-        self._failed = not self._file.write_text([b"{", *parts[1:], b"}"])
+        self._failed = not self._file.write_text([b"{", *parts[1:], b"}"], began)
 
     def _put_into_words(self) -> None:
         now, wall, known = self._clock.now(), self._clock.wall(), self._cache.devices()

@@ -1,10 +1,11 @@
 """The device manager: joins its halves, and is what the rest of a kubelet talks to."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from drahealth.manager.dra import DraManager, Notify
+from drahealth.manager.dra import Device, DraManager, Notify
 from drahealth.manager.gates import Gates
+from drahealth.manager.observer import Observer, nobody
 from drahealth.manager.profile import KEP, Profile
 from drahealth.manager.registration import RegistrationDirectory
 from drahealth.proto.clock import Clock, SystemClock
@@ -16,7 +17,8 @@ class DeviceManager:
 
     `root` is the kubelet's root directory: checkpoints in it, registration sockets in `root/plugins_registry`.
     Use it as `async with`, or call `start` and `stop`. A stopped manager leaves its files, and a new one on the same
-    directory goes on from them. `dra` makes the half of dynamic resource allocation.
+    directory goes on from them. `observe` is told what
+    happens. `dra` makes the half of dynamic resource allocation.
     """
 
     def __init__(
@@ -26,11 +28,12 @@ class DeviceManager:
         profile: Profile = KEP,
         gates: Gates | None = None,
         clock: Clock | None = None,
+        observe: Observer = nobody,
         dra: type[DraManager] = DraManager,
     ) -> None:
         clock = clock or SystemClock()
         self._root = root
-        self._dra = dra(root, profile=profile, gates=gates or Gates(), clock=clock)
+        self._dra = dra(root, profile=profile, gates=gates or Gates(), clock=clock, observe=observe)
         self._directory = RegistrationDirectory(root / "plugins_registry", clock, {"DRAPlugin": self._dra})
 
     async def start(self) -> None:
@@ -72,6 +75,10 @@ class DeviceManager:
         The pod-local names and the claims behind them are the caller's knowledge; devices and health are ours.
         """
         return self._dra.allocated_resources_status(pod_uid, uses)
+
+    def devices(self) -> Iterator[Device]:
+        """All devices that were reported, as they are now."""
+        return self._dra.devices()
 
     def subscribe(self, notify: Notify) -> Callable[[], None]:
         """`notify(pod_uids)` is called, and must not block, when the health of a device that they hold has changed.

@@ -11,6 +11,7 @@ from typing import Any
 
 import grpc.aio
 
+from drahealth.manager.observer import Observer, StreamEnded, StreamOpened, nobody
 from drahealth.manager.profile import Profile
 from drahealth.manager.stream import Action, Input, State, step
 from drahealth.proto.clock import Clock
@@ -52,6 +53,7 @@ class Plugin:
         clock: Clock,
         on_report: Callable[[Report], None],
         on_end: Callable[[], None],
+        observe: Observer = nobody,
     ) -> None:
         self.driver = driver
         self.endpoint = endpoint
@@ -59,6 +61,7 @@ class Plugin:
         self._clock = clock
         self._on_report = on_report
         self._on_end = on_end
+        self._observe = observe
         self._api = next(version for version in versions if version in PREPARE)
         self._methods = pick_health_api(versions, profile)
         self._method = 0
@@ -66,9 +69,15 @@ class Plugin:
         self._state = State.OFF
         self._task: asyncio.Task[None] | None = None
         self._complaint = ""
+        self._why = ""
 
     def __str__(self) -> str:
         return f"{self.driver} at {self.endpoint.name}"
+
+    @property
+    def health_api(self) -> str | None:
+        """The method that its stream is of, None if it advertises none that the profile speaks."""
+        return self._methods[self._method].name if self._methods else None
 
     @property
     def reports_health(self) -> bool:
@@ -160,6 +169,8 @@ class Plugin:
 
     async def _read(self) -> None:
         flavour = self._methods[self._method]
+        self._observe(StreamOpened(self.driver, str(self.endpoint), flavour.name))
+        self._why = "ended by the manager"
         responses = flavour.method.stub(self._channel)(flavour.method.request())
         reported = False
         try:
@@ -174,18 +185,22 @@ class Plugin:
             self._end(str(error))
         finally:
             responses.cancel()
+            self._observe(StreamEnded(self.driver, str(self.endpoint), self._why))
 
     def _failed(self, error: grpc.aio.AioRpcError, flavour: Flavour, reported: bool) -> None:
         if error.code() is not grpc.StatusCode.UNIMPLEMENTED:
             self._end(f"{error.code().name}: {error.details()}")
         elif flavour is not self._methods[-1] and not reported:
+            self._why = "not implemented"
             log.info("plugin %s: %s is not implemented, the next method is called", self, flavour.name)
             self._tell(Input.NO_SUCH_METHOD)
         else:
+            self._why = "not implemented"
             log.info("plugin %s: %s is not implemented, its devices read Unknown", self, flavour.name)
             self._tell(Input.UNIMPLEMENTED)
 
     def _end(self, why: str) -> None:
+        self._why = why
         self._complain(why)
         self._tell(Input.ENDED)
 

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable
 
+from drahealth.manager.observer import Observer, PluginDeregistered, PluginRegistered, nobody
 from drahealth.manager.plugin import Plugin, PluginError
 from drahealth.manager.profile import Profile
 from drahealth.manager.registration import Candidate, Refused, Socket
@@ -29,12 +30,14 @@ class Plugins:
         watching: bool,
         on_report: Callable[[str, Report], None],
         on_end: Callable[[str], None],
+        observe: Observer = nobody,
     ) -> None:
         self._profile = profile
         self._clock = clock
         self._watching = watching
         self._on_report = on_report
         self._on_end = on_end
+        self._observe = observe
         self._instances: dict[str, dict[Socket, Plugin]] = {}
 
     def newest(self, driver: str) -> Plugin:
@@ -57,6 +60,7 @@ class Plugins:
         older = list(instances.values())
         plugin = instances[candidate.socket] = self._plugin(candidate)
         log.info("plugin %s registered, %s", plugin, "reports health" if plugin.reports_health else "without health")
+        self._observe(PluginRegistered(plugin.driver, str(plugin.endpoint), plugin.health_api))
         if self._watching:
             self._watch(plugin, older)
 
@@ -68,6 +72,7 @@ class Plugins:
             plugin = instances.pop(socket)
             await plugin.close()
             log.info("plugin %s deregistered", plugin)
+            self._observe(PluginDeregistered(plugin.driver, str(plugin.endpoint)))
             if instances and self._watching:
                 self.newest(driver).watch()
 
@@ -89,6 +94,7 @@ class Plugins:
             clock=self._clock,
             on_report=lambda report: self._on_report(driver, report),
             on_end=lambda: self._on_end(driver),
+            observe=self._observe,
         )
 
     def _watch(self, plugin: Plugin, older: list[Plugin]) -> None:

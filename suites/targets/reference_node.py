@@ -16,6 +16,7 @@ from drahealth.fakes.scheduling.scheduler import Scheduler
 from drahealth.manager.dra import DraManager
 from drahealth.manager.gates import Gates
 from drahealth.manager.manager import DeviceManager
+from drahealth.manager.observer import Observer, nobody
 from drahealth.manager.profile import Profile
 from drahealth.proto.clock import Clock
 
@@ -25,8 +26,9 @@ ALL_ON = Gates()
 class ReferenceNode:
     """A node named `name` whose kubelet has `root` as its root directory and syncs each pod every `resync` seconds.
 
-    `gates` are those of the API server and the kubelet. With `files` the API server's objects outlive the process.
-    Raises OSError where these cannot be. `dra` and `workers` make what is to stand for the reference's own.
+    `gates` are those of the API server and the kubelet. With `files` the API server's objects outlive the process;
+    OSError where these cannot be. `observe` is told what the manager does. `dra` and `workers` make what is to stand
+    for the reference's own.
     """
 
     def __init__(
@@ -39,6 +41,7 @@ class ReferenceNode:
         resync: float,
         gates: Gates = ALL_ON,
         files: ObjectFiles | None = None,
+        observe: Observer = nobody,
         dra: type[DraManager] = DraManager,
         workers: type[PodWorkers] = PodWorkers,
     ) -> None:
@@ -48,6 +51,7 @@ class ReferenceNode:
         self._clock = clock
         self._resync = resync
         self._gates = gates
+        self._observe = observe
         self._dra = dra
         self._workers_type = workers
         rules = FieldRules(
@@ -104,7 +108,7 @@ class ReferenceNode:
 
     def _make_kubelet(self) -> None:
         self.manager = DeviceManager(
-            self.root, profile=self._profile, gates=self._gates, clock=self._clock, dra=self._dra
+            self.root, profile=self._profile, gates=self._gates, clock=self._clock, observe=self._observe, dra=self._dra
         )
         self._workers = self._workers_type(
             self.api, self.manager, self.runtime, self.name, clock=self._clock, resync=self._resync

@@ -19,6 +19,7 @@ from drahealth.fakes.clock import JumpClock
 from drahealth.fakes.hardware.control import DriverOptions
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.sockets import ServedSocket
+from drahealth.manager import observer
 from drahealth.manager.gates import Gates
 from drahealth.manager.manager import DeviceManager
 from drahealth.manager.profile import KEP, Profile
@@ -78,12 +79,15 @@ class Node:
         self.gates = gates
         self.events: list[Event] = []
         self.notified: list[set[str]] = []
+        self.observed: list[observer.Event] = []
         self.uses: dict[str, list[ClaimUse]] = {}
         self._closing: list[Callable[[], Awaitable[Any]]] = []
         self._make_manager()
 
     def _make_manager(self) -> None:
-        self.manager = DeviceManager(self.root, profile=self.profile, gates=self.gates, clock=self.clock)
+        self.manager = DeviceManager(
+            self.root, profile=self.profile, gates=self.gates, clock=self.clock, observe=self.observed.append
+        )
         self.manager.subscribe(lambda pods: self.notified.append(set(pods)))
 
     async def start(self) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -22,9 +22,9 @@ class CountedFile(Checkpoint):
 
     writes = 0
 
-    def write_text(self, parts: Iterable[bytes]) -> bool:
+    def write_text(self, parts: Sequence[bytes], began: float) -> bool:
         self.writes += 1
-        return super().write_text(parts)
+        return super().write_text(parts, began)
 
 
 class Story:

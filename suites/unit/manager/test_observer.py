@@ -1,0 +1,89 @@
+"""What the manager tells of itself to who looks on."""
+
+from pathlib import Path
+from typing import TypeVar
+
+from drahealth.manager.cache import Reading
+from drahealth.manager.checkpoint import CLAIMS_FILE, HEALTH_FILE, Checkpoint
+from drahealth.manager.observer import (
+    CheckpointWritten,
+    Event,
+    PluginDeregistered,
+    PluginRegistered,
+    PodsNotified,
+    ReportTaken,
+    StreamEnded,
+    StreamOpened,
+)
+from drahealth.proto.values import DeviceId, Health
+from drahealth.suites.unit.manager.rig import DRIVER, Node, until
+
+V1 = "v1.DRAResourceHealth"
+GPU = DeviceId(DRIVER, "node-a", "gpu-0")
+E = TypeVar("E", bound=Event)
+
+
+def seen(node: Node, kind: type[E]) -> list[E]:
+    return [event for event in node.observed if isinstance(event, kind)]
+
+
+async def test_a_plugins_life_is_told_from_registration_to_the_end(node: Node) -> None:
+    driver = await node.run_driver()
+    await until(lambda: seen(node, StreamOpened))
+    await driver.stop()
+    await until(lambda: seen(node, PluginDeregistered))
+    where = (DRIVER, str(driver.endpoint))
+    told = [e for e in node.observed if not isinstance(e, CheckpointWritten | ReportTaken)]
+    assert told[:2] == [PluginRegistered(*where, V1), StreamOpened(*where, V1)]
+    assert [type(event) for event in told[2:]] == [StreamEnded, PluginDeregistered]
+
+
+async def test_a_report_is_told_with_what_it_changed_and_whom_it_concerned(node: Node) -> None:
+    driver = await node.run_driver(devices=("gpu-0", "gpu-1"))
+    await node.run_pod("pod", await node.claim("gpu", "gpu-0"))
+    await node.shows("pod", gpu_0="Healthy")
+    node.observed.clear()
+    await driver.set_health("gpu-0", Health.UNHEALTHY, "xid 79")
+    await node.shows("pod", gpu_0="Unhealthy: xid 79")
+    assert [event for event in node.observed if not isinstance(event, CheckpointWritten)] == [
+        ReportTaken(DRIVER, 2, ((GPU, Reading(Health.UNHEALTHY, "xid 79")),)),
+        PodsNotified(frozenset({"pod"})),
+    ]
+
+
+async def test_every_stream_that_was_opened_is_told_of_as_ended(node: Node) -> None:
+    driver = await node.run_driver()
+
+    def balance() -> int:
+        return len(seen(node, StreamOpened)) - len(seen(node, StreamEnded))
+
+    for code in ("OK", "INTERNAL", "UNIMPLEMENTED"):
+        await node.after_jumps(lambda: balance() == 1 and driver.health.open == 1)
+        await driver.end_streams(code)
+        await until(lambda: balance() == 0)
+    whys = [event.why for event in seen(node, StreamEnded)]
+    assert whys == ["ended by the plugin", "INTERNAL: ended on purpose", "not implemented"]
+
+
+async def test_each_write_of_a_checkpoint_is_told_with_its_size(node: Node) -> None:
+    await node.run_driver()
+    await node.run_pod("pod", await node.claim("gpu", "gpu-0"))
+    await until(lambda: {event.file for event in seen(node, CheckpointWritten)} == {HEALTH_FILE, CLAIMS_FILE})
+    last = seen(node, CheckpointWritten)[-1]
+    assert (last.size, last.ok) == ((node.root / last.file).stat().st_size, True)
+    assert 0 < last.seconds < 5
+
+
+def test_a_write_that_failed_is_told_as_such(tmp_path: Path) -> None:
+    told: list[Event] = []
+    Checkpoint(tmp_path / "none" / "file", told.append).write({})
+    assert [(event.file, event.ok) for event in told if isinstance(event, CheckpointWritten)] == [("file", False)]
+
+
+async def test_the_devices_are_told_with_their_age(node: Node) -> None:
+    driver = await node.run_driver(devices=("gpu-0",), timeout=30)
+    await until(lambda: seen(node, ReportTaken))
+    await driver.hush(True)
+    await node.jump(31)
+    (device,) = node.manager.devices()
+    assert (device.id, device.reading, device.age, device.stale) == (GPU, Reading(Health.UNKNOWN), 31, True)
