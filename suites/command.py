@@ -188,6 +188,19 @@ def plan(
     show_plan(file, seed=seed, devices=devices, partitions=partitions, schema=schema)
 
 
+@app.command()
+def record(
+    socket: Annotated[Path, typer.Argument(help="The driver's registration socket, or its own.")],
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write it here.", show_default=False)] = None,
+    seconds: Annotated[float | None, typer.Option(min=0.001, help="Listen for so long.", show_default=False)] = None,
+    messages: Annotated[int | None, typer.Option(min=1, help="Until so many have come.", show_default=False)] = None,
+) -> None:
+    """Listen to a driver's health stream and write what it says as a timeline, until it ends or Ctrl-C."""
+    from drahealth.suites.timelines.listing import write_recording
+
+    write_recording(socket, output, seconds=seconds, messages=messages)
+
+
 def main() -> None:
     """The entry point: errors of ours are one sentence and an exit code."""
     try:

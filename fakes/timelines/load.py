@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +162,8 @@ def _problem(error: Any, at: Loaded) -> Problem:
 def _sentence(error: Any) -> str:
     kind, last = error["type"], str(error["loc"][-1]) if error["loc"] else ""
     if kind == "extra_forbidden":
+        if last in _every_name():
+            return "it does not belong here"
         close = get_close_matches(last, _every_name(), 1)
         return f"nothing is called so here{f', did you mean {close[0]}?' if close else ''}"
     if kind == "missing":
@@ -174,10 +177,11 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _every_name() -> list[str]:
+@cache
+def _every_name() -> tuple[str, ...]:
     names: set[str] = set()
     _collect(Timeline, names)
-    return sorted(names)
+    return tuple(sorted(names))
 
 
 def _collect(model: type[BaseModel], names: set[str]) -> None:

@@ -56,8 +56,18 @@ Lasting = Annotated[
     PlainSerializer(str),
     WithJsonSchema({"type": "string", "examples": ["1m30s", "20s..40s", "8s+-25%", "exp(5m)"]}),
 ]
-Offset = Annotated[float, BeforeValidator(_signed), WithJsonSchema({"type": "string", "examples": ["-5m"]})]
-Share = Annotated[float, BeforeValidator(_percent), WithJsonSchema({"type": "string", "examples": ["80%"]})]
+Offset = Annotated[
+    float,
+    BeforeValidator(_signed),
+    PlainSerializer(lambda seconds: f"{seconds:g}s", when_used="json"),
+    WithJsonSchema({"type": "string", "examples": ["-5m"]}),
+]
+Share = Annotated[
+    float,
+    BeforeValidator(_percent),
+    PlainSerializer(lambda share: f"{share * 100:g}%", when_used="json"),
+    WithJsonSchema({"type": "string", "examples": ["80%"]}),
+]
 
 
 class _Part(BaseModel):
@@ -120,23 +130,40 @@ class Long(_Part):
     length: int = Field(ge=0, le=1_000_000)
 
 
-class Sent(_Part):
-    """One message of a stream, sent whatever the devices are: of a device, or `raw` bytes in hexadecimal."""
+class Said(_Part):
+    """What a message says of one device, whatever that is."""
 
-    device: str | None = None
-    health: Health | int | None = None
+    device: str
+    pool: str | None = None
+    """The driver's own, if none is named."""
+    health: Health | int = Health.UNKNOWN
     """A number is sent as it is, be it one that nobody knows."""
     message: Annotated[Annotated[str, Tag("word")] | Annotated[Long, Tag("mapping")], Discriminator(_shape)] = ""
     timeout: Offset | None = None
+    """Whole seconds."""
     updated: Offset | None = None
     """The driver's own time of it, from now."""
+
+
+class Message(_Part):
+    """One message of a stream: of several devices, or `raw` bytes in hexadecimal."""
+
+    devices: tuple[Said, ...] | None = None
     raw: str | None = Field(default=None, pattern=r"^([0-9a-fA-F]{2})*$")
 
     @model_validator(mode="after")
-    def _one(self) -> "Sent":
-        if (self.raw is None) == (self.device is None):
-            raise ValueError("a message that is sent has either a device or raw bytes")
+    def _one(self) -> "Message":
+        if (self.raw is None) == (self.devices is None):
+            raise ValueError("a message that is sent has either devices or raw bytes")
         return self
+
+
+def _sent(value: Any) -> str:
+    """Whether a message is of one device or of several, or of bytes."""
+    return "one" if (isinstance(value, Said) or (isinstance(value, dict) and "device" in value)) else "whole"
+
+
+Sent = Annotated[Annotated[Said, Tag("one")] | Annotated[Message, Tag("whole")], Discriminator(_sent)]
 
 
 class Stream(_Part):

@@ -292,7 +292,7 @@ def _argument(step: Step, random: Random) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    return value.model_dump(mode="json", by_alias=True, exclude_unset=True) if hasattr(value, "model_dump") else value
+    return value.model_dump(by_alias=True, exclude_unset=True) if hasattr(value, "model_dump") else value
 
 
 def _said(step: Step) -> str:

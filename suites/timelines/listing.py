@@ -1,7 +1,10 @@
 """What the command shows of faults, policies and plans."""
 
+import asyncio
 import json
+import math
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from rich.console import Console
@@ -20,9 +23,11 @@ from drahealth.fakes.faults.catalogue import (
 )
 from drahealth.fakes.inventory import Inventory
 from drahealth.fakes.timelines.check import checked_plan
+from drahealth.fakes.timelines.dump import dump
 from drahealth.fakes.timelines.load import TimelineError, load_file
 from drahealth.fakes.timelines.model import Timeline
 from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.outputs import check_file
 
 
 def show_faults(vendor: str | None) -> None:
@@ -88,6 +93,23 @@ def show_difference(first: str, second: str) -> None:
 
 def _judgement(judged: Policy, name: str) -> str:
     return ("[red]Unhealthy[/]" if str(judged.health(name)) == "Unhealthy" else "Healthy") if name else ""
+
+
+def write_recording(socket: Path, output: Path | None, *, seconds: float | None, messages: int | None) -> None:
+    """Records until the end, or Ctrl-C. Raises ConfigurationError, HarnessError."""
+    from drahealth.suites.timelines.record import Recorder
+
+    check_file(str(output) if output else None)
+    recorder = Recorder(socket, seconds=seconds or math.inf, messages=messages)
+    with suppress(KeyboardInterrupt):
+        asyncio.run(recorder.listen())
+    recording = recorder.recording()
+    text = dump(recording.timeline())
+    if output:
+        output.write_text(text, encoding="utf-8")
+        sys.stderr.write(f"{len(recording.heard)} messages of {recording.flavour.name} in {output}\n")
+    else:
+        sys.stdout.write(text)
 
 
 def show_plan(file: Path | None, *, seed: int | None, devices: int, partitions: int, schema: bool) -> None:

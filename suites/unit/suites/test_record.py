@@ -1,0 +1,95 @@
+"""Recording a driver's health stream as a timeline."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drahealth.fakes.hardware.driver import FakeDriver
+from drahealth.fakes.timelines.dump import dump
+from drahealth.fakes.timelines.load import load
+from drahealth.proto.values import DeviceHealth, Health
+from drahealth.suites.errors import ConfigurationError, HarnessError
+from drahealth.suites.timelines.record import Recorder
+from drahealth.suites.unit.fakes.driver_rig import Rig
+from drahealth.suites.unit.manager.rig import until
+
+
+@pytest.fixture
+async def rig() -> AsyncIterator[Rig]:
+    rig = Rig()
+    yield rig
+    await rig.close()
+
+
+async def run(rig: Rig, **options: Any) -> FakeDriver:
+    driver = rig.here(devices=("gpu-0",), heartbeat=0.0, **options)
+    await driver.start()
+    rig.on_close(driver.stop)
+    return driver
+
+
+def registration(driver: FakeDriver) -> Path:
+    return next(Path(driver.options.registry_dir).glob("*-reg.sock"))
+
+
+def said(recorder: Recorder) -> list[Any]:
+    """What the steps of the recorded story say of streams, without their times."""
+    (loaded,) = load(dump(recorder.recording().timeline()))
+    return [step.stream.model_dump(exclude_unset=True) for step in loaded.timeline.timeline[2:] if step.stream]
+
+
+async def test_what_a_driver_says_becomes_a_story(rig: Rig) -> None:
+    driver = await run(rig)
+    recorder = Recorder(registration(driver))
+    listening = asyncio.create_task(recorder.listen())
+    await until(lambda: driver.health.open)
+    odd = [DeviceHealth("p", "d", Health.UNHEALTHY, "hot", timeout=-5), DeviceHealth("", "", Health.UNKNOWN)]
+    await driver.report(odd)
+    await driver.end_streams("UNAVAILABLE")
+    await listening
+    first, second, end = said(recorder)
+    assert [device["device"] for device in first["send"]["devices"]] == ["gpu-0"]
+    assert second["send"]["devices"] == (
+        {"device": "d", "pool": "p", "health": "Unhealthy", "message": "hot", "timeout": -5.0},
+        {"device": "", "pool": "", "health": "Unknown"},
+    )
+    assert end == {"close": "UNAVAILABLE"}
+
+
+async def test_what_is_no_message_is_kept_as_its_bytes(rig: Rig) -> None:
+    driver = await run(rig)
+    recorder = Recorder(driver.endpoint, messages=3)
+    listening = asyncio.create_task(recorder.listen())
+    await until(lambda: driver.health.open)
+    for payload in ("ff", "0a021063"):  # no protobuf, and a health that nobody knows
+        await driver.send_raw(payload)
+    await listening
+    assert said(recorder)[1:] == [{"send": {"raw": "ff"}}, {"send": {"raw": "0a021063"}}]
+
+
+async def test_the_first_api_that_the_driver_serves_is_listened_to(rig: Rig) -> None:
+    driver = await run(rig, served_health_apis=("v1alpha1.DRAResourceHealth",))
+    recorder = Recorder(registration(driver), messages=1)
+    await recorder.listen()
+    assert recorder.recording().flavour.name == "v1alpha1.DRAResourceHealth"
+
+
+async def test_a_driver_without_a_health_stream_is_told_so(rig: Rig) -> None:
+    driver = await run(rig, served_health_apis=())
+    with pytest.raises(HarnessError, match="has no health stream; it serves none of the health APIs"):
+        await Recorder(registration(driver)).listen()
+
+
+async def test_what_is_no_socket_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="is no socket; name that of a driver that runs"):
+        await Recorder(tmp_path).listen()
+
+
+async def test_the_recording_ends_with_its_time(rig: Rig) -> None:
+    driver = await run(rig)
+    recorder = Recorder(registration(driver), seconds=0.3)
+    await recorder.listen()
+    assert len(said(recorder)) == 1
