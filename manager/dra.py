@@ -107,7 +107,7 @@ class DraManager:
 
     # -- plugins
 
-    def register(self, candidate: Candidate) -> None:
+    async def register(self, candidate: Candidate) -> None:
         """Takes a plugin instance. Raises Refused."""
         self._plugins.register(candidate)
 

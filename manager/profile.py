@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from drahealth.proto.flavours import Flavour, of_service
-from drahealth.proto.values import DeviceHealth
+from drahealth.proto.values import DeviceHealth, Health
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +92,23 @@ class Profile:
     api_keeps_stored: bool
     """With the gate off a write keeps the field where the old object had it (A-04)."""
 
+    unlisted_device: Health
+    """What an allocated device reads that its device plugin does not list: not yet since the restart, or not any more
+    (D-03, B-09)."""
+
+    forgets_list_of_gone_plugin: bool
+    """The devices of a device plugin that has gone count as not listed, rather than keep their last health (D-06)."""
+
+    tells_of_lost_devices: bool
+    """Pods are notified when a device vanishes from the list, or with its device plugin (D-04)."""
+
+    resource_plugins: Literal["newest", "all", "one"]
+    """Of several device plugins of one resource: the list of the newest counts; or the latest list of any; or so, and
+    the end of any of them takes the devices from the node (D-07)."""
+
+    owner_by_resource: bool
+    """The pod to notify is found by resource and device id, rather than by the id alone (D-05)."""
+
     retry: float = 5.0
     """Seconds from the end of a health stream to the next attempt (W-23)."""
 
@@ -133,6 +150,11 @@ KEP = Profile(
     final_status="kept",
     api_filters_reads=True,
     api_keeps_stored=False,
+    unlisted_device=Health.UNKNOWN,
+    forgets_list_of_gone_plugin=True,
+    tells_of_lost_devices=True,
+    resource_plugins="newest",
+    owner_by_resource=True,
 )
 
 V1_37 = Profile(
@@ -160,6 +182,11 @@ V1_37 = Profile(
     final_status="dropped",
     api_filters_reads=False,
     api_keeps_stored=True,
+    unlisted_device=Health.HEALTHY,
+    forgets_list_of_gone_plugin=False,
+    tells_of_lost_devices=False,
+    resource_plugins="all",
+    owner_by_resource=True,
 )
 
 V1_36 = replace(
@@ -172,6 +199,8 @@ V1_36 = replace(
     forgets_stale=False,
     devices_per_driver=None,
     prepares_again="appends",
+    resource_plugins="one",
+    owner_by_resource=False,
 )
 
 V1_35 = replace(

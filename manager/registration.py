@@ -60,7 +60,7 @@ class Candidate:
 class Handler(Protocol):
     """Who takes the plugins of one type. Neither is called for a socket whose handshake is under way elsewhere."""
 
-    def register(self, candidate: Candidate) -> None:
+    async def register(self, candidate: Candidate) -> None:
         """Takes a plugin, or raises Refused."""
 
     async def deregister(self, socket: Socket) -> None:
@@ -148,7 +148,7 @@ class RegistrationDirectory:
             except Refused as refused:
                 return await self._refuse(channel, refused)
             try:
-                self._handler(candidate).register(candidate)
+                await self._handler(candidate).register(candidate)
             except Refused as refused:
                 return await self._refuse(channel, refused)
             if (wrong := await _notify(channel, ok=True)) is not None:

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Annotated, Any, Literal
 
+from drahealth.proto.extended_resources import PluginDevice
 from drahealth.proto.values import DeviceHealth, ResourceStatus
 
 VERSION = "drahealth/v1"
@@ -59,6 +60,17 @@ class ReportSent:
     devices: tuple[DeviceHealth, ...]
     complete: bool = True
     event: Literal["report-sent"] = "report-sent"
+
+
+@dataclass(frozen=True, slots=True)
+class DevicesListed:
+    """A device plugin wrote its list to a stream, in its own words; `driver` is the resource."""
+
+    driver: str
+    instance: str
+    stream: str
+    devices: tuple[PluginDevice, ...]
+    event: Literal["devices-listed"] = "devices-listed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +154,7 @@ Event = (
     | StreamOpened
     | StreamClosed
     | ReportSent
+    | DevicesListed
     | Prepared
     | Unprepared
     | StatusSeen

@@ -47,6 +47,9 @@ def _words(event: Event) -> str:
             kind = "reports" if event.complete else "reports in part"
             devices = ", ".join(_device(device) for device in event.devices) or "nothing"
             return f"{_who(event.driver, event.instance)} {kind} {devices}"
+        case events.DevicesListed():
+            devices = ", ".join(f"{device.id} {_short(device.health)}" for device in event.devices) or "nothing"
+            return f"{_who(event.driver, event.instance)} lists {devices}"
         case events.Prepared():
             return f"{_who(event.driver, event.instance)} prepared {', '.join(event.devices) or 'no devices'}"
         case events.Unprepared():

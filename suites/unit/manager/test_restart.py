@@ -136,7 +136,7 @@ async def test_what_killed_writers_left_is_cleared_away_at_the_next_start(make_n
         (node.root / name).write_text('{"half')
     (node.root / "dra_other.tmp4").touch()
     await node.start()
-    assert {path.name for path in node.root.iterdir()} == {"plugins_registry", "dra_other.tmp4"}
+    assert {path.name for path in node.root.iterdir()} == {"plugins_registry", "device-plugins", "dra_other.tmp4"}
 
 
 def break_file(path: Path, content: Any) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from drahealth.proto import (
+    device_plugin_v1beta1_pb2,
     dra_v1_pb2,
     dra_v1beta1_pb2,
     health_v1_pb2,
@@ -94,6 +95,45 @@ NODE_HEALTH_DRAFT = {
     },
 }
 
+# Fact D-13.
+DEVICE_PLUGIN = {
+    "Empty": {},
+    "DevicePluginOptions": {"pre_start_required": (1, "bool"), "get_preferred_allocation_available": (2, "bool")},
+    "RegisterRequest": {
+        "version": (1, "string"),
+        "endpoint": (2, "string"),
+        "resource_name": (3, "string"),
+        "options": (4, "DevicePluginOptions"),
+    },
+    "ListAndWatchResponse": {"devices": (1, "repeated Device")},
+    "Device": {"ID": (1, "string"), "health": (2, "string"), "topology": (3, "TopologyInfo")},
+    "TopologyInfo": {"nodes": (1, "repeated NUMANode")},
+    "NUMANode": {"ID": (1, "int64")},
+    "PreferredAllocationRequest": {"container_requests": (1, "repeated ContainerPreferredAllocationRequest")},
+    "ContainerPreferredAllocationRequest": {
+        "available_deviceIDs": (1, "repeated string"),
+        "must_include_deviceIDs": (2, "repeated string"),
+        "allocation_size": (3, "int32"),
+    },
+    "PreferredAllocationResponse": {"container_responses": (1, "repeated ContainerPreferredAllocationResponse")},
+    "ContainerPreferredAllocationResponse": {"deviceIDs": (1, "repeated string")},
+    "AllocateRequest": {"container_requests": (1, "repeated ContainerAllocateRequest")},
+    "ContainerAllocateRequest": {"devices_ids": (1, "repeated string")},
+    "AllocateResponse": {"container_responses": (1, "repeated ContainerAllocateResponse")},
+    "ContainerAllocateResponse": {
+        "envs": (1, "map<string, string>"),
+        "mounts": (2, "repeated Mount"),
+        "devices": (3, "repeated DeviceSpec"),
+        "annotations": (4, "map<string, string>"),
+        "cdi_devices": (5, "repeated CDIDevice"),
+    },
+    "Mount": {"container_path": (1, "string"), "host_path": (2, "string"), "read_only": (3, "bool")},
+    "DeviceSpec": {"container_path": (1, "string"), "host_path": (2, "string"), "permissions": (3, "string")},
+    "CDIDevice": {"name": (1, "string")},
+    "PreStartContainerRequest": {"devices_ids": (1, "repeated string")},
+    "PreStartContainerResponse": {},
+}
+
 
 def schema(module: Any) -> dict[str, dict[str, tuple[int, str]]]:
     """A module's messages: number and type of each field by name."""
@@ -105,7 +145,8 @@ def spelled(field: Any) -> str:
     message = field.message_type
     if message and message.GetOptions().map_entry:
         return "map<" + ", ".join(spelled(part) for part in message.fields) + ">"
-    plain = {field.TYPE_STRING: "string", field.TYPE_INT64: "int64", field.TYPE_BOOL: "bool"}
+    plain = {field.TYPE_STRING: "string", field.TYPE_BOOL: "bool"}
+    plain |= {field.TYPE_INT64: "int64", field.TYPE_INT32: "int32"}
     name = message.name if message else field.enum_type.name if field.enum_type else plain[field.type]
     # protobuf 6.30 has only `label`, which newer ones warn of
     repeated = field.is_repeated if hasattr(field, "is_repeated") else field.label == field.LABEL_REPEATED
@@ -122,6 +163,7 @@ def spelled(field: Any) -> str:
         (registration_v1_pb2, REGISTRATION),
         (node_health_pb2, NODE_HEALTH),
         (node_health_draft_pb2, NODE_HEALTH_DRAFT),
+        (device_plugin_v1beta1_pb2, DEVICE_PLUGIN),
     ],
     ids=lambda value: getattr(value, "__name__", "").rpartition(".")[2],
 )
@@ -146,15 +188,8 @@ def test_only_a_share_id_tells_empty_from_absent() -> None:
 
 
 def test_no_message_takes_a_name_of_kubernetes_own_stubs() -> None:
-    modules = (
-        dra_v1_pb2,
-        dra_v1beta1_pb2,
-        health_v1_pb2,
-        health_v1alpha1_pb2,
-        node_health_pb2,
-        node_health_draft_pb2,
-        registration_v1_pb2,
-    )
+    health = (health_v1_pb2, health_v1alpha1_pb2, node_health_pb2, node_health_draft_pb2)
+    modules = (*health, dra_v1_pb2, dra_v1beta1_pb2, registration_v1_pb2, device_plugin_v1beta1_pb2)
     packages = [module.DESCRIPTOR.package for module in modules]
     assert all(package.startswith("drahealth.wire.") for package in packages)
     assert len(set(packages)) == len(packages)

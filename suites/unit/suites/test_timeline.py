@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from drahealth.proto.events import (
     ContainerSeen,
+    DevicesListed,
     Event,
     GateSet,
     Prepared,
@@ -21,6 +22,7 @@ from drahealth.proto.events import (
     TimePassed,
     Unprepared,
 )
+from drahealth.proto.extended_resources import PluginDevice
 from drahealth.proto.values import DeviceHealth, Health
 from drahealth.suites.timeline import draw, tell
 from drahealth.suites.unit.suites.histories import container, entry, history, pod, report, resource, status
@@ -38,6 +40,8 @@ LINES: list[tuple[Event, str]] = [
     (ReportSent("d", "", "d#1", (HOT, WELL)), "d reports gpu-0 Unhealthy 'hot', gpu-1 Healthy"),
     (ReportSent("d", "", "d#1", (WELL,), complete=False), "d reports in part gpu-1 Healthy"),
     (ReportSent("d", "", "d#1", ()), "d reports nothing"),
+    (DevicesListed("r", "", "r#1", (PluginDevice("0"), PluginDevice("1", "odd"))), "r lists 0 Healthy, 1 odd"),
+    (DevicesListed("r", "b", "r#1", ()), "r (b) lists nothing"),
     (Prepared("d", "", "uid", ("gpu-0", "gpu-1")), "d prepared gpu-0, gpu-1"),
     (Prepared("d", "", "uid", ()), "d prepared no devices"),
     (Unprepared("d", "b", "uid"), "d (b) unprepared a claim"),
@@ -98,6 +102,7 @@ def test_whatever_texts_it_holds_an_event_stays_on_one_printable_line(text: str)
         Registered(text, text, False, text),
         StreamClosed(text, text, text, text),
         report(Health.UNHEALTHY, text),
+        DevicesListed(text, text, text, (PluginDevice(text, text),)),
         Prepared(text, text, text, (text,)),
         replace(pod([replace(WAITING, name=text, state=text)]), pod=text, phase=text),
         status(Health.UNHEALTHY, text, device=text),

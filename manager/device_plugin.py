@@ -1,0 +1,149 @@
+"""One connected device plugin: its options, its list of devices, and the calls around a container's start."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import grpc.aio
+
+from drahealth.manager.plugin import PluginError
+from drahealth.manager.registration import DIAL_LIMIT
+from drahealth.proto.device_plugin import (
+    ALLOCATE,
+    GET_OPTIONS,
+    GET_PREFERRED_ALLOCATION,
+    LIST_AND_WATCH,
+    PRE_START_CONTAINER,
+)
+from drahealth.proto.extended_resources import DeviceNode, Grant, Mount, PluginDevice
+from drahealth.proto.services import Garbled
+from drahealth.proto.sockets import target
+
+CALL_LIMIT = 30.0
+"""Seconds for each call. Kubelets give PreStartContainer so many, and Allocate as long as it takes."""
+
+log = logging.getLogger(__name__)
+
+
+class DevicePlugin:
+    """A device plugin from registration to the end of its list, which is its end: then it has to register again.
+
+    `on_list(devices)` is called for each list, `on_end()` once, unless `close` ended it.
+    """
+
+    def __init__(
+        self,
+        resource: str,
+        endpoint: Path,
+        *,
+        on_list: Callable[[Sequence[PluginDevice]], None],
+        on_end: Callable[[], None],
+    ) -> None:
+        self.resource = resource
+        self.endpoint = endpoint
+        self._on_list = on_list
+        self._on_end = on_end
+        self._options = GET_OPTIONS.response()
+        self._channel = grpc.aio.insecure_channel(target(endpoint))
+        self._watching: asyncio.Task[None] | None = None
+
+    def __str__(self) -> str:
+        return f"{self.resource} at {self.endpoint.name}"
+
+    async def connect(self) -> None:
+        """Reaches the plugin and asks for its options. Raises PluginError; then the connection is closed."""
+        try:
+            async with asyncio.timeout(DIAL_LIMIT):
+                await self._channel.channel_ready()
+            self._options = await self._call(GET_OPTIONS, GET_OPTIONS.request(), "its options")
+        except TimeoutError:
+            await self.close()
+            raise PluginError(f"device plugin {self}: nobody answers within {DIAL_LIMIT:g} s") from None
+        except BaseException:
+            await self.close()
+            raise
+
+    def watch(self) -> None:
+        """Begins to listen to its list."""
+        self._watching = asyncio.create_task(self._watch(), name=f"list of device plugin {self}")
+
+    async def close(self) -> None:
+        """Ends the connection; nobody is told."""
+        task, self._watching = self._watching, None
+        if task and task is not asyncio.current_task():
+            task.cancel()
+            await asyncio.wait([task])
+        await self._channel.close()
+
+    async def allocate(self, devices: Sequence[str]) -> Grant:
+        """What a container that gets these devices is to be started with. Raises PluginError."""
+        request = ALLOCATE.request(container_requests=[{"devices_ids": devices}])
+        answer = await self._call(ALLOCATE, request, "Allocate")
+        if not answer.container_responses:
+            raise PluginError(f"device plugin {self}: Allocate gave no answer for the container")
+        return _grant(answer.container_responses[0])
+
+    async def preferred(self, available: Sequence[str], count: int) -> tuple[str, ...]:
+        """Which of these it would give, if it has a wish. Raises PluginError."""
+        if not self._options.get_preferred_allocation_available:
+            return ()
+        request = GET_PREFERRED_ALLOCATION.request(
+            container_requests=[{"available_deviceIDs": available, "allocation_size": count}]
+        )
+        answer = await self._call(GET_PREFERRED_ALLOCATION, request, "GetPreferredAllocation")
+        return tuple(answer.container_responses[0].deviceIDs) if answer.container_responses else ()
+
+    async def pre_start(self, devices: Sequence[str]) -> None:
+        """Tells it that a container with these devices starts, if it wants to know. Raises PluginError."""
+        if self._options.pre_start_required:
+            request = PRE_START_CONTAINER.request(devices_ids=devices)
+            await self._call(PRE_START_CONTAINER, request, "PreStartContainer")
+
+    @property
+    def wants_pre_start(self) -> bool:
+        return bool(self._options.pre_start_required)
+
+    async def _watch(self) -> None:
+        responses = LIST_AND_WATCH.stub(self._channel)(LIST_AND_WATCH.request())
+        try:
+            async for response in responses:
+                self._on_list(_devices(str(self), response.devices))
+            why = "ended by the plugin"
+        except grpc.aio.AioRpcError as error:
+            why = f"{error.code().name}: {error.details()}"
+        except Garbled as garbled:
+            why = str(garbled)
+        finally:
+            responses.cancel()
+        log.warning("device plugin %s is gone until it registers again: %s", self, why)
+        self._watching = None
+        await self._channel.close()
+        self._on_end()
+
+    async def _call(self, method: Any, request: Any, what: str) -> Any:
+        try:
+            return await method.stub(self._channel)(request, timeout=CALL_LIMIT)
+        except grpc.aio.AioRpcError as error:
+            why = f"{error.code().name}: {error.details()}"
+        except Garbled as garbled:
+            why = str(garbled)
+        raise PluginError(f"device plugin {self}: {what} failed: {why}")
+
+
+def _devices(plugin: str, devices: Sequence[Any]) -> list[PluginDevice]:
+    found = [PluginDevice(device.ID, device.health) for device in devices]
+    if doubles := len(found) - len({device.id for device in found}):
+        log.warning("device plugin %s lists %d ids twice; the later of two counts", plugin, doubles)
+    return found
+
+
+def _grant(response: Any) -> Grant:
+    return Grant(
+        dict(response.envs),
+        tuple(Mount(m.container_path, m.host_path, m.read_only) for m in response.mounts),
+        tuple(DeviceNode(d.container_path, d.host_path, d.permissions) for d in response.devices),
+        dict(response.annotations),
+        tuple(device.name for device in response.cdi_devices),
+    )

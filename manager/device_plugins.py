@@ -1,0 +1,286 @@
+"""The half of device plugins of the device manager: devices are listed, allocated, and shown with their health.
+
+It joins the pure parts (`resources`, `allocations`) with the edges (`device_plugin`, `kubelet_socket`, the checkpoint).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from weakref import WeakValueDictionary
+
+from drahealth.manager import observer
+from drahealth.manager.allocation_checkpoint import (
+    ALLOCATIONS_FILE,
+    dump_allocations,
+    load_allocations,
+    load_resources,
+)
+from drahealth.manager.allocations import Allocation, Allocations, by_resource, choose, grant_of
+from drahealth.manager.checkpoint import Checkpoint
+from drahealth.manager.device_plugin import DevicePlugin
+from drahealth.manager.dra import Notify
+from drahealth.manager.gates import Gates
+from drahealth.manager.kubelet_socket import KubeletSocket
+from drahealth.manager.observer import Observer, nobody
+from drahealth.manager.plugin import PluginError
+from drahealth.manager.profile import KEP, Profile
+from drahealth.manager.registration import Candidate, Refused, Socket
+from drahealth.manager.resources import Resources
+from drahealth.proto.clock import Clock, SystemClock
+from drahealth.proto.device_plugin import VERSION
+from drahealth.proto.extended_resources import AdmissionError, Amount, Grant, PluginDevice, is_extended_resource
+from drahealth.proto.sockets import check_path
+from drahealth.proto.values import PodClaims, ResourceHealth, ResourceStatus
+
+API = f"{VERSION}.DevicePlugin"
+"""What a device plugin is asked for its devices by."""
+
+log = logging.getLogger(__name__)
+
+Entries = Mapping[str, tuple[ResourceStatus, ...]]
+"""`allocatedResourcesStatus` by container; one without entries has no key."""
+
+Wanted = Mapping[str, Mapping[str, int]]
+"""How many devices of each resource each container asks for."""
+
+
+class DevicePluginManager:
+    """Resources, the plugins that list their devices, and the containers that hold these.
+
+    Plugins register at `root/device-plugins/kubelet.sock`, or with a socket of type DevicePlugin in the registration
+    directory (a `registration.Handler`); they are gone with the end of their list. `root` is where its checkpoint is.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        profile: Profile = KEP,
+        gates: Gates | None = None,
+        clock: Clock | None = None,
+        observe: Observer = nobody,
+    ) -> None:
+        self.profile = profile
+        self._gates = gates or Gates()
+        self._clock = clock or SystemClock()
+        self._observe = observe
+        self._file = Checkpoint(root / ALLOCATIONS_FILE, observe)
+        self._resources = Resources(profile)
+        self._allocations = Allocations()
+        self._final: dict[str, Entries] = {}
+        self._plugins: dict[tuple[str, Path], DevicePlugin] = {}
+        self._sockets: dict[Socket, tuple[str, Path]] = {}
+        self._told_of_pods: list[Notify] = []
+        self._told_of_amounts: list[Callable[[], None]] = []
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._socket = KubeletSocket(root / "device-plugins", self._register)
+
+    def load(self) -> None:
+        """Loads the checkpoint."""
+        data = self._file.read()
+        self._allocations = Allocations(load_allocations(data))
+        known = {*load_resources(data), *(held.resource for held in self._allocations)}
+        self._resources = Resources(self.profile, known, self._clock.now())
+
+    async def start(self) -> None:
+        """Begins to take registrations at the kubelet's socket."""
+        await self._socket.start()
+
+    async def close(self) -> None:
+        """Ends all connections. What is known stays in the checkpoint, as it was."""
+        await self._socket.stop()
+        plugins, self._plugins = list(self._plugins.values()), {}
+        for plugin in plugins:
+            await plugin.close()
+
+    # -- plugins
+
+    async def register(self, candidate: Candidate) -> None:
+        """Takes a plugin from the registration directory. Raises Refused."""
+        if VERSION not in candidate.versions:
+            raise Refused(f"none of its versions {list(candidate.versions)} is {VERSION}")
+        await self._register(candidate.name, candidate.endpoint, VERSION)
+        self._sockets[candidate.socket] = (candidate.name, candidate.endpoint)
+
+    async def deregister(self, socket: Socket) -> None:
+        """Lets the plugin go whose registration socket that was, if there is one."""
+        key = self._sockets.pop(socket, None)
+        if key in self._plugins:
+            plugin = self._plugins[key]
+            await plugin.close()
+            self._ended(plugin)
+
+    async def _register(self, resource: str, endpoint: Path, version: str) -> None:
+        """Connects to a plugin and listens to its list; the same one again takes its own place. Raises Refused."""
+        if version != VERSION:
+            raise Refused(f"its version {version!r} is not {VERSION}")
+        if not is_extended_resource(resource):
+            raise Refused(f"{resource!r} is not the name of an extended resource, such as example.com/gpu")
+        try:
+            check_path(endpoint)
+        except ValueError as error:
+            raise Refused(f"its endpoint cannot be used: {error}") from None
+        plugin = self._plugin(resource, endpoint)
+        try:
+            await plugin.connect()
+        except PluginError as error:
+            raise Refused(str(error)) from None
+        if earlier := self._plugins.get((resource, endpoint)):
+            await earlier.close()
+            self._ended(earlier)
+        self._plugins[resource, endpoint] = plugin
+        new = resource not in self._resources
+        self._resources.came(resource, plugin)
+        if new:
+            self._save()
+        log.info("device plugin %s registered", plugin)
+        self._observe(observer.PluginRegistered(resource, str(endpoint), API))
+        plugin.watch()
+
+    def _plugin(self, resource: str, endpoint: Path) -> DevicePlugin:
+        plugin = DevicePlugin(
+            resource,
+            endpoint,
+            on_list=lambda devices: self._listed(plugin, devices),
+            on_end=lambda: self._ended(plugin),
+        )
+        return plugin
+
+    def _listed(self, plugin: DevicePlugin, devices: Sequence[PluginDevice]) -> None:
+        self._tell(plugin.resource, self._resources.listed(plugin.resource, plugin, devices))
+
+    def _ended(self, plugin: DevicePlugin) -> None:
+        if self._plugins.get((plugin.resource, plugin.endpoint)) is plugin:
+            del self._plugins[plugin.resource, plugin.endpoint]
+            self._observe(observer.PluginDeregistered(plugin.resource, str(plugin.endpoint)))
+            self._tell(plugin.resource, self._resources.left(plugin.resource, plugin, self._clock.now()))
+
+    # -- devices of pods
+
+    async def allocate(self, pod_uid: str, containers: Wanted) -> Mapping[str, Grant]:
+        """Gives each container the devices that it asks for; what it holds already it keeps.
+
+        A resource that no plugin ever listed is not ours and left out. Returns what each container is to be started
+        with. Raises AdmissionError; then the pod holds nothing that it did not hold before.
+        """
+        before = self._allocations.of(pod_uid)
+        if self._allocations.free_ended():
+            self._save()
+        try:
+            for container, wanted in containers.items():
+                for resource, count in sorted(wanted.items()):
+                    if count and resource in self._resources:
+                        await self._allocate(pod_uid, container, resource, count)
+        except BaseException as error:
+            for allocation in self._allocations.of(pod_uid):
+                if allocation not in before:
+                    self._allocations.remove(allocation)
+            if isinstance(error, PluginError):
+                raise AdmissionError(str(error)) from None
+            raise
+        if self._allocations.of(pod_uid) != before:
+            self._save()
+        return {container: grant_of(self._allocations.of(pod_uid, container)) for container in containers}
+
+    def wants_pre_start(self, pod_uid: str, container: str) -> bool:
+        """Whether a plugin is to be told before the container starts."""
+        return any(
+            plugin.wants_pre_start
+            for held in self._allocations.of(pod_uid, container)
+            if (plugin := self._newest(held.resource))
+        )
+
+    async def pre_start(self, pod_uid: str, container: str) -> None:
+        """Tells the plugins that want to know that the container is about to start. Raises PluginError."""
+        for held in self._allocations.of(pod_uid, container):
+            if plugin := self._newest(held.resource):
+                await plugin.pre_start(held.devices)
+
+    def end(self, pod_uid: str) -> None:
+        """The pod has ended; its devices are free for others, and its status stays as it is or goes with them."""
+        if self.profile.final_status == "kept" and pod_uid not in self._final:
+            if containers := {held.container: () for held in self._allocations.of(pod_uid)}:
+                self._final[pod_uid] = self.allocated_resources_status(pod_uid, PodClaims(containers))
+        self._allocations.end(pod_uid)
+
+    def forget(self, pod_uid: str) -> None:
+        """The pod is gone from the API."""
+        self._final.pop(pod_uid, None)
+        if self._allocations.drop(pod_uid):
+            self._save()
+
+    async def _allocate(self, pod_uid: str, container: str, resource: str, count: int) -> None:
+        async with self._locks.setdefault(resource, asyncio.Lock()):
+            held = self._allocations.get(pod_uid, container, resource)
+            if held and len(held.devices) != count:
+                raise AdmissionError(f"container {container} holds {len(held.devices)} of {resource}, not {count}")
+            if held:
+                return
+            plugin = self._newest(resource)
+            if plugin is None:
+                raise AdmissionError(f"no device plugin is registered for {resource}")
+            in_use = self._allocations.in_use(resource)
+            available = [device for device in self._resources.healthy(resource) if device not in in_use]
+            try:
+                preferred = await plugin.preferred(available, count) if len(available) > count else ()
+                devices = choose(available, count, preferred)
+            except ValueError as error:
+                raise AdmissionError(f"not enough devices of {resource}: {error}") from None
+            grant = await plugin.allocate(devices)
+            self._allocations.add(Allocation(pod_uid, container, resource, devices, grant))
+
+    def _newest(self, resource: str) -> DevicePlugin | None:
+        plugin = self._resources.newest(resource)
+        return plugin if isinstance(plugin, DevicePlugin) else None
+
+    # -- what is seen of it
+
+    def allocated_resources_status(self, pod_uid: str, uses: PodClaims) -> Entries:
+        """One entry a resource, of each container that holds devices of it; nothing at all with the gate off.
+
+        Init containers are left out where the profile has it so (D-12).
+        """
+        if not self._gates.resource_health_status:
+            return {}
+        if pod_uid in self._final:
+            return self._final[pod_uid]
+        users = (*(uses.init_containers if self.profile.init_containers else ()), *uses.containers)
+        entries = {name: self._container(self._allocations.of(pod_uid, name)) for name in users}
+        return {name: found for name, found in entries.items() if found}
+
+    def amounts(self) -> Mapping[str, Amount]:
+        """What the node has of each resource."""
+        known = self._resources.names()
+        amounts = self._resources.amounts(self._clock.now())
+        if len(amounts) != len(known):
+            self._save()
+        return amounts
+
+    def subscribe(self, notify: Notify) -> Callable[[], None]:
+        """`notify(pod_uids)` is called, and must not block, when the health of a device that they hold has changed."""
+        self._told_of_pods.append(notify)
+        return lambda: self._told_of_pods.remove(notify)
+
+    def subscribe_to_amounts(self, notify: Callable[[], None]) -> Callable[[], None]:
+        """`notify()` is called, and must not block, when `amounts` may have changed."""
+        self._told_of_amounts.append(notify)
+        return lambda: self._told_of_amounts.remove(notify)
+
+    def _container(self, held: Iterable[Allocation]) -> tuple[ResourceStatus, ...]:
+        return tuple(
+            ResourceStatus(resource, tuple(ResourceHealth(d, self._resources.health(resource, d)) for d in devices))
+            for resource, devices in by_resource(held).items()
+        )
+
+    def _tell(self, resource: str, devices: frozenset[str]) -> None:
+        pods = self._allocations.holders(resource, devices, by_resource=self.profile.owner_by_resource)
+        if pods and self._gates.resource_health_status:
+            self._observe(observer.PodsNotified(pods))
+            for notify in self._told_of_pods:
+                notify(pods)
+        for changed in self._told_of_amounts:
+            changed()
+
+    def _save(self) -> None:
+        self._file.write(dump_allocations(self._allocations, self._resources.names()))

@@ -1,0 +1,74 @@
+"""The kubelet's own registration socket: device plugins call it, beside their own sockets (D-11)."""
+
+import logging
+import stat
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from drahealth.manager.registration import Refused
+from drahealth.proto.device_plugin import KUBELET_SOCKET, REGISTER
+from drahealth.proto.services import serve
+from drahealth.proto.sockets import target
+
+Register = Callable[[str, Path, str], Awaitable[None]]
+"""Takes the plugin of a resource at an endpoint with its version, or raises Refused."""
+
+log = logging.getLogger(__name__)
+
+
+class KubeletSocket:
+    """Serves `kubelet.sock` in the directory of the device plugins.
+
+    Sockets that are there at the start are removed, as kubelets do: plugins take it as the sign to register anew. A
+    directory that cannot be used costs this way of registration and nothing else.
+    """
+
+    def __init__(self, directory: Path, register: Register) -> None:
+        self.path = directory / KUBELET_SOCKET
+        self._register = register
+        self._server: grpc.aio.Server | None = None
+
+    async def start(self) -> None:
+        """Serves."""
+        try:
+            address = target(self.path)
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            _remove_sockets(self.path.parent)
+            server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+            server.add_generic_rpc_handlers(serve({REGISTER: self._registered}))
+            server.add_insecure_port(address)
+            await server.start()
+        except (OSError, ValueError, RuntimeError) as error:
+            log.error("%s cannot be served, device plugins cannot register there: %s", self.path, error)
+        else:
+            self._server = server
+
+    async def stop(self) -> None:
+        """Serves no more."""
+        server, self._server = self._server, None
+        if server:
+            await server.stop(grace=None)
+
+    async def _registered(self, request: Any, context: "grpc.aio.ServicerContext[Any, Any]") -> Any:
+        try:
+            endpoint = self._endpoint(request.endpoint)
+            await self._register(request.resource_name, endpoint, request.version)
+        except Refused as refused:
+            log.warning("device plugin of %r at %r refused: %s", request.resource_name, request.endpoint, refused)
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(refused))
+        return REGISTER.response()
+
+    def _endpoint(self, name: str) -> Path:
+        if not name or name in (".", "..", KUBELET_SOCKET) or "/" in name or "\0" in name:
+            raise Refused(f"its endpoint {name!r} is not the name of a socket beside {KUBELET_SOCKET}")
+        return self.path.parent / name
+
+
+def _remove_sockets(directory: Path) -> None:
+    for path in directory.iterdir():
+        if stat.S_ISSOCK(path.lstat().st_mode):
+            path.unlink(missing_ok=True)

@@ -1,0 +1,130 @@
+"""Who holds which device, how devices are chosen, and the file of it."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drahealth.manager.allocation_checkpoint import dump_allocations, load_allocations, load_resources
+from drahealth.manager.allocations import Allocation, Allocations, choose
+from drahealth.proto.extended_resources import DeviceNode, Grant, Mount, is_extended_resource
+from drahealth.suites.unit.manager.rig import lines
+
+GPU, NIC = "example.com/gpu", "example.com/nic"
+GRANT = Grant({"A": "1"}, (Mount("/in", "/on", True),), (DeviceNode("/d", "/d", "rwm"),), {"note": "x"}, ("a/b=c",))
+
+
+def held(pod: str, *devices: str, resource: str = GPU) -> Allocation:
+    return Allocation(pod, "main", resource, devices, Grant())
+
+
+def test_what_an_ended_pod_holds_is_taken_back_when_devices_are_wanted() -> None:
+    allocations = Allocations([held("a", "0"), held("b", "1")])
+    allocations.end("a")
+    before = allocations.in_use(GPU)
+    assert (before, allocations.free_ended(), allocations.in_use(GPU)) == ({"0", "1"}, True, {"1"})
+
+
+def test_the_holders_of_a_device_are_those_of_its_resource() -> None:
+    allocations = Allocations([held("a", "0", resource=NIC), held("b", "0", "1")])
+    assert [allocations.holders(GPU, {name}) for name in "02"] == [{"b"}, set()]
+
+
+def test_a_release_that_asks_for_the_id_alone_finds_the_first_pod() -> None:
+    allocations = Allocations([held("a", "0", resource=NIC), held("b", "0", "1")])
+    assert allocations.holders(GPU, {"0", "1"}, by_resource=False) == {"a", "b"}
+    assert allocations.holders(GPU, {"0"}, by_resource=False) == {"a"}
+
+
+@given(st.lists(st.text(), unique=True), st.integers(0, 8), st.lists(st.text()))
+def test_so_many_different_ones_are_chosen_and_the_preferred_ones_first(
+    available: list[str], count: int, preferred: list[str]
+) -> None:
+    if len(available) < count:
+        with pytest.raises(ValueError, match=f"{count} wanted, {len(available)} available"):
+            choose(available, count, preferred)
+        return
+    chosen = choose(available, count, preferred)
+    wishes = [wish for wish in dict.fromkeys(preferred) if wish in available][:count]
+    assert (len(set(chosen)), set(chosen) <= set(available), list(chosen[: len(wishes)])) == (count, True, wishes)
+
+
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=5)
+GRANTS = st.builds(Grant, st.dictionaries(TEXTS, TEXTS, max_size=2), cdi_devices=st.lists(TEXTS).map(tuple))
+ALLOCATIONS = st.builds(
+    Allocation, TEXTS, TEXTS, TEXTS, st.lists(TEXTS, max_size=3).map(tuple), GRANTS | st.just(GRANT)
+)
+
+
+@given(st.lists(ALLOCATIONS, max_size=4))
+def test_allocations_come_back_from_the_file_as_they_were(allocations: list[Allocation]) -> None:
+    data = json.loads(json.dumps(dump_allocations(allocations, [GPU])))
+    assert (list(load_allocations(data)), load_resources(data)) == (allocations, [GPU])
+
+
+GOOD = {"pod_uid": "p", "container": "c", "resource": GPU, "devices": ["0"], "grant": {}}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "complaint"),
+    [
+        ([], "entry: Input should be a dictionary"),
+        ({**GOOD, "devices": "0"}, "devices: Input should be a valid tuple"),
+        ({**GOOD, "pod_uid": 1}, "pod_uid: Input should be a valid string"),
+        ({**GOOD, "grant": None}, "grant: Input should be a dictionary"),
+        ({**GOOD, "grant": {"envs": {"A": 1}}}, "grant.envs.A: Input should be a valid string"),
+        ({key: value for key, value in GOOD.items() if key != "resource"}, "resource: Field required"),
+        ({**GOOD, "container": "\ud800"}, "a text in it is none"),
+    ],
+)
+def test_a_wrong_allocation_costs_itself_alone(wrong: Any, complaint: str, caplog: pytest.LogCaptureFixture) -> None:
+    found = list(load_allocations({"allocations": [wrong, GOOD]}))
+    assert [allocation.pod_uid for allocation in found] == ["p"]
+    (line,) = lines(caplog, "allocation 0 was left out: ")
+    assert complaint in line
+
+
+@pytest.mark.parametrize("data", [{"allocations": 1}, {"odd": []}, {"allocations": None}])
+def test_a_file_of_another_shape_is_told_once(data: Any, caplog: pytest.LogCaptureFixture) -> None:
+    assert list(load_allocations(data)) == []
+    assert lines(caplog, "") == ["checkpoint: no list of allocations in it, starting with none"]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(sorted(GOOD)), inner, max_size=5),
+)
+
+
+@given(st.dictionaries(st.sampled_from(["allocations", "resources"]), JSON))
+def test_whatever_the_file_holds_it_is_loaded(data: Any) -> None:
+    assert all(isinstance(found, Allocation) for found in load_allocations(data))
+    assert all(is_extended_resource(name) for name in load_resources(data))
+
+
+@pytest.mark.parametrize(
+    ("name", "is_one"),
+    [
+        ("example.com/gpu", True),
+        ("example/Gpu_1.x", True),
+        ("cpu", False),
+        ("", False),
+        ("/gpu", False),
+        ("example.com/", False),
+        ("example.com/a/b", False),
+        ("kubernetes.io/gpu", False),
+        ("x.kubernetes.io/gpu", False),
+        ("requests.example.com/gpu", False),
+        ("Example.com/gpu", False),
+        ("example.com/-gpu", False),
+        ("example.com/gpu\n", False),
+        ("example.com/" + "g" * 63, True),
+        ("example.com/" + "g" * 64, False),
+        ("e" * 244 + "/gpu", True),
+        ("e" * 245 + "/gpu", False),
+    ],
+)
+def test_the_names_of_extended_resources(name: str, is_one: bool) -> None:
+    assert is_extended_resource(name) is is_one

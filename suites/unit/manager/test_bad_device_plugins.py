@@ -1,0 +1,238 @@
+"""What a broken device plugin costs: one line in the log, or one sentence to it, and its own devices."""
+
+import asyncio
+from typing import Any
+
+import grpc
+import pytest
+
+from drahealth.manager import device_plugin
+from drahealth.manager.allocation_checkpoint import ALLOCATIONS_FILE
+from drahealth.manager.plugin import PluginError
+from drahealth.proto.device_plugin import ALLOCATE, GET_OPTIONS
+from drahealth.proto.extended_resources import AdmissionError, Amount
+from drahealth.suites.unit.manager.conftest import MakeNode
+from drahealth.suites.unit.manager.plugin_rig import (
+    RESOURCE,
+    OddDevicePlugin,
+    call_register,
+    entries,
+    health,
+    of,
+    plugin_of,
+    run_odd,
+    run_plugin,
+    run_pod,
+    serve,
+)
+from drahealth.suites.unit.manager.rig import Node, lines, until
+
+GOOD = "good.example.com/gpu"
+
+
+@pytest.mark.parametrize(
+    ("request_", "told"),
+    [
+        ({"endpoint": "../plugins/odd.sock"}, "its endpoint '../plugins/odd.sock' is not the name of a socket"),
+        ({"endpoint": "/tmp/odd.sock"}, "its endpoint '/tmp/odd.sock' is not the name of a socket beside"),
+        ({"endpoint": ""}, "its endpoint '' is not the name of a socket beside kubelet.sock"),
+        ({"endpoint": ".."}, "its endpoint '..' is not"),
+        ({"endpoint": "kubelet.sock"}, "its endpoint 'kubelet.sock' is not"),
+        ({"endpoint": "o" * 200}, "its endpoint cannot be used: the socket path "),
+        ({"resource_name": ""}, "'' is not the name of an extended resource, such as example.com/gpu"),
+        ({"resource_name": "cpu"}, "'cpu' is not the name of an extended resource"),
+        ({"resource_name": "x.kubernetes.io/gpu"}, "'x.kubernetes.io/gpu' is not the name"),
+        ({"resource_name": "example.com/" + "g" * 64}, "is not the name of an extended resource"),
+        ({"version": "v1alpha"}, "its version 'v1alpha' is not v1beta1"),
+        ({"version": ""}, "its version '' is not v1beta1"),
+    ],
+    ids=range(12),
+)
+async def test_a_registration_that_cannot_be_is_refused_in_words(
+    node: Node, request_: Any, told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert told in await call_register(node, **request_)
+    (line,) = lines(caplog, "refused")
+    assert (told in line, node.manager.amounts()) == (True, {})
+
+
+async def test_a_plugin_behind_whose_endpoint_nobody_is_is_refused(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_plugin, "DIAL_LIMIT", 0.2)
+    assert await call_register(node) == f"device plugin {RESOURCE} at odd.sock: nobody answers within 0.2 s"
+
+
+async def test_a_plugin_that_gives_no_options_is_refused(node: Node) -> None:
+    plugin = OddDevicePlugin()
+    methods = plugin.methods
+    methods.pop(GET_OPTIONS)
+    plugin.__class__ = type("Without", (OddDevicePlugin,), {"methods": methods})
+    await serve(node, plugin)
+    told = await call_register(node)
+    assert told.startswith(f"device plugin {RESOURCE} at odd.sock: its options failed: UNIMPLEMENTED")
+
+
+async def test_one_that_hangs_holds_up_no_other(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_plugin, "DIAL_LIMIT", 60.0)
+    hanging = asyncio.create_task(call_register(node))
+    await run_plugin(node, GOOD)
+    assert node.manager.amounts() == {GOOD: Amount(2, 2)}
+    hanging.cancel()
+    await asyncio.wait([hanging])
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (b"\x0a\xff", "2 bytes that are not a ListAndWatchResponse"),
+        (b"\x0a\x04\x0a\x02\xff\xff", "6 bytes that are not a ListAndWatchResponse"),
+        (of(*(f"{number:060}" for number in range(60_000))), "RESOURCE_EXHAUSTED"),
+    ],
+    ids=["bytes", "no UTF-8", "over 4 MiB"],
+)
+async def test_a_list_that_cannot_be_read_is_the_end_of_the_plugin(
+    node: Node, said: Any, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    await run_plugin(node, GOOD)
+    plugin = await run_odd(node, of("a"))
+    await until(lambda: RESOURCE in node.manager.amounts() and node.manager.amounts()[RESOURCE].allocatable)
+    await run_pod(node, "pod")
+    plugin.lists.put_nowait(said)
+    await until(lambda: health(node, "pod") == {"a": "Unknown"})
+    (line,) = lines(caplog, "")
+    assert line.startswith(f"device plugin {RESOURCE} at odd.sock is gone until it registers again: {why}")
+    assert node.manager.amounts() == {GOOD: Amount(2, 2), RESOURCE: Amount(1, 0)}
+
+
+async def test_ids_that_are_there_twice_are_told_of(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+    await run_odd(node, of("a", "a", "b"))
+    await until(lambda: node.manager.amounts().get(RESOURCE) == Amount(2, 2))
+    assert lines(caplog, "") == [f"device plugin {RESOURCE} at odd.sock lists 1 ids twice; the later of two counts"]
+
+
+async def test_odd_ids_are_ids(node: Node) -> None:
+    names = ("", "a/b\nc", "x" * 10_000, "健康")
+    await run_odd(node, of(*names))
+    await until(lambda: node.manager.amounts().get(RESOURCE) == Amount(4, 4))
+    await run_pod(node, "pod", count=4)
+    assert set(health(node, "pod")) == set(names)
+
+
+async def test_a_flood_of_lists_ends_with_the_last(node: Node) -> None:
+    plugin = await run_odd(node, of("a"))
+    await until(lambda: node.manager.amounts().get(RESOURCE) == Amount(1, 1))
+    await run_pod(node, "pod")
+    for number in range(3000):
+        plugin.lists.put_nowait(of("a", health=f"odd {number}" if number % 2 else "Healthy"))
+    plugin.lists.put_nowait(of("a", "fence"))
+    await until(lambda: node.manager.amounts().get(RESOURCE) == Amount(2, 2), within=30)
+    assert health(node, "pod") == {"a": "Healthy"}
+
+
+async def not_admitted(node: Node) -> str:
+    with pytest.raises(AdmissionError) as refused:
+        await asyncio.wait_for(run_pod(node, "pod"), 10)
+    assert entries(node, "pod") == {}
+    return str(refused.value)
+
+
+async def test_a_plugin_that_dies_while_it_allocates(node: Node) -> None:
+    plugin = OddDevicePlugin(of("a"))
+    served = await serve(node, plugin)
+    assert await call_register(node) == ""
+    await until(lambda: node.manager.amounts().get(RESOURCE) == Amount(1, 1))
+    plugin.answer = lambda request, context: asyncio.Event().wait()
+    dying = asyncio.create_task(not_admitted(node))
+    await plugin.allocating.wait()
+    await served.stop()
+    assert (await dying).startswith(f"device plugin {RESOURCE} at odd.sock: Allocate failed: ")
+
+
+async def test_a_plugin_that_never_answers(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_plugin, "CALL_LIMIT", 0.3)
+    plugin = await run_odd(node, of("a"))
+    await until(lambda: node.manager.amounts().get(RESOURCE) == Amount(1, 1))
+    plugin.answer = lambda request, context: asyncio.Event().wait()
+    assert "Allocate failed: DEADLINE_EXCEEDED" in await not_admitted(node)
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (ALLOCATE.response(), "Allocate gave no answer for the container"),
+        (b"\x0a\xff", "Allocate failed: 2 bytes that are not a AllocateResponse"),
+    ],
+)
+async def test_an_answer_that_is_none(node: Node, answer: Any, why: str) -> None:
+    plugin = await run_odd(node, of("a"))
+    await until(lambda: node.manager.amounts().get(RESOURCE) == Amount(1, 1))
+
+    async def say(request: Any, context: Any) -> Any:
+        return answer
+
+    plugin.answer = say
+    assert await not_admitted(node) == f"device plugin {RESOURCE} at odd.sock: {why}"
+
+
+async def test_a_refusal_to_allocate_is_the_pods_reason(node: Node) -> None:
+    plugin = await run_odd(node, of("a"))
+    await until(lambda: node.manager.amounts().get(RESOURCE) == Amount(1, 1))
+    plugin.answer = lambda request, context: context.abort(grpc.StatusCode.INTERNAL, "the bus is on fire")
+    assert (await not_admitted(node)).endswith("Allocate failed: INTERNAL: the bus is on fire")
+
+
+async def test_a_pre_start_that_fails_says_why(node: Node) -> None:
+    plugin = OddDevicePlugin(of("a"))
+    plugin.options = GET_OPTIONS.response(pre_start_required=True)
+    await serve(node, plugin)
+    assert await call_register(node) == ""
+    await until(lambda: node.manager.amounts().get(RESOURCE) == Amount(1, 1))
+    await run_pod(node, "pod")
+    with pytest.raises(PluginError, match="PreStartContainer failed: UNIMPLEMENTED"):
+        await node.manager.pre_start("pod", "main")
+
+
+async def test_a_plugin_that_is_found_and_is_no_device_plugin_is_told_so(node: Node) -> None:
+    odd = await node.run_odd(type="DevicePlugin", name=RESOURCE, supported_versions=["v1"])
+    assert odd.told[0] == (False, "none of its versions ['v1'] is v1beta1")
+    other = await make_second(node, name="cpu")
+    assert other.told[0] == (False, "'cpu' is not the name of an extended resource, such as example.com/gpu")
+
+
+async def make_second(node: Node, name: str) -> Any:
+    from drahealth.suites.unit.manager.rig import OddPlugin
+
+    plugin = OddPlugin(type="DevicePlugin", name=name, supported_versions=["v1beta1"])
+    await node.serve(plugin.methods, "second-reg.sock")
+    await until(lambda: plugin.told)
+    return plugin
+
+
+async def test_sockets_of_before_the_start_are_removed_and_files_are_not(make_node: MakeNode) -> None:
+    node = make_node()
+    plugin = plugin_of(node)
+    folder = node.root / "device-plugins"
+    await plugin._plugin.start()
+    (folder / "a-file").touch()
+    await node.start()
+    assert {path.name for path in folder.iterdir()} == {"a-file", "kubelet.sock"}
+
+
+@pytest.mark.parametrize("content", ["", "null", "[]", "{", '{"allocations": 1, "resources": [1]}', "\xff"])
+async def test_whatever_the_checkpoint_is_the_node_starts(make_node: MakeNode, content: str) -> None:
+    node = make_node()
+    (node.root / ALLOCATIONS_FILE).write_text(content, encoding="latin-1")
+    await node.start()
+    await run_plugin(node)
+    await run_pod(node, "pod")
+    assert health(node, "pod") == {"gpu-0": "Healthy"}
+
+
+async def test_a_folder_that_cannot_be_used_costs_kubelet_sock_alone(
+    make_node: MakeNode, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = make_node()
+    node.root.joinpath("device-plugins").touch()
+    await node.start()
+    await run_plugin(node, registration="plugins_registry")
+    complaints = lines(caplog, "kubelet.sock cannot be served, device plugins cannot register there")
+    assert (len(complaints), node.manager.amounts()) == (1, {RESOURCE: Amount(2, 2)})

@@ -1,0 +1,287 @@
+"""Device plugins and the manager, over real sockets: registration, lists, allocation, restart."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from drahealth.manager.gates import Gates
+from drahealth.manager.profile import KEP, V1_36, V1_37, Profile
+from drahealth.manager.resources import GRACE
+from drahealth.proto.events import Registered, StreamClosed
+from drahealth.proto.extended_resources import AdmissionError, Amount, Grant
+from drahealth.proto.values import Health, PodClaims
+from drahealth.suites.unit.manager.conftest import MakeNode
+from drahealth.suites.unit.manager.plugin_rig import (
+    RESOURCE,
+    entries,
+    health,
+    listed,
+    plugin_of,
+    run_plugin,
+    run_pod,
+)
+from drahealth.suites.unit.manager.rig import Node, until
+
+BOTH_WAYS = pytest.mark.parametrize("registration", ["kubelet.sock", "plugins_registry"])
+
+
+@BOTH_WAYS
+async def test_a_registered_plugin_makes_its_devices_the_nodes(node: Node, registration: Any) -> None:
+    plugin = await run_plugin(node, registration=registration)
+    assert node.manager.amounts() == {RESOURCE: Amount(2, 2)}
+    assert (await plugin.state()).streams == 1
+    assert node.happened(Registered) == [Registered(RESOURCE, "", True)]
+
+
+@BOTH_WAYS
+async def test_the_pods_of_a_device_are_told_of_its_health(node: Node, registration: Any) -> None:
+    plugin = await run_plugin(node, registration=registration)
+    await run_pod(node, "pod")
+    node.notified.clear()
+    await plugin.set_health("gpu-0", "Unhealthy")
+    await until(lambda: node.notified)
+    assert (entries(node, "pod"), node.notified) == ({RESOURCE: {"gpu-0": "Unhealthy"}}, [{"pod"}])
+
+
+@BOTH_WAYS
+@pytest.mark.parametrize("end", ["stop", "crash"])
+async def test_the_devices_of_a_plugin_that_has_gone_read_unknown(node: Node, registration: Any, end: str) -> None:
+    plugin = await run_plugin(node, registration=registration)
+    await run_pod(node, "pod")
+    node.notified.clear()
+    await getattr(plugin, end)()
+    await until(lambda: node.notified)
+    assert (health(node, "pod"), node.manager.amounts()) == ({"gpu-0": "Unknown"}, {RESOURCE: Amount(2, 0)})
+    await plugin.start()
+    await listed(node, plugin)
+    assert health(node, "pod") == {"gpu-0": "Healthy"}
+
+
+@BOTH_WAYS
+async def test_the_devices_of_a_gone_plugin_keep_their_health_on_1_37(node_1_37: Node, registration: Any) -> None:
+    plugin = await run_plugin(node_1_37, registration=registration)
+    await run_pod(node_1_37, "pod")
+    await plugin.set_health("gpu-0", "Unhealthy")
+    await until(lambda: health(node_1_37, "pod") == {"gpu-0": "Unhealthy"})
+    await plugin.stop()
+    await until(lambda: node_1_37.manager.amounts()[RESOURCE] == Amount(2, 0))
+    assert health(node_1_37, "pod") == {"gpu-0": "Unhealthy"}
+
+
+@pytest.mark.parametrize(("profile", "reads", "told"), [(KEP, "Unknown", True), (V1_37, "Healthy", False)])
+async def test_a_device_that_vanishes(make_node: MakeNode, profile: Profile, reads: str, told: bool) -> None:
+    node = make_node(profile)
+    await node.start()
+    plugin = await run_plugin(node)
+    await run_pod(node, "pod")
+    await plugin.set_health("gpu-0", "Unhealthy")
+    await until(lambda: health(node, "pod") == {"gpu-0": "Unhealthy"})
+    node.notified.clear()
+    await plugin.remove("gpu-0")
+    await until(lambda: node.manager.amounts()[RESOURCE] == Amount(1, 1))
+    assert (health(node, "pod"), bool(node.notified)) == ({"gpu-0": reads}, told)
+    await plugin.restore("gpu-0")
+    await until(lambda: health(node, "pod") == {"gpu-0": "Unhealthy"})
+
+
+async def test_the_capacity_of_a_gone_plugin_goes_after_five_minutes(node: Node) -> None:
+    plugin = await run_plugin(node)
+    await plugin.stop()
+    await until(lambda: node.manager.amounts()[RESOURCE] == Amount(2, 0))
+    await node.jump(GRACE + 1)
+    assert node.manager.amounts() == {}
+
+
+async def test_amounts_are_told_when_they_change(node: Node) -> None:
+    seen: list[Any] = []
+    leave = node.manager.subscribe_to_amounts(lambda: seen.append(dict(node.manager.amounts())))
+    plugin = await run_plugin(node)
+    await plugin.set_health("gpu-1", "Unhealthy")
+    await until(lambda: {RESOURCE: Amount(2, 1)} in seen)
+    leave()
+    assert seen == [{RESOURCE: Amount(2, 2)}, {RESOURCE: Amount(2, 1)}]
+
+
+async def test_a_container_gets_healthy_devices_that_nobody_else_has(node: Node) -> None:
+    plugin = await run_plugin(node, devices=("a", "b", "c"))
+    await plugin.set_health("a", "Unhealthy")
+    await until(lambda: node.manager.amounts()[RESOURCE] == Amount(3, 2))
+    await run_pod(node, "first")
+    await run_pod(node, "second")
+    assert (health(node, "first"), health(node, "second")) == ({"b": "Healthy"}, {"c": "Healthy"})
+
+
+async def test_a_pod_that_asks_for_more_than_there_is_is_not_admitted(node: Node) -> None:
+    await run_plugin(node)
+    await run_pod(node, "first")
+    with pytest.raises(AdmissionError, match=f"not enough devices of {RESOURCE}: 2 wanted, 1 available"):
+        await run_pod(node, "second", count=2)
+    assert entries(node, "second") == {}
+
+
+async def test_a_container_that_is_allocated_again_keeps_what_it_has(node: Node) -> None:
+    plugin = await run_plugin(node, cdi_kind="example.com/gpu")
+    first = await run_pod(node, "pod")
+    again = await run_pod(node, "pod")
+    assert first == again == Grant({"DEVICES": "gpu-0"}, cdi_devices=("example.com/gpu=gpu-0",))
+    assert (await plugin.state()).allocated == (("gpu-0",),)
+
+
+async def test_a_request_that_changed_is_refused(node: Node) -> None:
+    await run_plugin(node)
+    await run_pod(node, "pod")
+    with pytest.raises(AdmissionError, match=r"container main holds 1 of example\.com/gpu, not 2"):
+        await run_pod(node, "pod", count=2)
+
+
+async def test_of_a_pod_that_is_not_admitted_no_container_holds_anything(node: Node) -> None:
+    await run_plugin(node, devices=("a", "b"))
+    with pytest.raises(AdmissionError):
+        await node.manager.allocate("pod", {"one": {RESOURCE: 1}, "two": {RESOURCE: 2}})
+    await run_pod(node, "other", count=2)
+    assert health(node, "other") == {"a": "Healthy", "b": "Healthy"}
+
+
+async def test_pods_that_are_admitted_side_by_side_never_share_a_device(node: Node) -> None:
+    devices = tuple(f"gpu-{number}" for number in range(20))
+    await run_plugin(node, devices=devices, preferred=("gpu-7",))
+    await asyncio.gather(*(run_pod(node, f"pod-{number}", count=2) for number in range(10)))
+    held = [device for number in range(10) for device in health(node, f"pod-{number}")]
+    assert sorted(held) == sorted(devices)
+
+
+async def test_a_resource_of_nobody_is_not_looked_at(node: Node) -> None:
+    assert await node.manager.allocate("pod", {"main": {"example.com/dongle": 1}}) == {"main": Grant()}
+
+
+async def test_a_plugin_with_a_wish_is_asked_for_it(node: Node) -> None:
+    await run_plugin(node, devices=("a", "b", "c"), preferred=("c", "b"))
+    await run_pod(node, "pod", count=2)
+    assert set(health(node, "pod")) == {"b", "c"}
+
+
+async def test_a_plugin_is_told_before_a_container_starts_if_it_wants(node: Node) -> None:
+    plugin = await run_plugin(node, pre_start=True)
+    await run_pod(node, "pod")
+    assert node.manager.wants_pre_start("pod", "main")
+    await node.manager.pre_start("pod", "main")
+    assert (await plugin.state()).started == (("gpu-0",),)
+
+
+async def test_a_plugin_that_does_not_want_it_is_not_told(node: Node) -> None:
+    plugin = await run_plugin(node)
+    await run_pod(node, "pod")
+    assert not node.manager.wants_pre_start("pod", "main")
+    await node.manager.pre_start("pod", "main")
+    assert (await plugin.state()).started == ()
+
+
+async def test_the_final_status_of_a_pod_stays_while_its_device_goes_to_another(node: Node) -> None:
+    plugin = await run_plugin(node, devices=("a",))
+    await run_pod(node, "first")
+    await plugin.set_health("a", "Unhealthy")
+    await until(lambda: health(node, "first") == {"a": "Unhealthy"})
+    await node.manager.unprepare("first")
+    await plugin.set_health("a", "Healthy")
+    await until(lambda: node.manager.amounts()[RESOURCE] == Amount(1, 1))
+    await run_pod(node, "second")
+    assert (health(node, "first"), health(node, "second")) == ({"a": "Unhealthy"}, {"a": "Healthy"})
+    node.manager.forget("first")
+    assert entries(node, "first") == {}
+
+
+async def test_on_1_37_an_ended_pod_shows_its_device_until_somebody_wants_one(node_1_37: Node) -> None:
+    await run_plugin(node_1_37)
+    await run_pod(node_1_37, "first")
+    await node_1_37.manager.unprepare("first")
+    before = health(node_1_37, "first")
+    await run_pod(node_1_37, "second")
+    assert (before, entries(node_1_37, "first")) == ({"gpu-0": "Healthy"}, {})
+
+
+@pytest.mark.parametrize(("profile", "reads"), [(KEP, "Unknown"), (V1_37, "Healthy"), (V1_36, "Healthy")])
+async def test_after_a_restart_containers_hold_what_they_held(
+    make_node: MakeNode, profile: Profile, reads: str
+) -> None:
+    node = make_node(profile)
+    await node.start()
+    plugin = await run_plugin(node, cdi_kind="example.com/gpu")
+    grant = await run_pod(node, "pod")
+    await plugin.set_health("gpu-0", "Unhealthy")
+    await until(lambda: health(node, "pod") == {"gpu-0": "Unhealthy"})
+    await plugin.stop()
+    await node.restart()
+    assert (health(node, "pod"), node.manager.amounts()) == ({"gpu-0": reads}, {RESOURCE: Amount(0, 0)})
+    assert await run_pod(node, "pod") == grant
+    await plugin.start()
+    await until(lambda: health(node, "pod") == {"gpu-0": "Unhealthy"})
+
+
+@BOTH_WAYS
+async def test_a_plugin_registers_by_itself_with_a_kubelet_that_starts_anew(node: Node, registration: Any) -> None:
+    plugin = await run_plugin(node, registration=registration)
+    await run_pod(node, "pod")
+    await node.restart()
+    await until(lambda: health(node, "pod") == {"gpu-0": "Healthy"})
+    assert len(node.happened(StreamClosed)) == 1
+    assert (await plugin.state()).streams == 1
+
+
+async def test_a_plugin_waits_for_a_kubelet(make_node: MakeNode) -> None:
+    node = make_node()
+    plugin = plugin_of(node)
+    await plugin.start()
+    await node.start()
+    await listed(node, plugin)
+    assert node.manager.amounts() == {RESOURCE: Amount(2, 2)}
+
+
+async def test_a_plugin_that_is_there_twice_counts_once_and_its_newest_list_holds(node: Node) -> None:
+    older = await run_plugin(node)
+    newer = plugin_of(node, instance="b")
+    await newer.start()
+    await listed(node, newer)
+    await run_pod(node, "pod")
+    await until(lambda: (len(newer._queues), len(older._queues)) == (1, 1))
+    await newer.set_health("gpu-0", "Unhealthy")
+    await until(lambda: health(node, "pod") == {"gpu-0": "Unhealthy"})
+    await older.stop()
+    await newer.set_health("gpu-1", "Unhealthy")
+    await until(lambda: node.manager.amounts() == {RESOURCE: Amount(2, 0)})
+    assert health(node, "pod") == {"gpu-0": "Unhealthy"}
+
+
+async def test_a_container_with_a_claim_and_a_plugins_device_shows_both(node: Node) -> None:
+    await run_plugin(node)
+    await node.run_driver()
+    await node.run_pod("pod", await node.claim("gpus", "gpu-1"))
+    await run_pod(node, "pod")
+    await node.shows("pod", gpu_0="Healthy", gpu_1="Healthy")
+    shown = node.manager.allocated_resources_status("pod", PodClaims({"main": node.uses["pod"]})).containers
+    assert [entry.name for entry in shown["main"]] == [RESOURCE, "claim:gpus/gpu"]
+
+
+async def test_with_the_gate_off_devices_are_allocated_and_nothing_is_shown(make_node: MakeNode) -> None:
+    node = make_node(gates=Gates(False, False))
+    await node.start()
+    plugin = await run_plugin(node)
+    await run_pod(node, "pod")
+    await plugin.set_health("gpu-0", str(Health.UNHEALTHY))
+    await until(lambda: node.manager.amounts()[RESOURCE] == Amount(2, 1))
+    assert (entries(node, "pod"), node.notified) == ({}, [])
+
+
+@pytest.mark.parametrize(("profile", "told"), [(KEP, {"gpus"}), (V1_37, {"gpus"}), (V1_36, {"nics"})])
+async def test_whom_a_change_is_told_where_two_resources_have_a_device_of_one_id(
+    make_node: MakeNode, profile: Profile, told: set[str]
+) -> None:
+    node = make_node(profile)
+    await node.start()
+    await run_plugin(node, "example.com/nic", devices=("0",))
+    gpus = await run_plugin(node, devices=("0",))
+    await run_pod(node, "nics", resource="example.com/nic")
+    await run_pod(node, "gpus")
+    await gpus.set_health("0", "Unhealthy")
+    await until(lambda: node.notified)
+    assert node.notified == [told]

@@ -1,0 +1,169 @@
+"""What device plugins list: whose list counts, what is read of a device, and what the node has."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drahealth.manager.profile import KEP, V1_36, V1_37, Profile
+from drahealth.manager.resources import GRACE, Resources
+from drahealth.proto.extended_resources import Amount, PluginDevice, health_of
+from drahealth.proto.values import Health
+
+GPU = "example.com/gpu"
+
+
+def listing(**devices: str) -> list[PluginDevice]:
+    return [PluginDevice(name, health) for name, health in devices.items()]
+
+
+def listed(profile: Profile = KEP, **devices: str) -> Resources:
+    """The resource with one plugin, `p`, that listed these."""
+    resources = Resources(profile)
+    resources.came(GPU, "p")
+    resources.listed(GPU, "p", listing(**devices))
+    return resources
+
+
+@pytest.mark.parametrize(
+    ("word", "health"),
+    [("Healthy", "Healthy"), ("Unhealthy", "Unhealthy"), ("", "Unhealthy"), ("healthy", "Unhealthy")]
+    + [(word, "Unhealthy") for word in ("Unknown", "Degraded", "Healthy ", "健康")],
+)
+def test_every_word_but_healthy_is_unhealthy(word: str, health: str) -> None:
+    assert listed(a=word).health(GPU, "a") == health
+
+
+def test_a_change_a_new_device_and_a_vanished_one_are_told() -> None:
+    resources = listed(same="Healthy", changes="Healthy", vanishes="Healthy")
+    assert resources.listed(GPU, "p", listing(same="Healthy", changes="Sick", new="Healthy")) == {
+        "changes",
+        "new",
+        "vanishes",
+    }
+
+
+def test_the_releases_tell_nobody_of_a_vanished_device() -> None:
+    assert listed(V1_37, a="Healthy").listed(GPU, "p", []) == frozenset()
+
+
+@pytest.mark.parametrize(("profile", "reads"), [(KEP, "Unknown"), (V1_37, "Healthy"), (V1_36, "Healthy")])
+def test_a_device_that_is_not_listed_any_more(profile: Profile, reads: str) -> None:
+    resources = listed(profile, a="Unhealthy")
+    resources.listed(GPU, "p", [])
+    assert resources.health(GPU, "a") == reads
+
+
+@pytest.mark.parametrize(("profile", "reads"), [(KEP, "Unknown"), (V1_37, "Unhealthy"), (V1_36, "Unhealthy")])
+def test_a_device_whose_plugin_has_gone(profile: Profile, reads: str) -> None:
+    resources = listed(profile, a="Unhealthy", b="Healthy")
+    told = resources.left(GPU, "p", 0.0)
+    assert (resources.health(GPU, "a"), told) == (reads, {"a", "b"} if profile is KEP else frozenset())
+
+
+@pytest.mark.parametrize(("profile", "reads"), [(KEP, "Unknown"), (V1_37, "Healthy")])
+def test_a_device_of_before_the_restart(profile: Profile, reads: str) -> None:
+    resources = Resources(profile, [GPU], 0.0)
+    assert (resources.health(GPU, "a"), resources.amounts(0.0)) == (reads, {GPU: Amount(0, 0)})
+
+
+def test_of_two_devices_with_one_id_the_later_counts() -> None:
+    resources = listed()
+    resources.listed(GPU, "p", [PluginDevice("a", "Healthy"), PluginDevice("a", "Sick")])
+    assert (resources.health(GPU, "a"), resources.amounts(0.0)) == (Health.UNHEALTHY, {GPU: Amount(1, 0)})
+
+
+def test_the_node_has_all_devices_and_gives_the_healthy_ones() -> None:
+    resources = listed(a="Healthy", b="Unhealthy", c="Healthy")
+    assert (resources.amounts(0.0), resources.healthy(GPU)) == ({GPU: Amount(3, 2)}, ["a", "c"])
+
+
+@pytest.mark.parametrize("profile", [KEP, V1_37])
+def test_the_capacity_of_a_gone_plugin_lasts_five_minutes(profile: Profile) -> None:
+    resources = listed(profile, a="Healthy")
+    resources.left(GPU, "p", 100.0)
+    assert [resources.amounts(at) for at in (100.0, 100.0 + GRACE, 100.1 + GRACE)] == [
+        {GPU: Amount(1, 0)},
+        {GPU: Amount(1, 0)},
+        {},
+    ]
+
+
+def two(profile: Profile) -> Resources:
+    """An older plugin that lists `a` healthy, and a newer one that lists it sick."""
+    resources = listed(profile, a="Healthy")
+    resources.came(GPU, "newer")
+    resources.listed(GPU, "newer", listing(a="Sick"))
+    return resources
+
+
+@pytest.mark.parametrize(("profile", "reads"), [(KEP, "Unhealthy"), (V1_37, "Healthy"), (V1_36, "Healthy")])
+def test_what_the_older_of_two_plugins_lists(profile: Profile, reads: str) -> None:
+    resources = two(profile)
+    resources.listed(GPU, "p", listing(a="Healthy"))
+    assert resources.health(GPU, "a") == reads
+
+
+@pytest.mark.parametrize(("profile", "healthy"), [(KEP, ["b"]), (V1_37, ["b"]), (V1_36, [])])
+def test_the_end_of_the_older_of_two_plugins(profile: Profile, healthy: list[str]) -> None:
+    resources = two(profile)
+    resources.listed(GPU, "newer", listing(a="Sick", b="Healthy"))
+    resources.left(GPU, "p", 0.0)
+    assert (resources.health(GPU, "a"), resources.healthy(GPU)) == (Health.UNHEALTHY, healthy)
+
+
+def test_the_older_plugin_takes_the_place_of_the_newer_when_that_goes() -> None:
+    resources = two(KEP)
+    told = set(resources.left(GPU, "newer", 0.0))
+    assert (told, resources.health(GPU, "a")) == ({"a"}, Health.HEALTHY)
+
+
+def test_a_list_that_comes_after_its_plugin_has_gone_is_nothing() -> None:
+    resources = listed(a="Healthy")
+    resources.left(GPU, "p", 0.0)
+    assert resources.listed(GPU, "p", listing(a="Sick")) == frozenset()
+
+
+IDS, WORDS = st.sampled_from("abc"), st.sampled_from(["Healthy", "Unhealthy", "odd", ""])
+LISTS = st.lists(st.builds(PluginDevice, IDS, WORDS), max_size=4)
+STEPS = st.lists(st.tuples(st.just("list"), LISTS) | st.just(("leave",)) | st.just(("come",)), max_size=12)
+
+
+@given(STEPS)
+def test_the_pods_of_every_device_whose_health_changes_are_told(steps: Sequence[tuple[Any, ...]]) -> None:
+    """Against the plainest model: what the last list says, while its plugin is there."""
+    resources, there, model = Resources(KEP), False, dict[str, Health]()
+    for what, *list_ in steps:
+        before, told = model, frozenset[str]()
+        if what == "come" and not there:
+            there = True
+            resources.came(GPU, "p")
+        elif what == "leave" and there:
+            there, model = False, {}
+            told = resources.left(GPU, "p", 0.0)
+        elif what == "list":
+            told = resources.listed(GPU, "p", *list_)
+            model = {device.id: health_of(device.health) for device in list_[0]} if there else model
+        read = {name: resources.health(GPU, name) for name in "abc"}
+        assert read == {name: model.get(name, Health.UNKNOWN) for name in "abc"}
+        assert told >= {name for name in "abc" if before.get(name) != model.get(name)}
+
+
+@given(STEPS, st.sampled_from([KEP, V1_37, V1_36, replace(V1_37, resource_plugins="newest")]))
+def test_no_more_is_given_than_there_is(steps: Sequence[tuple[Any, ...]], profile: Profile) -> None:
+    resources, there = Resources(profile), False
+    for what, *list_ in steps:
+        if what == "come" and not there:
+            there = True
+            resources.came(GPU, "p")
+        elif what == "leave" and there:
+            there = False
+            resources.left(GPU, "p", 0.0)
+        elif what == "list":
+            resources.listed(GPU, "p", *list_)
+        amount = resources.amounts(0.0).get(GPU, Amount(0, 0))
+        assert (amount.allocatable, amount.allocatable <= amount.capacity) == (len(resources.healthy(GPU)), True)
+        assert there or amount.allocatable == 0
