@@ -199,9 +199,9 @@ class DevicePluginManager:
 
     def end(self, pod_uid: str) -> None:
         """The pod has ended; its devices are free for others, and its status stays as it is or goes with them."""
-        if self.profile.final_status == "kept" and pod_uid not in self._final:
-            if containers := {held.container: () for held in self._allocations.of(pod_uid)}:
-                self._final[pod_uid] = self.allocated_resources_status(pod_uid, PodClaims(containers))
+        containers = {held.container: () for held in self._allocations.of(pod_uid)}
+        if containers and self.profile.final_status == "kept" and pod_uid not in self._final:
+            self._final[pod_uid] = self.allocated_resources_status(pod_uid, PodClaims(containers))
         self._allocations.end(pod_uid)
 
     def forget(self, pod_uid: str) -> None:
