@@ -70,13 +70,16 @@ class HealthCache:
         return Reading(entry.health, entry.message)
 
     def update(self, driver: str, report: Report, now: float) -> Update:
-        """Takes one report of a driver. Devices it leaves out keep their health until they are stale."""
+        """Takes one report of a driver. Devices it leaves out keep their health until they are stale.
+
+        Of a device that it names twice the last word counts, and alone.
+        """
         known = self._drivers.setdefault(driver, {})
         changed: set[DeviceId] = set()
         refused, renew_by = 0, math.inf
-        for told in report:
+        for name, told in {(device.pool, device.device): device for device in report}.items():
             device = self._profile.as_read(told)
-            entry = known.get((device.pool, device.device))
+            entry = known.get(name)
             if entry is None and self._full(known):
                 refused += 1
             elif entry is None:

@@ -17,10 +17,12 @@ from json.encoder import encode_basestring_ascii as _quoted
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
+from urllib.parse import quote
 
 from drahealth.manager.cache import Entry, Name
 from drahealth.manager.claims import PreparedClaim
 from drahealth.manager.observer import CheckpointWritten, Observer, nobody
+from drahealth.proto.quoting import one_line
 from drahealth.proto.values import DEFAULT_TIMEOUT, ClaimRef, DeviceId, Health, PreparedDevice
 
 HEALTH_FILE = "dra_health_state"
@@ -98,6 +100,9 @@ class Checkpoint:
 def health_text(driver: str, devices: Mapping[Name, Entry], now: float, wall: float) -> bytes:
     """A driver's member of the health file's object; times become Unix time, they outlive the clock.
 
+    The key of a device is `pool/device` as in a kubelet's file, where two devices may come to have one key: a slash in
+    a device's own name, which Kubernetes does not allow, is written as in an address.
+
     By hand, since most of it is the same for most devices: it takes a quarter of the time of a dictionary and
     `json.dumps`.
     """
@@ -109,7 +114,8 @@ def health_text(driver: str, devices: Mapping[Name, Entry], now: float, wall: fl
         name = _quoted(device)
         in_pool = pools.get(pool) or pools.setdefault(pool, _quoted(pool))
         end = ends.get(state) or ends.setdefault(state, _end(entry, wall - (now - entry.updated)))
-        texts.append(f'{in_pool[:-1]}/{name[1:]}:{{"PoolName":{in_pool},"DeviceName":{name},{end}')
+        key = name if "/" not in device and "%" not in device else _quoted(quote(device, safe=""))
+        texts.append(f'{in_pool[:-1]}/{key[1:]}:{{"PoolName":{in_pool},"DeviceName":{name},{end}')
     return f'{_quoted(driver)}:{{"Devices":{{{",".join(texts)}}}}}'.encode()
 
 
@@ -133,7 +139,8 @@ def load_health(data: dict[str, Any], now: float, wall: float) -> Iterator[tuple
             except _WRONG:
                 wrong += 1
         if wrong or not isinstance(devices, dict):
-            log.error("checkpoint: %s of driver %r left out", f"{wrong} devices" if wrong else "the entry", driver)
+            what = f"{wrong} devices" if wrong else "the entry"
+            log.error("checkpoint: %s of driver %s left out", what, one_line(repr(driver)))
 
 
 def _load_entry(driver: str, device: dict[str, Any], now: float, wall: float) -> tuple[DeviceId, Entry]:
@@ -159,6 +166,8 @@ def _timeout(nanoseconds: Any) -> float:
     """Seconds; the default where the entry has none of its own, as those of older kubelets."""
     if type(nanoseconds) is not int:
         raise TypeError(f"{nanoseconds!r} is not a whole number")
+    if nanoseconds > _LONGEST:
+        raise OverflowError(f"{nanoseconds} is longer than a duration can be")
     return nanoseconds / _NANOSECONDS if nanoseconds > 0 else float(DEFAULT_TIMEOUT)
 
 
@@ -194,16 +203,19 @@ def dump_claims(claims: Iterable[PreparedClaim]) -> dict[str, Any]:
 
 
 def load_claims(data: dict[str, Any]) -> Iterator[PreparedClaim]:
-    """The claims of a claims file. Wrong ones are left out, with a line in the log."""
+    """The claims of a claims file. Wrong ones are left out, with one line in the log for all of them."""
     claims = data.get("claims", None if data else [])
     if not isinstance(claims, list):
         log.error("checkpoint: no list of claims in it, starting with none")
         return
+    wrong: list[str] = []
     for claim in claims:
         try:
             yield _load_claim(claim)
         except _WRONG as error:
-            log.error("checkpoint: a claim was left out: %r", error)
+            wrong.append(one_line(repr(error)))
+    if wrong:
+        log.error("checkpoint: %d claims left out, the first for %s", len(wrong), wrong[0])
 
 
 def _load_claim(claim: dict[str, Any]) -> PreparedClaim:

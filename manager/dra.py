@@ -25,6 +25,7 @@ from drahealth.manager.profile import KEP, Profile
 from drahealth.manager.registration import Candidate, Socket
 from drahealth.manager.status import entries, is_shown
 from drahealth.proto.clock import Clock, SystemClock
+from drahealth.proto.quoting import one_line
 from drahealth.proto.values import (
     AllocatedClaim,
     AllocatedResources,
@@ -81,6 +82,7 @@ class DraManager:
         self._uses: dict[str, PodClaims] = {}
         self._final: dict[str, AllocatedResources] = {}
         self._subscribers: list[Notify] = []
+        self._overfull: set[str] = set()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._plugins = Plugins(
             profile,
@@ -241,13 +243,15 @@ class DraManager:
         update = self._cache.update(driver, report, now)
         changed = tuple((device, self._cache.read(device, now)) for device in update.changed)
         self._observe(ReportTaken(driver, len(report), changed))
-        if update.refused:
-            log.error("driver %s reports too many devices, %d were left out", driver, update.refused)
+        if update.refused and driver not in self._overfull:
+            self._overfull.add(driver)
+            log.error("driver %s reports too many devices, %d were left out", one_line(driver), update.refused)
         self._notify(update.changed)
         self._save(driver, update)
 
     def _ended(self, driver: str) -> None:
         """Nobody is told: what was shown becomes Unknown at each pod's next sync (design document 3.1)."""
+        self._overfull.discard(driver)
         if self._cache.clear(driver):
             self._save(driver, Update(frozenset(), dirty=True))
 

@@ -16,6 +16,7 @@ from drahealth.manager.profile import Profile
 from drahealth.manager.stream import Action, Input, State, step
 from drahealth.proto.clock import Clock
 from drahealth.proto.flavours import Flavour, of_service
+from drahealth.proto.quoting import one_line
 from drahealth.proto.services import PREPARE, UNPREPARE, Garbled
 from drahealth.proto.sockets import target
 from drahealth.proto.values import ClaimRef, DeviceId, PreparedDevice, Report
@@ -25,6 +26,9 @@ CALL_LIMIT = 45.0
 
 CONNECT_LIMIT = 5.0
 """Seconds that an attempt to open the health stream may take to reach the plugin."""
+
+REASON_LIMIT = 500
+"""Characters of what a plugin says of its own failure that are told on."""
 
 # The manager decides when to try again, so gRPC's own back-off (up to two minutes) only gets in the way.
 _CHANNEL = [("grpc.initial_reconnect_backoff_ms", 50), ("grpc.max_reconnect_backoff_ms", 500)]
@@ -72,7 +76,7 @@ class Plugin:
         self._why = ""
 
     def __str__(self) -> str:
-        return f"{self.driver} at {self.endpoint.name}"
+        return f"{one_line(self.driver)} at {one_line(self.endpoint.name)}"
 
     @property
     def health_api(self) -> str | None:
@@ -122,7 +126,7 @@ class Plugin:
         try:
             response = await method.stub(self._channel)(request, timeout=CALL_LIMIT)
         except grpc.aio.AioRpcError as error:
-            raise PluginError(f"{self}: {what} failed: {error.code().name}: {error.details()}") from None
+            raise PluginError(f"{self}: {what} failed: {_said(error)}") from None
         except Garbled as error:
             raise PluginError(f"{self}: {what} failed: {error}") from None
         answers: Mapping[str, Any] = response.claims
@@ -189,7 +193,7 @@ class Plugin:
 
     def _failed(self, error: grpc.aio.AioRpcError, flavour: Flavour, reported: bool) -> None:
         if error.code() is not grpc.StatusCode.UNIMPLEMENTED:
-            self._end(f"{error.code().name}: {error.details()}")
+            self._end(_said(error))
         elif flavour is not self._methods[-1] and not reported:
             self._why = "not implemented"
             log.info("plugin %s: %s is not implemented, the next method is called", self, flavour.name)
@@ -222,10 +226,15 @@ def pick_health_api(versions: Iterable[str], profile: Profile) -> tuple[Flavour,
     return next((of_service(api) for api in profile.health_apis if api in advertised), ())
 
 
+def _said(error: grpc.aio.AioRpcError) -> str:
+    return f"{error.code().name}: {one_line(error.details() or '', REASON_LIMIT)}"
+
+
 def _check_answers(plugin: str, what: str, claims: Sequence[ClaimRef], answers: Mapping[str, Any]) -> None:
     """Every claim has an answer, and none of them is an error (W-07)."""
     for claim in claims:
         if claim.uid not in answers:
             raise PluginError(f"{plugin}: {what} gave no answer for claim {claim.namespace}/{claim.name}")
         if error := answers[claim.uid].error:
-            raise PluginError(f"{plugin}: {what} of claim {claim.namespace}/{claim.name}: {error}")
+            reason = one_line(error, REASON_LIMIT)
+            raise PluginError(f"{plugin}: {what} of claim {claim.namespace}/{claim.name}: {reason}")

@@ -8,6 +8,7 @@ from drahealth.manager.plugin import Plugin, PluginError
 from drahealth.manager.profile import Profile
 from drahealth.manager.registration import Candidate, Refused, Socket
 from drahealth.proto.clock import Clock
+from drahealth.proto.quoting import one_line
 from drahealth.proto.services import PREPARE
 from drahealth.proto.values import Report
 
@@ -44,7 +45,7 @@ class Plugins:
         """The instance of the driver that was registered last. Raises PluginError if there is none."""
         instances = self._instances.get(driver)
         if not instances:
-            raise PluginError(f"no plugin is registered for driver {driver}")
+            raise PluginError(f"no plugin is registered for driver {one_line(driver)}")
         return list(instances.values())[-1]
 
     def register(self, candidate: Candidate) -> None:
@@ -53,10 +54,11 @@ class Plugins:
         Raises Refused if it speaks no version of the node service, or its endpoint is registered already (W-15).
         """
         if not any(version in PREPARE for version in candidate.versions):
-            raise Refused(f"none of its versions {list(candidate.versions)} is one of {list(PREPARE)}")
+            versions = one_line(str(list(candidate.versions)))
+            raise Refused(f"none of its versions {versions} is one of {list(PREPARE)}")
         instances = self._instances.setdefault(candidate.name, {})
         if any(plugin.endpoint == candidate.endpoint for plugin in instances.values()):
-            raise Refused(f"driver {candidate.name} is registered with endpoint {candidate.endpoint} already")
+            raise Refused(f"driver {one_line(candidate.name)} is registered with endpoint {candidate.endpoint} already")
         older = list(instances.values())
         plugin = instances[candidate.socket] = self._plugin(candidate)
         log.info("plugin %s registered, %s", plugin, "reports health" if plugin.reports_health else "without health")

@@ -17,6 +17,7 @@ import grpc.aio
 from watchfiles import awatch
 
 from drahealth.proto.clock import Clock
+from drahealth.proto.quoting import one_line
 from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, Garbled
 from drahealth.proto.sockets import check_path, target
 
@@ -25,6 +26,7 @@ DIAL_LIMIT, INFO_LIMIT, NOTIFY_LIMIT = 10.0, 1.0, 5.0
 
 _FIRST_RETRY, _LAST_RETRY = 0.5, 122.0  # seconds, doubling (W-13)
 _RESCAN = 1000  # milliseconds (W-13)
+_WORDS = 500  # characters of a reason
 
 log = logging.getLogger(__name__)
 
@@ -100,8 +102,9 @@ class RegistrationDirectory:
             await self._compare()
             async for _ in changes:
                 await self._compare()
-        except (OSError, RuntimeError) as error:  # no inotify watches left, or the directory itself has gone
-            log.error("%s cannot be watched, it is read once a second instead: %s", self._path, error)
+        except* (OSError, RuntimeError) as errors:  # no watches left, the directory has gone, or a name that is no text
+            why = one_line(str(_first(errors)), _WORDS)
+            log.error("%s cannot be watched, it is read once a second instead: %s", self._path, why)
         while True:
             await self._compare()
             await self._clock.sleep(_RESCAN / 1000)
@@ -125,7 +128,7 @@ class RegistrationDirectory:
         pause, complaint = _FIRST_RETRY, ""
         while (wrong := await self._handshake(socket)) is not None:
             level = logging.DEBUG if wrong == complaint else logging.WARNING
-            log.log(level, "plugin socket %s: %s; trying again", socket.path.name, wrong)
+            log.log(level, "plugin socket %s: %s; trying again", one_line(socket.path.name), one_line(wrong, _WORDS))
             complaint = wrong
             await self._clock.sleep(pause)
             pause = min(pause * 2, _LAST_RETRY)
@@ -160,29 +163,40 @@ class RegistrationDirectory:
         try:
             return self._handlers[candidate.type]
         except KeyError:
-            raise Refused(f"no handler for plugins of type {candidate.type!r}") from None
+            raise Refused(f"no handler for plugins of type {one_line(repr(candidate.type))}") from None
 
     async def _deregister(self, socket: Socket) -> None:
         for handler in self._handlers.values():
             await handler.deregister(socket)
 
     async def _refuse(self, channel: grpc.aio.Channel, refused: Refused) -> str:
-        await _notify(channel, ok=False, error=str(refused))
-        return f"refused: {refused}"
+        reason = one_line(str(refused), _WORDS)
+        await _notify(channel, ok=False, error=reason)
+        return f"refused: {reason}"
 
 
 def find_sockets(directory: Path) -> Iterator[Socket]:
     """The registration sockets in a directory and below it; names that begin with a dot do not count (W-10)."""
-    with suppress(OSError):
-        for path in directory.iterdir():
-            if path.name.startswith("."):
-                continue
-            with suppress(OSError):
-                found = path.lstat()
-                if stat.S_ISSOCK(found.st_mode):
-                    yield Socket(path, found.st_ino, found.st_mtime_ns)
-                elif stat.S_ISDIR(found.st_mode):
-                    yield from find_sockets(path)
+    folders = [directory]
+    while folders:
+        folder = folders.pop()
+        with suppress(OSError):
+            for path in folder.iterdir():
+                if path.name.startswith("."):
+                    continue
+                with suppress(OSError):
+                    found = path.lstat()
+                    if stat.S_ISSOCK(found.st_mode):
+                        yield Socket(path, found.st_ino, found.st_mtime_ns)
+                    elif stat.S_ISDIR(found.st_mode):
+                        folders.append(path)
+
+
+def _first(error: BaseException) -> BaseException:
+    """What really happened, out of the groups that a task group makes of it."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 async def _ask(channel: grpc.aio.Channel, socket: Socket) -> Candidate:
@@ -199,7 +213,7 @@ async def _ask(channel: grpc.aio.Channel, socket: Socket) -> Candidate:
 def _endpoint(text: str) -> Path:
     path = Path(text)
     if not path.is_absolute():
-        raise Refused(f"its endpoint {text!r} is not an absolute path")
+        raise Refused(f"its endpoint {one_line(repr(text))} is not an absolute path")
     try:
         check_path(path)
     except ValueError as error:

@@ -143,13 +143,18 @@ class Node:
     # -- pods
 
     async def claim(
-        self, name: str, *devices: str, drivers: tuple[str, ...] = (DRIVER,), share: str = ""
+        self,
+        name: str,
+        *devices: str,
+        drivers: tuple[str, ...] = (DRIVER,),
+        pool: str = "node-a",
+        share: str = "",
     ) -> AllocatedClaim:
         """A claim of the API, allocated these devices of each driver, or a share of them."""
         shared = {"shareID": share} if share else {}
         made = await self.api.create(CLAIMS, {"metadata": {"name": name, "namespace": "default"}, "spec": REQUEST})
         results = [
-            {"request": "gpu", "driver": driver, "pool": "node-a", "device": device, **shared}
+            {"request": "gpu", "driver": driver, "pool": pool, "device": device, **shared}
             for driver in drivers
             for device in devices
         ]

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import socket
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,10 @@ import pytest
 
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.manager import registration
+from drahealth.manager.profile import KEP, V1_37, Profile
 from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION
 from drahealth.proto.values import DeviceHealth, Health
+from drahealth.suites.unit.manager.conftest import MakeNode
 from drahealth.suites.unit.manager.rig import DRIVER, Node, OddPlugin, lines, until
 
 GOOD = "good.example.com"
@@ -70,6 +73,48 @@ async def test_a_message_that_is_no_report_but_could_be_one_is_a_report(node: No
     await driver.send_raw("1a0161")  # an unknown field
     await driver.set_health("gpu-0", Health.UNHEALTHY, "still there")
     await node.shows("pod", gpu_0="Unhealthy: still there")
+
+
+async def test_a_plugin_with_too_many_devices_is_told_of_once_for_its_stream(
+    make_node: MakeNode, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = make_node(replace(V1_37, devices_per_driver=2))
+    await node.start()
+    driver = await two_drivers(node)
+    for number in range(3):
+        message = f"report {number}"
+        await driver.report([DeviceHealth("node-a", f"gpu-{n}", Health.HEALTHY, message) for n in range(4)])
+        await node.shows("pod", gpu_0=f"Healthy: {message}")
+    assert lines(caplog, "") == [f"driver {DRIVER} reports too many devices, 2 were left out"]
+
+
+async def test_a_plugin_that_floods_holds_up_no_other(any_node: Node, caplog: pytest.LogCaptureFixture) -> None:
+    driver = await two_drivers(any_node)
+    every = [DeviceHealth("node-a", f"gpu-{number}", Health.HEALTHY) for number in range(200)]
+    for number in range(500):
+        await driver.report([replace(device, message=f"report {number}") for device in every])
+    good = await any_node.run_driver("quiet.example.com")
+    await any_node.run_pod("quiet", await any_node.claim("quiet", "gpu-0", drivers=("quiet.example.com",)))
+    await good.set_health("gpu-0", Health.UNHEALTHY)
+    await any_node.shows("quiet", gpu_0="Unhealthy")
+    await any_node.shows("pod", gpu_0="Healthy: report 499")
+    assert lines(caplog, "") == []
+
+
+@pytest.mark.parametrize("profile", [KEP, V1_37], ids=lambda profile: profile.name)
+async def test_a_device_that_a_report_names_twice_is_as_it_says_last_and_told_of_once(
+    make_node: MakeNode, profile: Profile
+) -> None:
+    node = make_node(profile)
+    await node.start()
+    driver = await two_drivers(node)
+    node.notified.clear()
+    twice = [DeviceHealth("node-a", "gpu-0", health) for health in (Health.HEALTHY, Health.UNHEALTHY)]
+    for _ in range(3):
+        await driver.report(twice)
+    await driver.report([*twice, DeviceHealth("node-a", "gpu-0", Health.UNKNOWN)])
+    await node.shows("pod", gpu_0="Unknown")
+    assert node.notified == [{"pod"}, {"pod"}]
 
 
 class Cut:

@@ -32,7 +32,8 @@ CLAIM = PreparedClaim(
     (PreparedDevice(A, ("big",), ("vendor/gpu=0",), "share-1"), PreparedDevice(B)),
     {"pod-b", "pod-a"},
 )
-NAMES = st.builds(DeviceId, st.text(max_size=3), st.text(max_size=3), st.text(max_size=3))
+NAME = st.text(max_size=3) | st.text("a/%", max_size=4)
+NAMES = st.builds(DeviceId, NAME, NAME, NAME)
 ENTRIES = st.builds(
     Entry, st.sampled_from(Health), st.text(max_size=5), st.integers(1, 10**6).map(float), st.integers(-999, 0)
 )
@@ -185,9 +186,14 @@ def test_the_health_file_has_the_shape_of_a_kubelets() -> None:
 @pytest.mark.counterpart("kep/cache-persistence", "alpha2/persistence")
 @given(st.dictionaries(NAMES, ENTRIES, max_size=4))
 def test_health_comes_back_from_the_file_as_it_was(entries: dict[DeviceId, Entry]) -> None:
-    unique = {(d.driver, f"{d.pool}/{d.device}"): (d, entry) for d, entry in entries.items()}
-    data = dump_health(unique.values(), now=0.0, wall=WALL)
-    assert dict(load_health(data, now=0.0, wall=WALL)) == dict(unique.values())
+    data = dump_health(entries.items(), now=0.0, wall=WALL)
+    assert dict(load_health(data, now=0.0, wall=WALL)) == entries
+
+
+def test_names_with_slashes_make_no_two_devices_one_in_the_file() -> None:
+    names = [("a/b", "c"), ("a", "b/c"), ("a", "b%2Fc"), ("a/b%2Fc", ""), ("", "a/b/c")]
+    entries = {DeviceId("d", *name): Entry(Health.HEALTHY, str(name), 30.0, 0.0) for name in names}
+    assert dict(load_health(dump_health(entries.items(), 0.0, WALL), 0.0, WALL)) == entries
 
 
 def test_a_kubelets_entry_is_read_with_its_age() -> None:
@@ -216,7 +222,7 @@ WRONG_FIELDS: dict[str, list[Any]] = {
     "Message": [None, 7, "\ud800"],
     "Health": [None, "", "Sick", 1, [], "healthy"],
     "LastUpdated": [None, 7, "", "yesterday", "2025-06-15T15:06:40", "9" * 30],
-    "HealthCheckTimeout": [None, "5s", True, 1.5, float("inf"), float("nan"), 10**400, []],
+    "HealthCheckTimeout": [None, "5s", True, 1.5, float("inf"), float("nan"), 2**63, 10**310, 10**400, []],
 }
 
 

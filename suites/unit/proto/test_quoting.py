@@ -1,0 +1,34 @@
+"""What becomes of the texts of others in our own lines."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drahealth.proto.quoting import one_line
+
+
+@pytest.mark.parametrize("text", ["", "gpu.example.com", "a/b c", "Ünïcode 😀", "x" * 200])
+def test_an_ordinary_text_stays_as_it_is(text: str) -> None:
+    assert one_line(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("a\nERROR b\r", r"a\nERROR b\r"),
+        ("\x00\x1b[31m", r"\x00\x1b[31m"),
+        ("\u2028\u202e\udcff", r"\u2028\u202e\udcff"),
+        ("x" * 201, "x" * 200 + "... (201 characters)"),
+        ("\0" * 100, r"\x00" * 50 + "... (100 characters)"),
+    ],
+    ids=ascii,
+)
+def test_what_would_break_or_fill_a_line_is_written_otherwise(text: str, line: str) -> None:
+    assert one_line(text) == line
+
+
+@given(st.text(st.characters()), st.integers(1, 50))
+def test_any_text_makes_one_printable_line_of_some_length(text: str, limit: int) -> None:
+    line = one_line(text, limit)
+    assert line.isprintable()
+    assert len(line) <= limit + len("... (123456789 characters)")
