@@ -22,6 +22,10 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 MARK = "counterpart"
 
 
+class NotCollected(Exception):
+    """The tests have a fault that keeps pytest from collecting them; its text is pytest's."""
+
+
 @dataclass(frozen=True, slots=True)
 class UpstreamTest:
     """One row: a test that a text or Kubernetes names."""
@@ -44,10 +48,12 @@ def upstream_tests() -> dict[str, UpstreamTest]:
 def counterparts(folder: Path = CHECKOUT / "suites") -> dict[str, list[str]]:
     """The tests below `folder` by the id that their mark names, as `FILE::NAME` from the checkout's root.
 
-    Raises CalledProcessError, with pytest's own words in its output, for tests that cannot be collected.
+    Raises NotCollected, with pytest's own words, for tests that cannot be collected.
     """
     command = [sys.executable, "-m", __name__, str(folder)]
-    done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise NotCollected(done.stderr)
     found: dict[str, list[str]] = json.loads(done.stdout)
     return found
 

@@ -24,12 +24,14 @@ class Rules:
     forgets_stale: bool = False
     limit: int | None = None
     ids: str = "driver/pool/device"
+    names_requests: bool = False
+    """A container that uses a whole claim has an entry for each request that the driver names."""
     worst_shows: bool = False
     """Of devices with one id in an entry; else the first."""
 
 
 RULES = {
-    "kep": Rules(tells_recovery=True, worst_shows=True),
+    "kep": Rules(tells_recovery=True, names_requests=True, worst_shows=True),
     "v1.37": Rules(forgets_stale=True, limit=16384, ids="cdi"),
     "v1.36": Rules(ids="cdi"),
     "v1.35": Rules(knows_messages=False, ids="cdi"),
@@ -127,16 +129,22 @@ def entries(
     """A container's `allocatedResourcesStatus`: the name of each entry, and each device's id, health and message."""
     found: list[tuple[str, list[tuple[str, Shown]]]] = []
     for use in uses:
-        name = "claim:" + "/".join([use.name, *([use.request] if use.request else [])])
-        listed: list[tuple[str, Shown]] = []
-        for device in holdings.devices.get(use.claim_uid, ()):
-            asked = use.request.split("/", maxsplit=1)[0] if use.request else ""
-            if asked and device.requests and asked not in device.requests:
-                continue
-            listed.append((_id(device, known.rules), known.shows(device.id, now)))
-        if listed and name not in [other for other, _ in found]:
-            found.append((name, _each_id_once(listed, known.rules)))
+        devices = holdings.devices.get(use.claim_uid, ())
+        named = [request.split("/")[0] for device in devices for request in device.requests]
+        whole = dict.fromkeys(named) if known.rules.names_requests and named else [""]
+        for request in [use.request] if use.request else whole:
+            name = f"claim:{use.name}/{request}" if request else f"claim:{use.name}"
+            serving = [device for device in devices if _serves(device, request, bool(use.request))]
+            listed = [(_id(device, known.rules), known.shows(device.id, now)) for device in serving]
+            if listed and name not in [other for other, _ in found]:
+                found.append((name, _each_id_once(listed, known.rules)))
     return found
+
+
+def _serves(device: PreparedDevice, request: str, is_the_containers: bool) -> bool:
+    """A driver is to name requests without their sub-requests; a container's request is held against what it names."""
+    named = device.requests if is_the_containers else [name.split("/")[0] for name in device.requests]
+    return not request or not named or request.split("/")[0] in named
 
 
 def _id(device: PreparedDevice, rules: Rules) -> str:

@@ -12,7 +12,7 @@ from drahealth.manager.cache import HealthCache
 from drahealth.manager.checkpoint import health_text, load_health
 from drahealth.manager.claims import Claims, PreparedClaim
 from drahealth.manager.profile import PROFILES, Profile
-from drahealth.manager.status import container_status
+from drahealth.manager.status import entries as core_entries
 from drahealth.manager.stream import Action, Input, State, step
 from drahealth.proto.values import ClaimRef, ClaimUse, DeviceHealth, DeviceId, Health, PreparedDevice
 from drahealth.suites.unit.manager.core_model import RULES, Holdings, Knowledge, entries
@@ -35,7 +35,7 @@ PREPARED = st.lists(
     st.builds(
         PreparedDevice,
         st.sampled_from(DEVICES),
-        st.sampled_from([(), ("big",), ("net",), ("big", "net")]),
+        st.sampled_from([(), ("big",), ("net",), ("big", "net"), ("big/a40",)]),
         st.sampled_from([(), ("vendor/x=0",), ("vendor/x=1", "vendor/x=0")]),
         st.none() | st.just("share"),
     ),
@@ -135,9 +135,7 @@ class Core(RuleBasedStateMachine):
     @precondition(lambda self: self.profile.name in ("kep", "v1.37"))
     @rule(uses=USES)
     def a_status_is_built(self, uses: list[ClaimUse]) -> None:
-        built = container_status(
-            uses, self.claims.devices, lambda device: self.cache.read(device, self.now), self.profile
-        )
+        built = core_entries(uses, self.claims.devices, lambda device: self.cache.read(device, self.now), self.profile)
         seen = [(entry.name, [(r.resource_id, (r.health, r.message)) for r in entry.resources]) for entry in built]
         assert seen == entries(uses, self.held, self.known, self.now)
 
@@ -185,7 +183,7 @@ class Stream(RuleBasedStateMachine):
     @rule()
     def it_is_to_be_watched(self) -> None:
         self.wanted = True
-        assert self.told(Input.WATCH) == [Action.CONNECT]
+        assert self.told(Input.WATCH) == [Action.FIRST_METHOD, Action.CONNECT]
 
     @precondition(lambda self: self.doing is Action.CONNECT)
     @rule(reached=st.booleans())
@@ -197,6 +195,11 @@ class Stream(RuleBasedStateMachine):
     @rule()
     def the_stream_ends(self) -> None:
         assert self.told(Input.ENDED) == [Action.CLEAR, Action.WAIT]
+
+    @precondition(lambda self: self.doing is Action.CALL)
+    @rule()
+    def it_has_not_the_method_that_was_called(self) -> None:
+        assert self.told(Input.NO_SUCH_METHOD) == [Action.NEXT_METHOD, Action.CALL]  # and nothing is forgotten
 
     @precondition(lambda self: self.doing is Action.CALL)
     @rule()
