@@ -52,6 +52,9 @@ def run(
     kubernetes: Kubernetes = None,
     profile: Annotated[str | None, typer.Option(help="What the reference behaves as: kep, v1.34 to v1.37.")] = None,
     driver: Annotated[str | None, typer.Option(help="Where the fake driver lives: inline or process.")] = None,
+    flavour: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The drivers' one health API; default: v1 and v1alpha1.")
+    ] = None,
     match: Annotated[
         str | None, typer.Option("-k", metavar="EXPR", help="Only scenarios that match, as in pytest -k.")
     ] = None,
@@ -71,6 +74,7 @@ def run(
     from drahealth.suites.running import run_scenarios
 
     flags = {"target": target, "kubernetes": kubernetes, "profile": profile, "driver": driver}
+    flags |= {"flavour": flavour}
     flags |= {"nodes": nodes, "image": image, "kind-config": kind_config, "name": name, "keep": keep, "reuse": reuse}
     flags |= {"driver-image": driver_image, "driver-base": driver_base}
     raise typer.Exit(run_scenarios(flags, match=match, report=report, junitxml=junitxml, histories=histories))

@@ -12,9 +12,15 @@ from drahealth.suites.heartbeat import Heartbeat
 from drahealth.suites.report import Result, Run
 from drahealth.suites.scenario import scenario_of
 
-_STYLE = {"passed": "green", "known issue": "yellow", "failed": "bold red", "error": "bold magenta"}
+_STYLE = {
+    "passed": "green",
+    "known issue": "yellow",
+    "not applicable": "dim",
+    "failed": "bold red",
+    "error": "bold magenta",
+}
 _MANY = {"known issue": "known issues", "error": "errors"}
-_MARK = {"passed": "PASS", "known issue": "KNOWN", "failed": "FAIL", "error": "ERROR"}
+_MARK = {"passed": "PASS", "known issue": "KNOWN", "not applicable": "N/A", "failed": "FAIL", "error": "ERROR"}
 
 
 class Live:
@@ -76,7 +82,7 @@ class Live:
         row = Text(f"{_MARK[result.outcome]:6}", style=_STYLE[result.outcome])
         row.append(f"{result.seconds:7.2f} s  ", style="dim")
         row.append(result.title, style="default")
-        row.append(f"  {' '.join((*result.requirements, *result.known_issues))}", style="cyan")
+        row.append(f"  {result.reason or ' '.join((*result.requirements, *result.known_issues))}", style="cyan")
         self._print(row)
         if result.outcome in ("failed", "error"):
             self._print(Text(result.problem, style="red"))

@@ -20,6 +20,8 @@ class Requirement:
     sentence: str
     source: str
     judged: Literal["scenario", "invariant"]
+    needs: tuple[str, ...] = ()
+    """What a health API must carry for it, as DeviceHealth calls it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,8 @@ class KnownIssue:
 @cache
 def requirements() -> dict[str, Requirement]:
     """The ledger by id, in its order."""
-    return {name: Requirement(id=name, **entry) for name, entry in _load("requirements.toml").items()}
+    entries = _load("requirements.toml").items()
+    return {name: Requirement(id=name, **{**entry, "needs": tuple(entry.get("needs", ()))}) for name, entry in entries}
 
 
 @cache

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from drahealth.manager.profile import KEP, PROFILES, Profile, for_release
+from drahealth.proto.flavours import FLAVOURS, Flavour
 from drahealth.suites.binaries.releases import DEFAULT_VERSION, parse_version
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.kind import node_release
@@ -15,7 +16,7 @@ from drahealth.suites.kind.options import KindOptions
 
 TARGETS = ("reference", "kubelet", "kind")
 DRIVERS = ("inline", "process")
-FLAGS = ("target", "kubernetes", "profile", "driver", *kind.FLAGS)
+FLAGS = ("target", "kubernetes", "profile", "driver", "flavour", *kind.FLAGS)
 """The names of all that there is to say about the target."""
 
 
@@ -28,6 +29,8 @@ class Options:
     profile: Profile = KEP
     driver: str = "inline"
     kind: KindOptions = field(default_factory=KindOptions)
+    flavour: Flavour | None = None
+    """The one health API of the drivers; None: all that was shipped."""
 
     @classmethod
     def make(cls, given: Mapping[str, str | None]) -> "Options":
@@ -46,12 +49,16 @@ class Options:
                 raise ConfigurationError(
                     "the reference target has no Kubernetes version", "leave it out, or choose a --profile"
                 )
-            return cls(target, profile=_profile(profile or "kep"), driver=driver)
+            behaviour = _profile(profile or "kep")
+            flavour = _flavour(given.get("flavour"), behaviour, f"profile {behaviour.name}")
+            return cls(target, profile=behaviour, driver=driver, flavour=flavour)
         if profile:
             raise ConfigurationError("a real kubelet's profile is that of its release", "leave --profile out")
         version = parse_version(kubernetes or (node_release.DEFAULT if target == "kind" else DEFAULT_VERSION))
+        release = _release(version)
+        flavour = _flavour(given.get("flavour"), release, f"Kubernetes {version}")
         return cls(
-            target, version, _release(version), driver, KindOptions.make(given) if target == "kind" else KindOptions()
+            target, version, release, driver, KindOptions.make(given) if target == "kind" else KindOptions(), flavour
         )
 
     @classmethod
@@ -63,12 +70,13 @@ class Options:
     def about(self) -> str:
         """The target in a few words."""
         where = ", the fake driver in a process of its own" if self.driver == "process" else ""
+        where += f", health over {self.flavour.name}" if self.flavour else ""
         if self.target == "kubelet":
             return f"a real kubelet, Kubernetes {self.kubernetes}{where}"
         if self.target == "kind":
             cluster = f"the kind cluster {self.kind.reuse}" if self.kind.reuse else "a kind cluster"
             release = self.kubernetes if self.kind.exact else self.kubernetes.rpartition(".")[0]
-            return f"{cluster}, Kubernetes {release}"
+            return f"{cluster}, Kubernetes {release}{where}"
         return f"the reference in process, profile {self.profile.name}{where}"
 
     @property
@@ -85,6 +93,8 @@ class Options:
             said["profile"] = self.profile.name
         if self.driver != DRIVERS[0]:
             said["driver"] = self.driver
+        if self.flavour:
+            said["flavour"] = self.flavour.name
         pairs = {**said, **self.kind.flags}.items()
         return shlex.join(word for name, value in pairs for word in (f"{prefix}{name}", value))
 
@@ -97,6 +107,17 @@ def _one_of(what: str, value: str, allowed: tuple[str, ...]) -> str:
 
 def _profile(name: str) -> Profile:
     return PROFILES[_one_of("profile", name, tuple(PROFILES))]
+
+
+def _flavour(name: str | None, profile: Profile, who: str) -> Flavour | None:
+    """The health API of that name, if one was given. Raises ConfigurationError if `who` does not speak it."""
+    if not name:
+        return None
+    flavour = FLAVOURS[_one_of("flavour", name, tuple(FLAVOURS))]
+    if flavour not in profile.flavours:
+        spoken = ", ".join(f.name for f in profile.flavours)
+        raise ConfigurationError(f"{who} does not speak {name}", f"choose one of {spoken}")
+    return flavour
 
 
 def _release(version: str) -> Profile:

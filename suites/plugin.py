@@ -11,6 +11,10 @@ _OPTIONS = {
     "kubernetes": ("VERSION", "Kubernetes release of a real kubelet, such as 1.37.1"),
     "profile": ("NAME", "what the reference behaves as: kep (default), v1.34, v1.35, v1.36 or v1.37"),
     "driver": ("WHERE", "where the fake driver lives: inline (default) or process; on kind it lives in a pod"),
+    "flavour": (
+        "NAME",
+        "the drivers' one health API, such as v1alpha1.DRAResourceHealth; default: v1 and v1alpha1",
+    ),
     "nodes": ("N", "kind: how many nodes the cluster has"),
     "image": ("NODE_IMAGE", "kind: the node image, if not kind's own of the release"),
     "kind-config": ("FILE", "kind: a configuration that ours is merged into"),
@@ -42,7 +46,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         _take_over(config)
         reporting = config.pluginmanager.get_plugin("drahealth-reporting")
         assert reporting
-        reporting.has_scenarios()
+        reporting.has_scenarios(items)
 
 
 def _take_over(config: pytest.Config) -> None:

@@ -10,11 +10,12 @@ from drahealth.suites.ledger import requirements
 
 VERSION = "drahealth-report/v1"
 
-Outcome = Literal["passed", "known issue", "failed", "error"]
-"""`known issue`: all that failed is known of this release. `error`: the harness' or the machine's fault."""
+Outcome = Literal["passed", "known issue", "not applicable", "failed", "error"]
+"""`known issue`: all that failed is known of this release. `not applicable`: not run, since the drivers' health API
+carries less than what is judged needs. `error`: the harness' or the machine's fault."""
 
-Verdict = Literal["FAIL", "ERROR", "KNOWN ISSUE", "PASS", "NOT_TESTED"]
-_WORST_FIRST: tuple[Verdict, ...] = ("FAIL", "ERROR", "KNOWN ISSUE", "PASS", "NOT_TESTED")
+Verdict = Literal["FAIL", "ERROR", "KNOWN ISSUE", "PASS", "NOT_APPLICABLE", "NOT_TESTED"]
+_WORST_FIRST: tuple[Verdict, ...] = ("FAIL", "ERROR", "KNOWN ISSUE", "PASS", "NOT_APPLICABLE", "NOT_TESTED")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +35,15 @@ class Result:
     timeline: str = ""
     again: str = ""
     """The command that runs just this scenario, if something went wrong."""
+    beyond: tuple[str, ...] = ()
+    """The requirements for which it is not applicable."""
+    reason: str = ""
+    """Why it is not."""
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> "Result":
         """From its plain data."""
-        lists = {name: tuple(data[name]) for name in ("requirements", "known_issues", "broken")}
+        lists = {name: tuple(data[name]) for name in ("requirements", "known_issues", "broken", "beyond")}
         return cls(**{**data, **lists})
 
     def then(self, later: "Result") -> "Result":
@@ -54,6 +59,8 @@ class Result:
         said: dict[str, Verdict] = {}
         if self.outcome == "error":
             said = dict.fromkeys(self.requirements, "ERROR")
+        elif self.outcome == "not applicable":
+            said = dict.fromkeys(self.beyond, "NOT_APPLICABLE")
         elif self.outcome != "failed":
             said = dict.fromkeys((*self.requirements, *_invariants()), "PASS")
         return {**said, **dict.fromkeys(self.broken, broken)}
@@ -66,6 +73,8 @@ class Run:
     target: str
     about: str
     """The target in a few words."""
+    flavour: str | None = None
+    """The drivers' one health API; None: those that were shipped."""
     results: list[Result] = field(default_factory=list)
 
     def take(self, data: Mapping[str, Any]) -> Result:
@@ -109,6 +118,7 @@ class Run:
                 "report": VERSION,
                 "target": self.target,
                 "about": self.about,
+                "flavour": self.flavour,
                 "exit_code": self.exit_code(),
                 "counts": dict(self.counts()),
                 "requirements": {

@@ -4,7 +4,7 @@ A scenario whose only failures were known issues is reported as an expected fail
 One that shows a known issue's assertion passing, though it must fail, fails: the entry is stale.
 """
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,9 @@ class Reporting:
             self._session = Session.of(config)
         except ConfigurationError as error:
             raise pytest.UsageError(str(error)) from None
-        self.run = Run(self._session.options.target, self._session.options.about)
+        options = self._session.options
+        self._flavour = options.flavour
+        self.run = Run(options.target, options.about, self._flavour.name if self._flavour else None)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
@@ -60,7 +62,9 @@ class Reporting:
             outcome = "failed" if call.when == "call" and not _is_harness(call) else "error"
         if call.when == "call" and played:
             outcome, problem = self._judge(item, report, played, outcome, problem)
-        if call.when == "call" or report.failed:
+        if call.when == "setup" and report.skipped and scenario.beyond(self._flavour):
+            outcome = "not applicable"
+        if call.when == "call" or report.failed or outcome == "not applicable":
             result = Result(
                 name=scenario.name,
                 title=scenario.title,
@@ -72,6 +76,8 @@ class Reporting:
                 problem=problem,
                 timeline=timeline.draw(played.node.history.records) if played and report.failed else "",
                 again=self._again(item) if report.failed else "",
+                beyond=scenario.beyond(self._flavour) if outcome == "not applicable" else (),
+                reason=scenario.why_not(self._flavour) if outcome == "not applicable" else "",
             )
             report.drahealth = asdict(result)  # type: ignore[attr-defined]
         return report
@@ -81,9 +87,13 @@ class Reporting:
         """There is no target, so no scenario was played."""
         return self._session.cannot_start
 
-    def has_scenarios(self) -> None:
-        """This process has collected some."""
+    def has_scenarios(self, items: Iterable[pytest.Item]) -> None:
+        """This process has collected some. Those that do not apply are skipped, for a reason that is stated."""
         self._session.wants_cluster()
+        for item in items:
+            scenario = scenario_of(getattr(item, "function", None))
+            if scenario and (reason := scenario.why_not(self._flavour)):
+                item.add_marker(pytest.mark.skip(reason=reason))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any
 
+from drahealth.proto.flavours import Flavour
 from drahealth.suites.ledger import requirements
 
 
@@ -28,6 +29,20 @@ class Scenario:
     """It restarts the kubelet or the API server, so that no other may run on its node meanwhile."""
     counterpart_of: tuple[str, ...] = ()
     """The tests of the texts and of Kubernetes that it stands for (docs/upstream-tests.md)."""
+
+    def beyond(self, flavour: Flavour | None) -> tuple[str, ...]:
+        """The requirements it judges that need more than this flavour carries: with any, it does not apply there."""
+        return tuple(name for name in self.requirements if _missing(name, flavour))
+
+    def why_not(self, flavour: Flavour | None) -> str:
+        """Why it does not apply there, in a sentence; empty if it does."""
+        needs = (f"{name} needs {' and '.join(_missing(name, flavour))}" for name in self.beyond(flavour))
+        return f"{', '.join(needs)}, which {flavour.name} does not carry" if flavour and self.beyond(flavour) else ""
+
+
+def _missing(requirement: str, flavour: Flavour | None) -> list[str]:
+    """What it needs that the flavour does not carry; None is a driver that speaks what was shipped, which has all."""
+    return [field for field in requirements()[requirement].needs if flavour and field not in flavour.carries]
 
 
 def scenario(

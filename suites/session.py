@@ -144,7 +144,8 @@ class Session:
     def begin(self, item: pytest.Item) -> Node:
         """A node for a test, begun."""
         scenario = scenario_of(getattr(item, "function", None)) or Scenario(item.name, (), item.name)
-        node = Node(self.target, scenario.title, scenario.requirements, self.run, alone=scenario.alone)
+        judges, flavour = scenario.requirements, self.options.flavour
+        node = Node(self.target, scenario.title, judges, self.run, alone=scenario.alone, flavour=flavour)
         item.stash[PLAYED] = Played(scenario, node, node.deviations, node.stale)
         self.run(node.begin())
         return node

@@ -24,4 +24,4 @@ async def test_a_terminated_pod_is_left_alone(node: Node) -> None:
     await gpu.becomes(Health.UNHEALTHY, message="much too late")
     await next_pod.shows(gpu, Health.UNHEALTHY, message="much too late")
     with node.judging("TERM-01", "its status is not touched"):
-        node.check(pod.status == last, f"the status stays {last}", pod)
+        node.check(pod.has_stayed(last), f"the status stays {last}", pod)

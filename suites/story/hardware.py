@@ -8,6 +8,7 @@ from drahealth.fakes.hardware.cdi import cdi_id
 from drahealth.fakes.hardware.control import DriverControl, DriverOptions
 from drahealth.manager.profile import Profile
 from drahealth.proto.events import Registered
+from drahealth.proto.flavours import Flavour
 from drahealth.proto.values import DeviceHealth, DeviceId, Health
 
 if TYPE_CHECKING:
@@ -58,6 +59,13 @@ class Driver:
     @property
     def name(self) -> str:
         return self.options.name
+
+    @property
+    def flavour(self) -> Flavour | None:
+        """The health API by which the kubelet here learns of its devices; None if there is none."""
+        profile = self.node.profile
+        apis = profile.health_apis if profile.asks_unadvertised else self.options.health_apis
+        return next((f for f in profile.flavours if f.advertised in apis and f in self.options.flavours), None)
 
     async def starts(self) -> None:
         """Starts and is registered."""

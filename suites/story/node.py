@@ -10,6 +10,7 @@ from drahealth.fakes.api import DEVICE_CLASSES, NAMESPACES, PODS, ApiError
 from drahealth.fakes.hardware.control import DriverOptions
 from drahealth.proto import events
 from drahealth.proto.events import StatusSeen
+from drahealth.proto.flavours import Flavour
 from drahealth.suites import invariants
 from drahealth.suites.belongings import BELONGS
 from drahealth.suites.errors import HarnessError
@@ -38,9 +39,11 @@ class Node:
         run: Callable[[Awaitable[Any]], Any],
         *,
         alone: bool = False,
+        flavour: Flavour | None = None,
     ) -> None:
         self.target = target
         self._alone = alone
+        self._flavour = flavour
         self.profile = target.profile
         self.history = History()
         self.namespace = f"scenario-{secrets.token_hex(4)}"
@@ -119,7 +122,10 @@ class Node:
             self._requirement, self._assertion = before
 
     async def driver(self, devices: int = 1, **options: Any) -> Driver:
-        """A fake driver with so many GPUs, all Healthy, started and registered. Options are DriverOptions' fields."""
+        """A fake driver with so many GPUs, all Healthy, started and registered. Options are DriverOptions' fields.
+
+        Its health API is that of the run, unless the options say something else.
+        """
         self._names += 1
         name = f"gpu-{self._names}.{self.namespace[-8:]}.example.com"
         await self.target.api.create(
@@ -136,7 +142,7 @@ class Node:
                 devices=tuple(f"gpu-{number}" for number in range(devices)),
                 registry_dir=str(self.target.registry_dir),
                 data_dir=str(self.target.plugins_dir / f"{self.namespace[-8:]}-{self._names}"),
-                **options,
+                **self._spoken(**options),
             )
         )
         await driver.starts()
@@ -236,12 +242,19 @@ class Node:
         if not true:
             raise Violation(self._requirement, self._assertion, expected, str(seen))
 
-    @property
-    def insists_on_messages(self) -> bool:
-        """A message that was reported has to be shown: releases without them fail where just that is judged."""
-        return self.profile.messages or self._requirement == "STATUS-02"
+    def insists_on_messages_of(self, driver: Driver) -> bool:
+        """A message that it reported has to be shown. Where the kubelet or the health API knows none it has not, but
+        where just that is judged: there, who knows none fails."""
+        carried = driver.flavour is None or "message" in driver.flavour.carries
+        return (self.profile.messages and carried) or self._requirement == "STATUS-02"
 
     # -- inside
+
+    def _spoken(self, **options: Any) -> dict[str, Any]:
+        """A driver's options, with the one health API of the run in them where they name none."""
+        if self._flavour is None or "health_apis" in options:
+            return options
+        return {"health_apis": (self._flavour.advertised,), "served_health_apis": (self._flavour.name,), **options}
 
     def _must_be_alone(self) -> None:
         if not self._alone:

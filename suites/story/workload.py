@@ -32,6 +32,11 @@ class Pod:
         """The newest status that a client saw."""
         return self.node.latest(self.uid)
 
+    def has_stayed(self, status: StatusSeen | None) -> bool:
+        """No client has seen another status of it since it first had this one."""
+        seen = [event for event in self.node.history.of(StatusSeen) if event.uid == self.uid]
+        return status in seen and all(later == status for later in seen[seen.index(status) :])
+
     async def is_running(self) -> None:
         await self._until("every container runs", lambda c: c.state == "running", "start")
 
@@ -130,7 +135,7 @@ class Pod:
 
     def _shown(self, gpu: Gpu, health: Health, message: str | None, entry: str | None) -> bool:
         name = gpu.resource_id(self.node.profile)
-        if message and not self.node.insists_on_messages:
+        if message and not self.node.insists_on_messages_of(gpu.driver):
             message = ""
         users = [c for c in self._seen() if self.containers[c.name]]
         return bool(users) and all(_says(c, name, health, message, entry) for c in users)

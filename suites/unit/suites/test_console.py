@@ -1,7 +1,7 @@
 """What the command shows of a run."""
 
 import io
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -76,6 +76,12 @@ def test_a_scenario_is_a_row(screen: Screen) -> None:
         "PASS     0.04 s  first  STATUS-01",
         "KNOWN    0.04 s  second  STATUS-01 B-02",
     ]
+
+
+def test_what_is_not_applicable_is_a_row_with_the_reason(screen: Screen) -> None:
+    screen.ends(replace(passed("third", "not applicable"), seconds=0.0, reason="STATUS-01 needs more"))
+    screen.live.close(1)
+    assert screen.lines()[2:] == ["N/A      0.00 s  third  STATUS-01 needs more", "", "1 not applicable in 1.0 s"]
 
 
 def test_what_went_wrong_follows_in_full_with_the_command_to_see_it_again(screen: Screen) -> None:

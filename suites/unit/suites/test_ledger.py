@@ -3,11 +3,13 @@
 import ast
 import tomllib
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
-from drahealth.manager.profile import PROFILES
+from drahealth.manager.profile import KEP, PROFILES
+from drahealth.proto.values import DeviceHealth
 from drahealth.suites import invariants
 from drahealth.suites.catalogue import scenarios
 from drahealth.suites.ledger import KnownIssue, known_issues, requirements
@@ -82,6 +84,12 @@ def test_the_columns_hold_what_they_may() -> None:
     assert {entry.level for entry in entries} <= {"MUST", "SHOULD", "MAY"}
     assert {entry.judged for entry in entries} <= {"scenario", "invariant"}
     assert {entry.binds for entry in entries} <= {"kubelet", "api-server", "driver"}
+    assert {need for entry in entries for need in entry.needs} <= {field.name for field in fields(DeviceHealth)}
+
+
+def test_what_shipped_carries_all_that_is_needed() -> None:
+    shipped = set.intersection(*(set(flavour.carries) for flavour in KEP.flavours[:2]))
+    assert {need for entry in requirements().values() for need in entry.needs} <= shipped
 
 
 def test_every_sentence_is_one_sentence_and_has_a_source() -> None:

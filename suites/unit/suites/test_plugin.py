@@ -117,6 +117,24 @@ def test_a_known_issue_is_an_expected_failure_with_its_number(pytester: pytest.P
     assert ("known-issue", "B-19") in [(p.get("name"), p.get("value")) for p in properties]
 
 
+@pytest.mark.parametrize("workers", ["-n0", "-n2"])
+def test_what_needs_more_than_the_health_api_carries_is_skipped_for_that_reason(
+    pytester: pytest.Pytester, workers: str
+) -> None:
+    over = ("--drahealth-flavour=v1alpha1.NodeHealth/WatchDevicesStatus", "--drahealth-report=r.json")
+    wanted = ("-k", "own_timeout or recovered", "-rs", "--junitxml=j.xml")
+    run = pytester.runpytest_subprocess(*KEP, workers, *wanted, *over)
+    run.assert_outcomes(passed=1, skipped=1)
+    reason = "TIMEOUT-02 needs timeout, which v1alpha1.NodeHealth/WatchDevicesStatus does not carry"
+    run.stdout.fnmatch_lines([f"SKIPPED * {reason}"])
+    report = json.loads((pytester.path / "r.json").read_text())
+    scenarios = {s["outcome"]: s["reason"] for s in report["scenarios"]}
+    assert (scenarios, report["flavour"]) == ({"passed": "", "not applicable": reason}, over[0].partition("=")[2])
+    assert (report["exit_code"], report["requirements"]["TIMEOUT-02"]["verdict"]) == (0, "NOT_APPLICABLE")
+    properties = ElementTree.parse(pytester.path / "j.xml").iter("property")
+    assert ("requirement", "TIMEOUT-02") in [(p.get("name"), p.get("value")) for p in properties]
+
+
 def test_a_distributed_run_has_one_report_and_all_histories(pytester: pytest.Pytester) -> None:
     files = ("--drahealth-report=r.json", "--drahealth-histories=deep/h")
     run = pytester.runpytest_subprocess(*KEP, "-n2", "-k", "recovered or terminated", *files)

@@ -33,7 +33,7 @@ def verdicts(*results: Result) -> dict[str, str]:
     ("outcomes", "code"),
     [
         (["passed"], 0),
-        (["passed", "known issue"], 0),
+        (["passed", "known issue", "not applicable"], 0),
         (["passed", "failed", "known issue"], 1),
         (["failed", "error", "passed"], 3),
         ([], 2),
@@ -52,6 +52,12 @@ def test_a_scenario_that_passed_passes_what_it_judges_and_the_invariants() -> No
 def test_a_known_issue_is_a_verdict_on_its_own_requirement_only() -> None:
     found = verdicts(result("known issue", "TERM-01", "TERM-02", broken=("TERM-02",), known_issues=("B-19",)))
     assert (found["TERM-01"], found["TERM-02"], found["STATUS-10"]) == ("PASS", "KNOWN ISSUE", "PASS")
+
+
+def test_a_scenario_that_is_not_applicable_says_so_of_what_needs_more_and_nothing_else() -> None:
+    beyond = result("not applicable", "TIMEOUT-02", "TIMEOUT-03", beyond=("TIMEOUT-02",), reason="TIMEOUT-02 needs ...")
+    assert verdicts(beyond) == {"TIMEOUT-02": "NOT_APPLICABLE"}
+    assert verdicts(beyond, result("passed", "TIMEOUT-02"))["TIMEOUT-02"] == "PASS"
 
 
 def test_a_failure_is_a_verdict_on_what_was_broken_and_says_nothing_of_the_rest() -> None:
@@ -106,6 +112,7 @@ def test_the_report_says_all_there_is_to_say() -> None:
         "report": "drahealth-report/v1",
         "target": "reference",
         "about": "the reference",
+        "flavour": None,
         "exit_code": 0,
         "counts": {"passed": 1},
     }

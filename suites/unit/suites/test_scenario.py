@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from drahealth.proto.flavours import NODE_HEALTH, NODE_HEALTH_DRAFT, V1, Flavour
 from drahealth.suites.catalogue import scenarios
 from drahealth.suites.kep import test_basic, test_timeouts
 from drahealth.suites.scenario import Scenario, scenario, scenario_of
@@ -70,3 +71,31 @@ def test_the_catalogue_is_in_the_order_of_files_and_of_lines_in_them() -> None:
 def test_names_in_the_catalogue_are_unique_and_none_is_part_of_another() -> None:
     names = [found.name for found in scenarios()]
     assert [(a, b) for a in names for b in names if a in b] == [(name, name) for name in names]
+
+
+@pytest.mark.parametrize(
+    ("flavour", "beyond", "reason"),
+    [
+        (None, (), ""),
+        (V1, (), ""),
+        (
+            NODE_HEALTH,
+            ("STATUS-02",),
+            "STATUS-02 needs message, which v1alpha1.NodeHealth/WatchResources does not carry",
+        ),
+        (
+            NODE_HEALTH_DRAFT,
+            ("TIMEOUT-01", "STATUS-02"),
+            (
+                "TIMEOUT-01 needs timeout, STATUS-02 needs message, "
+                "which v1alpha1.NodeHealth/WatchDevicesStatus does not carry"
+            ),
+        ),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_a_scenario_does_not_apply_where_less_is_carried_than_what_it_judges_needs(
+    flavour: Flavour | None, beyond: tuple[str, ...], reason: str
+) -> None:
+    judging = Scenario("test_a", ("TIMEOUT-01", "STATUS-02", "STATUS-01"), "a")
+    assert (judging.beyond(flavour), judging.why_not(flavour)) == (beyond, reason)
