@@ -10,6 +10,7 @@ import pytest
 from drahealth.manager.dra import DraManager
 from drahealth.manager.profile import KEP, V1_37, Profile
 from drahealth.proto.events import ReportSent
+from drahealth.proto.flavours import NODE_HEALTH, NODE_HEALTH_DRAFT, Flavour
 from drahealth.proto.values import Health
 from drahealth.suites.kep import test_basic as basic
 from drahealth.suites.kep import test_claims as claims
@@ -52,9 +53,11 @@ class Case:
     manager: type[DraManager] = DraManager
     profile: Profile = KEP
     target: type[ReferenceTarget] = ReferenceTarget
+    flavour: Flavour | None = None
 
     def __str__(self) -> str:
-        return f"{self.requirement} {self.manager.__name__} {self.target.__name__}"
+        over = f" {self.flavour.name}" if self.flavour else ""
+        return f"{self.requirement} {self.manager.__name__} {self.target.__name__}{over}"
 
 
 def play(case: Case, windows: Mapping[Window, float] = WINDOWS) -> None:
@@ -68,7 +71,7 @@ def play(case: Case, windows: Mapping[Window, float] = WINDOWS) -> None:
 
         target = case.target(case.profile, dra=case.manager, windows=windows)
         mutants.IgnoresWaiting.runtime = target.runtime
-        node = Node(target, found.title, found.requirements, run, alone=found.alone)
+        node = Node(target, found.title, found.requirements, run, alone=found.alone, flavour=case.flavour)
         try:
             run(target.start())
             run(node.begin())
@@ -136,6 +139,14 @@ CASES = [
     Case("TERM-02", TERMINATED, profile=replace(KEP, final_status="dropped")),
     Case("UPDATE-01", UPDATED, mutants.WatchesTheOlder),
     Case("UPDATE-02", UPDATED, mutants.ClearsWithAnyInstance),
+    # Where the health API carries no messages, nothing may hang on them.
+    Case(
+        "TERM-01", TERMINATED, mutants.FollowsTheTerminated, target=mutants.RewritesTheTerminated, flavour=NODE_HEALTH
+    ),
+    Case("UPDATE-01", UPDATED, mutants.WatchesTheOlder, flavour=NODE_HEALTH_DRAFT),
+    Case("UPDATE-02", UPDATED, mutants.ClearsWithAnyInstance, flavour=NODE_HEALTH_DRAFT),
+    Case("TIMEOUT-03", NO_TIMEOUT, mutants.WaitsForTenSeconds, flavour=NODE_HEALTH_DRAFT),
+    Case("PERSIST-01", RESTARTED, mutants.LosesItsCheckpoint, flavour=NODE_HEALTH_DRAFT),
 ]
 
 
