@@ -184,12 +184,15 @@ def plan(
     seed: Annotated[int | None, typer.Option(help="Instead of the file's.")] = None,
     devices: Annotated[int, typer.Option(min=1, help="How many GPUs there are, where the file names none.")] = 2,
     partitions: Annotated[int, typer.Option(min=0, help="Into how many partitions each is divided.")] = 0,
+    inventory: Annotated[
+        Path | None, typer.Option(help="The devices, from a file; else the one that the timeline names.")
+    ] = None,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of timelines instead.")] = False,
 ) -> None:
     """Print what will happen in a timeline, and when: JSON lines, the same for the same file and seed."""
     from drahealth.suites.timelines.listing import show_plan
 
-    show_plan(file, seed=seed, devices=devices, partitions=partitions, schema=schema)
+    show_plan(file, seed=seed, devices=devices, partitions=partitions, inventory=inventory, schema=schema)
 
 
 @app.command()

@@ -24,6 +24,7 @@ from drahealth.fakes.timelines.check import checked_plan
 from drahealth.fakes.timelines.load import Loaded
 from drahealth.fakes.timelines.model import FORMAT, Step, Timeline
 from drahealth.fakes.timelines.plan import Plan
+from drahealth.fakes.user_files import Document
 
 Where = str | Mapping[str, Any]
 """A device's name, a pattern, `all`, or `{"pick": 2, "from": "gpu-*"}`."""
@@ -63,8 +64,8 @@ def timeline(
 
 
 def checked(story: Timeline, inventory: Inventory, seed: int | None = None) -> Plan:
-    """The plan of a story that makes sense. Raises TimelineError."""
-    return checked_plan(Loaded(story, story.name, {}), inventory, seed)
+    """The plan of a story that makes sense. Raises FileError."""
+    return checked_plan(Loaded(story, Document(None, story.name, {})), inventory, seed)
 
 
 def inject(fault: str, device: Where, **when: Unpack[When]) -> Step:

@@ -9,9 +9,10 @@ from drahealth.fakes.faults import catalogue as faults
 from drahealth.fakes.faults.catalogue import UnknownName
 from drahealth.fakes.inventory import Inventory
 from drahealth.fakes.timelines.durations import Duration
-from drahealth.fakes.timelines.load import Loaded, Path_, Problem, TimelineError
+from drahealth.fakes.timelines.load import Loaded
 from drahealth.fakes.timelines.model import Step, Timeline
 from drahealth.fakes.timelines.plan import Action, Plan, PlanError, plan
+from drahealth.fakes.user_files import Place
 from drahealth.proto.flavours import FLAVOURS
 
 WINDOWS = ("push", "resync", "start", "restart")
@@ -22,7 +23,7 @@ EVERYTHING = "all"
 
 
 def checked_plan(loaded: Loaded, inventory: Inventory, seed: int | None = None) -> Plan:
-    """The plan of a timeline that makes sense. Raises TimelineError with all that is wrong, by line."""
+    """The plan of a timeline that makes sense. Raises FileError with all that is wrong, by line."""
     found = [*_unknown(loaded.timeline)]
     if not found:
         try:
@@ -32,13 +33,11 @@ def checked_plan(loaded: Loaded, inventory: Inventory, seed: int | None = None) 
         else:
             found += contradictions(planned.actions)
     if found:
-        raise TimelineError(
-            loaded.source, [Problem(loaded.line(path), ".".join(map(str, path)), what) for path, what in found]
-        )
+        raise loaded.document.error(found)
     return planned
 
 
-Finding = tuple[Path_, str]
+Finding = tuple[Place, str]
 
 
 def _unknown(timeline: Timeline) -> Iterator[Finding]:
@@ -59,7 +58,7 @@ def _unknown(timeline: Timeline) -> Iterator[Finding]:
         yield from _odd_offer(path, step)
 
 
-def _odd_window(path: Path_, step: Step) -> Iterator[Finding]:
+def _odd_window(path: Place, step: Step) -> Iterator[Finding]:
     for name in ("within", "holds"):
         if getattr(step, name) is not None and step.verb != "expect":
             yield (*path, name), f"{name} belongs to expect, and this step has {step.verb}"
@@ -70,7 +69,7 @@ def _odd_window(path: Path_, step: Step) -> Iterator[Finding]:
             yield (*path, "within"), f"{step.within!r} is no window ({', '.join(WINDOWS)}) and no duration (3s)"
 
 
-def _odd_offer(path: Path_, step: Step) -> Iterator[Finding]:
+def _odd_offer(path: Place, step: Step) -> Iterator[Finding]:
     start = step.driver if step.driver is not None and not isinstance(step.driver, str) else None
     offer = start and (start.restart or start.upgrade)
     for number, name in enumerate((offer and offer.offer) or ()):
@@ -127,17 +126,17 @@ def _word(what: object) -> str:
     return next(iter(what)) if isinstance(what, Mapping) else str(what)
 
 
-def _path(action: Action) -> Path_:
+def _path(action: Action) -> Place:
     return tuple(int(part) if part.isdigit() else part for part in action.step.split("."))
 
 
-def _steps(timeline: Timeline) -> Iterator[tuple[Path_, Step]]:
+def _steps(timeline: Timeline) -> Iterator[tuple[Place, Step]]:
     """Every step, those inside others too, with its place."""
     yield from _inside(("timeline",), timeline.timeline)
     yield from _inside(("always",), timeline.always)
 
 
-def _inside(path: Path_, steps: Sequence[Step]) -> Iterator[tuple[Path_, Step]]:
+def _inside(path: Place, steps: Sequence[Step]) -> Iterator[tuple[Place, Step]]:
     for number, step in enumerate(steps):
         here = (*path, number)
         yield here, step
@@ -147,7 +146,7 @@ def _inside(path: Path_, steps: Sequence[Step]) -> Iterator[tuple[Path_, Step]]:
             yield from _inside((*here, "parallel", branch), inner)
 
 
-def _wrong(path: Path_, look: Callable[[], object]) -> Iterator[Finding]:
+def _wrong(path: Place, look: Callable[[], object]) -> Iterator[Finding]:
     try:
         look()
     except UnknownName as error:

@@ -22,10 +22,12 @@ from drahealth.fakes.faults.catalogue import (
     policy,
 )
 from drahealth.fakes.inventory import Inventory
+from drahealth.fakes.inventory_file import load_inventory
 from drahealth.fakes.timelines.check import checked_plan
 from drahealth.fakes.timelines.dump import dump
-from drahealth.fakes.timelines.load import TimelineError, load_file
+from drahealth.fakes.timelines.load import load_file
 from drahealth.fakes.timelines.model import Timeline
+from drahealth.fakes.user_files import FileError
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.outputs import check_file
 
@@ -112,19 +114,22 @@ def write_recording(socket: Path, output: Path | None, *, seconds: float | None,
         sys.stdout.write(text)
 
 
-def show_plan(file: Path | None, *, seed: int | None, devices: int, partitions: int, schema: bool) -> None:
+def show_plan(
+    file: Path | None, *, seed: int | None, devices: int, partitions: int, inventory: Path | None, schema: bool
+) -> None:
     """The plans of a file's timelines as JSON Lines, or the schema of such files. Raises ConfigurationError."""
     if schema:
         sys.stdout.write(json.dumps(Timeline.model_json_schema(), indent=1) + "\n")
         return
     if file is None:
         raise ConfigurationError("there is no file to plan", "name a timeline, or --schema")
-    inventory = Inventory.of(devices, partitions=partitions)
+    there = Inventory.of(devices, partitions=partitions)
     try:
         for loaded in load_file(file):
-            for line in checked_plan(loaded, inventory, seed).to_lines():
+            named = inventory or (loaded.timeline.use.inventory and file.parent / loaded.timeline.use.inventory)
+            for line in checked_plan(loaded, load_inventory(Path(named)) if named else there, seed).to_lines():
                 sys.stdout.write(line + "\n")
-    except TimelineError as error:
+    except FileError as error:
         raise ConfigurationError(str(error)) from None
     except OSError as error:
-        raise ConfigurationError(f"{file} cannot be read: {error.strerror}") from None
+        raise ConfigurationError(f"{error.filename or file} cannot be read: {error.strerror}") from None

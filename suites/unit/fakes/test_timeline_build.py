@@ -5,7 +5,8 @@ import pytest
 from drahealth.fakes.inventory import Inventory
 from drahealth.fakes.timelines import build
 from drahealth.fakes.timelines.check import checked_plan
-from drahealth.fakes.timelines.load import TimelineError, load
+from drahealth.fakes.timelines.load import load
+from drahealth.fakes.user_files import FileError
 
 FILE = """
 format: fault-timeline/v1
@@ -58,5 +59,5 @@ def test_a_story_in_python_has_the_plan_of_the_same_story_in_a_file() -> None:
 def test_what_makes_no_sense_is_told_where_it_is_written() -> None:
     with pytest.raises(ValueError, match="not a duration: '5 sec'"):
         build.inject("xid/79", "gpu-0", at="5 sec")
-    with pytest.raises(TimelineError, match=r"n: line 1: timeline\.0\.inject: there is no fault"):
+    with pytest.raises(FileError, match=r"n: line 1: timeline\.0\.inject: there is no fault"):
         build.checked(build.timeline("n", [build.inject("xid/97", "gpu-0")]), DEVICES)

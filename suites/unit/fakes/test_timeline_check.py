@@ -4,14 +4,15 @@ import pytest
 
 from drahealth.fakes.inventory import Inventory
 from drahealth.fakes.timelines.check import checked_plan
-from drahealth.fakes.timelines.load import TimelineError, load
+from drahealth.fakes.timelines.load import load
+from drahealth.fakes.user_files import FileError
 
 HEAD = "format: fault-timeline/v1\nname: n\n"
 
 
 def problems(steps: str, use: str = "{}") -> list[str]:
     (loaded,) = load(f"{HEAD}use: {use}\ntimeline:\n{steps}")
-    with pytest.raises(TimelineError) as error:
+    with pytest.raises(FileError) as error:
         checked_plan(loaded, Inventory.of(2))
     return [str(problem) for problem in error.value.problems]
 

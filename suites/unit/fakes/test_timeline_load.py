@@ -6,22 +6,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drahealth.fakes.timelines.load import LARGEST, TimelineError, load, load_file
+from drahealth.fakes.timelines.load import load, load_file
 from drahealth.fakes.timelines.model import VERBS, Timeline
+from drahealth.fakes.user_files import LARGEST, FileError
 
 HEAD = "format: fault-timeline/v1\nname: n\n"
 ONE = HEAD + "timeline:\n  - {inject: xid/79, device: gpu-0}\n"
 
 
 def problems(text: str | bytes) -> list[str]:
-    with pytest.raises(TimelineError) as error:
+    with pytest.raises(FileError) as error:
         load(text)
     return [str(problem) for problem in error.value.problems]
 
 
 def test_a_file_may_hold_several_timelines() -> None:
     found = load(f"{ONE}---\n{ONE.replace('name: n', 'name: m')}")
-    assert [(loaded.timeline.name, loaded.line(("timeline", 0))) for loaded in found] == [("n", 4), ("m", 9)]
+    assert [(loaded.timeline.name, loaded.document.line(("timeline", 0))) for loaded in found] == [("n", 4), ("m", 9)]
 
 
 def test_everything_that_is_wrong_is_said_at_once_with_its_line() -> None:
@@ -81,7 +82,7 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "large.timeline.yaml"
     with path.open("wb") as file:
         file.truncate(LARGEST + 1)
-    with pytest.raises(TimelineError, match="the file has more than 10000000 bytes"):
+    with pytest.raises(FileError, match="the file has more than 10000000 bytes"):
         load_file(path)
 
 
@@ -89,6 +90,6 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
 def test_whatever_the_file_it_is_a_timeline_or_a_timeline_error(text: str | bytes) -> None:
     try:
         found = load(text)
-    except TimelineError:
+    except FileError:
         return
     assert all(isinstance(loaded.timeline, Timeline) for loaded in found)

@@ -53,6 +53,15 @@ def test_a_plan_is_lines_of_json_and_always_the_same(tmp_path: Path) -> None:
     assert again == lines != other
 
 
+def test_a_plan_is_of_the_devices_of_the_inventory_that_it_names(tmp_path: Path) -> None:
+    (tmp_path / "devices.yaml").write_text("format: inventory/v1\ndevices: [{name: npu}]\n")
+    file = tmp_path / "npu.timeline.yaml"
+    file.write_text(TIMELINE.replace("gpu-0", "npu").replace("seed: 7", "use: {inventory: devices.yaml}"))
+    assert [json.loads(line).get("device") for line in told("plan", str(file)).stdout.splitlines()][1:] == ["npu"] * 2
+    with pytest.raises(ConfigurationError, match=r"nowhere\.yaml cannot be read"):
+        told("plan", str(file), "--inventory", "nowhere.yaml")
+
+
 def test_the_schema_of_timelines_is_printed() -> None:
     assert json.loads(told("plan", "--schema").stdout)["required"] == ["format", "name", "timeline"]
 

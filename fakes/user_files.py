@@ -1,0 +1,173 @@
+"""Files that users write, in YAML 1.2: all that is wrong with one is said at once, by line, with a hint."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+LARGEST, MOST, DEEPEST = 10_000_000, 100_000, 60
+"""Bytes of a file; entries and levels of a document."""
+
+Place = tuple[str | int, ...]
+"""Where in a document something is: keys and numbers."""
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Problem:
+    """One thing that is wrong. `line` begins at 1."""
+
+    line: int
+    where: str
+    """Such as `timeline.0.at`."""
+    what: str
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.where}: {self.what}" if self.where else f"line {self.line}: {self.what}"
+
+
+class FileError(ValueError):
+    """A file that is not what it should be: all its problems, in the order of their lines."""
+
+    def __init__(self, source: str, problems: Sequence[Problem]) -> None:
+        self.source = source
+        self.problems = tuple(sorted(set(problems)))
+        super().__init__("\n".join(f"{source}: {problem}" for problem in self.problems))
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A YAML document as plain data, and the lines of its parts."""
+
+    data: Any
+    source: str
+    lines: Mapping[Place, int]
+
+    def line(self, place: Place) -> int:
+        """The line of the nearest thing around it that has one."""
+        while place and place not in self.lines:
+            place = place[:-1]
+        return self.lines.get(place, min(self.lines.values(), default=1))
+
+    def error(self, findings: Sequence[tuple[Place, str]]) -> FileError:
+        """What is wrong with it, by place."""
+        return FileError(self.source, [Problem(self.line(at), ".".join(map(str, at)), what) for at, what in findings])
+
+
+def read(path: Path) -> bytes:
+    """What is in a file. Raises FileError for one that is too large, OSError for what cannot be read."""
+    if path.stat().st_size > LARGEST:
+        raise FileError(str(path), [Problem(1, "", f"the file has more than {LARGEST} bytes")])
+    return path.read_bytes()
+
+
+def documents(text: str | bytes, source: str) -> Iterator[Document]:
+    """The documents of a text, but for empty ones. Raises FileError."""
+    from ruamel.yaml import YAML  # heavy, and only who reads files needs it
+    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+    try:
+        for document in YAML(typ="rt", pure=True).load_all(text):
+            if document is not None:
+                reading = _Reading(source)
+                yield Document(reading.plain(document, ()), source, reading.lines)
+    except FileError:
+        raise
+    except MarkedYAMLError as error:
+        mark = error.problem_mark
+        raise FileError(source, [Problem(mark.line + 1 if mark else 1, "", f"no YAML: {error.problem}")]) from None
+    except (YAMLError, ValueError, RecursionError, AttributeError, TypeError, KeyError) as error:
+        first = (str(error).splitlines() or [type(error).__name__])[0]
+        raise FileError(source, [Problem(1, "", f"no YAML: {first}")]) from None
+
+
+def validated(model: type[Model], document: Document) -> Model:
+    """The document as a model. Raises FileError with all that is wrong."""
+    try:
+        return model.model_validate(document.data)
+    except ValidationError as error:
+        names = _names(model)
+        raise FileError(document.source, [_problem(e, document, names) for e in _causes(error.errors())]) from None
+
+
+class _Reading:
+    """What a document holds as plain data, with the line of each key and each element."""
+
+    def __init__(self, source: str) -> None:
+        self.lines: dict[Place, int] = {}
+        self._source = source
+
+    def plain(self, node: Any, path: Place) -> Any:
+        from ruamel.yaml.comments import CommentedMap, CommentedSeq
+
+        if len(path) > DEEPEST or len(self.lines) > MOST:  # an alias within itself, or aliases of aliases
+            what = f"more than {DEEPEST} levels" if len(path) > DEEPEST else f"more than {MOST} entries"
+            raise FileError(self._source, [Problem(self.lines[path], "", f"the document has {what}")])
+        if isinstance(node, CommentedMap):
+            return {str(key): self._part(node, node.lc.key, key, (*path, str(key))) for key in node}
+        if isinstance(node, CommentedSeq):
+            return [self._part(node, node.lc.item, number, (*path, number)) for number in range(len(node))]
+        if isinstance(node, bool) or node is None:
+            return node
+        return next((kind(node) for kind in (str, int, float) if isinstance(node, kind)), str(node))
+
+    def _part(self, node: Any, line_of: Callable[[Any], tuple[int, int]], key: Any, path: Place) -> Any:
+        try:
+            self.lines[path] = line_of(key)[0] + 1
+        except (KeyError, AttributeError, TypeError):  # what came by a merge key has no place of its own
+            self.lines[path] = self.lines.get(path[:-1], 1)
+        return self.plain(node[key], path)
+
+
+def _causes(errors: Sequence[Any]) -> list[Any]:
+    """Without those that only say that something inside is wrong."""
+    places = [tuple(error["loc"]) for error in errors]
+    return [
+        error
+        for error, place in zip(errors, places, strict=True)
+        if error["type"] != "too_short" or not any(other[: len(place)] == place and other != place for other in places)
+    ]
+
+
+def _problem(error: Any, document: Document, names: frozenset[str]) -> Problem:
+    # Parts of a union are in pydantic's path by the names of its members, which are no places of the file.
+    place: Place = ()
+    for part in error["loc"]:
+        if (*place, part) in document.lines:
+            place = (*place, part)
+    last = error["loc"][-1] if error["loc"] else ""
+    where = place
+    if error["type"] in ("missing", "extra_forbidden") and (not place or place[-1] != last):
+        where = (*place, last)
+    return Problem(document.line(place), ".".join(map(str, where)), _sentence(error, names))
+
+
+def _sentence(error: Any, names: frozenset[str]) -> str:
+    kind, last = error["type"], str(error["loc"][-1]) if error["loc"] else ""
+    if kind == "extra_forbidden":
+        if last in names:
+            return "it does not belong here"
+        close = get_close_matches(last, sorted(names), 1)
+        return f"nothing is called so here{f', did you mean {close[0]}?' if close else ''}"
+    if kind == "missing":
+        return "it is missing"
+    message = str(error["msg"]).removeprefix("Value error, ")
+    return message if kind == "value_error" else f"{message[:1].lower()}{message[1:]}, not {_short(error.get('input'))}"
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+@cache
+def _names(model: type[BaseModel]) -> frozenset[str]:
+    """Everything that something is called in files of this model."""
+    schema = model.model_json_schema()
+    parts = (schema, *schema.get("$defs", {}).values())
+    return frozenset(name for part in parts for name in part.get("properties", {}))
