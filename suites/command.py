@@ -112,6 +112,46 @@ def driver_serve(context: typer.Context) -> None:
     serve(context.args, "drahealth driver serve")
 
 
+@app.command("manager")
+def run_manager(
+    root_dir: Annotated[
+        Path, typer.Option(metavar="DIR", help="The kubelet's root directory: drivers register in it.")
+    ],
+    pods: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where the manifests are, and the statuses; ROOT/pods by itself.")
+    ] = None,
+    profile: Annotated[str, typer.Option(help="What it behaves as: kep, v1.34 to v1.37.")] = "kep",
+    node_name: Annotated[str | None, typer.Option(metavar="NAME", help="The node; by itself this machine's.")] = None,
+    resync: Annotated[float, typer.Option(metavar="SECONDS", help="How often each pod is synced in any case.")] = 60.0,
+    feature_gates: Annotated[
+        str | None, typer.Option(metavar="GATE=BOOL,...", help="ResourceHealthStatus, ResourceHealthStatusMessage.")
+    ] = None,
+    metrics_port: Annotated[
+        int | None, typer.Option(metavar="PORT", help="Serve metrics for Prometheus on 127.0.0.1; 0 is any free port.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="JSON lines, also on a terminal.")] = False,
+) -> None:
+    """Stand in for a kubelet: run pods from manifests, and show the health that any driver reports for their devices.
+
+    It ends by SIGTERM or Ctrl-C; on the same root directory the next one goes on. Exits 2 for usage, 3 for environment.
+    """
+    from drahealth.suites.standalone.options import Options
+    from drahealth.suites.standalone.program import serve
+
+    serve(
+        Options.make(
+            root_dir=root_dir,
+            pods=pods,
+            profile=profile,
+            node_name=node_name,
+            resync=resync,
+            feature_gates=feature_gates,
+            metrics_port=metrics_port,
+            json=json,
+        )
+    )
+
+
 @app.command()
 def clean(
     kept: Annotated[bool, typer.Option("--kept", help="Also those that were kept on purpose.")] = False,

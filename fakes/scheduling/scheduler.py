@@ -57,6 +57,12 @@ class Scheduler:
         """Takes up what is pending, and from then on whatever changes."""
         self._task = asyncio.create_task(self._run(), name="scheduler")
 
+    async def wait(self) -> None:
+        """Returns once it has ended; raises what ended it, if anything did."""
+        if self._task is not None:
+            await asyncio.wait([self._task])
+            self._task.result()
+
     async def stop(self) -> None:
         """Ends it; raises what ended it before, if anything did."""
         if self._task is not None:

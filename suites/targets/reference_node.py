@@ -79,6 +79,10 @@ class ReferenceNode:
                 raise
         await self._scheduler.start()
 
+    async def wait(self) -> None:
+        """Raises what ends a part of the control plane; none should end before `stop`."""
+        await self._scheduler.wait()
+
     async def stop(self) -> None:
         """Ends all of it; what outlives it is in its files. Harmless on what never started."""
         await self.stop_kubelet()

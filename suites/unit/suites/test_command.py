@@ -72,6 +72,7 @@ def test_the_installed_command_is_this_one() -> None:
         ("run",),
         ("scenarios",),
         ("doctor",),
+        ("manager",),
         ("binaries",),
         *(("binaries", w) for w in ("ensure", "list", "remove")),
     ],
