@@ -8,9 +8,10 @@ as JSON; nothing else may be added here.
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
+from drahealth.fakes.faults.catalogue import catalogue, policy
 from drahealth.proto.flavours import FLAVOURS, Flavour
 from drahealth.proto.values import DeviceHealth, Health
 
@@ -26,6 +27,7 @@ class DriverOptions:
     """The driver's name, a DNS name such as gpu.example.com."""
     node: str
     devices: tuple[str, ...]
+    """Their paths: `gpu-0`, or `gpu-0/mig-1` for a partition, which the API knows as `gpu-0-mig-1`."""
     registry_dir: str
     """Where the kubelet looks for registration sockets."""
     data_dir: str
@@ -49,14 +51,22 @@ class DriverOptions:
     """Seconds between reports while nothing changes; 0 for none."""
     timeout: int = 0
     """The devices' own timeout in whole seconds; 0: the kubelet's default."""
+    catalogue: str = "nvidia"
+    """What the faults are called that the devices can have (`faults.catalogue`)."""
+    policy: str = "nvidia-catalogue"
+    """Which of them make a device Unhealthy."""
+    linked: bool = False
+    """Each whole device shares a link with all others."""
 
     def __post_init__(self) -> None:
         if not self.name or not self.node:
             raise ValueError("a driver has a name" if not self.name else "a driver lives on a node")
         if not 0 <= self.heartbeat < math.inf:
             raise ValueError(f"the heartbeat is a finite number of seconds, 0 for none, not {self.heartbeat}")
-        if twice := sorted(name for name, count in Counter(self.devices).items() if count > 1):
+        if twice := sorted(name for name, count in Counter(self.device_names).items() if count > 1):
             raise ValueError(f"no two devices have one name: {', '.join(twice)}")
+        policy(self.policy)
+        catalogue(self.catalogue)
         for api in self.health_apis:
             if api in FLAVOURS and api != (service := FLAVOURS[api].advertised):
                 raise ValueError(f"{api} is a method, which nobody advertises; advertise {service}, and serve {api}")
@@ -67,6 +77,11 @@ class DriverOptions:
     @property
     def pool_name(self) -> str:
         return self.pool or self.node
+
+    @property
+    def device_names(self) -> tuple[str, ...]:
+        """What the API knows the devices by."""
+        return tuple(path.replace("/", "-") for path in self.devices)
 
     @property
     def flavours(self) -> tuple[Flavour, ...]:
@@ -94,11 +109,21 @@ class DriverState:
     also where the answer was Unimplemented."""
     prepared: tuple[str, ...]
     """Uids of the claims that are prepared now, by whichever instance."""
+    faults: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """What is wrong with the devices, by path."""
 
     @property
     def streams_opened(self) -> int:
         """How often that was in all."""
         return sum(self.asked.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What came of an attempt to recover devices: the faults that are gone and those left, as `xid/79 on gpu-0`."""
+
+    cured: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
 
 
 class DriverControl(Protocol):
@@ -136,6 +161,32 @@ class DriverControl(Protocol):
 
     async def end_streams(self, code: str = "OK") -> None:
         """Ends every open stream with this gRPC status code."""
+
+    async def inject(self, fault: str, device: str) -> None:
+        """The device, by its path, has this fault of the catalogue from now on; told at once as the policy has it."""
+
+    async def clear(self, fault: str, device: str) -> None:
+        """The device has this fault no more, however that came."""
+
+    async def recover(self, action: str, device: str = "", fails: bool = False, claimed: bool = False) -> Attempt:
+        """Does this to recover a device, or all: what it is too weak for stays.
+
+        An attempt that `fails` changes nothing. One that is `claimed` helps nothing either, but the driver says that
+        all is well.
+        """
+
+    async def heal(self) -> None:
+        """No device has any fault any more, and nothing is wrong with the streams."""
+
+    async def fault_streams(self, kind: str, value: float = 1.0) -> None:
+        """Something is wrong with the streams: stall, delay (seconds), drop, duplicate or reorder (a share), partial
+        (changes are told alone), skew (seconds that the driver's own times are off)."""
+
+    async def restore_streams(self, kind: str) -> None:
+        """That is wrong no more."""
+
+    async def set_heartbeat(self, seconds: float) -> None:
+        """So long between reports while nothing changes; 0: none."""
 
     async def state(self) -> DriverState:
         """What the driver knows of itself now."""

@@ -6,6 +6,7 @@ health API asked for from one state. What it does wrong on purpose is asked for 
 
 import asyncio
 import logging
+import math
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -14,18 +15,20 @@ from typing import Any
 
 import grpc
 
-from drahealth.fakes.api import CLAIMS, SLICES, Api, ApiError
+from drahealth.fakes.api import SLICES, Api, ApiError
 from drahealth.fakes.hardware import cdi
-from drahealth.fakes.hardware.control import DriverOptions, DriverState
+from drahealth.fakes.hardware.control import Attempt, DriverOptions, DriverState
+from drahealth.fakes.hardware.failing import FailingDevices
 from drahealth.fakes.hardware.health_streams import HealthStreams, healthy
+from drahealth.fakes.hardware.node_service import NodeService
 from drahealth.fakes.hardware.prepared import PreparedClaims
 from drahealth.fakes.hardware.slices import Published, publish, withdraw
 from drahealth.fakes.sockets import ServedSocket
 from drahealth.proto import events
 from drahealth.proto.clock import Clock, SystemClock
 from drahealth.proto.events import Observe
-from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, PREPARE, UNPREPARE, Method
-from drahealth.proto.values import DeviceHealth, DeviceId, Health, PreparedDevice
+from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, PREPARE, Method
+from drahealth.proto.values import DeviceHealth, Health
 
 log = logging.getLogger(__name__)
 
@@ -41,9 +44,15 @@ class FakeDriver:
         self._clock = clock or SystemClock()
         self._observe = observe
         self._pool = options.pool_name
-        devices = [healthy(self._pool, name, options.timeout) for name in options.devices]
+        devices = [healthy(self._pool, name, options.timeout) for name in options.device_names]
         self._prepared = PreparedClaims(Path(options.data_dir))
-        self.health = HealthStreams(options.name, options.instance, devices, observe, self._prepared.devices)
+        self.health = HealthStreams(
+            options.name, options.instance, devices, observe, self._prepared.devices, self._clock
+        )
+        self._failing = FailingDevices(options, self.health, self._clock.wall)
+        self._heartbeat = options.heartbeat
+        self._beating: asyncio.Task[None] | None = None
+        self._node_service = NodeService(options, api, self._prepared, observe, self.health.tell_prepared)
         self._published = Published()
         self._registered = asyncio.Event()
         self._made_folder = False
@@ -120,6 +129,30 @@ class FakeDriver:
             codes = ", ".join(c.name for c in grpc.StatusCode)
             raise ValueError(f"no gRPC status code is called {code!r}; there are {codes}") from None
 
+    async def inject(self, fault: str, device: str) -> None:
+        self._failing.inject(fault, device)
+
+    async def clear(self, fault: str, device: str) -> None:
+        self._failing.clear(fault, device)
+
+    async def recover(self, action: str, device: str = "", fails: bool = False, claimed: bool = False) -> Attempt:
+        return self._failing.recover(action, device, fails=fails, claimed=claimed)
+
+    async def heal(self) -> None:
+        self.health.restore_all()
+        self._failing.heal()
+
+    async def fault_streams(self, kind: str, value: float = 1.0) -> None:
+        self.health.set_fault(kind, value)
+
+    async def restore_streams(self, kind: str) -> None:
+        self.health.restore(kind)
+
+    async def set_heartbeat(self, seconds: float) -> None:
+        self._heartbeat = replace(self.options, heartbeat=seconds).heartbeat  # which refuses what is none
+        if self._running:
+            self._beat()
+
     async def state(self) -> DriverState:
         return DriverState(
             running=self._running,
@@ -128,6 +161,7 @@ class FakeDriver:
             streams=self.health.open,
             asked=dict(self.health.asked),
             prepared=tuple(self._prepared.all()),
+            faults=self._failing.faults(),
         )
 
     # -- what it does
@@ -147,17 +181,17 @@ class FakeDriver:
         o = self.options
         self._enter_folder()
         if o.cdi_dir:
-            cdi.write(Path(o.cdi_dir), o.name, o.instance, o.devices)
+            cdi.write(Path(o.cdi_dir), o.name, o.instance, o.device_names)
         await self._publish()
         await self._dra.start()
         await self._registration.start()
         self._tasks = [asyncio.create_task(self._keep_published(), name=f"slices of {o.name}")]
-        if o.heartbeat:
-            self._tasks.append(asyncio.create_task(self._heartbeats(), name=f"heartbeat of {o.name}"))
+        self._beat()
 
     async def _end(self) -> None:
         self._running = False
-        tasks, self._tasks = self._tasks, []
+        tasks, self._tasks = [*self._tasks, *([self._beating] if self._beating else [])], []
+        self._beating = None
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -179,11 +213,18 @@ class FakeDriver:
 
     async def _publish(self) -> None:
         o = self.options
-        self._published = await publish(self._api, o.name, o.node, self._pool, o.devices)
+        self._published = await publish(self._api, o.name, o.node, self._pool, o.device_names)
 
-    async def _heartbeats(self) -> None:
+    def _beat(self) -> None:
+        """From now on as often as it is set."""
+        if self._beating:
+            self._beating.cancel()
+        work = self._heartbeats(self._heartbeat or math.inf)
+        self._beating = asyncio.create_task(work, name=f"heartbeat of {self.options.name}")
+
+    async def _heartbeats(self, pause: float) -> None:
         while True:
-            await self._clock.sleep(self.options.heartbeat)
+            await self._clock.sleep(pause)
             self.health.tell_all()
 
     def _registration_methods(self) -> dict[Method, Any]:
@@ -193,8 +234,7 @@ class FakeDriver:
         o = self.options
         versions = [version for version in o.dra_versions if version in PREPARE]
         return {
-            **{PREPARE[version]: self._prepare_with(version) for version in versions},
-            **{UNPREPARE[version]: self._unprepare_with(version) for version in versions},
+            **self._node_service.methods(versions),
             **self.health.methods(flavour.name for flavour in o.flavours),
         }
 
@@ -213,63 +253,3 @@ class FakeDriver:
         o = self.options
         self._observe(events.Registered(o.name, o.instance, request.plugin_registered, request.error))
         return NOTIFY_REGISTRATION.response()
-
-    def _prepare_with(self, version: str) -> Any:
-        method = PREPARE[version]
-
-        async def prepare(request: Any, context: Any) -> Any:
-            response = method.response()
-            for claim in request.claims:
-                answer = response.claims[claim.uid]
-                try:
-                    devices = [self._device(result) for result in await self._allocated(claim)]
-                except ApiError as error:
-                    answer.error = f"claim {claim.namespace}/{claim.name} cannot be read: {error}"
-                    continue
-                for device in devices:
-                    message = answer.devices.add(**_as_message(device))
-                    if device.share_id and "share_id" in message.DESCRIPTOR.fields_by_name:  # not in v1beta1
-                        message.share_id = device.share_id
-                self._prepared.add(claim.uid, devices)
-                names = tuple(device.id.device for device in devices)
-                self._observe(events.Prepared(self.options.name, self.options.instance, claim.uid, names))
-            self.health.tell_prepared()
-            return response
-
-        return prepare
-
-    def _unprepare_with(self, version: str) -> Any:
-        method = UNPREPARE[version]
-
-        async def unprepare(request: Any, context: Any) -> Any:
-            response = method.response()
-            for claim in request.claims:
-                response.claims[claim.uid].SetInParent()
-                self._prepared.drop(claim.uid)
-                self._observe(events.Unprepared(self.options.name, self.options.instance, claim.uid))
-            self.health.tell_prepared()
-            return response
-
-        return unprepare
-
-    async def _allocated(self, claim: Any) -> list[dict[str, Any]]:
-        """The results of the claim's allocation that are this driver's."""
-        found = await self._api.get(CLAIMS, claim.name, claim.namespace)
-        if found["metadata"]["uid"] != claim.uid:
-            raise ApiError(404, "NotFound", f"its uid is {found['metadata']['uid']}, not {claim.uid}")
-        results = found.get("status", {}).get("allocation", {}).get("devices", {}).get("results", [])
-        return [result for result in results if result["driver"] == self.options.name]
-
-    def _device(self, result: dict[str, Any]) -> PreparedDevice:
-        cdi_ids = (cdi.cdi_id(self.options.name, result["device"]),) if self.options.cdi_ids else ()
-        name = DeviceId(self.options.name, result["pool"], result["device"])
-        return PreparedDevice(name, (result["request"].split("/")[0],), cdi_ids, result.get("shareID"))
-
-
-def _as_message(device: PreparedDevice) -> dict[str, Any]:
-    return {
-        "request_names": device.requests,
-        "pool_name": device.id.pool,
-        "device_name": device.id.device,
-        "cdi_device_ids": device.cdi_ids,
-    }

@@ -1,14 +1,16 @@
 """The health half of a fake driver: its devices' health, and the open streams that are told of it."""
 
-import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
 import grpc.aio
 
+from drahealth.fakes.hardware.outlet import Outlet
+from drahealth.fakes.hardware.stream_faults import KINDS, StreamFaults
+from drahealth.proto.clock import Clock, SystemClock
 from drahealth.proto.events import Observe, ReportSent, StreamClosed, StreamOpened
 from drahealth.proto.flavours import FLAVOURS, V1, Flavour, Prepared
 from drahealth.proto.services import Method
@@ -25,21 +27,17 @@ class _Told:
         self.complete = complete
 
 
-class _End:
-    def __init__(self, code: grpc.StatusCode) -> None:
-        self.code = code
-
-
 @dataclass(frozen=True)
 class _Stream:
     flavour: Flavour
-    queue: "asyncio.Queue[_Told | _End | bytes]" = field(default_factory=asyncio.Queue)
+    outlet: Outlet[_Told | bytes]
 
 
 class HealthStreams:
     """Serves any number of streams, of all the flavours asked for, from one state.
 
-    `prepared()` has the devices of prepared claims: the only ones that some flavours list.
+    `prepared()` has the devices of prepared claims: the only ones that some flavours list. `faults` is what is wrong on
+    the way of messages.
     """
 
     def __init__(
@@ -49,14 +47,22 @@ class HealthStreams:
         devices: Iterable[DeviceHealth],
         observe: Observe,
         prepared: Callable[[], Prepared] = dict,
+        clock: Clock | None = None,
     ) -> None:
         self.driver = driver
         self.instance = instance
         self.quiet = False
+        self.partial = False
+        """Changes are told by themselves, not in complete reports."""
+        self.skew = 0
+        """Seconds by which the driver's own times are off."""
+        self.faults = StreamFaults()
         self.asked: Counter[str] = Counter()
         self._observe = observe
         self._health = {(device.pool, device.device): device for device in devices}
         self._prepared = prepared
+        self._clock = clock or SystemClock()
+        self._unlisted: set[tuple[str, str]] = set()
         self._streams: dict[str, _Stream] = {}
 
     @property
@@ -81,12 +87,22 @@ class HealthStreams:
             names = ", ".join(f"{p}/{d}" for p, d in self._health)
             raise ValueError(f"driver {self.driver} has no device {pool}/{device}; it has {names}") from None
 
-    def set(self, device: DeviceHealth) -> None:
-        """The device is so from now on; told at once in a complete report. ValueError for what no message can say."""
-        self.get(device.pool, device.device)
-        V1.encode([device])
-        self._health[device.pool, device.device] = device
-        self.tell_all()
+    def set(self, *devices: DeviceHealth, unlisted: Iterable[DeviceHealth] = ()) -> None:
+        """The devices are so from now on; told at once in one complete report. ValueError for what no message can say.
+
+        Those that are `unlisted` are not mentioned any more, until they are set again.
+        """
+        absent = tuple(unlisted)
+        for device in (*devices, *absent):
+            self.get(device.pool, device.device)
+        V1.encode((*devices, *absent))
+        self._health.update({(device.pool, device.device): device for device in (*devices, *absent)})
+        self._unlisted -= {(device.pool, device.device) for device in devices}
+        self._unlisted |= {(device.pool, device.device) for device in absent}
+        if not self.partial:
+            self.tell_all()
+        elif not self.quiet:
+            self._put(_Told(devices, complete=False))
 
     def tell_all(self) -> None:
         """Sends a complete report to every stream, unless the driver is quiet."""
@@ -107,32 +123,69 @@ class HealthStreams:
         self._put(payload)
 
     def end(self, code: grpc.StatusCode) -> None:
-        """Ends every open stream, after what is under way."""
-        self._put(_End(code))
-
-    def _put(self, what: _Told | _End | bytes) -> None:
+        """Ends every open stream, after what can go out by now."""
         for stream in self._streams.values():
-            stream.queue.put_nowait(what)
+            stream.outlet.close(code)
+
+    def set_fault(self, kind: str, value: float) -> None:
+        """This is wrong with the streams from now on (`stream_faults`, partial or skew). ValueError for another."""
+        match kind:
+            case "partial":
+                self.partial = bool(value)
+            case "skew":
+                self.skew = int(value)
+            case _:
+                self.faults.set(kind, value)
+        self._wake()
+
+    def restore(self, kind: str) -> None:
+        """It is wrong no more."""
+        match kind:
+            case "partial":
+                self.partial = False
+            case "skew":
+                self.skew = 0
+            case _:
+                self.faults.restore(kind)
+        self._wake()
+
+    def restore_all(self) -> None:
+        """Nothing is wrong with the streams any more."""
+        for kind in ("partial", "skew", *KINDS):
+            self.restore(kind)
+        self.quiet = False
+
+    def _wake(self) -> None:
+        for stream in self._streams.values():
+            stream.outlet.changed()
+
+    def _put(self, what: _Told | bytes) -> None:
+        for stream in self._streams.values():
+            stream.outlet.put(what)
 
     def _tell_those(self, streams: Iterable[_Stream]) -> None:
-        told = _Told(tuple(self._health.values()), complete=True)
+        listed = (device for name, device in self._health.items() if name not in self._unlisted)
+        told = _Told(tuple(listed), complete=True)
         for stream in () if self.quiet else streams:
-            stream.queue.put_nowait(told)
+            stream.outlet.put(told)
 
     def _serve(self, flavour: Flavour) -> Callable[..., AsyncIterator[Any]]:
         async def watch(_: Any, context: "grpc.aio.ServicerContext[Any, Any]") -> AsyncIterator[Any]:
-            stream = f"{self.driver}#{next(_serial)}"
+            number = next(_serial)
+            stream = f"{self.driver}#{number}"
             why = "cancelled by the kubelet, or the connection ended"
             self.asked[flavour.name] += 1
-            mine = self._streams[stream] = _Stream(flavour)
+            outlet = Outlet[_Told | bytes](self.faults, self._clock, self.asked.total())
+            mine = self._streams[stream] = _Stream(flavour, outlet)
             self._observe(StreamOpened(self.driver, self.instance, stream, flavour.name))
             self._tell_those([mine])
             try:
-                while not isinstance(told := await mine.queue.get(), _End):
+                async for told in outlet.messages():
                     yield self._encode(told, flavour, stream)
-                why = f"ended by the driver with {told.code.name}"
-                if told.code is not grpc.StatusCode.OK:
-                    await context.abort(told.code, "ended on purpose")
+                code = outlet.end or grpc.StatusCode.OK
+                why = f"ended by the driver with {code.name}"
+                if code is not grpc.StatusCode.OK:
+                    await context.abort(code, "ended on purpose")
             finally:
                 del self._streams[stream]
                 self._observe(StreamClosed(self.driver, self.instance, stream, why))
@@ -152,6 +205,8 @@ class HealthStreams:
             return told
         prepared = self._prepared() if flavour.prepared_only else {}
         listed = told.devices
+        if self.skew:
+            listed = tuple(replace(device, updated=device.updated + self.skew) for device in listed)
         if told.complete and flavour.prepared_only:
             listed = tuple(device for device in listed if (device.pool, device.device) in prepared)
         # What the flavour does not carry was not said.

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from pydantic_core import to_jsonable_python
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
-from drahealth.fakes.hardware.control import DriverOptions, DriverState
+from drahealth.fakes.hardware.control import Attempt, DriverOptions, DriverState
 from drahealth.fakes.hardware.control_lines import (
     LINE_LIMIT,
     Said,
@@ -36,6 +36,7 @@ _ACKNOWLEDGE = 100
 _FAREWELL = 8.0
 """Seconds that the drivers have to retire at the end."""
 _STATE = TypeAdapter(DriverState)
+_ATTEMPT = TypeAdapter(Attempt)
 _GONE = "the driver is gone"
 
 
@@ -246,6 +247,28 @@ class RemoteDriver:
 
     async def end_streams(self, code: str = "OK") -> None:
         await self._call("end_streams", code=code)
+
+    async def inject(self, fault: str, device: str) -> None:
+        await self._call("inject", fault=fault, device=device)
+
+    async def clear(self, fault: str, device: str) -> None:
+        await self._call("clear", fault=fault, device=device)
+
+    async def recover(self, action: str, device: str = "", fails: bool = False, claimed: bool = False) -> Attempt:
+        came = await self._call("recover", action=action, device=device, fails=fails, claimed=claimed)
+        return _ATTEMPT.validate_python(came)
+
+    async def heal(self) -> None:
+        await self._call("heal")
+
+    async def fault_streams(self, kind: str, value: float = 1.0) -> None:
+        await self._call("fault_streams", kind=kind, value=value)
+
+    async def restore_streams(self, kind: str) -> None:
+        await self._call("restore_streams", kind=kind)
+
+    async def set_heartbeat(self, seconds: float) -> None:
+        await self._call("set_heartbeat", seconds=seconds)
 
     async def state(self) -> DriverState:
         return _STATE.validate_python(await self._call("state"))

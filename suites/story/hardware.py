@@ -51,7 +51,7 @@ class Driver:
         self.node = node
         self.options = options
         self.control = control
-        self.gpus = tuple(Gpu(self, name) for name in options.devices)
+        self.gpus = tuple(Gpu(self, name) for name in options.device_names)
 
     def __str__(self) -> str:
         return f"{self.name} ({self.options.instance})" if self.options.instance else self.name

@@ -1,0 +1,164 @@
+"""Faults of a fake driver's devices and streams: the same in this process and at the other end of a stream."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from drahealth.fakes.hardware.control import Attempt, DriverControl
+from drahealth.fakes.hardware.remote import ControlFailed
+from drahealth.proto.values import DeviceHealth, Health
+from drahealth.suites.unit.fakes.driver_rig import Rig, Stream
+from drahealth.suites.unit.manager.rig import settle
+
+WRONG = (ValueError, ControlFailed)  # here and there
+Make = Callable[..., Awaitable[DriverControl]]
+OFF = "Unhealthy: XID 79: gpu-0 has fallen off the bus"
+
+
+@pytest.fixture(params=["here", "there"])
+def make(rig: Rig, request: pytest.FixtureRequest) -> Make:
+    """Makes drivers that are told what to do here, or over a stream."""
+
+    async def here(**options: Any) -> DriverControl:
+        return rig.here(**options)
+
+    return here if request.param == "here" else rig.there
+
+
+async def running(make: Make, **options: Any) -> DriverControl:
+    driver = await make(**options)
+    await driver.start()
+    return driver
+
+
+async def until(stream: Stream, **expected: str) -> None:
+    """The next reports come to say so; devices are written with underscores."""
+    wanted = {name.replace("_", "-"): health for name, health in expected.items()}
+    while await stream.shows() != wanted:
+        pass
+
+
+async def test_a_fault_shows_and_goes_with_what_recovers_it(make: Make, rig: Rig) -> None:
+    driver = await running(make)
+    async with rig.watch(driver) as stream:
+        await driver.inject("xid/95", "gpu-0")
+        await until(stream, gpu_0="Unhealthy: XID 95: gpu-0: memory error, not contained", gpu_1="Healthy")
+        assert await driver.recover("app-restart", "gpu-0") == Attempt(left=("xid/95 on gpu-0",))
+        assert (await driver.state()).faults == {"gpu-0": ("xid/95",)}
+        assert await driver.recover("gpu-reset") == Attempt(cured=("xid/95 on gpu-0",))
+        await until(stream, gpu_0="Healthy", gpu_1="Healthy")
+
+
+async def test_a_device_off_the_bus_is_not_mentioned_until_it_is_back(make: Make, rig: Rig) -> None:
+    driver = await running(make)
+    async with rig.watch(driver) as stream:
+        await driver.inject("xid/79", "gpu-0")
+        await until(stream, gpu_1="Healthy")
+        await driver.clear("xid/79", "gpu-0")
+        await until(stream, gpu_0="Healthy", gpu_1="Healthy")
+
+
+async def test_a_recovery_that_is_claimed_shows_a_device_that_is_not_well(make: Make, rig: Rig) -> None:
+    driver = await running(make, policy="strict")
+    async with rig.watch(driver) as stream:
+        await driver.inject("xid/63", "gpu-1")
+        assert await driver.recover("gpu-reset", "gpu-1", claimed=True) == Attempt()
+        await until(stream, gpu_0="Healthy", gpu_1="Healthy")
+        assert (await driver.state()).faults == {"gpu-1": ("xid/63",)}
+
+
+async def test_a_fault_of_a_parent_shows_on_its_partitions(make: Make, rig: Rig) -> None:
+    driver = await running(make, devices=("gpu-0/mig-0", "gpu-0/mig-1"))
+    async with rig.watch(driver) as stream:
+        await driver.inject("xid/95", "gpu-0/mig-1")
+        unwell = "Unhealthy: XID 95: gpu-0/mig-{}: memory error, not contained"
+        await until(stream, gpu_0_mig_0=unwell.format(0), gpu_0_mig_1=unwell.format(1))
+
+
+async def test_what_is_stalled_is_said_when_that_is_over(make: Make, rig: Rig) -> None:
+    driver = await running(make, devices=("gpu-0",))
+    async with rig.watch(driver) as stream:
+        assert await stream.shows() == {"gpu-0": "Healthy"}
+        await driver.fault_streams("stall")
+        for message in ("a", "b"):
+            await driver.set_health("gpu-0", Health.UNHEALTHY, message)
+        await driver.restore_streams("stall")
+        assert [await stream.shows() for _ in "ab"] == [{"gpu-0": "Unhealthy: a"}, {"gpu-0": "Unhealthy: b"}]
+
+
+async def test_what_is_delayed_comes_when_its_time_has_passed(make: Make, rig: Rig) -> None:
+    driver = await running(make, devices=("gpu-0",))
+    async with rig.watch(driver) as stream:
+        assert await stream.shows() == {"gpu-0": "Healthy"}
+        await driver.fault_streams("delay", 3600)
+        await driver.set_health("gpu-0", Health.UNHEALTHY, "an hour ago")
+        await driver.state()
+        rig.clock.jump(3601)
+        assert await stream.shows() == {"gpu-0": "Unhealthy: an hour ago"}
+
+
+async def test_partial_reports_name_what_changed_alone(make: Make, rig: Rig) -> None:
+    driver = await running(make)
+    async with rig.watch(driver) as stream:
+        await stream.shows()
+        await driver.fault_streams("partial")
+        await driver.inject("xid/95", "gpu-0")
+        assert list(await stream.shows()) == ["gpu-0"]
+
+
+async def test_the_drivers_own_times_may_be_off(make: Make, rig: Rig) -> None:
+    driver = await running(make, devices=("gpu-0",))
+    async with rig.watch(driver) as stream:
+        await stream.report()
+        await driver.fault_streams("skew", -300)
+        await driver.report([DeviceHealth("node-a", "gpu-0", Health.HEALTHY, updated=1000)])
+        assert [device.updated for device in await stream.report()] == [700]
+
+
+async def test_healing_ends_all_that_is_wrong(make: Make, rig: Rig) -> None:
+    driver = await running(make)
+    await driver.inject("xid/64", "gpu-0")
+    await driver.fault_streams("drop", 1.0)
+    await driver.hush(True)
+    await driver.heal()
+    async with rig.watch(driver) as stream:
+        assert await stream.shows() == {"gpu-0": "Healthy", "gpu-1": "Healthy"}
+    assert (await driver.state()).faults == {}
+
+
+async def test_a_heartbeat_may_become_another(make: Make, rig: Rig) -> None:
+    driver = await running(make, heartbeat=3600.0)
+    async with rig.watch(driver) as stream:
+        await stream.shows()
+        await driver.set_heartbeat(10)
+        await settle()
+        rig.clock.jump(11)
+        assert await stream.shows() == {"gpu-0": "Healthy", "gpu-1": "Healthy"}
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda driver: driver.inject("xid/97", "gpu-0"), "there is no fault in the catalogue nvidia 'xid/97'"),
+        (lambda driver: driver.inject("xid/79", "gpu-9"), "there is no device 'gpu-9'; there are gpu-0, gpu-1"),
+        (lambda driver: driver.recover("gpu-rset"), "there is no recovery action 'gpu-rset'; did you mean gpu-reset"),
+        (lambda driver: driver.fault_streams("slow"), "streams have no fault 'slow'; there are stall, delay"),
+        (lambda driver: driver.fault_streams("drop", 1.5), "drop 1.5 makes no sense"),
+        (lambda driver: driver.set_heartbeat(-1), "the heartbeat is a finite number of seconds"),
+    ],
+)
+async def test_what_makes_no_sense_is_refused_and_changes_nothing(
+    make: Make, call: Callable[[DriverControl], Awaitable[object]], words: str
+) -> None:
+    driver = await running(make)
+    with pytest.raises(WRONG) as refused:
+        await call(driver)
+    assert words in str(refused.value)
+    assert (await driver.state()).faults == {}
+
+
+@pytest.mark.parametrize("options", [{"policy": "nvida"}, {"catalogue": "acme"}, {"devices": ("a/b", "a-b")}])
+async def test_options_that_make_no_driver_are_refused(rig: Rig, options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"there is no (policy|catalogue)|no two devices have one name: a-b"):
+        rig.options(**options)
