@@ -1,6 +1,6 @@
 """Who holds which device of which resource: the allocations of the node's pods, and how devices are chosen. Pure."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from drahealth.proto.extended_resources import Grant
@@ -73,6 +73,12 @@ class Allocations:
     def in_use(self, resource: str) -> set[str]:
         """The devices of the resource that somebody holds."""
         return {device for held in self if held.resource == resource for device in held.devices}
+
+    def reusable(self, pod_uid: str, resource: str, init: Collection[str]) -> set[str]:
+        """What the pod's init containers of these names hold of the resource, and no other container of the pod."""
+        held = [a for a in self.of(pod_uid) if a.resource == resource]
+        mine = {device for a in held if a.container in init for device in a.devices}
+        return mine - {device for a in held if a.container not in init for device in a.devices}
 
     def holders(self, resource: str, devices: Iterable[str], *, by_resource: bool = True) -> frozenset[str]:
         """The pods that hold any of these devices; not `by_resource`, whoever is found first with a device so called,

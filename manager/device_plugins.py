@@ -5,7 +5,7 @@ It joins the pure parts (`resources`, `allocations`) with the edges (`device_plu
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from weakref import WeakValueDictionary
 
@@ -158,20 +158,21 @@ class DevicePluginManager:
 
     # -- devices of pods
 
-    async def allocate(self, pod_uid: str, containers: Wanted) -> Mapping[str, Grant]:
-        """Gives each container the devices that it asks for; what it holds already it keeps.
+    async def allocate(self, pod_uid: str, wanted: Wanted, init: Collection[str] = ()) -> Mapping[str, Grant]:
+        """Gives each container the devices that it asks for, one after the other; what it holds already it keeps.
 
-        A resource that no plugin ever listed is not ours and left out. Returns what each container is to be started
-        with. Raises AdmissionError; then the pod holds nothing that it did not hold before.
+        What one of `init` holds is given to the next container again, since they do not run at once. A resource that
+        no plugin ever listed is not ours and left out. Returns what each container is to be started with. Raises
+        AdmissionError; then the pod holds nothing that it did not hold before.
         """
         before = self._allocations.of(pod_uid)
         if self._allocations.free_ended():
             self._save()
         try:
-            for container, wanted in containers.items():
-                for resource, count in sorted(wanted.items()):
+            for container, resources in wanted.items():
+                for resource, count in sorted(resources.items()):
                     if count and resource in self._resources:
-                        await self._allocate(pod_uid, container, resource, count)
+                        await self._allocate(pod_uid, container, resource, count, init)
         except BaseException as error:
             for allocation in self._allocations.of(pod_uid):
                 if allocation not in before:
@@ -181,7 +182,7 @@ class DevicePluginManager:
             raise
         if self._allocations.of(pod_uid) != before:
             self._save()
-        return {container: grant_of(self._allocations.of(pod_uid, container)) for container in containers}
+        return {container: grant_of(self._allocations.of(pod_uid, container)) for container in wanted}
 
     def wants_pre_start(self, pod_uid: str, container: str) -> bool:
         """Whether a plugin is to be told before the container starts."""
@@ -210,7 +211,7 @@ class DevicePluginManager:
         if self._allocations.drop(pod_uid):
             self._save()
 
-    async def _allocate(self, pod_uid: str, container: str, resource: str, count: int) -> None:
+    async def _allocate(self, pod_uid: str, container: str, resource: str, count: int, init: Collection[str]) -> None:
         async with self._locks.setdefault(resource, asyncio.Lock()):
             held = self._allocations.get(pod_uid, container, resource)
             if held and len(held.devices) != count:
@@ -220,11 +221,14 @@ class DevicePluginManager:
             plugin = self._newest(resource)
             if plugin is None:
                 raise AdmissionError(f"no device plugin is registered for {resource}")
-            in_use = self._allocations.in_use(resource)
-            available = [device for device in self._resources.healthy(resource) if device not in in_use]
+            again = self._allocations.reusable(pod_uid, resource, init)
+            taken = self._allocations.in_use(resource) - again
+            available = [device for device in self._resources.healthy(resource) if device not in taken]
+            again &= set(available)
             try:
-                preferred = await plugin.preferred(available, count) if len(available) > count else ()
-                devices = choose(available, count, preferred)
+                ask = len(available) > count > len(again)
+                preferred = await plugin.preferred(available, count) if ask else ()
+                devices = choose(available, count, (*sorted(again), *preferred))
             except ValueError as error:
                 raise AdmissionError(f"not enough devices of {resource}: {error}") from None
             grant = await plugin.allocate(devices)

@@ -1,6 +1,6 @@
 """The device manager: joins its halves, and is what the rest of a kubelet talks to."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -65,13 +65,14 @@ class DeviceManager:
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
-    async def allocate(self, pod_uid: str, wanted: Wanted) -> Mapping[str, Grant]:
+    async def allocate(self, pod_uid: str, wanted: Wanted, init: Collection[str] = ()) -> Mapping[str, Grant]:
         """Gives the containers of a pod the devices of extended resources that they ask for; again is no error.
 
-        Resources that no device plugin is known for are not looked at. Returns what each container is to be started
-        with. Raises AdmissionError: the pod is not to run.
+        What init containers of the names in `init` hold is given to the containers after them again. Resources that
+        no device plugin is known for are not looked at. Returns what each container is to be started with. Raises
+        AdmissionError: the pod is not to run.
         """
-        return await self._device_plugins.allocate(pod_uid, wanted)
+        return await self._device_plugins.allocate(pod_uid, wanted, init)
 
     def wants_pre_start(self, pod_uid: str, container: str) -> bool:
         """Whether `pre_start` has to be called before the container is started."""

@@ -6,6 +6,7 @@ from typing import Any
 from drahealth.fakes.api import CLAIM_TEMPLATES, CLAIMS, PODS, SLICES, Kind, Object
 from drahealth.fakes.api_server import refusals
 from drahealth.fakes.api_server.refusals import FieldError
+from drahealth.proto.extended_resources import is_extended_resource
 
 _REQUESTS = ("devices.requests[].name", "devices.requests[].firstAvailable[].name")
 
@@ -25,6 +26,7 @@ def validate_spec(kind: Kind, obj: Object) -> None:
     errors = [error for path in _REQUIRED.get(kind, ()) for error in _missing(obj, path.split("."), "")]
     if kind == PODS:
         errors += _source_errors(obj.get("spec", {}).get("resourceClaims") or ())
+        errors += _amount_errors(obj.get("spec", {}))
     if errors:
         raise refusals.invalid(kind, str(obj["metadata"].get("name", "")), errors)
 
@@ -54,3 +56,30 @@ def _source_errors(entries: Any) -> list[FieldError]:
         for index, entry in enumerate(entries)
         if len([source for source in _SOURCES if entry.get(source)]) != 1
     ]
+
+
+def _amount_errors(spec: Any) -> Iterator[FieldError]:
+    """Extended resources are whole numbers, and what is requested is what is the limit."""
+    for field in ("containers", "initContainers"):
+        for index, container in enumerate(spec.get(field) or ()):
+            at = f"spec.{field}[{index}].resources"
+            resources = _object(at, container.get("resources"))
+            limits, requests = (_object(f"{at}.{key}", resources.get(key)) for key in ("limits", "requests"))
+            for name, amount in {**requests, **limits}.items():
+                if is_extended_resource(name):
+                    yield from _extended_errors(at, name, str(amount), limits, requests)
+
+
+def _extended_errors(at: str, name: str, amount: str, limits: Object, requests: Object) -> Iterator[FieldError]:
+    if not amount.isdecimal():
+        yield refusals.invalid_value(f"{at}.limits[{name}]", amount, "must be an integer")
+    elif name not in limits:
+        yield refusals.required_value(f"{at}.limits", "Limit must be set for non overcommitable resources")
+    elif str(requests.get(name, amount)) != amount:
+        yield refusals.invalid_value(f"{at}.requests", requests[name], f"must be equal to {name} limit of {amount}")
+
+
+def _object(at: str, value: Any) -> Object:
+    if not isinstance(value, dict | None):
+        raise refusals.bad_request(f"{at} is not an object but {type(value).__name__}")
+    return value or {}

@@ -90,7 +90,7 @@ class PodContainers:
         return None
 
     def _start_when_prepared(self, spec: Object, attempt: int) -> bool:
-        if not self._devices.is_prepared:
+        if not self._devices.is_prepared or not self._devices.is_announced(spec["name"], attempt):
             if self._devices.problem is not None:
                 self.waiting[spec["name"]] = self._devices.problem
             return False
@@ -110,6 +110,7 @@ class PodContainers:
             command=tuple(spec.get("command") or ()),
             args=tuple(spec.get("args") or ()),
             cdi_devices=self._devices.cdi_devices(spec["name"]),
+            annotations=self._devices.grant(spec["name"]).annotations,
         )
         container = self._runtime.create_container(self._sandbox_id(), config)
         self._forget_attempts_before(attempt - 1, spec["name"])

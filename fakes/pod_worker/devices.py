@@ -5,15 +5,17 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 from drahealth.fakes.api import CLAIMS, Api, ApiError, Object
+from drahealth.fakes.extended_resources import init_containers, wanted_by_container
 from drahealth.fakes.pod_worker.backoff import Retry
 from drahealth.fakes.pod_worker.claims import ClaimsNotReadyError, allocated_claim, cdi_devices, claim_names, claim_uses
 from drahealth.fakes.pod_worker.pod_object import PodObject
 from drahealth.fakes.pod_worker.status import Waiting
 from drahealth.proto.clock import Clock
+from drahealth.proto.extended_resources import AdmissionError, Amount, Grant
 from drahealth.proto.values import AllocatedClaim, AllocatedResources, PodClaims, PreparedDevice
 
 log = logging.getLogger(__name__)
@@ -21,6 +23,26 @@ log = logging.getLogger(__name__)
 
 class DeviceManager(Protocol):
     """What a pod worker asks of a kubelet's device manager."""
+
+    async def allocate(
+        self, pod_uid: str, wanted: Mapping[str, Mapping[str, int]], init: Collection[str]
+    ) -> Mapping[str, Grant]:
+        """Gives containers devices of extended resources; again is no error. Raises AdmissionError.
+
+        Those named in `init` are done before the others start.
+        """
+
+    def wants_pre_start(self, pod_uid: str, container: str) -> bool:
+        """Whether `pre_start` comes before the container's start."""
+
+    async def pre_start(self, pod_uid: str, container: str) -> None:
+        """The container is about to start. Raises what says why it must not."""
+
+    def amounts(self) -> Mapping[str, Amount]:
+        """What the node has of extended resources."""
+
+    def subscribe_to_amounts(self, notify: Callable[[], None]) -> Callable[[], None]:
+        """Calls `notify` when that may have changed; what it returns ends that."""
 
     async def prepare(self, pod_uid: str, claims: Sequence[AllocatedClaim]) -> Mapping[str, Sequence[PreparedDevice]]:
         """Prepares the pod's claims; again is no error. The devices by claim uid. Raises what says why not."""
@@ -48,6 +70,8 @@ class PodDevices:
         """The devices were given back."""
         self.problem: Waiting | None = None
         """Why it is not done yet, after a try that failed."""
+        self.refusal = ""
+        """Why the pod is not to run here."""
         self._api = api
         self._devices = devices
         self._clock = clock
@@ -55,6 +79,8 @@ class PodDevices:
         self._wake = wake
         self._claim_uids: Mapping[str, str] | None = None
         self._prepared: Mapping[str, Sequence[PreparedDevice]] | None = None
+        self._granted: Mapping[str, Grant] = {}
+        self._announced: dict[tuple[str, int], asyncio.Task[None]] = {}
         self._preparing: asyncio.Task[None] | None = None
         self._releasing: asyncio.Task[None] | None = None
 
@@ -88,9 +114,24 @@ class PodDevices:
             self._releasing = asyncio.create_task(self._release())
 
     def cdi_devices(self, container: str) -> tuple[str, ...]:
-        """The CDI names for a container of the pod whose claims are prepared."""
+        """The CDI names for a container of the pod whose devices are prepared."""
         uses = claim_uses(self._pod.newest, self._claim_uids or {})
-        return cdi_devices({**uses.init_containers, **uses.containers}[container], self._prepared or {})
+        claimed = cdi_devices({**uses.init_containers, **uses.containers}[container], self._prepared or {})
+        return (*self.grant(container).cdi_devices, *claimed)
+
+    def grant(self, container: str) -> Grant:
+        """What the container is to be started with for its devices of device plugins."""
+        return self._granted.get(container, Grant())
+
+    def is_announced(self, container: str, attempt: int) -> bool:
+        """Whether the start may go on; where a device plugin has to be told first, that is begun."""
+        if not self._devices.wants_pre_start(self._pod.uid, container):
+            return True
+        key = (container, attempt)
+        if key not in self._announced:
+            tell = self._until_done(lambda: self._devices.pre_start(self._pod.uid, container))
+            self._announced[key] = asyncio.create_task(tell)
+        return self._announced[key].done()
 
     def health(self) -> AllocatedResources:
         """The health of the pod's devices, by who uses them."""
@@ -103,12 +144,19 @@ class PodDevices:
 
     async def close(self) -> None:
         """Ends what is under way; nothing is given back."""
-        tasks = [task for task in (self._preparing, self._releasing) if task is not None]
+        tasks = [task for task in (self._preparing, self._releasing, *self._announced.values()) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _prepare(self) -> None:
+        if wanted := wanted_by_container(self._pod.newest):
+            init = {container["name"] for container in init_containers(self._pod.newest)}
+            try:
+                self._granted = await self._devices.allocate(self._pod.uid, wanted, init)
+            except AdmissionError as error:
+                self.refusal = f"Allocate failed due to {error}, which is unexpected"
+                return
         objects = await self._resolve()
         claims = [allocated_claim(claim, self._pod.uid) for claim in objects]
         self._prepared = await self._devices.prepare(self._pod.uid, claims) if claims else {}
@@ -130,9 +178,10 @@ class PodDevices:
             raise ClaimsNotReadyError(f"ResourceClaim {namespace}/{name} does not exist yet") from None
 
     async def _release(self) -> None:
-        if self._preparing is not None:
-            self._preparing.cancel()
-            await asyncio.gather(self._preparing, return_exceptions=True)
+        under_way = [task for task in (self._preparing, *self._announced.values()) if task is not None]
+        for task in under_way:
+            task.cancel()
+        await asyncio.gather(*under_way, return_exceptions=True)
         self.problem = None
         if self._claim_uids is None:
             await self._learn_what_is_released()
@@ -163,6 +212,8 @@ class PodDevices:
 
     def _failed(self, error: Exception) -> None:
         reason = "ClaimsNotReady" if isinstance(error, ClaimsNotReadyError) else "FailedPrepareDynamicResources"
+        if self.is_prepared:
+            reason = "PreStartContainerError"
         problem = Waiting(reason, str(error))
         if problem != self.problem:
             log.warning("devices of pod %s: %s; tried again with back-off", self._pod.uid, error)

@@ -15,7 +15,7 @@ from drahealth.fakes.pod_worker.backoff import Retry
 from drahealth.fakes.pod_worker.containers import PodContainers
 from drahealth.fakes.pod_worker.devices import DeviceManager, PodDevices
 from drahealth.fakes.pod_worker.pod_object import PodObject
-from drahealth.fakes.pod_worker.status import PodFacts, pod_status
+from drahealth.fakes.pod_worker.status import PodFacts, failed_status, pod_status
 from drahealth.fakes.pods import is_terminal
 from drahealth.proto.clock import Clock
 
@@ -119,9 +119,19 @@ class PodLifecycle:
 
     async def _run(self) -> None:
         self._devices.prepare()
+        if self._devices.refusal:
+            await self._refuse("UnexpectedAdmissionError", self._devices.refusal)
+            return
         if (seconds := self._containers.run()) is not None:
             self._again_in(seconds)
         await self._write_status(is_over=False)
+
+    async def _refuse(self, reason: str, message: str) -> None:
+        wall = self._node.clock.wall()
+        written = await self.pod.write_status(lambda pod: failed_status(pod, reason, message, wall))
+        self._judge(written)
+        if written:
+            await self._stay_at_rest()
 
     async def _terminate(self) -> None:
         self._containers.stop()

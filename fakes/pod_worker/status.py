@@ -61,6 +61,12 @@ def pod_status(pod: Object, facts: PodFacts) -> Object:
     return _with_conditions(status, spec, facts.has_sandbox, now)
 
 
+def failed_status(pod: Object, reason: str, message: str, wall: float) -> Object:
+    """The status of a pod that is not admitted: Failed, with the reason and a sentence."""
+    status = {"startTime": timestamp(wall), **(pod.get("status") or {})}
+    return {**status, "phase": "Failed", "reason": reason, "message": message}
+
+
 def _container_status(spec: Object, pod: Object, facts: PodFacts) -> Object:
     name = spec["name"]
     found = latest(facts.containers, name)

@@ -17,6 +17,7 @@ from drahealth.fakes.list_watch import ListWatch
 from drahealth.fakes.pod_worker.backoff import Retry
 from drahealth.fakes.pod_worker.devices import DeviceManager
 from drahealth.fakes.pod_worker.lifecycle import Node, PodLifecycle
+from drahealth.fakes.pod_worker.node_status import NodeStatus
 from drahealth.fakes.pod_worker.pod_object import PodObject
 from drahealth.proto.clock import Clock, SystemClock
 
@@ -43,6 +44,7 @@ class PodWorkers:
         self._clock = clock or SystemClock()
         self._node = Node(api, devices, runtime, self._clock, resync)
         self._node_name = node_name
+        self._status = NodeStatus(api, devices, node_name, self._clock)
         self._pods: dict[str, PodLifecycle] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._leave: list[Callable[[], None]] = []
@@ -52,6 +54,7 @@ class PodWorkers:
         """Returns when the pods that are there were taken up, or when the API has refused to list them once."""
         self._leave = [self._node.runtime.subscribe(self._changed), self._node.devices.subscribe(self._wake)]
         self._spawn(self._follow())
+        self._spawn(self._status.run())
         await self._listed.wait()
 
     async def stop(self) -> None:

@@ -1,7 +1,7 @@
 """The small part of a control plane that pods in one process need: claims from templates, allocation, binding.
 
-It stands in for kube-scheduler and the resource claim controller. Only claims are counted, no other resources; of the
-nodes that suit, the first by name gets the pod. It acts when something changes and never polls.
+It stands in for kube-scheduler and the resource claim controller. Claims and extended resources are counted, nothing
+else; of the nodes that suit, the first by name gets the pod. It acts when something changes and never polls.
 """
 
 import asyncio
@@ -28,6 +28,7 @@ from drahealth.fakes.scheduling import claims
 from drahealth.fakes.scheduling.allocator import allocate
 from drahealth.fakes.scheduling.claim_controller import ClaimController
 from drahealth.fakes.scheduling.device_requests import UnschedulableError, requests_of
+from drahealth.fakes.scheduling.node_resources import allocatable, insufficient
 from drahealth.fakes.scheduling.pools import Pool, pools_on
 from drahealth.proto.clock import Clock, SystemClock
 
@@ -49,6 +50,8 @@ class Scheduler:
         self._controller = ClaimController(api, self._mirror)
         self._pools: dict[str, list[Pool]] = {}
         """By node, until a slice changes: reading many devices takes a while."""
+        self._bound: dict[str, str] = {}
+        """The nodes of pods that were just bound, until the mirror shows it."""
         self._wake = asyncio.Event()
         self._is_refused = False
         self._task: asyncio.Task[None] | None = None
@@ -84,6 +87,8 @@ class Scheduler:
     def _changed(self, kind: Kind, old: Object | None, new: Object | None) -> None:
         if kind == SLICES:
             self._pools.clear()
+        if kind == PODS and (new is None or new["spec"].get("nodeName")):
+            self._bound.pop((new or old or {})["metadata"]["uid"], None)
         if self._is_refused or old is None or new is None or _view(kind, old) != _view(kind, new):
             self._wake.set()
 
@@ -114,6 +119,7 @@ class Scheduler:
             await self._explain(pod, error.message)
         else:
             await self._api.bind(pod["metadata"]["name"], pod["metadata"]["namespace"], node)
+            self._bound[pod["metadata"]["uid"]] = node
 
     def _choose(self, pod: Object, found: list[Object]) -> tuple[str, _Allocations]:
         """A node and what each claim without an allocation gets there. `UnschedulableError` where there is none."""
@@ -136,10 +142,16 @@ class Scheduler:
             return "node(s) were unschedulable"
         if not (pod["spec"].get("nodeSelector") or {}).items() <= labels.items():
             return "node(s) didn't match Pod's node affinity/selector"
+        if lacking := insufficient(pod, node, self._pods_on(name)):
+            return lacking
         if not all(claims.suits_node(claim, name) for claim in found if claims.is_allocated(claim)):
             return "resourceclaim not available on the node"
         allocations = self._allocations([claim for claim in found if not claims.is_allocated(claim)], name)
         return "cannot allocate all claims" if allocations is None else allocations
+
+    def _pods_on(self, node: str) -> list[Object]:
+        pods = self._mirror.objects(PODS)
+        return [p for p in pods if node in (p["spec"].get("nodeName"), self._bound.get(p["metadata"]["uid"]))]
 
     def _allocations(self, unallocated: list[Object], node: str) -> _Allocations | None:
         if not unallocated:
@@ -177,7 +189,7 @@ def _view(kind: Kind, obj: Object) -> Any:
     if kind == PODS:
         return obj["spec"].get("nodeName"), is_terminal(obj), "deletionTimestamp" in obj["metadata"]
     if kind == NODES:
-        return obj.get("spec"), _labels(obj)
+        return obj.get("spec"), _labels(obj), allocatable(obj)
     return obj
 
 

@@ -1,7 +1,7 @@
 """A node for the tests of the pod worker: API server, runtime, and a hand-written device manager behind the seam."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -10,6 +10,7 @@ from drahealth.fakes.api_server.server import ApiServer
 from drahealth.fakes.clock import JumpClock
 from drahealth.fakes.containers.runtime import ContainerRuntime
 from drahealth.fakes.pod_worker.worker import PodWorkers
+from drahealth.proto.extended_resources import Amount, Grant
 from drahealth.proto.values import (
     AllocatedClaim,
     AllocatedResources,
@@ -32,6 +33,10 @@ class Devices:
         self.hangs = False
         self.health = Health.HEALTHY
         self.held: dict[str, set[str]] = {}
+        self.wanted: dict[str, dict[str, int]] = {}
+        self.announces = False
+        self.node_has: dict[str, Amount] = {}
+        self.notify_of_amounts: Callable[[], None] = lambda: None
         self.notify: Callable[[frozenset[str]], None] | None = None
 
     async def prepare(self, pod_uid: str, claims: Sequence[AllocatedClaim]) -> Mapping[str, Sequence[PreparedDevice]]:
@@ -41,6 +46,26 @@ class Devices:
         self.held[pod_uid] = {claim.ref.uid for claim in claims}
         device = PreparedDevice(DeviceId("gpu.example.com", "node", "gpu-0"), cdi_ids=("example.com/gpu=gpu-0",))
         return {claim.ref.uid: [device] for claim in claims}
+
+    async def allocate(
+        self, pod_uid: str, wanted: Mapping[str, Mapping[str, int]], init: Collection[str]
+    ) -> Mapping[str, Grant]:
+        self._called("allocate")
+        self.wanted = {name: dict(resources) for name, resources in wanted.items()}
+        return {name: Grant(annotations={"note": name}, cdi_devices=(f"example.com/dp={name}",)) for name in wanted}
+
+    def wants_pre_start(self, pod_uid: str, container: str) -> bool:
+        return self.announces
+
+    async def pre_start(self, pod_uid: str, container: str) -> None:
+        self._called(f"pre-start {container}")
+
+    def amounts(self) -> Mapping[str, Amount]:
+        return self.node_has
+
+    def subscribe_to_amounts(self, notify: Callable[[], None]) -> Callable[[], None]:
+        self.notify_of_amounts = notify
+        return lambda: None
 
     async def unprepare(self, pod_uid: str) -> None:
         self._called("unprepare")
