@@ -62,8 +62,8 @@ def inventions(records: Iterable[Record], devices: Mapping[str, Device]) -> Iter
                     device = (report.driver, health.pool, health.device)
                     said.setdefault(device, set()).add((health.health, _cut(health.message)))
             case StatusSeen() as status:
-                for resource in _resources(status):
-                    device = devices.get(resource.resource_id, ("", "", resource.resource_id))
+                for name, resource in _resources(status):
+                    device = devices.get(name, ("", "", name))
                     key = (status.uid, device)
                     if resource.health is not Health.UNKNOWN:
                         shown[key] = excuse.last_report(device)
@@ -75,7 +75,8 @@ def inventions(records: Iterable[Record], devices: Mapping[str, Device]) -> Iter
 
 
 class _Excuse:
-    """Why a device may read Unknown: its stream ended, the kubelet was restarted, or it was not heard of in time."""
+    """Why a device may read Unknown: its stream ended, the kubelet was restarted, it was left out of a complete report,
+    or not heard of in time."""
 
     def __init__(self) -> None:
         self._drivers: dict[str, float] = {}
@@ -94,6 +95,7 @@ class _Excuse:
             case TimePassed(seconds=seconds):
                 self._jumped += seconds
             case ReportSent() as report:
+                self._expired.update(dict.fromkeys(_left_out(report, self._reports), record.at))
                 for health in report.devices:
                     device = (report.driver, health.pool, health.device)
                     self._note_expiry(device, record.at)
@@ -163,8 +165,8 @@ def astray(
     latest = _latest(records)
     found = list(_lost(records, statuses, devices, latest)) if gates_on else []
     for status in statuses if gates_on else ():
-        for resource in _resources(status) if status.phase == "Running" else ():
-            last = latest.get(devices.get(resource.resource_id, ("", "", "")))
+        for name, resource in _resources(status) if status.phase == "Running" else ():
+            last = latest.get(devices.get(name, ("", "", "")))
             if last and (resource.health, resource.message) != (last.health, last.message):
                 found.append(f"pod {status.pod} shows {resource}, reported last was {last}")
     return found
@@ -181,9 +183,9 @@ def _lost(
     once: dict[str, set[str]] = {}
     for record in records:
         if isinstance(record.what, StatusSeen) and record.what.uid in now:
-            once.setdefault(record.what.uid, set()).update(r.resource_id for r in _resources(record.what))
+            once.setdefault(record.what.uid, set()).update(name for name, _ in _resources(record.what))
     for uid, names in once.items():
-        for name in sorted(names - {r.resource_id for r in _resources(now[uid])}):
+        for name in sorted(names - {name for name, _ in _resources(now[uid])}):
             if devices.get(name) in latest:
                 yield f"pod {now[uid].pod} does not show {name} any more"
 
@@ -202,6 +204,8 @@ def _latest(records: Sequence[Record]) -> dict[Device, DeviceHealth]:
             case TimePassed(seconds=seconds):
                 jumped += seconds
             case ReportSent() as report:
+                for device in _left_out(report, said):
+                    del said[device]
                 for health in report.devices:
                     device = (report.driver, health.pool, health.device)
                     said[device] = (report.stream, record.at + jumped, health)
@@ -215,10 +219,22 @@ def _latest(records: Sequence[Record]) -> dict[Device, DeviceHealth]:
     }
 
 
-def _resources(status: StatusSeen) -> Iterator[ResourceHealth]:
+def _left_out(report: ReportSent, known: Iterable[Device]) -> list[Device]:
+    """The known devices of its driver that a complete report says nothing of."""
+    said = {(report.driver, health.pool, health.device) for health in report.devices}
+    return [device for device in known if report.complete and device[0] == report.driver and device not in said]
+
+
+def name_in(entry: str, resource_id: str) -> str:
+    """What a device is known by here: its id, and for a device plugin's, which is one's own, with the resource."""
+    return resource_id if entry.startswith("claim:") else f"{entry}={resource_id}"
+
+
+def _resources(status: StatusSeen) -> Iterator[tuple[str, ResourceHealth]]:
     for container in status.containers:
         for entry in container.resources or ():
-            yield from entry.resources
+            for resource in entry.resources:
+                yield name_in(entry.name, resource.resource_id), resource
 
 
 def _twice(names: Iterable[str]) -> list[str]:

@@ -20,10 +20,14 @@ from typing import Any, Protocol
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from drahealth.fakes.hardware.control import DriverControl
+from drahealth.fakes.hardware.plugin_control import PluginControl
 from drahealth.proto.events import Record, from_json
 
 CALLS = tuple(name for name in vars(DriverControl) if not name.startswith("_"))
 """The names of a driver's calls."""
+
+PLUGIN_CALLS = tuple(name for name in vars(PluginControl) if not name.startswith("_"))
+"""The names of a device plugin's calls. It is made by `make_plugin`, and is a driver in every other respect here."""
 
 LINE_LIMIT = 16 * 1024 * 1024
 """Bytes of one line; a report of ten thousand devices is about two million."""

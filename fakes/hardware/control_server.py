@@ -15,6 +15,7 @@ from drahealth.fakes.hardware.control import DriverControl, DriverOptions
 from drahealth.fakes.hardware.control_lines import (
     CALLS,
     LINE_LIMIT,
+    PLUGIN_CALLS,
     Attached,
     Request,
     Unreadable,
@@ -23,15 +24,24 @@ from drahealth.fakes.hardware.control_lines import (
     read_request,
     to_line,
 )
+from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
+from drahealth.fakes.hardware.plugin_control import PluginControl, PluginOptions
 from drahealth.proto.events import Event, Observe, to_json
 
 Make = Callable[[DriverOptions, Observe], DriverControl]
+MakePlugin = Callable[[PluginOptions, Observe], PluginControl]
 Jump = Callable[[float], None]
+
+_OWN_CALLS = ("make", "make_plugin", "drop", "jump", "close")
 
 _LAST_WORD = 0.5
 """Seconds that calls under way have for their answer once their session has ended."""
 _RETIREMENT = 5.0
 """Seconds that drivers have to withdraw what they published, once nobody tells them what to do any more."""
+
+
+def _make_plugin(options: PluginOptions, observe: Observe) -> PluginControl:
+    return FakeDevicePlugin(options, observe=observe)
 
 
 class ControlServer:
@@ -40,8 +50,16 @@ class ControlServer:
     `jump` lets the drivers' clock jump; None for drivers that live on the system's time.
     """
 
-    def __init__(self, make: Make, *, jump: Jump | None = None, linger: float = 0.0) -> None:
+    def __init__(
+        self,
+        make: Make,
+        *,
+        make_plugin: MakePlugin = _make_plugin,
+        jump: Jump | None = None,
+        linger: float = 0.0,
+    ) -> None:
         self._make = make
+        self._make_plugin = make_plugin
         self._jump = jump
         self._linger = linger
         self._sessions: dict[str, Session] = {}
@@ -89,7 +107,7 @@ class ControlServer:
         if (session is None and calls) or (session and session.over):
             raise Unreadable("the drivers are lost: their process was started anew")
         if session is None:
-            session = self._sessions[name] = Session(self._make, self._jump)
+            session = self._sessions[name] = Session(self._make, self._make_plugin, self._jump)
         elif ending := self._endings.pop(name, None):
             ending.cancel()
         return session
@@ -113,14 +131,17 @@ class ControlServer:
 
 
 class Session:
-    """The drivers that one client made, and what it has yet to hear."""
+    """The drivers and device plugins that one client made, and what it has yet to hear."""
 
-    def __init__(self, make: Make, jump: Jump | None) -> None:
+    def __init__(self, make: Make, make_plugin: MakePlugin, jump: Jump | None) -> None:
         self.over = False
         """The client has said that it is done."""
         self._make_driver = make
+        self._make_device_plugin = make_plugin
         self._jump_clock = jump
-        self._drivers: dict[int, DriverControl] = {}
+        self._drivers: dict[int, DriverControl | PluginControl] = {}
+        self._plugins: set[int] = set()
+        """The numbers of those that are device plugins."""
         self._made = 0
         self._calls: set[asyncio.Task[None]] = set()
         self._taken = 0
@@ -128,7 +149,7 @@ class Session:
         self._unseen: deque[tuple[int, bytes]] = deque()
         self._writer: Writer | None = None
         self._end: asyncio.Task[None] | None = None
-        self._own_calls = {name: validate_call(getattr(self, name)) for name in ("make", "drop", "jump", "close")}
+        self._own_calls = {name: validate_call(getattr(self, name)) for name in _OWN_CALLS}
 
     # -- its connection
 
@@ -165,13 +186,15 @@ class Session:
 
     async def make(self, options: DriverOptions) -> int:
         """Makes a driver; returns its number."""
-        self._made += 1
-        number = self._made
+        number = self._next_number()
+        self._drivers[number] = self._make_driver(options, self._observer(number))
+        return number
 
-        def observe(event: Event) -> None:
-            self._say(driver=number, at=time.monotonic(), event=to_json(event))
-
-        self._drivers[number] = self._make_driver(options, observe)
+    async def make_plugin(self, options: PluginOptions) -> int:
+        """Makes a device plugin; returns its number, which is a driver's to every other call."""
+        number = self._next_number()
+        self._drivers[number] = self._make_device_plugin(options, self._observer(number))
+        self._plugins.add(number)
         return number
 
     async def drop(self, driver: int) -> None:
@@ -195,6 +218,16 @@ class Session:
 
     # -- inside
 
+    def _next_number(self) -> int:
+        self._made += 1
+        return self._made
+
+    def _observer(self, number: int) -> Observe:
+        def observe(event: Event) -> None:
+            self._say(driver=number, at=time.monotonic(), event=to_json(event))
+
+        return observe
+
     async def _retire(self, calls: "set[asyncio.Task[None]]") -> None:
         await _end(calls)
         drivers, self._drivers = self._drivers, {}
@@ -216,8 +249,8 @@ class Session:
             known = tuple(self._own_calls)
             call = self._own_calls.get(request.call)
         elif driver := self._drivers.get(request.driver):
-            known = CALLS
-            call = validate_call(getattr(driver, request.call)) if request.call in CALLS else None
+            known = PLUGIN_CALLS if request.driver in self._plugins else CALLS
+            call = validate_call(getattr(driver, request.call)) if request.call in known else None
         else:
             raise ValueError(f"there is no driver {request.driver}")
         if call is None:
@@ -236,7 +269,7 @@ class Session:
             self._unseen.popleft()
 
 
-async def _retire(driver: DriverControl) -> None:
+async def _retire(driver: DriverControl | PluginControl) -> None:
     with suppress(ApiError, TimeoutError):
         await asyncio.wait_for(driver.retire(), _RETIREMENT)
 

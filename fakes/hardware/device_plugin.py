@@ -83,6 +83,8 @@ class FakeDevicePlugin:
 
     async def crash(self) -> None:
         self._running = False
+        for stream in list(self._queues):  # now, before a kubelet can notice and say so
+            self._closed(stream, "the plugin has ended")
         task, self._keeping = self._keeping, None
         if task:
             task.cancel()
@@ -214,9 +216,11 @@ class FakeDevicePlugin:
                 self._observe(events.DevicesListed(resource, instance, stream, devices))
                 yield LIST_AND_WATCH.response(devices=[{"ID": d.id, "health": d.health} for d in devices])
         finally:
-            del self._queues[stream]
-            why = "cancelled by the kubelet, or the connection ended"
-            self._observe(events.StreamClosed(resource, instance, stream, why))
+            self._closed(stream, "cancelled by the kubelet, or the connection ended")
+
+    def _closed(self, stream: str, why: str) -> None:
+        if self._queues.pop(stream, None) is not None:
+            self._observe(events.StreamClosed(self.options.resource, self.options.instance, stream, why))
 
     async def _prefer(self, request: Any, context: Any) -> Any:
         response = GET_PREFERRED_ALLOCATION.response()

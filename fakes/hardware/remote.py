@@ -23,6 +23,7 @@ from drahealth.fakes.hardware.control_lines import (
     read_said,
     to_line,
 )
+from drahealth.fakes.hardware.plugin_control import PluginOptions, PluginState
 from drahealth.proto.events import Record
 from drahealth.proto.values import DeviceHealth, Health
 
@@ -37,6 +38,7 @@ _FAREWELL = 8.0
 """Seconds that the drivers have to retire at the end."""
 _STATE = TypeAdapter(DriverState)
 _ATTEMPT = TypeAdapter(Attempt)
+_PLUGIN_STATE = TypeAdapter(PluginState)
 _GONE = "the driver is gone"
 
 
@@ -75,7 +77,13 @@ class RemoteHost:
         self._observers[number] = observe
         return RemoteDriver(self, number)
 
-    async def drop(self, driver: "RemoteDriver") -> None:
+    async def make_plugin(self, options: PluginOptions, observe: Callable[[Record], None]) -> "RemotePlugin":
+        """Makes a device plugin, likewise."""
+        number = int(await self.call("make_plugin", options=asdict(options)))
+        self._observers[number] = observe
+        return RemotePlugin(self, number)
+
+    async def drop(self, driver: "RemoteDriver | RemotePlugin") -> None:
         """Stops a driver and forgets it."""
         self._observers.pop(driver.number, None)
         await self.call("drop", driver=driver.number)
@@ -272,6 +280,44 @@ class RemoteDriver:
 
     async def state(self) -> DriverState:
         return _STATE.validate_python(await self._call("state"))
+
+    async def _call(self, name: str, **args: Any) -> Any:
+        return await self.host.call(name, self.number, **args)
+
+
+class RemotePlugin:
+    """A device plugin of a RemoteHost. Implements `plugin_control.PluginControl`; calls raise ControlFailed too."""
+
+    def __init__(self, host: RemoteHost, number: int) -> None:
+        self.host = host
+        self.number = number
+
+    async def start(self) -> None:
+        await self._call("start")
+
+    async def stop(self) -> None:
+        await self._call("stop")
+
+    async def crash(self) -> None:
+        await self._call("crash")
+
+    async def retire(self) -> None:
+        await self._call("retire")
+
+    async def wait_registered(self) -> None:
+        await self._call("wait_registered")
+
+    async def set_health(self, device: str, health: str) -> None:
+        await self._call("set_health", device=device, health=health)
+
+    async def remove(self, device: str) -> None:
+        await self._call("remove", device=device)
+
+    async def restore(self, device: str) -> None:
+        await self._call("restore", device=device)
+
+    async def state(self) -> PluginState:
+        return _PLUGIN_STATE.validate_python(await self._call("state"))
 
     async def _call(self, name: str, **args: Any) -> Any:
         return await self.host.call(name, self.number, **args)

@@ -71,6 +71,7 @@ def configuration(
         "evictionHard": {},
         "podLogsDir": str(layout.pod_logs_dir),
         "volumePluginDir": str(layout.root / "volume-plugins"),
+        "nodeStatusUpdateFrequency": "1s",  # so that what a device plugin brings can be used soon
         "syncFrequency": f"{round(sync_frequency * 1000)}ms",
         "featureGates": {"KubeletInUserNamespace": True, **gates},
     }

@@ -12,7 +12,12 @@ SELECTOR = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/part-of": "drahea
 """The labels of the driver's pods, and of everything that belongs to them."""
 CONTROL_SOCKET = "/run/drahealth/control.sock"
 """Where the driver listens for what it is told, in its pod."""
-SHARED = ("/var/lib/kubelet/plugins", "/var/lib/kubelet/plugins_registry", "/var/run/cdi")
+SHARED = (
+    "/var/lib/kubelet/plugins",
+    "/var/lib/kubelet/plugins_registry",
+    "/var/lib/kubelet/device-plugins",
+    "/var/run/cdi",
+)
 """Folders of the node that the driver writes into: sockets for the kubelet, and specifications for the runtime."""
 
 _RESOURCES = "resource.k8s.io"

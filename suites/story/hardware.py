@@ -26,6 +26,10 @@ class Gpu:
         return self.name
 
     @property
+    def entry(self) -> None:
+        """It stands in entries of several names."""
+
+    @property
     def id(self) -> DeviceId:
         return DeviceId(self.driver.name, self.driver.options.pool_name, self.name)
 

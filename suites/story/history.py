@@ -8,7 +8,9 @@ from dataclasses import replace
 from typing import TypeVar
 
 from drahealth.manager.profile import Profile
-from drahealth.proto.events import Event, Record, ReportSent
+from drahealth.proto.events import DevicesListed, Event, Record, ReportSent
+from drahealth.proto.extended_resources import health_of
+from drahealth.proto.values import DeviceHealth
 
 E = TypeVar("E", bound=Event)
 
@@ -52,7 +54,13 @@ class History:
         return True
 
 
+_FOR_EVER = 10**9  # seconds; what a device plugin lists has no timeout
+
+
 def _as_read(event: Event, profile: Profile) -> Event:
+    if isinstance(event, DevicesListed):
+        devices = tuple(DeviceHealth("", d.id, health_of(d.health), timeout=_FOR_EVER) for d in event.devices)
+        return ReportSent(event.driver, event.instance, event.stream, devices)
     if not isinstance(event, ReportSent):
         return event
     return replace(event, devices=tuple(profile.as_read(device) for device in event.devices))

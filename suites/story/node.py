@@ -8,6 +8,7 @@ from typing import Any
 
 from drahealth.fakes.api import DEVICE_CLASSES, NAMESPACES, PODS, ApiError
 from drahealth.fakes.hardware.control import DriverOptions
+from drahealth.fakes.hardware.plugin_control import PluginOptions
 from drahealth.proto import events
 from drahealth.proto.events import StatusSeen
 from drahealth.proto.flavours import Flavour
@@ -16,6 +17,7 @@ from drahealth.suites.belongings import BELONGS
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.ledger import KnownIssue, known_issues
 from drahealth.suites.story.claims import Claim, Claims, Use
+from drahealth.suites.story.device_plugin import Ask, DevicePlugin, PluginGpu
 from drahealth.suites.story.hardware import Driver, Gpu
 from drahealth.suites.story.history import History
 from drahealth.suites.story.pod_watch import PodWatch
@@ -55,6 +57,7 @@ class Node:
         self._run = run
         self._requirement, self._assertion = (judges[0] if judges else ""), STORY
         self._drivers: list[Driver] = []
+        self._plugins: list[DevicePlugin] = []
         self._gates_on = True
         self._watch = PodWatch(target.api, self.namespace, self.history)
         self._names = 0
@@ -92,6 +95,9 @@ class Node:
             for driver in self._drivers:
                 stack.push_async_callback(self.target.drop_driver, driver.control)
                 stack.push_async_callback(driver.control.retire)
+            for plugin in self._plugins:
+                stack.push_async_callback(self.target.drop_driver, plugin.control)
+                stack.push_async_callback(plugin.control.retire)
             if not self._gates_on:
                 stack.push_async_callback(self.gates, on=True)
             stack.push_async_callback(self._end_pods)
@@ -155,6 +161,29 @@ class Node:
         self._drivers.append(driver)
         return driver
 
+    async def device_plugin(self, devices: int = 1, **options: Any) -> DevicePlugin:
+        """A fake device plugin with so many GPUs, all Healthy, registered. Options are PluginOptions' fields."""
+        self._names += 1
+        folder = self.target.plugins_dir / f"{self.namespace[-8:]}-{self._names}"
+        known: dict[str, Any] = {
+            "resource": f"gpu-{self._names}.{self.namespace[-8:]}.example.com/gpu",
+            "devices": tuple(f"gpu-{number}" for number in range(devices)),
+            "plugins_dir": str(self.target.device_plugins_dir),
+            "registry_dir": str(self.target.registry_dir),
+            "data_dir": str(folder),
+        }
+        made = PluginOptions(**{**known, **options})
+        plugin = DevicePlugin(self, made, await self.target.start_device_plugin(made, self.history.add))
+        self._plugins.append(plugin)
+        await plugin.starts()
+        return plugin
+
+    async def pod_with_a_plugin_gpu(self, **options: Any) -> tuple[DevicePlugin, Pod, PluginGpu]:
+        """A device plugin with one GPU and a running pod that has it; options are the plugin's."""
+        plugin = await self.device_plugin(**options)
+        pod = await self.running_pod(plugin.asks())
+        return plugin, pod, plugin.gpus[0]
+
     async def claim(self, driver: Driver, **requests: int) -> Claim:
         """A claim on the driver's devices: so many for each request; one for a request `gpu` if none is named."""
         counts = requests or {"gpu": 1}
@@ -170,23 +199,26 @@ class Node:
 
     async def pod(
         self,
-        *uses: Use | Claim,
-        containers: Mapping[str, Sequence[Use | Claim]] | None = None,
+        *uses: Use | Claim | Ask,
+        containers: Mapping[str, Sequence[Use | Claim | Ask]] | None = None,
         command: Sequence[str] = (),
         restart: str = "Always",
     ) -> Pod:
-        """A pod whose one container, or each of `containers`, uses these claims. It is not waited for."""
+        """A pod whose one container, or each of `containers`, uses these claims, and devices of device plugins.
+
+        It is not waited for.
+        """
         self._names += 1
         name = f"pod-{self._names}"
         wanted = {n: [_use(u) for u in used] for n, used in (containers or {"main": uses}).items()}
         image = self.target.workload_image
-        claims = {use.claim for uses in wanted.values() for use in uses}
+        claims = {use.claim for uses in wanted.values() for use in uses if isinstance(use, Use)}
         sources = {claim.name: await self.claims.source(claim) for claim in claims}
         manifest = pod_manifest(self.namespace, name, wanted, sources, image=image, command=command, restart=restart)
         created = await self.target.api.create(PODS, manifest)
         return Pod(self, name, created["metadata"]["uid"], wanted)
 
-    async def running_pod(self, *uses: Use | Claim, **options: Any) -> Pod:
+    async def running_pod(self, *uses: Use | Claim | Ask, **options: Any) -> Pod:
         """The same, running."""
         pod = await self.pod(*uses, **options)
         await pod.is_running()
@@ -315,7 +347,12 @@ class Node:
 
     def _devices(self) -> dict[str, invariants.Device]:
         """The scenario's devices by what they are called in a status here."""
-        return {
+        plugins = {
+            invariants.name_in(plugin.resource, gpu.name): (plugin.resource, "", gpu.name)
+            for plugin in self._plugins
+            for gpu in plugin.gpus
+        }
+        return plugins | {
             name: (gpu.driver.name, gpu.id.pool, gpu.name)
             for driver in self._drivers
             for gpu in driver.gpus
@@ -335,5 +372,5 @@ async def _patient(failure: str) -> AsyncIterator[None]:
         raise HarnessError(f"{failure} within {_PATIENCE:g} s") from None
 
 
-def _use(used: Use | Claim) -> Use:
-    return used if isinstance(used, Use) else Use(used)
+def _use(used: Use | Claim | Ask) -> Use | Ask:
+    return Use(used) if isinstance(used, Claim) else used

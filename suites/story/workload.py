@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 from drahealth.fakes.api import PODS, Object
 from drahealth.proto.events import ContainerSeen, StatusSeen, Unprepared
 from drahealth.proto.values import Health, ResourceHealth, ResourceStatus
-from drahealth.suites.story.claims import Use
+from drahealth.suites.story.claims import Claim, Use
+from drahealth.suites.story.device_plugin import Ask, DevicePlugin, PluginGpu
 from drahealth.suites.story.hardware import Gpu
 from drahealth.suites.targets.target import Window
 from drahealth.suites.timeline import tell
@@ -21,7 +22,7 @@ EXIT_AT_ONCE = ("sh", "-c", "exit 1")
 class Pod:
     """A pod of the scenario. Its `shows` and `is_...` wait; `still_shows` looks at the status that there is."""
 
-    def __init__(self, node: "Node", name: str, uid: str, containers: Mapping[str, Sequence[Use]]) -> None:
+    def __init__(self, node: "Node", name: str, uid: str, containers: Mapping[str, Sequence[Use | Ask]]) -> None:
         self.node = node
         self.name = name
         self.uid = uid
@@ -51,7 +52,7 @@ class Pod:
 
     async def is_left_by_the_kubelet(self, phase: str) -> None:
         """It has terminated in this phase, and its claims, which no other pod holds, are unprepared."""
-        used = {use.claim for uses in self.containers.values() for use in uses}
+        used = set(self._claims())
         claims = {(await self.node.claims.object(claim))["metadata"]["uid"] for claim in used}
         await self.is_(phase)
         await self.node.until(
@@ -67,7 +68,7 @@ class Pod:
 
     async def shows(
         self,
-        gpu: Gpu,
+        gpu: Gpu | PluginGpu,
         health: Health,
         message: str | None = None,
         within: Window = "push",
@@ -82,12 +83,12 @@ class Pod:
         expected = f"pod {self.name} shows {gpu} {health}" + (f" {message!r}" if message else "")
         await self.node.until(lambda: self._shown(gpu, health, message, entry), within, expected, self)
 
-    def still_shows(self, gpu: Gpu, health: Health, message: str | None = None) -> None:
+    def still_shows(self, gpu: Gpu | PluginGpu, health: Health, message: str | None = None) -> None:
         """The newest status shows it so."""
         expected = f"pod {self.name} still shows {gpu} {health}" + (f" {message!r}" if message else "")
         self.node.check(self._shown(gpu, health, message, None), expected, self)
 
-    async def shows_entries(self, expected: Mapping[str, Sequence[Gpu]], within: Window = "push") -> None:
+    async def shows_entries(self, expected: Mapping[str, Sequence[Gpu | PluginGpu]], within: Window = "push") -> None:
         """Every container has exactly these entries, each with exactly these devices."""
         wanted = {name: {gpu.resource_id(self.node.profile) for gpu in gpus} for name, gpus in expected.items()}
         words = f"pod {self.name} has the entries {wanted}"
@@ -124,8 +125,43 @@ class Pod:
 
     async def gpus(self) -> list[Gpu]:
         """The devices that were allocated to its claims."""
-        claims = {use.claim.name: use.claim for uses in self.containers.values() for use in uses}
+        claims = {claim.name: claim for claim in self._claims()}
         return [gpu for claim in claims.values() for gpu in await self.node.allocated(claim)]
+
+    async def devices_of(self, plugin: DevicePlugin) -> list[PluginGpu]:
+        """The devices of the plugin that it was allocated, as its status has them; it has some by and by."""
+        await self.node.until(
+            lambda: bool(self._ids_in(plugin.resource)),
+            "start",
+            f"pod {self.name} has an entry {plugin.resource}",
+            self,
+        )
+        return [plugin.gpu(name) for name in sorted(self._ids_in(plugin.resource))]
+
+    async def has_one_device_each(self, plugin: DevicePlugin) -> None:
+        """Each container that asks for its devices has one, and no two have the same."""
+        asking = [name for name, uses in self.containers.items() if Ask(plugin) in uses]
+
+        def so() -> bool:
+            found = [_ids(c).get(plugin.resource, set()) for c in self._seen() if c.name in asking]
+            return len(found) == len(asking) == len(set().union(*found)) == sum(map(len, found))
+
+        await self.node.until(so, "push", f"the containers {asking} of pod {self.name} have a device each", self)
+
+    async def shows_somewhere(self, gpu: PluginGpu, health: Health) -> None:
+        """A container shows the device so, and none otherwise."""
+
+        def so() -> bool:
+            users = [c for c in self._seen() if gpu.name in _ids(c).get(gpu.entry, ())]
+            return bool(users) and all(_says(c, gpu.name, health, "", gpu.entry) for c in users)
+
+        await self.node.until(so, "push", f"a container of pod {self.name} shows {gpu} {health}", self)
+
+    def _ids_in(self, entry: str) -> set[str]:
+        return {name for c in self._seen() for name in _ids(c).get(entry, ())}
+
+    def _claims(self) -> list[Claim]:
+        return [use.claim for uses in self.containers.values() for use in uses if isinstance(use, Use)]
 
     def __str__(self) -> str:
         return tell(self.status).strip() if self.status else f"no status of pod {self.name}"
@@ -133,12 +169,12 @@ class Pod:
     def _seen(self) -> Sequence[ContainerSeen]:
         return self.status.containers if self.status else ()
 
-    def _shown(self, gpu: Gpu, health: Health, message: str | None, entry: str | None) -> bool:
+    def _shown(self, gpu: Gpu | PluginGpu, health: Health, message: str | None, entry: str | None) -> bool:
         name = gpu.resource_id(self.node.profile)
         if message and not self.node.insists_on_messages_of(gpu.driver):
             message = ""
         users = [c for c in self._seen() if self.containers[c.name]]
-        return bool(users) and all(_says(c, name, health, message, entry) for c in users)
+        return bool(users) and all(_says(c, name, health, message, entry or gpu.entry) for c in users)
 
     async def _until(self, expected: str, true: Callable[[ContainerSeen], bool], window: Window) -> None:
         def all_true() -> bool:
@@ -160,7 +196,7 @@ def _ids(container: ContainerSeen) -> dict[str, set[str]]:
 def pod_manifest(
     namespace: str,
     name: str,
-    containers: Mapping[str, Sequence[Use]],
+    containers: Mapping[str, Sequence[Use | Ask]],
     sources: Mapping[str, Mapping[str, str]],
     *,
     image: str,
@@ -186,9 +222,11 @@ def pod_manifest(
     }
 
 
-def _container(name: str, uses: Sequence[Use], image: str, command: Sequence[str]) -> dict[str, Any]:
-    claims = [{"name": u.claim.name, **({"request": u.request} if u.request else {})} for u in uses]
-    spec: dict[str, Any] = {"name": name, "image": image, "resources": {"claims": claims}}
+def _container(name: str, uses: Sequence[Use | Ask], image: str, command: Sequence[str]) -> dict[str, Any]:
+    claimed = [use for use in uses if isinstance(use, Use)]
+    claims = [{"name": u.claim.name, **({"request": u.request} if u.request else {})} for u in claimed]
+    limits = {use.plugin.resource: str(use.count) for use in uses if isinstance(use, Ask)}
+    spec: dict[str, Any] = {"name": name, "image": image, "resources": {"claims": claims, "limits": limits}}
     return {**spec, "command": list(command)} if command else spec
 
 

@@ -9,8 +9,10 @@ from pathlib import Path
 from drahealth.fakes.api import Api
 from drahealth.fakes.hardware.control import DriverControl, DriverOptions
 from drahealth.fakes.hardware.control_lines import LINE_LIMIT
+from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
 from drahealth.fakes.hardware.driver import FakeDriver
-from drahealth.fakes.hardware.remote import RemoteDriver, RemoteHost
+from drahealth.fakes.hardware.plugin_control import PluginControl, PluginOptions
+from drahealth.fakes.hardware.remote import RemoteDriver, RemoteHost, RemotePlugin
 from drahealth.proto.clock import Clock
 from drahealth.proto.events import Event, Record
 
@@ -31,8 +33,11 @@ class InlineDrivers:
 
         return FakeDriver(options, self._api, clock=self._clock, observe=stamp)
 
-    async def drop(self, driver: DriverControl) -> None:
-        """Nothing is left of a driver that was retired."""
+    async def start_plugin(self, options: PluginOptions, observe: Callable[[Record], None]) -> PluginControl:
+        return FakeDevicePlugin(options, observe=lambda event: observe(Record(time.monotonic(), event)))
+
+    async def drop(self, driver: DriverControl | PluginControl) -> None:
+        """Nothing is left of one that was retired."""
 
     async def jump(self, seconds: float) -> None:
         """They live on the target's own clock."""
@@ -50,8 +55,11 @@ class RemoteDrivers:
     async def start(self, options: DriverOptions, observe: Callable[[Record], None]) -> DriverControl:
         return await self._host.make(options, observe)
 
-    async def drop(self, driver: DriverControl) -> None:
-        if isinstance(driver, RemoteDriver):
+    async def start_plugin(self, options: PluginOptions, observe: Callable[[Record], None]) -> PluginControl:
+        return await self._host.make_plugin(options, observe)
+
+    async def drop(self, driver: DriverControl | PluginControl) -> None:
+        if isinstance(driver, RemoteDriver | RemotePlugin):
             await self._host.drop(driver)
 
     async def jump(self, seconds: float) -> None:

@@ -10,6 +10,7 @@ from drahealth.fakes.api import PODS, Api, ApiError
 from drahealth.fakes.clients.exec_stream import execute
 from drahealth.fakes.clients.kube_client import KubeClient
 from drahealth.fakes.hardware.control import DriverControl, DriverOptions
+from drahealth.fakes.hardware.plugin_control import PluginControl, PluginOptions
 from drahealth.fakes.hardware.remote import RemoteHost
 from drahealth.manager.profile import Profile
 from drahealth.proto.events import Record
@@ -34,6 +35,7 @@ class KindTarget:
 
     registry_dir = _KUBELET / "plugins_registry"
     plugins_dir = _KUBELET / "plugins"
+    device_plugins_dir = _KUBELET / "device-plugins"
 
     def __init__(self, provider: Provider, profile: Profile, *, worker: int = 0) -> None:
         self.profile = profile
@@ -102,7 +104,10 @@ class KindTarget:
     async def start_driver(self, options: DriverOptions, observe: Callable[[Record], None]) -> DriverControl:
         return await self._drivers.start(replace(options, cdi_dir=_CDI), observe)
 
-    async def drop_driver(self, driver: DriverControl) -> None:
+    async def start_device_plugin(self, options: PluginOptions, observe: Callable[[Record], None]) -> PluginControl:
+        return await self._drivers.start_plugin(options, observe)
+
+    async def drop_driver(self, driver: DriverControl | PluginControl) -> None:
         await self._drivers.drop(driver)
 
     async def restart_kubelet(self) -> None:

@@ -14,6 +14,7 @@ from drahealth.fakes.clients.kube_client import KubeClient
 from drahealth.fakes.containers.cri import CriServer
 from drahealth.fakes.containers.runtime import ContainerRuntime
 from drahealth.fakes.hardware.control import DriverControl, DriverOptions
+from drahealth.fakes.hardware.plugin_control import PluginControl, PluginOptions
 from drahealth.manager.profile import Profile
 from drahealth.proto.clock import SystemClock
 from drahealth.proto.events import Record
@@ -97,6 +98,10 @@ class KubeletTarget:
     def plugins_dir(self) -> Path:
         return self._started.plugins_dir
 
+    @property
+    def device_plugins_dir(self) -> Path:
+        return self._started.device_plugins_dir
+
     async def enter(self, *, alone: bool) -> None:
         """The node is this process' own."""
 
@@ -117,7 +122,11 @@ class KubeletTarget:
         assert self._drivers, "the target is not started"
         return await self._drivers.start(options, observe)
 
-    async def drop_driver(self, driver: DriverControl) -> None:
+    async def start_device_plugin(self, options: PluginOptions, observe: Callable[[Record], None]) -> PluginControl:
+        assert self._drivers, "the target is not started"
+        return await self._drivers.start_plugin(options, observe)
+
+    async def drop_driver(self, driver: DriverControl | PluginControl) -> None:
         assert self._drivers, "the target is not started"
         await self._drivers.drop(driver)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from drahealth.fakes.clock import JumpClock
 from drahealth.fakes.hardware.control import DriverControl, DriverOptions
+from drahealth.fakes.hardware.plugin_control import PluginControl, PluginOptions
 from drahealth.fakes.pod_worker.worker import PodWorkers
 from drahealth.manager.dra import DraManager
 from drahealth.manager.gates import Gates
@@ -53,6 +54,7 @@ class ReferenceTarget:
         self._root = self._folder.path
         self.registry_dir = self._root / "plugins_registry"
         self.plugins_dir = self._root / "plugins"
+        self.device_plugins_dir = self._root / "device-plugins"
         self._node = ReferenceNode(
             self._root,
             profile=profile,
@@ -103,7 +105,10 @@ class ReferenceTarget:
     async def start_driver(self, options: DriverOptions, observe: Callable[[Record], None]) -> DriverControl:
         return await self._drivers.start(options, observe)
 
-    async def drop_driver(self, driver: DriverControl) -> None:
+    async def start_device_plugin(self, options: PluginOptions, observe: Callable[[Record], None]) -> PluginControl:
+        return await self._drivers.start_plugin(options, observe)
+
+    async def drop_driver(self, driver: DriverControl | PluginControl) -> None:
         await self._drivers.drop(driver)
 
     async def restart_kubelet(self) -> None:

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from drahealth.fakes.api import Api
 from drahealth.fakes.hardware.control import DriverControl, DriverOptions
+from drahealth.fakes.hardware.plugin_control import PluginControl, PluginOptions
 from drahealth.manager.profile import Profile
 from drahealth.proto.events import Record
 
@@ -51,6 +52,10 @@ class Target(Protocol):
         """Where drivers put their own sockets."""
 
     @property
+    def device_plugins_dir(self) -> Path:
+        """Where device plugins find the kubelet's socket, and put their own."""
+
+    @property
     def workload_image(self) -> str:
         """What a pod's containers run: without a command it runs until it is told to end. It has a shell."""
 
@@ -78,8 +83,11 @@ class Target(Protocol):
     async def start_driver(self, options: DriverOptions, observe: Callable[[Record], None]) -> DriverControl:
         """Makes a fake driver on the node; it is not started yet."""
 
-    async def drop_driver(self, driver: DriverControl) -> None:
-        """Lets go of a driver that was made, and of the process it may live in."""
+    async def start_device_plugin(self, options: PluginOptions, observe: Callable[[Record], None]) -> PluginControl:
+        """Makes a fake device plugin on the node; it is not started yet."""
+
+    async def drop_driver(self, driver: DriverControl | PluginControl) -> None:
+        """Lets go of a driver or device plugin that was made, and of the process it may live in."""
 
     async def restart_kubelet(self) -> None:
         """Ends the kubelet at once and starts it again on the same files; returns when the node is served again."""
