@@ -9,6 +9,8 @@ from drahealth.suites.story.node import Node
 async def test_an_unhealthy_device_of_a_device_plugin_shows_under_its_resource(node: Node) -> None:
     plugin = await node.device_plugin(devices=3)
     pod = await node.running_pod(plugin.asks(2))
+    with node.judging("DP-03", "as many devices as it asked for"):
+        await pod.has_devices(2)
     sick, well = await pod.devices_of(plugin)
     await sick.becomes(Health.UNHEALTHY)
     await pod.shows(sick, Health.UNHEALTHY, message="")
@@ -138,7 +140,9 @@ async def test_devices_of_two_resources_with_one_id_are_told_apart(node: Node) -
     with node.judging("DP-09", "the right pod is told"):
         await mine.becomes(Health.UNHEALTHY)
         await first.shows(mine, Health.UNHEALTHY)
-    second.still_shows(other, Health.HEALTHY)
+        second.still_shows(other, Health.HEALTHY)
+        await other.becomes(Health.UNHEALTHY)
+        await second.shows(other, Health.UNHEALTHY)
 
 
 @scenario("TERM-02", "TERM-01")

@@ -171,7 +171,7 @@ class Pod:
 
     def _shown(self, gpu: Gpu | PluginGpu, health: Health, message: str | None, entry: str | None) -> bool:
         name = gpu.resource_id(self.node.profile)
-        if message and not self.node.insists_on_messages_of(gpu.driver):
+        if message and isinstance(gpu, Gpu) and not self.node.insists_on_messages_of(gpu.driver):
             message = ""
         users = [c for c in self._seen() if self.containers[c.name]]
         return bool(users) and all(_says(c, name, health, message, entry or gpu.entry) for c in users)

@@ -13,6 +13,7 @@ from drahealth.fakes.clock import JumpClock
 from drahealth.fakes.hardware.control import DriverControl, DriverOptions
 from drahealth.fakes.hardware.plugin_control import PluginControl, PluginOptions
 from drahealth.fakes.pod_worker.worker import PodWorkers
+from drahealth.manager.device_plugins import DevicePluginManager
 from drahealth.manager.dra import DraManager
 from drahealth.manager.gates import Gates
 from drahealth.manager.profile import Profile
@@ -32,7 +33,7 @@ WINDOWS: Mapping[Window, float] = MappingProxyType({"push": 5.0, "resync": 12.0,
 
 
 class ReferenceTarget:
-    """Implements `target.Target`. Another `dra` manager than the reference's is judged just like a kubelet."""
+    """Implements `target.Target`. Other halves of the manager than the reference's are judged just like a kubelet."""
 
     node_name = "node-a"
     workload_image = "workload.example.com/gpu-job:1"
@@ -44,6 +45,7 @@ class ReferenceTarget:
         *,
         processes: bool = False,
         dra: type[DraManager] = DraManager,
+        device_plugins: type[DevicePluginManager] = DevicePluginManager,
         windows: Mapping[Window, float] = WINDOWS,
     ) -> None:
         self.profile = profile
@@ -62,6 +64,7 @@ class ReferenceTarget:
             name=self.node_name,
             resync=RESYNC,
             dra=dra,
+            device_plugins=device_plugins,
             workers=self.workers,
         )
         self.api, self.runtime = self._node.api, self._node.runtime

@@ -13,6 +13,7 @@ from drahealth.fakes.api_server.server import ApiServer
 from drahealth.fakes.containers.runtime import ContainerRuntime
 from drahealth.fakes.pod_worker.worker import PodWorkers
 from drahealth.fakes.scheduling.scheduler import Scheduler
+from drahealth.manager.device_plugins import DevicePluginManager
 from drahealth.manager.dra import DraManager
 from drahealth.manager.gates import Gates
 from drahealth.manager.manager import DeviceManager
@@ -43,6 +44,7 @@ class ReferenceNode:
         files: ObjectFiles | None = None,
         observe: Observer = nobody,
         dra: type[DraManager] = DraManager,
+        device_plugins: type[DevicePluginManager] = DevicePluginManager,
         workers: type[PodWorkers] = PodWorkers,
     ) -> None:
         self.name = name
@@ -53,6 +55,7 @@ class ReferenceNode:
         self._gates = gates
         self._observe = observe
         self._dra = dra
+        self._device_plugins = device_plugins
         self._workers_type = workers
         rules = FieldRules(
             filters_reads=profile.api_filters_reads,
@@ -112,7 +115,13 @@ class ReferenceNode:
 
     def _make_kubelet(self) -> None:
         self.manager = DeviceManager(
-            self.root, profile=self._profile, gates=self._gates, clock=self._clock, observe=self._observe, dra=self._dra
+            self.root,
+            profile=self._profile,
+            gates=self._gates,
+            clock=self._clock,
+            observe=self._observe,
+            dra=self._dra,
+            device_plugins=self._device_plugins,
         )
         self._workers = self._workers_type(
             self.api, self.manager, self.runtime, self.name, clock=self._clock, resync=self._resync

@@ -71,7 +71,8 @@ async def test_a_call_is_answered_with_its_number_and_result(ends: Ends) -> None
     [
         ({"driver": 1, "call": "fly"}, f"there is no call 'fly'; there are {', '.join(CALLS)}"),
         ({"driver": 1, "call": "health"}, "there is no call 'health'"),
-        ({"call": "state"}, "there is no call 'state'; there are make, drop, jump, close"),
+        ({"call": "state"}, "there is no call 'state'; there are make, make_plugin, drop, jump, close"),
+        ({"call": "make_plugin", "args": {"options": {"resource": "cpu"}}}, "options.devices: "),
         ({"driver": 2, "call": "state"}, "there is no driver 2"),
         ({"call": "make", "args": {"options": {"name": "d"}}}, "options.node: "),
         ({"call": "jump", "args": {"seconds": -1}}, "a clock jumps forward"),

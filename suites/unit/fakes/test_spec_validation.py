@@ -36,3 +36,30 @@ def test_what_a_spec_lacks_is_refused_by_its_path(kind: Kind, spec: dict[str, An
 def test_what_nobody_reads_may_be_missing() -> None:
     validate_spec(CLAIMS, {"metadata": {"name": "x"}, "spec": {}})
     validate_spec(PODS, {"metadata": {"name": "x"}, "spec": {"containers": [{"name": "main"}]}})
+
+
+def amounts(**lists: Any) -> dict[str, Any]:
+    return {"containers": [{"name": "main", "resources": lists}]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (amounts(limits={"example.com/gpu": "1.5"}), "must be an integer"),
+        (amounts(limits={"example.com/gpu": "-1"}), "must be an integer"),
+        (amounts(requests={"example.com/gpu": "1"}), "Limit must be set for non overcommitable resources"),
+        (
+            amounts(limits={"example.com/gpu": 2}, requests={"example.com/gpu": 1}),
+            "must be equal to example.com/gpu limit of 2",
+        ),
+        (amounts(limits=[1]), "spec.containers[0].resources.limits is not an object but list"),
+    ],
+)
+def test_extended_resources_are_whole_numbers_and_not_overcommitted(spec: dict[str, Any], message: str) -> None:
+    with pytest.raises(ApiError) as refusal:
+        validate_spec(PODS, {"metadata": {"name": "x"}, "spec": spec})
+    assert message in refusal.value.message
+
+
+def test_other_resources_are_what_they_are() -> None:
+    validate_spec(PODS, {"metadata": {"name": "x"}, "spec": amounts(limits={"cpu": "1.5"}, requests={"cpu": "100m"})})

@@ -20,7 +20,8 @@ def test_the_driver_may_do_what_it_does_and_nothing_else() -> None:
 def test_folders_of_the_node_have_the_same_path_inside() -> None:
     volumes = {volume["name"]: volume.get("hostPath") for volume in POD["volumes"]}
     mounts = {mount["mountPath"]: volumes[mount["name"]] for mount in POD["containers"][0]["volumeMounts"]}
-    folders = ("/var/lib/kubelet/plugins", "/var/lib/kubelet/plugins_registry", "/var/run/cdi")
+    kubelet = ("plugins", "plugins_registry", "device-plugins")
+    folders = (*(f"/var/lib/kubelet/{name}" for name in kubelet), "/var/run/cdi")
     shared = {path: {"path": path, "type": "DirectoryOrCreate"} for path in folders}
     assert mounts == {**shared, "/run/drahealth": None}
 

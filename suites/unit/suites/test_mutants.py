@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from drahealth.manager.device_plugins import DevicePluginManager
 from drahealth.manager.dra import DraManager
 from drahealth.manager.profile import KEP, V1_37, Profile
 from drahealth.proto.events import ReportSent
@@ -15,6 +16,7 @@ from drahealth.proto.values import Health
 from drahealth.suites.kep import test_basic as basic
 from drahealth.suites.kep import test_claims as claims
 from drahealth.suites.kep import test_crash_loop as crash_loop
+from drahealth.suites.kep import test_device_plugins as device_plugins
 from drahealth.suites.kep import test_feature_gate as feature_gate
 from drahealth.suites.kep import test_plugins as plugins
 from drahealth.suites.kep import test_restart as restart
@@ -25,7 +27,7 @@ from drahealth.suites.scenario import scenario, scenario_of
 from drahealth.suites.story.node import Node
 from drahealth.suites.targets.reference import WINDOWS, ReferenceTarget
 from drahealth.suites.targets.target import Window
-from drahealth.suites.unit.suites import mutants
+from drahealth.suites.unit.suites import mutants, plugin_mutants
 from drahealth.suites.violation import Violation
 
 SOON: Mapping[Window, float] = {"push": 0.4, "resync": 0.4, "start": 10.0, "restart": 0.8}
@@ -51,13 +53,15 @@ class Case:
     requirement: str
     story: Callable[..., None]
     manager: type[DraManager] = DraManager
+    device_plugins: type[DevicePluginManager] = DevicePluginManager
     profile: Profile = KEP
     target: type[ReferenceTarget] = ReferenceTarget
     flavour: Flavour | None = None
 
     def __str__(self) -> str:
         over = f" {self.flavour.name}" if self.flavour else ""
-        return f"{self.requirement} {self.manager.__name__} {self.target.__name__}{over}"
+        manager = self.manager if self.device_plugins is DevicePluginManager else self.device_plugins
+        return f"{self.requirement} {manager.__name__} {self.target.__name__}{over}"
 
 
 def play(case: Case, windows: Mapping[Window, float] = WINDOWS) -> None:
@@ -69,7 +73,8 @@ def play(case: Case, windows: Mapping[Window, float] = WINDOWS) -> None:
         def run(work: Awaitable[Any]) -> Any:
             return runner.run(_done(work))
 
-        target = case.target(case.profile, dra=case.manager, windows=windows)
+        halves: dict[str, Any] = {"dra": case.manager, "device_plugins": case.device_plugins}
+        target = case.target(case.profile, **halves, windows=windows)
         mutants.IgnoresWaiting.runtime = target.runtime
         node = Node(target, found.title, found.requirements, run, alone=found.alone, flavour=case.flavour)
         try:
@@ -107,7 +112,28 @@ LATE = timeouts.test_a_device_not_reported_within_its_timeout_reads_unknown
 OWN_TIMEOUT = timeouts.test_each_device_has_its_own_timeout
 NO_TIMEOUT = timeouts.test_a_device_without_a_timeout_of_its_own_has_thirty_seconds
 
+DP_UNHEALTHY = device_plugins.test_an_unhealthy_device_of_a_device_plugin_shows_under_its_resource
+DP_RECOVERED = device_plugins.test_a_recovered_device_of_a_device_plugin_shows_healthy_again
+DP_STOPPED = device_plugins.test_the_devices_of_a_stopped_device_plugin_read_unknown_until_it_is_back
+DP_CRASHED = device_plugins.test_the_devices_of_a_crashed_device_plugin_read_unknown_until_it_is_back
+DP_VANISHED = device_plugins.test_a_device_that_vanishes_from_the_list_reads_unknown_until_it_is_back
+DP_RESTARTED = device_plugins.test_after_a_restart_of_the_kubelet_devices_read_unknown_until_their_plugin_is_back
+DP_BOTH = device_plugins.test_a_container_with_a_claim_and_an_extended_resource_shows_both
+DP_ONE_ID = device_plugins.test_devices_of_two_resources_with_one_id_are_told_apart
+DP_TERMINATED = device_plugins.test_a_terminated_pod_keeps_what_it_showed_of_its_device_plugins_device
+
 CASES = [
+    Case("DP-01", DP_UNHEALTHY, device_plugins=plugin_mutants.TellsNobody),
+    Case("DP-02", DP_RECOVERED, device_plugins=plugin_mutants.StaysSick),
+    Case("DP-03", DP_UNHEALTHY, device_plugins=plugin_mutants.ShowsTheWholeResource),
+    Case("DP-04", DP_STOPPED, profile=replace(KEP, forgets_list_of_gone_plugin=False)),
+    Case("DP-04", DP_CRASHED, profile=replace(KEP, forgets_list_of_gone_plugin=False)),
+    Case("DP-05", DP_VANISHED, profile=replace(KEP, unlisted_device=Health.HEALTHY)),
+    Case("DP-06", DP_RESTARTED, profile=replace(KEP, unlisted_device=Health.HEALTHY)),
+    Case("DP-07", DP_STOPPED, device_plugins=plugin_mutants.ListensOnce),
+    Case("DP-08", DP_BOTH, device_plugins=plugin_mutants.OneOrTheOther),
+    Case("DP-09", DP_ONE_ID, profile=replace(KEP, owner_by_resource=False)),
+    Case("TERM-02", DP_TERMINATED, device_plugins=plugin_mutants.DropsAtTheEnd),
     Case("CRASH-01", CRASH_LOOP, mutants.IgnoresWaiting),
     Case("CRASH-01", CRASH_LOOP, mutants.NeverNotifies),
     Case("STATUS-01", UNHEALTHY, mutants.NeverNotifies),

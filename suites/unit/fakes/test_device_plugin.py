@@ -1,0 +1,184 @@
+"""A fake device plugin, told what to do here and over a stream, and a kubelet's ends of its sockets."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
+from drahealth.fakes.hardware.plugin_control import PluginControl, PluginOptions, PluginState
+from drahealth.fakes.hardware.remote import ControlFailed
+from drahealth.fakes.sockets import ServedSocket
+from drahealth.proto.device_plugin import (
+    ALLOCATE,
+    GET_OPTIONS,
+    GET_PREFERRED_ALLOCATION,
+    LIST_AND_WATCH,
+    PRE_START_CONTAINER,
+    REGISTER,
+)
+from drahealth.proto.events import Registered
+from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION
+from drahealth.proto.sockets import target
+from drahealth.suites.unit.fakes.driver_rig import Rig
+from drahealth.suites.unit.fakes.pod_world import until
+
+RESOURCE = "example.com/gpu"
+SOCKET = "device-plugins/example.com_gpu.sock"
+
+
+def options(rig: Rig, **how: Any) -> PluginOptions:
+    folders = {"registry_dir": str(rig.root / "registry"), "data_dir": str(rig.root / "data")}
+    given: dict[str, Any] = {"resource": RESOURCE, "devices": ("gpu-0", "gpu-1"), **folders, **how}
+    return PluginOptions(plugins_dir=str(rig.root / "device-plugins"), **given)
+
+
+@pytest.fixture(params=["here", "there"])
+async def plugin(rig: Rig, request: pytest.FixtureRequest) -> PluginControl:
+    """A plugin, not started; told what to do in this process, or over a stream."""
+    made = options(rig, preferred=("gpu-1",), cdi_kind="example.com/gpu")
+    if request.param == "here":
+        here = FakeDevicePlugin(made, observe=rig.events.append)
+        rig.on_close(here.stop)
+        return here
+    host = await rig.host()
+    return await host.make_plugin(made, lambda record: rig.events.append(record.what))
+
+
+class Kubelet:
+    """The kubelet's registration socket; answers with an error if it has one."""
+
+    def __init__(self, rig: Rig) -> None:
+        folder = rig.root / "device-plugins"
+        self.asked: asyncio.Queue[Any] = asyncio.Queue()
+        self.error = ""
+        self.socket = ServedSocket(folder / "kubelet.sock", folder / ".kubelet", {REGISTER: self._register})
+        rig.on_close(self.socket.stop)
+
+    async def _register(self, request: Any, context: Any) -> Any:
+        self.asked.put_nowait(request)
+        if self.error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, self.error)
+        return REGISTER.response()
+
+    async def is_asked(self) -> Any:
+        return await asyncio.wait_for(self.asked.get(), 5)
+
+
+@asynccontextmanager
+async def lists(rig: Rig) -> AsyncIterator[Any]:
+    """The next list of the plugin, each time it is called."""
+    async with grpc.aio.insecure_channel(target(rig.root / SOCKET)) as channel:
+        responses = LIST_AND_WATCH.stub(channel)(LIST_AND_WATCH.request())
+        reading = aiter(responses)
+
+        async def following() -> dict[str, str]:
+            response = await asyncio.wait_for(anext(reading), 5)
+            return {device.ID: device.health for device in response.devices}
+
+        yield following
+        responses.cancel()
+
+
+async def test_it_registers_with_the_kubelet_that_is_there(rig: Rig, plugin: PluginControl) -> None:
+    kubelet = Kubelet(rig)
+    await kubelet.socket.start()
+    await plugin.start()
+    asked = await kubelet.is_asked()
+    assert (asked.version, asked.endpoint, asked.resource_name) == ("v1beta1", "example.com_gpu.sock", RESOURCE)
+    await asyncio.wait_for(plugin.wait_registered(), 5)
+    state = await plugin.state()
+    assert (state.running, state.registered, rig.events) == (True, True, [Registered(RESOURCE, "", True)])
+
+
+async def test_it_registers_again_with_a_kubelet_that_removed_its_socket(rig: Rig, plugin: PluginControl) -> None:
+    await plugin.start()
+    for _ in range(2):
+        for path in (rig.root / "device-plugins").iterdir():
+            path.unlink()
+        kubelet = Kubelet(rig)
+        await kubelet.socket.start()
+        await kubelet.is_asked()
+        assert (rig.root / SOCKET).is_socket()
+        await kubelet.socket.stop()
+
+
+async def test_a_refusal_is_its_state(rig: Rig, plugin: PluginControl) -> None:
+    kubelet = Kubelet(rig)
+    kubelet.error = "no such resource"
+    await kubelet.socket.start()
+    await plugin.start()
+    await until(lambda: bool(rig.events))
+    state = await plugin.state()
+    assert (state.registered, state.registration_error) == (False, "INVALID_ARGUMENT: no such resource")
+
+
+async def test_a_list_follows_each_change(rig: Rig, plugin: PluginControl) -> None:
+    await plugin.start()
+    async with lists(rig) as following:
+        assert await following() == {"gpu-0": "Healthy", "gpu-1": "Healthy"}
+        await plugin.set_health("gpu-1", "on fire")
+        assert await following() == {"gpu-0": "Healthy", "gpu-1": "on fire"}
+        await plugin.remove("gpu-1")
+        assert await following() == {"gpu-0": "Healthy"}
+        await plugin.restore("gpu-1")
+        assert await following() == {"gpu-0": "Healthy", "gpu-1": "on fire"}
+
+
+async def test_what_it_is_asked_is_answered_and_kept(rig: Rig, plugin: PluginControl) -> None:
+    await plugin.start()
+    wanted = {"available_deviceIDs": ["gpu-0", "gpu-1"], "allocation_size": 1}
+    chosen = await rig.call(GET_PREFERRED_ALLOCATION, SOCKET, container_requests=[wanted])
+    answer = await rig.call(ALLOCATE, SOCKET, container_requests=[{"devices_ids": ["gpu-1"]}])
+    await rig.call(PRE_START_CONTAINER, SOCKET, devices_ids=["gpu-1"])
+    asked = await rig.call(GET_OPTIONS, SOCKET)
+    (given,) = answer.container_responses
+    assert list(chosen.container_responses[0].deviceIDs) == ["gpu-1"]
+    assert (dict(given.envs), given.cdi_devices[0].name) == ({"DEVICES": "gpu-1"}, "example.com/gpu=gpu-1")
+    assert (asked.pre_start_required, asked.get_preferred_allocation_available) == (False, True)
+    assert await plugin.state() == PluginState(True, False, "", 0, (("gpu-1",),), (("gpu-1",),))
+
+
+@pytest.mark.parametrize(("end", "left"), [("stop", []), ("crash", [SOCKET]), ("retire", [])])
+async def test_what_is_left_of_it(rig: Rig, plugin: PluginControl, end: str, left: list[str]) -> None:
+    await plugin.start()
+    await getattr(plugin, end)()
+    assert (rig.sockets(), (await plugin.state()).running) == (left, False)
+
+
+@pytest.mark.parametrize("call", ["set_health", "remove", "restore"])
+async def test_a_device_that_there_is_not_is_refused_in_words(plugin: PluginControl, call: str) -> None:
+    more = {"health": "Healthy"} if call == "set_health" else {}
+    there = "none" if call == "restore" else "gpu-0, gpu-1"
+    with pytest.raises((ValueError, ControlFailed), match=f"has no such device gpu-7; there are {there}"):
+        await getattr(plugin, call)(device="gpu-7", **more)
+
+
+async def test_one_that_waits_to_be_found_says_what_it_is(rig: Rig) -> None:
+    plugin = FakeDevicePlugin(options(rig, registration="plugins_registry"), observe=rig.events.append)
+    await plugin.start()
+    info = await rig.call(GET_INFO, "registry/example.com_gpu.sock")
+    await rig.call(NOTIFY_REGISTRATION, "registry/example.com_gpu.sock", plugin_registered=True)
+    assert (info.type, info.name, list(info.supported_versions)) == ("DevicePlugin", RESOURCE, ["v1beta1"])
+    assert (info.endpoint, rig.events) == (
+        str(rig.root / "data" / "example.com_gpu.sock"),
+        [Registered(RESOURCE, "", True)],
+    )
+    await plugin.retire()
+    assert (rig.sockets(), (rig.root / "data").exists()) == ([], False)
+
+
+@pytest.mark.parametrize(
+    ("how", "why"),
+    [
+        ({"resource": "cpu"}, "'cpu' is not the name of an extended resource"),
+        ({"registration": "plugins_registry", "data_dir": ""}, "has a registry_dir and a data_dir"),
+    ],
+)
+async def test_options_that_make_no_plugin_are_refused(rig: Rig, how: Any, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        options(rig, **how)

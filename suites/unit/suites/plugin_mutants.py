@@ -1,0 +1,77 @@
+"""Broken halves of device plugins: each does one thing wrong that a kubelet could do wrong."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from drahealth.manager.device_plugin import DevicePlugin
+from drahealth.manager.device_plugins import DevicePluginManager, Entries
+from drahealth.manager.dra import Notify
+from drahealth.proto.extended_resources import PluginDevice
+from drahealth.proto.values import Health, PodClaims, ResourceHealth
+
+
+class TellsNobody(DevicePluginManager):
+    """No pod hears of changes."""
+
+    def subscribe(self, notify: Notify) -> Callable[[], None]:
+        return super().subscribe(lambda pods: None)
+
+
+class StaysSick(DevicePluginManager):
+    """A device that was listed unhealthy once stays so."""
+
+    def __init__(self, root: Path, **known: Any) -> None:
+        super().__init__(root, **known)
+        self._bad: dict[str, str] = {}
+
+    def _listed(self, plugin: DevicePlugin, devices: Sequence[PluginDevice]) -> None:
+        self._bad |= {device.id: device.health for device in devices if device.health != Health.HEALTHY}
+        super()._listed(plugin, [replace(d, health=self._bad.get(d.id, d.health)) for d in devices])
+
+
+class ShowsTheWholeResource(DevicePluginManager):
+    """A container shows the devices of others, too."""
+
+    def __init__(self, root: Path, **known: Any) -> None:
+        super().__init__(root, **known)
+        self._all: dict[str, list[str]] = {}
+
+    def _listed(self, plugin: DevicePlugin, devices: Sequence[PluginDevice]) -> None:
+        self._all[plugin.resource] = [device.id for device in devices]
+        super()._listed(plugin, devices)
+
+    def allocated_resources_status(self, pod_uid: str, uses: PodClaims) -> Entries:
+        entries = super().allocated_resources_status(pod_uid, uses)
+        return {n: tuple(replace(e, resources=self._whole(e.name)) for e in found) for n, found in entries.items()}
+
+    def _whole(self, resource: str) -> tuple[ResourceHealth, ...]:
+        return tuple(ResourceHealth(name, self._resources.health(resource, name)) for name in self._all[resource])
+
+
+class ListensOnce(DevicePluginManager):
+    """A plugin that comes back is registered and not listened to."""
+
+    def __init__(self, root: Path, **known: Any) -> None:
+        super().__init__(root, **known)
+        self._first: dict[str, DevicePlugin] = {}
+
+    def _listed(self, plugin: DevicePlugin, devices: Sequence[PluginDevice]) -> None:
+        if self._first.setdefault(plugin.resource, plugin) is plugin:
+            super()._listed(plugin, devices)
+
+
+class DropsAtTheEnd(DevicePluginManager):
+    """A pod that has ended has had no devices."""
+
+    def end(self, pod_uid: str) -> None:
+        self._allocations.drop(pod_uid)
+
+
+class OneOrTheOther(DevicePluginManager):
+    """Where a container uses a claim, its device plugins' devices are not shown."""
+
+    def allocated_resources_status(self, pod_uid: str, uses: PodClaims) -> Entries:
+        entries = super().allocated_resources_status(pod_uid, uses)
+        return {name: found for name, found in entries.items() if not uses.containers.get(name)}
