@@ -20,7 +20,7 @@ async def test_an_unhealthy_device_of_a_device_plugin_shows_under_its_resource(n
 
 
 @scenario("DP-02")
-async def test_a_recovered_device_of_a_device_plugin_shows_healthy_again(node: Node) -> None:
+async def test_a_device_that_its_device_plugin_lists_healthy_again_shows_so(node: Node) -> None:
     _, pod, gpu = await node.pod_with_a_plugin_gpu()
     await gpu.becomes(Health.UNHEALTHY)
     await pod.shows(gpu, Health.UNHEALTHY)
@@ -146,7 +146,7 @@ async def test_devices_of_two_resources_with_one_id_are_told_apart(node: Node) -
 
 
 @scenario("TERM-02", "TERM-01")
-async def test_a_terminated_pod_keeps_what_it_showed_of_its_device_plugins_device(node: Node) -> None:
+async def test_a_pod_that_has_ended_keeps_what_it_showed_of_its_device_plugins_device(node: Node) -> None:
     plugin = await node.device_plugin()
     gpu = plugin.gpus[0]
     pod = await node.running_pod(plugin.asks(), restart="Never")
