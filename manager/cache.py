@@ -36,6 +36,7 @@ class Reading:
 
 
 UNKNOWN = Reading(Health.UNKNOWN)
+_DEFAULT_TIMEOUT = float(DEFAULT_TIMEOUT)
 
 Name = tuple[str, str]
 """What a driver calls a device: pool and name."""
@@ -141,4 +142,4 @@ class HealthCache:
 
 
 def _timeout(device: DeviceHealth) -> float:
-    return float(device.timeout if device.timeout > 0 else DEFAULT_TIMEOUT)
+    return float(device.timeout) if device.timeout > 0 else _DEFAULT_TIMEOUT

@@ -48,7 +48,7 @@ class Flavour:
 
     def decode(self, response: Any) -> Report:
         """The devices that a response message reports, in its order; nothing is validated (H-09, H-10)."""
-        return tuple(self.decode_device(device) for device in response.devices)
+        return tuple([self.decode_device(device) for device in response.devices])
 
     def as_carried(self, device: DeviceHealth) -> DeviceHealth:
         """What is left of it at the other end."""
@@ -66,14 +66,10 @@ def _shipped(name: str, method: services.ServerStream[Any, Any], message: type[A
         )
 
     def decode(device: Any) -> DeviceHealth:
-        return DeviceHealth(
-            pool=device.device.pool_name,
-            device=device.device.device_name,
-            health=_HEALTHS.get(device.health, Health.UNKNOWN),
-            message=device.message,
-            timeout=device.health_check_timeout_seconds,
-            updated=device.last_updated_time,
-        )
+        name = device.device
+        health = _HEALTHS.get(device.health, Health.UNKNOWN)
+        timeout, updated = device.health_check_timeout_seconds, device.last_updated_time
+        return DeviceHealth(name.pool_name, name.device_name, health, device.message, timeout, updated)
 
     carries = frozenset({"pool", "device", "health", "message", "timeout", "updated"})
     return Flavour(name, name, method, carries, False, source, encode, decode)

@@ -21,6 +21,8 @@ HISTORY = 4096
 RESTART_GAP = 1_000_000
 """Revisions that are passed over when objects come back from files, so that none from before is taken for a new one."""
 
+_LEAVES = frozenset({str, int, bool, float, type(None)})
+
 Key = tuple[str, str]
 """Namespace (empty for kinds without) and name."""
 
@@ -42,11 +44,11 @@ Changes = asyncio.Queue[Change | None]
 
 
 def copied(value: Any) -> Any:
-    """A copy of JSON values that shares nothing that can change; three times as fast as `copy.deepcopy`."""
+    """A copy of JSON values that shares nothing that can change; much faster than `copy.deepcopy`."""
     if isinstance(value, dict):
-        return {key: copied(item) for key, item in value.items()}
+        return {key: item if type(item) in _LEAVES else copied(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [copied(item) for item in value]
+        return [item if type(item) in _LEAVES else copied(item) for item in value]
     return value
 
 
