@@ -5,7 +5,6 @@ It joins the pure parts (`cache`, `claims`, `status`) with the edges (`plugins`,
 
 import asyncio
 import logging
-import math
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -258,7 +257,7 @@ class DraManager:
     def _save(self, driver: str, update: Update) -> None:
         if update.dirty:
             self._health_file.changed(driver)
-        elif update.renew_by < math.inf:
+        else:
             self._health_file.renewed(driver, update.renew_by)
 
     def _notify(self, devices: frozenset[DeviceId]) -> None:

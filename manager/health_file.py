@@ -3,8 +3,9 @@
 - What changed is written a moment later: what comes together is one write, and the pods hear of it first.
 - After a write there is a pause that is as long as three of it, so that at most a quarter of the time goes into writing
   however much changes.
-- What a heartbeat renews waits until half of the device's timeout has passed (`Update.renew_by`), or for a change, so
-  the heartbeats of all drivers share their writes.
+- What a heartbeat renews waits for a change, or until half of the device's timeout has passed (`Update.renew_by`), so
+  the heartbeats of all drivers share their writes. Where the profile does not save heartbeats they wait for a change
+  alone, as in kubelets (H-17).
 - A write is the whole state of one moment. Only the drivers of which something was heard since the last one are put
   into words again.
 - `close` writes what is not written yet.
@@ -51,7 +52,10 @@ class HealthFile:
         self._want()
 
     def renewed(self, driver: str, by: float) -> None:
-        """The driver's devices were heard of again; that is written at `by`, or with what is written before."""
+        """The driver's devices were heard of again; that is written at `by`, or with what is written before.
+
+        With `math.inf` it need not be written at all.
+        """
         self._unsaved.add(driver)
         if by < self._renew_by:
             self._renew_by = by
@@ -63,7 +67,7 @@ class HealthFile:
         tasks = [task for task in (self._writer, self._renewer) if task is not None]
         for task in tasks:
             task.cancel()
-        if self._unsaved or self._failed:
+        if self._wanted or self._renew_by < math.inf or self._failed:
             self._write()
         await asyncio.gather(*tasks, return_exceptions=True)
 

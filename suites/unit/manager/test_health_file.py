@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from drahealth.manager.cache import Entry, HealthCache
 from drahealth.manager.checkpoint import Checkpoint, load_health
 from drahealth.manager.health_file import HealthFile
-from drahealth.manager.profile import KEP
+from drahealth.manager.profile import KEP, V1_37, Profile
 from drahealth.proto.values import DeviceHealth, DeviceId, Health
 from drahealth.suites.unit.manager.rig import StillClock, settle, until
 
@@ -30,10 +30,10 @@ class CountedFile(Checkpoint):
 class Story:
     """A cache that hears reports, and its file."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, profile: Profile = KEP) -> None:
         self.path = path
         self.clock = StillClock()
-        self.cache = HealthCache(KEP)
+        self.cache = HealthCache(profile)
         self.written = CountedFile(path)
         self.file = HealthFile(self.written, self.cache, self.clock)
 
@@ -103,6 +103,18 @@ async def test_a_change_takes_the_heartbeats_along(story: Story) -> None:
     story.told("", "a")
     story.told("xid 79", "b")
     await until(story.holds_all)
+
+
+async def test_in_1_37_heartbeats_are_written_with_a_change_and_never_for_themselves(tmp_path: Path) -> None:
+    story = Story(tmp_path / "state", V1_37)
+    for seconds, message in ((0, ""), (2, ""), (4, "xid 79"), (6, "xid 79")):
+        story.clock.jump(2)
+        story.told("", "a")
+        story.told(message, "b")
+        if seconds % 4 == 0:
+            await until(story.holds_all)
+    await story.file.close()
+    assert [entry.updated for entry in story.on_file().values()] == [6.0, 6.0]
 
 
 async def test_closing_writes_what_is_not_written_yet(story: Story) -> None:

@@ -78,6 +78,7 @@ async def test_1_37_does_not(node_1_37: Node) -> None:
 async def beating_for_40_s(node: Node) -> dict[str, str]:
     """What a pod shows after 40 s of heartbeats and a restart."""
     driver = await sick_pod(node)
+    await until(lambda: "xid 79" in str(node.health_on_file()))
     for _ in range(2):
         await node.jump(20)
         jumped = node.clock.now()
