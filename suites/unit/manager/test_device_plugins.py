@@ -34,6 +34,7 @@ async def test_a_registered_plugin_makes_its_devices_the_nodes(node: Node, regis
     assert node.happened(Registered) == [Registered(RESOURCE, "", True)]
 
 
+@pytest.mark.counterpart("e2e_node/device-plugin-health", "e2e_node/device-plugin-pending-pod")
 @BOTH_WAYS
 async def test_the_pods_of_a_device_are_told_of_its_health(node: Node, registration: Any) -> None:
     plugin = await run_plugin(node, registration=registration)
@@ -42,6 +43,29 @@ async def test_the_pods_of_a_device_are_told_of_its_health(node: Node, registrat
     await plugin.set_health("gpu-0", "Unhealthy")
     await until(lambda: node.notified)
     assert (entries(node, "pod"), node.notified) == ({RESOURCE: {"gpu-0": "Unhealthy"}}, [{"pod"}])
+
+
+@pytest.mark.counterpart("devicemanager/TestUpdateAllocatedResourcesStatus")
+async def test_each_device_of_a_container_shows_with_its_own_health(node: Node) -> None:
+    plugin = await run_plugin(node, devices=("gpu-0", "gpu-1", "gpu-2"))
+    await run_pod(node, "pod", count=2)
+    for device in ("gpu-1", "gpu-2"):
+        await plugin.set_health(device, "Unhealthy")
+    await until(lambda: entries(node, "pod") == {RESOURCE: {"gpu-0": "Healthy", "gpu-1": "Unhealthy"}})
+
+
+@pytest.mark.counterpart("TestFeatureGateResourceHealthStatus")
+async def test_after_many_changes_the_latest_shows_and_was_told_of(node: Node) -> None:
+    plugin = await run_plugin(node)
+    await run_pod(node, "pod")
+    shown: list[Any] = []
+    node.manager.subscribe(lambda _: shown.append(health(node, "pod")))
+    for number in range(200):
+        await plugin.set_health("gpu-0", "Healthy" if number % 2 else "Unhealthy")
+    await plugin.set_health("gpu-0", "Unhealthy")
+    await plugin.set_health("gpu-1", "Unhealthy")
+    await until(lambda: node.manager.amounts() == {RESOURCE: Amount(2, 0)})
+    assert (health(node, "pod"), shown[-1]) == ({"gpu-0": "Unhealthy"}, {"gpu-0": "Unhealthy"})
 
 
 @BOTH_WAYS
@@ -272,6 +296,7 @@ async def test_with_the_gate_off_devices_are_allocated_and_nothing_is_shown(make
     assert (entries(node, "pod"), node.notified) == ({}, [])
 
 
+@pytest.mark.counterpart("TestDeviceHealthUpdateWithDuplicateDeviceIDs")
 @pytest.mark.parametrize(("profile", "told"), [(KEP, {"gpus"}), (V1_37, {"gpus"}), (V1_36, {"nics"})])
 async def test_whom_a_change_is_told_where_two_resources_have_a_device_of_one_id(
     make_node: MakeNode, profile: Profile, told: set[str]
