@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from drahealth.fakes.hardware.driver import FakeDriver
-from drahealth.manager import registration
+from drahealth.manager import plugin, registration
+from drahealth.manager.dra import PrepareError
 from drahealth.manager.profile import KEP, V1_37, Profile
 from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION
 from drahealth.proto.values import DeviceHealth, Health
@@ -178,6 +179,38 @@ async def test_a_plugin_that_dies_in_the_middle_of_a_message(node: Node, caplog:
     await node.shows("pod", gpu_0="Healthy")
 
 
+async def test_a_plugin_that_never_reads_costs_its_own_pods_alone(
+    any_node: Node, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugin, "CONNECT_LIMIT", 0.2)
+    monkeypatch.setattr(plugin, "CALL_LIMIT", 0.2)
+    endpoint = any_node.root / "deaf.sock"
+    with socket.socket(socket.AF_UNIX) as deaf:
+        deaf.bind(str(endpoint))
+        deaf.listen()
+        await any_node.run_odd(endpoint=str(endpoint), supported_versions=HEALTH)
+        with pytest.raises(PrepareError, match=r"odd.example.com at deaf.sock: prepare failed: DEADLINE_EXCEEDED"):
+            await any_node.run_pod("deaf", await any_node.claim("deaf", drivers=("odd.example.com",)))
+        await two_drivers(any_node)
+        await until(lambda: lines(caplog, "deaf.sock"))
+    why = "cannot be reached; next attempt in 5 s"
+    assert lines(caplog, "") == [f"health stream of plugin odd.example.com at deaf.sock: {why}"]
+
+
+async def test_a_plugin_that_stalls_costs_its_own_pods_alone(
+    any_node: Node, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugin, "CALL_LIMIT", 0.2)
+    stalled = await any_node.run_odd()
+    stalled.pause.clear()
+    with pytest.raises(PrepareError, match=r"odd.example.com at odd-reg.sock: prepare failed: DEADLINE_EXCEEDED"):
+        await any_node.run_pod("stalled", await any_node.claim("stalled", drivers=("odd.example.com",)))
+    driver = await two_drivers(any_node)
+    await driver.hush(True)
+    await any_node.jump(31)
+    assert (any_node.seen("pod"), lines(caplog, "")) == ({"gpu-0": "Unknown"}, [])
+
+
 async def other_server(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Speaks another protocol."""
     writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
@@ -199,8 +232,7 @@ async def test_a_registration_that_answers_garbage(node: Node, method: Any, capl
     async def garbage(request: Any, context: Any) -> bytes:
         return b"\x0a\xff"
 
-    plugin = OddPlugin()
-    await node.serve({**plugin.methods, method: garbage})
+    await node.serve({**OddPlugin().methods, method: garbage})
     await until(lambda: lines(caplog, "odd-reg.sock"))
     (line,) = lines(caplog, "")
     assert line.endswith(f"2 bytes that are not a {method.response.__name__}; trying again")
