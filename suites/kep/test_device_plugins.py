@@ -5,7 +5,7 @@ from drahealth.suites.scenario import scenario
 from drahealth.suites.story.node import Node
 
 
-@scenario("DP-01", "DP-03")
+@scenario("DP-01", "DP-03", counterpart_of=("e2e_node/device-plugin-health",))
 async def test_an_unhealthy_device_of_a_device_plugin_shows_under_its_resource(node: Node) -> None:
     plugin = await node.device_plugin(devices=3)
     pod = await node.running_pod(plugin.asks(2))
@@ -38,7 +38,7 @@ async def test_a_device_plugin_found_in_the_registration_directory_is_heard(node
         await pod.shows(gpu, Health.HEALTHY)
 
 
-@scenario("DP-03", "DP-01")
+@scenario("DP-03", "DP-01", counterpart_of=("devicemanager/TestUpdateAllocatedResourcesStatus",))
 async def test_each_container_shows_the_devices_that_it_was_allocated(node: Node) -> None:
     plugin = await node.device_plugin(devices=2)
     pod = await node.running_pod(containers={"left": [plugin.asks()], "right": [plugin.asks()], "none": []})
@@ -131,7 +131,7 @@ async def test_a_container_with_a_claim_and_an_extended_resource_shows_both(node
     await pod.shows_entries({claim["gpu"].entry: [claimed], plugin.resource: [allocated]})
 
 
-@scenario("DP-09")
+@scenario("DP-09", counterpart_of=("TestDeviceHealthUpdateWithDuplicateDeviceIDs",))
 async def test_devices_of_two_resources_with_one_id_are_told_apart(node: Node) -> None:
     _, first, mine = await node.pod_with_a_plugin_gpu()
     _, second, other = await node.pod_with_a_plugin_gpu()
