@@ -126,6 +126,7 @@ async def test_a_flood_of_lists_ends_with_the_last(node: Node) -> None:
     plugin.lists.put_nowait(of("a", "fence"))
     await until(lambda: node.manager.amounts().get(RESOURCE) == Amount(2, 2), within=30)
     assert health(node, "pod") == {"a": "Healthy"}
+    assert len(node.notified) >= 3000
 
 
 async def not_admitted(node: Node) -> str:
