@@ -8,7 +8,7 @@
 Devices of a group are called `gpu-0` and so on, one alone as it is named; those of a group share links with each other.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -58,7 +58,12 @@ class InventoryFile(_Part):
 
     def inventory(self) -> Inventory:
         """The devices. Raises ValueError where two have one name."""
-        return Inventory(device for group in self.devices for device in _devices(group))
+        return inventory_of(self.devices)
+
+
+def inventory_of(groups: Iterable[Whole]) -> Inventory:
+    """The devices of these groups. Raises ValueError where two have one name."""
+    return Inventory(device for group in groups for device in _devices(group))
 
 
 def load_inventory(path: Path) -> Inventory:

@@ -236,6 +236,25 @@ def plan(
 
 
 @app.command()
+def play(
+    file: Annotated[Path, typer.Argument(help="A *.timeline.yaml, or a folder of them.")],
+    target: Target = "reference",
+    kubernetes: Kubernetes = None,
+    profile: Annotated[str | None, typer.Option(help="What the reference behaves as: kep, v1.34 to v1.37.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Instead of the file's.")] = None,
+    speed: Annotated[float | None, typer.Option(min=0.001, help="So many times as fast.")] = None,
+    report: Annotated[str | None, typer.Option(metavar="FILE.json", help="Write the report of the run.")] = None,
+    histories: Annotated[str | None, typer.Option(metavar="DIR", help="Write each story's history.")] = None,
+) -> None:
+    """Play timelines of faults: a pod holds the devices, and shows what becomes of them. Exits as `run` does."""
+    from drahealth.suites.timelines.playing import play_timelines
+
+    flags = {"target": target, "kubernetes": kubernetes, "profile": profile}
+    flags |= {"seed": None if seed is None else str(seed), "speed": None if speed is None else str(speed)}
+    raise typer.Exit(play_timelines(file, flags, report=report, histories=histories))
+
+
+@app.command()
 def record(
     socket: Annotated[Path, typer.Argument(help="The driver's registration socket, or its own.")],
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Write it here.", show_default=False)] = None,

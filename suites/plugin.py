@@ -4,6 +4,8 @@ It is loaded into every pytest run of an environment that has drahealth installe
 and changes nothing until an option of ours is given or one of our scenarios is collected; then `reporting` takes over.
 """
 
+from pathlib import Path
+
 import pytest
 
 _OPTIONS = {
@@ -23,6 +25,8 @@ _OPTIONS = {
     "reuse": ("NAME", "kind: run on this cluster, which is there and stays"),
     "driver-image": ("IMAGE", "kind: an image with the fake driver, instead of building one"),
     "driver-base": ("IMAGE", "kind: what the fake driver's image is built on, with Python in it"),
+    "seed": ("NUMBER", "timelines: another seed than the file's"),
+    "speed": ("FACTOR", "timelines: so many times as fast as the file says"),
     "report": ("FILE", "write the report of the run as JSON"),
     "histories": ("DIR", "write each scenario's history as JSON Lines"),
 }
@@ -32,6 +36,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("drahealth", "drahealth: device health of Kubernetes KEP-4680")
     for name, (metavar, text) in _OPTIONS.items():
         group.addoption(f"--drahealth-{name}", metavar=metavar, help=text)
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> "pytest.Collector | None":
+    """Timelines are tests."""
+    if not file_path.name.endswith(".timeline.yaml"):
+        return None
+    from drahealth.suites.timelines.collect import TimelineFile  # only now: it imports all the rest
+
+    file: pytest.Collector = TimelineFile.from_parent(parent, path=file_path)
+    return file
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

@@ -23,21 +23,25 @@ from drahealth.suites.outputs import check_file, check_folder
 def run_scenarios(
     flags: Mapping[str, str | None],
     *,
-    match: str | None,
-    report: str | None,
-    junitxml: str | None,
-    histories: str | None,
+    match: str | None = None,
+    report: str | None = None,
+    junitxml: str | None = None,
+    histories: str | None = None,
+    played: Path | None = None,
     console: Console | None = None,
 ) -> int:
-    """Runs them and returns the command's exit code. Raises ConfigurationError before anything is started."""
+    """Runs them, or the timelines that are `played`, and returns the command's exit code.
+
+    `flags` are the target's, and those of timelines. Raises ConfigurationError before anything is started.
+    """
     Options.make(flags)
     check_file(report)
     check_file(junitxml)
     check_folder(histories)
     package = resources.files("drahealth.suites")
     settings = str(package.joinpath("run.ini"))
-    scenarios = str(package.joinpath("kep"))
-    arguments = ["-c", settings, "--rootdir", scenarios, "-p", "drahealth.suites.plugin"]
+    scenarios = str(played.absolute() if played else package.joinpath("kep"))
+    arguments = ["-c", settings, "--rootdir", str(package.joinpath("kep")), "-p", "drahealth.suites.plugin"]
     arguments += ["-p", "no:terminal", "-p", "no:cacheprovider", scenarios]
     arguments += [f"--drahealth-{name}={value}" for name, value in flags.items() if value is not None]
     arguments += ["-k", match] if match else []

@@ -57,7 +57,7 @@ class Fault:
     may_fail: bool = False
     """Even the action that should be enough does not always help."""
     vanishes: bool = False
-    """The driver may stop listing the device while it lasts."""
+    """The driver tells of it once, and does not list the device any more while it lasts."""
     silent: bool = False
     """Nothing is reported of it: the device seems healthy, and work on it hangs."""
 

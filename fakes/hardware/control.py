@@ -135,6 +135,9 @@ class DriverControl(Protocol):
     async def stop(self) -> None:
         """Ends in order: unregisters (the registration socket goes first), ends the streams, removes the sockets."""
 
+    async def unregister(self) -> None:
+        """Takes away the registration socket alone; it comes back with the next start."""
+
     async def crash(self) -> None:
         """Is gone at once, as after SIGKILL: streams are cut, the socket files stay."""
 

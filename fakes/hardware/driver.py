@@ -88,6 +88,9 @@ class FakeDriver:
         await self._end()
         self._dra.remove()
 
+    async def unregister(self) -> None:
+        self._registration.remove()
+
     async def crash(self) -> None:
         await self._end()
 

@@ -48,7 +48,7 @@ class FailingDevices:
 
     def _tell(self, paths: Iterable[str]) -> None:
         """One report of all that has changed; a device that is divided is known by its parts alone."""
-        listed, unlisted = list[DeviceHealth](), list[DeviceHealth]()
+        told, last_words = list[DeviceHealth](), list[DeviceHealth]()
         for path in paths:
             if path not in self._options.devices:
                 continue
@@ -57,9 +57,9 @@ class FailingDevices:
             said = DeviceHealth(
                 self._options.pool_name, device.name, state.health, state.message, timeout, int(self._wall())
             )
-            (listed if state.listed else unlisted).append(said)
-        if listed or unlisted:
-            self._health.set(*listed, unlisted=unlisted)
+            (told if state.listed else last_words).append(said)
+        if told or last_words:
+            self._health.set(*told, last_words=last_words)
 
 
 def inventory_of(options: DriverOptions) -> Inventory:

@@ -2,11 +2,13 @@
 
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
 import grpc.aio
+from google.protobuf.message import DecodeError
 
 from drahealth.fakes.hardware.outlet import Outlet
 from drahealth.fakes.hardware.stream_faults import KINDS, StreamFaults
@@ -87,22 +89,23 @@ class HealthStreams:
             names = ", ".join(f"{p}/{d}" for p, d in self._health)
             raise ValueError(f"driver {self.driver} has no device {pool}/{device}; it has {names}") from None
 
-    def set(self, *devices: DeviceHealth, unlisted: Iterable[DeviceHealth] = ()) -> None:
+    def set(self, *devices: DeviceHealth, last_words: Iterable[DeviceHealth] = ()) -> None:
         """The devices are so from now on; told at once in one complete report. ValueError for what no message can say.
 
-        Those that are `unlisted` are not mentioned any more, until they are set again.
+        Those whose `last_words` these are, are told with them, and not mentioned after that until they are set again.
         """
-        absent = tuple(unlisted)
-        for device in (*devices, *absent):
-            self.get(device.pool, device.device)
-        V1.encode((*devices, *absent))
-        self._health.update({(device.pool, device.device): device for device in (*devices, *absent)})
-        self._unlisted -= {(device.pool, device.device) for device in devices}
-        self._unlisted |= {(device.pool, device.device) for device in absent}
+        last = tuple(last_words)
+        changed = {(device.pool, device.device): device for device in (*devices, *last)}
+        for pool, device in changed:
+            self.get(pool, device)
+        V1.encode(changed.values())
+        self._health.update(changed)
+        self._unlisted -= changed.keys()
         if not self.partial:
             self.tell_all()
         elif not self.quiet:
-            self._put(_Told(devices, complete=False))
+            self._put(_Told(tuple(changed.values()), complete=False))
+        self._unlisted |= {(device.pool, device.device) for device in last}
 
     def tell_all(self) -> None:
         """Sends a complete report to every stream, unless the driver is quiet."""
@@ -200,8 +203,15 @@ class HealthStreams:
 
         return watch
 
+    def _observe_raw(self, payload: bytes, flavour: Flavour, stream: str) -> None:
+        """What bytes say is said, too, if they are a message."""
+        with suppress(DecodeError):
+            report = flavour.decode(flavour.method.response.FromString(payload))
+            self._observe(ReportSent(self.driver, self.instance, stream, report, complete=False))
+
     def _encode(self, told: "_Told | bytes", flavour: Flavour, stream: str) -> Any:
         if isinstance(told, bytes):
+            self._observe_raw(told, flavour, stream)
             return told
         prepared = self._prepared() if flavour.prepared_only else {}
         listed = told.devices

@@ -229,6 +229,9 @@ class RemoteDriver:
     async def stop(self) -> None:
         await self._call("stop")
 
+    async def unregister(self) -> None:
+        await self._call("unregister")
+
     async def crash(self) -> None:
         await self._call("crash")
 

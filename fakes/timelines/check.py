@@ -93,6 +93,8 @@ def contradictions(actions: Iterable[Action]) -> Iterator[Finding]:
         if action.trigger:
             continue  # nobody knows when
         path = _path(action)
+        if action.verb not in ("expect", "mark"):  # things change, and what was expected of this moment is past
+            expected = {device: (until, old) for device, (until, old) in expected.items() if until > action.at}
         match action.verb:
             case "inject":
                 if action.what in has.setdefault(action.device, set()):
@@ -108,6 +110,8 @@ def contradictions(actions: Iterable[Action]) -> Iterator[Finding]:
                 if not runs and action.what not in ("running", "restart"):
                     yield path, f"the driver does not run at {action.at:g} s, so it cannot {_word(action.what)}"
                 runs = not down
+                if not isinstance(action.what, str) or action.what == "upgrade":
+                    has.clear()  # another instance, which knows of no faults
             case "expect":
                 yield from _excluded(action, expected)
 
@@ -119,7 +123,7 @@ def _excluded(action: Action, expected: dict[str, tuple[float, Action]]) -> Iter
         what = f"{action.device} is to be {health} at {action.at:g} s, and {before.what['health']} by {before.step}"
         yield _path(action), what
     if health and action.at + action.what.get("holds", 0.0) >= until:
-        expected[action.device] = action.at + action.what.get("holds", 0.0), action
+        expected[action.device] = (action.at + action.what.get("holds", 0.0), action)
 
 
 def _word(what: object) -> str:

@@ -18,6 +18,7 @@ from pydantic import (
     model_validator,
 )
 
+from drahealth.fakes.inventory_file import Whole
 from drahealth.fakes.timelines.durations import HINT, Duration, parse_signed
 from drahealth.proto.values import Health
 
@@ -346,13 +347,20 @@ class Step(_Part):
         return next(verb for verb in VERBS if getattr(self, verb) is not None)
 
 
+def _inventory(value: Any) -> str:
+    return "groups" if isinstance(value, list | tuple) else "word"
+
+
 class Uses(_Part):
     """The data that a timeline's names belong to."""
 
     catalogue: str = "nvidia"
     policy: str = "nvidia-catalogue"
-    inventory: str | None = None
-    """A file beside the timeline's; without, what is there."""
+    inventory: (
+        Annotated[Annotated[str, Tag("word")] | Annotated[tuple[Whole, ...], Tag("groups")], Discriminator(_inventory)]
+        | None
+    ) = None
+    """The devices: a file beside the timeline's, or groups of them; two GPUs if nothing is said."""
 
 
 class Timeline(_Part):

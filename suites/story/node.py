@@ -26,7 +26,7 @@ from drahealth.suites.targets.target import Target, Window
 from drahealth.suites.violation import STORY, Violation
 
 _GATE = "ResourceHealthStatus"
-_PATIENCE = 240.0
+PATIENCE = 240.0
 """Seconds for a whole story; each wait has a limit of its own, so only a hanging harness comes here."""
 
 
@@ -53,6 +53,8 @@ class Node:
         self.claims = Claims(target.api, self.namespace, templates=target.profile.claims_shown == "listed")
         self.deviations: list[KnownIssue] = []
         self.stale: list[KnownIssue] = []
+        self.patience = PATIENCE
+        """Seconds that the story may take."""
         self._title = title
         self._run = run
         self._requirement, self._assertion = (judges[0] if judges else ""), STORY
@@ -127,8 +129,10 @@ class Node:
         finally:
             self._requirement, self._assertion = before
 
-    async def driver(self, devices: int = 1, **options: Any) -> Driver:
-        """A fake driver with so many GPUs, all Healthy, started and registered. Options are DriverOptions' fields.
+    async def driver(self, devices: int | Sequence[str] = 1, **options: Any) -> Driver:
+        """A fake driver with so many GPUs, or devices of these paths, all Healthy, started and registered.
+
+        Options are DriverOptions' fields.
 
         Its health API is that of the run, unless the options say something else.
         """
@@ -145,7 +149,7 @@ class Node:
             DriverOptions(
                 name=name,
                 node=self.target.node_name,
-                devices=tuple(f"gpu-{number}" for number in range(devices)),
+                devices=_gpus(devices) if isinstance(devices, int) else tuple(devices),
                 registry_dir=str(self.target.registry_dir),
                 data_dir=str(self.target.plugins_dir / f"{self.namespace[-8:]}-{self._names}"),
                 **self._spoken(**options),
@@ -293,7 +297,7 @@ class Node:
             raise HarnessError(f"{self._title!r} disturbs its node", "declare it with @scenario(..., alone=True)")
 
     async def _play(self, story: Awaitable[None]) -> None:
-        async with _patient(f"{self._title!r} did not end"):
+        async with _patient(f"{self._title!r} did not end", self.patience):
             await story
             await self._converges()
             await self._settles()
@@ -361,15 +365,19 @@ class Node:
 
 
 @asynccontextmanager
-async def _patient(failure: str) -> AsyncIterator[None]:
+async def _patient(failure: str, seconds: float = PATIENCE) -> AsyncIterator[None]:
     """HarnessError, which begins so, for what takes longer than anything should."""
     try:
-        async with asyncio.timeout(_PATIENCE) as patience:
+        async with asyncio.timeout(seconds) as patience:
             yield
     except TimeoutError:
         if not patience.expired():
             raise
-        raise HarnessError(f"{failure} within {_PATIENCE:g} s") from None
+        raise HarnessError(f"{failure} within {seconds:g} s") from None
+
+
+def _gpus(count: int) -> tuple[str, ...]:
+    return tuple(f"gpu-{number}" for number in range(count))
 
 
 def _use(used: Use | Claim | Ask) -> Use | Ask:

@@ -23,10 +23,9 @@ from drahealth.fakes.faults.catalogue import (
 )
 from drahealth.fakes.inventory import Inventory
 from drahealth.fakes.inventory_file import load_inventory
-from drahealth.fakes.timelines.check import checked_plan
 from drahealth.fakes.timelines.dump import dump
-from drahealth.fakes.timelines.load import load_file
 from drahealth.fakes.timelines.model import Timeline
+from drahealth.fakes.timelines.story import stories
 from drahealth.fakes.user_files import FileError
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.outputs import check_file
@@ -70,7 +69,7 @@ def _details(found: Fault) -> list[tuple[str, str]]:
     details = [("message", found.says("gpu-0")), ("reaches", found.reaches)]
     details.append(("recovery", f"{found.recovery}, {found.takes}" + (", may fail" if found.may_fail else "")))
     details += [("then", found.then)] if found.then else []
-    details += [("vanishes", "the driver may stop listing the device")] if found.vanishes else []
+    details += [("vanishes", "told once, then the driver does not list the device any more")] if found.vanishes else []
     details += [("silent", "nothing is reported of it")] if found.silent else []
     return [*details, ("source", found.source)]
 
@@ -123,11 +122,10 @@ def show_plan(
         return
     if file is None:
         raise ConfigurationError("there is no file to plan", "name a timeline, or --schema")
-    there = Inventory.of(devices, partitions=partitions)
     try:
-        for loaded in load_file(file):
-            named = inventory or (loaded.timeline.use.inventory and file.parent / loaded.timeline.use.inventory)
-            for line in checked_plan(loaded, load_inventory(Path(named)) if named else there, seed).to_lines():
+        there = load_inventory(inventory) if inventory else Inventory.of(devices, partitions=partitions)
+        for story in stories(file, seed=seed, inventory=there):
+            for line in story.plan.to_lines():
                 sys.stdout.write(line + "\n")
     except FileError as error:
         raise ConfigurationError(str(error)) from None

@@ -52,7 +52,7 @@ def test_imports_are_absolute_and_by_the_packages_name(part: str) -> None:
 
 
 def test_the_pytest_plugin_imports_pytest_alone_until_it_is_needed() -> None:
-    assert list(imports(ast.parse((CHECKOUT / "suites/plugin.py").read_bytes()).body)) == ["pytest"]
+    assert list(imports(ast.parse((CHECKOUT / "suites/plugin.py").read_bytes()).body)) == ["pathlib.Path", "pytest"]
 
 
 def test_the_reference_needs_no_client_of_real_clusters() -> None:

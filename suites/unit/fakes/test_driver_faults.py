@@ -50,11 +50,14 @@ async def test_a_fault_shows_and_goes_with_what_recovers_it(make: Make, rig: Rig
         await until(stream, gpu_0="Healthy", gpu_1="Healthy")
 
 
-async def test_a_device_off_the_bus_is_not_mentioned_until_it_is_back(make: Make, rig: Rig) -> None:
+async def test_a_device_off_the_bus_is_told_once_and_not_mentioned_until_it_is_back(make: Make, rig: Rig) -> None:
     driver = await running(make)
     async with rig.watch(driver) as stream:
         await driver.inject("xid/79", "gpu-0")
-        await until(stream, gpu_1="Healthy")
+        await until(stream, gpu_0=OFF, gpu_1="Healthy")
+        await driver.inject("xid/63", "gpu-1")
+        assert list(await stream.shows()) == ["gpu-1"]
+        await driver.clear("xid/63", "gpu-1")
         await driver.clear("xid/79", "gpu-0")
         await until(stream, gpu_0="Healthy", gpu_1="Healthy")
 

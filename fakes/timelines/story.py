@@ -1,0 +1,47 @@
+"""A timeline with its devices and its plan: what is needed to play it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from drahealth.fakes.inventory import Inventory
+from drahealth.fakes.inventory_file import inventory_of, load_inventory
+from drahealth.fakes.timelines.check import checked_plan
+from drahealth.fakes.timelines.load import Loaded, load_file
+from drahealth.fakes.timelines.model import Timeline
+from drahealth.fakes.timelines.plan import Plan
+
+DEVICES = 2
+"""GPUs that there are where nobody says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """One timeline of a file, ready to be played."""
+
+    timeline: Timeline
+    inventory: Inventory
+    plan: Plan
+
+
+def stories(path: Path, *, seed: int | None = None, inventory: Inventory | None = None) -> list[Story]:
+    """Those of a file, in its order. `inventory` is for timelines that name none.
+
+    Raises FileError for what makes no sense, OSError for what cannot be read.
+    """
+    found = []
+    for loaded in load_file(path):
+        devices = _devices(loaded, path.parent, inventory)
+        found.append(Story(loaded.timeline, devices, checked_plan(loaded, devices, seed)))
+    return found
+
+
+def _devices(loaded: Loaded, folder: Path, otherwise: Inventory | None) -> Inventory:
+    named = loaded.timeline.use.inventory
+    if named is None:
+        return otherwise or Inventory.of(DEVICES)
+    if isinstance(named, str):
+        return load_inventory(folder / named)
+    try:
+        return inventory_of(named)
+    except ValueError as error:
+        raise loaded.document.error([(("use", "inventory"), str(error))]) from None

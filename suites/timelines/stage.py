@@ -1,0 +1,233 @@
+"""A node as the stage of a timeline: its actions are told to the fake driver, what it expects is seen in pods."""
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import Any
+
+from drahealth.fakes.inventory import Inventory
+from drahealth.fakes.timelines.check import EVERYTHING, WINDOWS, full_name
+from drahealth.fakes.timelines.durations import Duration
+from drahealth.fakes.timelines.plan import Action
+from drahealth.proto.events import Prepared, StatusSeen, StreamOpened, TimePassed, Unprepared
+from drahealth.proto.values import Health, ResourceHealth
+from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.story.hardware import Driver
+from drahealth.suites.story.node import Node
+from drahealth.suites.story.workload import Pod
+from drahealth.suites.timelines.messages import report_of
+
+STRIDE = 2.0
+"""Seconds that are jumped over at once, so that heartbeats come between and no device is taken for silent."""
+
+_CALLS = {
+    "NodePrepareResources": Prepared,
+    "NodeUnprepareResources": Unprepared,
+    "NodeWatchResources": StreamOpened,
+}
+"""What of the history a call of the driver is."""
+
+
+@dataclass(frozen=True)
+class NodeClock:
+    """The node's time: real seconds, and those that were jumped over."""
+
+    node: Node
+
+    def now(self) -> float:
+        return time.monotonic() + sum(event.seconds for event in self.node.history.of(TimePassed))
+
+    def wall(self) -> float:
+        return time.time()
+
+    async def sleep(self, seconds: float) -> None:
+        await self.node.passes(seconds)
+
+
+class NodeStage:
+    """Implements `play.Stage` with one driver, whose devices a pod holds."""
+
+    def __init__(self, node: Node, driver: Driver, pod: Pod, inventory: Inventory) -> None:
+        self.clock = NodeClock(node)
+        self._node = node
+        self._driver = driver
+        self._pod = pod
+        self._inventory = inventory
+
+    async def passes(self, seconds: float) -> None:
+        left = seconds
+        while left > 0:
+            step = min(left, STRIDE)
+            if jumped := await self._node.target.let_pass(step):
+                self._node.history.observe(TimePassed(jumped))
+                await asyncio.sleep(0.01)
+            left -= step
+
+    async def act(self, action: Action) -> None:
+        self._node.tell(_words(action))
+        control, what = self._driver.control, action.what
+        match action.verb:
+            case "inject":
+                await control.inject(what, action.device)
+            case "clear":
+                await control.clear(what, action.device)
+            case "recover":
+                await self._recover(what, action.device)
+            case "set":
+                await self._set(what, action.device)
+            case "stream":
+                await self._fault_stream(what)
+            case "restore":
+                await (control.hush(False) if what == "silence" else control.restore_streams(_KINDS.get(what, what)))
+            case "driver":
+                await self._tell_driver(what)
+            case "kubelet":
+                await self._node.kubelet_restarts()
+            case "mark":
+                pass
+            case verb:
+                raise ConfigurationError(f"this target plays no {verb}", "leave the step out")
+
+    async def expect(self, action: Action) -> None:
+        within, seen = action.what["within"], self._pod
+        expected = f"pod {seen.name} shows {action.device or 'its devices'} {_sought(action.what)}"
+        if within in WINDOWS:
+            await self._node.until(lambda: self._is_so(action), within, expected, seen)
+            return
+        seconds = Duration.parse(within).high
+        came = await self._node.history.until(lambda: self._is_so(action), seconds)
+        self._node.check(came, f"{expected} within {within}", seen)
+
+    async def held(self, action: Action) -> None:
+        expected = f"pod {self._pod.name} still shows {action.device} {_sought(action.what)}"
+        self._node.check(self._is_so(action), expected, self._pod)
+
+    async def happens(self, trigger: Mapping[str, Any]) -> None:
+        await self._node.history.until(lambda: self._has_happened(trigger), float("inf"))
+
+    # -- what is told
+
+    async def _recover(self, what: Any, device: str) -> None:
+        if what == EVERYTHING:
+            await self._driver.control.heal()
+            return
+        said = {"action": what} if isinstance(what, str) else what
+        came = await self._driver.control.recover(device=device, **said)
+        if came.left:
+            self._node.tell(f"{said['action']} has left {', '.join(came.left)}")
+
+    async def _set(self, what: Mapping[str, Any], device: str) -> None:
+        control = self._driver.control
+        if "heartbeat" in what:
+            await control.set_heartbeat(what["heartbeat"])
+        if {"health", "message", "timeout"} & what.keys():
+            old = next((found for found in self._shown(device)), ResourceHealth("", Health.HEALTHY))
+            health = Health(what.get("health", Health.HEALTHY if old.health is Health.UNKNOWN else old.health))
+            timeout = int(what["timeout"]) if "timeout" in what else None
+            name = self._inventory[device].name
+            await control.set_health(name, health, what.get("message", old.message), timeout)
+
+    async def _fault_stream(self, what: Mapping[str, Any]) -> None:
+        ((verb, value),) = what.items()
+        control = self._driver.control
+        match verb:
+            case "silence":
+                await control.hush(True)
+            case "close":
+                await control.end_streams(value)
+            case "send" if value.get("raw") is not None:
+                await control.send_raw(value["raw"])
+            case "send":
+                payload = report_of(value, self._driver.options.pool_name, time.time(), self._inventory)
+                await (control.send_raw(payload) if isinstance(payload, str) else control.report(payload))
+            case _:
+                await control.fault_streams(_KINDS.get(verb, verb), 1.0 if value is None else float(value))
+
+    async def _tell_driver(self, what: Any) -> None:
+        verb = what if isinstance(what, str) else next(iter(what))
+        more = {} if isinstance(what, str) else what[verb] or {}
+        match verb:
+            case "crash":
+                await self._driver.crashes()
+            case "stop":
+                await self._driver.stops()
+            case "running":
+                await self._runs()
+            case "unregister":
+                await self._driver.control.unregister()
+            case "restart" if not more.get("offer"):
+                await self._driver.stops()
+                await self._driver.starts()
+            case "restart":
+                await self._driver.stops()
+                await self._takes_over(more["offer"])
+            case "upgrade":
+                older = self._driver
+                await self._takes_over(more.get("offer"))
+                await self._node.passes(Duration.parse(more.get("overlap", "1s")).high)
+                await older.stops()
+
+    async def _runs(self) -> None:
+        state = await self._driver.control.state()
+        if not state.running:
+            await self._driver.starts()
+
+    async def _takes_over(self, offer: Sequence[str] | None) -> None:
+        options = replace(self._driver.options, instance=f"{self._driver.options.instance or 'a'}b")
+        if offer:
+            names = tuple(map(full_name, offer))
+            options = replace(options, health_apis=names, served_health_apis=None)
+        newer = await self._node.add_driver(options)
+        await newer.starts()
+        self._driver = newer
+
+    # -- what is seen
+
+    def _is_so(self, action: Action) -> bool:
+        what = action.what
+        if (most := what.get("pod_writes")) is not None:
+            writes = sum(event.uid == self._pod.uid for event in self._node.history.of(StatusSeen))
+            if writes > most:
+                return False
+        shown = self._shown(action.device)
+        return bool(shown) and all(_fits(found, what) for found in shown)
+
+    def _shown(self, device: str) -> list[ResourceHealth]:
+        """What the pod shows of a device, or of its partitions."""
+        paths = [path for path in self._inventory.reached(device, "device") if path in self._driver.options.devices]
+        names = {self._inventory[path].name for path in paths}
+        return [found for gpu in self._driver.gpus if gpu.name in names for found in self._pod.resources(gpu)]
+
+    def _has_happened(self, trigger: Mapping[str, Any]) -> bool:
+        if trigger.get("seen"):
+            whole = trigger.get("device") or "all"
+            seen = [found for path in self._inventory.matching(whole) for found in self._shown(path)]
+            return any(found.health == trigger["seen"] for found in seen)
+        kinds = [_CALLS[trigger["method"]]] if trigger.get("method") in _CALLS else list(_CALLS.values())
+        calls: int = trigger["calls"]
+        return sum(1 for kind in kinds for _ in self._node.history.of(kind)) >= calls
+
+
+_KINDS = {"clock_skew": "skew"}
+"""What the control surface calls a fault of streams, where that is not what timelines call it."""
+
+
+def _fits(found: ResourceHealth, what: Mapping[str, Any]) -> bool:
+    if what.get("health") not in (None, str(found.health)):
+        return False
+    message = what.get("message")
+    return message is None or (fnmatchcase(found.message, message) if message else not found.message)
+
+
+def _sought(what: Mapping[str, Any]) -> str:
+    said = [str(what.get("health") or ""), repr(what["message"]) if what.get("message") is not None else ""]
+    said += [f"with at most {what['pod_writes']} statuses"] if "pod_writes" in what else []
+    return " ".join(filter(None, said))
+
+
+def _words(action: Action) -> str:
+    """A line of the story."""
+    what = action.what if isinstance(action.what, str) else action.what and str(dict(action.what))
+    return " ".join(filter(None, (action.verb, str(what or ""), action.device and f"({action.device})")))
