@@ -22,6 +22,8 @@ class Entry:
     message: str
     timeout: float
     updated: float
+    told: "Name | None" = None
+    """What its driver calls it, where it is known by another name (`Profile.names_joined`)."""
 
     def stale(self, now: float) -> bool:
         return now - self.updated > self.timeout
@@ -37,6 +39,8 @@ class Reading:
 
 UNKNOWN = Reading(Health.UNKNOWN)
 _DEFAULT_TIMEOUT = float(DEFAULT_TIMEOUT)
+
+_SECOND = 1_000_000_000
 
 Name = tuple[str, str]
 """What a driver calls a device: pool and name."""
@@ -65,7 +69,7 @@ class HealthCache:
 
     def read(self, device: DeviceId, now: float) -> Reading:
         """The health now: Unknown for a device that was never reported, is stale, or whose driver was cleared."""
-        entry = self._drivers.get(device.driver, {}).get((device.pool, device.device))
+        entry = self._drivers.get(device.driver, {}).get(self._name(device.pool, device.device))
         if entry is None or entry.stale(now):
             return UNKNOWN
         return Reading(entry.health, entry.message)
@@ -73,27 +77,30 @@ class HealthCache:
     def update(self, driver: str, report: Report, now: float) -> Update:
         """Takes one report of a driver. Devices it leaves out keep their health until they are stale.
 
-        Of a device that it names twice the last word counts, and alone.
+        Of a device that it names twice the last word counts, and alone where the profile has it.
         """
         known = self._drivers.setdefault(driver, {})
         changed: set[DeviceId] = set()
         refused, renew_by = 0, math.inf
-        for name, told in {(device.pool, device.device): device for device in report}.items():
+        for told in report if self._profile.named_twice == "each" else _last(report):
             device = self._profile.as_read(told)
+            name = self._name(device.pool, device.device)
             entry = known.get(name)
             if entry is None and self._full(known):
                 refused += 1
-            elif entry is None:
-                known[sys.intern(device.pool), device.device] = Entry(
-                    device.health, device.message, _timeout(device), now
-                )
+                continue
+            if entry is None:
+                entry = Entry(device.health, device.message, self._timeout(device), now)
+                known[sys.intern(name[0]), name[1]] = entry
                 changed.add(DeviceId(driver, device.pool, device.device))
             else:
                 renew_by = min(renew_by, entry.updated + entry.timeout / 2)
                 if self._store(entry, device, now):
                     changed.add(DeviceId(driver, device.pool, device.device))
+            entry.told = None if name[0] is device.pool else (device.pool, device.device)
         stale = [name for name, entry in known.items() if entry.stale(now)]  # what the report named is fresh now
-        changed |= {DeviceId(driver, *name) for name in stale if known[name].health is not Health.UNKNOWN}
+        gone = [known[name].told or name for name in stale if known[name].health is not Health.UNKNOWN]
+        changed |= {DeviceId(driver, *name) for name in gone}
         self._retire(known, stale, now)
         if not self._profile.saves_heartbeats:
             renew_by = math.inf
@@ -106,8 +113,8 @@ class HealthCache:
     def entries(self) -> Iterator[tuple[DeviceId, Entry]]:
         """All devices."""
         for driver, devices in self._drivers.items():
-            for (pool, device), entry in devices.items():
-                yield DeviceId(driver, pool, device), entry
+            for name, entry in devices.items():
+                yield DeviceId(driver, *(entry.told or name)), entry
 
     def devices(self) -> Mapping[str, Mapping[Name, Entry]]:
         """The same by driver, without a copy, for the checkpoint."""
@@ -116,7 +123,22 @@ class HealthCache:
     def restore(self, entries: Iterable[tuple[DeviceId, Entry]]) -> None:
         """Takes back what a checkpoint held."""
         for device, entry in entries:
-            self._drivers.setdefault(device.driver, {})[sys.intern(device.pool), device.device] = entry
+            pool, name = self._name(device.pool, device.device)
+            if pool is not device.pool:
+                entry.told = device.pool, device.device
+            self._drivers.setdefault(device.driver, {})[sys.intern(pool), name] = entry
+
+    def _name(self, pool: str, device: str) -> Name:
+        """What the device is known by: where names are joined, the text is cut at its last slash, wherever it was."""
+        if self._profile.names_joined and "/" in device:
+            head, _, tail = f"{pool}/{device}".rpartition("/")
+            return head, tail
+        return pool, device
+
+    def _timeout(self, device: DeviceHealth) -> float:
+        if device.timeout <= 0:
+            return _DEFAULT_TIMEOUT
+        return _wrapped(device.timeout) if self._profile.timeouts_wrap else float(device.timeout)
 
     def _full(self, known: Mapping[Name, Entry]) -> bool:
         limit = self._profile.devices_per_driver
@@ -124,7 +146,7 @@ class HealthCache:
 
     def _store(self, entry: Entry, device: DeviceHealth, now: float) -> bool:
         """Takes what was said of a known device, in place: a report is mostly of devices that are as they were."""
-        timeout = _timeout(device)
+        timeout = self._timeout(device)
         same = entry.health is device.health and entry.message == device.message and entry.timeout == timeout
         recovered = self._profile.recovery_notifies and device.health is not Health.UNKNOWN and entry.stale(now)
         if not same:
@@ -138,8 +160,15 @@ class HealthCache:
             if self._profile.forgets_stale:
                 del known[name]
             else:
-                known[name] = Entry(Health.UNKNOWN, "", known[name].timeout, now)
+                known[name] = Entry(Health.UNKNOWN, "", known[name].timeout, now, known[name].told)
 
 
-def _timeout(device: DeviceHealth) -> float:
-    return float(device.timeout) if device.timeout > 0 else _DEFAULT_TIMEOUT
+def _last(report: Report) -> Iterable[DeviceHealth]:
+    """What a report says last of each device."""
+    return {(device.pool, device.device): device for device in report}.values()
+
+
+def _wrapped(seconds: int) -> float:
+    """What becomes of seconds in nanoseconds of 64 bits: one below zero is over at once, and none is the default."""
+    nanoseconds = (seconds * _SECOND + 2**63) % 2**64 - 2**63
+    return max(nanoseconds, 1) / _SECOND if nanoseconds else _DEFAULT_TIMEOUT

@@ -114,8 +114,9 @@ def health_text(driver: str, devices: Mapping[Name, Entry], now: float, wall: fl
         name = _quoted(device)
         in_pool = pools.get(pool) or pools.setdefault(pool, _quoted(pool))
         end = ends.get(state) or ends.setdefault(state, _end(entry, wall - (now - entry.updated)))
+        told_pool, told_name = (in_pool, name) if entry.told is None else map(_quoted, entry.told)
         key = name if "/" not in device and "%" not in device else _quoted(quote(device, safe=""))
-        texts.append(f'{in_pool[:-1]}/{key[1:]}:{{"PoolName":{in_pool},"DeviceName":{name},{end}')
+        texts.append(f'{in_pool[:-1]}/{key[1:]}:{{"PoolName":{told_pool},"DeviceName":{told_name},{end}')
     return f'{_quoted(driver)}:{{"Devices":{{{",".join(texts)}}}}}'.encode()
 
 

@@ -49,6 +49,15 @@ class Profile:
     forgets_stale: bool
     """A stale device absent from a report is deleted once told, rather than kept as Unknown (H-06)."""
 
+    names_joined: bool
+    """Devices are told apart by pool and name with a slash between: `a/b`, `c` is the same as `a`, `b/c` (B-30)."""
+
+    named_twice: Literal["last", "each"]
+    """Of a device that stands twice in a report, whether the last word alone counts, or each is a change (H-24)."""
+
+    timeouts_wrap: bool
+    """A timeout is held in nanoseconds of 64 bits, and what is more comes out as something else (B-31)."""
+
     devices_per_driver: int | None
     """New device names beyond this many are ignored (H-13)."""
 
@@ -82,6 +91,10 @@ class Profile:
 
     duplicate_id_shows: Literal["worst", "first", "all"]
     """Which of the devices with one id in an entry are shown (B-08, P-12)."""
+
+    drivers_order: Literal["allocation's", "any"]
+    """In which order the devices of a claim's several drivers are looked at: where it is any, and `duplicate_id_shows`
+    the first, each status may show another one (P-13). The reference itself keeps to the allocation's."""
 
     final_status: Literal["kept", "dropped"]
     """What a pod's entries are once its claims are unprepared: what they last were, or gone (P-27)."""
@@ -137,6 +150,9 @@ KEP = Profile(
     unimplemented_ends_watch=True,
     recovery_notifies=True,
     forgets_stale=False,
+    names_joined=False,
+    named_twice="last",
+    timeouts_wrap=False,
     devices_per_driver=None,
     saves_heartbeats=True,
     message_cut="character",
@@ -147,6 +163,7 @@ KEP = Profile(
     init_containers=True,
     pod_level=True,
     duplicate_id_shows="worst",
+    drivers_order="allocation's",
     final_status="kept",
     api_filters_reads=True,
     api_keeps_stored=False,
@@ -169,6 +186,9 @@ V1_37 = Profile(
     unimplemented_ends_watch=True,
     recovery_notifies=False,
     forgets_stale=True,
+    names_joined=True,
+    named_twice="each",
+    timeouts_wrap=True,
     devices_per_driver=16384,
     saves_heartbeats=False,
     message_cut="byte",
@@ -179,6 +199,7 @@ V1_37 = Profile(
     init_containers=False,
     pod_level=False,
     duplicate_id_shows="first",
+    drivers_order="any",
     final_status="dropped",
     api_filters_reads=False,
     api_keeps_stored=True,

@@ -20,6 +20,20 @@ HEALTH_APIS = ("v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth")
 
 
 @dataclass(frozen=True, slots=True)
+class Returned:
+    """A device as NodePrepareResources returns it, when that shall be another than the one allocated.
+
+    `requests` None: the request it was allocated for; nothing: all requests of the claim.
+    """
+
+    pool: str
+    device: str
+    requests: tuple[str, ...] | None = None
+    cdi_ids: tuple[str, ...] = ()
+    share_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class DriverOptions:
     """How a fake driver is made. Paths are as the kubelet and the driver see them. ValueError for what makes none."""
 
@@ -57,6 +71,8 @@ class DriverOptions:
     """Which of them make a device Unhealthy."""
     linked: bool = False
     """Each whole device shares a link with all others."""
+    returns: Mapping[str, tuple[Returned, ...]] = field(default_factory=dict)
+    """What preparing an allocated device returns in its place, by its name: an odd driver, on purpose."""
 
     def __post_init__(self) -> None:
         if not self.name or not self.node:
@@ -70,6 +86,8 @@ class DriverOptions:
         for api in self.health_apis:
             if api in FLAVOURS and api != (service := FLAVOURS[api].advertised):
                 raise ValueError(f"{api} is a method, which nobody advertises; advertise {service}, and serve {api}")
+        if strange := sorted(self.returns.keys() - set(self.devices)):
+            raise ValueError(f"what is returned for a device needs the device: {', '.join(strange)}")
         for api in self.served_health_apis or ():
             if api not in FLAVOURS:
                 raise ValueError(f"no health API is called {api!r}; there are {', '.join(FLAVOURS)}")

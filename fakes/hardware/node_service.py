@@ -44,7 +44,7 @@ class NodeService:
             for claim in request.claims:
                 answer = response.claims[claim.uid]
                 try:
-                    devices = [self._device(result) for result in await self._allocated(claim)]
+                    devices = [d for result in await self._allocated(claim) for d in self._returned(result)]
                 except ApiError as error:
                     answer.error = f"claim {claim.namespace}/{claim.name} cannot be read: {error}"
                     continue
@@ -82,10 +82,22 @@ class NodeService:
         results = found.get("status", {}).get("allocation", {}).get("devices", {}).get("results", [])
         return [result for result in results if result["driver"] == self._options.name]
 
-    def _device(self, result: dict[str, Any]) -> PreparedDevice:
-        cdi_ids = (cdi.cdi_id(self._options.name, result["device"]),) if self._options.cdi_ids else ()
-        name = DeviceId(self._options.name, result["pool"], result["device"])
-        return PreparedDevice(name, (result["request"].split("/")[0],), cdi_ids, result.get("shareID"))
+    def _returned(self, result: dict[str, Any]) -> list[PreparedDevice]:
+        """The devices returned for an allocated one: itself, or what the options have in its place."""
+        driver, request = self._options.name, (result["request"].split("/")[0],)
+        if result["device"] not in self._options.returns:
+            cdi_ids = (cdi.cdi_id(driver, result["device"]),) if self._options.cdi_ids else ()
+            name = DeviceId(driver, result["pool"], result["device"])
+            return [PreparedDevice(name, request, cdi_ids, result.get("shareID"))]
+        return [
+            PreparedDevice(
+                DeviceId(driver, odd.pool, odd.device),
+                request if odd.requests is None else odd.requests,
+                odd.cdi_ids,
+                odd.share_id or None,
+            )
+            for odd in self._options.returns[result["device"]]
+        ]
 
 
 def _as_message(device: PreparedDevice) -> dict[str, Any]:

@@ -35,14 +35,18 @@ class KubeletTarget:
 
     node_name = "node-a"
     workload_image = "workload.example.com/gpu-job:1"
-    windows: Mapping[Window, float] = MappingProxyType(
-        {"push": 5.0, "resync": SYNC_FREQUENCY * 1.5 + 5, "start": 30.0, "restart": 30.0}
-    )
+    windows: Mapping[Window, float]
 
-    def __init__(self, binaries: Binaries, profile: Profile, *, processes: bool = False) -> None:
+    def __init__(
+        self, binaries: Binaries, profile: Profile, *, processes: bool = False, sync_frequency: float = SYNC_FREQUENCY
+    ) -> None:
         self.profile = profile
         self._binaries = binaries
         self._processes = processes
+        self._sync_frequency = sync_frequency
+        self.windows = MappingProxyType(
+            {"push": 5.0, "resync": sync_frequency * 1.5 + 5, "start": 30.0, "restart": 30.0}
+        )
         self._runtime = ContainerRuntime()
         self._run: RunDirectory | None = None
         self._cri: CriServer | None = None
@@ -58,7 +62,7 @@ class KubeletTarget:
             self._binaries,
             run_dir=run,
             cri_socket=run.path / "cri.sock",
-            sync_frequency=SYNC_FREQUENCY,
+            sync_frequency=self._sync_frequency,
             node_name=self.node_name,
             gates=feature_gates(self.profile),
         )

@@ -47,9 +47,11 @@ class ReferenceTarget:
         dra: type[DraManager] = DraManager,
         device_plugins: type[DevicePluginManager] = DevicePluginManager,
         windows: Mapping[Window, float] = WINDOWS,
+        resync: float = RESYNC,
     ) -> None:
         self.profile = profile
         self.windows = windows
+        self._resync = resync
         self._processes = processes
         self._clock = JumpClock()
         self._folder = RunDirectory.create()
@@ -62,7 +64,7 @@ class ReferenceTarget:
             profile=profile,
             clock=self._clock,
             name=self.node_name,
-            resync=RESYNC,
+            resync=resync,
             dra=dra,
             device_plugins=device_plugins,
             workers=self.workers,
@@ -98,8 +100,8 @@ class ReferenceTarget:
         # What is to show at the next sync must have reached the kubelet before the clock brings that sync; where the
         # machine was too slow for this, the sync after it comes in real time, within the window.
         await asyncio.sleep(0.05)
-        await self._jump(RESYNC)
-        return Opened(self.windows[window], RESYNC)
+        await self._jump(self._resync)
+        return Opened(self.windows[window], self._resync)
 
     async def let_pass(self, seconds: float) -> float:
         await self._jump(seconds)

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 
 from drahealth.fakes.api import SLICES, ApiError, Kind, Object
 from drahealth.fakes.api_server.server import ApiServer
-from drahealth.fakes.hardware.control import DriverOptions
+from drahealth.fakes.hardware.control import DriverOptions, Returned
 from drahealth.fakes.hardware.slices import slices
 from drahealth.proto.events import ReportSent
 from drahealth.proto.flavours import FLAVOURS, NODE_HEALTH, NODE_HEALTH_DRAFT, V1, V1ALPHA1, Flavour
@@ -52,6 +52,7 @@ class FullApi(ApiServer):
         ({"heartbeat": float("inf")}, "the heartbeat is a finite number of seconds, 0 for none, not inf"),
         ({"heartbeat": float("nan")}, "the heartbeat is a finite number of seconds, 0 for none, not nan"),
         ({"devices": ("gpu-0", "gpu-1", "gpu-0")}, "no two devices have one name: gpu-0"),
+        ({"returns": {"gpu-7": ()}}, "what is returned for a device needs the device: gpu-7"),
         (
             {"served_health_apis": ("v9.Health",)},
             f"no health API is called 'v9.Health'; there are {', '.join(FLAVOURS)}",
@@ -72,6 +73,8 @@ def test_options_that_make_no_driver_are_refused(wrong: dict[str, Any], reason: 
 
 WORDS = st.lists(st.text(), unique=True).map(tuple)
 WORD = st.text(min_size=1)
+RETURNED = st.builds(Returned, st.text(), st.text(), st.none() | WORDS, WORDS, st.text())
+RETURNS = st.fixed_dictionaries({"a": st.lists(RETURNED, max_size=3).map(tuple)})
 
 
 @given(
@@ -84,7 +87,8 @@ WORD = st.text(min_size=1)
         health_apis=WORDS,
         heartbeat=st.floats(0, 1e9),
         served_health_apis=st.none() | st.lists(st.sampled_from(sorted(FLAVOURS))).map(tuple),
-    )
+        returns=st.just({}),
+    ).flatmap(lambda made: st.just(made) | RETURNS.map(lambda returns: replace(made, devices=("a",), returns=returns)))
 )
 def test_options_travel_as_json(options: DriverOptions) -> None:
     reader = TypeAdapter(DriverOptions)
@@ -173,6 +177,19 @@ async def test_a_driver_without_cdi_ids_prepares_without(rig: Rig) -> None:
     wanted = {"namespace": "default", "name": claim["name"], "uid": claim["uid"]}
     (device,) = (await rig.call(PREPARE["v1.DRAPlugin"], claims=[wanted])).claims[claim["uid"]].devices
     assert (device.device_name, list(device.cdi_device_ids)) == ("gpu-0", [])
+
+
+@pytest.mark.parametrize("version", sorted(PREPARE))
+async def test_a_device_may_be_returned_as_others(rig: Rig, version: str) -> None:
+    odd = Returned("a/b", "", ("x", "y"), ("one", "one"), "share"), Returned("p", "d")
+    await rig.here(returns={"gpu-0": odd}).start()
+    claim = (await rig.claim("gpu-0"))["metadata"]
+    wanted = {"namespace": "default", "name": claim["name"], "uid": claim["uid"]}
+    devices = (await rig.call(PREPARE[version], claims=[wanted])).claims[claim["uid"]].devices
+    assert [(d.pool_name, d.device_name, [*d.request_names], [*d.cdi_device_ids]) for d in devices] == [
+        ("a/b", "", ["x", "y"], ["one", "one"]),
+        ("p", "d", ["gpu"], []),
+    ]
 
 
 # -- sockets

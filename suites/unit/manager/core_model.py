@@ -22,6 +22,10 @@ class Rules:
     tells_recovery: bool = False
     """A device that read Unknown for its age and reports the health it had is a change."""
     forgets_stale: bool = False
+    joins_names: bool = False
+    """Devices of one text `pool/device` are one."""
+    hears_each: bool = False
+    """Of a device that is named twice in a report each word is heard; else the last alone."""
     limit: int | None = None
     ids: str = "driver/pool/device"
     names_requests: bool = False
@@ -32,10 +36,10 @@ class Rules:
 
 RULES = {
     "kep": Rules(tells_recovery=True, names_requests=True, worst_shows=True),
-    "v1.37": Rules(forgets_stale=True, limit=16384, ids="cdi"),
-    "v1.36": Rules(ids="cdi"),
-    "v1.35": Rules(knows_messages=False, ids="cdi"),
-    "v1.34": Rules(knows_messages=False, knows_timeouts=False, ids="cdi"),
+    "v1.37": Rules(joins_names=True, hears_each=True, forgets_stale=True, limit=16384, ids="cdi"),
+    "v1.36": Rules(joins_names=True, hears_each=True, ids="cdi"),
+    "v1.35": Rules(joins_names=True, hears_each=True, knows_messages=False, ids="cdi"),
+    "v1.34": Rules(joins_names=True, hears_each=True, knows_messages=False, knows_timeouts=False, ids="cdi"),
 }
 
 
@@ -47,6 +51,8 @@ class Word:
     health: Health
     message: str
     timeout: float
+    name: DeviceId
+    """What the driver called it."""
 
     @property
     def content(self) -> tuple[Health, str, float]:
@@ -64,20 +70,22 @@ class Knowledge:
         return Knowledge(self.rules, {device: list(words) for device, words in self.words.items()})
 
     def shows(self, device: DeviceId, now: float) -> Shown:
-        if not self.words.get(device):
+        known = self._known(device)
+        if not self.words.get(known):
             return UNKNOWN
-        word = self.words[device][-1]
+        word = self.words[known][-1]
         return UNKNOWN if now - word.at > word.timeout else (word.health, word.message)
 
     def report(self, driver: str, devices: Iterable[DeviceHealth], now: float) -> tuple[set[DeviceId], int, bool]:
         """The devices that changed, how many were refused, and whether anything but times is another now."""
-        said: dict[DeviceId, Word] = {}
+        said: list[Word] = []
         for d in devices:
             timeout = d.timeout if self.rules.knows_timeouts and d.timeout > 0 else 30
             message = d.message if self.rules.knows_messages else ""
-            said[DeviceId(driver, d.pool, d.device)] = Word(now, d.health, message, timeout)
+            said.append(Word(now, d.health, message, timeout, DeviceId(driver, d.pool, d.device)))
         changed, refused = set(), 0
-        for device, word in said.items():
+        for word in said if self.rules.hears_each else {word.name: word for word in said}.values():
+            device = self._known(word.name)
             mine = [known for known in self.words if known.driver == driver]
             if device not in self.words and self.rules.limit is not None and len(mine) >= self.rules.limit:
                 refused += 1
@@ -85,17 +93,21 @@ class Knowledge:
             before = self.words.get(device, [])
             recovers = before and self._is_stale(device, now) and word.health is not Health.UNKNOWN
             if not before or before[-1].content != word.content or (recovers and self.rules.tells_recovery):
-                changed.add(device)
+                changed.add(word.name)
             self.words[device] = [*before, word]
         stale = [device for device in self.words if device.driver == driver and self._is_stale(device, now)]
         for device in stale:
             last = self.words[device][-1]
             if last.health is not Health.UNKNOWN:
-                changed.add(device)
-            self.words[device].append(Word(now, Health.UNKNOWN, "", last.timeout))
+                changed.add(last.name)
+            self.words[device].append(Word(now, Health.UNKNOWN, "", last.timeout, last.name))
             if self.rules.forgets_stale:
                 del self.words[device]
         return changed, refused, bool(changed or stale)
+
+    def _known(self, device: DeviceId) -> DeviceId:
+        """Which device that is."""
+        return DeviceId(device.driver, "", f"{device.pool}/{device.device}") if self.rules.joins_names else device
 
     def clear(self, driver: str) -> None:
         self.words = {device: words for device, words in self.words.items() if device.driver != driver}

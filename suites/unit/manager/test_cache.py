@@ -182,10 +182,39 @@ def test_any_names_are_taken(story: Story, names: tuple[str, str]) -> None:
     assert story.cache.read(odd, 0) == HEALTHY
 
 
-def test_slashes_in_names_make_no_two_devices_one(story: Story) -> None:
-    first, second = DeviceId("d", "a/b", "c"), DeviceId("d", "a", "b/c")
-    story.told(0, says(first), says(second, "Unhealthy"), driver="d")
-    assert story.cache.read(first, 0) == HEALTHY
+SPLITS = [DeviceId("d", "a/b", "c"), DeviceId("d", "a", "b/c")]
+"""Two devices of one name where pool and device are joined by a slash (B-30)."""
+
+
+def test_slashes_in_names_make_two_devices_one_in_1_37_alone(kep: Story, v1_37: Story) -> None:
+    for story in (kep, v1_37):
+        story.told(0, says(SPLITS[0]), says(SPLITS[1], "Unhealthy", "xid 79"), driver="d")
+    assert [kep.cache.read(device, 0) for device in SPLITS] == [HEALTHY, SICK]
+    assert [v1_37.cache.read(device, 0) for device in SPLITS] == [SICK, SICK]
+
+
+@pytest.mark.parametrize("device", SPLITS)
+def test_who_is_told_of_such_a_device_is_who_has_what_the_driver_named(v1_37: Story, device: DeviceId) -> None:
+    assert v1_37.told(0, says(device), driver="d") == {device}
+    assert v1_37.told(31, driver="d") == {device}
+
+
+@pytest.mark.parametrize(
+    ("timeout", "seconds"),
+    [
+        (9223372036, 9223372036.0),
+        (9223372037, 1e-9),
+        (18446744074, 0.290448384),
+        (2**62, 30.0),
+        (2**63 - 1, 1e-9),
+    ],
+)
+def test_a_timeout_that_nanoseconds_cannot_hold_is_another_one_in_1_37_alone(
+    kep: Story, v1_37: Story, timeout: int, seconds: float
+) -> None:
+    for story in (kep, v1_37):
+        story.told(0, says(A, timeout=timeout))
+    assert (kep.known()[A].timeout, v1_37.known()[A].timeout) == (float(timeout), seconds)
 
 
 @pytest.mark.counterpart("TestGetHealthInfoRobust")

@@ -1,0 +1,60 @@
+"""The objects of a play, as the API has them. Pure."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from drahealth.fakes.api import CLAIMS, DEVICE_CLASSES, PODS, Object
+from drahealth.suites.belongings import BELONGS
+
+ClaimUse = tuple[str, str | None]
+"""The pod's own name of a claim, and the request if one is named."""
+
+
+def device_class(driver: str) -> Object:
+    """All devices of the driver."""
+    return {
+        "apiVersion": DEVICE_CLASSES.api_version,
+        "kind": DEVICE_CLASSES.kind,
+        "metadata": {"name": driver, "labels": BELONGS},
+        "spec": {"selectors": [{"cel": {"expression": f'device.driver == "{driver}"'}}]},
+    }
+
+
+def claim(namespace: str, name: str, requests: Mapping[str, tuple[str, int]]) -> Object:
+    """`requests`: by name, the driver and how many of its devices."""
+    return {
+        "apiVersion": CLAIMS.api_version,
+        "kind": CLAIMS.kind,
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "devices": {
+                "requests": [
+                    {"name": request, "exactly": {"deviceClassName": of, "allocationMode": "ExactCount", "count": many}}
+                    for request, (of, many) in requests.items()
+                ]
+            }
+        },
+    }
+
+
+def pod(
+    namespace: str, name: str, containers: Mapping[str, Sequence[ClaimUse]], claims: Mapping[str, str], image: str
+) -> Object:
+    """`claims`: the objects' names by the pod's own."""
+    return {
+        "apiVersion": PODS.api_version,
+        "kind": PODS.kind,
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "terminationGracePeriodSeconds": 1,
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "resourceClaims": [{"name": own, "resourceClaimName": theirs} for own, theirs in sorted(claims.items())],
+            "containers": [_container(name, uses, image) for name, uses in containers.items()],
+        },
+    }
+
+
+def _container(name: str, uses: Sequence[ClaimUse], image: str) -> dict[str, Any]:
+    claims = [{"name": claim, **({"request": request} if request else {})} for claim, request in uses]
+    return {"name": name, "image": image, "resources": {"claims": claims} if claims else {}}

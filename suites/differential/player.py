@@ -1,0 +1,299 @@
+"""Plays a script in a lane of a target, step by step, and takes down what the pods show."""
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AsyncExitStack, suppress
+
+from drahealth.fakes.api import CLAIMS, DEVICE_CLASSES, PODS, ApiError
+from drahealth.fakes.hardware.control import DriverControl, DriverOptions, DriverState
+from drahealth.suites.differential import manifests, wire
+from drahealth.suites.differential.fence import Lane
+from drahealth.suites.differential.margins import Margins
+from drahealth.suites.differential.observation import FENCE, Played, PodShown, Snapshot, shown
+from drahealth.suites.differential.pace import Pace
+from drahealth.suites.differential.polling import comes_true
+from drahealth.suites.differential.script import (
+    DeletePod,
+    EndStream,
+    Garbage,
+    Report,
+    RestartKubelet,
+    Script,
+    Silence,
+    Start,
+    StartPod,
+    Step,
+    Stop,
+)
+from drahealth.suites.errors import HarnessError
+
+RETRY = 5.2
+"""Seconds after which a kubelet has tried again to open a stream that ended (W-23)."""
+_START = 60.0
+
+Instance = tuple[int, int]
+
+
+class Player:
+    """One play. `restart` restarts the kubelet, which others may play on as well."""
+
+    def __init__(
+        self, lane: Lane, script: Script, pace: Pace, margins: Margins, restart: Callable[[], Awaitable[None]]
+    ) -> None:
+        self._lane = lane
+        self._target = lane.target
+        self._script = script
+        self._pace = pace
+        self._margins = margins
+        self._restart = restart
+        self._key = secrets.token_hex(3)
+        self._instances: dict[Instance, DriverControl] = {}
+        self._running: set[Instance] = set()
+        self._pods: dict[int, str] = {}
+        self._stuck: set[str] = set()
+        self._snapshots: list[Snapshot] = []
+
+    async def play(self) -> Played:
+        """Plays it to its end. Raises HarnessError, ApiError."""
+        await self._set_up()
+        for number, step in enumerate(self._script.steps):
+            await self._play(number, step)
+        return Played(tuple(self._snapshots), self._pace.times)
+
+    async def clear_up(self) -> None:
+        """Leaves the lane as it was. Raises HarnessError if pods do not go away; then all else goes."""
+        async with AsyncExitStack() as stack:  # from the last to the first, whatever becomes of each
+            stack.push_async_callback(self._delete_objects)
+            stack.push_async_callback(self.drop_drivers)
+            stack.push_async_callback(self._end_pods)
+
+    async def _end_pods(self) -> None:
+        for driver in range(len(self._script.drivers)):  # pods do not go before a driver has unprepared their claims
+            if (driver, 0) in self._instances and not self._running & {(driver, 0), (driver, 1)}:
+                await self._start((driver, 0))
+        for pod in list(self._pods):
+            with suppress(ApiError):
+                await self._target.api.delete(PODS, self._name("pod", pod), self._lane.namespace)
+        await self._lane.wait(lambda: not self._seen(), "the script's pods are gone", _START)
+
+    async def _delete_objects(self) -> None:
+        for number in range(len(self._script.claims)):
+            with suppress(ApiError):
+                await self._target.api.delete(CLAIMS, self._name("claim", number), self._lane.namespace)
+        for number in range(len(self._script.drivers)):
+            with suppress(ApiError):
+                await self._target.api.delete(DEVICE_CLASSES, self._driver(number))
+
+    async def drop_drivers(self) -> None:
+        """Ends all drivers, whatever becomes of the pods."""
+        for control in self._instances.values():
+            await control.retire()
+            await self._target.drop_driver(control)
+
+    # Setting up
+
+    async def _set_up(self) -> None:
+        api, script, namespace = self._target.api, self._script, self._lane.namespace
+        for number in range(len(script.drivers)):
+            await api.create(DEVICE_CLASSES, manifests.device_class(self._driver(number)))
+        await self._pace.reach("-1 started")
+        await asyncio.gather(*(self._start((number, 0)) for number in range(len(script.drivers))))
+        await self._pace.mark("-1 started")
+        for number, claim in enumerate(script.claims):
+            requests = {request.name: (self._driver(request.driver), request.count) for request in claim.requests}
+            await api.create(CLAIMS, manifests.claim(namespace, self._name("claim", number), requests))
+        for number, pod in enumerate(script.pods):
+            if not pod.later:
+                await self._create_pod(number)
+        await self._settle_pods()
+        await self._pace.mark("-1 begin")
+        for _ in range(self._margins.rounds):  # the kubelet has seen the containers start
+            await self._lane.push()
+        await self._synced(-1, "synced")
+
+    async def _create_pod(self, number: int) -> None:
+        """The next one is created when this one has its devices: so they are the same ones in every play."""
+        containers = {
+            f"container-{place}": [(f"claim-{use.claim}", use.request) for use in uses]
+            for place, uses in enumerate(self._script.pods[number].containers)
+        }
+        used = sorted({use.claim for uses in self._script.pods[number].containers for use in uses})
+        claims = {f"claim-{claim}": self._name("claim", claim) for claim in used}
+        pod = manifests.pod(
+            self._lane.namespace,
+            self._name("pod", number),
+            {**containers, FENCE: [(FENCE, None)]},
+            {**claims, FENCE: FENCE},
+            self._target.workload_image,
+        )
+        self._pods[number] = (await self._target.api.create(PODS, pod))["metadata"]["uid"]
+        if not await comes_true(lambda: self._are_allocated(claims.values()), _START):
+            raise HarnessError("waited in vain for the scheduler", await self._target.log_tail())
+
+    async def _are_allocated(self, claims: Iterable[str]) -> bool:
+        found = await self._target.api.list(CLAIMS, self._lane.namespace)
+        allocated = {claim["metadata"]["name"] for claim in found if claim.get("status", {}).get("allocation")}
+        return set(claims) <= allocated
+
+    async def _settle_pods(self) -> None:
+        await self._lane.wait(
+            lambda: all(self._lane.is_running(uid) for uid in self._pods.values()), "the script's pods run", _START
+        )
+
+    async def _start(self, instance: Instance) -> None:
+        if instance not in self._instances:
+            self._instances[instance] = await self._target.start_driver(self._options(instance), self._lane.history.add)
+        control, script = self._instances[instance], self._script.drivers[instance[0]]
+        if not script.greets:
+            await control.hush(True)
+        opened = (await control.state()).streams_opened
+        await control.start()
+        self._running.add(instance)
+        try:
+            await asyncio.wait_for(control.wait_registered(), _START)
+        except TimeoutError:
+            raise HarnessError("waited in vain for a driver to be registered", await self._target.log_tail()) from None
+        if script.advertised:
+            await self._opened(instance, opened + 1, self._margins.reopened)
+
+    def _options(self, instance: Instance) -> DriverOptions:
+        driver = self._script.drivers[instance[0]]
+        return DriverOptions(
+            name=self._driver(instance[0]),
+            node=self._target.node_name,
+            devices=tuple(device.name for device in driver.devices),
+            registry_dir=str(self._target.registry_dir),
+            data_dir=str(self._target.plugins_dir / f"{self._key}-{instance[0]}"),
+            instance="" if instance[1] == 0 else "b",
+            pool=driver.pool,
+            health_apis=driver.advertised,
+            served_health_apis=driver.served,
+            cdi_ids=driver.cdi_ids,
+            heartbeat=0,
+            timeout=driver.timeout,
+            returns={device.name: device.returned for device in driver.devices if device.returned is not None},
+        )
+
+    # Playing
+
+    async def _play(self, number: int, step: Step) -> None:
+        await self._pace.mark(f"{number} action")
+        if isinstance(step, Silence) and not step.looks:
+            await self._pace.pause(step.seconds)
+            return
+        before = {i: await self._instances[i].state() for i in self._running}
+        await self._happen(number, step)
+        await asyncio.sleep(self._margins.receipt + _devices(step) * self._margins.each)
+        await self._pushed(number)
+        await self._pace.pause(_pause(step))
+        await self._synced(number, "synced")
+        if isinstance(step, RestartKubelet):
+            return  # all streams are new
+        ended = [i for i in before.keys() & self._running if await self._has_ended(i, before[i])]
+        if ended:
+            await self._recovered(number, {i: before[i].streams_opened for i in ended})
+
+    async def _happen(self, number: int, step: Step) -> None:
+        match step:
+            case Report():
+                await self._instances[step.driver, step.instance].send_raw(wire.encode(step.says).hex())
+            case Garbage():
+                await self._instances[step.driver, step.instance].send_raw(step.payload)
+            case EndStream():
+                await self._instances[step.driver, step.instance].end_streams(step.code)
+            case Start():
+                await self._pace.reach(f"{number} started")
+                await self._start((step.driver, step.instance))
+                await self._pace.mark(f"{number} started")
+            case Stop():
+                self._running.discard((step.driver, step.instance))
+                await self._instances[step.driver, step.instance].stop()
+            case StartPod():
+                await self._create_pod(step.pod)
+                await self._settle_pods()
+            case DeletePod():
+                uid = self._pods.pop(step.pod)
+                await self._target.api.delete(PODS, self._name("pod", step.pod), self._lane.namespace)
+                await self._lane.wait(lambda: self._lane.status(uid) is None, "the deleted pod is gone", _START)
+            case RestartKubelet():
+                await self._pace.reach(f"{number} restarted")
+                await self._restarted()
+                await self._pace.mark(f"{number} restarted")
+
+    async def _restarted(self) -> None:
+        before = {i: (await self._instances[i].state()).streams_opened for i in self._running}
+        await self._restart()
+        for (driver, instance), opened in before.items():
+            if self._script.drivers[driver].advertised:
+                await self._opened((driver, instance), opened + 1, self._margins.restarted)
+
+    async def _has_ended(self, instance: Instance, before: DriverState) -> bool:
+        """The stream that was open then is not open any more."""
+        now = await self._instances[instance].state()
+        return before.streams > 0 and (now.streams == 0 or now.streams_opened > before.streams_opened)
+
+    async def _recovered(self, number: int, opened: dict[Instance, int]) -> None:
+        await self._pace.pause(RETRY)
+        await self._pace.mark(f"{number} retried")
+        for instance, count in opened.items():
+            await self._opened(instance, count + 1, self._margins.reopened)
+        await asyncio.sleep(self._margins.receipt)
+        await self._synced(number, "recovered")
+
+    async def _opened(self, instance: Instance, count: int, seconds: float) -> None:
+        """Returns when so many streams were opened on it, or this has not come in time."""
+
+        async def are_opened() -> bool:
+            return (await self._instances[instance].state()).streams_opened >= count
+
+        await comes_true(are_opened, seconds)
+
+    # Looking
+
+    async def _pushed(self, number: int) -> None:
+        await self._pace.mark(f"{number} push")
+        for _ in range(self._margins.rounds):
+            await self._lane.push()
+        await asyncio.sleep(self._margins.settle)
+        await self._pace.mark(f"{number} pushed")
+        await self._look(number, "pushed")
+
+    async def _synced(self, number: int, moment: str) -> None:
+        await self._pace.mark(f"{number} {moment} asked")
+        self._stuck = await self._lane.sync(set(self._pods.values()), self._margins.stuck) if self._pods else set()
+        await self._pace.mark(f"{number} {moment}")
+        await self._look(number, moment)
+
+    async def _look(self, number: int, moment: str) -> None:
+        streams = {
+            f"driver-{driver}" + ("b" if instance else ""): (await control.state()).streams_opened
+            for (driver, instance), control in sorted(self._instances.items())
+        }
+        self._snapshots.append(Snapshot(number, moment, self._seen(), streams))
+
+    def _seen(self) -> dict[str, PodShown]:
+        names = {self._driver(number): f"driver-{number}" for number in range(len(self._script.drivers))}
+        seen = {}
+        for number, uid in self._pods.items():
+            if status := self._lane.status(uid):
+                seen[f"pod-{number}"] = shown(status, names, stuck=uid in self._stuck)
+        return seen
+
+    def _driver(self, number: int) -> str:
+        return f"d{number}-{self._key}.example.com"
+
+    def _name(self, what: str, number: int) -> str:
+        return f"{what}-{number}-{self._key}"
+
+
+def _devices(step: Step) -> int:
+    """How many devices a report is about."""
+    return sum(said.count for said in step.says) if isinstance(step, Report) else 0
+
+
+def _pause(step: Step) -> float:
+    """Seconds from what a step pushes to its sync."""
+    if isinstance(step, Silence):
+        return step.seconds
+    return step.pause if isinstance(step, Report) else 0.0

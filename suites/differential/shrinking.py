@@ -1,0 +1,177 @@
+"""Makes a script that shows a difference as small as it gets: by our own replay, one thing left out at a time."""
+
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
+from typing import TypeVar
+
+from drahealth.suites.differential.script import (
+    Claim,
+    DeletePod,
+    Driver,
+    EndStream,
+    Garbage,
+    Pod,
+    Report,
+    Said,
+    Script,
+    Silence,
+    Start,
+    StartPod,
+    Step,
+    Stop,
+    Use,
+)
+from drahealth.suites.differential.soundness import fault_of
+
+T = TypeVar("T")
+_OF_A_DRIVER = (Report, Garbage, EndStream, Start, Stop)
+
+
+async def shrink(script: Script, differs: Callable[[Script], Awaitable[bool]], plays: int) -> Script:
+    """A smaller script for which `differs` still holds, found with at most so many calls of it."""
+    is_smaller = True
+    while is_smaller and plays > 0:
+        is_smaller = False
+        for candidate in smaller(script):
+            if plays <= 0:
+                break
+            plays -= 1
+            if await differs(candidate):
+                script, is_smaller = candidate, True
+                break
+    return script
+
+
+def smaller(script: Script) -> Iterator[Script]:
+    """Scripts with one thing less that can be played, those with much less first."""
+    seen = {script}
+    for candidate in _candidates(script):
+        if candidate not in seen and not fault_of(candidate):
+            seen.add(candidate)
+            yield candidate
+
+
+def _candidates(script: Script) -> Iterator[Script]:
+    yield from _fewer_steps(script)
+    for number in range(len(script.pods)):
+        yield _without_pod(script, number)
+    for number in range(len(script.claims)):
+        yield _without_claim(script, number)
+    for number in range(len(script.drivers)):
+        yield _without_driver(script, number)
+    for number, step in enumerate(script.steps):
+        for simpler in _simpler_step(step):
+            yield replace(script, steps=_put(script.steps, number, simpler))
+    for number, pod in enumerate(script.pods):
+        for simpler_pod in _simpler_pod(pod):
+            yield replace(script, pods=_put(script.pods, number, simpler_pod))
+    for number, claim in enumerate(script.claims):
+        for simpler_claim in _simpler_claim(claim):
+            yield replace(script, claims=_put(script.claims, number, simpler_claim))
+    for number, driver in enumerate(script.drivers):
+        for simpler_driver in _simpler_driver(driver):
+            yield replace(script, drivers=_put(script.drivers, number, simpler_driver))
+
+
+def _fewer_steps(script: Script) -> Iterator[Script]:
+    steps = script.steps
+    half = len(steps) // 2
+    if half > 1:
+        yield replace(script, steps=steps[:half])
+        yield replace(script, steps=steps[half:])
+    for number in reversed(range(len(steps))):
+        yield replace(script, steps=_left(steps, number))
+
+
+def _without_pod(script: Script, number: int) -> Script:
+    steps = [s for s in script.steps if not (isinstance(s, StartPod | DeletePod) and s.pod == number)]
+    moved = [replace(s, pod=s.pod - 1) if isinstance(s, StartPod | DeletePod) and s.pod > number else s for s in steps]
+    return replace(script, pods=_left(script.pods, number), steps=tuple(moved))
+
+
+def _without_claim(script: Script, number: int) -> Script:
+    def uses(container: tuple[Use, ...]) -> tuple[Use, ...]:
+        kept = (use for use in container if use.claim != number)
+        return tuple(replace(use, claim=use.claim - (use.claim > number)) for use in kept)
+
+    pods = tuple(replace(pod, containers=tuple(map(uses, pod.containers))) for pod in script.pods)
+    return replace(script, claims=_left(script.claims, number), pods=pods)
+
+
+def _without_driver(script: Script, number: int) -> Script:
+    """And without what is asked of it; a claim that asked for nothing else keeps the script from being played."""
+    claims = tuple(
+        Claim(
+            tuple(
+                replace(request, driver=request.driver - (request.driver > number))
+                for request in claim.requests
+                if request.driver != number
+            )
+        )
+        for claim in script.claims
+    )
+    steps = [s for s in script.steps if not (isinstance(s, _OF_A_DRIVER) and s.driver == number)]
+    moved = [replace(s, driver=s.driver - 1) if isinstance(s, _OF_A_DRIVER) and s.driver > number else s for s in steps]
+    return replace(script, drivers=_left(script.drivers, number), claims=claims, steps=tuple(moved))
+
+
+def _simpler_step(step: Step) -> Iterator[Step]:
+    if isinstance(step, Report):
+        for number in range(len(step.says)):
+            yield replace(step, says=_left(step.says, number))
+        yield replace(step, pause=0.0)
+        for number, said in enumerate(step.says):
+            for simpler in _simpler_said(said):
+                yield replace(step, says=_put(step.says, number, simpler))
+    elif isinstance(step, Silence):
+        yield replace(step, seconds=0.0)
+
+
+def _simpler_said(said: Said) -> Iterator[Said]:
+    """Each has less of something and more of nothing, so that shrinking comes to an end."""
+    yield replace(said, count=1)
+    yield replace(said, timeout=0, updated=0)
+    yield replace(said, timeout=0)
+    yield replace(said, updated=0)
+    yield replace(said, health=2)
+    yield replace(said, identified=True)
+    message = said.message
+    for shorter in ("", "m" if message else "", message[: len(message) // 2], message[:-1]):
+        yield replace(said, message=shorter)
+
+
+def _simpler_pod(pod: Pod) -> Iterator[Pod]:
+    for number, container in enumerate(pod.containers):
+        if len(pod.containers) > 1:
+            yield replace(pod, containers=_left(pod.containers, number))
+        for place in range(len(container)):
+            yield replace(pod, containers=_put(pod.containers, number, _left(container, place)))
+
+
+def _simpler_claim(claim: Claim) -> Iterator[Claim]:
+    for number, request in enumerate(claim.requests):
+        yield replace(claim, requests=_left(claim.requests, number))
+        yield replace(claim, requests=_put(claim.requests, number, replace(request, count=1)))
+
+
+def _simpler_driver(driver: Driver) -> Iterator[Driver]:
+    plain = Driver(driver.devices)
+    for name in ("pool", "advertised", "served", "cdi_ids", "greets", "timeout"):
+        yield replace(driver, **{name: getattr(plain, name)})
+    for number, device in enumerate(driver.devices):
+        yield replace(driver, devices=_left(driver.devices, number))
+        yield replace(driver, devices=_put(driver.devices, number, replace(device, returned=None)))
+        for place, odd in enumerate(device.returned or ()):
+            fewer = _left(device.returned or (), place)
+            yield replace(driver, devices=_put(driver.devices, number, replace(device, returned=fewer)))
+            for simpler in (replace(odd, requests=None), replace(odd, cdi_ids=()), replace(odd, share_id="")):
+                one = replace(device, returned=_put(device.returned or (), place, simpler))
+                yield replace(driver, devices=_put(driver.devices, number, one))
+
+
+def _left(items: tuple[T, ...], number: int) -> tuple[T, ...]:
+    return items[:number] + items[number + 1 :]
+
+
+def _put(items: tuple[T, ...], number: int, item: T) -> tuple[T, ...]:
+    return (*items[:number], item, *items[number + 1 :])

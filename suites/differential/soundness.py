@@ -1,0 +1,78 @@
+"""Whether a script can be played: whoever makes or changes one asks here. Pure."""
+
+from drahealth.suites.differential.script import (
+    DeletePod,
+    EndStream,
+    Garbage,
+    Report,
+    Script,
+    Start,
+    StartPod,
+    Stop,
+    Use,
+)
+
+
+def fault_of(script: Script) -> str:
+    """Why the script cannot be played; nothing if it can. Whoever changes a script asks here."""
+    return _set_up_fault(script) or _steps_fault(script)
+
+
+def _set_up_fault(script: Script) -> str:
+    wanted = [0] * len(script.drivers)
+    for number, claim in enumerate(script.claims):
+        if len({request.name for request in claim.requests}) != len(claim.requests) or not claim.requests:
+            return f"claim {number} has no requests, or two of one name"
+        for request in claim.requests:
+            if not 0 <= request.driver < len(script.drivers):
+                return f"claim {number} asks driver {request.driver}, which there is not"
+            wanted[request.driver] += request.count
+    for number, driver in enumerate(script.drivers):
+        if len({device.name for device in driver.devices}) != len(driver.devices):
+            return f"driver {number} has two devices of one name"
+        if wanted[number] > len(driver.devices):
+            return f"driver {number} has too few devices for the claims"
+    for number, pod in enumerate(script.pods):
+        if not pod.containers:
+            return f"pod {number} has no containers"
+        if any(_is_bad_use(script, use) for container in pod.containers for use in container):
+            return f"pod {number} uses a claim or request that there is not"
+        if any(len(set(container)) != len(container) for container in pod.containers):
+            return f"pod {number} has a container that uses a claim twice in one way"
+    return ""
+
+
+def _is_bad_use(script: Script, use: Use) -> bool:
+    if not 0 <= use.claim < len(script.claims):
+        return True
+    return use.request is not None and use.request not in {r.name for r in script.claims[use.claim].requests}
+
+
+def _steps_fault(script: Script) -> str:
+    """Steps follow from one another: what stops runs, what starts does not, and nothing ends while it is needed."""
+    running = {(number, 0) for number in range(len(script.drivers))}
+    pods = {number for number, pod in enumerate(script.pods) if not pod.later}
+    waiting = {number for number, pod in enumerate(script.pods) if pod.later}
+    for number, step in enumerate(script.steps):
+        match step:
+            case Report() | Garbage() | EndStream() | Stop():
+                if (step.driver, step.instance) not in running:
+                    return f"step {number}: instance {step.instance} of driver {step.driver} does not run"
+            case Start():
+                if step.driver >= len(script.drivers) or (step.driver, step.instance) in running:
+                    return f"step {number}: instance {step.instance} of driver {step.driver} runs, or is none"
+                running.add((step.driver, step.instance))
+            case StartPod() | DeletePod():
+                if step.pod not in (waiting if isinstance(step, StartPod) else pods):
+                    return f"step {number}: pod {step.pod} cannot be started or deleted now"
+                if any(
+                    (driver, 0) not in running and (driver, 1) not in running for driver in range(len(script.drivers))
+                ):
+                    return f"step {number}: no pod starts or goes without its driver"
+                waiting.discard(step.pod)
+                (pods.add if isinstance(step, StartPod) else pods.discard)(step.pod)
+            case _:
+                pass
+        if isinstance(step, Stop):
+            running.discard((step.driver, step.instance))
+    return "" if script.restarts <= 1 else "the kubelet is restarted more than once"

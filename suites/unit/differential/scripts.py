@@ -1,0 +1,20 @@
+"""Small scripts for the tests of the differential test."""
+
+from collections.abc import Sequence
+
+from drahealth.suites.differential.script import Claim, Device, Driver, Pod, Report, Request, Said, Script, Step, Use
+
+
+def script(*steps: Step, driver: Driver | None = None, pods: Sequence[Pod] | None = None) -> Script:
+    """One driver with one device, `gpu-0`, one claim of it, one pod that uses it; and these steps."""
+    return Script(
+        (driver or Driver((Device("gpu-0"),)),),
+        (Claim((Request("gpu", 0),)),),
+        tuple(pods) if pods is not None else (Pod(((Use(0),),)),),
+        steps,
+    )
+
+
+def unhealthy(message: str = "", timeout: int = 0, pause: float = 0.0) -> Report:
+    """A report that says so of the device."""
+    return Report(0, (Said("pool", "gpu-0", 2, message, timeout),), pause=pause)

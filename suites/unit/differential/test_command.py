@@ -1,0 +1,91 @@
+"""What the command says of what it is told, and of what it found."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from drahealth.suites.differential.campaign import Outcome
+from drahealth.suites.differential.command import USAGE, app
+from drahealth.suites.differential.comparison import Difference
+from drahealth.suites.differential.record import dump_script, load_record
+from drahealth.suites.differential.running import DIFFERENT, SAME
+from drahealth.suites.differential.script import Silence
+from drahealth.suites.differential.telling import lines, tally
+from drahealth.suites.unit.differential.scripts import script, unhealthy
+
+DIFFERENCE = Difference(0, "pushed", "pod-0", "Healthy", "Unknown")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--replay", "none.json"], "none.json cannot be read: No such file or directory; name a file of a script"),
+        (["--profile", "v9"], "there is no profile 'v9'; choose one of kep, v1.37"),
+        (["--kubernetes", "1.99.0"], "how kubelets of Kubernetes 1.99.0 behave is not written down yet"),
+        (["--kubernetes", "new"], "'new' is not the version of a Kubernetes release; give major, minor"),
+        (["--target", "kind"], "there is no target 'kind' here; choose one of kubelet, reference"),
+        (["--record"], "--record is for files that are replayed; name them with --replay"),
+    ],
+)
+def test_a_wrong_argument_is_told_in_one_line(
+    arguments: list[str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == USAGE
+    assert result.stderr.startswith(says)
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("outcome", "told"),
+    [
+        (Outcome(4, script(), "same"), []),
+        (Outcome(4, script(), "broken", fault="no fence\nlog"), ["script 4: could not be played: no fence"]),
+        (
+            Outcome(4, script(), "undecided", plays=3),
+            ["script 4: undecided, too near to the edge of a timeout 3 times"],
+        ),
+        (
+            Outcome(4, script(), "fleeting", (DIFFERENCE,)),
+            [
+                "script 4: differed, but not in each replay:",
+                "    step 0, pushed: pod-0: reference Healthy, kubelet Unknown",
+            ],
+        ),
+    ],
+)
+def test_what_came_of_a_script_is_told_unless_it_is_the_same(outcome: Outcome, told: list[str]) -> None:
+    assert lines(outcome) == told
+
+
+def test_of_many_differences_the_first_are_told() -> None:
+    told = lines(Outcome(1, script(), "different", (DIFFERENCE,) * 9))
+    assert (told[0], len(told), told[-1]) == ("script 1: differs:", 8, "    and 3 more")
+
+
+def test_all_verdicts_are_counted() -> None:
+    counted = tally(Counter({"same": 3, "broken": 1}))
+    assert counted == "3 same, 0 different, 0 fleeting, 0 undecided, 1 broken"
+
+
+def test_what_differs_is_made_smaller_written_and_read_again(tmp_path: Path) -> None:
+    story = tmp_path / "story.json"
+    story.write_text(dump_script(script(Silence(0), unhealthy("é" * 600), unhealthy("hot"), Silence(0))))
+    arguments = ["--target", "reference", "--replay", str(story), "--profile", "kep", "--out", str(tmp_path)]
+    result = CliRunner().invoke(app, [*arguments, "--plays", "1"])
+    written = tmp_path / "difference-0.json"
+    assert (result.exit_code, load_record(written).script.steps) == (DIFFERENT, (Silence(0), unhealthy("é" * 600)))
+    assert "1 scripts with 4 steps" in result.output
+    assert CliRunner().invoke(app, ["--target", "reference", "--replay", str(written)]).exit_code == SAME
+
+
+def test_what_was_seen_is_recorded(tmp_path: Path) -> None:
+    story = tmp_path / "story.json"
+    story.write_text(dump_script(script()))
+    assert CliRunner().invoke(app, ["--target", "reference", "--replay", str(story), "--record"]).exit_code == SAME
+    seen = load_record(story).seen
+    assert seen is not None
+    assert [snapshot.moment for snapshot in seen.snapshots] == ["synced"]

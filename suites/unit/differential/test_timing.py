@@ -1,0 +1,60 @@
+"""When a play came too near to the end of a timeout to say anything."""
+
+import pytest
+
+from drahealth.suites.differential.script import EndStream, Report, RestartKubelet, Silence
+from drahealth.suites.differential.timing import Doubts, Moment, doubts
+from drahealth.suites.unit.differential.scripts import script, unhealthy
+
+SHORT = script(unhealthy(timeout=2, pause=3))
+
+
+def times(pushed: float, asked: float, synced: float) -> dict[str, float]:
+    return {"0 action": 10.0, "0 pushed": pushed, "0 synced asked": asked, "0 synced": synced}
+
+
+@pytest.mark.parametrize(
+    ("at", "read"),
+    [
+        (times(11.2, 13.0, 13.9), set()),
+        (times(11.8, 13.0, 13.9), {(0, "pushed")}),
+        (times(11.2, 12.2, 13.9), {(0, "synced")}),
+        (times(11.2, 11.3, 11.5), set()),
+    ],
+)
+def test_a_reading_about_the_end_of_a_timeout_is_doubtful(at: dict[str, float], read: set[Moment]) -> None:
+    assert doubts(SHORT, at) == Doubts(frozenset(read))
+
+
+def test_a_report_about_the_end_of_another_devices_timeout_is_doubtful() -> None:
+    twice = script(unhealthy(timeout=2), Report(0, ()))
+    assert doubts(twice, {"0 action": 0.0, "1 action": 2.1}).since == (1, "pushed")
+
+
+@pytest.mark.parametrize("timeout", [0, -5, 30])
+def test_a_device_without_a_timeout_of_its_own_has_thirty_seconds(timeout: int) -> None:
+    story = script(unhealthy(timeout=timeout), Silence(29))
+    seen = doubts(story, {"0 action": 0.0, "1 synced asked": 29.0, "1 synced": 29.8})
+    assert seen == Doubts(frozenset({(1, "synced")}))
+
+
+def test_what_is_cleared_has_no_timeout() -> None:
+    story = script(unhealthy(timeout=2), EndStream(0, "OK"))
+    seen = doubts(story, {"0 action": 0.0, "1 action": 1.0, "1 synced asked": 1.9, "1 synced": 2.1})
+    assert seen == Doubts()
+
+
+def test_a_restart_brings_back_the_timeouts_of_earlier_reports() -> None:
+    story = script(unhealthy(timeout=60), unhealthy(timeout=60), RestartKubelet())
+    at = {"0 action": 0.0, "1 action": 30.0, "2 action": 50.0, "2 restarted": 59.0}
+    assert doubts(story, {**at, "2 synced asked": 59.9, "2 synced": 60.3}).read == {(2, "synced")}
+
+
+@pytest.mark.parametrize(
+    ("step", "moment", "doubtful"),
+    [(0, "pushed", True), (1, "synced", False), (2, "pushed", False), (2, "synced", True), (3, "pushed", True)],
+)
+def test_a_doubtful_report_covers_all_that_follows_and_a_doubtful_reading_itself(
+    step: int, moment: str, doubtful: bool
+) -> None:
+    assert Doubts(frozenset({(0, "pushed")}), (2, "synced")).cover(step, moment) is doubtful

@@ -1,0 +1,57 @@
+"""A target with lanes: what is played there side by side, what they share, and what is left of it."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from drahealth.fakes.api import CLAIMS, DEVICE_CLASSES, PODS, SLICES
+from drahealth.manager.profile import V1_37
+from drahealth.suites.differential.campaign import Campaign
+from drahealth.suites.differential.margins import REFERENCE
+from drahealth.suites.differential.script import Report, RestartKubelet, Said, Start, Stop
+from drahealth.suites.differential.venue import NO_RESYNC, Venue
+from drahealth.suites.targets.reference import ReferenceTarget
+from drahealth.suites.unit.differential.scripts import script, unhealthy
+
+
+class Counted(ReferenceTarget):
+    """A reference that knows how often its kubelet was restarted."""
+
+    restarts = 0
+
+    async def restart_kubelet(self) -> None:
+        self.restarts += 1
+        await super().restart_kubelet()
+
+
+@pytest.fixture
+async def target() -> AsyncIterator[Counted]:
+    target = Counted(V1_37, resync=NO_RESYNC)
+    await target.start()
+    yield target
+    await target.stop()
+
+
+async def test_a_play_leaves_its_lane_as_it_was(target: Counted) -> None:
+    async with Venue(target, 1, REFERENCE) as venue:
+        before = [len(await target.api.list(kind)) for kind in (PODS, CLAIMS, DEVICE_CLASSES, SLICES)]
+        await venue.play(script(unhealthy(), Start(0, 1), Stop(0), Stop(0, 1)))
+        assert [len(await target.api.list(kind)) for kind in (PODS, CLAIMS, DEVICE_CLASSES, SLICES)] == before
+    assert list(target.plugins_dir.glob("*/*")) == []
+
+
+async def test_lanes_play_side_by_side_and_what_one_says_does_not_show_in_another(target: Counted) -> None:
+    scripts = {
+        number: script(unhealthy(f"script {number}"), Report(0, (Said("pool", "gpu-0", 1),))) for number in range(4)
+    }
+    async with Venue(target, 2, REFERENCE) as venue:
+        outcomes = await Campaign(venue, V1_37, lambda _: None).run(scripts)
+    assert [(outcome.verdict, outcome.plays) for outcome in outcomes] == [("same", 1)] * 4
+
+
+async def test_scripts_that_restart_the_kubelet_share_one_restart(target: Counted) -> None:
+    scripts = {number: script(unhealthy("before"), RestartKubelet(), unhealthy("after")) for number in range(2)}
+    async with Venue(target, 2, REFERENCE) as venue:
+        outcomes = await Campaign(venue, V1_37, lambda _: None).run(scripts)
+    assert [(outcome.verdict, outcome.plays) for outcome in outcomes] == [("same", 1)] * 2
+    assert target.restarts == 1
