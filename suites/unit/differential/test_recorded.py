@@ -31,7 +31,6 @@ async def test_the_reference_does_as_the_kubelet_did(path: Path) -> None:
     ("name", "column"),
     [
         ("a-device-twice-in-a-report", "named_twice"),
-        ("restart-of-the-kubelet", "saves_heartbeats"),
         ("timeout-wraps", "timeouts_wrap"),
         ("message-cut-in-a-character", "message_cut"),
         ("names-joined", "names_joined"),
