@@ -1,0 +1,147 @@
+"""`drahealth play`: timelines on the reference, what fails there, and what is refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from drahealth.fakes.inventory import Inventory
+from drahealth.proto.values import DeviceHealth, Health
+from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.timelines.messages import report_of
+from drahealth.suites.timelines.playing import play_timelines
+from drahealth.suites.unit.suites.test_command import BROKEN, drahealth
+
+HEAD = "format: fault-timeline/v1\nname: a story\n"
+BACK = """timeline:
+  - {inject: xid/79, device: gpu-0}
+  - {expect: {device: gpu-0, health: Unhealthy, message: "*off the bus"}}
+  - {after: 30s, recover: reboot}
+  - {expect: {device: all, health: Healthy, message: ""}, holds: 5s}
+"""
+
+
+def write(tmp_path: Path, text: str, name: str = "a.timeline.yaml") -> str:
+    path = tmp_path / name
+    path.write_text(HEAD + text)
+    return str(path)
+
+
+def test_a_story_that_comes_true_passes(tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    done = drahealth("play", write(tmp_path, BACK), "--report", str(report), "--histories", str(tmp_path))
+    assert (done.returncode, done.stdout.splitlines()[-1][:8]) == (0, "1 passed")
+    assert [found["outcome"] for found in json.loads(report.read_text())["scenarios"]] == ["passed"]
+    assert "inject xid/79 (gpu-0)" in (tmp_path / "a story.jsonl").read_text()
+
+
+def test_on_a_manager_that_tells_nobody_it_fails_with_what_was_expected(tmp_path: Path) -> None:
+    done = drahealth("play", write(tmp_path, BACK), before=BROKEN)
+    assert done.returncode == 1
+    assert "shows gpu-0 Unhealthy '*off the bus' within 0.2 s (push)" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("steps", "words"),
+    [
+        ("[{expect: {device: gpu-0, health: Unhealthy}, within: 100ms}]", "shows gpu-0 Unhealthy within 100ms"),
+        (
+            (
+                "[{expect: {health: Healthy}, holds: 5s}, {at: 2s, inject: xid/95, device: gpu-0},"
+                " {expect: {device: gpu-0, health: Unhealthy}}]"
+            ),
+            "is to be Unhealthy at 2 s, and Healthy by timeline.0",
+        ),
+        (
+            "[{expect: {health: Healthy}, holds: 5s}, {at: 2s, inject: xid/95, device: gpu-0}, {mark: a, after: 9s}]",
+            "still shows gpu-0 Healthy",
+        ),
+        (
+            (
+                "[{repeat: {times: 3, every: 1s, do: [{inject: xid/95, device: gpu-0, for: 500ms}]}},"
+                " {expect: {health: Healthy, pod_writes: {max: 2}}, within: 100ms}]"
+            ),
+            "with at most 2 statuses",
+        ),
+    ],
+)
+def test_what_does_not_come_true_is_told(tmp_path: Path, steps: str, words: str) -> None:
+    done = drahealth("play", write(tmp_path, f"timeline: {steps}"))
+    assert done.returncode in (1, 2)
+    assert words in done.stdout + done.stderr
+
+
+def test_whatever_the_story_its_end_finds_a_healthy_driver(tmp_path: Path) -> None:
+    steps = "[{driver: crash}, {stream: {stall: 1h}}, {inject: fabric/manager-down, device: gpu-0}]"
+    done = drahealth("play", write(tmp_path, f"timeline: {steps}\nalways: [{{driver: running}}, {{recover: all}}]"))
+    assert done.returncode == 0, done.stdout
+
+
+def test_every_verb_is_played(tmp_path: Path) -> None:
+    steps = """timeline:
+  - {set: {health: Unhealthy, message: set by hand, timeout: 60s, heartbeat: 5s}, device: gpu-1}
+  - {expect: {device: gpu-1, health: Unhealthy, message: set by hand}}
+  - {set: {health: Healthy, message: ""}, device: gpu-1}
+  - {stream: {partial: true}, for: 1s}
+  - {stream: {delay: 1s}, for: 2s}
+  - {stream: {clock_skew: -5m}, for: 1s}
+  - {stream: {duplicate: 100%}, for: 1s}
+  - {stream: {silence: 3s}}
+  - {stream: {close: UNAVAILABLE}}
+  - {after: 8s, driver: {restart: {offer: [v1alpha1]}}}
+  - {driver: restart}
+  - {driver: {upgrade: {overlap: 1s}}}
+  - {driver: unregister}
+  - {after: 3s, driver: stop, for: 2s}
+  - {kubelet: restart}
+  - {when: {calls: 1, method: NodePrepareResources}, mark: it was prepared}
+  - {after: 5s, expect: {health: Healthy, message: ""}, within: restart}
+always:
+  - {driver: running}
+  - {recover: all}
+"""
+    done = drahealth("play", write(tmp_path, steps))
+    assert done.returncode == 0, done.stdout
+
+
+def test_speed_and_seed_are_heeded(tmp_path: Path) -> None:
+    path = write(tmp_path, "timeline: [{mark: a, at: 1s..9s}]")
+    hashes = []
+    for seed in ("1", "2", "1"):
+        drahealth("play", path, "--seed", seed, "--speed", "100", "--histories", str(tmp_path))
+        story = (tmp_path / "a story.jsonl").read_text()
+        hashes.append(story.partition("plan ")[2][:12])
+        assert f"seed {seed}" in story
+    assert hashes[0] == hashes[2] != hashes[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("a.timeline.yaml", "timeline: [{inject: xid/97, device: gpu-0}]", "there is no fault in the catalogue"),
+        ("a.timeline.yaml", "use: {inventory: none.yaml}\ntimeline: [{mark: a}]", "none.yaml cannot be read"),
+        ("a.yaml", "timeline: [{mark: a}]", "is not called like a timeline; let its name end in .timeline.yaml"),
+    ],
+)
+def test_what_cannot_be_played_is_told_before_anything_is_started(
+    tmp_path: Path, name: str, text: str, words: str
+) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        play_timelines(Path(write(tmp_path, text, name)), {}, report=None, histories=None)
+    assert words in str(refused.value)
+
+
+DEVICES = Inventory.of(1, partitions=1)
+
+
+def test_a_message_names_devices_as_the_api_does_and_others_as_they_are() -> None:
+    said = {"devices": [{"device": "gpu-0/mig-0", "health": Health.HEALTHY}, {"device": "o/ther", "pool": ""}]}
+    assert report_of(said, "node-a", 1000.0, DEVICES) == [
+        DeviceHealth("node-a", "gpu-0-mig-0", Health.HEALTHY),
+        DeviceHealth("", "o/ther", Health.UNKNOWN),
+    ]
+
+
+def test_a_health_that_nobody_knows_is_sent_as_bytes() -> None:
+    said = {"device": "d", "health": 99, "message": {"length": 2}, "updated": -10.0, "timeout": 5.0}
+    assert report_of(said, "p", 1000.0, DEVICES) == "0a130a060a0170120164106318de0720052a027878"
