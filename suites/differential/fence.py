@@ -17,6 +17,7 @@ from drahealth.proto.events import StatusSeen
 from drahealth.proto.values import Health
 from drahealth.suites.belongings import BELONGS
 from drahealth.suites.differential import manifests
+from drahealth.suites.differential.margins import Margins
 from drahealth.suites.differential.observation import FENCE
 from drahealth.suites.differential.polling import comes_true
 from drahealth.suites.errors import HarnessError
@@ -106,16 +107,23 @@ class Lane:
             stack.push_async_callback(self.target.api.delete, NAMESPACES, self.namespace)
             stack.push_async_callback(self.target.api.delete, PODS, "fence", self.namespace)
 
-    async def push(self) -> None:
+    async def push(self, rounds: int = 1) -> None:
         """Returns when the kubelet has told all that it had to tell when this was called. Raises HarnessError."""
-        word = await self._change("push")
-        await self.wait(lambda: self._shows(self._pod, word), "the fence pod shows its change", _LATE)
+        for _ in range(rounds):
+            word = await self._change("push")
+            await self.wait(lambda word=word: self._shows(self._pod, word), "the fence pod shows its change", _LATE)
 
-    async def sync(self, pods: set[str], seconds: float) -> set[str]:
-        """Has these pods synced, by uid; those that do not come to show it within `seconds`, as their status is
-        refused."""
+    async def sync(self, pods: set[str], margins: Margins) -> set[str]:
+        """Has these pods synced, by uid, and returns those that do not come to show it, as their status is refused.
+
+        How long that takes depends on the machine: who does not show it is waited for until the fence pod has shown
+        what came later.
+        """
         word = await self._change(FENCE)
-        await self.history.until(lambda: all(self._shows(uid, word) for uid in pods), seconds)
+        shown = lambda: all(self._shows(uid, word) for uid in pods)  # noqa: E731
+        if not await self.history.until(shown, margins.stuck):
+            await self.push(margins.rounds)
+            await self.history.until(shown, margins.settle)
         return {uid for uid in pods if not self._shows(uid, word)}
 
     async def wait(self, true: Callable[[], bool], what: str, seconds: float) -> None:

@@ -9,8 +9,9 @@ class Margins:
     `rounds`: how often the fence pod is changed. A kubelet syncs a pod again only once it has looked at its containers
     since the last sync, which it does every second: the fence pod's second change comes after such a look, and so after
     what waited for it. `settle`: from the fence pod's status to those of other pods that were told before it.
-    `stuck`: from a sync that is asked for to its status, if that is not refused. `reopened`: past the retry, until a
-    stream is open again. `restarted`: until all streams are, after a restart of the kubelet.
+    `stuck`: from a sync that is asked for to its status; after that the fence pod is asked, whether it is refused.
+    `reopened`: past the retry, until a stream is open again. `restarted`: until all streams are, after a restart of
+    the kubelet.
     """
 
     receipt: float
@@ -22,5 +23,5 @@ class Margins:
     restarted: float
 
 
-REAL = Margins(receipt=0.15, each=0.0001, rounds=2, settle=0.3, stuck=4.0, reopened=3.0, restarted=20.0)
-REFERENCE = Margins(receipt=0.05, each=0.00005, rounds=1, settle=0.05, stuck=1.5, reopened=1.5, restarted=5.0)
+REAL = Margins(receipt=0.15, each=0.0001, rounds=2, settle=0.3, stuck=3.0, reopened=3.0, restarted=20.0)
+REFERENCE = Margins(receipt=0.05, each=0.00005, rounds=1, settle=0.05, stuck=1.0, reopened=1.5, restarted=5.0)

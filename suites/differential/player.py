@@ -108,8 +108,7 @@ class Player:
                 await self._create_pod(number)
         await self._settle_pods()
         await self._pace.mark("-1 begin")
-        for _ in range(self._margins.rounds):  # the kubelet has seen the containers start
-            await self._lane.push()
+        await self._lane.push(self._margins.rounds)  # the kubelet has seen the containers start
         await self._synced(-1, "synced")
 
     async def _create_pod(self, number: int) -> None:
@@ -253,15 +252,14 @@ class Player:
 
     async def _pushed(self, number: int) -> None:
         await self._pace.mark(f"{number} push")
-        for _ in range(self._margins.rounds):
-            await self._lane.push()
+        await self._lane.push(self._margins.rounds)
         await asyncio.sleep(self._margins.settle)
         await self._pace.mark(f"{number} pushed")
         await self._look(number, "pushed")
 
     async def _synced(self, number: int, moment: str) -> None:
         await self._pace.mark(f"{number} {moment} asked")
-        self._stuck = await self._lane.sync(set(self._pods.values()), self._margins.stuck) if self._pods else set()
+        self._stuck = await self._lane.sync(set(self._pods.values()), self._margins) if self._pods else set()
         await self._pace.mark(f"{number} {moment}")
         await self._look(number, moment)
 

@@ -13,6 +13,8 @@ from drahealth.suites.differential.script import EndStream, Garbage, Report, Res
 
 MARGIN = 0.35
 """Seconds by which the two plays may be apart."""
+_RETRY = 5 - MARGIN
+"""Seconds for which a stream that ended is surely not open again (W-23)."""
 _ENDLESS = 10**9
 _MOMENTS = ("pushed", "synced", "recovered")
 
@@ -105,9 +107,19 @@ def _near_moments(known: _Known, script: Script, number: int, times: Mapping[str
         if moment == "recovered":
             for driver in range(len(script.drivers)):
                 _greet(known, script, driver, times.get(f"{number} retried", at))
+        if moment != "recovered" and _ends_a_stream(script.steps[number]) and times[f"{number} {moment}"] > at + _RETRY:
+            yield moment  # it may have been opened again by then
+            continue
         first = at if moment == "pushed" else times.get(f"{number} {moment} asked", at)
         if known.near(first, times[f"{number} {moment}"]):
             yield moment
+
+
+def _ends_a_stream(step: Step) -> bool:
+    """Whether it does, or may."""
+    return isinstance(step, EndStream | Garbage) or (
+        isinstance(step, Report) and len(wire.encode(step.says)) > wire.LONGEST
+    )
 
 
 def _greet(known: _Known, script: Script, number: int, at: float) -> None:

@@ -5,6 +5,9 @@ from google.protobuf.message import DecodeError
 from drahealth.proto.health_v1_pb2 import DeviceHealth, NodeWatchResourcesResponse
 from drahealth.suites.differential.script import Said
 
+LONGEST = 4 * 1024 * 1024
+"""Bytes of a message that a kubelet takes (B-16)."""
+
 
 def encode(says: tuple[Said, ...]) -> bytes:
     """The message of a health stream, the same for v1 and v1alpha1."""

@@ -58,3 +58,8 @@ def test_a_doubtful_report_covers_all_that_follows_and_a_doubtful_reading_itself
     step: int, moment: str, doubtful: bool
 ) -> None:
     assert Doubts(frozenset({(0, "pushed")}), (2, "synced")).cover(step, moment) is doubtful
+
+
+def test_what_is_seen_so_late_that_a_stream_may_be_open_again_is_doubtful() -> None:
+    story, at = script(EndStream(0, "OK")), {"0 action": 10.0, "0 pushed": 12.0, "0 synced asked": 12.0}
+    assert [doubts(story, {**at, "0 synced": late}).read for late in (14.0, 15.0)] == [set(), {(0, "synced")}]
