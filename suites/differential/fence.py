@@ -9,6 +9,7 @@ import asyncio
 import secrets
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from itertools import count
 
 from drahealth.fakes.api import CLAIMS, DEVICE_CLASSES, NAMESPACES, PODS, ApiError
@@ -110,8 +111,8 @@ class Lane:
     async def push(self, rounds: int = 1) -> None:
         """Returns when the kubelet has told all that it had to tell when this was called. Raises HarnessError."""
         for _ in range(rounds):
-            word = await self._change("push")
-            await self.wait(lambda word=word: self._shows(self._pod, word), "the fence pod shows its change", _LATE)
+            shows = partial(self._shows, self._pod, await self._change("push"))
+            await self.wait(shows, "the fence pod shows its change", _LATE)
 
     async def sync(self, pods: set[str], margins: Margins) -> set[str]:
         """Has these pods synced, by uid, and returns those that do not come to show it, as their status is refused.
@@ -120,7 +121,10 @@ class Lane:
         what came later.
         """
         word = await self._change(FENCE)
-        shown = lambda: all(self._shows(uid, word) for uid in pods)  # noqa: E731
+
+        def shown() -> bool:
+            return all(self._shows(uid, word) for uid in pods)
+
         if not await self.history.until(shown, margins.stuck):
             await self.push(margins.rounds)
             await self.history.until(shown, margins.settle)

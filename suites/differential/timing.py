@@ -73,12 +73,18 @@ def doubts(script: Script, times: Mapping[str, float]) -> Doubts:
         _greet(known, script, driver, times.get("-1 started", 0.0))
     read: set[Moment] = set()
     since: Moment | None = None
+    is_shown = False
     for number, step in enumerate(script.steps):
         at = times.get(f"{number} action", 0.0)
         if since is None and isinstance(step, Report) and known.near(at, at, step.driver):
             since = (number, "pushed")
         _happen(known, script, number, step, times)
-        read |= {(number, moment) for moment in _near_moments(known, script, number, times)}
+        near = set(_near_moments(known, script, number, times))
+        if is_shown and f"{number} pushed" in times:
+            near.add("pushed")  # of its own accord a pod goes on to show what it was last seen with
+        read |= {(number, moment) for moment in near}
+        moments = [moment for moment in _MOMENTS if f"{number} {moment}" in times]
+        is_shown = moments[-1] in near if moments else is_shown
     return Doubts(frozenset(read), since)
 
 

@@ -63,3 +63,10 @@ def test_a_doubtful_report_covers_all_that_follows_and_a_doubtful_reading_itself
 def test_what_is_seen_so_late_that_a_stream_may_be_open_again_is_doubtful() -> None:
     story, at = script(EndStream(0, "OK")), {"0 action": 10.0, "0 pushed": 12.0, "0 synced asked": 12.0}
     assert [doubts(story, {**at, "0 synced": late}).read for late in (14.0, 15.0)] == [set(), {(0, "synced")}]
+
+
+def test_what_was_read_in_doubt_is_shown_until_the_next_sync() -> None:
+    story = script(unhealthy(timeout=2), Silence(0, looks=False), Silence(0))
+    at = {"0 action": 0.0, "0 pushed": 1.2, "0 synced asked": 1.3, "0 synced": 2.0}
+    later = {"2 action": 9.0, "2 pushed": 10.0, "2 synced asked": 10.1, "2 synced": 11.0}
+    assert doubts(story, at | later).read == {(0, "synced"), (2, "pushed")}
