@@ -113,7 +113,16 @@ class StatusSeen:
     uid: str
     phase: str
     containers: tuple[ContainerSeen, ...]
+    init_containers: tuple[ContainerSeen, ...] = ()
+    resources: tuple[ResourceStatus, ...] | None = None
+    """The pod's own, of what no container uses. None: the field was not there."""
     event: Literal["status-seen"] = "status-seen"
+
+    def entries(self) -> Iterator[tuple[str, tuple[ResourceStatus, ...]]]:
+        """Each `allocatedResourcesStatus` with the name of its container, "" for the pod's own; () where it is not."""
+        for container in (*self.init_containers, *self.containers):
+            yield container.name, container.resources or ()
+        yield "", self.resources or ()
 
 
 @dataclass(frozen=True, slots=True)

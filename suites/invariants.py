@@ -36,14 +36,14 @@ def judge(records: Sequence[Record], devices: Mapping[str, Device]) -> dict[str,
 
 
 def doubles(records: Iterable[Record]) -> Iterator[str]:
-    """Entry names twice in a container, ids twice in an entry."""
+    """Entry names twice in a container or in the pod's own field, ids twice in an entry."""
     for record in records:
         if not isinstance(status := record.what, StatusSeen):
             continue
-        for container in status.containers:
-            entries = container.resources or ()
+        for place, entries in status.entries():
             for name in _twice(entry.name for entry in entries):
-                yield f"entry {name} is there twice in container {container.name} of pod {status.pod}"
+                container = f"container {place} of " if place else ""
+                yield f"entry {name} is there twice in {container}pod {status.pod}"
             for entry in entries:
                 for name in _twice(resource.resource_id for resource in entry.resources):
                     yield f"{name} is there twice in entry {entry.name} of pod {status.pod}"
@@ -231,8 +231,8 @@ def name_in(entry: str, resource_id: str) -> str:
 
 
 def _resources(status: StatusSeen) -> Iterator[tuple[str, ResourceHealth]]:
-    for container in status.containers:
-        for entry in container.resources or ():
+    for _, entries in status.entries():
+        for entry in entries:
             for resource in entry.resources:
                 yield name_in(entry.name, resource.resource_id), resource
 

@@ -55,7 +55,7 @@ def _words(event: Event) -> str:
         case events.Unprepared():
             return f"{_who(event.driver, event.instance)} unprepared a claim"
         case events.StatusSeen():
-            return f"{'':24}pod {event.pod} {event.phase}: {'; '.join(map(_container, event.containers))}"
+            return f"{'':24}pod {event.pod} {event.phase}: {'; '.join(_places(event))}"
         case events.GateSet():
             return f"gate {event.gate} is {'on' if event.on else 'off'}"
         case events.Restarted():
@@ -71,6 +71,13 @@ def _who(driver: str, instance: str) -> str:
 def _device(device: DeviceHealth) -> str:
     message = f" {_short(device.message)!r}" if device.message else ""
     return f"{device.device} {device.health}{message}"
+
+
+def _places(status: events.StatusSeen) -> Iterator[str]:
+    for container in (*status.init_containers, *status.containers):
+        yield _container(container)
+    if status.resources is not None:
+        yield f"used by none: {', '.join(map(entry, status.resources)) or 'no entries'}"
 
 
 def _container(container: events.ContainerSeen) -> str:

@@ -55,3 +55,66 @@ async def test_a_device_shows_in_every_container_that_uses_it_and_in_no_other(no
     await gpu.becomes(Health.UNHEALTHY)
     await pod.shows(gpu, Health.UNHEALTHY)
     await pod.shows_only_in("first", "second")
+
+
+@scenario("STATUS-05")
+async def test_several_claims_of_one_container_have_an_entry_each(node: Node) -> None:
+    one, other = await node.driver(), await node.driver()
+    first, second = await node.claim(one), await node.claim(other)
+    pod = await node.running_pod(first["gpu"], second["gpu"])
+    await other.gpus[0].becomes(Health.UNHEALTHY)
+    await pod.shows(other.gpus[0], Health.UNHEALTHY)
+    pod.still_shows(one.gpus[0], Health.HEALTHY)
+    await pod.shows_entries({f"claim:{first.name}/gpu": [one.gpus[0]], f"claim:{second.name}/gpu": [other.gpus[0]]})
+
+
+@scenario("CLAIM-01", "STATUS-01")
+async def test_a_claim_made_from_a_template_shows_under_the_pods_name_for_it(node: Node) -> None:
+    driver = await node.driver()
+    gpu = driver.gpus[0]
+    claim = await node.claim(driver, template=True)
+    pod = await node.running_pod(claim["gpu"])
+    await gpu.becomes(Health.UNHEALTHY, message="made to fail")
+    with node.judging("CLAIM-01", "a claim made from a template shows"):
+        await pod.shows(gpu, Health.UNHEALTHY, message="made to fail")
+        await pod.shows_entries({f"claim:{claim.name}/gpu": [gpu]})
+
+
+@scenario("CLAIM-01", "STATUS-01")
+async def test_a_claim_that_the_pod_gives_another_name_shows_under_that_name(node: Node) -> None:
+    driver = await node.driver()
+    gpu = driver.gpus[0]
+    claim = await node.claim(driver, renamed=True)
+    pod = await node.running_pod(claim["gpu"])
+    await gpu.becomes(Health.UNHEALTHY, message="a rose by any other name")
+    with node.judging("CLAIM-01", "a claim under another name shows"):
+        await pod.shows(gpu, Health.UNHEALTHY, message="a rose by any other name")
+        await pod.shows_entries({f"claim:{claim.name}/gpu": [gpu]})
+
+
+@scenario("CLAIM-02", "STATUS-01")
+async def test_a_container_that_names_no_request_has_an_entry_for_each(node: Node) -> None:
+    driver = await node.driver(devices=3)
+    claim = await node.claim(driver, one=1, two=2)
+    pod = await node.running_pod(claim)
+    one, *two = await node.allocated(claim)
+    await two[1].becomes(Health.UNHEALTHY, message="one of three")
+    await pod.shows(two[1], Health.UNHEALTHY, message="one of three")
+    pod.still_shows(one, Health.HEALTHY)
+    with node.judging("CLAIM-02", "there is an entry for each request"):
+        await pod.shows_entries({f"claim:{claim.name}/one": [one], f"claim:{claim.name}/two": two})
+
+
+@scenario("POD-01")
+async def test_a_claim_that_no_container_uses_shows_in_the_pods_own_field(node: Node) -> None:
+    driver = await node.driver(devices=2)
+    used, unused = await node.claim(driver), await node.claim(driver)
+    pod = await node.running_pod(used["gpu"], unused=[unused])
+    (gpu,), (idle,) = await node.allocated(used), await node.allocated(unused)
+    await idle.becomes(Health.UNHEALTHY, message="not missed")
+    with node.judging("POD-01", "the pod's own field shows it"):
+        await pod.own.shows(idle, Health.UNHEALTHY, message="not missed")
+        await pod.own.shows_entries({f"claim:{unused.name}/gpu": [idle]})
+    await gpu.becomes(Health.UNHEALTHY, message="missed")
+    await pod.shows(gpu, Health.UNHEALTHY, message="missed")
+    await pod.shows_entries({f"claim:{used.name}/gpu": [gpu]})

@@ -11,10 +11,14 @@ from drahealth.suites.story.hardware import Driver
 
 @dataclass(frozen=True)
 class Claim:
-    """A ResourceClaim of the scenario, with its requests by name. `name` is what its pods call it."""
+    """A ResourceClaim of the scenario, with its requests by name. `name` is what its pods call it.
+
+    `object_name` is what its object is called; None: whatever that made from a template is.
+    """
 
     name: str
     driver: Driver
+    object_name: str | None
 
     def __getitem__(self, request: str) -> "Use":
         """The use of one request of the claim."""
@@ -35,7 +39,10 @@ class Use:
 
 
 class Claims:
-    """The claims of a namespace. With `templates` each is made from a template, for the first pod that uses it."""
+    """The claims of a namespace. One from a template is made for the first pod that uses it.
+
+    With `templates` all are so that are not asked for in another way.
+    """
 
     def __init__(self, api: Api, namespace: str, *, templates: bool) -> None:
         self._api = api
@@ -43,26 +50,28 @@ class Claims:
         self._templates = templates
         self._used: set[str] = set()
 
-    async def make(self, name: str, driver: Driver, requests: Mapping[str, int]) -> Claim:
-        """On the driver's devices: so many for each request."""
-        manifest = _manifest(self._namespace, name, driver.name, requests)
-        if self._templates:
+    async def make(
+        self, name: str, driver: Driver, requests: Mapping[str, int], *, template: bool = False, object_name: str = ""
+    ) -> Claim:
+        """On the driver's devices: so many for each request. `object_name` where it is not the pods' name for it."""
+        manifest = _manifest(self._namespace, object_name or name, driver.name, requests)
+        if template or (self._templates and not object_name):
             await self._api.create(CLAIM_TEMPLATES, _template(manifest))
-        else:
-            await self._api.create(CLAIMS, manifest)
-        return Claim(name, driver)
+            return Claim(name, driver, None)
+        await self._api.create(CLAIMS, manifest)
+        return Claim(name, driver, object_name or name)
 
     async def source(self, claim: Claim) -> dict[str, str]:
         """Where the next pod gets the claim from: it shares that of the first pod, if there was one."""
-        if self._templates and claim.name not in self._used:
+        if claim.object_name is None and claim.name not in self._used:
             self._used.add(claim.name)
             return {"resourceClaimTemplateName": claim.name}
         return {"resourceClaimName": (await self.object(claim))["metadata"]["name"]}
 
     async def object(self, claim: Claim) -> Object:
         """The ResourceClaim as it is now. Raises ApiError, or LookupError if none was made from the template yet."""
-        if not self._templates:
-            return await self._api.get(CLAIMS, claim.name, self._namespace)
+        if claim.object_name is not None:
+            return await self._api.get(CLAIMS, claim.object_name, self._namespace)
         for found in await self._api.list(CLAIMS, self._namespace):
             if found["metadata"].get("annotations", {}).get(POD_CLAIM) == claim.name:
                 return found

@@ -20,8 +20,9 @@ from drahealth.suites.story.claims import Claim, Claims, Use
 from drahealth.suites.story.device_plugin import Ask, DevicePlugin, PluginGpu
 from drahealth.suites.story.hardware import Driver, Gpu
 from drahealth.suites.story.history import History
+from drahealth.suites.story.pod_manifest import Users, pod_manifest
 from drahealth.suites.story.pod_watch import PodWatch
-from drahealth.suites.story.workload import Pod, pod_manifest
+from drahealth.suites.story.workload import Pod
 from drahealth.suites.targets.target import Target, Window
 from drahealth.suites.violation import STORY, Violation
 
@@ -188,12 +189,16 @@ class Node:
         pod = await self.running_pod(plugin.asks())
         return plugin, pod, plugin.gpus[0]
 
-    async def claim(self, driver: Driver, **requests: int) -> Claim:
-        """A claim on the driver's devices: so many for each request; one for a request `gpu` if none is named."""
+    async def claim(self, driver: Driver, *, template: bool = False, renamed: bool = False, **requests: int) -> Claim:
+        """A claim on the driver's devices: so many for each request; one for a request `gpu` if none is named.
+
+        Made from a template, or called otherwise by its pods than its object is, if that is asked for.
+        """
         counts = requests or {"gpu": 1}
         self._names += 1
         name = f"claim-{self._names}"
-        return await self.claims.make(name, driver, counts)
+        object_name = f"object-{self._names}" if renamed else ""
+        return await self.claims.make(name, driver, counts, template=template, object_name=object_name)
 
     async def allocated(self, claim: Claim) -> list[Gpu]:
         """The devices that the scheduler gave to the claim."""
@@ -205,22 +210,29 @@ class Node:
         self,
         *uses: Use | Claim | Ask,
         containers: Mapping[str, Sequence[Use | Claim | Ask]] | None = None,
+        init: Mapping[str, Sequence[Use | Claim | Ask]] | None = None,
+        sidecars: Mapping[str, Sequence[Use | Claim | Ask]] | None = None,
+        unused: Sequence[Claim] = (),
         command: Sequence[str] = (),
         restart: str = "Always",
     ) -> Pod:
         """A pod whose one container, or each of `containers`, uses these claims, and devices of device plugins.
 
-        It is not waited for.
+        Sidecars come before the init containers that run to their end. No container uses `unused`. It is not waited
+        for.
         """
         self._names += 1
-        name = f"pod-{self._names}"
-        wanted = {n: [_use(u) for u in used] for n, used in (containers or {"main": uses}).items()}
-        image = self.target.workload_image
-        claims = {use.claim for uses in wanted.values() for use in uses if isinstance(use, Use)}
-        sources = {claim.name: await self.claims.source(claim) for claim in claims}
-        manifest = pod_manifest(self.namespace, name, wanted, sources, image=image, command=command, restart=restart)
+        users = Users(
+            {n: [_use(u) for u in used] for n, used in (containers or {"main": uses}).items()},
+            {n: [_use(u) for u in used] for n, used in (init or {}).items()},
+            {n: [_use(u) for u in used] for n, used in (sidecars or {}).items()},
+            unused,
+        )
+        name, image = f"pod-{self._names}", self.target.workload_image
+        sources = {claim.name: await self.claims.source(claim) for claim in users.claims}
+        manifest = pod_manifest(self.namespace, name, users, sources, image=image, command=command, restart=restart)
         created = await self.target.api.create(PODS, manifest)
-        return Pod(self, name, created["metadata"]["uid"], wanted)
+        return Pod(self, name, created["metadata"]["uid"], users)
 
     async def running_pod(self, *uses: Use | Claim | Ask, **options: Any) -> Pod:
         """The same, running."""

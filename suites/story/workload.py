@@ -1,14 +1,15 @@
 """The story's workload: pods whose status is watched."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from drahealth.fakes.api import PODS, Object
+from drahealth.fakes.api import Object
 from drahealth.proto.events import ContainerSeen, StatusSeen, Unprepared
 from drahealth.proto.values import Health, ResourceHealth, ResourceStatus
-from drahealth.suites.story.claims import Claim, Use
 from drahealth.suites.story.device_plugin import Ask, DevicePlugin, PluginGpu
 from drahealth.suites.story.hardware import Gpu
+from drahealth.suites.story.places import Place, entry_ids, says
+from drahealth.suites.story.pod_manifest import Users
 from drahealth.suites.targets.target import Window
 from drahealth.suites.timeline import tell
 
@@ -22,11 +23,16 @@ EXIT_AT_ONCE = ("sh", "-c", "exit 1")
 class Pod:
     """A pod of the scenario. Its `shows` and `is_...` wait; `still_shows` looks at the status that there is."""
 
-    def __init__(self, node: "Node", name: str, uid: str, containers: Mapping[str, Sequence[Use | Ask]]) -> None:
+    def __init__(self, node: "Node", name: str, uid: str, users: Users) -> None:
         self.node = node
         self.name = name
         self.uid = uid
-        self.containers = containers
+        self.users = users
+        self.own = Place(self, "")
+
+    def __getitem__(self, container: str) -> Place:
+        """The container of this name, be it an init container; `own` is where the pod's own entries are."""
+        return Place(self, container)
 
     @property
     def status(self) -> StatusSeen | None:
@@ -52,8 +58,7 @@ class Pod:
 
     async def is_left_by_the_kubelet(self, phase: str) -> None:
         """It has terminated in this phase, and its claims, which no other pod holds, are unprepared."""
-        used = set(self._claims())
-        claims = {(await self.node.claims.object(claim))["metadata"]["uid"] for claim in used}
+        claims = {(await self.node.claims.object(claim))["metadata"]["uid"] for claim in self.users.claims}
         await self.is_(phase)
         await self.node.until(
             lambda: claims <= {event.claim_uid for event in self.node.history.of(Unprepared)},
@@ -102,6 +107,8 @@ class Pod:
     async def shows_no_health(self, within: Window = "restart") -> None:
         """The field is not there, in any container."""
         await self._until(f"pod {self.name} has no allocatedResourcesStatus", lambda c: c.resources is None, within)
+        for name in ("", *self.users.init, *self.users.sidecars):
+            await self[name].shows_nothing(within)
 
     def ids(self) -> set[str]:
         """What the devices are called in the newest status, whatever the profile says."""
@@ -118,15 +125,14 @@ class Pod:
         return [r for c in self._seen() for e in c.resources or () for r in e.resources if r.resource_id == name]
 
     async def ends(self, code: int = 0) -> None:
-        """All its containers end with this exit code."""
+        """All its containers end with this exit code; sidecars are left to the kubelet."""
         self.node.tell(f"the containers of pod {self.name} end with {code}")
-        for container in self.containers:
+        for container in self.users.containers:
             await self.node.target.end_container(self.uid, container, code)
 
     async def gpus(self) -> list[Gpu]:
         """The devices that were allocated to its claims."""
-        claims = {claim.name: claim for claim in self._claims()}
-        return [gpu for claim in claims.values() for gpu in await self.node.allocated(claim)]
+        return [gpu for claim in self.users.claims for gpu in await self.node.allocated(claim)]
 
     async def devices_of(self, plugin: DevicePlugin) -> list[PluginGpu]:
         """The devices of the plugin that it was allocated, as its status has them; it has some by and by."""
@@ -140,7 +146,7 @@ class Pod:
 
     async def has_one_device_each(self, plugin: DevicePlugin) -> None:
         """Each container that asks for its devices has one, and no two have the same."""
-        asking = [name for name, uses in self.containers.items() if Ask(plugin) in uses]
+        asking = [name for name, uses in self.users.containers.items() if Ask(plugin) in uses]
 
         def so() -> bool:
             found = [_ids(c).get(plugin.resource, set()) for c in self._seen() if c.name in asking]
@@ -153,15 +159,12 @@ class Pod:
 
         def so() -> bool:
             users = [c for c in self._seen() if gpu.name in _ids(c).get(gpu.entry, ())]
-            return bool(users) and all(_says(c, gpu.name, health, "", gpu.entry) for c in users)
+            return bool(users) and all(says(c.resources or (), gpu.name, health, "", gpu.entry) for c in users)
 
         await self.node.until(so, "push", f"a container of pod {self.name} shows {gpu} {health}", self)
 
     def _ids_in(self, entry: str) -> set[str]:
         return {name for c in self._seen() for name in _ids(c).get(entry, ())}
-
-    def _claims(self) -> list[Claim]:
-        return [use.claim for uses in self.containers.values() for use in uses if isinstance(use, Use)]
 
     def __str__(self) -> str:
         return tell(self.status).strip() if self.status else f"no status of pod {self.name}"
@@ -173,78 +176,41 @@ class Pod:
         name = gpu.resource_id(self.node.profile)
         if message and isinstance(gpu, Gpu) and not self.node.insists_on_messages_of(gpu.driver):
             message = ""
-        users = [c for c in self._seen() if self.containers[c.name]]
-        return bool(users) and all(_says(c, name, health, message, entry or gpu.entry) for c in users)
+        users = [c for c in self._seen() if self.users.containers[c.name]]
+        return bool(users) and all(says(c.resources or (), name, health, message, entry or gpu.entry) for c in users)
 
     async def _until(self, expected: str, true: Callable[[ContainerSeen], bool], window: Window) -> None:
         def all_true() -> bool:
-            return len(self._seen()) == len(self.containers) and all(true(c) for c in self._seen())
+            return len(self._seen()) == len(self.users.containers) and all(true(c) for c in self._seen())
 
         await self.node.until(all_true, window, expected, self)
 
 
-def _says(container: ContainerSeen, name: str, health: Health, message: str | None, entry: str | None) -> bool:
-    entries: Sequence[ResourceStatus] = container.resources or ()
-    found = [r for e in entries if entry in (None, e.name) for r in e.resources if r.resource_id == name]
-    return bool(found) and all(r.health is health and message in (None, r.message) for r in found)
-
-
 def _ids(container: ContainerSeen) -> dict[str, set[str]]:
-    return {e.name: {r.resource_id for r in e.resources} for e in container.resources or ()}
-
-
-def pod_manifest(
-    namespace: str,
-    name: str,
-    containers: Mapping[str, Sequence[Use | Ask]],
-    sources: Mapping[str, Mapping[str, str]],
-    *,
-    image: str,
-    command: Sequence[str],
-    restart: str,
-) -> Object:
-    """The Pod: it ends when told to, and is placed by the scheduler. `sources` has that of each claim, by its name.
-
-    A grace of 0 would let the API server drop it at once, before the kubelet has unprepared its claims.
-    """
-    return {
-        "apiVersion": PODS.api_version,
-        "kind": PODS.kind,
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {
-            "restartPolicy": restart,
-            "terminationGracePeriodSeconds": 1,
-            "automountServiceAccountToken": False,
-            "enableServiceLinks": False,
-            "resourceClaims": [{"name": claim, **source} for claim, source in sorted(sources.items())],
-            "containers": [_container(name, uses, image, command) for name, uses in containers.items()],
-        },
-    }
-
-
-def _container(name: str, uses: Sequence[Use | Ask], image: str, command: Sequence[str]) -> dict[str, Any]:
-    claimed = [use for use in uses if isinstance(use, Use)]
-    claims = [{"name": u.claim.name, **({"request": u.request} if u.request else {})} for u in claimed]
-    limits = {use.plugin.resource: str(use.count) for use in uses if isinstance(use, Ask)}
-    spec: dict[str, Any] = {"name": name, "image": image, "resources": {"claims": claims, "limits": limits}}
-    return {**spec, "command": list(command)} if command else spec
+    return entry_ids(container.resources or ())
 
 
 def status_seen(pod: Object) -> StatusSeen:
     """The event that a client of the API sees in a Pod object."""
     status = pod.get("status", {})
-    containers = tuple(_container_seen(c) for c in status.get("containerStatuses", []))
-    meta = pod["metadata"]
-    return StatusSeen(meta["name"], meta["uid"], status.get("phase", "Pending"), containers)
+    containers, initial = (
+        tuple(_container_seen(c) for c in status.get(kind) or ())
+        for kind in ("containerStatuses", "initContainerStatuses")
+    )
+    meta, phase = pod["metadata"], status.get("phase", "Pending")
+    return StatusSeen(meta["name"], meta["uid"], phase, containers, initial, _resources(status))
 
 
 def _container_seen(status: Object) -> ContainerSeen:
     state = status.get("state", {})
     kind = next(iter(state), "waiting")
     word = state[kind].get("reason", kind) if kind == "waiting" and state else kind
-    field = status.get("allocatedResourcesStatus")
-    resources = None if field is None else tuple(_resource_status(entry) for entry in field)
-    return ContainerSeen(status["name"], word, status.get("restartCount", 0), resources)
+    return ContainerSeen(status["name"], word, status.get("restartCount", 0), _resources(status))
+
+
+def _resources(status: Object) -> tuple[ResourceStatus, ...] | None:
+    entries = status.get("allocatedResourcesStatus")
+    return None if entries is None else tuple(_resource_status(entry) for entry in entries)
 
 
 def _resource_status(entry: Object) -> ResourceStatus:

@@ -49,8 +49,14 @@ def container(*entries: ResourceStatus, name: str = "main") -> ContainerSeen:
     return ContainerSeen(name, "running", 0, entries)
 
 
-def pod(containers: Sequence[ContainerSeen], name: str = "pod-1", phase: str = "Running") -> StatusSeen:
-    return StatusSeen(name, f"uid-of-{name}", phase, tuple(containers))
+def pod(
+    containers: Sequence[ContainerSeen] = (),
+    name: str = "pod-1",
+    phase: str = "Running",
+    init: Sequence[ContainerSeen] = (),
+    own: tuple[ResourceStatus, ...] | None = None,
+) -> StatusSeen:
+    return StatusSeen(name, f"uid-of-{name}", phase, tuple(containers), tuple(init), own)
 
 
 def status(

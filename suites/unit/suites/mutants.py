@@ -32,10 +32,14 @@ from drahealth.suites.targets.reference import ReferenceTarget
 # What it shows
 
 
-class IgnoresWaiting(DraManager):
-    """The entries of a container that does not run stay as they were."""
+class KnowsContainers(DraManager):
+    """Looks at containers, which is none of a manager's business."""
 
     runtime: ClassVar[ContainerRuntime]
+
+
+class IgnoresWaiting(KnowsContainers):
+    """The entries of a container that does not run stay as they were."""
 
     def __init__(self, root: Path, **known: Any) -> None:
         super().__init__(root, **known)
@@ -46,8 +50,29 @@ class IgnoresWaiting(DraManager):
         for name, entries in super().allocated_resources_status(pod_uid, uses).containers.items():
             if name in {container.config.name for container in running}:
                 self._shown[pod_uid, name] = entries
-        kept = {name: self._shown.get((pod_uid, name), ()) for name in uses.containers}
+        kept = {name: self._shown.get((pod_uid, name), ()) for name in (*uses.init_containers, *uses.containers)}
         return AllocatedResources({name: entries for name, entries in kept.items() if entries})
+
+
+class ForgetsTheRestarted(KnowsContainers):
+    """A container that was started again has no entries."""
+
+    def allocated_resources_status(self, pod_uid: str, uses: PodClaims) -> AllocatedResources:
+        shown = super().allocated_resources_status(pod_uid, uses)
+        again = {c.config.name for c in self.runtime.containers(pod_uid=pod_uid) if c.config.attempt}
+        return AllocatedResources({name: of for name, of in shown.containers.items() if name not in again}, shown.pod)
+
+
+class ForgetsTheUnused(DraManager):
+    """What no container uses keeps the health that it was first shown with."""
+
+    def __init__(self, root: Path, **known: Any) -> None:
+        super().__init__(root, **known)
+        self._first: dict[str, tuple[ResourceStatus, ...]] = {}
+
+    def allocated_resources_status(self, pod_uid: str, uses: PodClaims) -> AllocatedResources:
+        shown = super().allocated_resources_status(pod_uid, uses)
+        return replace(shown, pod=self._first.setdefault(pod_uid, shown.pod) if shown.pod else ())
 
 
 class HopesForTheBest(DraManager):

@@ -51,6 +51,27 @@ def test_a_device_that_is_there_twice_in_an_entry_is_found() -> None:
     ]
 
 
+def test_init_containers_and_the_pod_itself_are_looked_at_too() -> None:
+    twice = (entry(resource()), entry(resource(device="gpu-1")))
+    seen = pod(init=[container(*twice, name="first")], own=twice)
+    assert list(invariants.doubles(history(seen))) == [
+        "entry claim:claim-1/gpu is there twice in container first of pod pod-1",
+        "entry claim:claim-1/gpu is there twice in pod pod-1",
+    ]
+
+
+@pytest.mark.parametrize("place", ["init", "own"])
+def test_an_invention_or_an_old_health_is_found_wherever_it_stands(place: str) -> None:
+    def shown(health: Health) -> StatusSeen:
+        entries = entry(resource(health))
+        return pod(init=[container(entries)]) if place == "init" else pod(own=(entries,))
+
+    assert inventions(report(HEALTHY), shown(UNHEALTHY)) == [
+        f"pod pod-1 showed {resource(UNHEALTHY)}, which was never reported"
+    ]
+    assert len(astray(opened(), report(HEALTHY), report(UNHEALTHY), shown=shown(HEALTHY))) == 1
+
+
 def test_the_same_device_and_entry_in_several_containers_and_statuses_are_no_doubles() -> None:
     shared = entry(resource())
     seen = pod([container(shared, entry(resource(), name="claim:other")), container(shared, name="second")])

@@ -18,6 +18,7 @@ from drahealth.suites.kep import test_claims as claims
 from drahealth.suites.kep import test_crash_loop as crash_loop
 from drahealth.suites.kep import test_device_plugins as device_plugins
 from drahealth.suites.kep import test_feature_gate as feature_gate
+from drahealth.suites.kep import test_init_containers as init_containers
 from drahealth.suites.kep import test_plugins as plugins
 from drahealth.suites.kep import test_restart as restart
 from drahealth.suites.kep import test_terminated as terminated
@@ -75,7 +76,7 @@ def play(case: Case, windows: Mapping[Window, float] = WINDOWS) -> None:
 
         halves: dict[str, Any] = {"dra": case.manager, "device_plugins": case.device_plugins}
         target = case.target(case.profile, **halves, windows=windows)
-        mutants.IgnoresWaiting.runtime = target.runtime
+        mutants.KnowsContainers.runtime = target.runtime
         node = Node(target, found.title, found.requirements, run, alone=found.alone, flavour=case.flavour)
         try:
             run(target.start())
@@ -99,6 +100,15 @@ FLAPPING = basic.test_after_rapid_flapping_the_status_ends_with_the_latest_healt
 NAMED = basic.test_a_device_is_called_by_driver_pool_and_name
 SHARED = claims.test_two_pods_that_share_a_claim_both_show_its_device
 REQUESTS = claims.test_two_requests_of_one_claim_have_an_entry_each
+SEVERAL = claims.test_several_claims_of_one_container_have_an_entry_each
+TEMPLATE = claims.test_a_claim_made_from_a_template_shows_under_the_pods_name_for_it
+RENAMED = claims.test_a_claim_that_the_pod_gives_another_name_shows_under_that_name
+WHOLE = claims.test_a_container_that_names_no_request_has_an_entry_for_each
+UNUSED = claims.test_a_claim_that_no_container_uses_shows_in_the_pods_own_field
+INIT = init_containers.test_an_init_container_shows_the_health_of_its_device
+INIT_FAILS = init_containers.test_an_init_container_that_keeps_failing_shows_the_health_of_its_device
+SIDECAR = init_containers.test_a_sidecar_shows_the_health_of_its_device
+INIT_TERMINATED = init_containers.test_a_terminated_pod_keeps_what_its_init_containers_and_sidecars_showed
 GATE_OFF = feature_gate.test_with_the_gate_off_the_field_is_not_populated
 DISABLED = feature_gate.test_disabling_the_gate_takes_the_field_away_and_leaves_the_workload_alone
 ENABLED = feature_gate.test_enabling_the_gate_again_resumes_with_the_current_health
@@ -141,6 +151,7 @@ CASES = [
     Case("STATUS-03", RECOVERED, mutants.NeverForgives),
     Case("STATUS-04", NAMED, profile=replace(KEP, device_id="first CDI id")),
     Case("STATUS-05", REQUESTS, mutants.ShowsAllUnderEachRequest),
+    Case("STATUS-05", SEVERAL, mutants.ShowsAllUnderEachRequest),
     Case("STATUS-07", UNHEALTHY, mutants.Flickers),
     Case("STATUS-08", FLAPPING, mutants.DropsEverySecond),
     Case("STATUS-08", FLAPPING, mutants.ReportsTheFirst),
@@ -163,6 +174,18 @@ CASES = [
     Case("PERSIST-01", RESTARTED, mutants.LosesItsCheckpoint),
     Case("TERM-01", TERMINATED, mutants.FollowsTheTerminated, target=mutants.RewritesTheTerminated),
     Case("TERM-02", TERMINATED, profile=replace(KEP, final_status="dropped")),
+    Case("TERM-02", INIT_TERMINATED, profile=replace(KEP, final_status="dropped")),
+    Case("TERM-02", INIT_TERMINATED, profile=replace(KEP, init_containers=False)),
+    Case("INIT-01", INIT, profile=replace(KEP, init_containers=False)),
+    Case("INIT-01", INIT, mutants.NeverNotifies),
+    Case("INIT-01", INIT_FAILS, mutants.IgnoresWaiting),
+    Case("INIT-02", SIDECAR, profile=replace(KEP, init_containers=False)),
+    Case("INIT-02", SIDECAR, mutants.ForgetsTheRestarted),
+    Case("CLAIM-01", TEMPLATE, profile=replace(KEP, claims_shown="same name")),
+    Case("CLAIM-01", RENAMED, profile=replace(KEP, claims_shown="listed")),
+    Case("CLAIM-02", WHOLE, profile=replace(KEP, whole_claim="one entry")),
+    Case("POD-01", UNUSED, profile=replace(KEP, pod_level=False)),
+    Case("POD-01", UNUSED, mutants.ForgetsTheUnused),
     Case("UPDATE-01", UPDATED, mutants.WatchesTheOlder),
     Case("UPDATE-02", UPDATED, mutants.ClearsWithAnyInstance),
     # Where the health API carries no messages, nothing may hang on them.

@@ -50,6 +50,10 @@ LINES: list[tuple[Event, str]] = [
     (TimePassed(2.5), "2.5 s passed"),
     (StatusSeen("pod-1", "uid", "Pending", ()), f"{'':24}pod pod-1 Pending: "),
     (pod([WAITING]), f"{'':24}pod pod-1 Running: main CrashLoopBackOff after 2 restarts, no health"),
+    (
+        pod([container()], init=[container(name="first")], own=(entry(name="claim:c"),)),
+        f"{'':24}pod pod-1 Running: first running, no entries; main running, no entries; used by none: claim:c []",
+    ),
     (pod([container()]), f"{'':24}pod pod-1 Running: main running, no entries"),
     (
         pod([container(entry(resource(Health.UNHEALTHY, "hot"), name="claim:c"))]),

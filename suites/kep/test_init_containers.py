@@ -1,0 +1,72 @@
+"""KEP-4680, ContainerStatus.AllocatedResourcesStatus: init containers and sidecars have statuses of that type too."""
+
+from drahealth.proto.values import Health
+from drahealth.suites.scenario import scenario
+from drahealth.suites.story.node import Node
+
+
+@scenario("INIT-01")
+async def test_an_init_container_shows_the_health_of_its_device(node: Node) -> None:
+    driver = await node.driver()
+    gpu = driver.gpus[0]
+    claim = await node.claim(driver)
+    pod = await node.pod(claim["gpu"], init={"first": [claim["gpu"]]})
+    await pod["first"].is_("running")
+    await gpu.becomes(Health.UNHEALTHY, message="early trouble")
+    with node.judging("INIT-01", "the init container shows it"):
+        await pod["first"].shows(gpu, Health.UNHEALTHY, message="early trouble")
+        await pod["first"].shows_entries({f"claim:{claim.name}/gpu": [gpu]})
+    await pod["first"].ends(0)
+    await pod.is_running()
+    await gpu.becomes(Health.HEALTHY, message="in time")
+    await pod.shows(gpu, Health.HEALTHY, message="in time")
+
+
+@scenario("INIT-01")
+async def test_an_init_container_that_keeps_failing_shows_the_health_of_its_device(node: Node) -> None:
+    driver = await node.driver()
+    gpu = driver.gpus[0]
+    claim = await node.claim(driver)
+    pod = await node.pod(init={"first": [claim["gpu"]]})
+    await pod["first"].is_("running")
+    await pod["first"].ends(1)
+    await pod["first"].is_("running", restarts=1)
+    await pod["first"].ends(1)
+    await pod["first"].is_("CrashLoopBackOff", restarts=1)
+    await gpu.becomes(Health.UNHEALTHY, message="the reason")
+    with node.judging("INIT-01", "the init container shows it"):
+        await pod["first"].shows(gpu, Health.UNHEALTHY, message="the reason")
+
+
+@scenario("INIT-02")
+async def test_a_sidecar_shows_the_health_of_its_device(node: Node) -> None:
+    driver = await node.driver()
+    gpu = driver.gpus[0]
+    claim = await node.claim(driver)
+    pod = await node.running_pod(claim["gpu"], sidecars={"side": [claim["gpu"]]})
+    await gpu.becomes(Health.UNHEALTHY, message="beside the point")
+    await pod.shows(gpu, Health.UNHEALTHY, message="beside the point")
+    await pod["side"].ends(1)
+    await pod["side"].is_("running", restarts=1)
+    with node.judging("INIT-02", "the sidecar shows it"):
+        await pod["side"].shows(gpu, Health.UNHEALTHY, message="beside the point")
+        await gpu.becomes(Health.HEALTHY, message="after its restart")
+        await pod["side"].shows(gpu, Health.HEALTHY, message="after its restart")
+
+
+@scenario("TERM-02")
+async def test_a_terminated_pod_keeps_what_its_init_containers_and_sidecars_showed(node: Node) -> None:
+    driver = await node.driver()
+    gpu = driver.gpus[0]
+    used = [(await node.claim(driver))["gpu"]]
+    pod = await node.pod(*used, init={"first": used}, sidecars={"side": used}, restart="Never")
+    await pod["first"].is_("running")
+    await pod["first"].ends(0)
+    await pod.is_running()
+    await gpu.becomes(Health.UNHEALTHY, message="the end is near")
+    await pod.shows(gpu, Health.UNHEALTHY, message="the end is near")
+    await pod.ends(0)
+    await pod.is_left_by_the_kubelet("Succeeded")
+    with node.judging("TERM-02", "init containers and sidecars keep the last health"):
+        for container in ("first", "side", "main"):
+            pod[container].still_shows(gpu, Health.UNHEALTHY, message="the end is near")

@@ -1,0 +1,83 @@
+"""The places of a pod's status where entries stand: its containers of any kind, and the pod itself."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from drahealth.proto.events import ContainerSeen
+from drahealth.proto.values import Health, ResourceStatus
+from drahealth.suites.story.hardware import Gpu
+from drahealth.suites.targets.target import Window
+
+if TYPE_CHECKING:
+    from drahealth.suites.story.workload import Pod
+
+
+class Place:
+    """Where entries stand in a pod's status: one of its containers of any kind, or, without a name, the pod itself."""
+
+    def __init__(self, pod: "Pod", name: str) -> None:
+        self._pod = pod
+        self._node = pod.node
+        self._name = name
+
+    async def shows(self, gpu: Gpu, health: Health, message: str | None = None, within: Window = "push") -> None:
+        """The device stands there so; `message` as with `Pod.shows`."""
+        await self._until(lambda: self._shown(gpu, health, message), within, self._words("shows", gpu, health, message))
+
+    def still_shows(self, gpu: Gpu, health: Health, message: str | None = None) -> None:
+        """The newest status shows it so."""
+        words = self._words("still shows", gpu, health, message)
+        self._node.check(self._shown(gpu, health, message), words, self._pod)
+
+    async def shows_entries(self, expected: Mapping[str, Sequence[Gpu]], within: Window = "push") -> None:
+        """There are exactly these entries, each with exactly these devices."""
+        wanted = {name: {gpu.resource_id(self._node.profile) for gpu in gpus} for name, gpus in expected.items()}
+        await self._until(lambda: entry_ids(self._entries()) == wanted, within, f"{self} has the entries {wanted}")
+
+    async def shows_nothing(self, within: Window = "push") -> None:
+        """There are no entries."""
+        await self._until(lambda: not self._entries(), within, f"{self} has no entries")
+
+    async def is_(self, state: str, restarts: int = 0) -> None:
+        """The container is in this state: running, terminated or what it waits for; it was restarted so often."""
+        words = f"{self} is {state} after {restarts} restarts"
+        await self._until(lambda: (state, restarts) in [(c.state, c.restarts) for c in self._seen()], "start", words)
+
+    async def ends(self, code: int = 0) -> None:
+        """The container ends with this exit code."""
+        self._node.tell(f"{self} ends with {code}")
+        await self._node.target.end_container(self._pod.uid, self._name, code)
+
+    def __str__(self) -> str:
+        return f"container {self._name} of pod {self._pod.name}" if self._name else f"pod {self._pod.name} itself"
+
+    def _words(self, shows: str, gpu: Gpu, health: Health, message: str | None) -> str:
+        return f"{self} {shows} {gpu} {health}" + (f" {message!r}" if message else "")
+
+    def _seen(self) -> Sequence[ContainerSeen]:
+        status = self._pod.status
+        return [c for c in (*status.init_containers, *status.containers) if c.name == self._name] if status else []
+
+    def _entries(self) -> Sequence[ResourceStatus]:
+        return dict(self._pod.status.entries()).get(self._name, ()) if self._pod.status else ()
+
+    def _shown(self, gpu: Gpu, health: Health, message: str | None) -> bool:
+        if message and not self._node.insists_on_messages_of(gpu.driver):
+            message = ""
+        return says(self._entries(), gpu.resource_id(self._node.profile), health, message)
+
+    async def _until(self, true: Callable[[], bool], within: Window, expected: str) -> None:
+        await self._node.until(true, within, expected, self._pod)
+
+
+def says(
+    entries: Sequence[ResourceStatus], name: str, health: Health, message: str | None, entry: str | None = None
+) -> bool:
+    """Whether the device of this id stands there, in that entry if one is named, and so wherever it does."""
+    found = [r for e in entries if entry in (None, e.name) for r in e.resources if r.resource_id == name]
+    return bool(found) and all(r.health is health and message in (None, r.message) for r in found)
+
+
+def entry_ids(entries: Sequence[ResourceStatus]) -> dict[str, set[str]]:
+    """The ids of the devices in each entry."""
+    return {entry.name: {r.resource_id for r in entry.resources} for entry in entries}

@@ -1,0 +1,67 @@
+"""The manifests of the story's pods, and who uses what in them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from drahealth.fakes.api import PODS, Object
+from drahealth.suites.story.claims import Claim, Use
+from drahealth.suites.story.device_plugin import Ask
+
+
+@dataclass(frozen=True)
+class Users:
+    """Who uses which claims and devices of device plugins in a pod; `unused` are claims that no container uses."""
+
+    containers: Mapping[str, Sequence[Use | Ask]]
+    init: Mapping[str, Sequence[Use | Ask]] = field(default_factory=dict)
+    sidecars: Mapping[str, Sequence[Use | Ask]] = field(default_factory=dict)
+    unused: Sequence[Claim] = ()
+
+    @property
+    def claims(self) -> list[Claim]:
+        """All claims of the pod, each once."""
+        kinds = (self.sidecars, self.init, self.containers)
+        used = [use.claim for kind in kinds for uses in kind.values() for use in uses if isinstance(use, Use)]
+        return list(dict.fromkeys((*used, *self.unused)))
+
+
+def pod_manifest(
+    namespace: str,
+    name: str,
+    users: Users,
+    sources: Mapping[str, Mapping[str, str]],
+    *,
+    image: str,
+    command: Sequence[str],
+    restart: str,
+) -> Object:
+    """The Pod: it ends when told to, and is placed by the scheduler. `sources` has that of each claim, by its name.
+
+    A grace of 0 would let the API server drop it at once, before the kubelet has unprepared its claims.
+    """
+    return {
+        "apiVersion": PODS.api_version,
+        "kind": PODS.kind,
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "restartPolicy": restart,
+            "terminationGracePeriodSeconds": 1,
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "resourceClaims": [{"name": claim, **source} for claim, source in sorted(sources.items())],
+            "initContainers": [
+                *({**_container(n, uses, image, ()), "restartPolicy": "Always"} for n, uses in users.sidecars.items()),
+                *(_container(n, uses, image, ()) for n, uses in users.init.items()),
+            ],
+            "containers": [_container(n, uses, image, command) for n, uses in users.containers.items()],
+        },
+    }
+
+
+def _container(name: str, uses: Sequence[Use | Ask], image: str, command: Sequence[str]) -> dict[str, Any]:
+    claimed = [use for use in uses if isinstance(use, Use)]
+    claims = [{"name": u.claim.name, **({"request": u.request} if u.request else {})} for u in claimed]
+    limits = {use.plugin.resource: str(use.count) for use in uses if isinstance(use, Ask)}
+    spec: dict[str, Any] = {"name": name, "image": image, "resources": {"claims": claims, "limits": limits}}
+    return {**spec, "command": list(command)} if command else spec
