@@ -154,7 +154,7 @@ async def test_a_story_that_hangs_is_the_harness_fault(kep: ReferenceTarget, mon
     async def story() -> None:
         await node.history.until(lambda: False, 60)
 
-    monkeypatch.setattr(module, "_PATIENCE", 0.05)
+    monkeypatch.setattr(module, "PATIENCE", 0.05)
     node = node_on(kep)
     with pytest.raises(HarnessError, match=r"^'a story' did not end within 0\.05 s$"):
         await node._play(story())
