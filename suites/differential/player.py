@@ -136,8 +136,9 @@ class Player:
         return set(claims) <= allocated
 
     async def _settle_pods(self) -> None:
-        await self._lane.wait(
-            lambda: all(self._lane.is_running(uid) for uid in self._pods.values()), "the script's pods run", _START
+        """Returns when all pods run, or one has had the time for it: if its status is refused, that never shows."""
+        await self._lane.history.until(
+            lambda: all(self._lane.is_running(uid) for uid in self._pods.values()), self._margins.started
         )
 
     async def _start(self, instance: Instance) -> None:

@@ -121,3 +121,14 @@ async def test_a_restart_comes_once_when_all_are_there_or_have_ended() -> None:
 
     await asyncio.gather(play("a", together.restart), play("b", nothing), play("c", together.restart))
     assert restarts == [3]
+
+
+async def test_a_pod_whose_first_status_is_refused_is_stuck_and_never_seen_to_run() -> None:
+    pods = (Pod(((Use(0),),)), Pod(((Use(0),),), later=True))
+    played = await play_on_reference(script(unhealthy("é" * 600), StartPod(1), unhealthy("hot"), pods=pods), V1_37)
+    assert [(seen.moment, seen.pods["pod-1"].phase, seen.pods["pod-1"].stuck) for seen in played.snapshots[3:]] == [
+        ("pushed", "Pending", False),
+        ("synced", "Pending", True),
+        ("pushed", "Running", True),
+        ("synced", "Running", False),
+    ]
