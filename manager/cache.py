@@ -155,12 +155,17 @@ class HealthCache:
         return not same or recovered
 
     def _retire(self, known: dict[Name, Entry], stale: list[Name], now: float) -> None:
-        """Stale devices that a report left out are Unknown, and told of as such once, or forgotten."""
+        """Stale devices that a report left out are Unknown, and told of as such once, or forgotten.
+
+        What was Unknown already is forgotten in any case: it reads the same, and names that a driver uses no more would
+        pile up.
+        """
         for name in stale:
-            if self._profile.forgets_stale:
+            entry = known[name]
+            if self._profile.forgets_stale or entry.health is Health.UNKNOWN:
                 del known[name]
             else:
-                known[name] = Entry(Health.UNKNOWN, "", known[name].timeout, now, known[name].told)
+                known[name] = Entry(Health.UNKNOWN, "", entry.timeout, now, entry.told)
 
 
 def _last(report: Report) -> Iterable[DeviceHealth]:

@@ -10,6 +10,7 @@ import grpc.aio
 
 from drahealth.manager.plugin import PluginError
 from drahealth.manager.registration import DIAL_LIMIT
+from drahealth.manager.tasks import spawn
 from drahealth.proto.device_plugin import (
     ALLOCATE,
     GET_OPTIONS,
@@ -67,7 +68,7 @@ class DevicePlugin:
 
     def watch(self) -> None:
         """Begins to listen to its list."""
-        self._watching = asyncio.create_task(self._watch(), name=f"list of device plugin {self}")
+        self._watching = spawn(self._watch(), f"list of device plugin {self}")
 
     async def close(self) -> None:
         """Ends the connection; nobody is told."""

@@ -27,6 +27,7 @@ from drahealth.manager.plugin import PluginError
 from drahealth.manager.profile import KEP, Profile
 from drahealth.manager.registration import Candidate, Refused, Socket
 from drahealth.manager.resources import Resources
+from drahealth.manager.tasks import tell_each
 from drahealth.proto.clock import Clock, SystemClock
 from drahealth.proto.device_plugin import VERSION
 from drahealth.proto.extended_resources import AdmissionError, Amount, Grant, PluginDevice, is_extended_resource
@@ -281,8 +282,7 @@ class DevicePluginManager:
         pods = self._allocations.holders(resource, devices, by_resource=self.profile.owner_by_resource)
         if pods and self._gates.resource_health_status:
             self._observe(observer.PodsNotified(pods))
-            for notify in self._told_of_pods:
-                notify(pods)
+            tell_each(self._told_of_pods, pods)
         for changed in self._told_of_amounts:
             changed()
 

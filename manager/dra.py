@@ -23,6 +23,7 @@ from drahealth.manager.plugins import Plugins
 from drahealth.manager.profile import KEP, Profile
 from drahealth.manager.registration import Candidate, Socket
 from drahealth.manager.status import entries, is_shown
+from drahealth.manager.tasks import tell_each
 from drahealth.proto.clock import Clock, SystemClock
 from drahealth.proto.quoting import one_line
 from drahealth.proto.values import (
@@ -264,5 +265,4 @@ class DraManager:
         pods = self._claims.pods_with(devices)
         if pods:
             self._observe(PodsNotified(pods))
-            for notify in self._subscribers:
-                notify(pods)
+            tell_each(self._subscribers, pods)

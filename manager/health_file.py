@@ -17,6 +17,7 @@ import time
 
 from drahealth.manager.cache import HealthCache
 from drahealth.manager.checkpoint import Checkpoint, health_text, load_health
+from drahealth.manager.tasks import spawn
 from drahealth.proto.clock import Clock
 
 GATHERING = 0.002
@@ -60,7 +61,7 @@ class HealthFile:
         if by < self._renew_by:
             self._renew_by = by
             self._stop_renewer()
-            self._renewer = asyncio.create_task(self._want_at(by), name="health file, heartbeats")
+            self._renewer = spawn(self._want_at(by), "health file, heartbeats")
 
     async def close(self) -> None:
         """Writes what is not written yet."""
@@ -74,7 +75,7 @@ class HealthFile:
     def _want(self) -> None:
         self._wanted = True
         if self._writer is None:
-            self._writer = asyncio.create_task(self._write_while_wanted(), name="health file")
+            self._writer = spawn(self._write_while_wanted(), "health file")
 
     async def _want_at(self, when: float) -> None:
         await self._clock.sleep(when - self._clock.now())

@@ -14,6 +14,7 @@ import grpc.aio
 from drahealth.manager.observer import Observer, StreamEnded, StreamOpened, nobody
 from drahealth.manager.profile import Profile
 from drahealth.manager.stream import Action, Input, State, step
+from drahealth.manager.tasks import spawn
 from drahealth.proto.clock import Clock
 from drahealth.proto.flavours import Flavour, of_service
 from drahealth.proto.quoting import one_line
@@ -159,7 +160,7 @@ class Plugin:
         if old and old is not asyncio.current_task():
             old.cancel()
         if work is not None:
-            self._task = asyncio.create_task(work, name=f"health stream of {self}")
+            self._task = spawn(work, f"health stream of {self}")
 
     async def _connect(self) -> None:
         try:
@@ -187,6 +188,9 @@ class Plugin:
             self._failed(error, flavour, reported)
         except Garbled as error:
             self._end(str(error))
+        except Exception:  # of ours: one report that we cannot take must not be the last one
+            log.exception("health stream of plugin %s: a report could not be taken", self)
+            self._end("a report could not be taken")
         finally:
             responses.cancel()
             self._observe(StreamEnded(self.driver, str(self.endpoint), self._why))

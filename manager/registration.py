@@ -16,6 +16,7 @@ from typing import Protocol
 import grpc.aio
 from watchfiles import awatch
 
+from drahealth.manager.tasks import spawn
 from drahealth.proto.clock import Clock
 from drahealth.proto.quoting import one_line
 from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, Garbled
@@ -86,7 +87,7 @@ class RegistrationDirectory:
 
     async def start(self) -> None:
         self._path.mkdir(parents=True, exist_ok=True)
-        self._watcher = asyncio.create_task(self._watch(), name="registration directory")
+        self._watcher = spawn(self._watch(), "registration directory")
 
     async def stop(self) -> None:
         """Ends the watch and all handshakes; deregisters nobody."""
@@ -115,7 +116,7 @@ class RegistrationDirectory:
             await self._gone(socket)
         for socket in found - self._tasks.keys():
             name = f"registration of {socket.path.name}"
-            self._tasks[socket] = asyncio.create_task(self._keep_registered(socket), name=name)
+            self._tasks[socket] = spawn(self._keep_registered(socket), name)
 
     async def _gone(self, socket: Socket) -> None:
         task = self._tasks.pop(socket)

@@ -101,7 +101,7 @@ class Knowledge:
             if last.health is not Health.UNKNOWN:
                 changed.add(last.name)
             self.words[device].append(Word(now, Health.UNKNOWN, "", last.timeout, last.name))
-            if self.rules.forgets_stale:
+            if self.rules.forgets_stale or last.health is Health.UNKNOWN:  # what is told of once is not kept for ever
                 del self.words[device]
         return changed, refused, bool(changed or stale)
 

@@ -336,12 +336,19 @@ class Model:
         told |= {d for d, what in named.items() if self.said.get(d) != what}
         if self.profile is KEP:
             told |= {d for d, (health, *_) in named.items() if self.read(d, now).health != health}
-            self.said |= {d: (Health.UNKNOWN, "", self.said[d][2]) for d in gone}
+            unknown = {d: (Health.UNKNOWN, "", self.said[d][2]) for d in gone if self.said[d][0] is not Health.UNKNOWN}
+            self.said = {d: what for d, what in self.said.items() if d not in gone} | unknown
         else:
             self.said = {d: what for d, what in self.said.items() if d not in gone}
         self.said |= named
         self.heard |= dict.fromkeys([*named, *gone], now)
         return told
+
+
+def test_names_that_a_driver_uses_no_more_do_not_pile_up(story: Story) -> None:
+    for number in range(100):
+        story.told(number * 31, says(replace(A, device=f"gpu-{number}")))
+    assert len(story.known()) <= 3
 
 
 REPORTS = st.lists(

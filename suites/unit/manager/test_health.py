@@ -1,6 +1,7 @@
 """From a plugin's health stream to what pods show and who is told."""
 
 import asyncio
+import logging
 from typing import Any
 
 import grpc
@@ -416,3 +417,29 @@ async def test_stopping_ends_the_streams_and_leaves_the_files(any_node: Node) ->
         await until(lambda: not driver.health.open)
     assert {path.name: path.read_text() for path in any_node.root.glob("dra_*_state")} == before
     assert before.keys() == {"dra_health_state", "dra_manager_state"}
+
+
+async def test_whoever_fails_when_told_harms_nobody_else(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+    def fail(pods: frozenset[str]) -> None:
+        raise RuntimeError("on purpose")
+
+    node.manager.subscribe(fail)
+    driver = await watched_pod(node)
+    told: list[frozenset[str]] = []
+    node.manager.subscribe(told.append)
+    await driver.set_health("gpu-0", UNHEALTHY, "after the fault")
+    await node.shows("pod", gpu_0="Unhealthy: after the fault", gpu_1="Healthy")
+    assert told == [{"pod"}]
+    assert set(lines(caplog, "was told something and failed", logging.ERROR)) != set()
+
+
+async def test_a_report_that_we_cannot_take_is_not_the_last_one(
+    node: Node, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = await watched_pod(node)
+    with monkeypatch.context() as broken:
+        broken.setattr("drahealth.manager.cache.HealthCache.update", lambda *_: 1 / 0)
+        await driver.set_health("gpu-0", UNHEALTHY, "hot")
+        await until(lambda: lines(caplog, "a report could not be taken", logging.ERROR))
+    await node.after_jumps(lambda: node.seen("pod")["gpu-0"] == "Unhealthy: hot")
+    assert await streams(driver, still_open=1) == 2
