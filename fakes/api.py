@@ -40,8 +40,9 @@ CLAIMS = Kind("ResourceClaim", "resourceclaims", "resource.k8s.io/v1", namespace
 CLAIM_TEMPLATES = Kind("ResourceClaimTemplate", "resourceclaimtemplates", "resource.k8s.io/v1", namespaced=True)
 DEVICE_CLASSES = Kind("DeviceClass", "deviceclasses", "resource.k8s.io/v1", namespaced=False)
 SLICES = Kind("ResourceSlice", "resourceslices", "resource.k8s.io/v1", namespaced=False)
+EVENTS = Kind("Event", "events", "v1", namespaced=True)
 
-KINDS = (PODS, NODES, NAMESPACES, CLAIMS, CLAIM_TEMPLATES, DEVICE_CLASSES, SLICES)
+KINDS = (PODS, NODES, EVENTS, NAMESPACES, CLAIMS, CLAIM_TEMPLATES, DEVICE_CLASSES, SLICES)
 
 
 class ApiError(Exception):

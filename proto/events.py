@@ -126,6 +126,20 @@ class StatusSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class EventSeen:
+    """An event (core/v1) on a pod, as a client of the API saw it; seen again when its count has grown."""
+
+    pod: str
+    uid: str
+    """Of the pod."""
+    type: str
+    reason: str
+    message: str
+    count: int = 1
+    event: Literal["event-seen"] = "event-seen"
+
+
+@dataclass(frozen=True, slots=True)
 class GateSet:
     """The feature gate was set, by a restart of the API server and the kubelet."""
 
@@ -167,6 +181,7 @@ Event = (
     | Prepared
     | Unprepared
     | StatusSeen
+    | EventSeen
     | GateSet
     | Restarted
     | TimePassed

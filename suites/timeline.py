@@ -7,6 +7,8 @@ from drahealth.proto.events import Event, Record
 from drahealth.proto.values import DeviceHealth, ResourceStatus
 
 _LINES = 60
+_DEVICES = 16
+"""Devices of a report that are told; it may have thousands."""
 
 
 def draw(records: Sequence[Record]) -> str:
@@ -45,7 +47,9 @@ def _words(event: Event) -> str:
             return f"{_who(event.driver, event.instance)}: stream {event.stream} closed: {event.why}"
         case events.ReportSent():
             kind = "reports" if event.complete else "reports in part"
-            devices = ", ".join(_device(device) for device in event.devices) or "nothing"
+            devices = ", ".join(map(_device, event.devices[:_DEVICES])) or "nothing"
+            more = len(event.devices) - _DEVICES
+            devices += f", and {more} more" if more > 0 else ""
             return f"{_who(event.driver, event.instance)} {kind} {devices}"
         case events.DevicesListed():
             devices = ", ".join(f"{device.id} {_short(device.health)}" for device in event.devices) or "nothing"
@@ -56,6 +60,9 @@ def _words(event: Event) -> str:
             return f"{_who(event.driver, event.instance)} unprepared a claim"
         case events.StatusSeen():
             return f"{'':24}pod {event.pod} {event.phase}: {'; '.join(_places(event))}"
+        case events.EventSeen():
+            times = f" ({event.count} times)" if event.count > 1 else ""
+            return f"{'':24}event {event.reason} on pod {event.pod}: {_short(event.message, 100)}{times}"
         case events.GateSet():
             return f"gate {event.gate} is {'on' if event.on else 'off'}"
         case events.Restarted():
@@ -95,5 +102,5 @@ def entry(status: ResourceStatus) -> str:
     return f"{status.name} [{', '.join(resources)}]"
 
 
-def _short(message: str) -> str:
-    return message if len(message) <= 40 else message[:37] + "..."
+def _short(message: str, limit: int = 40) -> str:
+    return message if len(message) <= limit else message[: limit - 3] + "..."

@@ -8,6 +8,9 @@ from drahealth.fakes.pods import is_terminal
 DEFAULT_GRACE = 30
 """Seconds that a pod gets unless its spec or the caller says otherwise."""
 
+EVENTS_LAST = 3600.0
+"""Seconds until an event is forgotten (kube-apiserver, --event-ttl)."""
+
 
 def timestamp(wall: float) -> str:
     """Unix seconds as the API writes them, RFC 3339 in whole seconds."""
@@ -55,3 +58,9 @@ def _with_deadline(obj: Object, deadline: float, seconds: int) -> Object:
     metadata = obj["metadata"]
     mark = {"deletionTimestamp": timestamp(deadline), "deletionGracePeriodSeconds": seconds}
     return {**obj, "metadata": {**metadata, **mark}}
+
+
+def is_forgotten(event: Object, wall: float) -> bool:
+    """Whether an Event happened so long ago that an API server has it no more; `wall` in Unix seconds."""
+    last = event.get("lastTimestamp") or event["metadata"]["creationTimestamp"]
+    return bool(last < timestamp(wall - EVENTS_LAST))  # as text: the API writes all times alike

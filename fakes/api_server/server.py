@@ -9,7 +9,7 @@ import asyncio
 import uuid
 from collections.abc import AsyncGenerator, Mapping
 
-from drahealth.fakes.api import KINDS, NAMESPACES, NODES, PODS, Kind, Object, WatchEvent
+from drahealth.fakes.api import EVENTS, KINDS, NAMESPACES, NODES, PODS, Kind, Object, WatchEvent
 from drahealth.fakes.api_server import deletion, refusals, strategies
 from drahealth.fakes.api_server.gates import KEP_RULES, FieldRules, HealthFields
 from drahealth.fakes.api_server.object_files import ObjectFiles
@@ -82,6 +82,8 @@ class ApiServer:
             self._check_open(kind, namespace, name)
         if self._storage.get(kind, (namespace or "", name)) is not None:
             raise refusals.already_exists(kind, name)
+        if kind == EVENTS:
+            self._forget_events()
         return self._served(kind, self._put(kind, self._gated(kind, new, None)))
 
     async def get(self, kind: Kind, name: str, namespace: str | None = None) -> Object:
@@ -208,6 +210,12 @@ class ApiServer:
             self._empty(new["metadata"]["name"])
         else:
             self._settle(kind, new)
+
+    def _forget_events(self) -> None:
+        wall = self._clock.wall()
+        for event in self._storage.objects(EVENTS):
+            if deletion.is_forgotten(event, wall):
+                self._storage.remove(EVENTS, event)
 
     def _empty(self, namespace: str) -> None:
         for kind in _IN_NAMESPACES:

@@ -1,5 +1,7 @@
 """The containers of one pod: started when they are due, started again after their back-off, stopped in their order."""
 
+from collections.abc import Callable
+
 from drahealth.fakes.api import Object
 from drahealth.fakes.containers.runtime import (
     Container,
@@ -11,6 +13,7 @@ from drahealth.fakes.containers.runtime import (
 )
 from drahealth.fakes.pod_worker.backoff import CrashLoop
 from drahealth.fakes.pod_worker.devices import PodDevices
+from drahealth.fakes.pod_worker.health_events import Told
 from drahealth.fakes.pod_worker.plan import in_order_of_stopping, latest, plan
 from drahealth.fakes.pod_worker.pod_object import PodObject
 from drahealth.fakes.pod_worker.status import Waiting
@@ -21,14 +24,22 @@ _GRACE = 30
 
 
 class PodContainers:
-    """`waiting` says, by container, why one that is due does not run."""
+    """`waiting` says, by container, why one that is due does not run. `tell` takes what an event is to tell of."""
 
-    def __init__(self, runtime: ContainerRuntime, clock: Clock, pod: PodObject, devices: PodDevices) -> None:
+    def __init__(
+        self,
+        runtime: ContainerRuntime,
+        clock: Clock,
+        pod: PodObject,
+        devices: PodDevices,
+        tell: Callable[[Told], None],
+    ) -> None:
         self.waiting: dict[str, Waiting] = {}
         self._runtime = runtime
         self._clock = clock
         self._pod = pod
         self._devices = devices
+        self._tell = tell
         self._crashes: dict[str, CrashLoop] = {}
 
     def all(self) -> list[Container]:
@@ -115,6 +126,7 @@ class PodContainers:
         container = self._runtime.create_container(self._sandbox_id(), config)
         self._forget_attempts_before(attempt - 1, spec["name"])
         self._runtime.start_container(container.id)
+        self._tell(Told("Normal", "Started", f"Started container {spec['name']}"))
 
     def _forget_attempts_before(self, attempt: int, name: str) -> None:
         for container in self.all():

@@ -9,11 +9,13 @@ import asyncio
 import logging
 from dataclasses import dataclass
 
-from drahealth.fakes.api import Api
+from drahealth.fakes.api import Api, Object
 from drahealth.fakes.containers.runtime import ContainerRuntime
 from drahealth.fakes.pod_worker.backoff import Retry
 from drahealth.fakes.pod_worker.containers import PodContainers
 from drahealth.fakes.pod_worker.devices import DeviceManager, PodDevices
+from drahealth.fakes.pod_worker.events import EventRecorder
+from drahealth.fakes.pod_worker.health_events import Told, health_events
 from drahealth.fakes.pod_worker.pod_object import PodObject
 from drahealth.fakes.pod_worker.status import PodFacts, failed_status, pod_status
 from drahealth.fakes.pods import is_terminal
@@ -24,13 +26,15 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """What all pods of a node share; `resync` in seconds."""
+    """What all pods of a node share; `resync` in seconds. `health_events`: changes of health are told by events."""
 
     api: Api
     devices: DeviceManager
     runtime: ContainerRuntime
     clock: Clock
     resync: float
+    events: EventRecorder
+    health_events: bool
 
 
 class PodLifecycle:
@@ -40,7 +44,7 @@ class PodLifecycle:
         self.pod = pod
         self._node = node
         self._devices = PodDevices(node.api, node.devices, node.clock, pod, self.wake)
-        self._containers = PodContainers(node.runtime, node.clock, pod, self._devices)
+        self._containers = PodContainers(node.runtime, node.clock, pod, self._devices, self._tell)
         self._woken = asyncio.Event()
         self._retry = Retry()
         self._next_sync = 0.0
@@ -149,9 +153,18 @@ class PodLifecycle:
     async def _write_status(self, is_over: bool) -> bool:
         if self._containers.all() and not self._devices.is_resolved:
             return False  # containers of an earlier worker: their claims are about to be known, and wake this
+        before = self.pod.newest
         written = await self.pod.write_status(lambda pod: pod_status(pod, self._facts(is_over)))
+        self._tell_of_health(before.get("status", {}), self.pod.newest.get("status", {}))
         self._judge(written)
         return written
+
+    def _tell_of_health(self, before: Object, after: Object) -> None:
+        for told in health_events(before, after) if self._node.health_events else ():
+            self._tell(told)
+
+    def _tell(self, told: Told) -> None:
+        self._node.events.tell(self.pod.newest, told)
 
     def _facts(self, is_over: bool) -> PodFacts:
         return PodFacts(

@@ -16,6 +16,7 @@ from drahealth.fakes.containers.runtime import Container, ContainerRuntime, Cont
 from drahealth.fakes.list_watch import ListWatch
 from drahealth.fakes.pod_worker.backoff import Retry
 from drahealth.fakes.pod_worker.devices import DeviceManager
+from drahealth.fakes.pod_worker.events import EventRecorder
 from drahealth.fakes.pod_worker.lifecycle import Node, PodLifecycle
 from drahealth.fakes.pod_worker.node_status import NodeStatus
 from drahealth.fakes.pod_worker.pod_object import PodObject
@@ -27,7 +28,13 @@ log = logging.getLogger(__name__)
 
 
 class PodWorkers:
-    """The pods of the node `node_name`; one that nothing happens to is synced every `resync` seconds of `clock`."""
+    """The pods of the node `node_name`; one that nothing happens to is synced every `resync` seconds of `clock`.
+
+    With `health_events` each change of health that a status shows is told by an event on the pod.
+    """
+
+    lifecycle = PodLifecycle
+    """What drives a pod."""
 
     def __init__(
         self,
@@ -37,12 +44,14 @@ class PodWorkers:
         node_name: str,
         clock: Clock | None = None,
         resync: float = 60.0,
+        health_events: bool = True,
     ) -> None:
         if resync <= 0:
             raise ValueError(f"resync is a number of seconds above 0, not {resync}")
         self._api = api
         self._clock = clock or SystemClock()
-        self._node = Node(api, devices, runtime, self._clock, resync)
+        self._events = EventRecorder(api, self._clock, node_name)
+        self._node = Node(api, devices, runtime, self._clock, resync, self._events, health_events)
         self._node_name = node_name
         self._status = NodeStatus(api, devices, node_name, self._clock)
         self._pods: dict[str, PodLifecycle] = {}
@@ -53,6 +62,7 @@ class PodWorkers:
     async def start(self) -> None:
         """Returns when the pods that are there were taken up, or when the API has refused to list them once."""
         self._leave = [self._node.runtime.subscribe(self._changed), self._node.devices.subscribe(self._wake)]
+        self._spawn(self._events.run())
         self._spawn(self._follow())
         self._spawn(self._status.run())
         await self._listed.wait()
@@ -145,7 +155,7 @@ class PodWorkers:
                 self._pods[uid].wake()
 
     def _begin(self, pod: PodObject) -> None:
-        self._pods[pod.uid] = PodLifecycle(self._node, pod)
+        self._pods[pod.uid] = self.lifecycle(self._node, pod)
         self._spawn(self._live(self._pods[pod.uid]))
 
     async def _live(self, life: PodLifecycle) -> None:

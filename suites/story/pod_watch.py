@@ -1,10 +1,11 @@
-"""What a client sees of a namespace's pods: their statuses as they change, and that they are gone."""
+"""What a client sees of a namespace's pods: their statuses as they change, that they are gone, and events on them."""
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 
-from drahealth.fakes.api import PODS, Api, ApiError, Object
-from drahealth.proto.events import StatusSeen, Step
+from drahealth.fakes.api import EVENTS, PODS, Api, ApiError, Kind, Object
+from drahealth.proto.events import EventSeen, StatusSeen, Step
 from drahealth.suites.story.history import History
 from drahealth.suites.story.workload import status_seen
 
@@ -20,22 +21,27 @@ class PodWatch:
         self._api = api
         self._namespace = namespace
         self._history = history
-        self._task: asyncio.Task[None] | None = None
+        self._events: dict[str, EventSeen] = {}
+        self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._follow(), name=f"pods of {self._namespace}")
+        followed = ((PODS, self._saw), (EVENTS, self._was_told))
+        self._tasks = [
+            asyncio.create_task(self._follow(kind, saw), name=f"{kind.plural} of {self._namespace}")
+            for kind, saw in followed
+        ]
 
     async def stop(self) -> None:
         """Sees nothing more; harmless on one that never started."""
-        if self._task:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _follow(self) -> None:
+    async def _follow(self, kind: Kind, saw: Callable[[str, Object], None]) -> None:
         while True:
             with suppress(ApiError):
-                async for event in self._api.watch(PODS, self._namespace):
-                    self._saw(event.type, event.object)
+                async for event in self._api.watch(kind, self._namespace):
+                    saw(event.type, event.object)
             await asyncio.sleep(_PAUSE)
 
     def _saw(self, kind: str, pod: Object) -> None:
@@ -47,4 +53,15 @@ class PodWatch:
         seen = status_seen(pod)
         if seen != self.statuses.get(uid):
             self.statuses[uid] = seen
+            self._history.observe(seen)
+
+    def _was_told(self, kind: str, event: Object) -> None:
+        about, uid = event["involvedObject"], event["metadata"]["uid"]
+        if kind == "DELETED" or about.get("kind") != "Pod":
+            return
+        type_, reason, message = (event.get(key) or "" for key in ("type", "reason", "message"))
+        count = event.get("count") or 1
+        seen = EventSeen(about.get("name", ""), about.get("uid", ""), type_, reason, message, count)
+        if seen != self._events.get(uid):  # a watch that begins anew tells all again
+            self._events[uid] = seen
             self._history.observe(seen)

@@ -159,6 +159,16 @@ class World:
                     return event.object
         raise AssertionError("the watch ended")
 
+    async def changes_since(self, pod: Object, true: Callable[[Object], bool]) -> list[Object]:
+        """The pod after each change since then, up to the first that is so."""
+        changes = []
+        async with asyncio.timeout(10):
+            async for event in self.api.watch(PODS, "default", since=pod["metadata"]["resourceVersion"]):
+                changes.append(event.object)
+                if true(event.object):
+                    return changes
+        raise AssertionError("the watch ended")
+
     async def until_gone(self, name: str = "train") -> Object:
         """The last state of the pod, once it is deleted."""
         async with asyncio.timeout(10):

@@ -5,7 +5,8 @@ from contextlib import aclosing
 
 import pytest
 
-from drahealth.fakes.api import CLAIMS, NAMESPACES, NODES, PODS, ApiError, Object, WatchEvent
+from drahealth.fakes.api import CLAIMS, EVENTS, NAMESPACES, NODES, PODS, ApiError, Object, WatchEvent
+from drahealth.fakes.api_server.deletion import timestamp
 from drahealth.fakes.api_server.server import ApiServer
 from drahealth.fakes.api_server.storage import HISTORY
 from drahealth.fakes.clock import JumpClock
@@ -52,6 +53,16 @@ async def test_a_restart_keeps_the_objects_and_ends_the_watches() -> None:
     server.restart()
     assert [event.type for event in await watching] == ["ADDED"]
     assert len(await server.list(PODS)) == 1
+
+
+async def test_events_are_forgotten_after_an_hour_of_silence() -> None:
+    clock = JumpClock()
+    server = ApiServer(clock=clock)
+    for name in ("first", "second", "third"):
+        event = {"metadata": {"name": name, "namespace": "default"}, "lastTimestamp": timestamp(clock.wall())}
+        await server.create(EVENTS, event)
+        clock.jump(3000)
+    assert [event["metadata"]["name"] for event in await server.list(EVENTS)] == ["second", "third"]
 
 
 async def test_while_it_is_down_every_call_is_refused_until_it_is_up() -> None:

@@ -10,6 +10,7 @@ from drahealth.proto.events import (
     ContainerSeen,
     DevicesListed,
     Event,
+    EventSeen,
     GateSet,
     Prepared,
     Registered,
@@ -49,6 +50,10 @@ LINES: list[tuple[Event, str]] = [
     (Restarted("kubelet"), "kubelet restarted"),
     (TimePassed(2.5), "2.5 s passed"),
     (StatusSeen("pod-1", "uid", "Pending", ()), f"{'':24}pod pod-1 Pending: "),
+    (
+        EventSeen("pod-1", "uid", "Warning", "DeviceUnhealthy", "Device d/p/gpu-0 is Unhealthy", 3),
+        f"{'':24}event DeviceUnhealthy on pod pod-1: Device d/p/gpu-0 is Unhealthy (3 times)",
+    ),
     (pod([WAITING]), f"{'':24}pod pod-1 Running: main CrashLoopBackOff after 2 restarts, no health"),
     (
         pod([container()], init=[container(name="first")], own=(entry(name="claim:c"),)),

@@ -1,0 +1,70 @@
+"""What events tell of a pod's devices, by what its status showed and shows."""
+
+import pytest
+
+from drahealth.fakes.api import Object
+from drahealth.fakes.pod_worker.health_events import Told, health_events
+
+GPU = "gpu.example.com/node-a/gpu-0"
+
+
+def entry(health: str, message: str = "", name: str = "claim:gpu/gpu", device: str = GPU) -> Object:
+    return {"name": name, "resources": [{"resourceID": device, "health": health, "message": message}]}
+
+
+def status(*entries: Object) -> Object:
+    return {"containerStatuses": [{"name": "main", "allocatedResourcesStatus": list(entries)}]}
+
+
+SICK = Told("Warning", "DeviceUnhealthy", f"Device {GPU} of claim:gpu/gpu is Unhealthy: xid 79")
+LOST = Told("Warning", "DeviceUnknown", f"Device {GPU} of claim:gpu/gpu is Unknown")
+WELL = Told("Normal", "DeviceHealthy", f"Device {GPU} of claim:gpu/gpu is Healthy")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        (entry("Healthy"), entry("Unhealthy", "xid 79"), SICK),
+        (entry("Unknown"), entry("Unhealthy", "xid 79"), SICK),
+        (entry("Unhealthy", "xid 79"), entry("Unknown"), LOST),
+        (entry("Unhealthy", "xid 79"), entry("Healthy"), WELL),
+        (entry("Unknown"), entry("Healthy"), WELL),
+    ],
+)
+def test_another_health_is_told(before: Object, after: Object, told: Told) -> None:
+    assert list(health_events(status(before), status(after))) == [told]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (status(entry("Unhealthy", "xid 79")), status(entry("Unhealthy", "xid 48"))),
+        (status(entry("Healthy")), status(entry("Healthy"))),
+        (status(entry("Unhealthy")), status()),
+        (status(entry("Unhealthy")), {}),
+    ],
+)
+def test_another_message_and_a_device_that_has_gone_are_not_told(before: Object, after: Object) -> None:
+    assert list(health_events(before, after)) == []
+
+
+def test_of_a_device_that_is_shown_first_only_bad_health_is_told() -> None:
+    shown = [list(health_events({}, status(entry(health, "xid 79")))) for health in ("Healthy", "Unknown", "Unhealthy")]
+    assert shown == [[], [], [SICK]]
+
+
+def test_a_device_of_several_containers_and_of_the_pod_itself_is_told_once() -> None:
+    before, after = entry("Healthy"), entry("Unhealthy", "xid 79")
+    lists = [
+        {"initContainerStatuses": s["containerStatuses"], **s, "allocatedResourcesStatus": [e]}
+        for e, s in ((before, status(before)), (after, status(after)))
+    ]
+    assert list(health_events(*lists)) == [SICK]
+
+
+def test_equal_ids_of_two_extended_resources_are_two_devices() -> None:
+    before, after = (
+        status(*(entry(health, name=f"{vendor}.example.com/gpu", device="0") for vendor, health in found))
+        for found in ((("a", "Healthy"), ("b", "Healthy")), (("a", "Healthy"), ("b", "Unhealthy")))
+    )
+    assert [told.message for told in health_events(before, after)] == ["Device 0 of b.example.com/gpu is Unhealthy"]
