@@ -90,7 +90,7 @@ class _Excuse:
         match record.what:
             case StreamClosed(driver=driver):
                 self._drivers[driver] = record.at
-            case Restarted() | GateSet():
+            case Restarted("kubelet") | GateSet():
                 self._everything = record.at
             case TimePassed(seconds=seconds):
                 self._jumped += seconds

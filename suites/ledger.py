@@ -4,7 +4,8 @@ Both are TOML files beside this module, with the meaning of their columns at the
 """
 
 import tomllib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from typing import Any, Literal
@@ -22,6 +23,8 @@ class Requirement:
     judged: Literal["scenario", "invariant"]
     needs: tuple[str, ...] = ()
     """What a health API must carry for it, as DeviceHealth calls it."""
+    not_on: Mapping[str, str] = field(default_factory=dict)
+    """The targets on which it cannot be judged, and why."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,8 +37,8 @@ class Reporting:
         except ConfigurationError as error:
             raise pytest.UsageError(str(error)) from None
         options = self._session.options
-        self._flavour = options.flavour
-        self.run = Run(options.target, options.about, self._flavour.name if self._flavour else None)
+        self._about = (options.flavour, options.target)
+        self.run = Run(options.target, options.about, options.flavour.name if options.flavour else None)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
@@ -62,7 +62,7 @@ class Reporting:
             outcome = "failed" if call.when == "call" and not _is_harness(call) else "error"
         if call.when == "call" and played:
             outcome, problem = self._judge(item, report, played, outcome, problem)
-        if call.when == "setup" and report.skipped and scenario.beyond(self._flavour):
+        if call.when == "setup" and report.skipped and scenario.beyond(*self._about):
             outcome = "not applicable"
         if call.when == "call" or report.failed or outcome == "not applicable":
             result = Result(
@@ -76,8 +76,8 @@ class Reporting:
                 problem=problem,
                 timeline=timeline.draw(played.node.history.records) if played and report.failed else "",
                 again=self._again(item) if report.failed else "",
-                beyond=scenario.beyond(self._flavour) if outcome == "not applicable" else (),
-                reason=scenario.why_not(self._flavour) if outcome == "not applicable" else "",
+                beyond=scenario.beyond(*self._about) if outcome == "not applicable" else (),
+                reason=scenario.why_not(*self._about) if outcome == "not applicable" else "",
             )
             report.drahealth = asdict(result)  # type: ignore[attr-defined]
         return report
@@ -92,7 +92,7 @@ class Reporting:
         self._session.wants_cluster()
         for item in items:
             scenario = scenario_of(getattr(item, "function", None))
-            if scenario and (reason := scenario.why_not(self._flavour)):
+            if scenario and (reason := scenario.why_not(*self._about)):
                 item.add_marker(pytest.mark.skip(reason=reason))
 
     @pytest.hookimpl(optionalhook=True)

@@ -30,12 +30,18 @@ class Scenario:
     counterpart_of: tuple[str, ...] = ()
     """The tests of the texts and of Kubernetes that it stands for (docs/upstream-tests.md)."""
 
-    def beyond(self, flavour: Flavour | None) -> tuple[str, ...]:
-        """The requirements it judges that need more than this flavour carries: with any, it does not apply there."""
-        return tuple(name for name in self.requirements if _missing(name, flavour))
+    def beyond(self, flavour: Flavour | None, target: str = "") -> tuple[str, ...]:
+        """The requirements it judges that need more than this flavour carries, or this target can do.
 
-    def why_not(self, flavour: Flavour | None) -> str:
+        With any, it does not apply there.
+        """
+        return tuple(n for n in self.requirements if _missing(n, flavour) or target in requirements()[n].not_on)
+
+    def why_not(self, flavour: Flavour | None, target: str = "") -> str:
         """Why it does not apply there, in a sentence; empty if it does."""
+        for name in self.requirements:
+            if target in requirements()[name].not_on:
+                return f"{name} is not judged on {target}: {requirements()[name].not_on[target]}"
         needs = (f"{name} needs {' and '.join(_missing(name, flavour))}" for name in self.beyond(flavour))
         return f"{', '.join(needs)}, which {flavour.name} does not carry" if flavour and self.beyond(flavour) else ""
 

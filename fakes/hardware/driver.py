@@ -54,6 +54,7 @@ class FakeDriver:
         self._beating: asyncio.Task[None] | None = None
         self._node_service = NodeService(options, api, self._prepared, observe, self.health.tell_prepared)
         self._published = Published()
+        self._unpublished = False
         self._registered = asyncio.Event()
         self._made_folder = False
         self._registration_error = ""
@@ -90,6 +91,7 @@ class FakeDriver:
 
     async def unregister(self) -> None:
         self._registration.remove()
+        self._registered.clear()
 
     async def crash(self) -> None:
         await self._end()
@@ -184,8 +186,9 @@ class FakeDriver:
         o = self.options
         self._enter_folder()
         if o.cdi_dir:
-            cdi.write(Path(o.cdi_dir), o.name, o.instance, o.device_names)
-        await self._publish()
+            shared = (cdi.SHARED,) if o.shared_cdi_id else ()
+            cdi.write(Path(o.cdi_dir), o.name, o.instance, (*o.device_names, *shared))
+        await self._publish_unless_away()
         await self._dra.start()
         await self._registration.start()
         self._tasks = [asyncio.create_task(self._keep_published(), name=f"slices of {o.name}")]
@@ -205,7 +208,7 @@ class FakeDriver:
         while True:
             try:
                 there = {slice_["metadata"]["name"] for slice_ in await self._api.list(SLICES)}
-                if not there.issuperset(self._published.names):
+                if self._unpublished or not there.issuperset(self._published.names):
                     await self._publish()
                 async for event in self._api.watch(SLICES):
                     if event.type == "DELETED" and event.object["metadata"]["name"] in self._published.names:
@@ -214,9 +217,20 @@ class FakeDriver:
                 log.debug("slices of %s: %s", self.options.name, error)
             await self._clock.sleep(1)
 
+    async def _publish_unless_away(self) -> None:
+        """A driver starts without its API server too, and publishes once that is back."""
+        self._unpublished = True
+        try:
+            await self._publish()
+        except ApiError as error:
+            if error.status != 503:
+                raise
+            log.warning("driver %s starts, and publishes its devices later: %s", self.options.name, error)
+
     async def _publish(self) -> None:
         o = self.options
         self._published = await publish(self._api, o.name, o.node, self._pool, o.device_names)
+        self._unpublished = False
 
     def _beat(self) -> None:
         """From now on as often as it is set."""

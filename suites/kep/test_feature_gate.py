@@ -41,3 +41,31 @@ async def test_enabling_the_gate_again_resumes_with_the_current_health(node: Nod
     with node.judging("GATE-03", "the workload runs on"):
         await pod.is_running()
         node.check(pod.has_never_restarted(), "no container was restarted", pod)
+
+
+@scenario("GATE-05", "GATE-04", alone=True)
+async def test_with_the_gate_off_in_the_api_server_alone_the_field_is_not_served(node: Node) -> None:
+    _, pod, gpu = await node.pod_with_a_gpu()
+    await pod.shows(gpu, Health.HEALTHY)
+    await node.gates(api_server=False, kubelet=True)
+    _, after, _ = await node.pod_with_a_gpu()
+    await after.shows_no_health()
+    with node.judging("GATE-05", "what was stored before is not served"):
+        await pod.shows_no_health("push")
+    await gpu.becomes(Health.UNHEALTHY, message="not to be stored")
+    await node.gates(api_server=True, kubelet=True)
+    await pod.shows(gpu, Health.UNHEALTHY, message="not to be stored", within="restart")
+
+
+@scenario("GATE-06", "GATE-04", alone=True)
+async def test_with_the_gate_off_in_the_kubelet_alone_the_field_is_not_populated(node: Node) -> None:
+    _, pod, gpu = await node.pod_with_a_gpu()
+    await pod.shows(gpu, Health.HEALTHY)
+    await node.gates(api_server=True, kubelet=False)
+    driver, after, _ = await node.pod_with_a_gpu()
+    await after.shows_no_health()
+    await pod.shows_no_health()
+    state = await driver.control.state()
+    node.check(state.streams_opened == 0, "no health stream is opened", state)
+    await node.gates(api_server=True, kubelet=True)
+    await pod.shows(gpu, Health.HEALTHY, within="restart")

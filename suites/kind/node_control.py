@@ -44,20 +44,34 @@ class KindNodes:
         since = float(await self._sh(node, node_scripts.RESTART))
         await self._until_served(node, since)
 
-    async def set_gates(self, gates: Mapping[str, bool]) -> None:
+    async def set_gates(self, gates: Mapping[str, bool], kubelet: Mapping[str, bool] | None = None) -> None:
         """The API server and all kubelets are restarted with these gates besides those they have, and have them.
 
-        Nothing is done where they have them already. ConfigurationError for a gate that the API server does not know.
+        `kubelet` are the kubelets', if they are to be others than the API server's. Nothing is done where they have
+        them already. ConfigurationError for a gate that the API server does not know.
         """
+        kubelet = gates if kubelet is None else kubelet
         with _told("The gates cannot be set"):
-            if await self._all_have(gates):
+            if await self._all_have(gates, kubelet):
                 return
-            await self._stage(gates)
+            await self._stage(gates, kubelet)
             await self._change(node_scripts.APPLY)
         has = partial(self._has, gates, _API_SERVER)
         await self._until(has, "the API server to have its gates", self._control_plane, api=True)
         for node in self._nodes:
-            await self._until(partial(self._has, gates, _kubelet(node)), f"the kubelet of {node} to have them", node)
+            await self._until(partial(self._has, kubelet, _kubelet(node)), f"the kubelet of {node} to have them", node)
+
+    async def stop_api_server(self) -> None:
+        """Takes its manifest from the kubelet and kills it; who leads by a lease there is stopped meanwhile."""
+        await self._sh(self._control_plane, node_scripts.TAKE_API_SERVER)
+
+    async def start_api_server(self) -> None:
+        """Gives the manifest back and returns when it serves and scheduler and controllers go on; else nothing."""
+        if not await self._sh(self._control_plane, node_scripts.GIVE_API_SERVER):
+            return
+        await self._until(self._ready, "the API server to be ready", self._control_plane, api=True)
+        with _told("The scheduler and the controllers cannot be started anew"):
+            await self._restart_leaders()
 
     async def restore(self) -> None:
         """Undoes all that `set_gates` has changed on these nodes, by whatever process: the files are as they were."""
@@ -79,14 +93,14 @@ class KindNodes:
         except HarnessError as error:
             return f"(no log: {error})"
 
-    async def _stage(self, gates: Mapping[str, bool]) -> None:
+    async def _stage(self, gates: Mapping[str, bool], kubelet: Mapping[str, bool]) -> None:
         uid = await self._static_pod_uid()
         manifest = await self.read(self._control_plane, node_files.API_SERVER_MANIFEST)
         text = node_files.api_server_manifest(manifest, gates, uid)
         await self.write(self._control_plane, node_scripts.STAGED_MANIFEST, text)
         for node in self._nodes:
             config = await self.read(node, node_files.KUBELET_CONFIG)
-            await self.write(node, node_scripts.STAGED_CONFIG, node_files.kubelet_config(config, gates))
+            await self.write(node, node_scripts.STAGED_CONFIG, node_files.kubelet_config(config, kubelet))
 
     async def _static_pod_uid(self) -> str:
         """The uid by which the kubelet knows its API server; that of the mirror pod in the API is another."""
@@ -140,11 +154,12 @@ class KindNodes:
     async def _has(self, gates: Mapping[str, bool], path: str) -> bool:
         return gates.items() <= node_files.enabled(await self._client.connection.text(path)).items()
 
-    async def _all_have(self, gates: Mapping[str, bool]) -> bool:
+    async def _all_have(self, gates: Mapping[str, bool], kubelet: Mapping[str, bool]) -> bool:
         known = node_files.enabled(await self._client.connection.text(_API_SERVER))
         if unknown := ", ".join(sorted(gates.keys() - known.keys())):
             raise ConfigurationError(f"This API server knows no feature gate {unknown}", "see those of its release")
-        return all([await self._has(gates, path) for path in (_API_SERVER, *map(_kubelet, self._nodes))])
+        wanted = {_API_SERVER: gates, **dict.fromkeys(map(_kubelet, self._nodes), kubelet)}
+        return all([await self._has(these, path) for path, these in wanted.items()])
 
     async def _until(self, condition: Condition, what: str, node: str, *, api: bool = False) -> None:
         try:

@@ -10,7 +10,8 @@ and its kubelet would then let it wait 10 s and more. A kubelet that was itself 
 from drahealth.suites.kind.node_files import API_SERVER, API_SERVER_MANIFEST, KUBELET_CONFIG
 
 STATE = "/etc/kubernetes/drahealth"
-"""Holds `staged`, files to be put in place, and `original`, those that were there before the first change."""
+"""Holds `staged`, files to be put in place, `original`, those that were there before the first change, and `away`, the
+API server's manifest while that is to be away."""
 LEADERS = ("kube-scheduler", "kube-controller-manager")
 """Who watches the API server and leads by a Lease of the same name."""
 STAGED_MANIFEST = f"{STATE}/staged/{API_SERVER}.yaml"
@@ -32,7 +33,7 @@ end_kubelet() {{
 signal() {{
   for process in /proc/[0-9]*; do
     name=$(tr '\\0' '\\n' 2>/dev/null < "$process/cmdline" | head -n 1)
-    [ "${{name##*/}}" = "$2" ] && kill -s "$1" "${{process#/proc/}}" 2>/dev/null
+    if [ "${{name##*/}}" = "$2" ]; then kill -s "$1" "${{process#/proc/}}" 2>/dev/null || true; fi
   done
   return 0
 }}
@@ -51,6 +52,10 @@ put() {{
     mv "{STATE}/original/.$1" "{STATE}/original/$1"
   fi
   mv "{STATE}/staged/$1" "$2"
+}}
+give() {{
+  [ -e "{STATE}/away/{API_SERVER}.yaml" ] || return 1
+  mv "{STATE}/away/{API_SERVER}.yaml" {API_SERVER_MANIFEST}
 }}
 back() {{
   [ -e "{STATE}/original/$1" ] || return 1
@@ -73,8 +78,21 @@ start_kubelet
 END_LEADERS = f"{_PARTS}\n{_each('KILL')}\n"
 """Kills those who were stopped with the API server; their kubelet starts them anew."""
 
+TAKE_API_SERVER = f"""{_PARTS}
+mkdir -p {STATE}/away
+if [ -e {API_SERVER_MANIFEST} ]; then mv {API_SERVER_MANIFEST} {STATE}/away/{API_SERVER}.yaml; fi
+for _ in 1 2 3 4 5 6 7 8 9 10; do end_api_server; sleep 0.1; done
+"""
+"""Takes the API server's manifest away and kills it, for so long that its kubelet has surely missed the manifest."""
+
+GIVE_API_SERVER = f"""{_PARTS}
+if give; then echo given; fi
+"""
+"""Puts the manifest back, and says so; prints nothing if it was not away."""
+
 RESTORE = f"""{_PARTS}
 rm -rf {STATE}/staged
+give || true
 if [ -e {STATE}/original/{API_SERVER}.yaml ] || [ -e {STATE}/original/kubelet.yaml ]; then
   end_kubelet
   if back {API_SERVER}.yaml {API_SERVER_MANIFEST}; then end_api_server; fi

@@ -45,6 +45,8 @@ class LocalCluster:
         self.node_name = node_name
         self.layout = Layout(run_dir.path)
         self.gates = dict(gates or {})
+        self._kubelet_gates = dict(self.gates)
+        self._api_server_is_stopped = False
         self._binaries = binaries
         self._run_dir = run_dir
         self._cri_socket = cri_socket
@@ -109,15 +111,31 @@ class LocalCluster:
         await self.stop_kubelet(hard)
         await self.start_kubelet()
 
-    async def set_gates(self, gates: Mapping[str, bool]) -> None:
-        """Restarts the API server and the kubelet with these feature gates; what they have stored stays."""
-        parts = self._running()
-        wanted = {**self.gates, **gates}
-        await parts.kubelet.stop(hard=True)
-        await parts.control_plane.restart_api_server(wanted)
-        await until(parts.probe.ready_again, parts.processes(), "the API server to be ready again", START_LIMIT)
-        self.gates = wanted
+    async def set_gates(self, gates: Mapping[str, bool], kubelet: Mapping[str, bool] | None = None) -> None:
+        """Restarts the API server and the kubelet with these feature gates; what they have stored stays.
+
+        `kubelet` are its own, if they are to be others than the API server's.
+        """
+        await self.stop_kubelet()
+        await self.stop_api_server()
+        self.gates = {**self.gates, **gates}
+        self._kubelet_gates = {**self._kubelet_gates, **(gates if kubelet is None else kubelet)}
+        await self.start_api_server()
         await self.start_kubelet()
+
+    async def stop_api_server(self) -> None:
+        """Ends the API server hard; its store, the kubelet and what it runs stay."""
+        if not self._api_server_is_stopped:
+            self._api_server_is_stopped = True
+            await self._running().control_plane.stop_api_server()
+
+    async def start_api_server(self) -> None:
+        """Starts it again, unless it runs, and returns when it is ready."""
+        parts = self._running()
+        if self._api_server_is_stopped:
+            await parts.control_plane.start_api_server(self.gates)
+            self._api_server_is_stopped = False
+            await until(parts.probe.ready_again, parts.processes(), "the API server to be ready again", START_LIMIT)
 
     def check(self) -> None:
         """Raises HarnessError if a process that should be running has ended, with the telling line of its log."""
@@ -143,7 +161,7 @@ class LocalCluster:
                 runtime=str(self._cri_socket),
                 port=parts.kubelet_port,
                 sync_frequency=self._sync_frequency,
-                gates=self.gates,
+                gates=self._kubelet_gates,
             )
         )
 

@@ -34,13 +34,16 @@ class ControlPlane:
         await self._spawn(API_SERVER, self._binaries.kube_apiserver, api_server_flags(self._layout, self._port, gates))
         await self._start_followers()
 
-    async def restart_api_server(self, gates: Mapping[str, bool]) -> None:
-        """Ends the API server hard, for it would wait a minute for its watches, and starts it with these gates.
+    async def stop_api_server(self) -> None:
+        """Ends the API server hard, for it would wait a minute for its watches.
 
-        The scheduler and the controller manager are started anew too: their own retries back off for long.
+        The scheduler and the controller manager end with it: their own retries back off for long (C-02).
         """
         names = (API_SERVER, credentials.SCHEDULER, credentials.CONTROLLER_MANAGER)
         await asyncio.gather(*(self.processes.pop(name).end() for name in names))
+
+    async def start_api_server(self, gates: Mapping[str, bool]) -> None:
+        """Starts what was stopped, the API server with these gates; it need not be ready yet."""
         await self._spawn(API_SERVER, self._binaries.kube_apiserver, api_server_flags(self._layout, self._port, gates))
         await self._start_followers()
 

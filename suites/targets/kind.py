@@ -113,8 +113,15 @@ class KindTarget:
     async def restart_kubelet(self) -> None:
         await self._nodes.restart_kubelet(self.node_name)
 
-    async def set_gates(self, on: bool) -> None:
-        await self._nodes.set_gates(feature_gates(self.profile, on))
+    async def set_gates(self, *, api_server: bool, kubelet: bool) -> None:
+        gates = feature_gates(self.profile, api_server), feature_gates(self.profile, kubelet)
+        await self._nodes.set_gates(*gates)
+
+    async def stop_api_server(self) -> None:
+        await self._nodes.stop_api_server()
+
+    async def start_api_server(self) -> None:
+        await self._nodes.start_api_server()
 
     async def end_container(self, pod_uid: str, container: str, code: int) -> None:
         assert self._client, "the target is not started"

@@ -137,8 +137,15 @@ class KubeletTarget:
     async def restart_kubelet(self) -> None:
         await self._started.restart_kubelet()
 
-    async def set_gates(self, on: bool) -> None:
-        await self._started.set_gates(feature_gates(self.profile, on))
+    async def set_gates(self, *, api_server: bool, kubelet: bool) -> None:
+        gates = feature_gates(self.profile, api_server), feature_gates(self.profile, kubelet)
+        await self._started.set_gates(*gates)
+
+    async def stop_api_server(self) -> None:
+        await self._started.stop_api_server()
+
+    async def start_api_server(self) -> None:
+        await self._started.start_api_server()
 
     async def end_container(self, pod_uid: str, container: str, code: int) -> None:
         self._runtime.end(pod_uid, container, code)

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 RESYNC = 8.0
 """Seconds between a pod's syncs when nothing happens."""
 
+_MOMENT = 0.05
+"""Real seconds that go before a jump of the clock."""
+
 WINDOWS: Mapping[Window, float] = MappingProxyType({"push": 5.0, "resync": 12.0, "start": 10.0, "restart": 10.0})
 
 
@@ -99,11 +102,12 @@ class ReferenceTarget:
             return Opened(self.windows[window])
         # What is to show at the next sync must have reached the kubelet before the clock brings that sync; where the
         # machine was too slow for this, the sync after it comes in real time, within the window.
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(_MOMENT)
         await self._jump(self._resync)
         return Opened(self.windows[window], self._resync)
 
     async def let_pass(self, seconds: float) -> float:
+        await asyncio.sleep(min(seconds, _MOMENT))  # so that what is under way was there before
         await self._jump(seconds)
         return seconds
 
@@ -119,8 +123,14 @@ class ReferenceTarget:
     async def restart_kubelet(self) -> None:
         await self._node.restart_kubelet()
 
-    async def set_gates(self, on: bool) -> None:
-        await self._node.restart_kubelet(Gates(on, on))
+    async def set_gates(self, *, api_server: bool, kubelet: bool) -> None:
+        await self._node.restart_kubelet(Gates(kubelet, kubelet), api_server=Gates(api_server, api_server))
+
+    async def stop_api_server(self) -> None:
+        self.api.down()
+
+    async def start_api_server(self) -> None:
+        self.api.up()
 
     async def end_container(self, pod_uid: str, container: str, code: int) -> None:
         self.runtime.end(pod_uid, container, code)

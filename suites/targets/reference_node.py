@@ -92,11 +92,14 @@ class ReferenceNode:
         await self._scheduler.stop()
         await self.runtime.close()
 
-    async def restart_kubelet(self, gates: Gates | None = None) -> None:
-        """Ends the kubelet and starts it again on the same files; with `gates` the API server too, before it."""
+    async def restart_kubelet(self, gates: Gates | None = None, *, api_server: Gates | None = None) -> None:
+        """Ends the kubelet and starts it again on the same files; with `gates` the API server too, before it.
+
+        `api_server` are its gates, if they are to be others than the kubelet's.
+        """
         if gates is not None:
             self._gates = gates
-            self.api.restart(_by_name(gates))
+            self.api.restart(_by_name(api_server or gates))
         await self.stop_kubelet()
         self._make_kubelet()
         await self.start_kubelet()
@@ -124,7 +127,13 @@ class ReferenceNode:
             device_plugins=self._device_plugins,
         )
         self._workers = self._workers_type(
-            self.api, self.manager, self.runtime, self.name, clock=self._clock, resync=self._resync
+            self.api,
+            self.manager,
+            self.runtime,
+            self.name,
+            clock=self._clock,
+            resync=self._resync,
+            health_events=self._profile.health_events,
         )
 
 

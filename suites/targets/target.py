@@ -92,8 +92,14 @@ class Target(Protocol):
     async def restart_kubelet(self) -> None:
         """Ends the kubelet at once and starts it again on the same files; returns when the node is served again."""
 
-    async def set_gates(self, on: bool) -> None:
-        """Sets the feature gates of device health on the API server and the kubelet, restarting both."""
+    async def set_gates(self, *, api_server: bool, kubelet: bool) -> None:
+        """Sets the feature gates of device health on the API server and on the kubelet, restarting both."""
+
+    async def stop_api_server(self) -> None:
+        """Ends the API server at once: its watches end, and whoever calls is refused, until it is started again."""
+
+    async def start_api_server(self) -> None:
+        """Starts it again on the same store; returns when it serves. Harmless on one that was not stopped."""
 
     async def end_container(self, pod_uid: str, container: str, code: int) -> None:
         """Lets a running container end with this exit code."""

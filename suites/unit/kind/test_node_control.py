@@ -38,6 +38,32 @@ async def test_gates_are_set_on_the_api_server_and_the_kubelet_and_back_again(no
     assert node.restarts() == 2
 
 
+async def test_gates_of_the_two_sides_may_differ(node: KindNode, nodes: KindNodes) -> None:
+    await nodes.set_gates({"GateA": False}, {"GateA": True})
+    assert "--feature-gates=GateA=false" in node.manifest.read_text()
+    assert "GateA: true" in node.config.read_text()
+
+
+async def test_an_api_server_that_is_taken_away_is_killed_and_comes_back_with_its_manifest(
+    node: KindNode, nodes: KindNodes
+) -> None:
+    process = await node.run("kube-apiserver")
+    await nodes.stop_api_server()
+    assert (await asyncio.wait_for(process.wait(), 5), node.manifest.exists()) == (-signal.SIGKILL, False)
+    await nodes.start_api_server()
+    await nodes.start_api_server()
+    assert (node.manifest.read_text(), node.leases, node.restarts()) == (MANIFEST, 2, 0)
+
+
+async def test_an_api_server_that_was_left_away_is_given_back_at_the_end(node: KindNode, nodes: KindNodes) -> None:
+    await nodes.set_gates({"GateA": False})
+    await nodes.stop_api_server()
+    other_process = KindNodes(Engine("docker"), NODE, [NODE], node.client)
+    await other_process.restore()
+    assert node.manifest.read_text() == MANIFEST
+    assert [path.name for path in node.manifest.parent.parent.iterdir()] == ["manifests"]
+
+
 async def test_the_way_back_restores_every_byte_and_leaves_nothing(node: KindNode, nodes: KindNodes) -> None:
     node.manifest.chmod(0o600)
     await nodes.set_gates({"GateA": False})

@@ -61,11 +61,18 @@ def test_what_is_no_scenario_is_none(test: object) -> None:
     assert scenario_of(test) is None
 
 
+def test_a_scenario_does_not_apply_on_a_target_that_cannot_do_what_it_judges() -> None:
+    judging = Scenario("name", ("STATUS-01", "AWAY-01"), "title")
+    assert [judging.beyond(None, target) for target in ("kubelet", "kind")] == [(), ("AWAY-01",)]
+    assert judging.why_not(None, "kubelet") == ""
+    assert judging.why_not(None, "kind").startswith("AWAY-01 is not judged on kind: what its drivers are told")
+
+
 def test_the_catalogue_is_in_the_order_of_files_and_of_lines_in_them() -> None:
     names = [found.name for found in scenarios()]
     basic = [found.name for test in vars(test_basic).values() if (found := scenario_of(test))]
-    assert names[: len(basic)] == basic
-    assert names[-1] == test_timeouts.test_a_device_without_a_timeout_of_its_own_has_thirty_seconds.__name__
+    assert names[names.index(basic[0]) :][: len(basic)] == basic
+    assert names[-1] == test_timeouts.test_a_device_that_is_heard_of_again_shows_its_old_health_at_once.__name__
 
 
 def test_names_in_the_catalogue_are_unique_and_none_is_part_of_another() -> None:
