@@ -5,6 +5,7 @@ It joins the pure parts (`cache`, `claims`, `status`) with the edges (`plugins`,
 
 import asyncio
 import logging
+import random
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -22,7 +23,7 @@ from drahealth.manager.plugin import PluginError
 from drahealth.manager.plugins import Plugins
 from drahealth.manager.profile import KEP, Profile
 from drahealth.manager.registration import Candidate, Socket
-from drahealth.manager.status import entries, is_shown
+from drahealth.manager.status import MAP_SLOTS, entries, is_shown, turned
 from drahealth.manager.tasks import tell_each
 from drahealth.proto.clock import Clock, SystemClock
 from drahealth.proto.quoting import one_line
@@ -230,13 +231,14 @@ class DraManager:
 
     def _entries(self, uses: Sequence[ClaimUse]) -> tuple[ResourceStatus, ...]:
         now = self._clock.now()
-        return entries(
+        found = entries(
             [use for use in uses if is_shown(use, self._claims.name(use.claim_uid), self.profile)],
             self._claims.devices,
             lambda device: self._cache.read(device, now),
             self.profile,
             messages=self.gates.resource_health_status_message,
         )
+        return found if self.profile.entries_ordered else turned(found, random.randrange(MAP_SLOTS))
 
     def _reported(self, driver: str, report: Report) -> None:
         now = self._clock.now()

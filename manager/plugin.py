@@ -70,7 +70,8 @@ class Plugin:
         self._api = next(version for version in versions if version in PREPARE)
         self._methods = pick_health_api(versions, profile)
         self._method = 0
-        self._channel = grpc.aio.insecure_channel(target(endpoint), options=_CHANNEL)
+        limit = ("grpc.max_receive_message_length", profile.largest_report)
+        self._channel = grpc.aio.insecure_channel(target(endpoint), options=[*_CHANNEL, limit])
         self._state = State.OFF
         self._task: asyncio.Task[None] | None = None
         self._complaint = ""

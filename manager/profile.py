@@ -12,6 +12,8 @@ from typing import Literal
 from drahealth.proto.flavours import Flavour, of_service
 from drahealth.proto.values import DeviceHealth, Health
 
+MEBIBYTE = 2**20
+
 
 @dataclass(frozen=True, slots=True)
 class Profile:
@@ -61,6 +63,10 @@ class Profile:
     devices_per_driver: int | None
     """New device names beyond this many are ignored (H-13)."""
 
+    largest_report: int
+    """Bytes of a report that are taken; the stream of a larger one ends (W-09, B-16). 16384 devices with full messages
+    and the longest names come to 26 MiB."""
+
     saves_heartbeats: bool
     """A report that changes nothing still renews the times in the checkpoint (H-17, B-12)."""
 
@@ -95,6 +101,12 @@ class Profile:
     drivers_order: Literal["allocation's", "any"]
     """In which order the devices of a claim's several drivers are looked at: where it is any, and `duplicate_id_shows`
     the first, each status may show another one (P-13). The reference itself keeps to the allocation's."""
+
+    entries_ordered: bool
+    """The entries of a container keep the order of its claims; else they come in another one each time (B-01)."""
+
+    health_events: bool
+    """A change of the health that a status shows is told by an event on the pod (M-08)."""
 
     final_status: Literal["kept", "dropped"]
     """What a pod's entries are once its claims are unprepared: what they last were, or gone (P-27)."""
@@ -154,6 +166,7 @@ KEP = Profile(
     named_twice="last",
     timeouts_wrap=False,
     devices_per_driver=None,
+    largest_report=32 * MEBIBYTE,
     saves_heartbeats=True,
     message_cut="character",
     prepares_again="never",
@@ -164,6 +177,8 @@ KEP = Profile(
     pod_level=True,
     duplicate_id_shows="worst",
     drivers_order="allocation's",
+    entries_ordered=True,
+    health_events=True,
     final_status="kept",
     api_filters_reads=True,
     api_keeps_stored=False,
@@ -190,6 +205,7 @@ V1_37 = Profile(
     named_twice="each",
     timeouts_wrap=True,
     devices_per_driver=16384,
+    largest_report=4 * MEBIBYTE,
     saves_heartbeats=False,
     message_cut="byte",
     prepares_again="replaces",
@@ -200,6 +216,8 @@ V1_37 = Profile(
     pod_level=False,
     duplicate_id_shows="first",
     drivers_order="any",
+    entries_ordered=False,
+    health_events=False,
     final_status="dropped",
     api_filters_reads=False,
     api_keeps_stored=True,

@@ -14,6 +14,9 @@ from drahealth.proto.values import (
     ResourceStatus,
 )
 
+MAP_SLOTS = 8
+"""Slots of a small map of a kubelet, in any of which a walk through it begins."""
+
 _SEVERITY = {Health.HEALTHY: 0, Health.UNKNOWN: 1, Health.UNHEALTHY: 2}
 
 
@@ -58,6 +61,11 @@ def entries(
                 found[name] = ResourceStatus(name, resources)
                 claims.add(use.name)
     return tuple(found.values())
+
+
+def turned(entries: tuple[ResourceStatus, ...], by: int) -> tuple[ResourceStatus, ...]:
+    """The entries in the order in which a kubelet's map gives them, from its slot `by` on (B-01)."""
+    return entries[by:] + entries[:by]
 
 
 def is_shown(use: ClaimUse, object_name: str, profile: Profile) -> bool:

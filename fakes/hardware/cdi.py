@@ -13,6 +13,9 @@ _VERSION = "0.6.0"
 """The oldest version with annotations."""
 _INSTANCE = "drahealth.instance"
 
+SHARED = "all"
+"""The device of a specification that stands for all of a driver's."""
+
 
 def cdi_id(driver: str, device: str) -> str:
     """The CDI id that the fake gives a device; the name in the API may differ, this one is for container runtimes."""

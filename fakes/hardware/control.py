@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from drahealth.fakes.faults.catalogue import catalogue, policy
+from drahealth.fakes.hardware.cdi import SHARED, cdi_id
 from drahealth.proto.flavours import FLAVOURS, Flavour
 from drahealth.proto.values import DeviceHealth, Health
 
@@ -59,6 +60,8 @@ class DriverOptions:
     all of those services that are advertised."""
     cdi_ids: bool = True
     """Prepared devices come with a CDI id each."""
+    shared_cdi_id: bool = False
+    """All prepared devices come with one and the same CDI id, as those of drivers that have one for a whole claim."""
     cdi_dir: str = ""
     """Where CDI specifications of prepared devices are written, for a real container runtime; empty: nowhere."""
     heartbeat: float = 10.0
@@ -110,6 +113,10 @@ class DriverOptions:
             for flavour in FLAVOURS.values()
             if (flavour.advertised in self.health_apis if served is None else flavour.name in served)
         )
+
+    def cdi_id(self, device: str) -> str:
+        """What the device is called for container runtimes, where it comes with a CDI id."""
+        return cdi_id(self.name, SHARED if self.shared_cdi_id else device)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from drahealth.fakes.api import CLAIMS, Api, ApiError
-from drahealth.fakes.hardware import cdi
 from drahealth.fakes.hardware.control import DriverOptions
 from drahealth.fakes.hardware.prepared import PreparedClaims
 from drahealth.proto import events
@@ -86,7 +85,7 @@ class NodeService:
         """The devices returned for an allocated one: itself, or what the options have in its place."""
         driver, request = self._options.name, (result["request"].split("/")[0],)
         if result["device"] not in self._options.returns:
-            cdi_ids = (cdi.cdi_id(driver, result["device"]),) if self._options.cdi_ids else ()
+            cdi_ids = (self._options.cdi_id(result["device"]),) if self._options.cdi_ids else ()
             name = DeviceId(driver, result["pool"], result["device"])
             return [PreparedDevice(name, request, cdi_ids, result.get("shareID"))]
         return [

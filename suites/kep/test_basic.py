@@ -2,7 +2,7 @@
 
 import asyncio
 
-from drahealth.proto.values import Health
+from drahealth.proto.values import MESSAGE_LIMIT, Health
 from drahealth.suites.scenario import scenario
 from drahealth.suites.story.node import Node
 
@@ -23,6 +23,7 @@ async def test_an_unhealthy_device_shows_in_the_pod_status_with_its_message(node
 
 @scenario(
     "STATUS-03",
+    "STATUS-15",
     counterpart_of=(
         "kep/e2e-healthy-again",
         "alpha2/e2e-unhealthy-and-back",
@@ -36,6 +37,9 @@ async def test_a_recovered_device_shows_healthy_again(node: Node) -> None:
     await pod.shows(gpu, Health.UNHEALTHY, message="GPU memory: uncorrectable error")
     await gpu.becomes(Health.HEALTHY)
     await pod.shows(gpu, Health.HEALTHY, message="")
+    with node.judging("STATUS-15", "the pod has run on"):
+        await pod.is_running()
+        node.check(pod.has_never_restarted(), "no container was restarted", pod)
 
 
 @scenario("STATUS-08", counterpart_of=("kep/e2e-rapid-changes", "alpha2/e2e-quick-succession"))
@@ -64,3 +68,18 @@ async def test_a_device_is_called_by_driver_pool_and_name(node: Node) -> None:
     await pod.has_devices(1)
     with node.judging("STATUS-04", "the id is driver/pool/device"):
         node.check(pod.ids() == {str(gpu.id)}, f"the id {gpu.id}", pod)
+
+
+@scenario("STATUS-11")
+async def test_a_message_that_is_too_long_is_cut_at_a_character(node: Node) -> None:
+    _, pod, gpu = await node.pod_with_a_gpu()
+    message = "é" * 1100
+    await gpu.becomes(Health.UNHEALTHY, message=message)
+    with node.judging("STATUS-11", "the status is written"):
+        await pod.shows(gpu, Health.UNHEALTHY)
+        for shown in pod.resources(gpu) if node.profile.messages else ():
+            fits = len(shown.message.encode()) <= MESSAGE_LIMIT
+            begins = message.startswith(shown.message.rstrip(".")) and shown.message.startswith("é")
+            node.check(fits and begins, f"the beginning of it in {MESSAGE_LIMIT} bytes", pod)
+    await gpu.becomes(Health.HEALTHY, message="in a word: fine")
+    await pod.shows(gpu, Health.HEALTHY, message="in a word: fine")

@@ -118,3 +118,35 @@ async def test_a_claim_that_no_container_uses_shows_in_the_pods_own_field(node: 
     await gpu.becomes(Health.UNHEALTHY, message="missed")
     await pod.shows(gpu, Health.UNHEALTHY, message="missed")
     await pod.shows_entries({f"claim:{used.name}/gpu": [gpu]})
+
+
+@scenario("STATUS-12")
+async def test_devices_with_one_cdi_id_are_shown_each_with_its_own_health(node: Node) -> None:
+    driver = await node.driver(devices=2, shared_cdi_id=True)
+    claim = await node.claim(driver, gpu=2)
+    pod = await node.pod(claim["gpu"])
+    with node.judging("STATUS-12", "the status can be written"):
+        await pod.is_running()
+    good, bad = await node.allocated(claim)
+    await bad.becomes(Health.UNHEALTHY, message="not to be overlooked")
+    with node.judging("STATUS-12", "none hides another"):
+        await pod.shows(bad, Health.UNHEALTHY, message="not to be overlooked")
+        pod.still_shows(good, Health.HEALTHY)
+    await bad.becomes(Health.HEALTHY)
+    with node.judging("STATUS-12", "the status can be written"):
+        await pod.shows(bad, Health.HEALTHY)
+
+
+@scenario("STATUS-13")
+async def test_entries_keep_their_order_from_one_status_to_the_next(node: Node) -> None:
+    driver = await node.driver(devices=8)
+    claim = await node.claim(driver, a=1, b=1, c=1, d=1, e=1, f=1, g=1, h=1)
+    pod = await node.running_pod(*(claim[request] for request in "abcdefgh"))
+    gpu = driver.gpus[0]
+    await pod.shows(gpu, Health.HEALTHY)
+    for number in range(6):
+        health = (Health.UNHEALTHY, Health.HEALTHY)[number % 2]
+        await gpu.becomes(health, message=f"change {number}")
+        await pod.shows(gpu, health, message=f"change {number}")
+    with node.judging("STATUS-13", "there is one order"):
+        node.check(len(pod.orders()) == 1, "the same order of entries in each status", pod.orders())

@@ -30,6 +30,26 @@ async def test_the_devices_of_a_crashed_plugin_read_unknown_until_it_is_back(nod
         await pod.shows(gpu, Health.UNHEALTHY, message="before the crash")
 
 
+@scenario("STREAM-04", "STREAM-01", "STREAM-02")
+async def test_a_plugin_that_is_deregistered_is_not_watched_any_more(node: Node) -> None:
+    driver, pod, gpu = await node.pod_with_a_gpu()
+    await gpu.becomes(Health.UNHEALTHY, message="while it was registered")
+    await pod.shows(gpu, Health.UNHEALTHY, message="while it was registered")
+    before = await driver.control.state()
+    await driver.unregisters()
+    with node.judging("STREAM-04", "its stream is ended"):
+        await driver.is_watched_no_more()
+    await pod.shows(gpu, Health.UNKNOWN, message="", within="resync")
+    await node.catches_up()
+    state = await driver.control.state()
+    with node.judging("STREAM-04", "no stream is opened again"):
+        node.check((state.streams, state.streams_opened) == (0, before.streams_opened), "no new one", state)
+    await driver.stops()
+    await driver.starts()
+    with node.judging("STREAM-02", "the plugin is watched again"):
+        await pod.shows(gpu, Health.UNHEALTHY, message="while it was registered")
+
+
 @scenario("STREAM-02", "STATUS-01", counterpart_of=("e2e_node/reconnect",))
 async def test_a_pod_that_starts_after_its_plugin_came_back_shows_its_device(node: Node) -> None:
     driver = await node.driver(devices=2)
@@ -67,7 +87,7 @@ async def test_a_plugin_that_answers_unimplemented_is_asked_once(node: Node) -> 
         node.check(set(state.asked.values()) == {1}, "it is asked for its health once, by each method there is", state)
 
 
-@scenario("UPDATE-01", "UPDATE-02", counterpart_of=("kep/stream-cancellation",))
+@scenario("UPDATE-01", "UPDATE-02", "UPDATE-03", counterpart_of=("kep/stream-cancellation",))
 async def test_in_a_rolling_update_the_newest_instance_is_watched(node: Node) -> None:
     older = await node.driver(devices=2)
     gpu, fence = older.gpus
@@ -82,6 +102,9 @@ async def test_in_a_rolling_update_the_newest_instance_is_watched(node: Node) ->
     await pod.shows(fence, Health.UNHEALTHY, message="a fence")
     with node.judging("UPDATE-01", "a report of the older instance is not shown"):
         pod.still_shows(gpu, Health.UNHEALTHY, message="says the newer one")
+    state = await older.control.state()
+    with node.judging("UPDATE-03", "the older instance is not watched"):
+        node.check(state.streams == 0, "no stream of the older instance is open", state)
     await newer.control.hush(True)
     await older.stops()
     await node.catches_up()
@@ -92,3 +115,15 @@ async def test_in_a_rolling_update_the_newest_instance_is_watched(node: Node) ->
     await newer.control.hush(False)
     await newer.gpus[0].becomes(Health.HEALTHY, message="the newer one goes on")
     await pod.shows(gpu, Health.HEALTHY, message="the newer one goes on")
+
+
+@scenario("UPDATE-04")
+async def test_when_the_newest_instance_goes_the_one_before_it_is_watched_again(node: Node) -> None:
+    older, pod, gpu = await node.pod_with_a_gpu()
+    newer = await older.newer_instance()
+    await newer.gpus[0].becomes(Health.UNHEALTHY, message="says the newer one")
+    await pod.shows(gpu, Health.UNHEALTHY, message="says the newer one")
+    await newer.stops()
+    await node.catches_up()
+    await gpu.becomes(Health.HEALTHY, message="says the older one again")
+    await pod.shows(gpu, Health.HEALTHY, message="says the older one again", within="resync")

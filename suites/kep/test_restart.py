@@ -36,3 +36,22 @@ async def test_a_pod_that_starts_after_a_restart_of_the_kubelet_shows_its_device
     await pod.shows(gpu, Health.HEALTHY)
     await gpu.becomes(Health.UNHEALTHY, message="after the restart")
     await pod.shows(gpu, Health.UNHEALTHY, message="after the restart")
+
+
+@scenario("PERSIST-02", alone=True)
+async def test_how_lately_a_device_was_heard_of_survives_a_restart_of_the_kubelet(node: Node) -> None:
+    driver = await node.driver(devices=2, heartbeat=1, timeout=10)
+    early = await node.running_pod((await node.claim(driver))["gpu"])
+    await early.shows((await early.gpus())[0], Health.HEALTHY)
+    for _ in range(2):  # together longer than the timeout, and nothing but heartbeats meanwhile
+        await node.passes(6)
+        await driver.is_heard_of()
+    await driver.falls_silent()
+    await node.kubelet_restarts()
+    pod = await node.running_pod((await node.claim(driver))["gpu"])
+    [gpu] = await pod.gpus()
+    with node.judging("PERSIST-02", "it reads what it was"):
+        await pod.shows(gpu, Health.HEALTHY)
+    await driver.speaks_again()
+    await gpu.becomes(Health.UNHEALTHY, message="after all")
+    await pod.shows(gpu, Health.UNHEALTHY, message="after all")

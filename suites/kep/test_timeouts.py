@@ -48,3 +48,25 @@ async def test_a_device_without_a_timeout_of_its_own_has_thirty_seconds(node: No
     pod.still_shows(silent, Health.UNHEALTHY)
     await node.passes(5.1)
     await pod.shows(silent, Health.UNKNOWN, within="resync")
+
+
+@scenario("TIMEOUT-04", "TIMEOUT-01")
+async def test_a_device_that_is_heard_of_again_shows_its_old_health_at_once(node: Node) -> None:
+    driver = await node.driver(devices=2)
+    pod, other_pod = [await node.running_pod((await node.claim(driver))["gpu"]) for _ in range(2)]
+    [gpu], [other] = await pod.gpus(), await other_pod.gpus()
+    await gpu.becomes(Health.UNHEALTHY, message="as ever", timeout=5)
+    await pod.shows(gpu, Health.UNHEALTHY, message="as ever")
+    await driver.falls_silent()
+    await node.passes(5.1)
+    with node.judging("TIMEOUT-01", "it reads Unknown"):
+        await pod.shows(gpu, Health.UNKNOWN, message="", within="resync")
+    await driver.control.report([gpu.so(Health.UNHEALTHY, "as ever", timeout=5)])
+    for fence in (Health.UNHEALTHY, Health.HEALTHY):
+        await driver.control.report([other.so(fence, "a fence", timeout=600)])
+        await other_pod.shows(other, fence, message="a fence")
+    with node.judging("TIMEOUT-04", "its recovery is told"):
+        pod.still_shows(gpu, Health.UNHEALTHY, message="as ever")
+    await driver.speaks_again()
+    await gpu.becomes(Health.HEALTHY, timeout=600)
+    await pod.shows(gpu, Health.HEALTHY)

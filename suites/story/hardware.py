@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from drahealth.fakes.hardware.cdi import cdi_id
 from drahealth.fakes.hardware.control import DriverControl, DriverOptions
 from drahealth.manager.profile import Profile
-from drahealth.proto.events import Registered
+from drahealth.proto.events import Registered, ReportSent, StreamClosed, StreamOpened
 from drahealth.proto.flavours import Flavour
 from drahealth.proto.values import DeviceHealth, DeviceId, Health
 
@@ -36,7 +35,7 @@ class Gpu:
     def resource_id(self, profile: Profile) -> str:
         """What the device is called in a Pod status where this profile holds."""
         if profile.device_id == "first CDI id" and self.driver.options.cdi_ids:
-            return cdi_id(self.driver.name, self.name)
+            return self.driver.options.cdi_id(self.name)
         return str(self.id)
 
     def so(self, health: Health, message: str = "", timeout: int = 0) -> DeviceHealth:
@@ -85,6 +84,15 @@ class Driver:
         self.node.tell(f"driver {self} stops")
         await self.control.stop()
 
+    async def unregisters(self) -> None:
+        """Is deregistered, though it runs on."""
+        self.node.tell(f"driver {self} unregisters")
+        await self.control.unregister()
+
+    async def is_watched_no_more(self) -> None:
+        """No health stream of it is open."""
+        await self.node.until(lambda: not self._streams(), "push", f"no health stream of {self} is open", "one is")
+
     async def crashes(self) -> None:
         """Is gone at once and leaves its sockets lying."""
         self.node.tell(f"driver {self} crashes")
@@ -100,6 +108,22 @@ class Driver:
         self.node.tell(f"driver {self} speaks again")
         await self.control.hush(False)
 
+    async def is_heard_of(self) -> None:
+        """Has reported once more from now on, of its own accord."""
+        before = len(self._said())
+        await self.node.until(
+            lambda: len(self._said()) > before, "start", f"driver {self} reports over a health stream", "no report"
+        )
+
+    async def has_said(self, gpu: Gpu, health: Health) -> None:
+        """A report that the device is so was written to a health stream."""
+        await self.node.until(
+            lambda: any((d.device, d.health) == (gpu.name, health) for report in self._said() for d in report.devices),
+            "push",
+            f"driver {self} has said that {gpu} is {health}",
+            "no such report",
+        )
+
     async def plays(self, changes: Sequence[DeviceHealth]) -> None:
         """Reports these changes one after the other, as fast as they go."""
         self.node.tell(f"driver {self} reports {len(changes)} changes in a row")
@@ -111,6 +135,16 @@ class Driver:
         newer = await self.node.add_driver(options)
         await newer.starts()
         return newer
+
+    def _streams(self) -> set[str]:
+        """Those that are open, by the history."""
+        mine, history = (self.name, self.options.instance), self.node.history
+        opened = {e.stream for e in history.of(StreamOpened) if (e.driver, e.instance) == mine}
+        return opened - {e.stream for e in history.of(StreamClosed)}
+
+    def _said(self) -> list[ReportSent]:
+        mine = (self.name, self.options.instance)
+        return [e for e in self.node.history.of(ReportSent) if (e.driver, e.instance) == mine]
 
     def _registrations(self) -> int:
         mine = (self.name, self.options.instance, True)

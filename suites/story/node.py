@@ -62,6 +62,7 @@ class Node:
         self._drivers: list[Driver] = []
         self._plugins: list[DevicePlugin] = []
         self._gates_on = True
+        self._api_is_away = False
         self._watch = PodWatch(target.api, self.namespace, self.history)
         self._names = 0
 
@@ -105,6 +106,8 @@ class Node:
                 stack.push_async_callback(self.gates, on=True)
             stack.push_async_callback(self._end_pods)
             stack.push_async_callback(self._revive_drivers)
+            if self._api_is_away:
+                stack.push_async_callback(self.api_server_returns)
 
     # -- the story
 
@@ -252,13 +255,28 @@ class Node:
         await self.target.restart_kubelet()
         self.history.observe(events.Restarted("kubelet"))
 
-    async def gates(self, *, on: bool) -> None:
-        """The feature gate is switched; the API server and the kubelet are restarted for it."""
+    async def gates(self, *, on: bool | None = None, api_server: bool = True, kubelet: bool = True) -> None:
+        """The feature gate is switched, `on` both sides or on each; the API server and the kubelet are restarted."""
         self._must_be_alone()
-        self.tell(f"the feature gate is switched {'on' if on else 'off'}")
-        self._gates_on = on
-        await self.target.set_gates(on)
-        self.history.observe(events.GateSet(_GATE, on))
+        api_server, kubelet = (api_server, kubelet) if on is None else (on, on)
+        sides = {"API server": api_server, "kubelet": kubelet}
+        self.tell(f"the feature gate is {', '.join(f'{_on(is_on)} in the {side}' for side, is_on in sides.items())}")
+        self._gates_on = api_server and kubelet
+        await self.target.set_gates(api_server=api_server, kubelet=kubelet)
+        self.history.observe(events.GateSet(_GATE, self._gates_on))
+
+    async def api_server_goes_away(self) -> None:
+        """Nobody hears of anything any more, and nobody can write."""
+        self._must_be_alone()
+        self.tell("the API server goes away")
+        self._api_is_away = True
+        await self.target.stop_api_server()
+
+    async def api_server_returns(self) -> None:
+        """It serves again, from the same store."""
+        await self.target.start_api_server()
+        self._api_is_away = False
+        self.history.observe(events.Restarted("kube-apiserver"))
 
     async def passes(self, seconds: float) -> None:
         """So much time passes."""
@@ -270,6 +288,12 @@ class Node:
     async def catches_up(self) -> None:
         """Returns when the kubelet has begun what it had to do by now: it ran a pod on a driver that came later."""
         await self.pod_with_a_gpu()
+
+    async def events_arrive(self) -> None:
+        """Returns when the events of all that happened so far can be seen: that of a later pod's start is the fence."""
+        _, pod, _ = await self.pod_with_a_gpu()
+        started = f"an event tells that pod {pod.name} has started"
+        await self.until(lambda: any(e.reason == "Started" for e in pod.events()), "start", started, "no such event")
 
     # -- for the handles
 
@@ -351,7 +375,9 @@ class Node:
         """A story may have ended while a driver was down; pods do not go before one has unprepared their claims."""
         for name in {driver.name for driver in self._drivers}:
             instances = [driver.control for driver in self._drivers if driver.name == name]
-            if not any([(await control.state()).running for control in instances]):
+            states = [await control.state() for control in instances]
+            if not any(state.running and state.registered for state in states):
+                await instances[-1].stop()
                 await instances[-1].start()
                 with suppress(TimeoutError):
                     await asyncio.wait_for(instances[-1].wait_registered(), self.target.windows["start"])
@@ -390,6 +416,10 @@ async def _patient(failure: str, seconds: float = PATIENCE) -> AsyncIterator[Non
 
 def _gpus(count: int) -> tuple[str, ...]:
     return tuple(f"gpu-{number}" for number in range(count))
+
+
+def _on(is_on: bool) -> str:
+    return "on" if is_on else "off"
 
 
 def _use(used: Use | Claim | Ask) -> Use | Ask:

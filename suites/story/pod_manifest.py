@@ -47,6 +47,7 @@ def pod_manifest(
         "spec": {
             "restartPolicy": restart,
             "terminationGracePeriodSeconds": 1,
+            "dnsPolicy": "Default",  # else a kubelet without a cluster's DNS complains at each sync
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
             "resourceClaims": [{"name": claim, **source} for claim, source in sorted(sources.items())],

@@ -1,10 +1,11 @@
 """The story's workload: pods whose status is watched."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from drahealth.fakes.api import Object
-from drahealth.proto.events import ContainerSeen, StatusSeen, Unprepared
+from drahealth.proto.events import ContainerSeen, EventSeen, StatusSeen, Unprepared
 from drahealth.proto.values import Health, ResourceHealth, ResourceStatus
 from drahealth.suites.story.device_plugin import Ask, DevicePlugin, PluginGpu
 from drahealth.suites.story.hardware import Gpu
@@ -124,6 +125,22 @@ class Pod:
         name = gpu.resource_id(self.node.profile)
         return [r for c in self._seen() for e in c.resources or () for r in e.resources if r.resource_id == name]
 
+    def events(self, gpu: Gpu | None = None) -> list[EventSeen]:
+        """The events on the pod so far, each as often as its count was seen to grow; those that name the device."""
+        mine = [event for event in self.node.history.of(EventSeen) if event.uid == self.uid]
+        return [event for event in mine if gpu is None or gpu.name in event.message]
+
+    def has_event(self, gpu: Gpu, health: Health) -> None:
+        """An event on the pod names the device and this health, be it in its reason or in its message."""
+        words = [f"{event.reason} {event.message}" for event in self.events()]
+        told = any(gpu.name in text and health in _healths(text) for text in words)
+        self.node.check(told, f"an event on pod {self.name} tells that {gpu} is {health}", "; ".join(words) or "none")
+
+    def orders(self) -> set[tuple[str, ...]]:
+        """The orders in which the entries of a container have stood, of all statuses that had any."""
+        statuses = [status for status in self.node.history.of(StatusSeen) if status.uid == self.uid]
+        return {tuple(e.name for e in c.resources) for status in statuses for c in status.containers if c.resources}
+
     async def ends(self, code: int = 0) -> None:
         """All its containers end with this exit code; sidecars are left to the kubelet."""
         self.node.tell(f"the containers of pod {self.name} end with {code}")
@@ -184,6 +201,11 @@ class Pod:
             return len(self._seen()) == len(self.users.containers) and all(true(c) for c in self._seen())
 
         await self.node.until(all_true, window, expected, self)
+
+
+def _healths(text: str) -> set[str]:
+    """The healths that a text names, in whatever case and be it amid a word; Unhealthy is not Healthy."""
+    return {word.capitalize() for word in re.findall("unhealthy|healthy|unknown", text.lower())}
 
 
 def _ids(container: ContainerSeen) -> dict[str, set[str]]:

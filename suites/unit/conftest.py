@@ -1,6 +1,10 @@
 """What all unit tests share."""
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("drahealth", deadline=None)  # a machine that is busy makes an example slow, not wrong
+settings.load_profile("drahealth")
 
 
 @pytest.fixture(scope="session")

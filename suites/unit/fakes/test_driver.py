@@ -192,6 +192,17 @@ async def test_a_device_may_be_returned_as_others(rig: Rig, version: str) -> Non
     ]
 
 
+async def test_devices_with_a_shared_cdi_id_are_one_to_a_container_runtime_that_finds_it(
+    rig: Rig, tmp_path: Path
+) -> None:
+    await rig.here(shared_cdi_id=True, cdi_dir=str(tmp_path)).start()
+    claim = (await rig.claim("gpu-0", "gpu-1"))["metadata"]
+    wanted = {"namespace": "default", "name": claim["name"], "uid": claim["uid"]}
+    devices = (await rig.call(PREPARE["v1.DRAPlugin"], claims=[wanted])).claims[claim["uid"]].devices
+    assert [list(device.cdi_device_ids) for device in devices] == [[f"{DRIVER}/gpu=all"]] * 2
+    assert '"name": "all"' in (tmp_path / f"{DRIVER}-gpu.json").read_text()
+
+
 # -- sockets
 
 

@@ -3,12 +3,14 @@
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 
+from drahealth.fakes.api import SLICES
 from drahealth.fakes.hardware.control import DriverControl, DriverState
 from drahealth.fakes.hardware.control_lines import CALLS
 from drahealth.fakes.hardware.driver import FakeDriver
@@ -73,6 +75,28 @@ async def test_a_crash_leaves_the_socket_files(driver: DriverControl, rig: Rig) 
     assert rig.sockets() == LEFT_BY_A_CRASH
     with pytest.raises(grpc.aio.AioRpcError, match="UNAVAILABLE"):
         await rig.ask()
+
+
+async def test_a_driver_starts_while_the_api_server_is_away_and_publishes_once_it_is_back(
+    driver: DriverControl, rig: Rig
+) -> None:
+    await driver.stop()
+    rig.api.down()
+    await driver.start()
+    assert (rig.sockets(), (await rig.ask()).name) == (SOCKETS, DRIVER)
+    rig.api.up()
+    rig.clock.jump(1)
+    async with asyncio.timeout(10), aclosing(rig.api.watch(SLICES)) as changes:
+        while (await anext(changes)).object["spec"]["pool"]["generation"] != 2:
+            pass
+
+
+async def test_a_driver_that_unregisters_serves_on(driver: DriverControl, rig: Rig) -> None:
+    await driver.unregister()
+    assert (rig.sockets(), (await driver.state()).running) == (SOCKETS[:3], True)
+    await driver.stop()
+    await driver.start()
+    assert rig.sockets() == SOCKETS
 
 
 async def test_a_driver_starts_again_after_a_crash_and_after_a_stop(driver: DriverControl, rig: Rig) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import socket
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -62,9 +63,13 @@ async def test_garbage(node: Node, payload: str, caplog: pytest.LogCaptureFixtur
     await recovers(node, caplog, f"{len(payload) // 2} bytes that are not a NodeWatchResourcesResponse")
 
 
-async def test_a_report_of_more_than_4_mib(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_report_larger_than_the_profile_takes(
+    make_node: Callable[[Profile], Node], caplog: pytest.LogCaptureFixture
+) -> None:
+    node = make_node(replace(KEP, largest_report=100_000))
+    await node.start()
     driver = await two_drivers(node)
-    await driver.report([DeviceHealth("node-a", f"gpu-{number}", Health.HEALTHY, "x" * 1024) for number in range(4200)])
+    await driver.report([DeviceHealth("node-a", f"gpu-{number}", Health.HEALTHY, "x" * 1024) for number in range(100)])
     await recovers(node, caplog, "RESOURCE_EXHAUSTED: ")
 
 

@@ -1,4 +1,4 @@
-"""Broken managers, and two broken surroundings: each does one thing wrong that a kubelet could do wrong."""
+"""Broken managers: each does one thing wrong that a kubelet could do wrong, with what it shows, tells or hears."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -6,28 +6,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from drahealth.fakes.api import PODS
 from drahealth.fakes.containers.runtime import ContainerRuntime, ContainerState
-from drahealth.fakes.pod_worker.lifecycle import PodLifecycle
-from drahealth.fakes.pod_worker.pod_object import PodObject
-from drahealth.fakes.pod_worker.status import pod_status
-from drahealth.fakes.pod_worker.worker import PodWorkers
 from drahealth.manager.cache import Update
 from drahealth.manager.claims import PreparedClaim
 from drahealth.manager.dra import DraManager, Notify
 from drahealth.manager.gates import Gates
-from drahealth.manager.plugin import Plugin
-from drahealth.manager.registration import Candidate
 from drahealth.proto.values import (
     AllocatedResources,
     DeviceHealth,
+    DeviceId,
     Health,
     PodClaims,
     Report,
     ResourceHealth,
     ResourceStatus,
 )
-from drahealth.suites.targets.reference import ReferenceTarget
 
 # What it shows
 
@@ -131,6 +124,19 @@ class FollowsTheTerminated(DraManager):
             self._claims.add(PreparedClaim(claim.ref, claim.drivers, claim.devices, {pod_uid}))
 
 
+class ShufflesEntries(DraManager):
+    """Entries come in another order each time."""
+
+    def __init__(self, root: Path, **known: Any) -> None:
+        super().__init__(root, **known)
+        self._syncs = 0
+
+    def allocated_resources_status(self, pod_uid: str, uses: PodClaims) -> AllocatedResources:
+        self._syncs += 1
+        shown, step = super().allocated_resources_status(pod_uid, uses), (1, -1)[self._syncs % 2]
+        return replace(shown, containers={name: found[::step] for name, found in shown.containers.items()})
+
+
 # Whom it tells
 
 
@@ -146,6 +152,25 @@ class TellsOnePod(DraManager):
 
     def subscribe(self, notify: Notify) -> Callable[[], None]:
         return super().subscribe(lambda pods: notify(frozenset(sorted(pods)[:1])))
+
+
+class DropsNews(DraManager):
+    """Who would be the hundred and first to be told is not."""
+
+    def subscribe(self, notify: Notify) -> Callable[[], None]:
+        left = iter(range(100))
+        return super().subscribe(lambda pods: notify(pods) if next(left, None) is not None else None)
+
+
+class TellsOfTheReported(DraManager):
+    """Nobody hears of a device that a report has left out."""
+
+    def _reported(self, driver: str, report: Report) -> None:
+        self._named = {DeviceId(driver, device.pool, device.device) for device in report}
+        super()._reported(driver, report)
+
+    def _notify(self, devices: frozenset[DeviceId]) -> None:
+        super()._notify(devices & self._named)
 
 
 # What it hears
@@ -212,6 +237,20 @@ class ReportsTheFirst(_Mishears):
         return report
 
 
+class ForgetsTheAbsent(_Mishears):
+    """A device that a report leaves out is Unknown at once."""
+
+    def __init__(self, root: Path, **known: Any) -> None:
+        super().__init__(root, **known)
+        self._known: dict[str, DeviceHealth] = {}
+
+    def _heard(self, report: Report) -> Report:
+        named = {device.device: device for device in report}
+        absent = (replace(d, health=Health.UNKNOWN, message="") for n, d in self._known.items() if n not in named)
+        self._known |= named
+        return (*report, *absent)
+
+
 class AlwaysTheDefault(_Mishears):
     """A device's own timeout does not count."""
 
@@ -274,105 +313,6 @@ class StaysOff(DraManager):
         if not gates.resource_health_status:
             mark.touch()
         super().__init__(root, gates=Gates(False, False) if mark.exists() else gates, **known)
-
-
-# Whom it watches
-
-
-class WatchesTheOlder(DraManager):
-    """An instance that comes second is not watched."""
-
-    def __init__(self, root: Path, **known: Any) -> None:
-        super().__init__(root, **known)
-        self._plugins._watch = lambda plugin, older: None if older else plugin.watch()  # type: ignore[method-assign]
-
-
-class WatchesOnce(DraManager):
-    """A plugin that comes back is not watched."""
-
-    def __init__(self, root: Path, **known: Any) -> None:
-        super().__init__(root, **known)
-        self._seen: set[str] = set()
-        self._plugins._watch = self._watch_once  # type: ignore[method-assign]
-
-    def _watch_once(self, plugin: Plugin, older: list[Plugin]) -> None:
-        if plugin.driver not in self._seen:
-            self._seen.add(plugin.driver)
-            plugin.watch()
-
-
-class WatchesTwice(DraManager):
-    """Every plugin has two streams."""
-
-    def __init__(self, root: Path, **known: Any) -> None:
-        super().__init__(root, **known)
-        self._more: list[Plugin] = []
-        self._plugin = self._plugins._plugin
-        self._plugins._plugin = self._two  # type: ignore[method-assign]
-
-    def _two(self, candidate: Candidate) -> Plugin:
-        self._more.append(self._plugin(candidate))
-        self._more[-1].watch()
-        return self._plugin(candidate)
-
-    async def close(self) -> None:
-        for plugin in self._more:
-            await plugin.close()
-        await super().close()
-
-
-class ClearsWithAnyInstance(DraManager):
-    """The end of any instance is the end of what its driver reported."""
-
-    def __init__(self, root: Path, **known: Any) -> None:
-        super().__init__(root, **known)
-        self._plugin = self._plugins._plugin
-        self._plugins._plugin = self._clearing  # type: ignore[method-assign]
-
-    def _clearing(self, candidate: Candidate) -> Plugin:
-        plugin = self._plugin(candidate)
-        close = plugin.close
-
-        async def clear_and_close() -> None:
-            self._ended(plugin.driver)
-            await close()
-
-        plugin.close = clear_and_close  # type: ignore[method-assign]
-        return plugin
-
-
-# Surroundings
-
-
-class RestartsWorkloads(ReferenceTarget):
-    """Switching the gate ends all containers; they are started again."""
-
-    async def set_gates(self, on: bool) -> None:
-        await super().set_gates(on)
-        for container in self.runtime.containers(state=ContainerState.RUNNING):
-            self.runtime.stop_container(container.id, 0)
-        await asyncio.sleep(0.05)
-        await self.let_pass(11)
-
-
-class _Restless(PodLifecycle):
-    async def _stay_at_rest(self) -> None:
-        status = pod_status(self.pod.newest, self._facts(is_over=True))
-        if status != self.pod.newest["status"]:
-            self.pod.take(await self._node.api.replace_status(PODS, {**self.pod.newest, "status": status}))
-        await super()._stay_at_rest()
-
-
-class _RestlessWorkers(PodWorkers):
-    def _begin(self, pod: PodObject) -> None:
-        self._pods[pod.uid] = _Restless(self._node, pod)
-        self._spawn(self._live(self._pods[pod.uid]))
-
-
-class RewritesTheTerminated(ReferenceTarget):
-    """The status of a terminated pod is written again at each sync."""
-
-    workers = _RestlessWorkers
 
 
 def _resources(shown: AllocatedResources) -> Iterator[ResourceHealth]:

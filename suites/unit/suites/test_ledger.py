@@ -13,6 +13,7 @@ from drahealth.proto.values import DeviceHealth
 from drahealth.suites import invariants
 from drahealth.suites.catalogue import scenarios
 from drahealth.suites.ledger import KnownIssue, known_issues, requirements
+from drahealth.suites.options import TARGETS
 
 SUITES = Path(__file__).resolve().parents[2]
 FACTS = SUITES.parent / "docs" / "facts.md"
@@ -90,6 +91,12 @@ def test_the_columns_hold_what_they_may() -> None:
 def test_what_shipped_carries_all_that_is_needed() -> None:
     shipped = set.intersection(*(set(flavour.carries) for flavour in KEP.flavours[:2]))
     assert {need for entry in requirements().values() for need in entry.needs} <= shipped
+
+
+def test_a_requirement_that_is_not_judged_on_a_target_is_judged_on_others() -> None:
+    left_out = [set(entry.not_on) for entry in requirements().values() if entry.not_on]
+    assert left_out
+    assert all(targets < set(TARGETS) for targets in left_out)
 
 
 def test_every_sentence_is_one_sentence_and_has_a_source() -> None:

@@ -9,17 +9,20 @@ import pytest
 
 from drahealth.manager.device_plugins import DevicePluginManager
 from drahealth.manager.dra import DraManager
-from drahealth.manager.profile import KEP, V1_37, Profile
+from drahealth.manager.profile import KEP, MEBIBYTE, V1_37, Profile
 from drahealth.proto.events import ReportSent
 from drahealth.proto.flavours import NODE_HEALTH, NODE_HEALTH_DRAFT, Flavour
 from drahealth.proto.values import Health
+from drahealth.suites.kep import test_api_server_away as away
 from drahealth.suites.kep import test_basic as basic
 from drahealth.suites.kep import test_claims as claims
 from drahealth.suites.kep import test_crash_loop as crash_loop
 from drahealth.suites.kep import test_device_plugins as device_plugins
+from drahealth.suites.kep import test_events as events
 from drahealth.suites.kep import test_feature_gate as feature_gate
 from drahealth.suites.kep import test_init_containers as init_containers
 from drahealth.suites.kep import test_plugins as plugins
+from drahealth.suites.kep import test_reports as reports
 from drahealth.suites.kep import test_restart as restart
 from drahealth.suites.kep import test_terminated as terminated
 from drahealth.suites.kep import test_timeouts as timeouts
@@ -28,7 +31,7 @@ from drahealth.suites.scenario import scenario, scenario_of
 from drahealth.suites.story.node import Node
 from drahealth.suites.targets.reference import WINDOWS, ReferenceTarget
 from drahealth.suites.targets.target import Window
-from drahealth.suites.unit.suites import mutants, plugin_mutants
+from drahealth.suites.unit.suites import mutants, plugin_mutants, stream_mutants, target_mutants
 from drahealth.suites.violation import Violation
 
 SOON: Mapping[Window, float] = {"push": 0.4, "resync": 0.4, "start": 10.0, "restart": 0.8}
@@ -121,6 +124,22 @@ TERMINATED = terminated.test_a_terminated_pod_is_left_alone
 LATE = timeouts.test_a_device_not_reported_within_its_timeout_reads_unknown
 OWN_TIMEOUT = timeouts.test_each_device_has_its_own_timeout
 NO_TIMEOUT = timeouts.test_a_device_without_a_timeout_of_its_own_has_thirty_seconds
+TOO_LONG = basic.test_a_message_that_is_too_long_is_cut_at_a_character
+ONE_ID = claims.test_devices_with_one_cdi_id_are_shown_each_with_its_own_health
+ORDER = claims.test_entries_keep_their_order_from_one_status_to_the_next
+LEFT_OUT = reports.test_a_device_that_reports_leave_out_keeps_its_health_until_its_timeout
+THOUSANDS = reports.test_a_complete_report_of_thousands_of_devices_is_taken
+FLOOD = reports.test_a_change_amid_a_flood_of_another_devices_changes_is_not_lost
+DEREGISTERED = plugins.test_a_plugin_that_is_deregistered_is_not_watched_any_more
+ROLLED_BACK = plugins.test_when_the_newest_instance_goes_the_one_before_it_is_watched_again
+HEARD_OF = restart.test_how_lately_a_device_was_heard_of_survives_a_restart_of_the_kubelet
+HEARD_AGAIN = timeouts.test_a_device_that_is_heard_of_again_shows_its_old_health_at_once
+EVENT = events.test_an_event_on_the_pod_tells_of_a_change_of_health_and_of_nothing_else
+AWAY = away.test_health_that_changes_while_the_api_server_is_away_shows_once_it_is_back
+AWAY_DRIVER = away.test_a_driver_that_restarts_while_the_api_server_is_away_is_watched_and_publishes_again
+AWAY_KUBELET = away.test_what_was_reported_while_the_api_server_was_away_survives_a_restart_right_after
+API_GATE_OFF = feature_gate.test_with_the_gate_off_in_the_api_server_alone_the_field_is_not_served
+KUBELET_GATE_OFF = feature_gate.test_with_the_gate_off_in_the_kubelet_alone_the_field_is_not_populated
 
 DP_UNHEALTHY = device_plugins.test_an_unhealthy_device_of_a_device_plugin_shows_under_its_resource
 DP_RECOVERED = device_plugins.test_a_device_that_its_device_plugin_lists_healthy_again_shows_so
@@ -160,19 +179,19 @@ CASES = [
     Case("STATUS-10", told_and_not_waited_for, mutants.HushesUpBadNews),
     Case("GATE-01", GATE_OFF, mutants.IgnoresTheGate),
     Case("GATE-02", DISABLED, mutants.IgnoresTheGate, profile=V1_37),
-    Case("GATE-03", DISABLED, target=mutants.RestartsWorkloads),
+    Case("GATE-03", DISABLED, target=target_mutants.RestartsWorkloads),
     Case("GATE-04", ENABLED, mutants.StaysOff),
     Case("TIMEOUT-01", LATE, mutants.AlwaysTheDefault),
     Case("TIMEOUT-02", OWN_TIMEOUT, mutants.OneTimeoutForAll),
     Case("TIMEOUT-03", NO_TIMEOUT, mutants.WaitsForAMinute),
     Case("TIMEOUT-03", NO_TIMEOUT, mutants.WaitsForTenSeconds),
     Case("STREAM-01", STOPPED, mutants.NeverClears),
-    Case("STREAM-02", STOPPED, mutants.WatchesOnce),
-    Case("STREAM-03", UNHEALTHY, mutants.WatchesTwice),
+    Case("STREAM-02", STOPPED, stream_mutants.WatchesOnce),
+    Case("STREAM-03", UNHEALTHY, stream_mutants.WatchesTwice),
     Case("OPTOUT-01", NO_HEALTH, mutants.HopesForTheBest),
     Case("OPTOUT-02", UNIMPLEMENTED, profile=replace(KEP, unimplemented_ends_watch=False)),
     Case("PERSIST-01", RESTARTED, mutants.LosesItsCheckpoint),
-    Case("TERM-01", TERMINATED, mutants.FollowsTheTerminated, target=mutants.RewritesTheTerminated),
+    Case("TERM-01", TERMINATED, mutants.FollowsTheTerminated, target=target_mutants.RewritesTheTerminated),
     Case("TERM-02", TERMINATED, profile=replace(KEP, final_status="dropped")),
     Case("TERM-02", INIT_TERMINATED, profile=replace(KEP, final_status="dropped")),
     Case("TERM-02", INIT_TERMINATED, profile=replace(KEP, init_containers=False)),
@@ -186,14 +205,38 @@ CASES = [
     Case("CLAIM-02", WHOLE, profile=replace(KEP, whole_claim="one entry")),
     Case("POD-01", UNUSED, profile=replace(KEP, pod_level=False)),
     Case("POD-01", UNUSED, mutants.ForgetsTheUnused),
-    Case("UPDATE-01", UPDATED, mutants.WatchesTheOlder),
-    Case("UPDATE-02", UPDATED, mutants.ClearsWithAnyInstance),
+    Case("UPDATE-01", UPDATED, stream_mutants.WatchesTheOlder),
+    Case("UPDATE-02", UPDATED, stream_mutants.ClearsWithAnyInstance),
+    Case("STATUS-11", TOO_LONG, profile=replace(KEP, message_cut="byte", final_status="dropped")),
+    Case("STATUS-12", ONE_ID, profile=replace(KEP, device_id="first CDI id", duplicate_id_shows="first")),
+    Case("STATUS-13", ORDER, mutants.ShufflesEntries),
+    Case("STATUS-14", FLOOD, mutants.DropsNews),
+    Case("CACHE-01", LEFT_OUT, mutants.ForgetsTheAbsent),
+    Case("CACHE-02", LEFT_OUT, mutants.TellsOfTheReported),
+    Case("CACHE-03", THOUSANDS, profile=replace(KEP, largest_report=4 * MEBIBYTE)),
+    Case("STREAM-04", DEREGISTERED, stream_mutants.HoldsOn),
+    Case("UPDATE-03", UPDATED, stream_mutants.KeepsOldStreams),
+    Case("UPDATE-04", ROLLED_BACK, stream_mutants.WatchesEachOnce),
+    Case("PERSIST-02", HEARD_OF, profile=replace(KEP, saves_heartbeats=False)),
+    Case("EVENT-01", EVENT, profile=replace(KEP, health_events=False)),
+    Case("EVENT-02", EVENT, target=target_mutants.TellsAtEachSync),
+    Case("STATUS-15", RECOVERED, target=target_mutants.EndsTheSick),
+    Case("AWAY-01", AWAY, target=target_mutants.NeverTriesAgain),
+    Case("AWAY-02", AWAY_DRIVER, stream_mutants.WatchesOnce),
+    Case("AWAY-03", AWAY_KUBELET, mutants.LosesItsCheckpoint),
+    Case("GATE-05", API_GATE_OFF, profile=replace(KEP, api_filters_reads=False, api_keeps_stored=True)),
+    Case("GATE-06", KUBELET_GATE_OFF, mutants.IgnoresTheGate),
+    Case("TIMEOUT-04", HEARD_AGAIN, profile=replace(KEP, recovery_notifies=False)),
     # Where the health API carries no messages, nothing may hang on them.
     Case(
-        "TERM-01", TERMINATED, mutants.FollowsTheTerminated, target=mutants.RewritesTheTerminated, flavour=NODE_HEALTH
+        "TERM-01",
+        TERMINATED,
+        mutants.FollowsTheTerminated,
+        target=target_mutants.RewritesTheTerminated,
+        flavour=NODE_HEALTH,
     ),
-    Case("UPDATE-01", UPDATED, mutants.WatchesTheOlder, flavour=NODE_HEALTH_DRAFT),
-    Case("UPDATE-02", UPDATED, mutants.ClearsWithAnyInstance, flavour=NODE_HEALTH_DRAFT),
+    Case("UPDATE-01", UPDATED, stream_mutants.WatchesTheOlder, flavour=NODE_HEALTH_DRAFT),
+    Case("UPDATE-02", UPDATED, stream_mutants.ClearsWithAnyInstance, flavour=NODE_HEALTH_DRAFT),
     Case("TIMEOUT-03", NO_TIMEOUT, mutants.WaitsForTenSeconds, flavour=NODE_HEALTH_DRAFT),
     Case("PERSIST-01", RESTARTED, mutants.LosesItsCheckpoint, flavour=NODE_HEALTH_DRAFT),
 ]

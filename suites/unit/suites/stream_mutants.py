@@ -1,0 +1,112 @@
+"""Broken managers: each does one thing wrong with the plugins that it watches, or does not."""
+
+from pathlib import Path
+from typing import Any
+
+from drahealth.manager.dra import DraManager
+from drahealth.manager.plugin import Plugin
+from drahealth.manager.registration import Candidate, Socket
+
+
+class WatchesTheOlder(DraManager):
+    """An instance that comes second is not watched."""
+
+    def __init__(self, root: Path, **known: Any) -> None:
+        super().__init__(root, **known)
+        self._plugins._watch = lambda plugin, older: None if older else plugin.watch()  # type: ignore[method-assign]
+
+
+class WatchesOnce(DraManager):
+    """A plugin that comes back is not watched."""
+
+    def __init__(self, root: Path, **known: Any) -> None:
+        super().__init__(root, **known)
+        self._seen: set[str] = set()
+        self._plugins._watch = self._watch_once  # type: ignore[method-assign]
+
+    def _watch_once(self, plugin: Plugin, older: list[Plugin]) -> None:
+        if plugin.driver not in self._seen:
+            self._seen.add(plugin.driver)
+            plugin.watch()
+
+
+class WatchesTwice(DraManager):
+    """Every plugin has two streams."""
+
+    def __init__(self, root: Path, **known: Any) -> None:
+        super().__init__(root, **known)
+        self._more: list[Plugin] = []
+        self._plugin = self._plugins._plugin
+        self._plugins._plugin = self._two  # type: ignore[method-assign]
+
+    def _two(self, candidate: Candidate) -> Plugin:
+        self._more.append(self._plugin(candidate))
+        self._more[-1].watch()
+        return self._plugin(candidate)
+
+    async def close(self) -> None:
+        for plugin in self._more:
+            await plugin.close()
+        await super().close()
+
+
+class HoldsOn(DraManager):
+    """A plugin is never let go."""
+
+    async def deregister(self, socket: Socket) -> None:
+        pass
+
+
+class _OtherPlugins(DraManager):
+    """Something is wrong with its plugins."""
+
+    def __init__(self, root: Path, **known: Any) -> None:
+        super().__init__(root, **known)
+        make = self._plugins._plugin
+
+        def changed(candidate: Candidate) -> Plugin:
+            plugin = make(candidate)
+            self._change(plugin)
+            return plugin
+
+        self._plugins._plugin = changed  # type: ignore[method-assign]
+
+    def _change(self, plugin: Plugin) -> None:
+        raise NotImplementedError
+
+
+class WatchesEachOnce(_OtherPlugins):
+    """An instance that was replaced is not watched again."""
+
+    def _change(self, plugin: Plugin) -> None:
+        watch, left = plugin.watch, iter([True])
+        plugin.watch = lambda: watch() if next(left, False) else None  # type: ignore[method-assign]
+
+
+class KeepsOldStreams(_OtherPlugins):
+    """An instance that was replaced is watched on, and not listened to."""
+
+    def _change(self, plugin: Plugin) -> None:
+        hear = plugin._on_report
+        plugin.replaced = lambda: None  # type: ignore[method-assign]
+        plugin._on_report = lambda report: hear(report) if self._plugins.newest(plugin.driver) is plugin else None
+
+
+class ClearsWithAnyInstance(DraManager):
+    """The end of any instance is the end of what its driver reported."""
+
+    def __init__(self, root: Path, **known: Any) -> None:
+        super().__init__(root, **known)
+        self._plugin = self._plugins._plugin
+        self._plugins._plugin = self._clearing  # type: ignore[method-assign]
+
+    def _clearing(self, candidate: Candidate) -> Plugin:
+        plugin = self._plugin(candidate)
+        close = plugin.close
+
+        async def clear_and_close() -> None:
+            self._ended(plugin.driver)
+            await close()
+
+        plugin.close = clear_and_close  # type: ignore[method-assign]
+        return plugin

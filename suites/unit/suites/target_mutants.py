@@ -1,0 +1,78 @@
+"""Broken surroundings of a manager that is right: each does one thing wrong that a kubelet could do wrong."""
+
+import asyncio
+
+from drahealth.fakes.api import PODS, Object
+from drahealth.fakes.containers.runtime import ContainerState
+from drahealth.fakes.pod_worker.lifecycle import PodLifecycle
+from drahealth.fakes.pod_worker.status import pod_status
+from drahealth.fakes.pod_worker.worker import PodWorkers
+from drahealth.suites.targets.reference import ReferenceTarget
+
+
+class RestartsWorkloads(ReferenceTarget):
+    """Switching the gate ends all containers; they are started again."""
+
+    async def set_gates(self, *, api_server: bool, kubelet: bool) -> None:
+        await super().set_gates(api_server=api_server, kubelet=kubelet)
+        for container in self.runtime.containers(state=ContainerState.RUNNING):
+            self.runtime.stop_container(container.id, 0)
+        await asyncio.sleep(0.05)
+        await self.let_pass(11)
+
+
+class _Restless(PodLifecycle):
+    async def _stay_at_rest(self) -> None:
+        status = pod_status(self.pod.newest, self._facts(is_over=True))
+        if status != self.pod.newest["status"]:
+            self.pod.take(await self._node.api.replace_status(PODS, {**self.pod.newest, "status": status}))
+        await super()._stay_at_rest()
+
+
+class _Chatty(PodLifecycle):
+    def _tell_of_health(self, before: Object, after: Object) -> None:
+        super()._tell_of_health({}, after)
+
+
+class _Impatient(PodLifecycle):
+    def _tell_of_health(self, before: Object, after: Object) -> None:
+        if "Unhealthy" in str(after):
+            self._containers.stop()
+        super()._tell_of_health(before, after)
+
+
+class _Resigned(PodLifecycle):
+    _is_resigned = False
+
+    async def _write_status(self, is_over: bool) -> bool:
+        written = self._is_resigned or await super()._write_status(is_over)
+        self._is_resigned |= not written
+        return True
+
+
+def _workers(life: type[PodLifecycle]) -> type[PodWorkers]:
+    return type("Workers", (PodWorkers,), {"lifecycle": life})
+
+
+class RewritesTheTerminated(ReferenceTarget):
+    """The status of a terminated pod is written again at each sync."""
+
+    workers = _workers(_Restless)
+
+
+class TellsAtEachSync(ReferenceTarget):
+    """Events tell of unhealthy devices again and again."""
+
+    workers = _workers(_Chatty)
+
+
+class EndsTheSick(ReferenceTarget):
+    """The containers of a pod with an unhealthy device are ended."""
+
+    workers = _workers(_Impatient)
+
+
+class NeverTriesAgain(ReferenceTarget):
+    """A pod whose status was refused once has that for ever."""
+
+    workers = _workers(_Resigned)
