@@ -26,6 +26,7 @@ from drahealth.fakes.hardware.control import DriverOptions
 from drahealth.fakes.hardware.control_lines import LINE_LIMIT
 from drahealth.fakes.hardware.control_server import ControlServer
 from drahealth.fakes.hardware.driver import FakeDriver
+from drahealth.fakes.hardware.standard_streams import standard_streams
 from drahealth.proto.clock import SystemClock
 from drahealth.proto.events import Observe
 from drahealth.proto.sockets import check_path
@@ -90,11 +91,7 @@ def _make_way(path: Path) -> None:
 
 
 async def _on_standard_streams(server: ControlServer, told: asyncio.Event) -> None:
-    loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader(limit=LINE_LIMIT)
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, sys.stdout)
-    serving = asyncio.create_task(server.serve(reader, asyncio.StreamWriter(transport, protocol, reader, loop)))
+    serving = asyncio.create_task(server.serve(*await standard_streams(LINE_LIMIT)))
     telling = asyncio.create_task(told.wait())
     await asyncio.wait([serving, telling], return_when=asyncio.FIRST_COMPLETED)
     for task in (serving, telling):

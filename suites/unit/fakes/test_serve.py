@@ -1,11 +1,13 @@
 """Fake drivers in a process of their own."""
 
 import asyncio
+import json
 import signal
 import socket
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import IO
 
 import pytest
 from watchfiles import awatch
@@ -13,9 +15,11 @@ from watchfiles import awatch
 from drahealth.fakes.api_server.http import HttpApi
 from drahealth.fakes.hardware.control_lines import LINE_LIMIT, Writer
 from drahealth.fakes.hardware.remote import ControlFailed, RemoteDriver, RemoteHost
+from drahealth.fakes.hardware.standard_streams import FileWriter
 from drahealth.proto.events import Registered
 from drahealth.proto.values import Health
 from drahealth.suites.unit.fakes.driver_rig import DRIVER, Rig
+from drahealth.suites.unit.manager.rig import until
 
 PROGRAM = "drahealth.fakes.hardware.serve"
 Process = asyncio.subprocess.Process
@@ -30,10 +34,19 @@ async def kubeconfig(rig: Rig) -> AsyncIterator[Path]:
     await http.stop()
 
 
-async def run(module: str, *arguments: str) -> Process:
-    pipe = asyncio.subprocess.PIPE
-    command = (sys.executable, "-m", module, *arguments)
-    return await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe, limit=LINE_LIMIT)
+async def run(module: str, *arguments: str, **streams: IO[bytes] | int) -> Process:
+    """With pipes for standard streams that are not given."""
+    given = {**dict.fromkeys(("stdin", "stdout", "stderr"), asyncio.subprocess.PIPE), **streams}
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        module,
+        *arguments,
+        limit=LINE_LIMIT,
+        stdin=given["stdin"],
+        stdout=given["stdout"],
+        stderr=given["stderr"],
+    )
 
 
 def left_behind(path: Path) -> None:
@@ -154,3 +167,40 @@ async def test_where_it_cannot_serve_it_says_so(arguments: tuple[str, ...], reas
     assert process.returncode == 1
     assert said.decode().startswith(f"{PROGRAM}: {reason}")
     assert said.count(b"\n") == 1
+
+
+async def test_its_lines_may_go_to_a_file(rig: Rig, kubeconfig: Path) -> None:
+    output = rig.root / "lines"
+    with output.open("wb") as file:
+        process = await run(PROGRAM, "--kubeconfig", str(kubeconfig), stdout=file)
+    assert process.stdin
+    process.stdin.write(b'{"attach": "me"}\nno call\n')
+    await until(lambda: output.read_bytes().count(b"\n") == 2, within=20)
+    process.stdin.close()
+    _, said = await asyncio.wait_for(process.communicate(), timeout=20)
+    attached, answer = map(json.loads, output.read_text().splitlines())
+    assert (process.returncode, said, attached["attached"]["taken"]) == (0, b"", 0)
+    assert answer["error"].startswith("a call is a JSON object")
+
+
+async def test_its_input_may_be_a_file(rig: Rig, kubeconfig: Path) -> None:
+    (rig.root / "given").write_bytes(b'{"attach": "me"}\n')
+    with (rig.root / "given").open("rb") as file:
+        process = await run(PROGRAM, "--kubeconfig", str(kubeconfig), stdin=file)
+    told, said = await asyncio.wait_for(process.communicate(), timeout=20)
+    assert (process.returncode, list(json.loads(told)), said) == (0, ["attached"], b"")
+
+
+async def test_with_no_input_it_ends_in_order(kubeconfig: Path) -> None:
+    nothing = asyncio.subprocess.DEVNULL
+    process = await run(PROGRAM, "--kubeconfig", str(kubeconfig), stdin=nothing)
+    _, said = await asyncio.wait_for(process.communicate(), timeout=20)
+    assert (process.returncode, said) == (0, b"")
+
+
+def test_what_a_full_disk_does_not_take_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    with open("/dev/full", "wb", buffering=0) as full:  # noqa: PTH123
+        writer = FileWriter(full.fileno())
+        writer.write(b"a line")
+        writer.write(b"another")
+    assert (writer.is_closing(), len(caplog.records)) == (True, 1)
