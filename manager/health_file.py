@@ -8,6 +8,7 @@
   alone, as in kubelets (H-17).
 - A write is the whole state of one moment. Only the drivers of which something was heard since the last one are put
   into words again.
+- A write that failed is made up for by the next; if nothing changes until then, it is tried again after a pause.
 - `close` writes what is not written yet.
 """
 
@@ -26,9 +27,12 @@ GATHERING = 0.002
 RESTING = 3
 """Times as long as a write took, until the next one may begin."""
 
+AGAIN = 5.0
+"""Seconds from a write that failed to the next attempt, where no change brings one before."""
+
 
 class HealthFile:
-    """The file of what is known of devices' health, kept like `cache`. A failed write is made up for by the next."""
+    """The file of what is known of devices' health, kept like `cache`."""
 
     def __init__(self, file: Checkpoint, cache: HealthCache, clock: Clock) -> None:
         self._file = file
@@ -58,10 +62,7 @@ class HealthFile:
         With `math.inf` it need not be written at all.
         """
         self._unsaved.add(driver)
-        if by < self._renew_by:
-            self._renew_by = by
-            self._stop_renewer()
-            self._renewer = spawn(self._want_at(by), "health file, heartbeats")
+        self._want_by(by)
 
     async def close(self) -> None:
         """Writes what is not written yet."""
@@ -77,6 +78,12 @@ class HealthFile:
         if self._writer is None:
             self._writer = spawn(self._write_while_wanted(), "health file")
 
+    def _want_by(self, when: float) -> None:
+        if when < self._renew_by:
+            self._renew_by = when
+            self._stop_renewer()
+            self._renewer = spawn(self._want_at(when), "health file, later")
+
     async def _want_at(self, when: float) -> None:
         await self._clock.sleep(when - self._clock.now())
         self._renewer = None
@@ -88,6 +95,8 @@ class HealthFile:
                 await asyncio.sleep(GATHERING)
                 began = time.perf_counter()
                 self._write()
+                if self._failed:
+                    self._want_by(self._clock.now() + AGAIN)
                 await asyncio.sleep(RESTING * (time.perf_counter() - began))
         finally:
             self._writer = None

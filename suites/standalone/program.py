@@ -63,7 +63,7 @@ class Program:
         except OSError as error:
             raise HarnessError(f"the objects in {root / 'api'} cannot be read: {error.strerror}") from error
         self._http = HttpApi(self.node.api)
-        self._statuses = StatusFiles(options.pods)
+        self._statuses = StatusFiles(options.pods, SystemClock())
         self._directory = ManifestDirectory(options.pods, options.node_name, self._wake, self._refuse)
         self._applier = Applier(self.node.api, self._directory, self._refuse)
         onlookers.add(self._statuses)

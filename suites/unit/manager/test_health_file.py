@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from drahealth.manager.cache import Entry, HealthCache
 from drahealth.manager.checkpoint import Checkpoint, load_health
-from drahealth.manager.health_file import HealthFile
+from drahealth.manager.health_file import AGAIN, HealthFile
 from drahealth.manager.profile import KEP, V1_37, Profile
 from drahealth.proto.values import DeviceHealth, DeviceId, Health
 from drahealth.suites.unit.manager.rig import StillClock, settle, until
@@ -134,6 +134,29 @@ async def test_what_a_failed_write_held_is_in_the_next(story: Story) -> None:
     story.path.rmdir()
     story.told("xid 48", "b")
     await until(story.holds_all)
+
+
+async def test_a_write_that_failed_is_tried_again_though_nothing_changes(story: Story) -> None:
+    story.path.mkdir()
+    story.told("xid 79")
+    await until(lambda: story.written.writes == 1)
+    await settle()
+    story.clock.jump(AGAIN)
+    await until(lambda: story.written.writes == 2)
+    story.path.rmdir()
+    await settle()
+    story.clock.jump(AGAIN)
+    await until(story.holds_all)
+
+
+async def test_a_write_that_worked_is_not_made_again(story: Story) -> None:
+    story.told("xid 79")
+    await until(story.holds_all)
+    await settle()
+    story.clock.jump(10 * AGAIN)
+    story.told("xid 48", "b")
+    await until(story.holds_all)
+    assert story.written.writes == 2
 
 
 STEPS = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["", "x", "clear", "pause"])), max_size=20)
