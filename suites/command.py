@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from drahealth.proto.quoting import printable_lines
 from drahealth.suites.errors import ConfigurationError, HarnessError, told
 
 app = typer.Typer(
@@ -278,5 +279,5 @@ def main() -> None:
 
 
 def _complain(error: HarnessError, code: int) -> None:
-    typer.echo(f"drahealth: {told(error)}", err=True)
+    typer.echo(printable_lines(f"drahealth: {told(error)}"), err=True)
     raise SystemExit(code)

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
+from drahealth.proto.quoting import printable, printable_lines
 from drahealth.suites.heartbeat import Heartbeat
 from drahealth.suites.report import Result, Run
 from drahealth.suites.scenario import scenario_of
@@ -77,17 +78,18 @@ class Live:
 
     def _row(self, result: Result) -> None:
         if result.outcome == "error" and self._cannot_start():
-            self._print(Text(f"No scenario was run. {result.problem}", style="red"))
+            self._print(_text(f"No scenario was run. {result.problem}", "red"))
             return
         row = Text(f"{_MARK[result.outcome]:6}", style=_STYLE[result.outcome])
         row.append(f"{result.seconds:7.2f} s  ", style="dim")
         row.append(result.title, style="default")
-        row.append(f"  {result.reason or ' '.join((*result.requirements, *result.known_issues))}", style="cyan")
+        about = result.reason or " ".join((*result.requirements, *result.known_issues))
+        row.append(f"  {printable(about)}", style="cyan")
         self._print(row)
         if result.outcome in ("failed", "error"):
-            self._print(Text(result.problem, style="red"))
+            self._print(_text(result.problem, "red"))
             for text in filter(None, (result.timeline, f"again: {result.again}")):
-                self._print(Text(text, style="dim"))
+                self._print(_text(text, "dim"))
 
     def close(self, seconds: float) -> None:
         """The last line: how many, how long."""
@@ -97,3 +99,8 @@ class Live:
         counts = self.run.counts()
         parts = [f"[{_STYLE[o]}]{n} {_MANY.get(o, o) if n > 1 else o}[/]" for o, n in counts.items()]
         self._print(f"\n{', '.join(parts)} in {seconds:.1f} s")
+
+
+def _text(words: str, style: str) -> Text:
+    """Lines in which words of plugins may stand, that a terminal might take for orders."""
+    return Text(printable_lines(words), style)

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from drahealth.proto import events
 from drahealth.proto.events import Event, Record
+from drahealth.proto.quoting import printable
 from drahealth.proto.values import DeviceHealth, ResourceStatus
 
 _LINES = 60
@@ -31,7 +32,7 @@ def _shortened(lines: Sequence[str]) -> Iterator[str]:
 
 def tell(event: Event) -> str:
     """One event in one line; what cannot be printed is written as Python writes it."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in _words(event))
+    return printable(_words(event))
 
 
 def _words(event: Event) -> str:

@@ -1,6 +1,7 @@
 """The live table: plugins with their streams, devices with their health, pods with what their statuses show.
 
-What is wrong comes first, so that it is seen however many there are. Log lines go past above it.
+What is wrong comes first, so that it is seen however many there are. Log lines go past above it. What plugins and
+manifests bring is made fit for a terminal, which would take escapes among it for orders.
 """
 
 import asyncio
@@ -25,8 +26,10 @@ from drahealth.manager.observer import (
     StreamEnded,
     StreamOpened,
 )
+from drahealth.proto.quoting import printable
 from drahealth.proto.values import Health
 from drahealth.suites.standalone.events import Event, PodGone, Started, StatusChanged
+from drahealth.suites.standalone.log_lines import log_to
 from drahealth.suites.story.workload import status_seen
 
 EVERY = 0.5
@@ -77,11 +80,10 @@ class LiveTable:
     @contextmanager
     def shown(self) -> Iterator[None]:
         """It is on the terminal, and log lines go past above it."""
-        handler = RichHandler(console=self._console, show_path=False, markup=False)
-        if not sys.stderr.isatty():
-            logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
+        if sys.stderr.isatty():
+            log_to(RichHandler(console=self._console, show_path=False, markup=False), "%(message)s")
         else:
-            logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[handler])
+            log_to(logging.StreamHandler(sys.stderr))
         with Live(console=self._console, auto_refresh=False, get_renderable=self.table) as live:
             refreshing = asyncio.create_task(self._refresh(live), name="live table")
             try:
@@ -104,10 +106,10 @@ class LiveTable:
         if self._started is None:
             return Text("drahealth manager is starting")
         started = self._started
-        head = Text(f"node {started.node}, profile {started.profile}, root directory {started.root_dir}", style="bold")
-        head.append(f"\nmanifests {started.pods}   kubeconfig {started.kubeconfig}", style="dim")
+        head = _text(f"node {started.node}, profile {started.profile}, root directory {started.root_dir}", "bold")
+        head.append("\n").append(_text(f"manifests {started.pods}   kubeconfig {started.kubeconfig}", "dim"))
         if started.metrics:
-            head.append(f"   metrics {started.metrics}", style="dim")
+            head.append(_text(f"   metrics {started.metrics}", "dim"))
         return head
 
     def _plugin_table(self) -> Table:
@@ -116,10 +118,10 @@ class LiveTable:
             if plugin.health_api is None:
                 stream = Text("none: it reports no health", style="yellow")
             elif plugin.is_open:
-                stream = Text(f"open, {plugin.health_api}", style="green")
+                stream = _text(f"open, {plugin.health_api}", "green")
             else:
-                stream = Text(f"not open {plugin.why}".strip(), style="red")
-            table.add_row(Text(driver), Text(endpoint), stream, str(plugin.reports))
+                stream = _text(f"not open {plugin.why}".strip(), "red")
+            table.add_row(_text(driver), _text(endpoint), stream, str(plugin.reports))
         return table
 
     def _device_table(self, room: int) -> Table:
@@ -127,7 +129,7 @@ class LiveTable:
         devices = sorted(self._devices(), key=lambda device: _URGENCY.index(device.reading.health))
         for device in devices[:room]:
             health, age = device.reading.health, f"{device.age:.0f} s ago" + (", stale" if device.stale else "")
-            table.add_row(Text(str(device.id)), Text(health, _STYLE[health]), Text(device.reading.message), age)
+            table.add_row(_text(str(device.id)), _text(health, _STYLE[health]), _text(device.reading.message), age)
         if len(devices) > room:
             table.add_row(f"... and {len(devices) - room} more", "", "", "")
         return table
@@ -152,12 +154,17 @@ def _pod_row(pod: Object) -> tuple[tuple[int, str], Text, Text, Text, Text]:
     """How urgent it is, and the cells."""
     seen, name = status_seen(pod), f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
     devices, worst = Text(), len(_URGENCY)
-    for container in seen.containers:
-        for entry in container.resources or ():
-            for shown in entry.resources:
-                worst = min(worst, _URGENCY.index(shown.health))
-                devices.append("\n" if devices else "").append(f"{shown.resource_id} ")
-                devices.append(shown.health, style=_STYLE[shown.health])
-                devices.append(f" {shown.message}" if shown.message else "")
-    containers = Text(", ".join(f"{container.name} {container.state}" for container in seen.containers))
-    return (worst, name), Text(name), Text(seen.phase), containers, devices
+    for container, entries in seen.entries():
+        for shown in (shown for entry in entries for shown in entry.resources):
+            worst = min(worst, _URGENCY.index(shown.health))
+            devices.append("\n" if devices else "").append(_text(f"{shown.resource_id} "))
+            devices.append(_text(shown.health, _STYLE[shown.health]))
+            devices.append(_text(f" {shown.message}" if shown.message else ""))
+            devices.append("" if container else ", used by no container")
+    containers = ", ".join(f"{c.name} {c.state}" for c in (*seen.init_containers, *seen.containers))
+    return (worst, name), _text(name), _text(seen.phase), _text(containers), devices
+
+
+def _text(words: str, style: str = "") -> Text:
+    """One line of the words of others."""
+    return Text(printable(words), style)

@@ -25,6 +25,7 @@ from drahealth.proto.clock import SystemClock
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.standalone.applier import Applier
 from drahealth.suites.standalone.events import ManifestRefused, Onlookers, Started, Stopped
+from drahealth.suites.standalone.log_lines import log_to
 from drahealth.suites.standalone.manifest_directory import ManifestDirectory
 from drahealth.suites.standalone.options import Options
 from drahealth.suites.standalone.pod_watch import watch_pods
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
 
 KEPT = (NAMESPACES, NODES, DEVICE_CLASSES, CLAIM_TEMPLATES, CLAIMS, PODS)
 """Kinds whose objects outlive the program; ResourceSlices are wiped by a kubelet that starts, anyway (W-30)."""
-
-LOG_FORMAT = "%(levelname)s %(message)s"
 
 log = logging.getLogger(__name__)
 
@@ -207,7 +206,7 @@ def _shown(options: Options, onlookers: Onlookers, program: Program) -> Abstract
         return table.shown()
     from drahealth.suites.standalone.json_lines import JsonLines
 
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format=LOG_FORMAT)
+    log_to(logging.StreamHandler(sys.stderr))
     lines = JsonLines(sys.stdout, SystemClock())
     onlookers.add(lines)
     return closing(lines)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drahealth.proto.quoting import one_line
+from drahealth.proto.quoting import one_line, printable, printable_lines
 
 
 @pytest.mark.parametrize("text", ["", "gpu.example.com", "a/b c", "Ünïcode 😀", "x" * 200])
@@ -32,3 +32,14 @@ def test_any_text_makes_one_printable_line_of_some_length(text: str, limit: int)
     line = one_line(text, limit)
     assert line.isprintable()
     assert len(line) <= limit + len("... (123456789 characters)")
+
+
+@given(st.text(st.characters()))
+def test_any_text_is_printable_with_nothing_of_it_cut(text: str) -> None:
+    shown = printable(text)
+    assert shown.isprintable()
+    assert len(shown) >= len(text)
+
+
+def test_lines_stay_lines_and_lose_their_orders_to_the_terminal() -> None:
+    assert printable_lines("a\x1b[2J\n\x9b2J\r\n") == "a\\x1b[2J\n\\x9b2J\\r\n"

@@ -2,9 +2,11 @@
 
 import io
 import json
+import logging
 import os
 from typing import Any
 
+import pytest
 from aiohttp import ClientSession
 from rich.console import Console
 
@@ -25,6 +27,7 @@ from drahealth.proto.values import DeviceId, Health
 from drahealth.suites.standalone.events import Event, ManifestRefused, PodGone, Started, StatusChanged, Stopped
 from drahealth.suites.standalone.json_lines import JsonLines
 from drahealth.suites.standalone.live_table import LiveTable
+from drahealth.suites.standalone.log_lines import FORMAT, LogLines
 from drahealth.suites.standalone.metrics import Metrics
 from drahealth.suites.unit.standalone.rig import DRIVER
 
@@ -124,6 +127,27 @@ async def test_metrics_count_what_happens_and_look_at_the_devices() -> None:
     assert {name: float(lines[name]) for name in wanted} == wanted
 
 
+def entry(device: str, health: str, message: str) -> list[Object]:
+    """An `allocatedResourcesStatus` with this one device."""
+    return [{"name": "claim:gpu", "resources": [{"resourceID": device, "health": health, "message": message}]}]
+
+
+def elsewhere(message: str = "") -> Object:
+    """A pod that shows devices at an init container and as its own alone."""
+    init = {"name": "setup", "state": {"terminated": {}}, "allocatedResourcesStatus": entry("i", "Unknown", message)}
+    own = entry("o", "Unhealthy", message)
+    return {**POD, "status": {"phase": "Running", "initContainerStatuses": [init], "allocatedResourcesStatus": own}}
+
+
+def test_a_line_of_a_status_has_init_containers_and_what_no_container_uses() -> None:
+    (line,) = written(StatusChanged(elsewhere()))
+    shown = {"resource_id": "i", "health": "Unknown", "message": ""}
+    setup = {"name": "setup", "state": "terminated", "restarts": 0}
+    assert line["init_containers"] == [{**setup, "resources": [{"name": "claim:gpu", "resources": [shown]}]}]
+    own = {"resource_id": "o", "health": "Unhealthy", "message": ""}
+    assert line["resources"] == [{"name": "claim:gpu", "resources": [own]}]
+
+
 def table(*events: Event, devices: int = 1) -> str:
     """What the live table shows after these."""
     healthy = [Device(DeviceId(DRIVER, "node-a", f"gpu-{n}"), GOOD, 3.0, False) for n in range(1, devices)]
@@ -152,3 +176,33 @@ def test_of_many_devices_the_table_shows_the_bad_ones_first() -> None:
 
 def test_what_is_gone_is_in_the_table_no_more() -> None:
     assert not {DRIVER, "default/job"} & set(table(*STORY).replace("/root/dra", " ").split())
+
+
+def test_the_table_shows_init_containers_and_what_no_container_uses() -> None:
+    rows = [" ".join(line.split()) for line in table(StatusChanged(elsewhere("hot"))).splitlines()]
+    assert rows[-2:] == [
+        "default/job Running setup terminated i Unknown hot",
+        "o Unhealthy hot, used by no container",
+    ]
+
+
+@pytest.mark.parametrize("order", ["\x1b[2J", "\x1b]0;mine\x07", "\x9b2J", "\r", "\u202e"], ids=ascii)
+def test_no_word_of_others_is_an_order_to_the_terminal(order: str) -> None:
+    bad, where = Device(DeviceId(order, order, order), Reading(Health.UNHEALTHY, order), 1.0, False), (order, order)
+    name = {"namespace": order, "name": order, "uid": "u"}
+    output = io.StringIO()
+    console = Console(width=200, height=60, file=output, force_terminal=True, color_system=None)
+    shown = LiveTable(lambda: [bad], console)
+    status = {**elsewhere(order)["status"], "phase": order}
+    status["containerStatuses"] = [{"name": order, "state": {"waiting": {"reason": order}}}]
+    begun = Started(order, order, order, order, order, order, order)
+    for event in (begun, PluginRegistered(*where, API), StreamEnded(*where, order)):
+        shown(event)
+    shown(StatusChanged({"metadata": name, "status": status}))
+    console.print(shown.table())
+    assert [line for line in output.getvalue().split("\n") if not line.isprintable()] == []
+
+
+def test_no_log_line_is_an_order_to_the_terminal() -> None:
+    record = logging.LogRecord("any", logging.ERROR, "", 0, "a\x1b[2J\nb", (), None)
+    assert LogLines(FORMAT).format(record) == "ERROR a\\x1b[2J\nb"

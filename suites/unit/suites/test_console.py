@@ -44,8 +44,11 @@ class Screen:
         self.live.run.take(asdict(result))
         self.live.pytest_runtest_logreport(report)
 
+    def text(self) -> str:
+        return self._out.getvalue()
+
     def lines(self) -> list[str]:
-        return self._out.getvalue().splitlines()
+        return self.text().splitlines()
 
 
 @pytest.fixture
@@ -92,6 +95,12 @@ def test_what_went_wrong_follows_in_full_with_the_command_to_see_it_again(screen
         *FAILED.timeline.splitlines(),
         "again: drahealth run --target reference -k test_it_is_so",
     ]
+
+
+def test_words_of_plugins_are_no_orders_to_the_terminal(screen: Screen) -> None:
+    order = "\x1b]0;mine\x07\x9b2J\r"
+    screen.ends(replace(FAILED, problem=order, timeline=f"{order}\n{order}", reason=order))
+    assert all(line.isprintable() for line in screen.text().split("\n"))
 
 
 def test_an_error_without_a_time_line_leaves_no_gap(screen: Screen) -> None:
