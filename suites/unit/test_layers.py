@@ -61,6 +61,13 @@ def test_the_reference_needs_no_client_of_real_clusters() -> None:
     assert {"drahealth", "kubernetes", "pytest"} & set(done.stdout.split()) == {"drahealth"}
 
 
+def test_the_command_imports_nothing_heavy_until_a_subcommand_needs_it() -> None:
+    code = "import sys, drahealth.suites.command; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    heavy = {"asyncio", "grpc", "aiohttp", "pydantic", "pytest", "ruamel.yaml", "jinja2", "rich.console"}
+    assert {"typer", *heavy} & set(done.stdout.split()) == {"typer"}
+
+
 def test_every_folder_of_modules_is_in_the_installed_package() -> None:
     listed = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
     folders = {path.parent.relative_to(CHECKOUT) for modules in MODULES.values() for path in modules}
