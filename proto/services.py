@@ -30,7 +30,7 @@ Res = TypeVar("Res", bound=Message)
 
 
 class Garbled(ValueError):
-    """The other end answered with bytes that are not the message of the method."""
+    """The other end sent bytes that are not the message of the method."""
 
 
 class Responses(Generic[Res]):
@@ -81,9 +81,17 @@ class Unary(Generic[Req, Res]):
         return ask
 
     def handler(self, function: Callable[[Req, Any], Awaitable[Res]]) -> Any:
-        return grpc.unary_unary_rpc_method_handler(
-            function, request_deserializer=self.request.FromString, response_serializer=_serialize
-        )
+        """Answers with what `function` gives; bytes that are no request are INVALID_ARGUMENT."""
+
+        async def answer(data: bytes, context: Any) -> Res:
+            try:
+                request = _parse(self.request, data)
+            except Garbled as garbled:
+                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(garbled))
+                raise
+            return await function(request, context)
+
+        return grpc.unary_unary_rpc_method_handler(answer, response_serializer=_serialize)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,8 @@ import os
 from pathlib import Path
 from urllib.parse import quote
 
+from drahealth.proto.quoting import one_line
+
 PATH_LIMIT = 107
 """Bytes that the path of a unix socket may have on Linux."""
 
@@ -11,9 +13,11 @@ PATH_LIMIT = 107
 def check_path(path: Path) -> None:
     """Raises ValueError for a path that no unix socket can have."""
     if len(os.fsencode(path)) > PATH_LIMIT:
-        raise ValueError(f"the socket path {path} has more than {PATH_LIMIT} bytes; use a shorter directory")
+        raise ValueError(
+            f"the socket path {one_line(str(path))} has more than {PATH_LIMIT} bytes; use a shorter directory"
+        )
     if "\0" in str(path):
-        raise ValueError(f"the socket path {str(path)!r} has a zero byte in it")
+        raise ValueError(f"the socket path {one_line(repr(str(path)))} has a zero byte in it")
 
 
 def target(path: Path) -> str:
