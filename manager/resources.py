@@ -20,9 +20,7 @@ List = dict[str, str]
 @dataclass(slots=True)
 class _Resource:
     plugins: dict[Hashable, List | None] = field(default_factory=dict)
-    """Each one's last list, if it has sent one, in the order of their registration."""
-    source: Hashable = None
-    """Whose list counts."""
+    """Each one's last list, or the one it was left by the plugin before it, in the order of their registration."""
     devices: List = field(default_factory=dict)
     """The list that counts."""
     present: bool = False
@@ -56,17 +54,23 @@ class Resources:
         if resource is None or plugin not in resource.plugins:
             return frozenset()
         resource.plugins[plugin] = {device.id: device.health for device in devices}
-        if self._profile.resource_plugins == "newest" and plugin != self.newest(name):
-            return frozenset()
+        if self._profile.resource_plugins == "newest":
+            plugin = _with_list(resource)[-1]
         return self._take(resource, plugin)
 
     def left(self, name: str, plugin: Hashable, now: float) -> frozenset[str]:
-        """A plugin is gone; where it listed what counts, another may take its place."""
+        """A plugin is gone; where it listed what counts, another may take its place.
+
+        One that came after it and has not listed yet goes on from its list: the KEP's Unknown is for a plugin that
+        "hasn't been re-registered since".
+        """
         resource = self._resources[name]
+        if self._profile.resource_plugins == "newest":
+            _leave_list(resource, plugin)
         del resource.plugins[plugin]
-        others = [other for other, devices in resource.plugins.items() if devices is not None]
+        others = _with_list(resource)
         if others and self._profile.resource_plugins == "newest":
-            return self._take(resource, others[-1]) if resource.source == plugin else frozenset()
+            return self._take(resource, others[-1])
         if others and self._profile.resource_plugins == "all":
             return frozenset()
         resource.present, resource.gone = False, now
@@ -99,7 +103,7 @@ class Resources:
 
     def _take(self, resource: _Resource, plugin: Hashable) -> frozenset[str]:
         old, new = resource.devices, resource.plugins[plugin] or {}
-        resource.source, resource.devices = plugin, new
+        resource.devices = new
         resource.present, resource.count = True, len(new)
         lost = old.keys() - new.keys() if self._profile.tells_of_lost_devices else ()
         return frozenset(device for device, health in new.items() if old.get(device) != health).union(lost)
@@ -109,3 +113,16 @@ class Resources:
             return frozenset()
         lost, resource.devices = frozenset(resource.devices), {}
         return lost if self._profile.tells_of_lost_devices else frozenset()
+
+
+def _with_list(resource: _Resource) -> list[Hashable]:
+    """The plugins whose list is known, the newest last."""
+    return [plugin for plugin, devices in resource.plugins.items() if devices is not None]
+
+
+def _leave_list(resource: _Resource, plugin: Hashable) -> None:
+    """The next plugin goes on from the list of this one, if it has none yet."""
+    order = list(resource.plugins)
+    for newer in order[order.index(plugin) + 1 :][:1]:
+        if resource.plugins[newer] is None:
+            resource.plugins[newer] = resource.plugins[plugin]

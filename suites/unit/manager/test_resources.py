@@ -121,6 +121,36 @@ def test_the_older_plugin_takes_the_place_of_the_newer_when_that_goes() -> None:
     assert (told, resources.health(GPU, "a")) == ({"a"}, Health.HEALTHY)
 
 
+def test_a_plugin_that_registered_again_goes_on_from_the_list_of_before() -> None:
+    resources = listed(a="Healthy", b="Sick")
+    resources.came(GPU, "again")
+    told = resources.left(GPU, "p", 0.0)
+    assert (set(told), resources.health(GPU, "a"), resources.healthy(GPU)) == (set(), Health.HEALTHY, ["a"])
+    assert resources.listed(GPU, "again", listing(a="Healthy", b="Healthy")) == {"b"}
+
+
+def test_a_plugin_that_registered_again_and_goes_without_a_list_leaves_none() -> None:
+    resources = listed(a="Healthy")
+    resources.came(GPU, "again")
+    resources.left(GPU, "p", 0.0)
+    assert (set(resources.left(GPU, "again", 0.0)), resources.health(GPU, "a")) == ({"a"}, Health.UNKNOWN)
+
+
+def test_what_a_plugin_lists_counts_until_a_newer_one_has_listed() -> None:
+    resources = listed(a="Healthy")
+    resources.came(GPU, "newer")
+    told = set(resources.listed(GPU, "p", listing(a="Sick")))
+    assert (told, resources.health(GPU, "a")) == ({"a"}, Health.UNHEALTHY)
+
+
+@pytest.mark.parametrize("profile", [V1_37, V1_36])
+def test_in_the_releases_a_plugin_that_registered_again_gives_nothing_until_it_lists(profile: Profile) -> None:
+    resources = listed(profile, a="Healthy")
+    resources.came(GPU, "again")
+    told = set(resources.left(GPU, "p", 0.0))
+    assert (told, resources.amounts(0.0)) == (set(), {GPU: Amount(1, 0)})
+
+
 def test_a_list_that_comes_after_its_plugin_has_gone_is_nothing() -> None:
     resources = listed(a="Healthy")
     resources.left(GPU, "p", 0.0)
