@@ -6,7 +6,7 @@ kubelet's own file, kubelet_internal_checkpoint, has another shape and place and
 
 import json
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
@@ -14,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from drahealth.manager.allocations import Allocation
 from drahealth.proto.extended_resources import is_extended_resource
+from drahealth.proto.quoting import one_line
 
 ALLOCATIONS_FILE = "device_plugin_allocations"
 
@@ -27,30 +28,40 @@ def dump_allocations(allocations: Iterable[Allocation], resources: Iterable[str]
     return {"allocations": [asdict(allocation) for allocation in allocations], "resources": sorted(resources)}
 
 
-def load_allocations(data: dict[str, Any]) -> Iterator[Allocation]:
-    """The allocations of the file. A wrong one is left out, with a line in the log."""
-    for number, entry in enumerate(_list(data, "allocations")):
-        try:
-            allocation = _ALLOCATION.validate_python(entry)
-            json.dumps(entry, ensure_ascii=False).encode()  # JSON can spell half a character, which no status could
-        except ValidationError as error:
-            wrong = error.errors()[0]
-            where = ".".join(map(str, wrong["loc"])) or "entry"
-            log.error("checkpoint: allocation %d was left out: %s: %s", number, where, wrong["msg"])
-        except UnicodeError:
-            log.error("checkpoint: allocation %d was left out: a text in it is none", number)
-        else:
-            yield allocation
+def load_allocations(data: dict[str, Any]) -> tuple[list[Allocation], list[str]]:
+    """The allocations and the resources of the file. What is wrong is left out, with one line in the log for all."""
+    wrong: list[str] = []
+    allocations = [_allocation(entry, where, wrong) for where, entry in _entries(data, "allocations", wrong)]
+    resources = [_resource(name, where, wrong) for where, name in _entries(data, "resources", wrong)]
+    if wrong:
+        log.error("checkpoint %s: %d entries left out, the first: %s", ALLOCATIONS_FILE, len(wrong), one_line(wrong[0]))
+    return [held for held in allocations if held is not None], [name for name in resources if name is not None]
 
 
-def load_resources(data: dict[str, Any]) -> list[str]:
-    """The names of the resources of the file; what is none is left out."""
-    return [name for name in _list(data, "resources") if isinstance(name, str) and is_extended_resource(name)]
+def _allocation(entry: Any, where: str, wrong: list[str]) -> Allocation | None:
+    try:
+        allocation = _ALLOCATION.validate_python(entry)
+        json.dumps(entry, ensure_ascii=False).encode()  # JSON can spell half a character, which no status could
+    except ValidationError as error:
+        first = error.errors()[0]
+        wrong.append(f"{where}: {'.'.join(map(str, first['loc'])) or 'entry'}: {first['msg']}")
+    except UnicodeError:
+        wrong.append(f"{where}: a text in it is none")
+    else:
+        return allocation
+    return None
 
 
-def _list(data: dict[str, Any], key: str) -> list[Any]:
+def _resource(name: Any, where: str, wrong: list[str]) -> str | None:
+    if isinstance(name, str) and is_extended_resource(name):
+        return name
+    wrong.append(f"{where}: {name!r} is not the name of an extended resource")
+    return None
+
+
+def _entries(data: dict[str, Any], key: str, wrong: list[str]) -> list[tuple[str, Any]]:
     found = data.get(key, None if data else [])
-    if isinstance(found, list):
-        return found
-    log.error("checkpoint: no list of %s in it, starting with none", key)
-    return []
+    if not isinstance(found, list):
+        wrong.append(f"no list of {key} in it")
+        return []
+    return [(f"{key}[{number}]", entry) for number, entry in enumerate(found)]

@@ -1,4 +1,4 @@
-"""The manager's two files: what is known of devices' health, and the prepared claims.
+"""Two of the manager's files: what is known of devices' health, and the prepared claims.
 
 Each is JSON, replaced as a whole (a temporary file beside it, then a rename), so a reader sees the old or the new one.
 The health file has the shape of the kubelet's `dra_health_state` (H-15), so that either can read the other's. A file
@@ -63,16 +63,12 @@ class Checkpoint:
         self._observe(CheckpointWritten(self.path.name, sum(map(len, parts)), seconds, ok))
         return ok
 
-    def tidy(self) -> None:
-        """Removes what writers that were killed have left beside the file."""
-        with suppress(OSError):
-            for path in self.path.parent.iterdir():
-                if path.name.startswith(f"{self.path.name}{_TEMPORARY}"):
-                    with suppress(OSError):
-                        path.unlink()
-
     def read(self) -> dict[str, Any]:
-        """The file's object, empty if there is none or it cannot be used (H-20)."""
+        """The file's object, empty if there is none or it cannot be used (H-20).
+
+        Clears away what writers that were killed have left: to be read at the start, before anybody writes.
+        """
+        self._tidy()
         try:
             data = json.loads(self.path.read_bytes())
         except FileNotFoundError:
@@ -84,6 +80,14 @@ class Checkpoint:
             return data
         log.error("checkpoint %s holds no JSON object, starting empty", self.path.name)
         return {}
+
+    def _tidy(self) -> None:
+        """Removes what writers that were killed have left beside the file."""
+        with suppress(OSError):
+            for path in self.path.parent.iterdir():
+                if path.name.startswith(f"{self.path.name}{_TEMPORARY}"):
+                    with suppress(OSError):
+                        path.unlink()
 
     def _replace(self, parts: Iterable[bytes]) -> None:
         prefix = f"{self.path.name}{_TEMPORARY}"

@@ -8,7 +8,7 @@ from typing import Any
 
 import grpc.aio
 
-from drahealth.manager.plugin import PluginError
+from drahealth.manager.plugin import PluginError, said
 from drahealth.manager.registration import DIAL_LIMIT
 from drahealth.manager.tasks import spawn
 from drahealth.proto.device_plugin import (
@@ -19,6 +19,7 @@ from drahealth.proto.device_plugin import (
     PRE_START_CONTAINER,
 )
 from drahealth.proto.extended_resources import DeviceNode, Grant, Mount, PluginDevice
+from drahealth.proto.quoting import one_line
 from drahealth.proto.services import Garbled
 from drahealth.proto.sockets import target
 
@@ -51,7 +52,7 @@ class DevicePlugin:
         self._watching: asyncio.Task[None] | None = None
 
     def __str__(self) -> str:
-        return f"{self.resource} at {self.endpoint.name}"
+        return f"{one_line(self.resource)} at {one_line(self.endpoint.name)}"
 
     async def connect(self) -> None:
         """Reaches the plugin and asks for its options. Raises PluginError; then the connection is closed."""
@@ -73,10 +74,12 @@ class DevicePlugin:
     async def close(self) -> None:
         """Ends the connection; nobody is told."""
         task, self._watching = self._watching, None
-        if task and task is not asyncio.current_task():
-            task.cancel()
-            await asyncio.wait([task])
-        await self._channel.close()
+        try:
+            if task and task is not asyncio.current_task():
+                task.cancel()
+                await asyncio.wait([task])
+        finally:
+            await self._channel.close()
 
     async def allocate(self, devices: Sequence[str]) -> Grant:
         """What a container that gets these devices is to be started with. Raises PluginError."""
@@ -113,7 +116,7 @@ class DevicePlugin:
                 self._on_list(_devices(str(self), response.devices))
             why = "ended by the plugin"
         except grpc.aio.AioRpcError as error:
-            why = f"{error.code().name}: {error.details()}"
+            why = said(error)
         except Garbled as garbled:
             why = str(garbled)
         finally:
@@ -127,7 +130,7 @@ class DevicePlugin:
         try:
             return await method.stub(self._channel)(request, timeout=CALL_LIMIT)
         except grpc.aio.AioRpcError as error:
-            why = f"{error.code().name}: {error.details()}"
+            why = said(error)
         except Garbled as garbled:
             why = str(garbled)
         raise PluginError(f"device plugin {self}: {what} failed: {why}")

@@ -14,7 +14,6 @@ from drahealth.manager.allocation_checkpoint import (
     ALLOCATIONS_FILE,
     dump_allocations,
     load_allocations,
-    load_resources,
 )
 from drahealth.manager.allocations import Allocation, Allocations, by_resource, choose, grant_of
 from drahealth.manager.checkpoint import Checkpoint
@@ -31,6 +30,7 @@ from drahealth.manager.tasks import tell_each
 from drahealth.proto.clock import Clock, SystemClock
 from drahealth.proto.device_plugin import VERSION
 from drahealth.proto.extended_resources import AdmissionError, Amount, Grant, PluginDevice, is_extended_resource
+from drahealth.proto.quoting import one_line
 from drahealth.proto.sockets import check_path
 from drahealth.proto.values import PodClaims, ResourceHealth, ResourceStatus
 
@@ -79,9 +79,9 @@ class DevicePluginManager:
 
     def load(self) -> None:
         """Loads the checkpoint."""
-        data = self._file.read()
-        self._allocations = Allocations(load_allocations(data))
-        known = {*load_resources(data), *(held.resource for held in self._allocations)}
+        allocations, resources = load_allocations(self._file.read())
+        self._allocations = Allocations(allocations)
+        known = {*resources, *(held.resource for held in allocations)}
         self._resources = Resources(self.profile, known, self._clock.now())
 
     async def start(self) -> None:
@@ -100,9 +100,8 @@ class DevicePluginManager:
     async def register(self, candidate: Candidate) -> None:
         """Takes a plugin from the registration directory. Raises Refused."""
         if VERSION not in candidate.versions:
-            raise Refused(f"none of its versions {list(candidate.versions)} is {VERSION}")
-        await self._register(candidate.name, candidate.endpoint, VERSION)
-        self._sockets[candidate.socket] = (candidate.name, candidate.endpoint)
+            raise Refused(f"none of its versions {one_line(str(list(candidate.versions)))} is {VERSION}")
+        await self._register(candidate.name, candidate.endpoint, VERSION, candidate.socket)
 
     async def deregister(self, socket: Socket) -> None:
         """Lets the plugin go whose registration socket that was, if there is one."""
@@ -112,12 +111,14 @@ class DevicePluginManager:
             await plugin.close()
             self._ended(plugin)
 
-    async def _register(self, resource: str, endpoint: Path, version: str) -> None:
+    async def _register(self, resource: str, endpoint: Path, version: str, socket: Socket | None = None) -> None:
         """Connects to a plugin and listens to its list; the same one again takes its own place. Raises Refused."""
         if version != VERSION:
-            raise Refused(f"its version {version!r} is not {VERSION}")
+            raise Refused(f"its version {one_line(repr(version))} is not {VERSION}")
         if not is_extended_resource(resource):
-            raise Refused(f"{resource!r} is not the name of an extended resource, such as example.com/gpu")
+            raise Refused(
+                f"{one_line(repr(resource))} is not the name of an extended resource, such as example.com/gpu"
+            )
         try:
             check_path(endpoint)
         except ValueError as error:
@@ -127,17 +128,30 @@ class DevicePluginManager:
             await plugin.connect()
         except PluginError as error:
             raise Refused(str(error)) from None
-        if earlier := self._plugins.get((resource, endpoint)):
-            await earlier.close()
+        earlier = self._came(plugin)
+        if socket is not None:
+            self._sockets[socket] = (resource, endpoint)
+        if earlier:
+            await earlier.close()  # at the end: who cancels us here leaves nothing half done
+
+    def _came(self, plugin: DevicePlugin) -> DevicePlugin | None:
+        """Takes a connected plugin; the one in whose place it is, if any, is still to be closed.
+
+        The newer one comes before the earlier one leaves, so the resource is never without a plugin.
+        """
+        key = plugin.resource, plugin.endpoint
+        earlier = self._plugins.get(key)
+        new = plugin.resource not in self._resources
+        self._resources.came(plugin.resource, plugin)
+        if earlier:
             self._ended(earlier)
-        self._plugins[resource, endpoint] = plugin
-        new = resource not in self._resources
-        self._resources.came(resource, plugin)
+        self._plugins[key] = plugin
         if new:
             self._save()
         log.info("device plugin %s registered", plugin)
-        self._observe(observer.PluginRegistered(resource, str(endpoint), API))
+        self._observe(observer.PluginRegistered(plugin.resource, str(plugin.endpoint), API))
         plugin.watch()
+        return earlier
 
     def _plugin(self, resource: str, endpoint: Path) -> DevicePlugin:
         plugin = DevicePlugin(

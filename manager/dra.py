@@ -97,7 +97,6 @@ class DraManager:
     def load(self) -> None:
         """Loads the checkpoints."""
         self._health_file.load()
-        self._claims_file.tidy()
         restored = checkpoint.load_claims(self._claims_file.read())
         self._claims = Claims(replace(claim, restored=True) for claim in restored)
 

@@ -47,8 +47,7 @@ class HealthFile:
         self._renewer: asyncio.Task[None] | None = None
 
     def load(self) -> None:
-        """Gives the cache what the file holds, and clears away what a killed writer has left."""
-        self._file.tidy()
+        """Gives the cache what the file holds."""
         self._cache.restore(load_health(self._file.read(), self._clock.now(), self._clock.wall()))
 
     def changed(self, driver: str) -> None:

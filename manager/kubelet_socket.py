@@ -9,8 +9,10 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from drahealth.manager.plugin import REASON_LIMIT
 from drahealth.manager.registration import Refused
 from drahealth.proto.device_plugin import KUBELET_SOCKET, REGISTER
+from drahealth.proto.quoting import one_line
 from drahealth.proto.services import serve
 from drahealth.proto.sockets import target
 
@@ -55,16 +57,18 @@ class KubeletSocket:
 
     async def _registered(self, request: Any, context: "grpc.aio.ServicerContext[Any, Any]") -> Any:
         try:
-            endpoint = self._endpoint(request.endpoint)
-            await self._register(request.resource_name, endpoint, request.version)
+            path = self._endpoint(request.endpoint)
+            await self._register(request.resource_name, path, request.version)
         except Refused as refused:
-            log.warning("device plugin of %r at %r refused: %s", request.resource_name, request.endpoint, refused)
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(refused))
+            reason = one_line(str(refused), REASON_LIMIT)
+            resource, endpoint = one_line(repr(request.resource_name)), one_line(repr(request.endpoint))
+            log.warning("device plugin of %s at %s refused: %s", resource, endpoint, reason)
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, reason)
         return REGISTER.response()
 
     def _endpoint(self, name: str) -> Path:
         if not name or name in (".", "..", KUBELET_SOCKET) or "/" in name or "\0" in name:
-            raise Refused(f"its endpoint {name!r} is not the name of a socket beside {KUBELET_SOCKET}")
+            raise Refused(f"its endpoint {one_line(repr(name))} is not the name of a socket beside {KUBELET_SOCKET}")
         return self.path.parent / name
 
 

@@ -128,7 +128,7 @@ class Plugin:
         try:
             response = await method.stub(self._channel)(request, timeout=CALL_LIMIT)
         except grpc.aio.AioRpcError as error:
-            raise PluginError(f"{self}: {what} failed: {_said(error)}") from None
+            raise PluginError(f"{self}: {what} failed: {said(error)}") from None
         except Garbled as error:
             raise PluginError(f"{self}: {what} failed: {error}") from None
         answers: Mapping[str, Any] = response.claims
@@ -198,7 +198,7 @@ class Plugin:
 
     def _failed(self, error: grpc.aio.AioRpcError, flavour: Flavour, reported: bool) -> None:
         if error.code() is not grpc.StatusCode.UNIMPLEMENTED:
-            self._end(_said(error))
+            self._end(said(error))
         elif flavour is not self._methods[-1] and not reported:
             self._why = "not implemented"
             log.info("plugin %s: %s is not implemented, the next method is called", self, flavour.name)
@@ -231,7 +231,8 @@ def pick_health_api(versions: Iterable[str], profile: Profile) -> tuple[Flavour,
     return next((of_service(api) for api in profile.health_apis if api in advertised), ())
 
 
-def _said(error: grpc.aio.AioRpcError) -> str:
+def said(error: grpc.aio.AioRpcError) -> str:
+    """What a call ended with, in one line: the code, and the plugin's own words."""
     return f"{error.code().name}: {one_line(error.details() or '', REASON_LIMIT)}"
 
 

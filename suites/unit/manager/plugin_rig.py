@@ -65,26 +65,36 @@ def health(node: Node, pod: str, resource: str = RESOURCE) -> Mapping[str, str]:
 
 
 class OddDevicePlugin:
-    """A device plugin by hand: what it lists are messages or bytes, and each call may hang or fail."""
+    """A device plugin by hand: it lists messages or bytes until it ends with a text; each call may hang or fail."""
 
     def __init__(self, *lists: Any) -> None:
         self.lists = asyncio.Queue[Any]()
         for devices in lists:
             self.lists.put_nowait(devices)
-        self.options = GET_OPTIONS.response()
+        self.options: Any = GET_OPTIONS.response()
+        self.opened = self.open = 0
         self.answer: Callable[[Any, Any], Awaitable[Any]] = self._grant
         self.allocating = asyncio.Event()
+        self.more: dict[Method, Any] = {}
 
     @property
     def methods(self) -> dict[Method, Any]:
-        return {GET_OPTIONS: self._get_options, LIST_AND_WATCH: self._list, ALLOCATE: self._allocate}
+        return {GET_OPTIONS: self._get_options, LIST_AND_WATCH: self._list, ALLOCATE: self._allocate, **self.more}
 
     async def _get_options(self, request: Any, context: Any) -> Any:
         return self.options
 
     async def _list(self, request: Any, context: Any) -> Any:
-        while True:
-            yield await self.lists.get()
+        self.opened += 1
+        self.open += 1
+        try:
+            while True:
+                devices = await self.lists.get()
+                if isinstance(devices, str):
+                    await context.abort(grpc.StatusCode.ABORTED, devices)
+                yield devices
+        finally:
+            self.open -= 1
 
     async def _allocate(self, request: Any, context: Any) -> Any:
         self.allocating.set()

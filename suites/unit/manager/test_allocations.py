@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drahealth.manager.allocation_checkpoint import dump_allocations, load_allocations, load_resources
+from drahealth.manager.allocation_checkpoint import dump_allocations, load_allocations
 from drahealth.manager.allocations import Allocation, Allocations, choose
 from drahealth.proto.extended_resources import DeviceNode, Grant, Mount, is_extended_resource
 from drahealth.suites.unit.manager.rig import lines
@@ -61,7 +61,7 @@ ALLOCATIONS = st.builds(
 @given(st.lists(ALLOCATIONS, max_size=4))
 def test_allocations_come_back_from_the_file_as_they_were(allocations: list[Allocation]) -> None:
     data = json.loads(json.dumps(dump_allocations(allocations, [GPU])))
-    assert (list(load_allocations(data)), load_resources(data)) == (allocations, [GPU])
+    assert load_allocations(data) == (allocations, [GPU])
 
 
 GOOD = {"pod_uid": "p", "container": "c", "resource": GPU, "devices": ["0"], "grant": {}}
@@ -80,16 +80,26 @@ GOOD = {"pod_uid": "p", "container": "c", "resource": GPU, "devices": ["0"], "gr
     ],
 )
 def test_a_wrong_allocation_costs_itself_alone(wrong: Any, complaint: str, caplog: pytest.LogCaptureFixture) -> None:
-    found = list(load_allocations({"allocations": [wrong, GOOD]}))
-    assert [allocation.pod_uid for allocation in found] == ["p"]
-    (line,) = lines(caplog, "allocation 0 was left out: ")
+    found, resources = load_allocations({"allocations": [wrong, GOOD], "resources": ["cpu", GPU, 1]})
+    assert ([allocation.pod_uid for allocation in found], resources) == (["p"], [GPU])
+    (line,) = lines(caplog, "")
+    assert line.startswith("checkpoint device_plugin_allocations: 3 entries left out, the first: allocations[0]: ")
     assert complaint in line
+
+
+def test_what_a_file_says_is_told_in_a_line(caplog: pytest.LogCaptureFixture) -> None:
+    load_allocations(
+        {"allocations": [{**GOOD, "grant": {"envs": {"a\nERROR" * 1000: 1}}}], "resources": ["\x1b" * 1000]}
+    )
+    (line,) = lines(caplog, "2 entries left out")
+    assert (line.isprintable(), len(line) < 500) == (True, True)
 
 
 @pytest.mark.parametrize("data", [{"allocations": 1}, {"odd": []}, {"allocations": None}])
 def test_a_file_of_another_shape_is_told_once(data: Any, caplog: pytest.LogCaptureFixture) -> None:
-    assert list(load_allocations(data)) == []
-    assert lines(caplog, "") == ["checkpoint: no list of allocations in it, starting with none"]
+    assert load_allocations(data) == ([], [])
+    told = "checkpoint device_plugin_allocations: 2 entries left out, the first: no list of allocations in it"
+    assert lines(caplog, "") == [told]
 
 
 JSON = st.recursive(
@@ -100,8 +110,9 @@ JSON = st.recursive(
 
 @given(st.dictionaries(st.sampled_from(["allocations", "resources"]), JSON))
 def test_whatever_the_file_holds_it_is_loaded(data: Any) -> None:
-    assert all(isinstance(found, Allocation) for found in load_allocations(data))
-    assert all(is_extended_resource(name) for name in load_resources(data))
+    allocations, resources = load_allocations(data)
+    assert all(isinstance(found, Allocation) for found in allocations)
+    assert all(is_extended_resource(name) for name in resources)
 
 
 @pytest.mark.parametrize(

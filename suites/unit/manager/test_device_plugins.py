@@ -3,10 +3,13 @@
 import asyncio
 from typing import Any
 
+import grpc
 import pytest
 
 from drahealth.manager.gates import Gates
+from drahealth.manager.observer import PluginRegistered
 from drahealth.manager.profile import KEP, V1_36, V1_37, Profile
+from drahealth.manager.registration import Candidate, Socket
 from drahealth.manager.resources import GRACE
 from drahealth.proto.events import Registered, StreamClosed
 from drahealth.proto.extended_resources import AdmissionError, Amount, Grant
@@ -14,10 +17,13 @@ from drahealth.proto.values import Health, PodClaims
 from drahealth.suites.unit.manager.conftest import MakeNode
 from drahealth.suites.unit.manager.plugin_rig import (
     RESOURCE,
+    call_register,
     entries,
     health,
     listed,
+    of,
     plugin_of,
+    run_odd,
     run_plugin,
     run_pod,
 )
@@ -250,6 +256,40 @@ async def test_a_plugin_registers_by_itself_with_a_kubelet_that_starts_anew(node
     await until(lambda: health(node, "pod") == {"gpu-0": "Healthy"})
     assert len(node.happened(StreamClosed)) == 1
     assert (await plugin.state()).streams == 1
+
+
+async def test_nobody_is_told_when_a_plugin_registers_again_and_lists_the_same(node: Node) -> None:
+    plugin = await run_odd(node, of("a"))
+    await until(lambda: node.manager.amounts().get(RESOURCE) == Amount(1, 1))
+    await run_pod(node, "pod")
+    seen: list[Any] = []
+    node.manager.subscribe(lambda _: seen.append(health(node, "pod")))
+    node.manager.subscribe_to_amounts(lambda: seen.append(node.manager.amounts()))
+    assert await call_register(node) == ""
+    await until(lambda: (plugin.opened, plugin.open) == (2, 1))
+    for devices in (of("a"), of("a", "fence")):
+        plugin.lists.put_nowait(devices)
+    await until(lambda: {RESOURCE: Amount(2, 2)} in seen)
+    assert [found for found in seen if found not in ({RESOURCE: Amount(1, 1)}, {RESOURCE: Amount(2, 2)})] == []
+
+
+async def test_a_registration_that_is_cancelled_while_the_earlier_one_closes_leaves_nothing_half_done(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin = await run_odd(node, of("a"))
+    await until(lambda: node.manager.amounts().get(RESOURCE) == Amount(1, 1))
+    half, socket = node.manager._device_plugins, Socket(node.registry / "odd-reg.sock", 1, 1)
+    (earlier,) = half._plugins.values()
+    candidate = Candidate(socket, "DevicePlugin", RESOURCE, earlier.endpoint, ("v1beta1",))
+    again = asyncio.create_task(half.register(candidate))
+    monkeypatch.setattr(half, "_observe", lambda event: isinstance(event, PluginRegistered) and again.cancel())
+    await asyncio.wait([again])
+    await until(lambda: (plugin.opened, plugin.open) == (2, 1))
+    plugin.lists.put_nowait(of("a", "b"))
+    await until(lambda: node.manager.amounts() == {RESOURCE: Amount(2, 2)})
+    await half.deregister(socket)
+    assert (again.cancelled(), half._plugins) == (True, {})
+    assert earlier._channel.get_state() is grpc.ChannelConnectivity.SHUTDOWN
 
 
 async def test_a_plugin_waits_for_a_kubelet(make_node: MakeNode) -> None:

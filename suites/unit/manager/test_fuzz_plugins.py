@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from google.protobuf.message import DecodeError
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from drahealth.fakes.hardware.driver import FakeDriver
@@ -17,28 +17,12 @@ from drahealth.manager.profile import KEP, V1_37, Profile
 from drahealth.proto.flavours import FLAVOURS, Flavour
 from drahealth.proto.services import GET_INFO, PREPARE
 from drahealth.proto.values import AllocatedClaim, ClaimRef, DeviceHealth, DeviceId, Health
+from drahealth.suites.unit.manager.anything import ANYTHING, a_few, is_line, mutated
 from drahealth.suites.unit.manager.rig import DRIVER, Node, OddPlugin, until
 
 GOOD = "good.example.com"
-ANYTHING = st.text(max_size=5) | st.just("x" * 10_000) | st.just("a/b\nc")
 NUMBERS = st.integers(-(2**63), 2**63 - 1)
 DEVICES = st.builds(DeviceHealth, ANYTHING, ANYTHING, st.sampled_from(Health), ANYTHING, NUMBERS, NUMBERS)
-a_few = settings(
-    max_examples=10,
-    deadline=None,
-    phases=[Phase.explicit, Phase.reuse, Phase.generate],  # to shrink would take minutes of waiting for what fails
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
-
-
-@st.composite
-def mutated(draw: st.DrawFn, messages: st.SearchStrategy[bytes]) -> bytes:
-    """The bytes of a message, some of them changed, or any bytes at all."""
-    data = bytearray(draw(messages | st.binary(max_size=60)))
-    for _ in range(draw(st.integers(0, 3))):
-        at = draw(st.integers(0, len(data)))
-        data[at : at + draw(st.integers(0, 3))] = draw(st.binary(max_size=3))
-    return bytes(data)
 
 
 def reports(flavour: Flavour) -> st.SearchStrategy[bytes]:
@@ -85,8 +69,9 @@ async def works(driver: FakeDriver, node: Node) -> None:
 @pytest.fixture(autouse=True)
 def nothing_is_logged_but_lines(caplog: pytest.LogCaptureFixture) -> object:
     yield
-    odd = [r.getMessage() for r in caplog.records if not r.getMessage().isprintable() or len(r.getMessage()) > 1000]
-    faults = [record.getMessage() for record in caplog.records if record.exc_info or record.name == "asyncio"]
+    records = caplog.get_records("call")
+    odd = [record.getMessage() for record in records if not is_line(record.getMessage())]
+    faults = [record.getMessage() for record in records if record.exc_info or record.name == "asyncio"]
     assert ([line for line in odd if not re.match("Using selector", line)], faults) == ([], [])
 
 

@@ -14,17 +14,10 @@ from drahealth.manager.registration import find_sockets
 from drahealth.proto.events import Registered
 from drahealth.proto.services import PREPARE
 from drahealth.proto.values import DeviceHealth, Health, ResourceHealth
+from drahealth.suites.unit.manager.anything import odd_text
 from drahealth.suites.unit.manager.rig import DRIVER, Node, OddPlugin, lines, until
 
 HEALTH = ["v1.DRAPlugin", "v1.DRAResourceHealth"]
-ODD = {
-    "slashes": "/a//b/",
-    "newlines": "a\nERROR all is lost\r\n\u2028b",
-    "10,000 characters": "x" * 10_000,
-    "control characters": "\x00\x1b[31m\u202e",
-    "one quote": "'\"",
-}
-odd_text = pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +25,7 @@ def every_line_is_a_line(caplog: pytest.LogCaptureFixture) -> Any:
     """Whatever was logged in the test is one printable line of a length that can be read."""
     caplog.set_level("DEBUG", "drahealth")
     yield
-    said = [record.getMessage() for record in caplog.records if record.name.startswith("drahealth")]
+    said = [record.getMessage() for record in caplog.get_records("call") if record.name.startswith("drahealth")]
     assert [line for line in said if not line.isprintable() or len(line) > 1000] == []
 
 

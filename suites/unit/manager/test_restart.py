@@ -133,7 +133,7 @@ async def test_a_cleared_driver_is_cleared_in_the_file_too(any_node: Node) -> No
 
 async def test_what_killed_writers_left_is_cleared_away_at_the_next_start(make_node: MakeNode) -> None:
     node = make_node()
-    for name in ("dra_health_state.tmpa1b2", "dra_manager_state.tmp3"):
+    for name in ("dra_health_state.tmpa1b2", "dra_manager_state.tmp3", "device_plugin_allocations.tmpx"):
         (node.root / name).write_text('{"half')
     (node.root / "dra_other.tmp4").touch()
     await node.start()

@@ -1,0 +1,213 @@
+"""Texts and bytes of any kind from device plugins: our own lines stay lines, and others go on."""
+
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
+from drahealth.manager.plugin import PluginError
+from drahealth.proto.device_plugin import ALLOCATE, GET_OPTIONS, LIST_AND_WATCH, PRE_START_CONTAINER, REGISTER
+from drahealth.proto.extended_resources import AdmissionError, Amount
+from drahealth.proto.sockets import target
+from drahealth.suites.unit.manager.anything import ANYTHING, a_few, is_line, mutated, odd_text
+from drahealth.suites.unit.manager.plugin_rig import (
+    RESOURCE,
+    OddDevicePlugin,
+    call_register,
+    health,
+    of,
+    run_odd,
+    run_plugin,
+    run_pod,
+    serve,
+)
+from drahealth.suites.unit.manager.rig import Node, OddPlugin, lines, until
+
+GOOD = "good.example.com/gpu"
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_logged_but_lines(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    caplog.set_level("DEBUG", "drahealth")
+    yield
+    records = caplog.get_records("call")
+    odd = [record.getMessage() for record in records if not is_line(record.getMessage())]
+    faults = [record.getMessage() for record in records if record.exc_info or record.name == "asyncio"]
+    assert (odd, faults) == ([], [])
+
+
+@odd_text
+@pytest.mark.parametrize(
+    ("field", "end"),
+    [
+        ("version", "is not v1beta1"),
+        ("endpoint", "is not the name of a socket beside kubelet.sock"),
+        ("resource_name", "is not the name of an extended resource, such as example.com/gpu"),
+    ],
+)
+async def test_an_odd_registration_is_refused_in_a_line(
+    node: Node, field: str, end: str, odd: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    told = await call_register(node, **{field: f"/{odd}"})
+    assert (told.endswith(end), is_line(told), len(lines(caplog, "refused"))) == (True, True, 1)
+
+
+@odd_text
+async def test_an_odd_plugin_of_the_registration_directory_is_refused_in_a_line(node: Node, odd: str) -> None:
+    plugin = OddPlugin(type="DevicePlugin", name=odd, supported_versions=["v1beta1"])
+    await node.serve(plugin.methods)
+    other = OddPlugin(type="DevicePlugin", name=RESOURCE, supported_versions=[odd] * 100)
+    await node.serve(other.methods, "other-reg.sock")
+    await until(lambda: plugin.told and other.told)
+    (refused, why), (other_refused, other_why) = plugin.told[0], other.told[0]
+    assert (refused, other_refused, is_line(why), is_line(other_why)) == (False, False, True, True)
+
+
+@pytest.mark.parametrize("name", ["a\nERROR b.sock", "\x1b[31m.sock", "\u202e.sock"])
+async def test_a_socket_of_any_name_is_told_of_in_a_line(
+    node: Node, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    plugin = OddDevicePlugin(of("a"))
+    await serve(node, plugin, name)
+    assert await call_register(node, endpoint=name) == ""
+    plugin.lists.put_nowait(b"\x0a\xff")
+    await until(lambda: lines(caplog, "is gone until it registers again"))
+    assert len(lines(caplog, "")) == 1
+
+
+@odd_text
+async def test_a_failed_call_is_told_in_a_line(node: Node, odd: str) -> None:
+    odd = odd[:6000]  # what gRPC takes in a status
+    plugin = OddDevicePlugin(of("a"))
+    plugin.options = GET_OPTIONS.response(pre_start_required=True)
+    plugin.more = {PRE_START_CONTAINER: lambda request, context: context.abort(grpc.StatusCode.INTERNAL, odd)}
+    await serve(node, plugin)
+    assert await call_register(node) == ""
+    await until(lambda: node.manager.amounts().get(RESOURCE) == Amount(1, 1))
+    await run_pod(node, "good")
+    with pytest.raises(PluginError) as pre_start:
+        await node.manager.pre_start("good", "main")
+    await forget_pod(node, "good")
+    plugin.answer = lambda request, context: context.abort(grpc.StatusCode.INTERNAL, odd)
+    with pytest.raises(AdmissionError, match="Allocate failed: INTERNAL: ") as allocate:
+        await run_pod(node, "pod")
+    assert (is_line(str(pre_start.value)), is_line(str(allocate.value))) == (True, True)
+
+
+@odd_text
+async def test_the_end_of_a_list_is_told_in_a_line(node: Node, odd: str, caplog: pytest.LogCaptureFixture) -> None:
+    plugin = await run_odd(node, of("a"))
+    plugin.lists.put_nowait(odd[:6000])
+    await until(lambda: lines(caplog, "is gone until it registers again: ABORTED: "))
+    assert len(lines(caplog, "")) == 1
+
+
+async def forget_pod(node: Node, pod: str) -> None:
+    """The pod ended, and is gone."""
+    await node.manager.unprepare(pod)
+    node.manager.forget(pod)
+
+
+def answering(answer: Any) -> Callable[[Any, Any], Awaitable[Any]]:
+    async def say(request: Any, context: Any) -> Any:
+        return answer
+
+    return say
+
+
+async def why_not(node: Node) -> str:
+    """Why a pod is not given a device; empty if it is."""
+    try:
+        await run_pod(node, "pod")
+    except AdmissionError as error:
+        return str(error)
+    finally:
+        await forget_pod(node, "pod")
+    return ""
+
+
+@pytest.fixture
+async def good(node: Node) -> FakeDevicePlugin:
+    """Another device plugin, with a pod."""
+    plugin = await run_plugin(node, GOOD)
+    await run_pod(node, "good", resource=GOOD)
+    return plugin
+
+
+async def works(plugin: FakeDevicePlugin, node: Node) -> None:
+    """What the plugin lists comes through."""
+    await plugin.set_health("gpu-0", "Unhealthy")
+    await until(lambda: health(node, "good", GOOD) == {"gpu-0": "Unhealthy"})
+    await plugin.set_health("gpu-0", "Healthy")
+    await until(lambda: health(node, "good", GOOD) == {"gpu-0": "Healthy"})
+
+
+DEVICES = st.lists(st.fixed_dictionaries({"ID": ANYTHING, "health": ANYTHING | st.just("Healthy")}), max_size=3)
+LISTS = DEVICES.map(lambda devices: bytes(LIST_AND_WATCH.response(devices=devices).SerializeToString()))
+FLAGS = st.fixed_dictionaries({}, optional={"pre_start_required": st.booleans()})
+OPTIONS = FLAGS.map(lambda flags: bytes(GET_OPTIONS.response(**flags).SerializeToString()))
+GRANTS = st.fixed_dictionaries(
+    {},
+    optional={
+        "envs": st.dictionaries(ANYTHING, ANYTHING, max_size=2),
+        "mounts": st.lists(st.fixed_dictionaries({"container_path": ANYTHING, "host_path": ANYTHING}), max_size=2),
+        "annotations": st.dictionaries(ANYTHING, ANYTHING, max_size=2),
+        "cdi_devices": st.lists(st.fixed_dictionaries({"name": ANYTHING}), max_size=2),
+    },
+)
+ANSWERS = st.lists(GRANTS, max_size=2).map(
+    lambda grants: bytes(ALLOCATE.response(container_responses=grants).SerializeToString())
+)
+REQUESTS = st.builds(
+    REGISTER.request, version=ANYTHING | st.just("v1beta1"), endpoint=ANYTHING, resource_name=ANYTHING
+).map(lambda request: bytes(request.SerializeToString()))
+
+
+@a_few
+@given(payloads=st.lists(mutated(LISTS), min_size=1, max_size=6))
+async def test_any_lists_are_taken_or_end_their_plugin(
+    node: Node, good: FakeDevicePlugin, payloads: list[bytes]
+) -> None:
+    plugin = OddDevicePlugin(*payloads)
+    served = await serve(node, plugin)
+    assert await call_register(node) == ""
+    await works(good, node)
+    plugin.lists.put_nowait("fence")
+    await until(lambda: not node.manager._device_plugins._resources.newest(RESOURCE))
+    await served.stop()
+
+
+@a_few
+@given(options=mutated(OPTIONS), answers=st.lists(mutated(ANSWERS), min_size=1, max_size=6))
+async def test_any_options_and_answers_give_devices_or_a_reason(
+    node: Node, options: bytes, answers: list[bytes]
+) -> None:
+    plugin = OddDevicePlugin(of("a"))
+    plugin.options = options
+    served = await serve(node, plugin)
+    told = await call_register(node)
+    assert is_line(told)
+    if not told:
+        await until(lambda: node.manager.amounts().get(RESOURCE) == Amount(1, 1))
+        for answer in answers:
+            plugin.answer = answering(answer)
+            assert is_line(await why_not(node))
+    await served.stop()
+    await until(lambda: not node.manager._device_plugins._resources.newest(RESOURCE))
+
+
+@a_few
+@given(payload=mutated(REQUESTS))
+async def test_any_registration_is_answered_in_a_line(node: Node, good: FakeDevicePlugin, payload: bytes) -> None:
+    async with grpc.aio.insecure_channel(target(node.root / "device-plugins" / "kubelet.sock")) as channel:
+        register: Any = channel.unary_unary(REGISTER.path)
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await register(payload, timeout=15)
+    code, details = refused.value.code(), refused.value.details() or ""
+    assert (code, is_line(details)) == (grpc.StatusCode.INVALID_ARGUMENT, True)
+    await works(good, node)
