@@ -127,7 +127,10 @@ def test_a_good_run_leaves_its_report_results_and_history(tmp_path: Path) -> Non
         ["test_a_recovered_device_shows_healthy_again"],
     )
     properties = ElementTree.parse(tmp_path / "j.xml").iter("property")
-    assert [(p.get("name"), p.get("value")) for p in properties] == [("requirement", "STATUS-03")]
+    assert [(p.get("name"), p.get("value")) for p in properties] == [
+        ("requirement", "STATUS-03"),
+        ("requirement", "STATUS-15"),
+    ]
     (history,) = (tmp_path / "h").iterdir()
     assert any(isinstance(record.what, StatusSeen) for record in load_lines(history.read_text().splitlines()))
 
@@ -141,7 +144,7 @@ def test_a_subject_that_is_at_fault_is_1(tmp_path: Path) -> None:
     assert lines[-3] == "again: drahealth run --target reference -k test_a_recovered_device_shows_healthy_again"
     assert lines[-1].startswith("1 failed in ")
     report = json.loads((tmp_path / "r.json").read_text())
-    assert {n for n, r in report["requirements"].items() if r["verdict"] != "NOT_TESTED"} == {"STATUS-03"}
+    assert {n for n, r in report["requirements"].items() if r["verdict"] != "NOT_TESTED"} == {"STATUS-03", "STATUS-15"}
 
 
 def test_a_node_that_does_not_come_up_is_3_and_tried_once(tmp_path: Path) -> None:
