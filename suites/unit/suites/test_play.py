@@ -72,7 +72,7 @@ def test_what_does_not_come_true_is_told(tmp_path: Path, steps: str, words: str)
 
 
 def test_whatever_the_story_its_end_finds_a_healthy_driver(tmp_path: Path) -> None:
-    steps = "[{driver: crash}, {stream: {stall: 1h}}, {inject: fabric/manager-down, device: gpu-0}]"
+    steps = "[{driver: crash}, {stream: {stall: 20s}}, {inject: fabric/manager-down, device: gpu-0}]"
     done = drahealth("play", write(tmp_path, f"timeline: {steps}\nalways: [{{driver: running}}, {{recover: all}}]"))
     assert done.returncode == 0, done.stdout
 

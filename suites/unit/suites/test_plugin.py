@@ -74,7 +74,10 @@ def test_scenarios_run_beside_the_users_tests_and_plugins_for_asynchronous_ones(
     run.assert_outcomes(passed=3)
     run.stdout.fnmatch_lines(["collected *", "drahealth: the reference in process, profile kep"])
     properties = ElementTree.parse(pytester.path / "j.xml").iter("property")
-    assert [(p.get("name"), p.get("value")) for p in properties] == [("requirement", "STATUS-03")]
+    assert [(p.get("name"), p.get("value")) for p in properties] == [
+        ("requirement", "STATUS-03"),
+        ("requirement", "STATUS-15"),
+    ]
 
 
 def test_what_goes_wrong_is_explained(pytester: pytest.Pytester) -> None:
