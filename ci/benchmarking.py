@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import gc
 import logging
 import statistics
 import sys
@@ -73,6 +74,7 @@ async def _run(options: Options, measure: Measure, arguments: argparse.Namespace
     target = make_target(options, silent, lambda: False, None)
     try:
         await target.start()
+        gc.freeze()  # the reference lives in this process, and need not look through what else does
         node = Node(target, "benchmark", (), asyncio.run)
         await node.begin()
         try:

@@ -94,7 +94,8 @@ class HealthCache:
                 known[sys.intern(name[0]), name[1]] = entry
                 changed.add(DeviceId(driver, device.pool, device.device))
             else:
-                renew_by = min(renew_by, entry.updated + entry.timeout / 2)
+                due = entry.updated + entry.timeout / 2
+                renew_by = due if due < renew_by else renew_by
                 if self._store(entry, device, now):
                     changed.add(DeviceId(driver, device.pool, device.device))
             entry.told = None if name[0] is device.pool else (device.pool, device.device)
@@ -148,7 +149,7 @@ class HealthCache:
         """Takes what was said of a known device, in place: a report is mostly of devices that are as they were."""
         timeout = self._timeout(device)
         same = entry.health is device.health and entry.message == device.message and entry.timeout == timeout
-        recovered = self._profile.recovery_notifies and device.health is not Health.UNKNOWN and entry.stale(now)
+        recovered = entry.stale(now) and self._profile.recovery_notifies and device.health is not Health.UNKNOWN
         if not same:
             entry.health, entry.message, entry.timeout = device.health, device.message, timeout
         entry.updated = now
