@@ -52,7 +52,8 @@ class Flavour:
 
     def as_carried(self, device: DeviceHealth) -> DeviceHealth:
         """What is left of it at the other end."""
-        return replace(device, **{name: value for name, value in _DEFAULTS.items() if name not in self.carries})
+        lost = {name: value for name, value in _DEFAULTS.items() if name not in self.carries}
+        return replace(device, **lost) if lost else device
 
 
 def _shipped(name: str, method: services.ServerStream[Any, Any], message: type[Any], source: str) -> Flavour:

@@ -113,6 +113,8 @@ class ContainerRuntime:
         self._clock = clock or SystemClock()
         self._sandboxes: dict[str, Sandbox] = {}
         self._containers: dict[str, Container] = {}
+        self._sandboxes_of: dict[str, list[str]] = {}
+        self._containers_of: dict[str, list[str]] = {}
         self._lives: dict[str, asyncio.Task[None]] = {}
         self._subscribers: list[Callable[[Container], None]] = []
 
@@ -136,6 +138,7 @@ class ContainerRuntime:
         """A new sandbox, ready."""
         sandbox = Sandbox(uuid4().hex, config, SandboxState.READY, self.wall())
         self._sandboxes[sandbox.id] = sandbox
+        self._sandboxes_of.setdefault(config.pod_uid, []).append(sandbox.id)
         return sandbox
 
     def stop_sandbox(self, sandbox_id: str) -> None:
@@ -150,7 +153,7 @@ class ContainerRuntime:
         self.stop_sandbox(sandbox_id)
         for container in self.containers(sandbox_id=sandbox_id):
             self.remove_container(container.id)
-        del self._sandboxes[sandbox_id]
+        _forget(self._sandboxes_of, self._sandboxes.pop(sandbox_id).config.pod_uid, sandbox_id)
 
     def sandbox(self, sandbox_id: str) -> Sandbox:
         """The sandbox; raises `UnknownIdError`."""
@@ -167,12 +170,12 @@ class ContainerRuntime:
         pod_uid: str = "",
     ) -> list[Sandbox]:
         """The sandboxes that match all that is given, oldest first."""
+        ids = self._sandboxes_of.get(pod_uid, ()) if pod_uid else self._sandboxes
         return [
             sandbox
-            for sandbox in self._sandboxes.values()
+            for sandbox in map(self._sandboxes.__getitem__, ids)
             if sandbox_id in ("", sandbox.id)
             and state in (None, sandbox.state)
-            and pod_uid in ("", sandbox.config.pod_uid)
             and (labels or {}).items() <= sandbox.config.labels.items()
         ]
 
@@ -182,6 +185,7 @@ class ContainerRuntime:
             raise WrongStateError(f"sandbox {sandbox_id} is not ready; run a new one for container {config.name!r}")
         container = Container(uuid4().hex, sandbox_id, config, ContainerState.CREATED, self.wall())
         self._containers[container.id] = container
+        self._containers_of.setdefault(self._pod_of(container), []).append(container.id)
         return container
 
     def start_container(self, container_id: str) -> None:
@@ -205,7 +209,7 @@ class ContainerRuntime:
     def remove_container(self, container_id: str) -> None:
         """Forgets the container; a running one is killed first."""
         self.stop_container(container_id, grace=0)
-        del self._containers[container_id]
+        _forget(self._containers_of, self._pod_of(self._containers.pop(container_id)), container_id)
 
     def container(self, container_id: str) -> Container:
         """The container; raises `UnknownIdError`."""
@@ -223,13 +227,13 @@ class ContainerRuntime:
         pod_uid: str = "",
     ) -> list[Container]:
         """The containers that match all that is given, oldest first."""
+        ids = self._containers_of.get(pod_uid, ()) if pod_uid else self._containers
         return [
             container
-            for container in self._containers.values()
+            for container in map(self._containers.__getitem__, ids)
             if container_id in ("", container.id)
             and sandbox_id in ("", container.sandbox_id)
             and state in (None, container.state)
-            and pod_uid in ("", self._sandboxes[container.sandbox_id].config.pod_uid)
             and (labels or {}).items() <= container.config.labels.items()
         ]
 
@@ -239,6 +243,9 @@ class ContainerRuntime:
             if container.config.name == container_name:
                 return self._exit(container.id, exit_code)
         raise UnknownIdError(f"pod {pod_uid} has no running container {container_name!r} to end")
+
+    def _pod_of(self, container: Container) -> str:
+        return self._sandboxes[container.sandbox_id].config.pod_uid
 
     async def _live(self, container_id: str, end: float, code: int) -> None:
         await self._clock.sleep(end - self._clock.now())
@@ -256,3 +263,10 @@ class ContainerRuntime:
         self._containers[container.id] = container
         for notify in tuple(self._subscribers):
             notify(container)
+
+
+def _forget(ids_of: dict[str, list[str]], pod_uid: str, one: str) -> None:
+    """Leaves nothing of a pod that has no more of them."""
+    ids_of[pod_uid].remove(one)
+    if not ids_of[pod_uid]:
+        del ids_of[pod_uid]
