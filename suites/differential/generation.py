@@ -159,7 +159,7 @@ def _said(draw: st.DrawFn, script: Script, number: int) -> Said:
         device,
         draw(st.sampled_from(_HEALTHS)),
         draw(messages()) if count == 1 else draw(st.sampled_from(("", "m" * (1000 if count == 3000 else 1)))),
-        draw(st.sampled_from(_TIMEOUTS)) if count == 1 else 0,  # a large report takes longer than a short timeout
+        draw(st.sampled_from(_TIMEOUTS)) if count == 1 else 0,
         draw(st.sampled_from(_UPDATED)),
         count,
         identified=draw(st.sampled_from((True,) * 20 + (False,))),
@@ -173,6 +173,8 @@ def _report(draw: st.DrawFn, state: _State, instance: tuple[int, int]) -> Report
         says = draw(st.sampled_from(before)).says
     else:
         says = tuple(draw(st.lists(_said(state.script, instance[0]), max_size=4)))
+        if any(said.count > 1 for said in says):  # a large report takes longer than a short timeout
+            says = tuple(replace(said, timeout=0) if said.timeout in _SHORT else said for said in says)
     short = [said.timeout for said in says if said.timeout in _SHORT]
     report = Report(instance[0], says, _side(instance[1]), pause=max(short) + _AFTER if short else 0.0)
     state.reports.append(report)
