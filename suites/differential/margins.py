@@ -26,5 +26,5 @@ class Margins:
 
 REAL = Margins(receipt=0.15, each=0.0001, rounds=2, settle=0.3, stuck=3.0, reopened=3.0, restarted=20.0, started=30.0)
 REFERENCE = Margins(
-    receipt=0.05, each=0.00005, rounds=1, settle=0.05, stuck=1.0, reopened=1.5, restarted=5.0, started=5.0
+    receipt=0.1, each=0.00005, rounds=2, settle=0.1, stuck=2.0, reopened=1.5, restarted=5.0, started=5.0
 )
