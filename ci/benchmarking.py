@@ -43,7 +43,7 @@ class HealthFile:
         """The time when it was seen to."""
         while not self.holds(message, count):  # noqa: ASYNC110  (nobody tells of it)
             await asyncio.sleep(0.001)
-        return time.perf_counter()
+        return time.monotonic()
 
 
 def parser(about: str, targets: Sequence[str]) -> argparse.ArgumentParser:

@@ -14,7 +14,7 @@ from drahealth.fakes.api_server import deletion, refusals, strategies
 from drahealth.fakes.api_server.gates import KEP_RULES, FieldRules, HealthFields
 from drahealth.fakes.api_server.object_files import ObjectFiles
 from drahealth.fakes.api_server.pod_validation import validate_status
-from drahealth.fakes.api_server.storage import Storage, copied, key_of
+from drahealth.fakes.api_server.storage import Storage, copied, key_of, twin
 from drahealth.fakes.list_watch import Snapshot
 from drahealth.fakes.pods import with_condition
 from drahealth.proto.clock import Clock, SystemClock
@@ -134,7 +134,7 @@ class ApiServer:
         with self._storage.watching(kind, namespace, _revision(since)) as changes:
             while (change := await changes.get()) is not None:
                 served = fields.served(change.object) if kind == PODS else change.object
-                yield WatchEvent(change.type, copied(served))
+                yield WatchEvent(change.type, twin(served))
 
     async def bind(self, name: str, namespace: str, node: str) -> None:
         """Puts a pod on a node and says so in its conditions; 409 Conflict if it is on one already."""
@@ -180,8 +180,7 @@ class ApiServer:
         return self._fields.written(new, old) if kind == PODS else new
 
     def _served(self, kind: Kind, obj: Object) -> Object:
-        served: Object = copied(self._fields.served(obj) if kind == PODS else obj)
-        return served
+        return twin(self._fields.served(obj) if kind == PODS else obj)
 
     def _put(self, kind: Kind, new: Object) -> Object:
         """Stores it; a write that changes nothing is no write, as in the real API server."""

@@ -5,11 +5,12 @@ were stored. So a snapshot and a queue cost a reference an object, and whoever h
 """
 
 import asyncio
+import pickle
 from collections import defaultdict, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from drahealth.fakes.api import Kind, Object
 from drahealth.fakes.api_server import refusals
@@ -50,6 +51,11 @@ def copied(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [item if type(item) in _LEAVES else copied(item) for item in value]
     return value
+
+
+def twin(stored: Object) -> Object:
+    """A copy of what is stored, in which no tuple is to become a list: three times as fast again."""
+    return cast("Object", pickle.loads(pickle.dumps(stored, pickle.HIGHEST_PROTOCOL)))
 
 
 def key_of(obj: Object) -> Key:
