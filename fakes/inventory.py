@@ -18,8 +18,12 @@ class Device:
     model: str = "fake"
     memory: str = "80Gi"
     attributes: Mapping[str, str | int | bool] = field(default_factory=dict)
-    peers: tuple[str, ...] = ()
-    """Paths of the whole devices that it shares a link with."""
+    link: str = ""
+    """What it is linked by: whole devices that have the same are linked with each other; empty: with none."""
+    pool: str = ""
+    """The pool that it is published in; empty: its driver's."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """What a container that gets it has in its environment, by CDI."""
 
     @property
     def parent(self) -> str:
@@ -33,21 +37,24 @@ class Device:
 
 
 class Inventory:
-    """Devices in their order. Raises ValueError where two have one path or name, or a parent or peer is not there."""
+    """Devices in their order. Raises ValueError where two have one path or name, or a parent is not there."""
 
     def __init__(self, devices: Iterable[Device]) -> None:
         self.devices = tuple(devices)
         self._by_path = {device.path: device for device in self.devices}
+        self._by_name = {device.name: device for device in self.devices}
         names = Counter(device.name for device in self.devices)
         if twice := [name for name, count in names.items() if count > 1]:
             raise ValueError(f"two devices have one name: {', '.join(twice)}")
         self._partitions: dict[str, list[str]] = {}
+        self._linked: dict[str, list[str]] = {}
         for device in self.devices:
-            if device.parent:
-                self._partitions.setdefault(device.parent, []).append(device.path)
-            for other in filter(None, (device.parent, *device.peers)):
-                if other not in self._by_path:
-                    raise ValueError(f"device {device.path} belongs to {other}, which is not there")
+            if not device.parent:
+                self._linked.setdefault(device.link, []).append(device.path)
+                continue
+            if device.parent not in self._by_path:
+                raise ValueError(f"device {device.path} belongs to {device.parent}, which is not there")
+            self._partitions.setdefault(device.parent, []).append(device.path)
 
     @classmethod
     def of(cls, count: int, *, name: str = "gpu", partitions: int = 0, linked: bool = True) -> "Inventory":
@@ -57,7 +64,7 @@ class Inventory:
             device
             for path in paths
             for device in (
-                Device(path, peers=tuple(other for other in paths if other != path) if linked else ()),
+                Device(path, link=name if linked else ""),
                 *(Device(f"{path}/mig-{part}", memory="10Gi") for part in range(partitions)),
             )
         )
@@ -67,6 +74,20 @@ class Inventory:
             return self._by_path[path]
         except KeyError:
             raise ValueError(f"there is no device {path!r}; there are {self._some()}") from None
+
+    def find(self, name: str) -> Device | None:
+        """A device by its path, or by what the API knows it by; None if there is none."""
+        return self._by_path.get(name) or self._by_name.get(name)
+
+    @property
+    def leaves(self) -> tuple[str, ...]:
+        """The paths of what can be allocated: whole devices, or the parts of those that are divided."""
+        return tuple(device.path for device in self.devices if device.path not in self._partitions)
+
+    def peers(self, path: str) -> Sequence[str]:
+        """The paths of the whole devices that a whole one shares a link with."""
+        link = self[path].link
+        return [other for other in self._linked[link] if other != path] if link else []
 
     def matching(self, pattern: str) -> Sequence[str]:
         """The paths of the devices that a pattern names, `all` being all whole devices. Raises ValueError for none.
@@ -94,7 +115,7 @@ class Inventory:
             case "parent":
                 return self._with_partitions(whole)
             case "peers":
-                return [found for top in (whole, *self[whole].peers) for found in self._with_partitions(top)]
+                return [found for top in (whole, *self.peers(whole)) for found in self._with_partitions(top)]
             case "node":
                 return [d.path for d in self.devices]
         raise ValueError(f"a fault does not reach {reach!r}")

@@ -6,8 +6,10 @@ Interface, SPEC.md); a fake one does not look.
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
+
+from drahealth.fakes.inventory import Device
 
 _VERSION = "0.6.0"
 """The oldest version with annotations."""
@@ -22,14 +24,18 @@ def cdi_id(driver: str, device: str) -> str:
     return f"{driver}/gpu={device}"
 
 
-def write(folder: Path, driver: str, instance: str, devices: Sequence[str]) -> None:
-    """Writes the driver's specification, whole or not at all: a container that gets a device sees it in an environment
-    variable. An older instance's is replaced."""
+def write(folder: Path, driver: str, instance: str, devices: Mapping[str, Device | None]) -> None:
+    """Writes the driver's specification, whole or not at all: a container that gets one of these devices, by name, sees
+    it in an environment variable, and what is known of it in others. An older instance's is replaced."""
     specification = {
         "cdiVersion": _VERSION,
         "kind": f"{driver}/gpu",
         "annotations": {_INSTANCE: instance},
-        "devices": [{"name": name, "containerEdits": {"env": [f"{_variable(name)}={driver}"]}} for name in devices],
+        "devices": [
+            {"name": name, "containerEdits": {"env": [f"{key}={value}" for key, value in seen.items()]}}
+            for name, known in devices.items()
+            for seen in [_environment(driver, name, known)]
+        ],
     }
     folder.mkdir(parents=True, exist_ok=True)
     path = _path(folder, driver)
@@ -51,6 +57,13 @@ def remove(folder: Path, driver: str, instance: str) -> None:
 
 def _path(folder: Path, driver: str) -> Path:
     return folder / f"{driver.replace(os.sep, '_')}-gpu.json"
+
+
+def _environment(driver: str, name: str, known: Device | None) -> dict[str, str]:
+    seen = {_variable(name): driver}
+    if known and known.parent:
+        seen[f"{_variable(name)}_PARENT"] = known.parent
+    return {**seen, **(known.environment if known else {})}
 
 
 def _variable(device: str) -> str:

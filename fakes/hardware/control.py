@@ -6,6 +6,7 @@ as JSON; nothing else may be added here.
 """
 
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,10 +14,14 @@ from typing import Protocol
 
 from drahealth.fakes.faults.catalogue import catalogue, policy
 from drahealth.fakes.hardware.cdi import SHARED, cdi_id
+from drahealth.fakes.inventory import Device, Inventory
 from drahealth.proto.flavours import FLAVOURS, Flavour
 from drahealth.proto.values import DeviceHealth, Health
 
 DRA_VERSIONS = ("v1.DRAPlugin", "v1beta1.DRAPlugin")
+TAINT_EFFECTS = ("None", "NoSchedule", "NoExecute")
+_QUALIFIED = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 HEALTH_APIS = ("v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth")
 
 
@@ -73,7 +78,9 @@ class DriverOptions:
     policy: str = "nvidia-catalogue"
     """Which of them make a device Unhealthy."""
     linked: bool = False
-    """Each whole device shares a link with all others."""
+    """Each whole device of which nothing else is known shares a link with all others of these."""
+    inventory: tuple[Device, ...] = ()
+    """What is known of its devices, and of those that they are parts of; of others there is just the path."""
     returns: Mapping[str, tuple[Returned, ...]] = field(default_factory=dict)
     """What preparing an allocated device returns in its place, by its name: an odd driver, on purpose."""
 
@@ -84,6 +91,7 @@ class DriverOptions:
             raise ValueError(f"the heartbeat is a finite number of seconds, 0 for none, not {self.heartbeat}")
         if twice := sorted(name for name, count in Counter(self.device_names).items() if count > 1):
             raise ValueError(f"no two devices have one name: {', '.join(twice)}")
+        Inventory(self.inventory)
         policy(self.policy)
         catalogue(self.catalogue)
         for api in self.health_apis:
@@ -120,6 +128,23 @@ class DriverOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class Taint:
+    """What keeps pods off a device (API `DeviceTaint`). ValueError for what is none."""
+
+    key: str
+    value: str = ""
+    effect: str = "NoSchedule"
+
+    def __post_init__(self) -> None:
+        if not _QUALIFIED.fullmatch(self.key):
+            raise ValueError(f"{self.key!r} is no key of a taint, such as example.com/unhealthy")
+        if not _LABEL_VALUE.fullmatch(self.value):
+            raise ValueError(f"{self.value!r} is no value of a taint: letters, digits, and -_. between, 63 at most")
+        if self.effect not in TAINT_EFFECTS:
+            raise ValueError(f"no effect of a taint is called {self.effect!r}; there are {', '.join(TAINT_EFFECTS)}")
+
+
+@dataclass(frozen=True, slots=True)
 class DriverState:
     """What a fake driver knows of itself."""
 
@@ -136,6 +161,8 @@ class DriverState:
     """Uids of the claims that are prepared now, by whichever instance."""
     faults: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """What is wrong with the devices, by path."""
+    taints: Mapping[str, tuple[Taint, ...]] = field(default_factory=dict)
+    """The taints of the devices that have any, by path."""
 
     @property
     def streams_opened(self) -> int:
@@ -202,6 +229,15 @@ class DriverControl(Protocol):
         An attempt that `fails` changes nothing. One that is `claimed` helps nothing either, but the driver says that
         all is well.
         """
+
+    async def taint(self, device: str, key: str, value: str = "", effect: str = "NoSchedule") -> None:
+        """The device, by its path, is published with this taint from now on, in place of one with its key and effect.
+
+        Effects are None, NoSchedule and NoExecute. Returns before the API server has it.
+        """
+
+    async def untaint(self, device: str, key: str, effect: str = "") -> None:
+        """Without it, whatever its effect if none is given; nothing where it has none."""
 
     async def heal(self) -> None:
         """No device has any fault any more, and nothing is wrong with the streams."""

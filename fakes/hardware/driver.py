@@ -15,14 +15,16 @@ from typing import Any
 
 import grpc
 
-from drahealth.fakes.api import SLICES, Api, ApiError
+from drahealth.fakes.api import SLICES, Api, ApiError, Object
 from drahealth.fakes.hardware import cdi
-from drahealth.fakes.hardware.control import Attempt, DriverOptions, DriverState
+from drahealth.fakes.hardware.control import Attempt, DriverOptions, DriverState, Taint
 from drahealth.fakes.hardware.failing import FailingDevices
 from drahealth.fakes.hardware.health_streams import HealthStreams, healthy
+from drahealth.fakes.hardware.inventories import inventory_of
 from drahealth.fakes.hardware.node_service import NodeService
 from drahealth.fakes.hardware.prepared import PreparedClaims
-from drahealth.fakes.hardware.slices import Published, publish, withdraw
+from drahealth.fakes.hardware.slices import Published, publish, published_device, withdraw
+from drahealth.fakes.inventory import Device
 from drahealth.fakes.sockets import ServedSocket
 from drahealth.proto import events
 from drahealth.proto.clock import Clock, SystemClock
@@ -43,18 +45,21 @@ class FakeDriver:
         self._api = api
         self._clock = clock or SystemClock()
         self._observe = observe
-        self._pool = options.pool_name
-        devices = [healthy(self._pool, name, options.timeout) for name in options.device_names]
+        self._inventory = inventory_of(options)
+        self._devices = tuple(self._inventory[path] for path in options.devices)
+        self._taints: dict[str, tuple[Taint, ...]] = {}
+        devices = [healthy(self._pool(device), device.name, options.timeout) for device in self._devices]
         self._prepared = PreparedClaims(Path(options.data_dir))
         self.health = HealthStreams(
             options.name, options.instance, devices, observe, self._prepared.devices, self._clock
         )
-        self._failing = FailingDevices(options, self.health, self._clock.wall)
+        self._failing = FailingDevices(options, self._inventory, self.health, self._clock.wall)
         self._heartbeat = options.heartbeat
         self._beating: asyncio.Task[None] | None = None
         self._node_service = NodeService(options, api, self._prepared, observe, self.health.tell_prepared)
         self._published = Published()
         self._unpublished = False
+        self._publishing = asyncio.Lock()
         self._registered = asyncio.Event()
         self._made_folder = False
         self._registration_error = ""
@@ -108,9 +113,11 @@ class FakeDriver:
         await self._registered.wait()
 
     async def set_health(self, device: str, health: Health, message: str = "", timeout: int | None = None) -> None:
-        old = self.health.get(self._pool, device)
+        known = self._given(device)
+        pool = self._pool(known)
+        old = self.health.get(pool, known.name)
         now = int(self._clock.wall())
-        new = DeviceHealth(self._pool, device, health, message, old.timeout if timeout is None else timeout, now)
+        new = DeviceHealth(pool, known.name, health, message, old.timeout if timeout is None else timeout, now)
         self.health.set(new)
 
     async def play(self, changes: Sequence[DeviceHealth]) -> None:
@@ -143,9 +150,21 @@ class FakeDriver:
     async def recover(self, action: str, device: str = "", fails: bool = False, claimed: bool = False) -> Attempt:
         return self._failing.recover(action, device, fails=fails, claimed=claimed)
 
+    async def taint(self, device: str, key: str, value: str = "", effect: str = "NoSchedule") -> None:
+        path, taint = self._given(device).path, Taint(key, value, effect)
+        kept = (other for other in self._taints.get(path, ()) if (other.key, other.effect) != (key, effect))
+        await self._set_taints({**self._taints, path: (*kept, taint)})
+
+    async def untaint(self, device: str, key: str, effect: str = "") -> None:
+        path = self._given(device).path
+        there = self._taints.get(path, ())
+        left = tuple(taint for taint in there if taint.key != key or effect not in ("", taint.effect))
+        await self._set_taints({**self._taints, path: left})
+
     async def heal(self) -> None:
         self.health.restore_all()
         self._failing.heal()
+        await self._set_taints({})
 
     async def fault_streams(self, kind: str, value: float = 1.0) -> None:
         self.health.set_fault(kind, value)
@@ -167,7 +186,35 @@ class FakeDriver:
             asked=dict(self.health.asked),
             prepared=tuple(self._prepared.all()),
             faults=self._failing.faults(),
+            taints=self._taints,
         )
+
+    # -- its devices
+
+    def _given(self, device: str) -> Device:
+        """A device that is given away, by its path or name. Raises ValueError if there is none."""
+        known = self._inventory.find(device)
+        self.health.get(self._pool(known) if known else self.options.pool_name, known.name if known else device)
+        return known or Device(device)
+
+    def _pool(self, device: Device) -> str:
+        return device.pool or self.options.pool_name
+
+    def _pools(self) -> dict[str, list[Object]]:
+        """What is published."""
+        pools: dict[str, list[Object]] = {} if self._devices else {self.options.pool_name: []}
+        for device in self._devices:
+            published = published_device(device, self._taints.get(device.path, ()))
+            pools.setdefault(self._pool(device), []).append(published)
+        return pools
+
+    async def _set_taints(self, taints: dict[str, tuple[Taint, ...]]) -> None:
+        wanted = {path: there for path, there in taints.items() if there}
+        if wanted == self._taints:
+            return
+        self._taints = wanted
+        if self._running:
+            await self._publish_unless_away()
 
     # -- what it does
 
@@ -186,8 +233,9 @@ class FakeDriver:
         o = self.options
         self._enter_folder()
         if o.cdi_dir:
-            shared = (cdi.SHARED,) if o.shared_cdi_id else ()
-            cdi.write(Path(o.cdi_dir), o.name, o.instance, (*o.device_names, *shared))
+            named: dict[str, Device | None] = {device.name: device for device in self._devices}
+            shared: dict[str, Device | None] = {cdi.SHARED: None} if o.shared_cdi_id else {}
+            cdi.write(Path(o.cdi_dir), o.name, o.instance, {**named, **shared})
         await self._publish_unless_away()
         await self._dra.start()
         await self._registration.start()
@@ -229,8 +277,9 @@ class FakeDriver:
 
     async def _publish(self) -> None:
         o = self.options
-        self._published = await publish(self._api, o.name, o.node, self._pool, o.device_names)
-        self._unpublished = False
+        async with self._publishing:
+            self._published = await publish(self._api, o.name, o.node, self._pools(), o.pool_name)
+            self._unpublished = False
 
     def _beat(self) -> None:
         """From now on as often as it is set."""

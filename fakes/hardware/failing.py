@@ -6,19 +6,22 @@ from drahealth.fakes.faults.catalogue import action, policy
 from drahealth.fakes.faults.machine import Machine
 from drahealth.fakes.hardware.control import Attempt, DriverOptions
 from drahealth.fakes.hardware.health_streams import HealthStreams
-from drahealth.fakes.inventory import Device, Inventory
+from drahealth.fakes.inventory import Inventory
 from drahealth.proto.values import DeviceHealth
 
 
 class FailingDevices:
     """The machine of one driver. `wall` is the driver's own Unix time."""
 
-    def __init__(self, options: DriverOptions, health: HealthStreams, wall: Callable[[], float]) -> None:
-        self._options = options
+    def __init__(
+        self, options: DriverOptions, inventory: Inventory, health: HealthStreams, wall: Callable[[], float]
+    ) -> None:
+        self._pool = options.pool_name
+        self._listed = frozenset(options.devices)
         self._health = health
         self._wall = wall
-        self._inventory = inventory_of(options)
-        self._machine = Machine(self._inventory, options.catalogue, policy(options.policy))
+        self._inventory = inventory
+        self._machine = Machine(inventory, options.catalogue, policy(options.policy))
 
     def inject(self, fault: str, device: str) -> None:
         """Raises ValueError for a fault or a device that is not there, or one that has the fault already."""
@@ -50,21 +53,12 @@ class FailingDevices:
         """One report of all that has changed; a device that is divided is known by its parts alone."""
         told, last_words = list[DeviceHealth](), list[DeviceHealth]()
         for path in paths:
-            if path not in self._options.devices:
+            if path not in self._listed:
                 continue
             device, state = self._inventory[path], self._machine.state(path)
-            timeout = self._health.get(self._options.pool_name, device.name).timeout
-            said = DeviceHealth(
-                self._options.pool_name, device.name, state.health, state.message, timeout, int(self._wall())
-            )
+            pool = device.pool or self._pool
+            timeout = self._health.get(pool, device.name).timeout
+            said = DeviceHealth(pool, device.name, state.health, state.message, timeout, int(self._wall()))
             (told if state.listed else last_words).append(said)
         if told or last_words:
             self._health.set(*told, last_words=last_words)
-
-
-def inventory_of(options: DriverOptions) -> Inventory:
-    """The driver's devices, and those that they are parts of."""
-    wholes = list(dict.fromkeys(path.partition("/")[0] for path in options.devices))
-    peers = set(wholes) if options.linked else set[str]()
-    parts = [Device(path) for path in options.devices if "/" in path]
-    return Inventory([*(Device(path, peers=tuple(sorted(peers - {path}))) for path in wholes), *parts])

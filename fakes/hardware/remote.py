@@ -269,6 +269,12 @@ class RemoteDriver:
         came = await self._call("recover", action=action, device=device, fails=fails, claimed=claimed)
         return _ATTEMPT.validate_python(came)
 
+    async def taint(self, device: str, key: str, value: str = "", effect: str = "NoSchedule") -> None:
+        await self._call("taint", device=device, key=key, value=value, effect=effect)
+
+    async def untaint(self, device: str, key: str, effect: str = "") -> None:
+        await self._call("untaint", device=device, key=key, effect=effect)
+
     async def heal(self) -> None:
         await self._call("heal")
 

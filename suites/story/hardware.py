@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from drahealth.fakes.hardware.control import DriverControl, DriverOptions
+from drahealth.fakes.hardware.inventories import inventory_of
 from drahealth.manager.profile import Profile
 from drahealth.proto.events import Registered, ReportSent, StreamClosed, StreamOpened
 from drahealth.proto.flavours import Flavour
@@ -30,7 +31,7 @@ class Gpu:
 
     @property
     def id(self) -> DeviceId:
-        return DeviceId(self.driver.name, self.driver.options.pool_name, self.name)
+        return DeviceId(self.driver.name, self.driver.pool_of(self.name), self.name)
 
     def resource_id(self, profile: Profile) -> str:
         """What the device is called in a Pod status where this profile holds."""
@@ -54,7 +55,13 @@ class Driver:
         self.node = node
         self.options = options
         self.control = control
+        self._inventory = inventory_of(options)
         self.gpus = tuple(Gpu(self, name) for name in options.device_names)
+
+    def pool_of(self, device: str) -> str:
+        """The pool that the device of this name is published in."""
+        known = self._inventory.find(device)
+        return (known and known.pool) or self.options.pool_name
 
     def __str__(self) -> str:
         return f"{self.name} ({self.options.instance})" if self.options.instance else self.name

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from drahealth.fakes.inventory import Inventory
 from drahealth.fakes.timelines.plan import Plan
 from drahealth.fakes.timelines.play import play
 from drahealth.fakes.timelines.story import Story, stories
@@ -56,10 +55,9 @@ class TimelineItem(pytest.Item):
     async def tell(self, node: Node) -> None:
         """The story itself."""
         story = self._story
-        paths = leaves(story.inventory)
-        linked = any(device.peers for device in story.inventory.devices)
+        paths, devices = story.inventory.leaves, story.inventory.devices
         use = story.timeline.use
-        driver = await node.driver(devices=paths, catalogue=use.catalogue, policy=use.policy, linked=linked)
+        driver = await node.driver(devices=paths, catalogue=use.catalogue, policy=use.policy, inventory=devices)
         pod = await node.running_pod((await node.claim(driver, gpu=len(paths)))["gpu"])
         await pod.has_devices(len(paths))
         node.tell(f"timeline {story.timeline.name}, seed {story.plan.seed}, plan {story.plan.hash}")
@@ -74,12 +72,6 @@ def _named(item: TimelineItem, name: str):  # type: ignore[no-untyped-def]
 
     story.__name__ = name
     return story
-
-
-def leaves(inventory: Inventory) -> tuple[str, ...]:
-    """The paths of what can be allocated: whole devices, or the parts of those that are divided."""
-    divided = {device.parent for device in inventory.devices if device.parent}
-    return tuple(device.path for device in inventory.devices if device.path not in divided)
 
 
 def disturbs(plan: Plan) -> bool:

@@ -21,10 +21,10 @@ def report_of(said: Mapping[str, Any], pool: str, wall: float, inventory: Invent
 
 
 def _device(said: Mapping[str, Any], pool: str, wall: float, inventory: Inventory) -> DeviceHealth:
-    message = said.get("message", "")
+    message, known = said.get("message", ""), inventory.find(said["device"])
     return DeviceHealth(
-        pool=said["pool"] if said.get("pool") is not None else pool,
-        device=_name(said["device"], inventory),
+        pool=said["pool"] if said.get("pool") is not None else (known and known.pool) or pool,
+        device=known.name if known else said["device"],  # what the API knows it by; another's name as it is
         health=Health(said.get("health", Health.UNKNOWN)),
         message=message if isinstance(message, str) else "x" * message["length"],
         timeout=int(said.get("timeout") or 0),
@@ -42,8 +42,3 @@ def _shipped(said: Mapping[str, Any], pool: str, wall: float, inventory: Invento
         health_check_timeout_seconds=known.timeout,
         message=known.message,
     )
-
-
-def _name(path: str, inventory: Inventory) -> str:
-    """What the API knows a device of ours by; another's name as it is."""
-    return next((device.name for device in inventory.devices if device.path == path), path)

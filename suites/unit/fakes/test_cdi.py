@@ -8,7 +8,7 @@ from drahealth.suites.unit.fakes.driver_rig import DRIVER, Rig
 
 
 def test_a_specification_has_every_id_that_a_driver_gives_out(tmp_path: Path) -> None:
-    cdi.write(tmp_path, DRIVER, "", ("gpu-0", "gpu-1"))
+    cdi.write(tmp_path, DRIVER, "", {"gpu-0": None, "gpu-1": None})
     (file,) = tmp_path.iterdir()
     written = json.loads(file.read_text())
     ids = {f"{written['kind']}={device['name']}" for device in written["devices"]}
@@ -20,8 +20,8 @@ def test_a_specification_has_every_id_that_a_driver_gives_out(tmp_path: Path) ->
 
 
 def test_an_older_instance_leaves_the_specification_to_the_newer(tmp_path: Path) -> None:
-    cdi.write(tmp_path, DRIVER, "a", ("gpu-0",))
-    cdi.write(tmp_path, DRIVER, "ab", ("gpu-0",))
+    cdi.write(tmp_path, DRIVER, "a", {"gpu-0": None})
+    cdi.write(tmp_path, DRIVER, "ab", {"gpu-0": None})
     cdi.remove(tmp_path, DRIVER, "a")
     assert [file.name for file in tmp_path.iterdir()] == [f"{DRIVER}-gpu.json"]
     cdi.remove(tmp_path, DRIVER, "ab")

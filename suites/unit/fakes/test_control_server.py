@@ -61,7 +61,7 @@ async def test_a_call_is_answered_with_its_number_and_result(ends: Ends) -> None
     assert await answer(ends, {"id": 7, "driver": 1, "call": "state"}) == {
         "seq": 2,
         "id": 7,
-        "result": {**state, "prepared": [], "faults": {}},
+        "result": {**state, "prepared": [], "faults": {}, "taints": {}},
     }
     assert await answer(ends, {"id": 8, "call": "jump", "args": {"seconds": 1}}) == {"seq": 3, "id": 8, "result": None}
 

@@ -298,7 +298,7 @@ async def test_a_pool_that_shrinks_leaves_no_slice_of_an_older_generation(rig: R
 
 async def test_slices_of_other_drivers_and_nodes_are_left_alone(rig: Rig) -> None:
     for driver, node in (("other.example.com", "node-a"), (DRIVER, "node-b")):
-        await rig.api.create(SLICES, slices(driver, node, node, ["x"], 9)[0])
+        await rig.api.create(SLICES, slices(driver, node, node, [{"name": "x"}], 9)[0])
     mine = rig.here()
     await mine.start()
     await mine.retire()
@@ -321,7 +321,7 @@ async def test_what_is_deleted_while_the_server_is_away_is_published_again(rig: 
 
 @given(st.lists(st.uuids().map(str), max_size=400, unique=True))
 def test_every_device_is_in_one_slice_in_its_order(devices: list[str]) -> None:
-    made = slices("d", "n", "p", devices, 5)
+    made = slices("d", "n", "p", [{"name": device} for device in devices], 5)
     assert [device["name"] for slice_ in made for device in slice_["spec"]["devices"]] == devices
     assert {(s["spec"]["pool"]["resourceSliceCount"], s["spec"]["pool"]["generation"]) for s in made} == {
         (len(made), 5)

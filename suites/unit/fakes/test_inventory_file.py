@@ -23,9 +23,9 @@ def test_groups_become_devices_with_partitions_and_links(tmp_path: Path) -> None
     groups = "[{name: gpu, count: 2, model: H100, partitions: [{name: mig, memory: 10Gi}]}, {name: spare}]"
     found = loaded(tmp_path, f"{HEAD}devices: {groups}")
     assert found.devices == (
-        Device("gpu-0", "H100", peers=("gpu-1",)),
+        Device("gpu-0", "H100", link="gpu"),
         Device("gpu-0/mig", memory="10Gi"),
-        Device("gpu-1", "H100", peers=("gpu-0",)),
+        Device("gpu-1", "H100", link="gpu"),
         Device("gpu-1/mig", memory="10Gi"),
         Device("spare"),
     )

@@ -47,6 +47,11 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
+def gpus(count: int) -> list[Object]:
+    """Devices as drivers publish them."""
+    return [{"name": f"gpu-{number}"} for number in range(count)]
+
+
 class WatchedServer(ApiServer):
     """Counts what is read: the scheduler reads a waiting pod each time it looks at it. May go down at a binding."""
 
@@ -74,7 +79,7 @@ class Cluster:
         await self.server.create(NODES, {"metadata": {"name": "node"}})
         await self.server.create(DEVICE_CLASSES, GPU_CLASS)
         await self.server.create(CLAIM_TEMPLATES, named("template", {"spec": claim_spec()}))
-        await publish(self.server, DRIVER, "node", "pool", ["gpu-0", "gpu-1"])
+        await publish(self.server, DRIVER, "node", {"pool": gpus(2)})
         await self.scheduler.start()
 
     async def until(self, kind: Kind, name: str, holds: Callable[[Object], Any]) -> Object:
@@ -194,7 +199,7 @@ async def test_claims_of_a_pod_are_allocated_all_or_none(cluster: Cluster) -> No
     await cluster.server.create(PODS, pod("train", uses("one"), uses("two")))
     await cluster.waits("train")
     assert [await cluster.devices(name) for name in ("one", "two")] == [[], []]
-    await publish(cluster.server, DRIVER, "node", "pool", ["gpu-0", "gpu-1", "gpu-2"])
+    await publish(cluster.server, DRIVER, "node", {"pool": gpus(3)})
     await cluster.bound("train")
     assert [await cluster.devices(name) for name in ("one", "two")] == [["gpu-0"], ["gpu-1", "gpu-2"]]
 
@@ -244,13 +249,13 @@ async def test_a_waiting_pod_is_bound_when_what_it_lacks_is_there(cluster: Clust
     elsewhere = "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector"
     await cluster.until(PODS, "train", lambda pod: pod["status"]["conditions"][0]["message"] == elsewhere)
     await cluster.server.create(NODES, {"metadata": {"name": "other", "labels": {"zone": "a"}}})
-    await publish(cluster.server, DRIVER, "other", "other-pool", ["gpu-0"])
+    await publish(cluster.server, DRIVER, "other", {"other-pool": gpus(1)})
     assert (await cluster.bound("train"))["spec"]["nodeName"] == "other"
 
 
 async def test_a_pod_follows_the_claim_that_it_shares_to_its_node(cluster: Cluster) -> None:
     await cluster.server.create(NODES, {"metadata": {"name": "zzz"}})
-    await publish(cluster.server, DRIVER, "zzz", "other-pool", ["gpu-0"])
+    await publish(cluster.server, DRIVER, "zzz", {"other-pool": gpus(1)})
     await cluster.server.create(CLAIMS, named("shared", claim_spec()))
     await cluster.run(pod("filler", FROM_TEMPLATE, FROM_TEMPLATE))
     first = await cluster.run(pod("first", uses("shared")))

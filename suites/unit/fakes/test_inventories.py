@@ -1,0 +1,174 @@
+"""What is made of an inventory: drivers with what they publish, and device plugins."""
+
+import re
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter
+
+from drahealth.fakes.api import SLICES
+from drahealth.fakes.hardware.control import DriverOptions
+from drahealth.fakes.hardware.inventories import driver_options, drivers_of, inventory_of, plugin_options
+from drahealth.fakes.hardware.plugin_control import PluginOptions
+from drahealth.fakes.inventory import Device, Inventory
+from drahealth.fakes.inventory_file import load_inventory
+from drahealth.fakes.user_files import FileError
+from drahealth.proto.values import Health
+from drahealth.suites.unit.fakes.driver_rig import Rig
+
+HEAD = "format: inventory/v1\n"
+TWO = """\
+drivers:
+- name: gpu.example.com
+  policy: strict
+  devices: [{name: gpu, count: 2, model: H100, partitions: [{name: mig, memory: 10Gi}]}]
+- {name: nic.example.com, pool: fabric, heartbeat: 2, devices: [{name: nic, attributes: {speed: 400, rdma: true}}]}
+"""
+
+
+def made(tmp_path: Path, text: str, **options: Any) -> list[DriverOptions]:
+    path = tmp_path / "devices.yaml"
+    path.write_text(HEAD + text)
+    folders = {"registry_dir": Path("/r"), "plugins_dir": Path("/p")}
+    return drivers_of(path, node="node-a", **{**folders, **options})
+
+
+def test_a_file_makes_several_drivers_each_with_its_own_folder_and_words(tmp_path: Path) -> None:
+    gpu, nic = made(tmp_path, TWO, heartbeat=5.0)
+    assert (gpu.name, gpu.devices, gpu.data_dir) == (
+        "gpu.example.com",
+        ("gpu-0/mig", "gpu-1/mig"),
+        "/p/gpu.example.com",
+    )
+    assert (gpu.policy, gpu.heartbeat, gpu.pool_name) == ("strict", 5.0, "node-a")
+    assert (nic.name, nic.devices, nic.heartbeat, nic.pool_name) == ("nic.example.com", ("nic",), 2.0, "fabric")
+    assert nic.inventory == (Device("nic", attributes={"speed": 400, "rdma": True}),)
+
+
+def test_devices_alone_are_those_of_one_driver(tmp_path: Path) -> None:
+    (driver,) = made(tmp_path, "devices: [{name: gpu}]", driver="mine.example.com")
+    assert (driver.name, driver.devices, driver.data_dir) == ("mine.example.com", ("gpu",), "/p/mine.example.com")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("devices: [{name: a}]\ndrivers: [{name: d, devices: [{name: a}]}]", "line 1: an inventory has either"),
+        ("drivers:\n- {name: D, devices: [{name: a}]}", "line 3: drivers.0.name: string should match pattern"),
+        ("drivers:\n- {name: d, devices: [{name: a}], policy: nvida}", "line 3: drivers.0: there is no policy"),
+        ("drivers:\n- {name: d, devices: [{name: a}], heartbeat: -1}", "line 3: drivers.0: the heartbeat is a finite"),
+        ("drivers:\n- {name: d, devices: [{name: a}]}\n- {name: d, devices: [{name: a}]}", "line 4: drivers.1: two"),
+        ("drivers:\n- {name: d, devices: [{name: a}, {name: a}]}", "line 3: drivers.0.devices: two devices have one"),
+        (
+            f"devices:\n- {{name: {'a' * 40}, partitions: [{{name: {'b' * 40}}}]}}",
+            "line 2: devices: a device has a name",
+        ),
+        ("devices:\n- {name: a, attributes: {two words: 1}}", "line 3: devices.0.attributes.two words"),
+        ("devices:\n- {name: a, attributes: {big: 9223372036854775808}}", "line 3: devices.0.attributes.big: a number"),
+    ],
+)
+def test_what_makes_no_driver_is_told_by_line(tmp_path: Path, text: str, problem: str) -> None:
+    with pytest.raises(FileError) as error:
+        made(tmp_path, text)
+    assert str(error.value.problems[0]).startswith(problem)
+
+
+def test_the_inventory_of_several_drivers_is_not_one(tmp_path: Path) -> None:
+    made(tmp_path, TWO)
+    with pytest.raises(FileError, match="these are devices of several drivers"):
+        load_inventory(tmp_path / "devices.yaml")
+
+
+def test_options_with_an_inventory_travel_as_json(tmp_path: Path) -> None:
+    for options in made(tmp_path, TWO):
+        reader = TypeAdapter(DriverOptions)
+        assert reader.validate_json(reader.dump_json(options)) == options
+        assert reader.validate_python(asdict(options)) == options
+
+
+def test_an_inventory_is_a_device_plugin_at_will() -> None:
+    made = plugin_options(Inventory.of(1, partitions=2), "example.com/gpu", plugins_dir="/d")
+    assert made == PluginOptions("example.com/gpu", ("gpu-0-mig-0", "gpu-0-mig-1"), "/d")
+
+
+def test_of_devices_that_are_just_paths_the_wholes_are_known_too() -> None:
+    options = DriverOptions("d", "n", ("a", "b/c"), "/r", "/d", linked=True, inventory=(Device("a", "H100"),))
+    assert inventory_of(options).devices == (Device("a", "H100"), Device("b", link="linked"), Device("b/c"))
+
+
+async def test_what_is_known_of_devices_is_published(rig: Rig) -> None:
+    devices = Inventory(
+        [
+            Device("gpu-0"),
+            Device("gpu-0/mig-1", "H100", "10Gi", {"uuid": "abc", "slot": 3, "ecc": True}),
+        ]
+    )
+    await rig.here(**known(devices)).start()
+    (slice_,) = await rig.api.list(SLICES)
+    assert slice_["spec"]["devices"] == [
+        {
+            "name": "gpu-0-mig-1",
+            "attributes": {
+                "model": {"string": "H100"},
+                "parent": {"string": "gpu-0"},
+                "uuid": {"string": "abc"},
+                "slot": {"int": 3},
+                "ecc": {"bool": True},
+            },
+            "capacity": {"memory": {"value": "10Gi"}},
+        }
+    ]
+
+
+async def test_devices_are_in_the_pools_that_are_theirs(rig: Rig) -> None:
+    driver = rig.here(**known(Inventory([Device("gpu-0"), Device("nic-0", pool="fabric-1"), Device("gpu-1")])))
+    await driver.start()
+    pools = {s["metadata"]["name"]: s["spec"] for s in await rig.api.list(SLICES)}
+    assert {name: (s["pool"]["name"], [d["name"] for d in s["devices"]]) for name, s in pools.items()} == {
+        "node-a-gpu.example.com-0": ("node-a", ["gpu-0", "gpu-1"]),
+        "node-a-gpu.example.com-fabric-1-0": ("fabric-1", ["nic-0"]),
+    }
+    async with rig.watch(driver) as stream:
+        assert [(d.pool, d.device) for d in await stream.report()] == [
+            ("node-a", "gpu-0"),
+            ("fabric-1", "nic-0"),
+            ("node-a", "gpu-1"),
+        ]
+
+
+async def test_a_device_of_another_pool_is_told_what_to_do_by_its_path(rig: Rig) -> None:
+    driver = rig.here(**known(Inventory([Device("nic-0"), Device("nic-0/vf-0", pool="fabric")])))
+    await driver.start()
+    async with rig.watch(driver) as stream:
+        assert await stream.shows() == {"nic-0-vf-0": "Healthy"}
+        await driver.inject("xid/95", "nic-0/vf-0")
+        assert [(d.pool, d.health) for d in await stream.report()] == [("fabric", "Unhealthy")]
+        await driver.heal()
+        await stream.report()
+        for name, message in (("nic-0/vf-0", "a"), ("nic-0-vf-0", "b")):
+            await driver.set_health(name, Health.UNHEALTHY, message)
+            assert [(d.pool, d.message) for d in await stream.report()] == [("fabric", message)]
+
+
+async def test_ten_thousand_linked_devices_are_published_and_told_of(rig: Rig) -> None:
+    driver = rig.here(**known(Inventory.of(10_000)))
+    await driver.start()
+    assert (len(await rig.api.list(SLICES)), len(driver.health.get("node-a", "gpu-9999").device)) == (79, 8)
+    await driver.inject("xid/95", "gpu-9999")
+    assert (await driver.state()).faults == {"gpu-9999": ("xid/95",)}
+
+
+async def test_a_container_sees_the_environment_of_its_device(rig: Rig, tmp_path: Path) -> None:
+    part = Device("gpu-0/mig-1", environment={"VISIBLE": "MIG-1"})
+    await rig.here(**known(Inventory([Device("gpu-0"), part])), cdi_dir=str(tmp_path)).start()
+    written = (tmp_path / "gpu.example.com-gpu.json").read_text()
+    assert re.findall(r'"env": \[(.*?)\]', written) == [
+        '"DRAHEALTH_GPU_0_MIG_1=gpu.example.com", "DRAHEALTH_GPU_0_MIG_1_PARENT=gpu-0", "VISIBLE=MIG-1"'
+    ]
+
+
+def known(inventory: Inventory) -> dict[str, Any]:
+    options = driver_options(inventory, name="d", node="n", registry_dir="/r", data_dir="/d")
+    return {"devices": options.devices, "inventory": options.inventory}

@@ -1,0 +1,76 @@
+"""Devices that a driver taints, told in this process and at the other end of a stream."""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from drahealth.fakes.api import SLICES
+from drahealth.fakes.hardware.control import DriverControl, Taint
+from drahealth.fakes.hardware.remote import ControlFailed
+from drahealth.suites.unit.fakes.driver_rig import Rig
+
+KEY = "example.com/unhealthy"
+
+
+@pytest.fixture(params=["here", "there"])
+async def driver(rig: Rig, request: pytest.FixtureRequest) -> DriverControl:
+    """A driver that runs, with two devices."""
+    driver: DriverControl = rig.here() if request.param == "here" else await rig.there()
+    await driver.start()
+    return driver
+
+
+async def published(rig: Rig) -> dict[str, list[dict[str, str]]]:
+    """The taints of each device, as soon as the API server has them."""
+    return {d["name"]: d.get("taints", []) for s in await rig.api.list(SLICES) for d in s["spec"]["devices"]}
+
+
+async def test_a_taint_is_published_until_it_is_taken_away(driver: DriverControl, rig: Rig) -> None:
+    await driver.taint("gpu-1", KEY, "xid-79")
+    assert await published(rig) == {"gpu-0": [], "gpu-1": [{"key": KEY, "value": "xid-79", "effect": "NoSchedule"}]}
+    await driver.untaint("gpu-1", KEY)
+    assert await published(rig) == {"gpu-0": [], "gpu-1": []}
+
+
+async def test_a_taint_takes_the_place_of_one_with_its_key_and_effect(driver: DriverControl, rig: Rig) -> None:
+    for value, effect in (("a", "NoSchedule"), ("b", "NoExecute"), ("c", "NoSchedule")):
+        await driver.taint("gpu-0", KEY, value, effect)
+    assert (await driver.state()).taints == {"gpu-0": (Taint(KEY, "b", "NoExecute"), Taint(KEY, "c"))}
+    await driver.untaint("gpu-0", KEY, "NoExecute")
+    assert (await driver.state()).taints == {"gpu-0": (Taint(KEY, "c"),)}
+    await driver.heal()
+    assert (await driver.state()).taints == {}
+
+
+async def test_a_driver_that_is_not_running_publishes_its_taints_when_it_starts(
+    driver: DriverControl, rig: Rig
+) -> None:
+    await driver.stop()
+    await driver.taint("gpu-0", KEY)
+    await driver.start()
+    assert await published(rig) == {"gpu-0": [{"key": KEY, "effect": "NoSchedule"}], "gpu-1": []}
+
+
+@pytest.mark.parametrize(
+    ("call", "reason"),
+    [
+        (lambda driver: driver.taint("gpu-7", KEY), "gpu-7"),
+        (lambda driver: driver.untaint("gpu-7", KEY), "gpu-7"),
+        (lambda driver: driver.taint("gpu-0", ""), "'' is no key of a taint, such as example.com/unhealthy"),
+        (lambda driver: driver.taint("gpu-0", KEY, "two words"), "'two words' is no value of a taint"),
+        (lambda driver: driver.taint("gpu-0", KEY, "", "NoEntry"), "no effect of a taint is called 'NoEntry'"),
+    ],
+)
+async def test_what_is_no_taint_is_refused_and_changes_nothing(
+    driver: DriverControl, call: Callable[[DriverControl], Awaitable[None]], reason: str
+) -> None:
+    with pytest.raises((ValueError, ControlFailed), match=reason):
+        await call(driver)
+    assert (await driver.state()).taints == {}
+
+
+async def test_a_slice_with_taints_has_no_more_devices_than_the_api_allows(rig: Rig) -> None:
+    driver = rig.here(devices=tuple(f"gpu-{number}" for number in range(100)))
+    await driver.start()
+    await driver.taint("gpu-99", KEY)
+    assert [count for *_, count in await rig.slices()] == [64, 36]
