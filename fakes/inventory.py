@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
+from drahealth.fakes.hints import near
+
 
 @dataclass(frozen=True, slots=True)
 class Device:
@@ -73,7 +75,7 @@ class Inventory:
         try:
             return self._by_path[path]
         except KeyError:
-            raise ValueError(f"there is no device {path!r}; there are {self._some()}") from None
+            raise ValueError(f"there is no device {path!r}; {near(path, self._by_path)}") from None
 
     def find(self, name: str) -> Device | None:
         """A device by its path, or by what the API knows it by; None if there is none."""

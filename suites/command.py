@@ -5,6 +5,10 @@ from typing import Annotated, Any
 
 import typer
 
+from drahealth.fakes.command import complain
+from drahealth.fakes.complaint import Complaint
+from drahealth.fakes.ctl.command import app as ctl_app
+from drahealth.fakes.standing.command import app as driver_app
 from drahealth.proto.quoting import printable_lines
 from drahealth.suites.errors import ConfigurationError, HarnessError, told
 
@@ -17,8 +21,8 @@ app = typer.Typer(
 )
 binaries = typer.Typer(help="The Kubernetes binaries of the kubelet target.", no_args_is_help=True)
 app.add_typer(binaries, name="binaries")
-driver_app = typer.Typer(help="The fake driver as a program of its own.", no_args_is_help=True)
 app.add_typer(driver_app, name="driver")
+app.add_typer(ctl_app, name="ctl")
 faults_app = typer.Typer(help="What can go wrong with devices, and what that means.", no_args_is_help=True)
 app.add_typer(faults_app, name="faults")
 
@@ -100,17 +104,6 @@ def doctor(
     from drahealth.suites.listing import show_doctor
 
     raise typer.Exit(show_doctor(target=target, kubernetes=kubernetes, image=image, start=start))
-
-
-@driver_app.command(
-    "serve",
-    context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []},
-)
-def driver_serve(context: typer.Context) -> None:
-    """Serve fake drivers that are told what to do over a socket or standard input; `--help` tells its options."""
-    from drahealth.fakes.hardware.serve import main as serve
-
-    serve(context.args, "drahealth driver serve")
 
 
 @app.command("manager")
@@ -272,6 +265,8 @@ def main() -> None:
     """The entry point: errors of ours are one sentence and an exit code."""
     try:
         app()
+    except Complaint as complaint:
+        complain(complaint)
     except ConfigurationError as error:
         _complain(error, 2)
     except HarnessError as error:

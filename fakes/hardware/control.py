@@ -252,5 +252,8 @@ class DriverControl(Protocol):
     async def set_heartbeat(self, seconds: float) -> None:
         """So long between reports while nothing changes; 0: none."""
 
+    async def devices(self) -> tuple[DeviceHealth, ...]:
+        """What it says of each of its devices now."""
+
     async def state(self) -> DriverState:
         """What the driver knows of itself now."""

@@ -12,6 +12,16 @@ Calls are numbered by who makes them, and what is said is numbered by who says i
 came. A session may outlive its connection: who attaches to it again is told what came after `seen`, and repeats the
 calls after `taken`. Calls are answered as they end, so a long one holds up no other. `at` and `now` are the monotonic
 time of the drivers' machine, in seconds.
+
+Drivers that stand by themselves, of a process that was given a file of them, are shared by all sessions:
+
+    -> {"id": 1, "call": "use", "args": {"name": "gpu.example.com"}}      by no name: the only one
+    <- {"seq": 1, "id": 1, "result": {"driver": 1, "name": "gpu.example.com", "node": "node-a", ...}}
+    -> {"id": 2, "call": "watch", "args": {"driver": 1}}
+    <- {"seq": 0, "driver": 1, "at": 812.6, "news": {"event": "change", "device": "node-a/gpu-0", ...}}
+
+What is told to who watches (`news.py`) has no number and is not repeated; `left_out` lines before it were too many for
+the connection. A session that attaches with `"brief": true` ends with its connection.
 """
 
 import json
@@ -25,6 +35,9 @@ from drahealth.proto.events import Record, from_json
 
 CALLS = tuple(name for name in vars(DriverControl) if not name.startswith("_"))
 """The names of a driver's calls."""
+
+QUESTIONS = ("state", "devices", "wait_registered")
+"""Those that change nothing."""
 
 PLUGIN_CALLS = tuple(name for name in vars(PluginControl) if not name.startswith("_"))
 """The names of a device plugin's calls. It is made by `make_plugin`, and is a driver in every other respect here."""
@@ -53,6 +66,8 @@ class Attach(_Line):
     seen: int = 0
     calls: int = 0
     """How many calls were made in this session so far."""
+    brief: bool = False
+    """The session ends with this connection."""
 
 
 class Attached(_Line):
@@ -81,6 +96,12 @@ class Seen(_Line):
 
 class Unreadable(Exception):
     """A line that is not what it should be; the sentence is for who reads the error."""
+
+
+def waiting(writer: Writer) -> int:
+    """Bytes that wait for the other end of a connection to be read."""
+    transport = getattr(writer, "transport", None)
+    return transport.get_write_buffer_size() if transport else 0
 
 
 def to_line(data: Any) -> bytes:
@@ -129,6 +150,8 @@ class Said(_Line):
     driver: int | None = None
     at: float | None = None
     event: dict[str, Any] | None = None
+    news: dict[str, Any] | None = None
+    left_out: int = 0
 
     def record(self, offset: float) -> Record | None:
         """The event, at our own time, which is `offset` seconds ahead of theirs."""

@@ -1,13 +1,16 @@
-"""The drivers' side of the control surface: sessions of drivers, for whoever connects."""
+"""The drivers' side of the control surface: sessions of drivers, for whoever connects.
+
+A session makes drivers of its own, and may use those that stand by themselves, which no session's end concerns.
+"""
 
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from pydantic import ValidationError, validate_call
+from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
 from drahealth.fakes.api import ApiError
@@ -16,6 +19,7 @@ from drahealth.fakes.hardware.control_lines import (
     CALLS,
     LINE_LIMIT,
     PLUGIN_CALLS,
+    QUESTIONS,
     Attached,
     Request,
     Unreadable,
@@ -23,19 +27,24 @@ from drahealth.fakes.hardware.control_lines import (
     read_attach,
     read_request,
     to_line,
+    waiting,
 )
 from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
+from drahealth.fakes.hardware.news import Line
 from drahealth.fakes.hardware.plugin_control import PluginControl, PluginOptions
+from drahealth.fakes.hardware.standing import Calls, Standing, StandingDrivers
 from drahealth.proto.events import Event, Observe, to_json
 
 Make = Callable[[DriverOptions, Observe], DriverControl]
 MakePlugin = Callable[[PluginOptions, Observe], PluginControl]
 Jump = Callable[[float], None]
 
-_OWN_CALLS = ("make", "make_plugin", "drop", "jump", "close")
+_OWN_CALLS = ("make", "make_plugin", "drop", "jump", "close", "drivers", "use", "watch")
 
 _LAST_WORD = 0.5
 """Seconds that calls under way have for their answer once their session has ended."""
+_BACKLOG = 4 * 1024 * 1024
+"""Bytes that may wait for one who watches standing drivers; what would be more is left out, and counted."""
 _RETIREMENT = 5.0
 """Seconds that drivers have to withdraw what they published, once nobody tells them what to do any more."""
 
@@ -57,11 +66,13 @@ class ControlServer:
         make_plugin: MakePlugin = _make_plugin,
         jump: Jump | None = None,
         linger: float = 0.0,
+        standing: StandingDrivers | None = None,
     ) -> None:
         self._make = make
         self._make_plugin = make_plugin
         self._jump = jump
         self._linger = linger
+        self._standing = standing or StandingDrivers()
         self._sessions: dict[str, Session] = {}
         self._endings: dict[str, asyncio.Task[None]] = {}
         self._connections: dict[asyncio.Task[Any], Writer] = {}
@@ -76,7 +87,7 @@ class ControlServer:
         try:
             attach = read_attach(await reader.readline())
             name = attach.attach
-            session = self._session(name, attach.calls)
+            session = self._session(name, attach.calls, brief=attach.brief)
             session.attach(writer, attach.seen)
             while line := await reader.readline():
                 session.take(line)
@@ -102,12 +113,14 @@ class ControlServer:
         if self._connections:
             await asyncio.wait(self._connections, timeout=_LAST_WORD)
 
-    def _session(self, name: str, calls: int) -> "Session":
+    def _session(self, name: str, calls: int, *, brief: bool) -> "Session":
         session = self._sessions.get(name)
         if (session is None and calls) or (session and session.over):
             raise Unreadable("the drivers are lost: their process was started anew")
         if session is None:
-            session = self._sessions[name] = Session(self._make, self._make_plugin, self._jump)
+            session = self._sessions[name] = Session(
+                self._make, self._make_plugin, self._jump, self._standing, brief=brief
+            )
         elif ending := self._endings.pop(name, None):
             ending.cancel()
         return session
@@ -123,7 +136,7 @@ class ControlServer:
             self._endings[name] = ending
 
     async def _end(self, name: str, session: "Session") -> None:
-        if not session.over:
+        if not session.over and not session.brief:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._closing.wait(), self._linger)
         await session.close()
@@ -133,15 +146,30 @@ class ControlServer:
 class Session:
     """The drivers and device plugins that one client made, and what it has yet to hear."""
 
-    def __init__(self, make: Make, make_plugin: MakePlugin, jump: Jump | None) -> None:
+    def __init__(
+        self,
+        make: Make,
+        make_plugin: MakePlugin,
+        jump: Jump | None,
+        standing: StandingDrivers,
+        *,
+        brief: bool = False,
+    ) -> None:
         self.over = False
         """The client has said that it is done."""
+        self.brief = brief
+        """It ends with its connection."""
         self._make_driver = make
         self._make_device_plugin = make_plugin
         self._jump_clock = jump
         self._drivers: dict[int, DriverControl | PluginControl] = {}
-        self._plugins: set[int] = set()
-        """The numbers of those that are device plugins."""
+        self._calls_of: dict[int, Calls] = {}
+        self._standing = standing
+        self._used: dict[int, Standing] = {}
+        """Those that stand by themselves, which it did not make."""
+        self._watched: dict[str, int] = {}
+        self._end_watch: Callable[[], None] | None = None
+        self._left_out = 0
         self._made = 0
         self._calls: set[asyncio.Task[None]] = set()
         self._taken = 0
@@ -149,7 +177,7 @@ class Session:
         self._unseen: deque[tuple[int, bytes]] = deque()
         self._writer: Writer | None = None
         self._end: asyncio.Task[None] | None = None
-        self._own_calls = {name: validate_call(getattr(self, name)) for name in _OWN_CALLS}
+        self._own_calls = Calls(self, _OWN_CALLS)
 
     # -- its connection
 
@@ -187,18 +215,47 @@ class Session:
     async def make(self, options: DriverOptions) -> int:
         """Makes a driver; returns its number."""
         number = self._next_number()
-        self._drivers[number] = self._make_driver(options, self._observer(number))
+        self._drivers[number] = driver = self._make_driver(options, self._observer(number))
+        self._calls_of[number] = Calls(driver, CALLS)
         return number
 
     async def make_plugin(self, options: PluginOptions) -> int:
         """Makes a device plugin; returns its number, which is a driver's to every other call."""
         number = self._next_number()
-        self._drivers[number] = self._make_device_plugin(options, self._observer(number))
-        self._plugins.add(number)
+        self._drivers[number] = plugin = self._make_device_plugin(options, self._observer(number))
+        self._calls_of[number] = Calls(plugin, PLUGIN_CALLS)
         return number
 
+    async def drivers(self) -> list[Mapping[str, Any]]:
+        """What there is of drivers that stand by themselves."""
+        return [driver.described() for driver in self._standing.all()]
+
+    async def use(self, name: str = "") -> Mapping[str, Any]:
+        """A driver that stands by itself is from now on the session's too, and may be told what to do.
+
+        Returns its number and what it is. ValueError where `name` is none, or is left out and there are several.
+        """
+        driver, number = self._standing.get(name), self._next_number()
+        self._used[number] = driver
+        self._calls_of[number] = driver.calls
+        return {"driver": number, **driver.described()}
+
+    async def watch(self, driver: int) -> None:
+        """From now on it is told what happens to that driver, which it uses: `news` without a number.
+
+        They are not repeated on another connection. What a connection is too slow for is left out, and counted.
+        """
+        if driver not in self._used:
+            raise ValueError(f"there is no driver {driver} that stands by itself; `use` one first")
+        self._watched[self._used[driver].options.name] = driver
+        if self._end_watch is None:
+            self._end_watch = self._standing.news.add(self._hear)
+
     async def drop(self, driver: int) -> None:
-        """Stops a driver and forgets it."""
+        """Stops a driver and forgets it; one that stands by itself it just forgets."""
+        self._calls_of.pop(driver, None)
+        if used := self._used.pop(driver, None):
+            self._watched.pop(used.options.name, None)
         if known := self._drivers.pop(driver, None):
             await known.stop()
 
@@ -231,6 +288,8 @@ class Session:
     async def _retire(self, calls: "set[asyncio.Task[None]]") -> None:
         await _end(calls)
         drivers, self._drivers = self._drivers, {}
+        if self._end_watch:
+            self._end_watch()
         await asyncio.gather(*(_retire(driver) for driver in drivers.values()))
 
     async def _answer(self, request: Request) -> None:
@@ -246,16 +305,27 @@ class Session:
 
     async def _called(self, request: Request) -> Any:
         if request.driver is None:
-            known = tuple(self._own_calls)
-            call = self._own_calls.get(request.call)
-        elif driver := self._drivers.get(request.driver):
-            known = PLUGIN_CALLS if request.driver in self._plugins else CALLS
-            call = validate_call(getattr(driver, request.call)) if request.call in known else None
-        else:
+            return await self._own_calls[request.call](**request.args)
+        if request.driver not in self._calls_of:
             raise ValueError(f"there is no driver {request.driver}")
-        if call is None:
-            raise ValueError(f"there is no call {request.call!r}; there are {', '.join(known)}")
-        return await call(**request.args)
+        call, used = self._calls_of[request.driver][request.call], self._used.get(request.driver)
+        result = await call(**request.args)
+        if used and request.call not in QUESTIONS:
+            line = {"event": "call", "call": request.call, "args": request.args}
+            self._standing.news.tell(used.options.name, line)
+        return result
+
+    def _hear(self, driver: str, line: Line) -> None:
+        if driver not in self._watched or self._writer is None or self._writer.is_closing():
+            return
+        if waiting(self._writer) > _BACKLOG:
+            self._left_out += 1
+            return
+        said = {"seq": 0, "driver": self._watched[driver], "at": time.monotonic(), "news": line}
+        if self._left_out:
+            said["left_out"] = self._left_out
+            self._left_out = 0
+        self._writer.write(to_line(said))
 
     def _say(self, **data: Any) -> None:
         self._said += 1

@@ -75,6 +75,11 @@ class FakeDriver:
             self._registration_methods(),
         )
 
+    @property
+    def sockets(self) -> tuple[Path, Path]:
+        """Where it is reached while it runs: the driver's own, and that of its registration."""
+        return self.endpoint, self._registration.path
+
     # -- control
 
     async def start(self) -> None:
@@ -122,6 +127,7 @@ class FakeDriver:
 
     async def play(self, changes: Sequence[DeviceHealth]) -> None:
         now = int(self._clock.wall())
+        self.health.check(changes)
         for change in changes:
             self.health.set(replace(change, updated=change.updated or now))
 
@@ -176,6 +182,9 @@ class FakeDriver:
         self._heartbeat = replace(self.options, heartbeat=seconds).heartbeat  # which refuses what is none
         if self._running:
             self._beat()
+
+    async def devices(self) -> tuple[DeviceHealth, ...]:
+        return self.health.all()
 
     async def state(self) -> DriverState:
         return DriverState(

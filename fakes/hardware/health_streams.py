@@ -12,6 +12,7 @@ from google.protobuf.message import DecodeError
 
 from drahealth.fakes.hardware.outlet import Outlet
 from drahealth.fakes.hardware.stream_faults import KINDS, StreamFaults
+from drahealth.fakes.hints import near
 from drahealth.proto.clock import Clock, SystemClock
 from drahealth.proto.events import Observe, ReportSent, StreamClosed, StreamOpened
 from drahealth.proto.flavours import FLAVOURS, V1, Flavour, Prepared
@@ -86,8 +87,19 @@ class HealthStreams:
         try:
             return self._health[pool, device]
         except KeyError:
-            names = ", ".join(f"{p}/{d}" for p, d in self._health)
-            raise ValueError(f"driver {self.driver} has no device {pool}/{device}; it has {names}") from None
+            names = near(f"{pool}/{device}", (f"{p}/{d}" for p, d in self._health))
+            raise ValueError(f"driver {self.driver} has no device {pool}/{device}; {names}") from None
+
+    def all(self) -> tuple[DeviceHealth, ...]:
+        """What is said of each device, in their order."""
+        return tuple(self._health.values())
+
+    def check(self, devices: Iterable[DeviceHealth]) -> None:
+        """Raises ValueError for a device that there is not, and for what no message can say."""
+        checked = tuple(devices)
+        for device in checked:
+            self.get(device.pool, device.device)
+        V1.encode(checked)
 
     def set(self, *devices: DeviceHealth, last_words: Iterable[DeviceHealth] = ()) -> None:
         """The devices are so from now on; told at once in one complete report. ValueError for what no message can say.

@@ -37,6 +37,7 @@ _ACKNOWLEDGE = 100
 _FAREWELL = 8.0
 """Seconds that the drivers have to retire at the end."""
 _STATE = TypeAdapter(DriverState)
+_DEVICES = TypeAdapter(tuple[DeviceHealth, ...])
 _ATTEMPT = TypeAdapter(Attempt)
 _PLUGIN_STATE = TypeAdapter(PluginState)
 _GONE = "the driver is gone"
@@ -82,6 +83,10 @@ class RemoteHost:
         number = int(await self.call("make_plugin", options=asdict(options)))
         self._observers[number] = observe
         return RemotePlugin(self, number)
+
+    async def use(self, name: str = "") -> "RemoteDriver":
+        """A driver that stands there by itself; by no name the only one. What happens to it is not observed."""
+        return RemoteDriver(self, int((await self.call("use", name=name))["driver"]))
 
     async def drop(self, driver: "RemoteDriver | RemotePlugin") -> None:
         """Stops a driver and forgets it."""
@@ -199,6 +204,8 @@ class RemoteHost:
         if self._writer and said.seq % _ACKNOWLEDGE == 0:
             self._writer.write(to_line({"seen": self._seen}))
         record = said.record(self._offset)
+        if said.news is not None:
+            return  # for who watches, which this does not
         if record:
             if observe := self._observers.get(said.driver or 0):
                 observe(record)
@@ -286,6 +293,9 @@ class RemoteDriver:
 
     async def set_heartbeat(self, seconds: float) -> None:
         await self._call("set_heartbeat", seconds=seconds)
+
+    async def devices(self) -> tuple[DeviceHealth, ...]:
+        return _DEVICES.validate_python(await self._call("devices"))
 
     async def state(self) -> DriverState:
         return _STATE.validate_python(await self._call("state"))

@@ -13,7 +13,6 @@ import asyncio
 import logging
 import os
 import signal
-import socket
 import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
@@ -22,6 +21,7 @@ from pathlib import Path
 from drahealth.fakes.api import Api
 from drahealth.fakes.clients.kube_client import KubeClient
 from drahealth.fakes.clock import JumpClock
+from drahealth.fakes.control_socket import Taken, listen, make_way
 from drahealth.fakes.hardware.control import DriverOptions
 from drahealth.fakes.hardware.control_lines import LINE_LIMIT
 from drahealth.fakes.hardware.control_server import ControlServer
@@ -33,10 +33,6 @@ from drahealth.proto.sockets import check_path
 
 LINGER = 120.0
 """Seconds that drivers behind a socket outlive a connection. A restart of a kubelet or an API server takes less."""
-
-
-class Taken(Exception):
-    """The path for the socket is somebody else's."""
 
 
 async def serve(api: Api, path: Path | None, *, jumping: bool = False) -> None:
@@ -62,32 +58,13 @@ async def serve(api: Api, path: Path | None, *, jumping: bool = False) -> None:
 
 async def _on_socket(server: ControlServer, path: Path, told: asyncio.Event) -> None:
     """A socket that an earlier process has left there is replaced."""
-    _make_way(path)
-    listening = await asyncio.start_unix_server(server.serve, path, limit=LINE_LIMIT)
+    listening = await asyncio.start_unix_server(server.serve, sock=listen(path), limit=LINE_LIMIT)
     try:
         await told.wait()
     finally:
         listening.close()
         with suppress(Taken):  # somebody has put another in its place
-            _make_way(path)
-
-
-def _make_way(path: Path) -> None:
-    """Removes a socket at which nobody listens any more. Raises Taken if something else is there."""
-    if not path.exists() and not path.is_symlink():
-        return
-    if not path.is_socket():
-        raise Taken(f"there is something at {path} that is no socket; name another --socket")
-    with socket.socket(socket.AF_UNIX) as knocking:
-        knocking.setblocking(False)  # who listens but is busy would keep it waiting
-        try:
-            knocking.connect(str(path))
-        except ConnectionRefusedError:
-            path.unlink(missing_ok=True)
-            return
-        except BlockingIOError:
-            pass
-    raise Taken(f"somebody listens at {path} already; name another --socket")
+            make_way(path)
 
 
 async def _on_standard_streams(server: ControlServer, told: asyncio.Event) -> None:
@@ -106,13 +83,19 @@ def main(arguments: Sequence[str] | None = None, program: str = "drahealth.fakes
     parser.add_argument("--kubeconfig", type=Path, metavar="FILE", help="the API server; without, the pod's own")
     parser.add_argument("--jumping-clock", action="store_true", help="live on a clock that whoever connects can jump")
     options = parser.parse_args(arguments)
+    run(options.socket, options.kubeconfig, jumping=options.jumping_clock, program=program)
+
+
+def run(path: Path | None, kubeconfig: Path | None, *, jumping: bool, program: str) -> None:
+    """Until the input ends, or SIGTERM or SIGINT. Exits as `main` does."""
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
     try:
-        asyncio.run(_main(options.socket, options.kubeconfig, options.jumping_clock))
+        asyncio.run(_main(path, kubeconfig, jumping))
     except Taken as taken:
-        parser.exit(2, f"{parser.prog}: {taken}\n")
+        print(f"{program}: {taken}", file=sys.stderr)  # noqa: T201
+        raise SystemExit(2) from None
     except (ValueError, OSError) as error:
-        sys.exit(f"{parser.prog}: {error}")
+        sys.exit(f"{program}: {error}")
 
 
 async def _main(path: Path | None, kubeconfig: Path | None, jumping: bool) -> None:

@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from drahealth.fakes.api import Object
+from drahealth.fakes.log_lines import log_to
 from drahealth.manager.dra import Device
 from drahealth.manager.observer import (
     PluginDeregistered,
@@ -29,7 +30,6 @@ from drahealth.manager.observer import (
 from drahealth.proto.quoting import printable
 from drahealth.proto.values import Health
 from drahealth.suites.standalone.events import Event, PodGone, Started, StatusChanged
-from drahealth.suites.standalone.log_lines import log_to
 from drahealth.suites.story.workload import status_seen
 
 EVERY = 0.5

@@ -21,11 +21,11 @@ from filelock import FileLock, Timeout
 from drahealth.fakes.api import CLAIM_TEMPLATES, CLAIMS, DEVICE_CLASSES, NAMESPACES, NODES, PODS
 from drahealth.fakes.api_server.http import HttpApi
 from drahealth.fakes.api_server.object_files import ObjectFiles
+from drahealth.fakes.log_lines import log_to
 from drahealth.proto.clock import SystemClock
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.standalone.applier import Applier
 from drahealth.suites.standalone.events import ManifestRefused, Onlookers, Started, Stopped
-from drahealth.suites.standalone.log_lines import log_to
 from drahealth.suites.standalone.manifest_directory import ManifestDirectory
 from drahealth.suites.standalone.options import Options
 from drahealth.suites.standalone.pod_watch import watch_pods

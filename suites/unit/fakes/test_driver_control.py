@@ -381,7 +381,7 @@ async def test_a_kubelet_that_hangs_up_closes_the_stream(driver: DriverControl, 
     [
         (
             lambda d: d.set_health("gpu-9", HEALTHY),
-            f"driver {DRIVER} has no device node-a/gpu-9; it has node-a/gpu-0, node-a/gpu-1",
+            f"driver {DRIVER} has no device node-a/gpu-9; there are node-a/gpu-0, node-a/gpu-1",
         ),
         (lambda d: d.play([DeviceHealth("pool", "gpu-0", HEALTHY)]), "has no device pool/gpu-0"),
         (lambda d: d.end_streams("GONE"), "no gRPC status code is called 'GONE'; there are OK, CANCELLED, "),

@@ -11,6 +11,7 @@ from aiohttp import ClientSession
 from rich.console import Console
 
 from drahealth.fakes.api import Object
+from drahealth.fakes.log_lines import FORMAT, LogLines
 from drahealth.manager.cache import Reading
 from drahealth.manager.dra import Device
 from drahealth.manager.observer import (
@@ -27,7 +28,6 @@ from drahealth.proto.values import DeviceId, Health
 from drahealth.suites.standalone.events import Event, ManifestRefused, PodGone, Started, StatusChanged, Stopped
 from drahealth.suites.standalone.json_lines import JsonLines
 from drahealth.suites.standalone.live_table import LiveTable
-from drahealth.suites.standalone.log_lines import FORMAT, LogLines
 from drahealth.suites.standalone.metrics import Metrics
 from drahealth.suites.unit.standalone.rig import DRIVER
 

@@ -1,4 +1,4 @@
-"""Log lines of the program: what plugins and manifests bring into them is made fit for a terminal."""
+"""Log lines of programs: what plugins and files bring into them is made fit for a terminal."""
 
 import logging
 

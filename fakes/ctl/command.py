@@ -1,0 +1,322 @@
+"""`drahealth ctl`. It starts at once: whatever is heavy is imported where it is used."""
+
+import json as json_
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from drahealth.fakes.complaint import Complaint
+from drahealth.fakes.control_socket import VARIABLE, default_path
+from drahealth.fakes.ctl.connection import Connection
+from drahealth.fakes.ctl.words import words_of
+from drahealth.fakes.hints import near
+from drahealth.proto.quoting import printable
+
+
+class Verbs(TyperGroup):
+    """Subcommands; an unknown one is told of in one sentence."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The subcommand of that name."""
+        found = super().get_command(ctx, cmd_name)
+        if found is None and not cmd_name.startswith("-"):
+            raise Complaint(f"there is no {self.name} {cmd_name!r}; {near(cmd_name, self.commands)}")
+        return found
+
+
+app = typer.Typer(name="ctl", cls=Verbs, no_args_is_help=True, add_completion=False)
+streams = typer.Typer(name="stream", cls=Verbs, no_args_is_help=True, add_completion=False)
+app.add_typer(streams, help="What is wrong with the health streams.")
+
+Device = Annotated[str, typer.Argument(help="Such as gpu-0, or gpu-0/mig-1.")]
+Json = Annotated[bool, typer.Option("--json", help="As JSON.")]
+
+
+@app.callback()
+def ctl(
+    context: typer.Context,
+    socket: Annotated[
+        Path | None, typer.Option(metavar="PATH", help=f"The drivers' control socket; {VARIABLE}, or the usual one.")
+    ] = None,
+    driver: Annotated[str, typer.Option(metavar="NAME", help="Which driver, where there are several.")] = "",
+) -> None:
+    """Tell running fake drivers what happens to their devices. Exits 0, 2 for usage, 3 where nobody listens."""
+    context.obj = (socket or default_path(), driver)
+
+
+class _Driver:
+    """The driver that is meant, at the end of a connection."""
+
+    def __init__(self, connection: Connection, described: dict[str, Any]) -> None:
+        self.connection = connection
+        self.described = described
+        self.name: str = described["name"]
+
+    def call(self, name: str, /, **args: Any) -> Any:
+        return self.connection.call(name, self.described["driver"], **args)
+
+
+@contextmanager
+def _driver(context: typer.Context) -> Iterator[_Driver]:
+    path, name = context.obj
+    with Connection(path) as connection:
+        yield _Driver(connection, connection.call("use", name=name))
+
+
+def _tell(context: typer.Context, call: str, /, **args: Any) -> None:
+    with _driver(context) as driver:
+        driver.call(call, **args)
+
+
+# -- devices
+
+
+@app.command()
+def inject(
+    context: typer.Context,
+    fault: Annotated[str, typer.Argument(help="Of the driver's catalogue (drahealth faults list), such as xid/79.")],
+    device: Device,
+) -> None:
+    """A device has this fault from now on."""
+    _tell(context, "inject", fault=fault, device=device)
+
+
+@app.command()
+def clear(
+    context: typer.Context, fault: Annotated[str, typer.Argument(help="The fault that is gone.")], device: Device
+) -> None:
+    """A device has this fault no more, however that came."""
+    _tell(context, "clear", fault=fault, device=device)
+
+
+@app.command()
+def recover(
+    context: typer.Context,
+    action: Annotated[str, typer.Argument(help="app-restart, gpu-reset, reboot, replace; `all`: all is well again.")],
+    device: Annotated[str, typer.Argument(help="By itself all devices.", show_default=False)] = "",
+    fails: Annotated[bool, typer.Option("--fails", help="It is tried, and does not help.")] = False,
+    claimed: Annotated[bool, typer.Option("--claimed", help="It does not help, but the driver says it did.")] = False,
+) -> None:
+    """Do this to recover a device. Exits 1 if it was too weak for a fault, which then stays."""
+    if action == "all":
+        if device or fails or claimed:
+            raise Complaint("`recover all` makes all well, so it takes nothing else; name an action for one device")
+        _tell(context, "heal")
+        return
+    with _driver(context) as driver:
+        came = driver.call("recover", action=action, device=device, fails=fails, claimed=claimed)
+    for word in ("cured", "left"):
+        for fault in came[word]:
+            typer.echo(f"{word}: {printable(fault)}")
+    if came["left"] and not fails:
+        raise typer.Exit(1)
+
+
+@app.command("set")
+def set_(
+    context: typer.Context,
+    device: Annotated[str, typer.Argument(help="Such as gpu-0, or gpu-0/mig-1.", show_default=False)] = "",
+    health: Annotated[str | None, typer.Option(metavar="HEALTH", help="Healthy, Unhealthy or Unknown.")] = None,
+    message: Annotated[str | None, typer.Option(metavar="TEXT", help="What is said of it.")] = None,
+    timeout: Annotated[int | None, typer.Option(metavar="SECONDS", help="0: the kubelet's default.")] = None,
+    heartbeat: Annotated[float | None, typer.Option(metavar="SECONDS", help="The driver's; 0 for none.")] = None,
+) -> None:
+    """A device is told of so from now on, whatever it has; or set how often the driver reports by itself."""
+    said = {"health": health, "message": message, "timeout": timeout}
+    changes = {key: value for key, value in said.items() if value is not None}
+    if bool(device) != bool(changes) or (not changes and heartbeat is None):
+        raise Complaint("`set` takes a device with --health, --message or --timeout, or --heartbeat, or both")
+    if heartbeat is not None and not 0 <= heartbeat < float("inf"):
+        raise Complaint(f"the heartbeat is a finite number of seconds, 0 for none, not {heartbeat:g}")
+    with _driver(context) as driver:
+        if changes:
+            driver.call("set_health", **_changed(driver, device.replace("/", "-"), changes))
+        if heartbeat is not None:
+            driver.call("set_heartbeat", seconds=heartbeat)
+
+
+def _changed(driver: "_Driver", device: str, changes: dict[str, Any]) -> dict[str, Any]:
+    """The device with these changes. Without a health it keeps what it has, and without a message that of the same."""
+    if "health" in changes:
+        return {"device": device, **changes, "health": _health(changes["health"])}
+    known = {found["device"]: found for found in driver.call("devices")}
+    if device not in known:
+        raise Complaint(f"driver {driver.name} has no device {device!r}; {near(device, known)}")
+    return {"device": device, "health": known[device]["health"], "message": known[device]["message"], **changes}
+
+
+def _health(word: str) -> str:
+    from drahealth.proto.values import Health
+
+    found = next((health for health in Health if health.lower() == word.lower()), None)
+    if found is None:
+        raise Complaint(f"there is no health {word!r}; {near(word, Health)}")
+    return str(found)
+
+
+# -- streams
+
+
+@streams.command()
+def silence(context: typer.Context) -> None:
+    """The driver says nothing any more: no first report on a new stream, no heartbeat, no changes."""
+    _tell(context, "hush", quiet=True)
+
+
+@streams.command()
+def stall(context: typer.Context) -> None:
+    """Nothing goes out until it is over, then all of it does."""
+    _tell(context, "fault_streams", kind="stall")
+
+
+@streams.command()
+def delay(context: typer.Context, time: Annotated[str, typer.Argument(help="Such as 500ms or 3s.")]) -> None:
+    """Each message goes out so much later."""
+    _tell(context, "fault_streams", kind="delay", value=_seconds(time))
+
+
+@streams.command()
+def drop(context: typer.Context, share: Annotated[str, typer.Argument(help="Such as 20%.")] = "100%") -> None:
+    """This share of the messages is lost."""
+    _tell(context, "fault_streams", kind="drop", value=_share(share))
+
+
+@streams.command()
+def duplicate(context: typer.Context, share: Annotated[str, typer.Argument(help="Such as 20%.")] = "100%") -> None:
+    """This share of the messages goes out twice."""
+    _tell(context, "fault_streams", kind="duplicate", value=_share(share))
+
+
+@streams.command()
+def reorder(context: typer.Context, share: Annotated[str, typer.Argument(help="Such as 20%.")] = "100%") -> None:
+    """This share of the messages changes places with the next one."""
+    _tell(context, "fault_streams", kind="reorder", value=_share(share))
+
+
+@streams.command()
+def partial(context: typer.Context) -> None:
+    """Changes are told by themselves, not in complete reports."""
+    _tell(context, "fault_streams", kind="partial")
+
+
+@streams.command(context_settings={"ignore_unknown_options": True})
+def skew(context: typer.Context, time: Annotated[str, typer.Argument(help="Such as -5m.")]) -> None:
+    """The driver's own times are off by so much."""
+    _tell(context, "fault_streams", kind="skew", value=_seconds(time))
+
+
+@streams.command()
+def close(context: typer.Context, code: Annotated[str, typer.Argument(help="Such as UNAVAILABLE.")] = "OK") -> None:
+    """Every open stream ends with this gRPC status code."""
+    _tell(context, "end_streams", code=code)
+
+
+@streams.command()
+def send(context: typer.Context, payload: Annotated[str, typer.Argument(help="In hexadecimal, such as 0aff.")]) -> None:
+    """These bytes go out as a message on every open stream: garbage on purpose."""
+    _tell(context, "send_raw", payload=payload)
+
+
+@streams.command()
+def restore(
+    context: typer.Context, kind: Annotated[str, typer.Argument(help="What is wrong no more; by itself all.")] = "all"
+) -> None:
+    """That is wrong no more."""
+    kinds = ("silence", "stall", "delay", "drop", "duplicate", "reorder", "partial", "skew")
+    if kind not in (*kinds, "all"):
+        raise Complaint(f"streams have no fault {kind!r}; {near(kind, kinds)}")
+    with _driver(context) as driver:
+        for one in kinds if kind == "all" else (kind,):
+            if one == "silence":
+                driver.call("hush", quiet=False)
+            else:
+                driver.call("restore_streams", kind=one)
+
+
+def _seconds(text: str) -> float:
+    from drahealth.fakes.timelines.durations import parse_signed
+
+    try:
+        return parse_signed(text)
+    except ValueError as error:
+        raise Complaint(str(error)) from None
+
+
+def _share(text: str) -> float:
+    try:
+        return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        raise Complaint(f"not a share: {text!r} (say 20% or 0.2)") from None
+
+
+# -- the driver itself
+
+
+@app.command()
+def stop(context: typer.Context) -> None:
+    """The driver ends in order: it unregisters and its sockets go; the process stays, for `start`."""
+    _tell(context, "stop")
+
+
+@app.command()
+def start(context: typer.Context) -> None:
+    """The driver starts again; nothing for one that runs."""
+    _tell(context, "start")
+
+
+@app.command()
+def crash(context: typer.Context) -> None:
+    """The driver is gone at once, as after SIGKILL: streams are cut, its socket files stay."""
+    _tell(context, "crash")
+
+
+@app.command()
+def unregister(context: typer.Context) -> None:
+    """Its registration socket goes, and comes back with the next start."""
+    _tell(context, "unregister")
+
+
+# -- what is there
+
+
+@app.command()
+def watch(context: typer.Context, json: Json = False) -> None:
+    """Follow what happens, until Ctrl-C or the drivers' process ends."""
+    path, name = context.obj
+    with Connection(path) as connection:
+        names = {}
+        for one in [name] if name else [driver["name"] for driver in connection.call("drivers")]:
+            used = connection.call("use", name=one)
+            connection.call("watch", driver=used["driver"])
+            names[used["driver"]] = used["name"]
+        with suppress(KeyboardInterrupt, BrokenPipeError):
+            for told in connection.news():
+                line = {"driver": names[told["driver"]], **told["news"]}
+                if told.get("left_out"):
+                    line["left_out_before"] = told["left_out"]
+                print(json_.dumps(line) if json else words_of(line), flush=True)  # noqa: T201
+
+
+@app.command()
+def status(context: typer.Context, json: Json = False) -> None:
+    """Show the drivers, their devices and what is wrong with them."""
+    path, name = context.obj
+    with Connection(path) as connection:
+        names = [name] if name else [driver["name"] for driver in connection.call("drivers")]
+        found = [_status(_Driver(connection, connection.call("use", name=one))) for one in names or [""]]
+    if json:
+        typer.echo(json_.dumps({"drivers": found}, indent=2))
+        return
+    from drahealth.fakes.ctl.tables import show_status
+
+    show_status(found)
+
+
+def _status(driver: _Driver) -> dict[str, Any]:
+    described = {key: value for key, value in driver.described.items() if key != "driver"}
+    state, devices = driver.call("state"), driver.call("devices")
+    return {**described, **state, "devices": devices}

@@ -1,0 +1,106 @@
+"""One end of a control socket (`hardware.control_lines`), for a command that asks and ends.
+
+It is synchronous, and the standard library's alone, so that it is there at once.
+"""
+
+import json
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from drahealth.fakes.complaint import Complaint
+from drahealth.fakes.control_socket import VARIABLE
+from drahealth.proto.quoting import one_line
+
+PATIENCE = 60.0
+"""Seconds for an answer. A driver that starts may wait for its API server thirty."""
+
+
+class Connection:
+    """A session for as long as it is open. Raises Complaint 3 where nobody answers, 2 for what is refused."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._last = 0
+        self._socket = _connected(path)
+        self._input = self._socket.makefile("rb")
+        self._socket.settimeout(PATIENCE)
+        self._say({"attach": os.urandom(8).hex(), "brief": True})
+        self._answer()
+
+    def __enter__(self) -> "Connection":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
+        self._input.close()
+        self._socket.close()
+
+    def call(self, name: str, driver: int | None = None, /, **args: Any) -> Any:
+        """What a call comes to."""
+        self._last += 1
+        self._say({"id": self._last, "driver": driver, "call": name, "args": args})
+        while True:
+            answer = self._answer()
+            if answer.get("id") == self._last:
+                return answer.get("result")
+
+    def news(self) -> Iterator[dict[str, Any]]:
+        """What is told, until the process ends."""
+        self._socket.settimeout(None)
+        with suppress(ConnectionResetError):
+            while line := self._input.readline():
+                told = json.loads(line)
+                if told.get("news"):
+                    yield told
+
+    def _say(self, data: Any) -> None:
+        try:
+            self._socket.sendall(json.dumps(data).encode() + b"\n")
+        except OSError as error:
+            raise self._lost(error) from None
+
+    def _answer(self) -> dict[str, Any]:
+        try:
+            line = self._input.readline()
+            answer: dict[str, Any] = json.loads(line) if line else {}
+        except OSError as error:
+            raise self._lost(error) from None
+        except ValueError:
+            raise Complaint(f"what listens at {self._path} does not speak as fake drivers do", 3) from None
+        if not answer:
+            raise self._lost(None)
+        if answer.get("error") is not None:
+            raise Complaint(one_line(str(answer["error"]), 2000))
+        return answer
+
+    def _lost(self, error: OSError | None) -> Complaint:
+        if isinstance(error, TimeoutError):
+            return Complaint(f"no answer within {PATIENCE:g} s at {self._path}", 3)
+        return Complaint(f"the process at {self._path} has ended before it answered", 3)
+
+
+def _connected(path: Path) -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX)
+    connection.settimeout(PATIENCE)
+    try:
+        connection.connect(str(path))
+    except OSError as error:
+        connection.close()
+        raise _unreachable(path, error) from None
+    return connection
+
+
+def _unreachable(path: Path, error: OSError) -> Complaint:
+    where = one_line(str(path))
+    start = f"start drivers with `drahealth driver serve -f FILE`, or name their socket by --socket or {VARIABLE}"
+    if isinstance(error, FileNotFoundError):
+        return Complaint(f"nobody listens at {where}, which is not there; {start}", 3)
+    if isinstance(error, ConnectionRefusedError):
+        return Complaint(f"nobody listens at {where} any more; {start}", 3)
+    if isinstance(error, PermissionError):
+        return Complaint(f"{where} is for its owner alone; be that user", 3)
+    return Complaint(f"{where} cannot be connected to: {error.strerror or error}; {start}", 3)

@@ -1,0 +1,41 @@
+"""A line of news as a sentence for people."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from drahealth.proto.quoting import printable
+
+
+def words_of(line: Mapping[str, Any]) -> str:
+    """What happened, after the driver's name."""
+    left_out = f" ({line['left_out_before']} lines before were left out)" if line.get("left_out_before") else ""
+    return printable(f"{line['driver']}: {_what(line)}{left_out}")
+
+
+def _what(line: Mapping[str, Any]) -> str:
+    match line["event"]:
+        case "change":
+            return f"{line['device']} is told of as {line['health']}{_quoted(line['message'])}"
+        case "report":
+            kind = "a complete report" if line["complete"] else "a partial report"
+            return f"{kind} of {line['devices']} devices on {line['stream']}"
+        case "call":
+            args = " ".join(f"{name}={value}" for name, value in line["args"].items() if value not in ("", False, None))
+            return f"told to {line['call']} {args}".rstrip()
+        case "stream-opened":
+            return f"stream {line['stream']} opened ({line['health_api']})"
+        case "stream-closed":
+            return f"stream {line['stream']} closed: {line['why']}"
+        case "registered":
+            return "registered" if line["ok"] else f"registration refused: {line['error']}"
+        case "prepared":
+            return f"claim {line['claim']} prepared: {', '.join(line['devices'])}"
+        case "unprepared":
+            return f"claim {line['claim']} unprepared"
+        case event:
+            more = ", ".join(f"{key} {value}" for key, value in line.items() if key not in ("event", "driver"))
+            return f"{event}{': ' if more else ''}{more}"
+
+
+def _quoted(message: str) -> str:
+    return f" '{message}'" if message else ""

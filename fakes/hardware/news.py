@@ -1,0 +1,103 @@
+"""What happens to fake drivers, told as it happens to whoever listens: short lines of plain data.
+
+    {"event": "report", "stream": "gpu.example.com#1", "devices": 10000, "complete": true}
+    {"event": "change", "device": "node-a/gpu-0", "health": "Unhealthy", "message": "XID 79: ..."}
+    {"event": "call", "call": "inject", "args": {"fault": "xid/79", "device": "gpu-0"}}
+
+A report names just the devices that are told of as something else than before, however many it lists.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+from drahealth.proto.events import (
+    Event,
+    Observe,
+    Prepared,
+    Registered,
+    ReportSent,
+    StreamClosed,
+    StreamOpened,
+    Unprepared,
+)
+from drahealth.proto.values import DeviceHealth, Health, Report
+
+Line = dict[str, Any]
+Hear = Callable[[str, Line], None]
+"""Takes a driver's name and a line about it. Lines are shared: not to be changed."""
+
+
+class News:
+    """Tells lines to those who listen. Nothing is made of what nobody hears."""
+
+    def __init__(self) -> None:
+        self._hearers: list[Hear] = []
+
+    def add(self, hear: Hear) -> Callable[[], None]:
+        """It hears all that is told from now on; returns what ends that."""
+        self._hearers.append(hear)
+
+        def end() -> None:
+            with suppress(ValueError):
+                self._hearers.remove(hear)
+
+        return end
+
+    def tell(self, driver: str, line: Line) -> None:
+        """This is so of a driver."""
+        for hear in tuple(self._hearers):
+            hear(driver, line)
+
+    def observer(self, driver: str) -> Observe:
+        """Takes the events of a driver."""
+        said = _Said()
+
+        def observe(event: Event) -> None:
+            if self._hearers:
+                for line in lines_of(event, said):
+                    self.tell(driver, line)
+
+        return observe
+
+
+class _Said:
+    """What was last told of each device; of one that nothing was told of, that it is healthy."""
+
+    def __init__(self) -> None:
+        self._devices: dict[tuple[str, str], DeviceHealth] = {}
+        self._last: Report = ()
+
+    def changed(self, report: Report, *, complete: bool) -> Iterator[DeviceHealth]:
+        """The devices that are told of as something else now."""
+        last, same = self._last, len(report) == len(self._last) and complete
+        if complete:
+            self._last = report
+        for number, device in enumerate(report):
+            if same and last[number] is device and self._devices.get((device.pool, device.device), device) is device:
+                continue
+            key = (device.pool, device.device)
+            before = self._devices.get(key, DeviceHealth(*key, Health.HEALTHY))
+            self._devices[key] = device
+            if (before.health, before.message) != (device.health, device.message):
+                yield device
+
+
+def lines_of(event: Event, said: _Said) -> Iterator[Line]:
+    """What is told of an event of a driver."""
+    match event:
+        case Registered(_, instance, ok, error):
+            yield {"event": "registered", "instance": instance, "ok": ok, "error": error}
+        case StreamOpened(_, _, stream, flavour):
+            yield {"event": "stream-opened", "stream": stream, "health_api": flavour}
+        case StreamClosed(_, _, stream, why):
+            yield {"event": "stream-closed", "stream": stream, "why": why}
+        case ReportSent(_, _, stream, devices, complete):
+            yield {"event": "report", "stream": stream, "devices": len(devices), "complete": complete}
+            for device in said.changed(devices, complete=complete):
+                name = f"{device.pool}/{device.device}"
+                yield {"event": "change", "device": name, "health": str(device.health), "message": device.message}
+        case Prepared(_, _, claim, devices):
+            yield {"event": "prepared", "claim": claim, "devices": list(devices)}
+        case Unprepared(_, _, claim):
+            yield {"event": "unprepared", "claim": claim}

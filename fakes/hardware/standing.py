@@ -1,0 +1,76 @@
+"""Drivers that stand by themselves: made from a file, not by who connects, so any number of connections share them."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import validate_call
+
+from drahealth.fakes.hardware.control import DriverControl, DriverOptions
+from drahealth.fakes.hardware.news import News
+from drahealth.fakes.hints import near
+
+Call = Callable[..., Any]
+
+
+class Calls:
+    """The calls of a control surface by name, each made ready once: what it is given is validated before."""
+
+    def __init__(self, control: object, names: Iterable[str]) -> None:
+        self._control = control
+        self._names = tuple(names)
+        self._ready: dict[str, Call] = {}
+
+    def __getitem__(self, name: str) -> Call:
+        """Raises ValueError for one that there is not."""
+        if name not in self._ready:
+            if name not in self._names:
+                raise ValueError(f"there is no call {name!r}; {near(name, self._names)}")
+            self._ready[name] = validate_call(getattr(self._control, name))
+        return self._ready[name]
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One such driver."""
+
+    options: DriverOptions
+    control: DriverControl
+    calls: Calls
+
+    def described(self) -> Mapping[str, Any]:
+        """What one has to know of it, as plain data."""
+        o = self.options
+        return {
+            "name": o.name,
+            "node": o.node,
+            "pool": o.pool_name,
+            "devices": len(o.devices),
+            "catalogue": o.catalogue,
+            "policy": o.policy,
+        }
+
+
+class StandingDrivers:
+    """All of a process, by name; `news` tells what happens to them."""
+
+    def __init__(self, drivers: Iterable[Standing] = (), news: News | None = None) -> None:
+        self.news = news or News()
+        self._drivers = {driver.options.name: driver for driver in drivers}
+
+    def all(self) -> list[Standing]:
+        """In the file's order."""
+        return list(self._drivers.values())
+
+    def get(self, name: str = "") -> Standing:
+        """That one, or the only one there is. Raises ValueError, which says which there are."""
+        names = list(self._drivers)
+        if not names:
+            raise ValueError("no driver stands here by itself; start the process with a file that says which")
+        if not name:
+            if len(names) > 1:
+                raise ValueError(f"say which driver is meant; there are {', '.join(names)}")
+            return self._drivers[names[0]]
+        if name not in self._drivers:
+            raise ValueError(f"there is no driver {name!r}; {near(name, names)}")
+        return self._drivers[name]

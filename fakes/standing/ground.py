@@ -1,0 +1,54 @@
+"""A driver's ground: the sockets that it is to have, which no other process may serve.
+
+Two processes that begin at once take turns, by a lock on the registration directory, which goes with its process.
+"""
+
+import asyncio
+import fcntl
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from drahealth.fakes.control_socket import Taken, is_served
+from drahealth.fakes.hardware.driver import FakeDriver
+
+PATIENCE = 60.0
+"""Seconds that another process may take to begin: an API server that is silent costs it thirty."""
+_EVERY = 0.1
+
+
+@asynccontextmanager
+async def hold_ground(driver: FakeDriver) -> AsyncIterator[None]:
+    """While it holds, nobody else takes these sockets. Raises Taken where somebody has, OSError."""
+    registry = Path(driver.options.registry_dir)
+    held = _opened(registry)
+    try:
+        await _lock(held, registry)
+        for path in driver.sockets:
+            if is_served(path):
+                raise Taken(
+                    f"another process serves driver {driver.options.name} at {path}; end that one, give this one an "
+                    "--instance of its own for a rolling update, or another --kubelet-dir"
+                )
+        yield
+    finally:
+        os.close(held)
+
+
+def _opened(folder: Path) -> int:
+    folder.mkdir(parents=True, exist_ok=True)
+    return os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+
+
+async def _lock(held: int, registry: Path) -> None:
+    deadline = asyncio.get_running_loop().time() + PATIENCE
+    while True:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if asyncio.get_running_loop().time() > deadline:
+                raise Taken(f"another process has been starting a driver in {registry} for {PATIENCE:g} s") from None
+            await asyncio.sleep(_EVERY)
+        else:
+            return

@@ -1,0 +1,126 @@
+"""The process: drivers of a file, and the socket that says to them what happens, until SIGTERM or SIGINT.
+
+They begin in order: registered sockets that somebody serves are left alone, those of a process that is gone are
+replaced. At the end they retire: what they published is withdrawn and their sockets are gone.
+"""
+
+import asyncio
+import logging
+import signal
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager, suppress
+from pathlib import Path
+
+from drahealth.fakes.api import Api, ApiError
+from drahealth.fakes.clients.kube_client import KubeClient
+from drahealth.fakes.complaint import Complaint
+from drahealth.fakes.control_socket import Taken, listen, make_way
+from drahealth.fakes.hardware.control import DriverOptions
+from drahealth.fakes.hardware.control_lines import CALLS, LINE_LIMIT
+from drahealth.fakes.hardware.control_server import ControlServer
+from drahealth.fakes.hardware.driver import FakeDriver
+from drahealth.fakes.hardware.news import News
+from drahealth.fakes.hardware.standing import Calls, Standing, StandingDrivers
+from drahealth.fakes.standing.ground import hold_ground
+from drahealth.fakes.standing.settings import Settings
+from drahealth.proto.events import Observe
+
+RETIREMENT = 8.0
+"""Seconds that a driver has to withdraw what it published; a pod has thirty to end."""
+_LINGER = 120.0
+
+log = logging.getLogger(__name__)
+
+
+class Program:
+    """All of it, in one loop."""
+
+    def __init__(self, settings: Settings, api: Api, news: News) -> None:
+        self._settings = settings
+        self._api = api
+        self.news = news
+        self.drivers = [FakeDriver(options, api, observe=news.observer(options.name)) for options in settings.drivers]
+        for driver in self.drivers:
+            driver.health.faults.seed = settings.seed
+        self.standing = StandingDrivers((Standing(d.options, d, Calls(d, CALLS)) for d in self.drivers), news)
+
+    async def run(self, told: asyncio.Event) -> None:
+        """Returns in order once it is `told`. Raises Complaint where it cannot be."""
+        path = self._settings.socket
+        with _explained(path):
+            make_way(path)
+        async with AsyncExitStack() as stack:
+            for driver in self.drivers:
+                await self._start(driver)
+                stack.push_async_callback(self._retire, driver)
+            with _explained(path):
+                listening = listen(path)
+            server = ControlServer(self._make, linger=_LINGER, standing=self.standing)
+            stack.push_async_callback(server.close)
+            serving = await asyncio.start_unix_server(server.serve, sock=listening, limit=LINE_LIMIT)
+            stack.callback(_remove, path)
+            stack.callback(serving.close)
+            self._tell_all({"event": "serving", "socket": str(path)})
+            await told.wait()
+            self._tell_all({"event": "ending"})
+
+    def _make(self, options: DriverOptions, observe: Observe) -> FakeDriver:
+        return FakeDriver(options, self._api, observe=observe)
+
+    async def _start(self, driver: FakeDriver) -> None:
+        name = driver.options.name
+        with _explained(Path(driver.options.data_dir)):
+            try:
+                async with hold_ground(driver):
+                    await driver.start()
+            except ApiError as error:
+                raise Complaint(f"driver {name} cannot publish its devices: {error}", 3) from None
+        self.news.tell(name, {"event": "started", "node": driver.options.node, "devices": len(driver.options.devices)})
+
+    async def _retire(self, driver: FakeDriver) -> None:
+        name = driver.options.name
+        try:
+            await asyncio.wait_for(driver.retire(), RETIREMENT)
+        except (ApiError, TimeoutError) as error:
+            why = error if isinstance(error, ApiError) else f"no answer within {RETIREMENT:g} s"
+            log.warning("driver %s ends, but its ResourceSlices are still there: %s", name, why)
+        self.news.tell(name, {"event": "retired"})
+
+    def _tell_all(self, line: dict[str, object]) -> None:
+        for driver in self.drivers:
+            self.news.tell(driver.options.name, line)
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except Taken as taken:
+        raise Complaint(str(taken)) from None
+    except ValueError as error:
+        raise Complaint(str(error)) from None
+    except OSError as error:
+        where = error.filename or path
+        hint = "; be root, or name folders of yours (--help)" if isinstance(error, PermissionError) else ""
+        raise Complaint(f"{where} cannot be made: {error.strerror}{hint}", 3) from None
+
+
+def _remove(path: Path) -> None:
+    with suppress(Taken):  # somebody has put another in its place
+        make_way(path)
+
+
+async def serve(settings: Settings, news: News) -> None:
+    """Runs the program in this process until SIGTERM or SIGINT. Raises Complaint."""
+    told = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, told.set)
+    try:
+        config = settings.kubeconfig
+        api = await KubeClient.from_kubeconfig(config) if config else KubeClient.in_cluster()
+    except ValueError as error:
+        raise Complaint(f"{error} by --kubeconfig; drahealth manager writes one into its root directory", 3) from None
+    try:
+        await Program(settings, api, news).run(told)
+    finally:
+        await api.close()

@@ -1,0 +1,80 @@
+"""What `drahealth driver serve -f FILE` is told, checked before anything is started."""
+
+import os
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from drahealth.fakes.api_server.strategies import is_name
+from drahealth.fakes.complaint import Complaint
+from drahealth.fakes.control_socket import default_path
+from drahealth.fakes.hardware.control import DriverOptions
+from drahealth.fakes.standing.inventories import drivers_of
+from drahealth.fakes.user_files import FileError
+from drahealth.proto.sockets import check_path
+
+KUBELET = Path("/var/lib/kubelet")
+CDI = Path("/var/run/cdi")
+"""Where container runtimes look for CDI specifications (CDI, SPEC.md)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Absolute paths; `kubeconfig` None: the API server of the pod that this runs in."""
+
+    drivers: tuple[DriverOptions, ...]
+    socket: Path
+    kubeconfig: Path | None
+    seed: int
+    json: bool
+
+    @classmethod
+    def make(
+        cls,
+        file: Path,
+        *,
+        socket: Path | None,
+        kubeconfig: Path | None,
+        kubelet_dir: Path,
+        registry_dir: Path | None,
+        plugins_dir: Path | None,
+        cdi_dir: Path | None,
+        node_name: str | None,
+        driver_name: str,
+        instance: str,
+        catalogue: str,
+        policy: str,
+        seed: int,
+        json: bool,
+    ) -> "Settings":
+        """From the command's flags. Raises Complaint."""
+        kubelet = kubelet_dir.absolute()
+        cdi = cdi_dir or (CDI if kubelet == KUBELET else None)
+        try:
+            found = drivers_of(
+                file,
+                node=_node(node_name),
+                registry_dir=(registry_dir or kubelet / "plugins_registry").absolute(),
+                plugins_dir=(plugins_dir or kubelet / "plugins").absolute(),
+                driver=driver_name,
+                instance=instance,
+                cdi_dir=str(cdi.absolute()) if cdi else "",
+                catalogue=catalogue,
+                policy=policy,
+            )
+            path = (socket or default_path()).absolute()
+            check_path(path)
+        except FileError as error:
+            raise Complaint(str(error)) from None
+        except OSError as error:
+            raise Complaint(f"{file} cannot be read: {error.strerror}") from None
+        except ValueError as error:
+            raise Complaint(str(error)) from None
+        return cls(tuple(found), path, kubeconfig, seed, json)
+
+
+def _node(given: str | None) -> str:
+    name = given or os.environ.get("NODE_NAME") or socket.gethostname().lower()
+    if not is_name(name):
+        raise ValueError(f"{name!r} is no name of a node; give --node-name, such as node-a")
+    return name

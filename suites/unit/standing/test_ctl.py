@@ -1,0 +1,77 @@
+"""`drahealth ctl`: what it tells drivers, and what it says to who does not say it right."""
+
+import json
+
+import pytest
+
+from drahealth.suites.unit.standing.rig import Rig, Said
+
+HEALTHY = {"gpu-0": "Healthy", "gpu-1": "Healthy", "split-mig-0": "Healthy", "split-mig-1": "Healthy"}
+
+
+async def test_a_fault_is_injected_and_recovered_by_what_is_enough(serving: Rig) -> None:
+    assert await serving.ctl("inject", "xid/79", "gpu-0") == Said(0, "", "")
+    assert await serving.health() == {**HEALTHY, "gpu-0": "Unhealthy"}
+    assert await serving.ctl("recover", "gpu-reset", "gpu-0") == Said(1, "left: xid/79 on gpu-0\n", "")
+    assert await serving.ctl("recover", "reboot") == Said(0, "cured: xid/79 on gpu-0\n", "")
+    assert await serving.health() == HEALTHY
+
+
+async def test_a_fault_of_a_divided_device_reaches_its_partitions(serving: Rig) -> None:
+    await serving.ctl("inject", "xid/79", "split")
+    assert await serving.health() == {**HEALTHY, "split-mig-0": "Unhealthy", "split-mig-1": "Unhealthy"}
+    await serving.ctl("clear", "xid/79", "split")
+    assert await serving.health() == HEALTHY
+
+
+async def test_an_attempt_may_fail_or_be_claimed(serving: Rig) -> None:
+    await serving.ctl("inject", "xid/79", "gpu-0")
+    assert await serving.ctl("recover", "reboot", "gpu-0", "--fails") == Said(0, "left: xid/79 on gpu-0\n", "")
+    assert (await serving.ctl("recover", "reboot", "gpu-0", "--claimed")).code == 0
+    assert (await serving.health(), (await serving.told("state"))["faults"]) == (HEALTHY, {"gpu-0": ["xid/79"]})
+
+
+async def test_all_is_well_again(serving: Rig) -> None:
+    await serving.ctl("inject", "xid/79", "gpu-0")
+    await serving.ctl("stream", "stall")
+    assert await serving.ctl("recover", "all") == Said(0, "", "")
+    assert (await serving.health(), (await serving.told("state"))["faults"]) == (HEALTHY, {})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("injct", "xid/79", "gpu-0"), "there is no ctl 'injct'; there are inject, clear, recover"),
+        (("stream", "stal"), "there is no stream 'stal'; there are silence, stall"),
+        (("inject", "xid/97", "gpu-0"), "there is no fault in the catalogue nvidia 'xid/97'; did you mean xid/95"),
+        (("inject", "xid/79", "gpu-9"), "there is no device 'gpu-9'; there are gpu-0, gpu-1, split"),
+        (("recover", "gpu-rset"), "there is no recovery action 'gpu-rset'; did you mean gpu-reset"),
+        (("--driver", "nic", "inject", "xid/79", "gpu-0"), "there is no driver 'nic'; there is gpu.example.com"),
+        (("recover", "all", "gpu-0"), "`recover all` makes all well"),
+    ],
+)
+async def test_what_there_is_not_is_told_of_in_one_sentence(
+    serving: Rig, arguments: tuple[str, ...], words: str
+) -> None:
+    said = await serving.ctl(*arguments)
+    assert (said.code, said.out, said.err.count("\n")) == (2, "", 1)
+    assert said.err.startswith(f"drahealth: {words}")
+    assert (await serving.health(), (await serving.told("state"))["faults"]) == (HEALTHY, {})
+
+
+async def test_where_nobody_listens_it_says_how_to_begin(rig: Rig) -> None:
+    said = await rig.ctl("status")
+    assert (said.code, said.out, said.err.count("\n")) == (3, "", 1)
+    assert said.err.startswith(f"drahealth: nobody listens at {rig.socket}, which is not there; start drivers with")
+
+
+async def test_the_status_tells_all_of_it(serving: Rig) -> None:
+    await serving.ctl("inject", "xid/79", "gpu-1")
+    shown = await serving.ctl("status")
+    (driver,) = json.loads((await serving.ctl("status", "--json")).out)["drivers"]
+    assert (driver["name"], driver["running"], driver["faults"]) == ("gpu.example.com", True, {"gpu-1": ["xid/79"]})
+    assert [device["health"] for device in driver["devices"]] == ["Healthy", "Unhealthy", "Healthy", "Healthy"]
+    assert shown.out.splitlines()[0] == "gpu.example.com on node-a: running, not registered"
+    assert [word for word in shown.out.splitlines()[3].split() if word] == (
+        ["gpu-1", "Unhealthy", "XID", "79:", "gpu-1", "has", "fallen", "off", "the", "bus", "xid/79"]
+    )
