@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 class KubeClient:
     """Implements `Api` and `ListWatch`. Where the server cannot be reached, calls raise `ApiError` 503."""
 
-    def __init__(self, connection: "KubeConnection") -> None:
+    def __init__(self, connection: "KubeConnection", fields: str = "") -> None:
         self._connection = connection
+        self._selected = {"fieldSelector": fields} if fields else {}
 
     @classmethod
     async def from_kubeconfig(cls, path: Path | str, context: str | None = None) -> "KubeClient":
@@ -37,6 +38,10 @@ class KubeClient:
         from drahealth.fakes.clients.kube_connection import KubeConnection  # it brings a web client
 
         return cls(KubeConnection(access))
+
+    def selecting(self, fields: str) -> "KubeClient":
+        """The same client, but it lists and watches only what this field selector matches. It is not to be closed."""
+        return KubeClient(self._connection, fields)
 
     @property
     def connection(self) -> "KubeConnection":
@@ -74,7 +79,7 @@ class KubeClient:
 
     async def snapshot(self, kind: Kind, namespace: str | None = None) -> Snapshot:
         """The list, and the revision from which `watch` goes on without loss."""
-        answer = await self._connection.call("GET", kind.path(namespace))
+        answer = await self._connection.call("GET", kind.path(namespace), query=self._selected)
         return Snapshot([_whole(kind, obj) for obj in answer["items"] or ()], answer["metadata"]["resourceVersion"])
 
     async def list(self, kind: Kind, namespace: str | None = None) -> list[Object]:
@@ -102,7 +107,7 @@ class KubeClient:
                 raise
 
     async def _events(self, kind: Kind, namespace: str | None, since: str) -> AsyncGenerator[WatchEvent, None]:
-        query = {"watch": "true", "resourceVersion": since, "allowWatchBookmarks": "true"}
+        query = {"watch": "true", "resourceVersion": since, "allowWatchBookmarks": "true", **self._selected}
         async for event in self._connection.lines(kind.path(namespace), query):
             if event["type"] == "ERROR":
                 status: Mapping[str, Any] = event["object"]

@@ -7,7 +7,8 @@ health API asked for from one state. What it does wrong on purpose is asked for 
 import asyncio
 import logging
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -57,6 +58,8 @@ class FakeDriver:
         self._heartbeat = options.heartbeat
         self._beating: asyncio.Task[None] | None = None
         self._node_service = NodeService(options, api, self._prepared, observe, self.health.tell_prepared)
+        self.calls = Counter[str]()
+        """How often each method was called, by its path; health streams are counted by `health.asked`."""
         self._published = Published()
         self._unpublished = False
         self._publishing = asyncio.Lock()
@@ -303,15 +306,23 @@ class FakeDriver:
             self.health.tell_all()
 
     def _registration_methods(self) -> dict[Method, Any]:
-        return {GET_INFO: self._get_info, NOTIFY_REGISTRATION: self._notified}
+        return self._counted({GET_INFO: self._get_info, NOTIFY_REGISTRATION: self._notified})
 
     def _dra_methods(self) -> dict[Method, Any]:
         o = self.options
         versions = [version for version in o.dra_versions if version in PREPARE]
-        return {
-            **self._node_service.methods(versions),
-            **self.health.methods(flavour.name for flavour in o.flavours),
-        }
+        health = self.health.methods(flavour.name for flavour in o.flavours)  # which counts by itself
+        return {**self._counted(self._node_service.methods(versions)), **health}
+
+    def _counted(self, methods: Mapping[Method, Any]) -> dict[Method, Any]:
+        def count(method: Method, function: Any) -> Any:
+            def call(request: Any, context: Any) -> Any:
+                self.calls[method.path] += 1
+                return function(request, context)
+
+            return call
+
+        return {method: count(method, function) for method, function in methods.items()}
 
     async def _get_info(self, request: Any, context: Any) -> Any:
         return GET_INFO.response(

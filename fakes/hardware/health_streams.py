@@ -1,7 +1,7 @@
 """The health half of a fake driver: its devices' health, and the open streams that are told of it."""
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import count
@@ -11,6 +11,7 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 
 from drahealth.fakes.hardware.outlet import Outlet
+from drahealth.fakes.hardware.overlay import Overlay, Pinned
 from drahealth.fakes.hardware.stream_faults import KINDS, StreamFaults
 from drahealth.fakes.hints import near
 from drahealth.proto.clock import Clock, SystemClock
@@ -63,6 +64,7 @@ class HealthStreams:
         self.asked: Counter[str] = Counter()
         self._observe = observe
         self._health = {(device.pool, device.device): device for device in devices}
+        self._overlay = Overlay()
         self._prepared = prepared
         self._clock = clock or SystemClock()
         self._unlisted: set[tuple[str, str]] = set()
@@ -111,6 +113,7 @@ class HealthStreams:
         for pool, device in changed:
             self.get(pool, device)
         V1.encode(changed.values())
+        changed = {key: self._overlay.said(device) for key, device in changed.items()}
         self._health.update(changed)
         self._unlisted -= changed.keys()
         if not self.partial:
@@ -118,6 +121,20 @@ class HealthStreams:
         elif not self.quiet:
             self._put(_Told(tuple(changed.values()), complete=False))
         self._unlisted |= {(device.pool, device.device) for device in last}
+
+    def pin(self, pinned: Mapping[tuple[str, str], Pinned]) -> None:
+        """These are said to be so, by pool and device, from now on, and no others: where that is worse than what they
+        are. ValueError for a device that there is not, and for what no message can say."""
+        for key, so in pinned.items():
+            V1.encode([replace(self.get(*key), message=so.message)])
+        said = map(self._overlay.said, self._overlay.replaced(pinned, self._health))
+        changed = {(d.pool, d.device): d for d in said if d != self._health[d.pool, d.device]}
+        self._health.update(changed)
+        told = tuple(device for key, device in changed.items() if key not in self._unlisted)
+        if told and not self.partial:
+            self.tell_all()
+        elif told and not self.quiet:
+            self._put(_Told(told, complete=False))
 
     def tell_all(self) -> None:
         """Sends a complete report to every stream, unless the driver is quiet."""

@@ -45,6 +45,14 @@ def serve(
     catalogue: Annotated[str | None, _of_file("Their faults: nvidia (default), amd, intel, nic, tpu.", "NAME")] = None,
     policy: Annotated[str | None, _of_file("Which faults mean Unhealthy; nvidia-catalogue.", "NAME")] = None,
     seed: Annotated[int | None, _of_file("What is drawn for stream faults; 0.", "N")] = None,
+    pod_annotations: Annotated[
+        bool, _of_file("Follow the annotations of pods: health.example.com/gpu-0: unhealthy.", "")
+    ] = False,
+    annotation_prefix: Annotated[str | None, _of_file("Theirs; health.example.com.", "PREFIX")] = None,
+    metrics_port: Annotated[int | None, _of_file("Serve metrics for Prometheus; 0 is any free port.", "PORT")] = None,
+    metrics_address: Annotated[
+        str | None, _of_file("Where; 127.0.0.1. In a pod 0.0.0.0 lets Prometheus reach it.", "ADDRESS")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="JSON lines, also on a terminal (with -f).")] = False,
     jumping_clock: Annotated[
         bool, typer.Option("--jumping-clock", help="A clock that who connects can jump (without -f).")
@@ -62,7 +70,8 @@ def serve(
         "cdi_dir": cdi_dir,
     }
     given |= {"node_name": node_name, "driver_name": driver_name, "instance": instance, "catalogue": catalogue}
-    given |= {"policy": policy, "seed": seed, "json": json or None}
+    given |= {"policy": policy, "seed": seed, "json": json or None, "pod_annotations": pod_annotations or None}
+    given |= {"annotation_prefix": annotation_prefix, "metrics_port": metrics_port, "metrics_address": metrics_address}
     if file is None:
         if odd := next((name for name, value in given.items() if value is not None), None):
             raise Complaint(f"--{odd.replace('_', '-')} says something of the drivers of a file; give one with -f")

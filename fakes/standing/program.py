@@ -6,10 +6,12 @@ replaced. At the end they retire: what they published is withdrawn and their soc
 
 import asyncio
 import logging
+import os
 import signal
-from collections.abc import Iterator
-from contextlib import AsyncExitStack, contextmanager, suppress
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import AbstractContextManager, AsyncExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from drahealth.fakes.api import Api, ApiError
 from drahealth.fakes.clients.kube_client import KubeClient
@@ -19,9 +21,11 @@ from drahealth.fakes.hardware.control import DriverOptions
 from drahealth.fakes.hardware.control_lines import CALLS, LINE_LIMIT
 from drahealth.fakes.hardware.control_server import ControlServer
 from drahealth.fakes.hardware.driver import FakeDriver
-from drahealth.fakes.hardware.news import News
+from drahealth.fakes.hardware.news import Line, News
 from drahealth.fakes.hardware.standing import Calls, Standing, StandingDrivers
+from drahealth.fakes.list_watch import ListWatch
 from drahealth.fakes.standing.ground import hold_ground
+from drahealth.fakes.standing.pod_annotations import PREFIX, PodAnnotations
 from drahealth.fakes.standing.settings import Settings
 from drahealth.proto.events import Observe
 
@@ -35,13 +39,14 @@ log = logging.getLogger(__name__)
 class Program:
     """All of it, in one loop."""
 
-    def __init__(self, settings: Settings, api: Api, news: News) -> None:
+    def __init__(self, settings: Settings, api: Api, news: News, pods: ListWatch | None = None) -> None:
         self._settings = settings
         self._api = api
         self.news = news
         self.drivers = [FakeDriver(options, api, observe=news.observer(options.name)) for options in settings.drivers]
         for driver in self.drivers:
             driver.health.faults.seed = settings.seed
+        self._annotations = self._following(pods) if pods and settings.annotations else None
         self.standing = StandingDrivers((Standing(d.options, d, Calls(d, CALLS)) for d in self.drivers), news)
 
     async def run(self, told: asyncio.Event) -> None:
@@ -60,9 +65,55 @@ class Program:
             serving = await asyncio.start_unix_server(server.serve, sock=listening, limit=LINE_LIMIT)
             stack.callback(_remove, path)
             stack.callback(serving.close)
-            self._tell_all({"event": "serving", "socket": str(path)})
-            await told.wait()
+            metrics = await self._serve_metrics(stack)
+            self._tell_all({"event": "serving", "socket": str(path), **({"metrics": metrics} if metrics else {})})
+            await self._work(told)
             self._tell_all({"event": "ending"})
+
+    async def _work(self, told: asyncio.Event) -> None:
+        """Does all that goes on, until told, or until a part of it fails, which none should."""
+        parts: list[Coroutine[Any, Any, object]] = [told.wait()]
+        if self._annotations:
+            parts.append(self._annotations.run())
+        tasks = [asyncio.create_task(part) for part in parts]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _serve_metrics(self, stack: AsyncExitStack) -> str:
+        if self._settings.metrics is None:
+            return ""
+        from drahealth.fakes.standing.metrics import Metrics  # only here: it brings the Prometheus client
+
+        address, port = self._settings.metrics
+        metrics = Metrics(self.drivers)
+        stack.callback(self.news.add(metrics))
+        try:
+            server = await metrics.serve(address, port)
+        except OSError as error:
+            raise Complaint(
+                f"metrics cannot be served on {address}, port {port}: {error.strerror}; choose another --metrics-port",
+                3,
+            ) from None
+        stack.push_async_callback(server.stop)
+        return server.url
+
+    def _following(self, pods: ListWatch) -> PodAnnotations:
+        own = (os.environ.get("POD_NAMESPACE", ""), os.environ.get("POD_NAME", ""))
+        prefix = self._settings.annotations or PREFIX
+        following = PodAnnotations(pods, self._api, self.drivers, prefix=prefix, own=own if all(own) else None)
+
+        def hear(driver: str, line: Line) -> None:
+            if line["event"] in ("prepared", "unprepared"):
+                following.wake()
+
+        self.news.add(hear)
+        return following
 
     def _make(self, options: DriverOptions, observe: Observe) -> FakeDriver:
         return FakeDriver(options, self._api, observe=observe)
@@ -110,7 +161,11 @@ def _remove(path: Path) -> None:
         make_way(path)
 
 
-async def serve(settings: Settings, news: News) -> None:
+Shown = Callable[[Program], AbstractContextManager[None]]
+"""Shows somewhere what happens to a program, while it is entered."""
+
+
+async def serve(settings: Settings, news: News, shown: Shown) -> None:
     """Runs the program in this process until SIGTERM or SIGINT. Raises Complaint."""
     told = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -121,6 +176,9 @@ async def serve(settings: Settings, news: News) -> None:
     except ValueError as error:
         raise Complaint(f"{error} by --kubeconfig; drahealth manager writes one into its root directory", 3) from None
     try:
-        await Program(settings, api, news).run(told)
+        pods = api.selecting(f"spec.nodeName={settings.drivers[0].node}")
+        program = Program(settings, api, news, pods)
+        with shown(program):
+            await program.run(told)
     finally:
         await api.close()

@@ -3,8 +3,8 @@
 import asyncio
 import logging
 import sys
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,8 @@ from drahealth.fakes.hardware.news import Line, News
 from drahealth.fakes.json_lines import LineWriter
 from drahealth.fakes.log_lines import log_to
 from drahealth.fakes.standing.inventories import DRIVER
-from drahealth.fakes.standing.program import serve
+from drahealth.fakes.standing.pod_annotations import PREFIX
+from drahealth.fakes.standing.program import Program, Shown, serve
 from drahealth.fakes.standing.settings import KUBELET, Settings
 from drahealth.proto.clock import SystemClock
 
@@ -27,6 +28,10 @@ _USUAL: Mapping[str, Any] = {
     "catalogue": "nvidia",
     "policy": "nvidia-catalogue",
     "seed": 0,
+    "pod_annotations": False,
+    "annotation_prefix": PREFIX,
+    "metrics_port": None,
+    "metrics_address": "127.0.0.1",
     "json": False,
 }
 
@@ -34,16 +39,37 @@ _USUAL: Mapping[str, Any] = {
 def run_standing(file: Path, *, socket: Path | None, kubeconfig: Path | None, given: Mapping[str, Any]) -> None:
     """Until SIGTERM or SIGINT. Raises Complaint."""
     settings = settings_of(file, socket=socket, kubeconfig=kubeconfig, given=given)
+    asyncio.run(serve(settings, News(), _shown(settings)))
+
+
+def _shown(settings: Settings) -> Shown:
+    """The live view on a terminal, JSON lines anywhere else."""
+    if sys.stdout.isatty() and not settings.json:
+        return _on_terminal
     log_to(logging.StreamHandler(sys.stderr))
-    news = News()
+    return _as_lines
+
+
+@contextmanager
+def _on_terminal(program: Program) -> Iterator[None]:
+    from drahealth.fakes.standing.live_view import LiveView
+
+    view = LiveView()
+    program.news.add(view)
+    with view.shown(program.drivers):
+        yield
+
+
+@contextmanager
+def _as_lines(program: Program) -> Iterator[None]:
     lines = LineWriter(sys.stdout, SystemClock())
 
     def write(driver: str, line: Line) -> None:
         lines.write({"event": line["event"], "driver": driver, **line})
 
-    news.add(write)
+    program.news.add(write)
     with closing(lines):
-        asyncio.run(serve(settings, news))
+        yield
 
 
 def settings_of(file: Path, *, socket: Path | None, kubeconfig: Path | None, given: Mapping[str, Any]) -> Settings:

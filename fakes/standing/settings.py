@@ -10,6 +10,7 @@ from drahealth.fakes.complaint import Complaint
 from drahealth.fakes.control_socket import default_path
 from drahealth.fakes.hardware.control import DriverOptions
 from drahealth.fakes.standing.inventories import drivers_of
+from drahealth.fakes.standing.pod_annotations import PREFIX
 from drahealth.fakes.user_files import FileError
 from drahealth.proto.sockets import check_path
 
@@ -26,6 +27,10 @@ class Settings:
     socket: Path
     kubeconfig: Path | None
     seed: int
+    annotations: str | None
+    """The prefix of the pods' annotations that are followed; None: none are."""
+    metrics: tuple[str, int] | None
+    """Address and port."""
     json: bool
 
     @classmethod
@@ -45,6 +50,10 @@ class Settings:
         catalogue: str,
         policy: str,
         seed: int,
+        pod_annotations: bool,
+        annotation_prefix: str,
+        metrics_port: int | None,
+        metrics_address: str,
         json: bool,
     ) -> "Settings":
         """From the command's flags. Raises Complaint."""
@@ -70,7 +79,13 @@ class Settings:
             raise Complaint(f"{file} cannot be read: {error.strerror}") from None
         except ValueError as error:
             raise Complaint(str(error)) from None
-        return cls(tuple(found), path, kubeconfig, seed, json)
+        if not all(map(is_name, annotation_prefix.split("."))):
+            raise Complaint(f"{annotation_prefix!r} is no prefix of annotations, which is a DNS name such as {PREFIX}")
+        if metrics_port is not None and not 0 <= metrics_port < 1 << 16:
+            raise Complaint(f"there is no port {metrics_port}; 0 is any free one")
+        annotations = annotation_prefix if pod_annotations else None
+        metrics = None if metrics_port is None else (metrics_address, metrics_port)
+        return cls(tuple(found), path, kubeconfig, seed, annotations, metrics, json)
 
 
 def _node(given: str | None) -> str:

@@ -1,0 +1,137 @@
+"""The process' metrics for Prometheus, served over HTTP.
+
+What happens is counted when it is told; how the drivers are is looked up when somebody asks.
+"""
+
+from collections import Counter as Count
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry, Counter, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.registry import Collector
+
+from drahealth.fakes.hardware.control import DriverState
+from drahealth.fakes.hardware.driver import FakeDriver
+from drahealth.fakes.hardware.news import Line
+from drahealth.proto.flavours import FLAVOURS
+
+Labels = tuple[str, ...]
+
+
+class Metrics:
+    """Hears the news and counts."""
+
+    def __init__(self, drivers: Sequence[FakeDriver]) -> None:
+        self._registry = registry = CollectorRegistry()
+        self._drivers = drivers
+        self._now = _Now(drivers)
+
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(f"drahealth_fake_{name}", text, ("driver", *labels), registry=registry)
+
+        self._reports = counter("reports_sent", "Reports written to health streams.")
+        self._changes = counter("device_changes", "Changes of a device that were told of.")
+        self._opened = counter("streams_opened", "Health streams that were opened.")
+        self._told = counter("told", "Calls of the control surface that were done, by their names.", "call")
+        registry.register(self._now)
+
+    def __call__(self, driver: str, line: Line, /) -> None:
+        match line["event"]:
+            case "report":
+                self._reports.labels(driver).inc()
+            case "change":
+                self._changes.labels(driver).inc()
+            case "stream-opened":
+                self._opened.labels(driver).inc()
+            case "call":
+                self._told.labels(driver, line["call"]).inc()
+
+    async def text(self) -> bytes:
+        """All of it, as Prometheus reads it."""
+        self._now.states = {driver.options.name: await driver.state() for driver in self._drivers}
+        return generate_latest(self._registry)
+
+    async def serve(self, address: str, port: int) -> "MetricsServer":
+        """Serves them at `/metrics`; port 0 is any free one. Raises OSError where that cannot be had."""
+        server = MetricsServer(self)
+        await server.start(address, port)
+        return server
+
+
+class MetricsServer:
+    """Answers from `start` to `stop`."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        app = web.Application()
+        app.router.add_get("/metrics", self._answer)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+
+    async def start(self, address: str, port: int) -> None:
+        await self._runner.setup()
+        try:
+            await web.TCPSite(self._runner, address, port).start()
+        except BaseException:
+            await self._runner.cleanup()
+            raise
+
+    async def stop(self) -> None:
+        await self._runner.cleanup()
+
+    @property
+    def url(self) -> str:
+        host, port = self._runner.addresses[0][:2]
+        return f"http://{f'[{host}]' if ':' in host else host}:{port}/metrics"
+
+    async def _answer(self, request: web.Request) -> web.Response:
+        return web.Response(body=await self._metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+class _Now(Collector):
+    """How the drivers are at the moment of the question."""
+
+    def __init__(self, drivers: Sequence[FakeDriver]) -> None:
+        self._drivers = drivers
+        self.states: Mapping[str, DriverState] = {}
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing, so that registering asks for no values."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        devices, faults = Count[Labels](), Count[Labels]()
+        for driver in self._drivers:
+            devices.update((driver.options.name, str(device.health)) for device in driver.health.all())
+        states = self.states.items()
+        for name, state in states:
+            faults.update((name, fault) for ids in state.faults.values() for fault in ids)
+        yield _calls(self._drivers)
+        yield _family("devices", "Devices by what is said of them.", devices, "health")
+        yield _family("faults", "Devices that a fault reaches, by the fault.", faults, "fault")
+        yield _family("streams", "Health streams that are open.", {(name,): state.streams for name, state in states})
+        prepared = {(name,): len(state.prepared) for name, state in states}
+        yield _family("prepared_claims", "Claims that are prepared.", prepared)
+        running = {(name,): int(state.running) for name, state in states}
+        yield _family("running", "1 while the driver runs.", running)
+        registered = {(name,): int(state.registered) for name, state in states}
+        yield _family("registered", "1 once a kubelet has said that the driver is registered.", registered)
+
+
+def _calls(drivers: Iterable[FakeDriver]) -> Metric:
+    family = CounterMetricFamily(
+        "drahealth_fake_calls", "Calls of gRPC methods, as a kubelet makes them.", labels=("driver", "method")
+    )
+    for driver in drivers:
+        streams = {FLAVOURS[name].method.path: count for name, count in driver.health.asked.items()}
+        for path, count in {**driver.calls, **streams}.items():
+            family.add_metric((driver.options.name, path.removeprefix("/")), count)
+    return family
+
+
+def _family(name: str, text: str, values: Mapping[Labels, float], *labels: str) -> Metric:
+    family = GaugeMetricFamily(f"drahealth_fake_{name}", text, labels=("driver", *labels))
+    for key, value in values.items():
+        family.add_metric(key, value)
+    return family
