@@ -67,13 +67,18 @@ class Rig:
 
     async def serve(self, api: Any = None, **given: Any) -> Program:
         """The program, once it serves. Raises what it ends with before."""
-        news = News()
-        news.add(lambda driver, line: self.heard.append((driver, line)))
+        news, serves = News(), asyncio.Event()
+
+        def hear(driver: str, line: Line) -> None:
+            self.heard.append((driver, line))
+            if line["event"] == "serving":
+                serves.set()
+
+        news.add(hear)
         program, told = Program(self.settings(**given), api or self.api, news), asyncio.Event()
         running = asyncio.create_task(program.run(told))
         self._running.append((told, running))
-        before = self.count("serving")
-        await until(lambda: running.done() or self.count("serving") > before, PATIENCE)
+        await until(lambda: running.done() or serves.is_set(), PATIENCE)
         if running.done():
             running.result()
         return program
@@ -83,10 +88,6 @@ class Rig:
         told, running = self._running.pop()
         told.set()
         await asyncio.wait_for(running, PATIENCE)
-
-    def count(self, event: str) -> int:
-        """How often that was told."""
-        return sum(line["event"] == event for _, line in self.heard)
 
     def sockets(self) -> list[str]:
         """All that are there."""
@@ -128,6 +129,13 @@ class Rig:
         writer.close()
 
 
+Wanted = Callable[[Any], bool]
+
+
+def _any(said: Any) -> bool:
+    return True
+
+
 @dataclass(frozen=True)
 class Ends:
     """A connection to the control socket."""
@@ -135,15 +143,15 @@ class Ends:
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
-    async def asks(self, *requests: Any) -> Any:
+    async def asks(self, *requests: Any, until: Wanted = _any) -> Any:
         """Says these, lines of JSON or of bytes; the answer to the last."""
         answer = None
         for request in requests:
             self.writer.write(request if isinstance(request, bytes) else json.dumps(request).encode() + b"\n")
-            answer = await self.hears()
+            answer = await self.hears(until)
         return answer
 
-    async def hears(self, wanted: Callable[[Any], bool] = lambda said: True) -> Any:
+    async def hears(self, wanted: Wanted = _any) -> Any:
         """The next line of that kind; None where the connection has ended."""
         async with asyncio.timeout(PATIENCE):
             while line := await self.reader.readline():
