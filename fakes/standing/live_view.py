@@ -73,9 +73,14 @@ class LiveView:
 
     async def _look(self, live: Live) -> None:
         while True:
-            self._states = {driver.options.name: await driver.state() for driver in self._drivers}
+            self.look([await driver.state() for driver in self._drivers])
             live.refresh()
             await asyncio.sleep(EVERY)
+
+    def look(self, states: Sequence[DriverState]) -> None:
+        """These are the drivers' states now, in their order."""
+        names = (driver.options.name for driver in self._drivers)
+        self._states = dict(zip(names, states, strict=True))
 
     def view(self) -> RenderableType:
         """What is shown now."""

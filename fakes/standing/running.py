@@ -8,10 +8,10 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from drahealth.fakes.hardware.inventories import DRIVER
 from drahealth.fakes.hardware.news import Line, News
 from drahealth.fakes.json_lines import LineWriter
 from drahealth.fakes.log_lines import log_to
-from drahealth.fakes.standing.inventories import DRIVER
 from drahealth.fakes.standing.pod_annotations import PREFIX
 from drahealth.fakes.standing.program import Program, Shown, serve
 from drahealth.fakes.standing.settings import KUBELET, Settings

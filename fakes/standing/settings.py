@@ -9,7 +9,7 @@ from drahealth.fakes.api_server.strategies import is_name
 from drahealth.fakes.complaint import Complaint
 from drahealth.fakes.control_socket import default_path
 from drahealth.fakes.hardware.control import DriverOptions
-from drahealth.fakes.standing.inventories import drivers_of
+from drahealth.fakes.hardware.inventories import drivers_of
 from drahealth.fakes.standing.pod_annotations import PREFIX
 from drahealth.fakes.user_files import FileError
 from drahealth.proto.sockets import check_path

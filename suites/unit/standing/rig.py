@@ -75,7 +75,7 @@ class Rig:
                 serves.set()
 
         news.add(hear)
-        program, told = Program(self.settings(**given), api or self.api, news), asyncio.Event()
+        program, told = Program(self.settings(**given), api or self.api, news, self.api), asyncio.Event()
         running = asyncio.create_task(program.run(told))
         self._running.append((told, running))
         await until(lambda: running.done() or serves.is_set(), PATIENCE)
