@@ -4,7 +4,7 @@ What happens is counted when it is told; how the drivers are is looked up when s
 """
 
 from collections import Counter as Count
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, generate_latest
@@ -104,19 +104,20 @@ class _Now(Collector):
         devices, faults = Count[Labels](), Count[Labels]()
         for driver in self._drivers:
             devices.update((driver.options.name, str(device.health)) for device in driver.health.all())
-        states = self.states.items()
-        for name, state in states:
+        for name, state in self.states.items():
             faults.update((name, fault) for ids in state.faults.values() for fault in ids)
         yield _calls(self._drivers)
         yield _family("devices", "Devices by what is said of them.", devices, "health")
         yield _family("faults", "Devices that a fault reaches, by the fault.", faults, "fault")
-        yield _family("streams", "Health streams that are open.", {(name,): state.streams for name, state in states})
-        prepared = {(name,): len(state.prepared) for name, state in states}
-        yield _family("prepared_claims", "Claims that are prepared.", prepared)
-        running = {(name,): int(state.running) for name, state in states}
-        yield _family("running", "1 while the driver runs.", running)
-        registered = {(name,): int(state.registered) for name, state in states}
-        yield _family("registered", "1 once a kubelet has said that the driver is registered.", registered)
+        yield self._each("streams", "Health streams that are open.", lambda state: state.streams)
+        yield self._each("prepared_claims", "Claims that are prepared.", lambda state: len(state.prepared))
+        yield self._each("running", "1 while the driver runs.", lambda state: state.running)
+        yield self._each(
+            "registered", "1 once a kubelet has said that the driver is registered.", lambda state: state.registered
+        )
+
+    def _each(self, name: str, text: str, value: Callable[[DriverState], float]) -> Metric:
+        return _family(name, text, {(driver,): value(state) for driver, state in self.states.items()})
 
 
 def _calls(drivers: Iterable[FakeDriver]) -> Metric:
