@@ -40,6 +40,10 @@ class Plan:
     out: Path
 
 
+UNSURE = 0.1
+"""The share of scripts that may be fleeting or undecided in a run that is taken to have found no difference."""
+
+
 async def run(plan: Plan, say: Say, record: Sequence[Path] | None = None) -> int:
     """The exit code. `record`: files, one a script, that what was seen is written to. Raises HarnessError."""
     counted: Counter[str] = Counter()
@@ -63,6 +67,10 @@ async def run(plan: Plan, say: Say, record: Sequence[Path] | None = None) -> int
     say(_closing(plan, outcomes, time.monotonic() - begin, counted))
     if different:
         return DIFFERENT
+    unsure = counted["fleeting"] + counted["undecided"]
+    if unsure > UNSURE * len(plan.scripts):
+        say(f"{unsure} of {len(plan.scripts)} scripts say nothing: the machine may be too busy")
+        return ENVIRONMENT
     return ENVIRONMENT if counted["broken"] else SAME
 
 

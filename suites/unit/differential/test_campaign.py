@@ -1,11 +1,15 @@
 """A campaign finds what is different and nothing else: references compared with references."""
 
+from collections.abc import Awaitable, Callable
+
 from drahealth.manager.profile import KEP, V1_37, Profile
 from drahealth.suites.differential.campaign import Campaign, Outcome
 from drahealth.suites.differential.generation import generate
+from drahealth.suites.differential.observation import Played
 from drahealth.suites.differential.script import Script
 from drahealth.suites.differential.telling import lines
 from drahealth.suites.differential.venue import ReferenceVenue
+from drahealth.suites.errors import HarnessError
 from drahealth.suites.unit.differential.scripts import script
 
 LANES = 4
@@ -30,3 +34,36 @@ async def test_the_kep_differs_from_a_release_by_what_devices_are_called() -> No
         ("'driver-0/gpu=gpu-0'", "nothing", "Healthy"),
         ("'driver-0/pool/gpu-0'", "Healthy", "nothing"),
     ]
+
+
+class Moody:
+    """A subject that is a reference of one profile or another from one play to the next."""
+
+    lanes = 1
+
+    def __init__(self, *profiles: Profile | None) -> None:
+        self._venues = [profile and ReferenceVenue(profile, 1) for profile in profiles]
+
+    async def play(self, script: Script, restart: Callable[[], Awaitable[None]] | None = None) -> Played:
+        venue = self._venues.pop(0) if len(self._venues) > 1 else self._venues[0]
+        if venue is None:
+            raise HarnessError("no pod runs", "the machine may be too busy")
+        return await venue.play(script, restart)
+
+    async def restart(self) -> None:
+        """No script of these does."""
+
+
+async def verdict_on(*profiles: Profile | None) -> str:
+    (outcome,) = await Campaign(Moody(*profiles), V1_37, lambda _: None).run({0: script()})
+    return outcome.verdict
+
+
+async def test_a_difference_that_is_not_seen_again_is_fleeting() -> None:
+    assert await verdict_on(KEP, V1_37) == "fleeting"
+    assert await verdict_on(KEP, KEP, KEP, V1_37) == "fleeting"
+    assert await verdict_on(KEP, KEP, KEP, KEP, V1_37) == "different"
+
+
+async def test_a_script_that_cannot_be_played_is_broken() -> None:
+    assert await verdict_on(None) == "broken"

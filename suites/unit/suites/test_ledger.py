@@ -1,6 +1,7 @@
 """The ledger and what is judged: either names all of the other."""
 
 import ast
+import re
 import tomllib
 from collections.abc import Iterator
 from dataclasses import fields
@@ -104,3 +105,13 @@ def test_every_sentence_is_one_sentence_and_has_a_source() -> None:
         assert entry.sentence.endswith(".")
         assert "\n" not in entry.sentence
         assert entry.source.startswith(("KEP: ", "design: "))
+
+
+def test_every_fact_that_is_named_anywhere_has_a_row() -> None:
+    root = SUITES.parent
+    places = [path for top in ("proto", "manager", "fakes", "suites", "docs") for path in (root / top).rglob("*.*")]
+    texts = [path.read_text() for path in places if path.suffix in {".py", ".toml", ".md"}]
+    named = {fact for text in texts for fact in re.findall(r"\b[A-Z]-\d\d\b", text)}
+    rows = re.findall(r"^\| ([A-Z]-\d\d) \|", FACTS.read_text(), re.MULTILINE)
+    assert named - set(rows) == set()
+    assert len(rows) == len(set(rows))
