@@ -2,8 +2,8 @@
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
 from drahealth.fakes.api import DEVICE_CLASSES, NAMESPACES, PODS, ApiError
@@ -15,16 +15,17 @@ from drahealth.proto.flavours import Flavour
 from drahealth.suites import invariants
 from drahealth.suites.belongings import BELONGS
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.ledger import KnownIssue, known_issues
+from drahealth.suites.ledger import KnownIssue
 from drahealth.suites.story.claims import Claim, Claims, Use
+from drahealth.suites.story.clear_up import ClearUp
 from drahealth.suites.story.device_plugin import Ask, DevicePlugin, PluginGpu
 from drahealth.suites.story.hardware import Driver, Gpu
 from drahealth.suites.story.history import History
+from drahealth.suites.story.judge import Judge
 from drahealth.suites.story.pod_manifest import Users, pod_manifest
 from drahealth.suites.story.pod_watch import PodWatch
 from drahealth.suites.story.workload import Pod
 from drahealth.suites.targets.target import Target, Window
-from drahealth.suites.violation import STORY, Violation
 
 _GATE = "ResourceHealthStatus"
 PATIENCE = 240.0
@@ -52,21 +53,28 @@ class Node:
         self.namespace = f"scenario-{secrets.token_hex(4)}"
         # Where claims that are named directly are not shown, a template's are.
         self.claims = Claims(target.api, self.namespace, templates=target.profile.claims_shown == "listed")
-        self.deviations: list[KnownIssue] = []
-        self.stale: list[KnownIssue] = []
         self.patience = PATIENCE
         """Seconds that the story may take."""
         self._title = title
         self._run = run
-        self._requirement, self._assertion = (judges[0] if judges else ""), STORY
-        self._drivers: list[Driver] = []
-        self._plugins: list[DevicePlugin] = []
+        self._judge = Judge(target.profile.name, title, judges, self.tell)
         self._gates_on = True
         self._api_is_away = False
         self._watch = PodWatch(target.api, self.namespace, self.history)
+        self._made = ClearUp(target, self.namespace, self._watch, self.history)
         self._names = 0
 
     # -- for the one who runs it
+
+    @property
+    def deviations(self) -> list[KnownIssue]:
+        """Known issues that happened."""
+        return self._judge.deviations
+
+    @property
+    def stale(self) -> list[KnownIssue]:
+        """Known issues that always happen and did not."""
+        return self._judge.stale
 
     def play(self, story: Awaitable[None]) -> None:
         """Plays the story to its end and judges the history by the invariants. Raises Violation, HarnessError."""
@@ -90,22 +98,12 @@ class Node:
             await self._end()
 
     async def _end(self) -> None:
-        async with AsyncExitStack() as stack:  # from the last to the first, whatever becomes of each
-            stack.push_async_callback(self.target.leave)
-            stack.push_async_callback(self._watch.stop)
-            stack.push_async_callback(self.target.api.delete, NAMESPACES, self.namespace)
-            for name in {driver.name for driver in self._drivers}:
-                stack.push_async_callback(self.target.api.delete, DEVICE_CLASSES, name)
-            for driver in self._drivers:
-                stack.push_async_callback(self.target.drop_driver, driver.control)
-                stack.push_async_callback(driver.control.retire)
-            for plugin in self._plugins:
-                stack.push_async_callback(self.target.drop_driver, plugin.control)
-                stack.push_async_callback(plugin.control.retire)
+        async with AsyncExitStack() as stack:
+            self._made.add_to(stack)
             if not self._gates_on:
                 stack.push_async_callback(self.gates, on=True)
-            stack.push_async_callback(self._end_pods)
-            stack.push_async_callback(self._revive_drivers)
+            stack.push_async_callback(self._made.end_pods)
+            stack.push_async_callback(self._made.revive_drivers)
             if self._api_is_away:
                 stack.push_async_callback(self.api_server_returns)
 
@@ -115,23 +113,9 @@ class Node:
         """A line of the story for its time line."""
         self.history.observe(events.Step(text))
 
-    @contextmanager
-    def judging(self, requirement: str, assertion: str) -> Iterator[None]:
+    def judging(self, requirement: str, assertion: str) -> AbstractContextManager[None]:
         """What fails in here fails for this requirement; where that is a known issue the story goes on."""
-        before, (self._requirement, self._assertion) = (self._requirement, self._assertion), (requirement, assertion)
-        known = known_issues(self.profile.name)
-        issue = next((i for i in known if i.covers(requirement, assertion, self._title)), None)
-        try:
-            yield
-            if issue and issue.happens == "always":
-                self.stale.append(issue)
-        except Violation as violation:
-            if issue is None or (violation.requirement, violation.assertion) != (requirement, assertion):
-                raise
-            self.tell(f"known issue {issue.id}: {issue.what}")
-            self.deviations.append(issue)
-        finally:
-            self._requirement, self._assertion = before
+        return self._judge.judging(requirement, assertion)
 
     async def driver(self, devices: int | Sequence[str] = 1, **options: Any) -> Driver:
         """A fake driver with so many GPUs, or devices of these paths, all Healthy, started and registered.
@@ -166,7 +150,7 @@ class Node:
         """A driver with just these options, not started."""
         control = await self.target.start_driver(options, self.history.add)
         driver = Driver(self, options, control)
-        self._drivers.append(driver)
+        self._made.drivers.append(driver)
         return driver
 
     async def device_plugin(self, devices: int = 1, **options: Any) -> DevicePlugin:
@@ -182,7 +166,7 @@ class Node:
         }
         made = PluginOptions(**{**known, **options})
         plugin = DevicePlugin(self, made, await self.target.start_device_plugin(made, self.history.add))
-        self._plugins.append(plugin)
+        self._made.plugins.append(plugin)
         await plugin.starts()
         return plugin
 
@@ -307,18 +291,17 @@ class Node:
         if not await self._comes_true(true, window):
             self.target.check()
             limit = f"within {self.target.windows[window]:g} s ({window})"
-            raise Violation(self._requirement, self._assertion, f"{expected} {limit}", str(seen))
+            self.check(False, f"{expected} {limit}", seen)
 
     def check(self, true: bool, expected: str, seen: object) -> None:
         """Raises Violation if it is not so now."""
-        if not true:
-            raise Violation(self._requirement, self._assertion, expected, str(seen))
+        self._judge.check(true, expected, seen)
 
     def insists_on_messages_of(self, driver: Driver) -> bool:
         """A message that it reported has to be shown. Where the kubelet or the health API knows none it has not, but
         where just that is judged: there, who knows none fails."""
         carried = driver.flavour is None or "message" in driver.flavour.carries
-        return (self.profile.messages and carried) or self._requirement == "STATUS-02"
+        return (self.profile.messages and carried) or self._judge.requirement == "STATUS-02"
 
     # -- inside
 
@@ -361,27 +344,6 @@ class Node:
         await self.history.until(lambda: not invariants.has_two_streams(self.history.records), 2 * invariants.OVERLAP)
         self.tell("the story ends")
 
-    async def _end_pods(self) -> None:
-        for pod in await self.target.api.list(PODS, self.namespace):
-            with suppress(ApiError):
-                await self.target.api.delete(PODS, pod["metadata"]["name"], self.namespace)
-        for _ in range(round(self.target.windows["start"])):
-            if await self.history.until(lambda: not self._watch.statuses, 1.0):
-                return
-            self.target.check()  # pods do not go without their driver
-        raise HarnessError(f"pods of {self._title!r} did not go away", await self.target.log_tail())
-
-    async def _revive_drivers(self) -> None:
-        """A story may have ended while a driver was down; pods do not go before one has unprepared their claims."""
-        for name in {driver.name for driver in self._drivers}:
-            instances = [driver.control for driver in self._drivers if driver.name == name]
-            states = [await control.state() for control in instances]
-            if not any(state.running and state.registered for state in states):
-                await instances[-1].stop()
-                await instances[-1].start()
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(instances[-1].wait_registered(), self.target.windows["start"])
-
     def _astray(self) -> list[str]:
         return invariants.astray(
             self.history.as_read(self.profile), self._watch.statuses.values(), self._devices(), self._gates_on
@@ -391,12 +353,12 @@ class Node:
         """The scenario's devices by what they are called in a status here."""
         plugins = {
             invariants.name_in(plugin.resource, gpu.name): (plugin.resource, "", gpu.name)
-            for plugin in self._plugins
+            for plugin in self._made.plugins
             for gpu in plugin.gpus
         }
         return plugins | {
             name: (gpu.driver.name, gpu.id.pool, gpu.name)
-            for driver in self._drivers
+            for driver in self._made.drivers
             for gpu in driver.gpus
             for name in (gpu.resource_id(self.profile), str(gpu.id))
         }

@@ -42,7 +42,7 @@ class Moody:
     lanes = 1
 
     def __init__(self, *profiles: Profile | None) -> None:
-        self._venues = [profile and ReferenceVenue(profile, 1) for profile in profiles]
+        self._venues = [ReferenceVenue(profile, 1) if profile else None for profile in profiles]
 
     async def play(self, script: Script, restart: Callable[[], Awaitable[None]] | None = None) -> Played:
         venue = self._venues.pop(0) if len(self._venues) > 1 else self._venues[0]
