@@ -89,13 +89,12 @@ class DevicePlugin:
             raise PluginError(f"device plugin {self}: Allocate gave no answer for the container")
         return _grant(answer.container_responses[0])
 
-    async def preferred(self, available: Sequence[str], count: int) -> tuple[str, ...]:
-        """Which of these it would give, if it has a wish. Raises PluginError."""
+    async def preferred(self, available: Sequence[str], held: Sequence[str], count: int) -> tuple[str, ...]:
+        """Which of these it would give beside those that the pod holds, if it has a wish. Raises PluginError."""
         if not self._options.get_preferred_allocation_available:
             return ()
-        request = GET_PREFERRED_ALLOCATION.request(
-            container_requests=[{"available_deviceIDs": available, "allocation_size": count}]
-        )
+        wanted = {"available_deviceIDs": available, "must_include_deviceIDs": held, "allocation_size": count}
+        request = GET_PREFERRED_ALLOCATION.request(container_requests=[wanted])
         answer = await self._call(GET_PREFERRED_ALLOCATION, request, "GetPreferredAllocation")
         return tuple(answer.container_responses[0].deviceIDs) if answer.container_responses else ()
 

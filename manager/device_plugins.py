@@ -71,7 +71,7 @@ class DevicePluginManager:
         self._allocations = Allocations()
         self._final: dict[str, Entries] = {}
         self._plugins: dict[tuple[str, Path], DevicePlugin] = {}
-        self._sockets: dict[Socket, tuple[str, Path]] = {}
+        self._sockets: dict[Socket, DevicePlugin] = {}
         self._told_of_pods: list[Notify] = []
         self._told_of_amounts: list[Callable[[], None]] = []
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -104,10 +104,9 @@ class DevicePluginManager:
         await self._register(candidate.name, candidate.endpoint, VERSION, candidate.socket)
 
     async def deregister(self, socket: Socket) -> None:
-        """Lets the plugin go whose registration socket that was, if there is one."""
-        key = self._sockets.pop(socket, None)
-        if key in self._plugins:
-            plugin = self._plugins[key]
+        """Lets the plugin go whose registration socket that was, unless it has registered another way since."""
+        plugin = self._sockets.pop(socket, None)
+        if plugin and self._plugins.get((plugin.resource, plugin.endpoint)) is plugin:
             await plugin.close()
             self._ended(plugin)
 
@@ -130,7 +129,7 @@ class DevicePluginManager:
             raise Refused(str(error)) from None
         earlier = self._came(plugin)
         if socket is not None:
-            self._sockets[socket] = (resource, endpoint)
+            self._sockets[socket] = plugin
         if earlier:
             await earlier.close()  # at the end: who cancels us here leaves nothing half done
 
@@ -242,7 +241,7 @@ class DevicePluginManager:
             again &= set(available)
             try:
                 ask = len(available) > count > len(again)
-                preferred = await plugin.preferred(available, count) if ask else ()
+                preferred = await plugin.preferred(available, sorted(again), count) if ask else ()
                 devices = choose(available, count, (*sorted(again), *preferred))
             except ValueError as error:
                 raise AdmissionError(f"not enough devices of {resource}: {error}") from None

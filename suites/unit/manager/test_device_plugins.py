@@ -11,12 +11,14 @@ from drahealth.manager.observer import PluginRegistered
 from drahealth.manager.profile import KEP, V1_36, V1_37, Profile
 from drahealth.manager.registration import Candidate, Socket
 from drahealth.manager.resources import GRACE
+from drahealth.proto.device_plugin import GET_PREFERRED_ALLOCATION
 from drahealth.proto.events import Registered, StreamClosed
 from drahealth.proto.extended_resources import AdmissionError, Amount, Grant
 from drahealth.proto.values import Health, PodClaims
 from drahealth.suites.unit.manager.conftest import MakeNode
 from drahealth.suites.unit.manager.plugin_rig import (
     RESOURCE,
+    OddDevicePlugin,
     call_register,
     entries,
     health,
@@ -26,6 +28,7 @@ from drahealth.suites.unit.manager.plugin_rig import (
     run_odd,
     run_plugin,
     run_pod,
+    serve,
 )
 from drahealth.suites.unit.manager.rig import Node, until
 
@@ -191,6 +194,22 @@ async def test_a_plugin_with_a_wish_is_asked_for_it(node: Node) -> None:
     assert set(health(node, "pod")) == {"b", "c"}
 
 
+async def test_a_plugin_with_a_wish_is_told_what_the_pod_holds_already(node: Node) -> None:
+    plugin, asked = OddDevicePlugin(of("a", "b", "c", "d")), list[Any]()
+    plugin.options.get_preferred_allocation_available = True
+
+    async def prefer(request: Any, context: Any) -> Any:
+        asked.extend(request.container_requests)
+        return GET_PREFERRED_ALLOCATION.response(container_responses=[{"deviceIDs": ["d"]}])
+
+    plugin.more = {GET_PREFERRED_ALLOCATION: prefer}
+    await serve(node, plugin)
+    assert await call_register(node) == ""
+    await until(lambda: node.manager.amounts().get(RESOURCE) == Amount(4, 4))
+    await node.manager.allocate("pod", {"init": {RESOURCE: 1}, "main": {RESOURCE: 2}}, init={"init"})
+    assert [(list(a.must_include_deviceIDs), a.allocation_size) for a in asked] == [([], 1), (["d"], 2)]
+
+
 async def test_a_plugin_is_told_before_a_container_starts_if_it_wants(node: Node) -> None:
     plugin = await run_plugin(node, pre_start=True)
     await run_pod(node, "pod")
@@ -290,6 +309,18 @@ async def test_a_registration_that_is_cancelled_while_the_earlier_one_closes_lea
     await half.deregister(socket)
     assert (again.cancelled(), half._plugins) == (True, {})
     assert earlier._channel.get_state() is grpc.ChannelConnectivity.SHUTDOWN
+
+
+async def test_a_plugin_that_has_registered_another_way_outlives_its_older_registration(node: Node) -> None:
+    plugin = await run_odd(node, of("a"))
+    half, older = node.manager._device_plugins, Socket(node.registry / "odd-reg.sock", 1, 1)
+    (first,) = half._plugins.values()
+    await half.register(Candidate(older, "DevicePlugin", RESOURCE, first.endpoint, ("v1beta1",)))
+    assert await call_register(node) == ""
+    await half.deregister(older)
+    await until(lambda: (plugin.opened, plugin.open) == (3, 1))
+    plugin.lists.put_nowait(of("a", "fence"))
+    await until(lambda: node.manager.amounts() == {RESOURCE: Amount(2, 2)})
 
 
 async def test_a_plugin_waits_for_a_kubelet(make_node: MakeNode) -> None:

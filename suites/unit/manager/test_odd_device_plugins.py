@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 
 from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
 from drahealth.manager.plugin import PluginError
-from drahealth.proto.device_plugin import ALLOCATE, GET_OPTIONS, LIST_AND_WATCH, PRE_START_CONTAINER, REGISTER
+from drahealth.proto.device_plugin import (
+    ALLOCATE,
+    GET_OPTIONS,
+    GET_PREFERRED_ALLOCATION,
+    LIST_AND_WATCH,
+    PRE_START_CONTAINER,
+    REGISTER,
+)
 from drahealth.proto.extended_resources import AdmissionError, Amount
 from drahealth.proto.sockets import target
 from drahealth.suites.unit.manager.anything import ANYTHING, a_few, is_line, mutated, odd_text
@@ -197,6 +204,34 @@ async def test_any_options_and_answers_give_devices_or_a_reason(
         for answer in answers:
             plugin.answer = answering(answer)
             assert is_line(await why_not(node))
+    await served.stop()
+    await until(lambda: not node.manager._device_plugins._resources.newest(RESOURCE))
+
+
+WISHES = st.lists(st.lists(ANYTHING | st.sampled_from("abc"), max_size=4), max_size=2).map(
+    lambda wishes: bytes(
+        GET_PREFERRED_ALLOCATION.response(container_responses=[{"deviceIDs": w} for w in wishes]).SerializeToString()
+    )
+)
+
+
+@a_few
+@given(payload=mutated(WISHES))
+async def test_any_wish_gives_devices_that_there_are_or_a_reason(node: Node, payload: bytes) -> None:
+    plugin = OddDevicePlugin(of("a", "b", "c"))
+    plugin.options.get_preferred_allocation_available = True
+    plugin.more = {GET_PREFERRED_ALLOCATION: answering(payload)}
+    served = await serve(node, plugin)
+    assert await call_register(node) == ""
+    await until(lambda: node.manager.amounts().get(RESOURCE) == Amount(3, 3))
+    reason = ""
+    try:
+        await run_pod(node, "pod", count=2)
+    except AdmissionError as error:
+        reason = str(error)
+    held = set(health(node, "pod"))
+    assert (is_line(reason), len(held & set("abc"))) == (True, 0 if reason else 2)
+    await forget_pod(node, "pod")
     await served.stop()
     await until(lambda: not node.manager._device_plugins._resources.newest(RESOURCE))
 
