@@ -20,6 +20,7 @@ from drahealth.fakes.pod_worker.pod_object import PodObject
 from drahealth.fakes.pod_worker.status import PodFacts, failed_status, pod_status
 from drahealth.fakes.pods import is_terminal
 from drahealth.proto.clock import Clock
+from drahealth.proto.values import AllocatedResources
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +51,7 @@ class PodLifecycle:
         self._next_sync = 0.0
         self._is_deleted = False
         self._is_ended = False
+        self._last_health: AllocatedResources | None = None
 
     def wake(self) -> None:
         """Something has changed: sync soon. Calls that come before the sync are one."""
@@ -167,10 +169,14 @@ class PodLifecycle:
         self._node.events.tell(self.pod.newest, told)
 
     def _facts(self, is_over: bool) -> PodFacts:
+        """The final status is built once: refused, it is tried again with the same health (B-32)."""
+        health = self._devices.health() if self._last_health is None else self._last_health
+        if is_over:
+            self._last_health = health
         return PodFacts(
             containers=self._containers.all(),
             waiting=self._containers.waiting,
-            health=self._devices.health(),
+            health=health,
             has_sandbox=self._containers.has_sandbox,
             is_over=is_over,
             wall=self._node.clock.wall(),

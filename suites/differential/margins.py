@@ -11,7 +11,7 @@ class Margins:
     what waited for it. `settle`: from the fence pod's status to those of other pods that were told before it.
     `stuck`: from a sync that is asked for to its status; after that the fence pod is asked, whether it is refused.
     `reopened`: past the retry, until a stream is open again. `restarted`: until all streams are, after a restart of
-    the kubelet. `started`: until a pod runs, if its status is not refused.
+    the kubelet. `started`: until a pod runs, if its status is not refused; `gone`: until a deleted one is gone.
     """
 
     receipt: float
@@ -22,9 +22,20 @@ class Margins:
     reopened: float
     restarted: float
     started: float
+    gone: float
 
 
-REAL = Margins(receipt=0.15, each=0.0001, rounds=2, settle=0.3, stuck=3.0, reopened=3.0, restarted=20.0, started=30.0)
+REAL = Margins(
+    receipt=0.15,
+    each=0.0001,
+    rounds=2,
+    settle=0.3,
+    stuck=3.0,
+    reopened=3.0,
+    restarted=20.0,
+    started=30.0,
+    gone=20.0,
+)
 REFERENCE = Margins(
-    receipt=0.1, each=0.00005, rounds=2, settle=0.1, stuck=2.0, reopened=1.5, restarted=5.0, started=5.0
+    receipt=0.1, each=0.00005, rounds=2, settle=0.1, stuck=2.0, reopened=1.5, restarted=5.0, started=5.0, gone=5.0
 )

@@ -72,10 +72,15 @@ class Player:
         for driver in range(len(self._script.drivers)):  # pods do not go before a driver has unprepared their claims
             if (driver, 0) in self._instances and not self._running & {(driver, 0), (driver, 1)}:
                 await self._start((driver, 0))
-        for pod in list(self._pods):
+        await self._delete_pods()
+        if not await self._lane.history.until(lambda: not self._seen(), self._margins.gone):
+            await self._delete_pods(grace=0)  # what is refused to the last would stay (B-32)
+            await self._lane.wait(lambda: not self._seen(), "the script's pods are gone", _START)
+
+    async def _delete_pods(self, grace: int | None = None) -> None:
+        for pod in self._pods:
             with suppress(ApiError):
-                await self._target.api.delete(PODS, self._name("pod", pod), self._lane.namespace)
-        await self._lane.wait(lambda: not self._seen(), "the script's pods are gone", _START)
+                await self._target.api.delete(PODS, self._name("pod", pod), self._lane.namespace, grace)
 
     async def _delete_objects(self) -> None:
         for number in range(len(self._script.claims)):
@@ -213,13 +218,18 @@ class Player:
                 await self._create_pod(step.pod)
                 await self._settle_pods()
             case DeletePod():
-                uid = self._pods.pop(step.pod)
                 await self._target.api.delete(PODS, self._name("pod", step.pod), self._lane.namespace)
-                await self._lane.wait(lambda: self._lane.status(uid) is None, "the deleted pod is gone", _START)
+                await self._goes(step.pod)
             case RestartKubelet():
                 await self._pace.reach(f"{number} restarted")
                 await self._restarted()
                 await self._pace.mark(f"{number} restarted")
+
+    async def _goes(self, pod: int) -> None:
+        """Returns when the pod is gone, or has had the time for it: one whose final status is refused stays (B-32)."""
+        uid = self._pods[pod]
+        if await self._lane.history.until(lambda: self._lane.status(uid) is None, self._margins.gone):
+            del self._pods[pod]
 
     async def _restarted(self) -> None:
         before = {i: (await self._instances[i].state()).streams_opened for i in self._running}

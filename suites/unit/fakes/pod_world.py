@@ -32,6 +32,8 @@ class Devices:
         self.trouble: dict[str, Exception] = {}
         self.hangs = False
         self.health = Health.HEALTHY
+        self.shared = False
+        """Another pod holds each claim as well."""
         self.held: dict[str, set[str]] = {}
         self.wanted: dict[str, dict[str, int]] = {}
         self.announces = False
@@ -69,7 +71,8 @@ class Devices:
 
     async def unprepare(self, pod_uid: str) -> None:
         self._called("unprepare")
-        self.held.pop(pod_uid, None)
+        if not self.shared:
+            self.held.pop(pod_uid, None)
 
     def forget(self, pod_uid: str) -> None:
         self._called("forget")

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import cast
 
 import pytest
 
@@ -170,6 +171,21 @@ async def test_a_pod_whose_devices_cannot_be_given_back_stays_and_shows_its_heal
     world.clock.jump(10)
     await world.until_gone()
     assert (phase(pod), "terminated" in main(pod)["state"]) == ("Running", True)
+
+
+async def test_a_final_status_that_is_refused_is_tried_again_as_it_is(world: World) -> None:
+    await world.running_with_a_gpu()
+    world.devices.shared = True
+    world.devices.become(cast("Health", "Sick"))
+    await world.api.delete(PODS, "train", "default")
+    await until(lambda: "unprepare" in world.devices.calls)
+    await world.pod("fence")
+    await world.until_pod(lambda pod: phase(pod) == "Running", "fence")
+    world.devices.become(Health.HEALTHY)
+    world.clock.jump(300)
+    await world.api.delete(PODS, "fence", "default")
+    await world.until_gone("fence")
+    assert (phase(await world.get()), shown(await world.get())) == ("Running", ["Healthy"])
 
 
 async def test_a_pod_can_be_deleted_while_its_driver_hangs(world: World) -> None:
