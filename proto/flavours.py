@@ -55,6 +55,10 @@ class Flavour:
         lost = {name: value for name, value in _DEFAULTS.items() if name not in self.carries}
         return replace(device, **lost) if lost else device
 
+    def all_as_carried(self, devices: Report) -> Report:
+        """The same of a whole report."""
+        return devices if self.carries >= _DEFAULTS.keys() else tuple(map(self.as_carried, devices))
+
 
 def _shipped(name: str, method: services.ServerStream[Any, Any], message: type[Any], source: str) -> Flavour:
     def encode(device: DeviceHealth, _: PreparedDevice | None) -> Any:

@@ -132,7 +132,7 @@ class FakeDriver:
         now = int(self._clock.wall())
         self.health.check(changes)
         for change in changes:
-            self.health.set(replace(change, updated=change.updated or now))
+            self.health.set(replace(change, updated=change.updated or now), coalesces=False)
 
     async def report(self, devices: Sequence[DeviceHealth]) -> None:
         self.health.tell(devices, complete=False)

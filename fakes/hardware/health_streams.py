@@ -12,6 +12,7 @@ from google.protobuf.message import DecodeError
 
 from drahealth.fakes.hardware.outlet import Outlet
 from drahealth.fakes.hardware.overlay import Overlay, Pinned
+from drahealth.fakes.hardware.report_encoder import ReportEncoder
 from drahealth.fakes.hardware.stream_faults import KINDS, StreamFaults
 from drahealth.fakes.hints import near
 from drahealth.proto.clock import Clock, SystemClock
@@ -23,12 +24,14 @@ from drahealth.proto.values import DeviceHealth, Health, Report
 _serial = count(1)
 
 
+@dataclass(frozen=True, eq=False, slots=True)
 class _Told:
-    """A report on its way to one stream."""
+    """A report on its way to streams."""
 
-    def __init__(self, devices: Report, complete: bool) -> None:
-        self.devices = devices
-        self.complete = complete
+    devices: Report
+    complete: bool
+    coalesces: bool = False
+    """A newer complete report may take its place while it waits for who listens."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,7 @@ class HealthStreams:
         self._clock = clock or SystemClock()
         self._unlisted: set[tuple[str, str]] = set()
         self._streams: dict[str, _Stream] = {}
+        self._encoders: dict[str, ReportEncoder] = {}
 
     @property
     def open(self) -> int:
@@ -103,10 +107,11 @@ class HealthStreams:
             self.get(device.pool, device.device)
         V1.encode(checked)
 
-    def set(self, *devices: DeviceHealth, last_words: Iterable[DeviceHealth] = ()) -> None:
+    def set(self, *devices: DeviceHealth, last_words: Iterable[DeviceHealth] = (), coalesces: bool = True) -> None:
         """The devices are so from now on; told at once in one complete report. ValueError for what no message can say.
 
         Those whose `last_words` these are, are told with them, and not mentioned after that until they are set again.
+        Unless it `coalesces` the report goes out even to who listens too slowly to hear of each change.
         """
         last = tuple(last_words)
         changed = {(device.pool, device.device): device for device in (*devices, *last)}
@@ -117,7 +122,8 @@ class HealthStreams:
         self._health.update(changed)
         self._unlisted -= changed.keys()
         if not self.partial:
-            self.tell_all()
+            # What mentions a device for the last time is not to be left out.
+            self._tell_those(self._streams.values(), coalesces and not last)
         elif not self.quiet:
             self._put(_Told(tuple(changed.values()), complete=False))
         self._unlisted |= {(device.pool, device.device) for device in last}
@@ -138,11 +144,12 @@ class HealthStreams:
 
     def tell_all(self) -> None:
         """Sends a complete report to every stream, unless the driver is quiet."""
-        self._tell_those(self._streams.values())
+        self._tell_those(self._streams.values(), coalesces=True)
 
     def tell_prepared(self) -> None:
         """The same to the streams whose reports list what is prepared: that has changed."""
-        self._tell_those(stream for stream in self._streams.values() if stream.flavour.prepared_only)
+        concerned = (stream for stream in self._streams.values() if stream.flavour.prepared_only)
+        self._tell_those(concerned, coalesces=False)
 
     def tell(self, devices: Iterable[DeviceHealth], *, complete: bool) -> None:
         """Sends just this to every stream. ValueError for what no message can say."""
@@ -195,11 +202,18 @@ class HealthStreams:
         for stream in self._streams.values():
             stream.outlet.put(what)
 
-    def _tell_those(self, streams: Iterable[_Stream]) -> None:
-        listed = (device for name, device in self._health.items() if name not in self._unlisted)
-        told = _Told(tuple(listed), complete=True)
-        for stream in () if self.quiet else streams:
+    def _tell_those(self, streams: Iterable[_Stream], coalesces: bool) -> None:
+        there = [] if self.quiet else list(streams)
+        if not there:
+            return
+        told = _Told(self._listed(), complete=True, coalesces=coalesces)
+        for stream in there:
             stream.outlet.put(told)
+
+    def _listed(self) -> Report:
+        if not self._unlisted:
+            return tuple(self._health.values())
+        return tuple(device for name, device in self._health.items() if name not in self._unlisted)
 
     def _serve(self, flavour: Flavour) -> Callable[..., AsyncIterator[Any]]:
         async def watch(_: Any, context: "grpc.aio.ServicerContext[Any, Any]") -> AsyncIterator[Any]:
@@ -207,10 +221,10 @@ class HealthStreams:
             stream = f"{self.driver}#{number}"
             why = "cancelled by the kubelet, or the connection ended"
             self.asked[flavour.name] += 1
-            outlet = Outlet[_Told | bytes](self.faults, self._clock, self.asked.total())
+            outlet = Outlet[_Told | bytes](self.faults, self._clock, self.asked.total(), _coalesces)
             mine = self._streams[stream] = _Stream(flavour, outlet)
             self._observe(StreamOpened(self.driver, self.instance, stream, flavour.name))
-            self._tell_those([mine])
+            self._tell_those([mine], coalesces=True)
             try:
                 async for told in outlet.messages():
                     yield self._encode(told, flavour, stream)
@@ -249,9 +263,15 @@ class HealthStreams:
         if told.complete and flavour.prepared_only:
             listed = tuple(device for device in listed if (device.pool, device.device) in prepared)
         # What the flavour does not carry was not said.
-        said = tuple(map(flavour.as_carried, listed))
+        said = flavour.all_as_carried(listed)
         self._observe(ReportSent(self.driver, self.instance, stream, said, told.complete))
+        if told.complete and not flavour.prepared_only:
+            return self._encoders.setdefault(flavour.name, ReportEncoder(flavour)).encode(listed)
         return flavour.encode(listed, prepared)
+
+
+def _coalesces(message: _Told | bytes) -> bool:
+    return isinstance(message, _Told) and message.coalesces
 
 
 def healthy(pool: str, device: str, timeout: int) -> DeviceHealth:

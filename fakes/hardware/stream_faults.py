@@ -41,13 +41,22 @@ class StreamFaults:
         return self.values.get(kind, 0.0)
 
 
+@dataclass(frozen=True, slots=True)
+class Due(Generic[Message]):
+    """A message that goes out now."""
+
+    message: Message
+    plain: bool
+    """No fault has had a hand in it but for making it late."""
+
+
 class Pipe(Generic[Message]):
     """One stream. `put` what is to be said, `take` what goes out now, and come again at `due`."""
 
     def __init__(self, faults: StreamFaults, number: int = 0) -> None:
         self._faults = faults
         self._random = Random(f"{faults.seed}/{number}")
-        self._waiting: deque[tuple[float, Message]] = deque()
+        self._waiting: deque[tuple[float, Due[Message]]] = deque()
         self._swapped: Message | None = None
 
     def put(self, message: Message, now: float) -> None:
@@ -60,13 +69,13 @@ class Pipe(Generic[Message]):
         if self._swapped is None and swap < self._faults["reorder"] and copies == 1:
             self._swapped = message
             return
-        for _ in range(copies):
-            self._waiting.append((when, message))
+        plain = copies == 1 and self._swapped is None and not self._faults["stall"]
+        self._waiting.extend([(when, Due(message, plain))] * copies)
         if self._swapped is not None:
-            self._waiting.append((when, self._swapped))
+            self._waiting.append((when, Due(self._swapped, plain=False)))
             self._swapped = None
 
-    def take(self, now: float) -> list[Message]:
+    def take(self, now: float) -> list[Due[Message]]:
         """What goes out now, in its order: a message never overtakes one that was delayed before it."""
         if self._faults["stall"]:
             return []
@@ -74,7 +83,7 @@ class Pipe(Generic[Message]):
         while self._waiting and self._waiting[0][0] <= now:
             out.append(self._waiting.popleft()[1])
         if self._swapped is not None and not self._faults["reorder"] and not self._waiting:
-            out.append(self._swapped)  # nothing changes places any more
+            out.append(Due(self._swapped, plain=False))  # nothing changes places any more
             self._swapped = None
         return out
 

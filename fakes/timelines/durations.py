@@ -6,13 +6,19 @@ A draw uses nothing of a random stream but its uniform numbers, so it is the sam
 import math
 import re
 from dataclasses import dataclass
-from random import Random
-from typing import Literal
+from typing import Literal, Protocol
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _TERM = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _LONGEST = 10 * 365 * 86400.0
 HINT = "say 500ms, 90s, 1m30s, 20s..40s, 8s+-25% or exp(5m)"
+
+
+class Uniform(Protocol):
+    """Where draws come from, such as `random.Random`."""
+
+    def random(self) -> float:
+        """From 0 up to but not 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +55,7 @@ class Duration:
             raise ValueError(f"{text!r} ends before it begins: say the shorter time first")
         return cls(low, high, "uniform", text)
 
-    def draw(self, random: Random) -> float:
+    def draw(self, random: Uniform) -> float:
         """Seconds, to the millisecond."""
         match self.kind:
             case "fixed":

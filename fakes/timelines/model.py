@@ -4,6 +4,7 @@ A timeline is a list of steps; a step has one verb, and says when and where. Wha
 `probability`) stays undrawn here. Names of faults, actions and devices are looked up by `plan`.
 """
 
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -340,9 +341,10 @@ class Step(_Part):
         times = [name for name in ("at", "after", "when") if getattr(self, name) is not None]
         if len(times) > 1:
             raise ValueError(f"a step says once when it is: it has {' and '.join(times)}")
+        self.__dict__["verb"] = verbs[0]  # which keeps the property from looking again
         return self
 
-    @property
+    @cached_property
     def verb(self) -> str:
         return next(verb for verb in VERBS if getattr(self, verb) is not None)
 

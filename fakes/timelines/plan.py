@@ -9,11 +9,12 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from drahealth.fakes.inventory import Inventory
+from drahealth.fakes.timelines.durations import Uniform
 from drahealth.fakes.timelines.model import Expectation, Flap, Pick, Repeat, Step, Timeline, Trigger
 
 MOST = 1_000_000
@@ -97,8 +98,7 @@ def plan(timeline: Timeline, inventory: Inventory, seed: int | None = None) -> P
     return Plan(timeline.name, seed, actions, planner.taken())
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(NamedTuple):
     """Where in the file and in time the planner is."""
 
     path: tuple[str | int, ...]
@@ -113,6 +113,9 @@ class _Place:
     rounds: tuple[int, ...] = ()
     """The rounds of the repeats that it is in."""
 
+    def later(self, now: float) -> "_Place":
+        return _Place(self.path, self.start, self.origin, now, self.trigger, self.rounds)
+
 
 @dataclass(slots=True)
 class _Planner:
@@ -121,6 +124,9 @@ class _Planner:
     actions: list[Action] = field(default_factory=list)
     numbers: Counter[str] = field(default_factory=Counter)
     keys: dict[int, str] = field(default_factory=dict)
+    named: dict[str, Sequence[str]] = field(default_factory=dict)
+    """The devices that each pattern names."""
+    places: dict[tuple[str | int, ...], str] = field(default_factory=dict)
 
     def taken(self) -> tuple[Action, ...]:
         """All so far in the order of their times (those of one time as they were written), and begins anew."""
@@ -129,25 +135,27 @@ class _Planner:
 
     def block(self, steps: Sequence[Step], place: _Place) -> _Place:
         """Plans steps one after the other; where it is then."""
+        path, start, origin, now, trigger, rounds = place
         for number, step in enumerate(steps):
-            here = replace(place, path=(*place.path, number))
-            place = replace(self.step(step, here), path=place.path)
-        return place
+            here = _Place((*path, number), start, origin, now, trigger, rounds)
+            now, trigger = self.step(step, here)
+        return _Place(path, start, origin, now, trigger, rounds)
 
-    def step(self, step: Step, place: _Place) -> _Place:
-        random = self._random(step, place)
+    def step(self, step: Step, place: _Place) -> tuple[float, Mapping[str, Any] | None]:
+        """Plans the step; when it is over, and what that is counted from."""
+        random = _Draws(self, step, place.rounds)
         happens = step.probability is None or random.random() < step.probability
         begin = _begin(step, place, random)
         if not happens:
-            return begin
+            return begin.now, begin.trigger
         try:
-            return replace(begin, now=self._act(step, begin, random))
+            return self._act(step, begin, random), begin.trigger
         except PlanError:
             raise
         except ValueError as error:
             raise PlanError(place.path, str(error)) from None
 
-    def _act(self, step: Step, place: _Place, random: Random) -> float:
+    def _act(self, step: Step, place: _Place, random: Uniform) -> float:
         """Plans what the step does; when it is over."""
         lasts = step.for_.draw(random) if step.for_ else None
         match step.verb:
@@ -172,19 +180,19 @@ class _Planner:
         for device in self._devices(step, random):
             self._add(place, step, step.verb, _argument(step, random), device)
         if lasts is not None:
-            self._add(replace(place, now=place.now + lasts), step, step.verb, "running")
+            self._add(place.later(place.now + lasts), step, step.verb, "running")
         return place.now + (lasts or 0.0)
 
-    def _inject(self, step: Step, place: _Place, random: Random, lasts: float | None) -> float:
+    def _inject(self, step: Step, place: _Place, random: Uniform, lasts: float | None) -> float:
         if step.device is None:
             raise ValueError("inject needs a device")
         for device in self._devices(step, random):
             self._add(place, step, "inject", step.inject, device)
             if lasts is not None:
-                self._add(replace(place, now=place.now + lasts), step, "clear", step.inject, device)
+                self._add(place.later(place.now + lasts), step, "clear", step.inject, device)
         return place.now + (lasts or 0.0)
 
-    def _stream(self, step: Step, place: _Place, random: Random, lasts: float | None) -> float:
+    def _stream(self, step: Step, place: _Place, random: Uniform, lasts: float | None) -> float:
         assert step.stream
         verb, value = step.stream.verb, getattr(step.stream, step.stream.verb)
         if verb in ("silence", "stall"):
@@ -195,10 +203,10 @@ class _Planner:
             argument = value.draw(random) if verb == "delay" else _plain(value)
         self._add(place, step, "stream", {verb: argument})
         if lasts is not None:
-            self._add(replace(place, now=place.now + lasts), step, "restore", verb)
+            self._add(place.later(place.now + lasts), step, "restore", verb)
         return place.now + (lasts or 0.0)
 
-    def _expect(self, step: Step, expect: Expectation, place: _Place, random: Random) -> float:
+    def _expect(self, step: Step, expect: Expectation, place: _Place, random: Uniform) -> float:
         holds = step.holds.draw(random) if step.holds else 0.0
         said: dict[str, Any] = {"health": expect.health and str(expect.health), "message": expect.message}
         said |= {"pod_writes": expect.pod_writes and expect.pod_writes.max, "holds": holds or None}
@@ -208,7 +216,7 @@ class _Planner:
             self._add(place, step, "expect", what, device)
         return place.now + holds
 
-    def _flap(self, step: Step, flap: Flap, place: _Place, random: Random) -> float:
+    def _flap(self, step: Step, flap: Flap, place: _Place, random: Uniform) -> float:
         if flap.period.high <= 0:
             raise ValueError("the period of a flap is above 0s")
         end = place.now + flap.for_.draw(random)
@@ -218,12 +226,12 @@ class _Planner:
             period = max(flap.period.draw(random), 0.001)
             up = min(now + period * flap.duty, end)
             for device in devices:
-                self._add(replace(place, now=now), step, "inject", flap.down, device)
-                self._add(replace(place, now=up), step, "clear", flap.down, device)
+                self._add(place.later(now), step, "inject", flap.down, device)
+                self._add(place.later(up), step, "clear", flap.down, device)
             now += period
         return end
 
-    def _repeat(self, repeat: Repeat, place: _Place, random: Random) -> float:
+    def _repeat(self, repeat: Repeat, place: _Place, random: Uniform) -> float:
         end = place.now + repeat.for_.draw(random) if repeat.for_ else None
         start, over, number, do = place.now, place.now, 0, (*place.path, "repeat", "do")
         while number < (repeat.times or MOST) and (end is None or start < end):
@@ -236,53 +244,77 @@ class _Planner:
     def _parallel(self, branches: Iterable[Sequence[Step]], place: _Place) -> float:
         ends = [place.now]
         for number, branch in enumerate(branches):
-            inner = replace(place, path=(*place.path, "parallel", number), start=place.now, origin=place.trigger)
+            inner = place._replace(path=(*place.path, "parallel", number), start=place.now, origin=place.trigger)
             ends.append(self.block(branch, inner).now)
         return max(ends)
 
-    def _devices(self, step: Step, random: Random) -> Sequence[str]:
+    def _devices(self, step: Step, random: Uniform) -> Sequence[str]:
         return [""] if step.device is None else self._paths(step.device, random)
 
-    def _paths(self, where: str | Pick, random: Random) -> Sequence[str]:
+    def _paths(self, where: str | Pick, random: Uniform) -> Sequence[str]:
         if isinstance(where, str):
-            return self.inventory.matching(where)
-        found = list(self.inventory.matching(where.from_))
+            return self._matching(where)
+        found = list(self._matching(where.from_))
         if where.pick > len(found):
             raise ValueError(f"{where.pick} devices are to be picked, and {where.from_!r} names {len(found)}")
         return [found.pop(int(random.random() * len(found))) for _ in range(where.pick)]
 
+    def _matching(self, pattern: str) -> Sequence[str]:
+        if pattern not in self.named:
+            self.named[pattern] = self.inventory.matching(pattern)
+        return self.named[pattern]
+
     def _add(self, place: _Place, step: Step, verb: str, what: Any, device: str = "") -> None:
         if len(self.actions) >= MOST:
             raise PlanError(place.path, f"the plan has more than {MOST} actions")
-        at, where = round(place.now, 3), ".".join(map(str, place.path))
+        if (where := self.places.get(place.path)) is None:
+            where = self.places[place.path] = ".".join(map(str, place.path))
+        at = round(place.now, 3)
         node, driver = step.node or "", step.driver_name or ""
         self.actions.append(Action(at, verb, what, device, place.trigger, where, node, driver))
 
-    def _random(self, step: Step, place: _Place) -> Random:
-        """The step's own stream."""
+    def stream_of(self, step: Step, rounds: tuple[int, ...]) -> Random:
+        """The step's own stream of draws, in these rounds."""
         said = self.keys.get(id(step)) or self.keys.setdefault(id(step), _said(step))
-        key = f"{self.seed}|{place.rounds}|{said}"
+        key = f"{self.seed}|{rounds}|{said}"
         self.numbers[key] += 1
         return Random(int.from_bytes(hashlib.sha256(f"{key}|{self.numbers[key]}".encode()).digest()[:8], "big"))
+
+
+class _Draws:
+    """What a step draws from. Most steps draw nothing, and need no stream; whether one does is in what it says."""
+
+    __slots__ = ("_planner", "_rounds", "_step", "_stream")
+
+    def __init__(self, planner: _Planner, step: Step, rounds: tuple[int, ...]) -> None:
+        self._planner = planner
+        self._step = step
+        self._rounds = rounds
+        self._stream: Random | None = None
+
+    def random(self) -> float:
+        if self._stream is None:
+            self._stream = self._planner.stream_of(self._step, self._rounds)
+        return self._stream.random()
 
 
 _UNDONE = {("driver", "crash"), ("driver", "stop"), ("driver", "unregister"), ("plugin", "crash"), ("plugin", "stop")}
 """What `for` can undo besides faults and streams: it runs again."""
 
 
-def _begin(step: Step, place: _Place, random: Random) -> _Place:
+def _begin(step: Step, place: _Place, random: Uniform) -> _Place:
     if step.when is not None:
-        return replace(place, now=0.0, trigger=_trigger(step.when))
+        return place._replace(now=0.0, trigger=_trigger(step.when))
     if step.at is not None:
-        return replace(place, now=place.start + step.at.draw(random), trigger=place.origin)
-    return replace(place, now=place.now + (step.after.draw(random) if step.after else 0.0))
+        return place._replace(now=place.start + step.at.draw(random), trigger=place.origin)
+    return place.later(place.now + step.after.draw(random)) if step.after else place
 
 
 def _trigger(trigger: Trigger) -> dict[str, Any]:
     return trigger.model_dump(mode="json", exclude_none=True)
 
 
-def _argument(step: Step, random: Random) -> Any:
+def _argument(step: Step, random: Uniform) -> Any:
     argument = getattr(step, step.verb)
     said = _plain(argument)
     if step.set is not None:
@@ -297,6 +329,9 @@ def _plain(value: Any) -> Any:
 
 def _said(step: Step) -> str:
     """What the step says itself, without the steps inside it."""
-    inside: dict[str, Any] = {"repeat": {"do"}} if step.repeat else {}
-    said = step.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude={**inside, "parallel": True})
-    return json.dumps(said, sort_keys=True)
+    inside: Any = {"repeat": {"do"}} if step.repeat else {"parallel"} if step.parallel is not None else None
+    said = step.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude=inside)
+    return _SORTED.encode(said)
+
+
+_SORTED = json.JSONEncoder(sort_keys=True)

@@ -1,0 +1,33 @@
+"""Reports as the bytes of a health API, made of parts that are kept.
+
+A list of thousands of devices in which one has changed costs what one device costs: a message of protobuf that only
+repeats a field is its entries one after the other, so what was encoded of the others before is put in again.
+"""
+
+from collections.abc import Sequence
+
+from drahealth.proto.flavours import Flavour
+from drahealth.proto.values import DeviceHealth, Report
+
+
+class ReportEncoder:
+    """Encodes the reports of one driver for one health API that says nothing of preparations."""
+
+    def __init__(self, flavour: Flavour) -> None:
+        self._flavour = flavour
+        self._report: Report = ()
+        self._parts: Sequence[bytes] = ()
+        self._message = b""
+
+    def encode(self, report: Report) -> bytes:
+        """The response message of these devices; that of the last report is there already."""
+        if report is not self._report:
+            # The last report is still held, so an equal id is the same device.
+            known = dict(zip(map(id, self._report), self._parts, strict=True))
+            self._parts = [known.get(id(device)) or self._part(device) for device in report]
+            self._report = report
+            self._message = b"".join(self._parts)
+        return self._message
+
+    def _part(self, device: DeviceHealth) -> bytes:
+        return bytes(self._flavour.encode((device,)).SerializeToString())
