@@ -4,7 +4,7 @@ Two things speak it: `api_server.ApiServer` (in memory) and `kube_client.KubeCli
 Objects are the dicts of the API's JSON form; what a call returns is the caller's own copy.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -40,9 +40,10 @@ CLAIMS = Kind("ResourceClaim", "resourceclaims", "resource.k8s.io/v1", namespace
 CLAIM_TEMPLATES = Kind("ResourceClaimTemplate", "resourceclaimtemplates", "resource.k8s.io/v1", namespaced=True)
 DEVICE_CLASSES = Kind("DeviceClass", "deviceclasses", "resource.k8s.io/v1", namespaced=False)
 SLICES = Kind("ResourceSlice", "resourceslices", "resource.k8s.io/v1", namespaced=False)
+REPLICA_SETS = Kind("ReplicaSet", "replicasets", "apps/v1", namespaced=True)
 EVENTS = Kind("Event", "events", "v1", namespaced=True)
 
-KINDS = (PODS, NODES, EVENTS, NAMESPACES, CLAIMS, CLAIM_TEMPLATES, DEVICE_CLASSES, SLICES)
+KINDS = (PODS, NODES, EVENTS, NAMESPACES, CLAIMS, CLAIM_TEMPLATES, DEVICE_CLASSES, SLICES, REPLICA_SETS)
 
 
 class ApiError(Exception):
@@ -84,5 +85,5 @@ class Api(Protocol):
     async def delete(self, kind: Kind, name: str, namespace: str | None = None, grace: int | None = None) -> None:
         """Asks for deletion; `grace` in seconds, None for the kind's default, 0 at once. 404 if it is gone."""
 
-    def watch(self, kind: Kind, namespace: str | None = None) -> AsyncIterator[WatchEvent]:
+    def watch(self, kind: Kind, namespace: str | None = None) -> AsyncGenerator[WatchEvent, None]:
         """First all that exist as ADDED, then every change, until the server goes away (then it just ends)."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from drahealth.fakes.api import CLAIM_TEMPLATES, CLAIMS, PODS, SLICES, Kind, Object
+from drahealth.fakes.api import CLAIM_TEMPLATES, CLAIMS, PODS, REPLICA_SETS, SLICES, Kind, Object
 from drahealth.fakes.api_server import refusals
 from drahealth.fakes.api_server.refusals import FieldError
 from drahealth.proto.extended_resources import is_extended_resource
@@ -14,6 +14,7 @@ _REQUIRED: dict[Kind, tuple[str, ...]] = {
     PODS: ("spec.containers[].name", "spec.initContainers[].name", "spec.resourceClaims[].name"),
     CLAIMS: tuple(f"spec.{path}" for path in _REQUESTS),
     CLAIM_TEMPLATES: tuple(f"spec.spec.{path}" for path in _REQUESTS),
+    REPLICA_SETS: ("spec.template.spec.containers[].name",),
     SLICES: ("spec.driver", "spec.pool.name", "spec.devices[].name"),
 }
 """Paths of names that must be given; `[]` stands for each element of a list, which may be missing itself."""
@@ -27,8 +28,14 @@ def validate_spec(kind: Kind, obj: Object) -> None:
     if kind == PODS:
         errors += _source_errors(obj.get("spec", {}).get("resourceClaims") or ())
         errors += _amount_errors(obj.get("spec", {}))
+    if kind == REPLICA_SETS and not _is_count(replicas := obj["spec"].get("replicas", 1)):
+        errors.append(refusals.invalid_value("spec.replicas", replicas, "must be a whole number from 0 on"))
     if errors:
         raise refusals.invalid(kind, str(obj["metadata"].get("name", "")), errors)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _missing(value: Any, parts: list[str], at: str) -> Iterator[FieldError]:

@@ -8,14 +8,14 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from drahealth.fakes.api import CLAIMS, DEVICE_CLASSES, NAMESPACES, NODES, PODS, SLICES, Kind, Object
+from drahealth.fakes.api import CLAIMS, DEVICE_CLASSES, NAMESPACES, NODES, PODS, REPLICA_SETS, SLICES, Kind, Object
 from drahealth.fakes.api_server import refusals
 from drahealth.fakes.api_server.spec_validation import validate_spec
 
 WITH_STATUS = frozenset({PODS, CLAIMS, NODES, NAMESPACES})
 """Kinds with a `status` subresource."""
 
-WITH_GENERATION = frozenset({PODS, DEVICE_CLASSES, SLICES})
+WITH_GENERATION = frozenset({PODS, DEVICE_CLASSES, SLICES, REPLICA_SETS})
 """Kinds whose specs are counted in `metadata.generation`."""
 
 _FIRST_STATUS: dict[Kind, Object] = {PODS: {"phase": "Pending"}, CLAIMS: {}, NAMESPACES: {"phase": "Active"}}

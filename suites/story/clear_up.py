@@ -3,7 +3,7 @@
 import asyncio
 from contextlib import AsyncExitStack, suppress
 
-from drahealth.fakes.api import DEVICE_CLASSES, NAMESPACES, PODS, ApiError
+from drahealth.fakes.api import DEVICE_CLASSES, NAMESPACES, PODS, REPLICA_SETS, ApiError
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.story.device_plugin import DevicePlugin
 from drahealth.suites.story.hardware import Driver
@@ -41,6 +41,8 @@ class ClearUp:
 
         One whose final status the API server refuses would stay for good (B-29, B-32): it gets no more grace.
         """
+        for made in await self._target.api.list(REPLICA_SETS, self._namespace):  # else their pods come again
+            await self._target.api.delete(REPLICA_SETS, made["metadata"]["name"], self._namespace)
         for grace in (None, 0):
             for pod in await self._target.api.list(PODS, self._namespace):
                 with suppress(ApiError):

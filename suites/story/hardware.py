@@ -1,9 +1,12 @@
 """The story's hardware: a driver and its devices, told what to do in words."""
 
+import asyncio
 from collections.abc import Sequence
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from drahealth.fakes.api import SLICES, Object
 from drahealth.fakes.hardware.control import DriverControl, DriverOptions
 from drahealth.fakes.hardware.inventories import inventory_of
 from drahealth.manager.profile import Profile
@@ -46,6 +49,36 @@ class Gpu:
     async def becomes(self, health: Health, message: str = "", timeout: int | None = None) -> None:
         """The device is so from now on, and its driver reports it at once. `timeout` in seconds is kept if None."""
         await self.driver.control.set_health(self.name, health, message, timeout)
+
+    @property
+    def path(self) -> str:
+        """What the driver calls it."""
+        return dict(zip(self.driver.options.device_names, self.driver.options.devices, strict=True))[self.name]
+
+    async def has(self, fault: str) -> None:
+        """The device has this fault of its driver's catalogue from now on."""
+        self.driver.node.tell(f"{self} has {fault}")
+        await self.driver.control.inject(fault, self.path)
+
+    async def is_tainted(self, key: str, effect: str) -> None:
+        """Its driver publishes it with this taint, and the API server has it so."""
+        node = self.driver.node
+        node.tell(f"{self} is tainted with {key}:{effect}")
+        await self.driver.control.taint(self.path, key, effect=effect)
+        published = False
+        with suppress(TimeoutError):
+            async with asyncio.timeout(node.target.windows["push"]), aclosing(node.target.api.watch(SLICES)) as changes:
+                async for change in changes:
+                    if published := (key, effect) in self._taints_in(change.object):
+                        break
+        node.check(published, f"{self} is published with the taint {key}:{effect}", "other taints, or none")
+
+    def _taints_in(self, slice_: Object) -> set[tuple[str, str]]:
+        """Those that a ResourceSlice has for it."""
+        spec = slice_["spec"]
+        mine = [device for device in spec.get("devices") or () if device["name"] == self.name]
+        is_ours = (spec["driver"], spec["pool"]["name"]) == (self.driver.name, self.id.pool)
+        return {(t["key"], t["effect"]) for device in mine if is_ours for t in device.get("taints") or ()}
 
 
 class Driver:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
-from drahealth.fakes.api import DEVICE_CLASSES, NAMESPACES, PODS, ApiError
+from drahealth.fakes.api import DEVICE_CLASSES, NAMESPACES, PODS, REPLICA_SETS, ApiError
 from drahealth.fakes.hardware.control import DriverOptions
 from drahealth.fakes.hardware.plugin_control import PluginOptions
 from drahealth.proto import events
@@ -24,6 +24,7 @@ from drahealth.suites.story.history import History
 from drahealth.suites.story.judge import Judge
 from drahealth.suites.story.pod_manifest import Users, pod_manifest
 from drahealth.suites.story.pod_watch import PodWatch
+from drahealth.suites.story.replica_set import ReplicaSet, replica_set_manifest
 from drahealth.suites.story.workload import Pod
 from drahealth.suites.targets.target import Target, Window
 
@@ -220,6 +221,16 @@ class Node:
         manifest = pod_manifest(self.namespace, name, users, sources, image=image, command=command, restart=restart)
         created = await self.target.api.create(PODS, manifest)
         return Pod(self, name, created["metadata"]["uid"], users)
+
+    async def replica_set(self, use: Use) -> ReplicaSet:
+        """A ReplicaSet that keeps one pod, whose one container uses this of a claim that is made from a template."""
+        self._names += 1
+        users, name = Users({"main": [use]}), f"set-{self._names}"
+        source = {use.claim.name: {"resourceClaimTemplateName": use.claim.name}}
+        image = self.target.workload_image
+        pod = pod_manifest(self.namespace, name, users, source, image=image, command=(), restart="Always")
+        await self.target.api.create(REPLICA_SETS, replica_set_manifest(name, pod))
+        return ReplicaSet(self, name, users)
 
     async def running_pod(self, *uses: Use | Claim | Ask, **options: Any) -> Pod:
         """The same, running."""

@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from itertools import count
 from typing import TYPE_CHECKING
 
-from drahealth.fakes.api import Object
+from drahealth.fakes.api import PODS, Object
 from drahealth.proto.events import ContainerSeen, EventSeen, StatusSeen, Unprepared
 from drahealth.proto.values import Health, ResourceHealth, ResourceStatus
 from drahealth.suites.story.device_plugin import Ask, DevicePlugin, PluginGpu
-from drahealth.suites.story.hardware import Gpu
+from drahealth.suites.story.hardware import Driver, Gpu
 from drahealth.suites.story.places import Place, entry_ids, says
 from drahealth.suites.story.pod_manifest import Users
 from drahealth.suites.targets.target import Window
@@ -146,6 +147,33 @@ class Pod:
         self.node.tell(f"the containers of pod {self.name} end with {code}")
         for container in self.users.containers:
             await self.node.target.end_container(self.uid, container, code)
+
+    async def keeps_failing(self) -> None:
+        """Its containers fail, as often as it takes until one waits in CrashLoopBackOff."""
+        for restarts in count():
+
+            def is_up_or_waits(container: ContainerSeen, restarts: int = restarts) -> bool:
+                runs = container.state == "running" and container.restarts >= restarts
+                return runs or container.state == "CrashLoopBackOff"
+
+            await self._until("a container runs again, or waits for that", is_up_or_waits, "start")
+            if any(container.state == "CrashLoopBackOff" for container in self._seen()):
+                return
+            await self.ends(1)
+
+    async def is_deleted(self) -> None:
+        """Somebody deletes it; it goes by and by."""
+        self.node.tell(f"pod {self.name} is deleted")
+        await self.node.target.api.delete(PODS, self.name, self.node.namespace)
+
+    async def gpu_of(self, driver: Driver) -> Gpu:
+        """The one device of the driver that its status names, once it names one."""
+
+        def named() -> list[Gpu]:
+            return [gpu for gpu in driver.gpus if self.resources(gpu)]
+
+        await self.node.until(lambda: len(named()) == 1, "push", f"pod {self.name} shows a device of {driver}", self)
+        return named()[0]
 
     async def gpus(self) -> list[Gpu]:
         """The devices that were allocated to its claims."""

@@ -4,6 +4,7 @@ server in memory and a scheduler, joined.
 The reference target runs scenarios on it, with time under control; `drahealth manager` is it as a program.
 """
 
+import asyncio
 from pathlib import Path
 
 from drahealth.fakes.api import NODES, SLICES, ApiError
@@ -12,6 +13,7 @@ from drahealth.fakes.api_server.object_files import ObjectFiles
 from drahealth.fakes.api_server.server import ApiServer
 from drahealth.fakes.containers.runtime import ContainerRuntime
 from drahealth.fakes.pod_worker.worker import PodWorkers
+from drahealth.fakes.scheduling.replica_sets import ReplicaSetController
 from drahealth.fakes.scheduling.scheduler import Scheduler
 from drahealth.manager.device_plugins import DevicePluginManager
 from drahealth.manager.dra import DraManager
@@ -66,6 +68,7 @@ class ReferenceNode:
         self.api = ApiServer(rules=rules, gates=_by_name(gates), clock=clock, files=files)
         self.runtime = ContainerRuntime(clock)
         self._scheduler = Scheduler(self.api, clock=clock)
+        self._replica_sets = ReplicaSetController(self.api)
         self._make_kubelet()
 
     async def start(self) -> None:
@@ -81,14 +84,16 @@ class ReferenceNode:
             if error.reason != "AlreadyExists":
                 raise
         await self._scheduler.start()
+        await self._replica_sets.start()
 
     async def wait(self) -> None:
         """Raises what ends a part of the control plane; none should end before `stop`."""
-        await self._scheduler.wait()
+        await asyncio.gather(self._scheduler.wait(), self._replica_sets.wait())
 
     async def stop(self) -> None:
         """Ends all of it; what outlives it is in its files. Harmless on what never started."""
         await self.stop_kubelet()
+        await self._replica_sets.stop()
         await self._scheduler.stop()
         await self.runtime.close()
 
