@@ -28,14 +28,18 @@ def validate_spec(kind: Kind, obj: Object) -> None:
     if kind == PODS:
         errors += _source_errors(obj.get("spec", {}).get("resourceClaims") or ())
         errors += _amount_errors(obj.get("spec", {}))
-    if kind == REPLICA_SETS and not _is_count(replicas := obj["spec"].get("replicas", 1)):
-        errors.append(refusals.invalid_value("spec.replicas", replicas, "must be a whole number from 0 on"))
+    if kind == REPLICA_SETS:
+        errors += _set_errors(obj.get("spec", {}))
     if errors:
         raise refusals.invalid(kind, str(obj["metadata"].get("name", "")), errors)
 
 
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+def _set_errors(spec: Object) -> Iterator[FieldError]:
+    replicas = spec.get("replicas", 1)
+    if isinstance(replicas, bool) or not isinstance(replicas, int) or replicas < 0:
+        yield refusals.invalid_value("spec.replicas", replicas, "must be a whole number from 0 on")
+    if not ((spec.get("template") or {}).get("spec") or {}).get("containers"):
+        yield refusals.required_value("spec.template.spec.containers")
 
 
 def _missing(value: Any, parts: list[str], at: str) -> Iterator[FieldError]:
