@@ -56,7 +56,7 @@ async def web() -> AsyncIterator[Web]:
 
 async def test_it_tells_what_it_serves(web: Web) -> None:
     served = set()
-    for path in ("/api/v1", "/apis/resource.k8s.io/v1"):
+    for path in ("/api/v1", "/apis/apps/v1", "/apis/resource.k8s.io/v1"):
         _, listed = await web.call("GET", path)
         served |= {(resource["kind"], resource["name"]) for resource in listed["resources"]}
     assert {(kind.kind, kind.plural) for kind in KINDS} <= served
