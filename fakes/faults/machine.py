@@ -3,6 +3,7 @@
 Pure: it knows no time and tells nobody. Who holds it reports what has changed.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from drahealth.fakes.faults.catalogue import Action, Fault, Policy, fault
@@ -32,7 +33,7 @@ class Recovery:
     """The paths of the devices that are concerned."""
 
 
-_Key = tuple[str, str]
+Key = tuple[str, str]
 """A fault's id, and the device that it is on."""
 
 
@@ -43,9 +44,9 @@ class Machine:
         self._inventory = inventory
         self._catalogue = catalogue
         self._policy = policy
-        self._faults: dict[_Key, Fault] = {}
-        self._reaching: dict[str, dict[_Key, Fault]] = {device.path: {} for device in inventory.devices}
-        self._claimed: set[_Key] = set()
+        self._faults: dict[Key, Fault] = {}
+        self._reaching: dict[str, dict[Key, Fault]] = {device.path: {} for device in inventory.devices}
+        self._claimed: set[Key] = set()
 
     def inject(self, fault_id: str, device: str) -> frozenset[str]:
         """The device has this fault from now on; the paths of those whose state is another for it.
@@ -67,18 +68,35 @@ class Machine:
         return self._remove([(fault_id, device)])
 
     def recover(self, action: Action, device: str = "", *, fails: bool = False) -> Recovery:
-        """Does this to a device, or to all. What it is too weak for stays, and so does all if it `fails`.
+        """Does this to a device, or to all, at once. What it is too weak for stays, and so does all if it `fails`.
 
         What is on a partition is recovered with the whole device.
         """
-        there = self._on(device)
-        cured = [] if fails else [key for key in there if self._faults[key].is_recovered_by(action)]
-        changed = self._remove(cured)
-        return Recovery(tuple(map(_words, cured)), tuple(_words(key) for key in there if key not in cured), changed)
+        there = self.faults_on(device)
+        cured = [] if fails else [key for key in there if self.is_recovered(key, action)]
+        changed = self.cure(cured)
+        return Recovery(tuple(map(words, cured)), tuple(words(key) for key in there if key not in cured), changed)
 
-    def claim(self, device: str = "") -> frozenset[str]:
-        """The driver takes its devices for recovered, and says so, though they are not."""
-        claimed = [key for key in self._on(device) if key not in self._claimed]
+    def faults_on(self, device: str = "") -> list[Key]:
+        """Those on a device and its partitions, or on all."""
+        inside = frozenset(self._inventory.reached(device, "device")) if device else None
+        return [key for key in self._faults if inside is None or key[1] in inside]
+
+    def fault(self, key: Key) -> Fault:
+        """What is known of it."""
+        return self._faults[key]
+
+    def is_recovered(self, key: Key, action: Action) -> bool:
+        """Whether the action is enough."""
+        return self._faults[key].is_recovered_by(action)
+
+    def cure(self, keys: Iterable[Key]) -> frozenset[str]:
+        """These are gone, those of them that were there; the paths of the devices whose state is another for it."""
+        return self._remove(list(keys))
+
+    def claim(self, keys: Iterable[Key]) -> frozenset[str]:
+        """The driver takes its devices for recovered from these, and says so, though they are not."""
+        claimed = [key for key in keys if key in self._faults and key not in self._claimed]
         self._claimed.update(claimed)
         return self._reached(claimed)
 
@@ -102,12 +120,7 @@ class Machine:
         """Of all, in the inventory's order."""
         return {device.path: self.state(device.path) for device in self._inventory.devices}
 
-    def _on(self, device: str) -> list[_Key]:
-        """The faults on a device and its partitions, or on all."""
-        inside = frozenset(self._inventory.reached(device, "device")) if device else None
-        return [key for key in self._faults if inside is None or key[1] in inside]
-
-    def _remove(self, keys: list[_Key]) -> frozenset[str]:
+    def _remove(self, keys: list[Key]) -> frozenset[str]:
         there = [key for key in keys if key in self._faults]
         reached = self._reached(there)
         for path in reached:
@@ -118,9 +131,10 @@ class Machine:
             self._claimed.discard(key)
         return reached
 
-    def _reached(self, keys: list[_Key]) -> frozenset[str]:
+    def _reached(self, keys: list[Key]) -> frozenset[str]:
         return frozenset(path for key in keys for path in self._inventory.reached(key[1], self._faults[key].reaches))
 
 
-def _words(key: _Key) -> str:
+def words(key: Key) -> str:
+    """The fault as people read it."""
     return f"{key[0]} on {key[1]}"

@@ -77,6 +77,9 @@ class DriverOptions:
     """What the faults are called that the devices can have (`faults.catalogue`)."""
     policy: str = "nvidia-catalogue"
     """Which of them make a device Unhealthy."""
+    seed: int = 0
+    """What is drawn at random by the driver comes of this: which messages a stream fault hits, how long recoveries
+    take."""
     linked: bool = False
     """Each whole device of which nothing else is known shares a link with all others of these."""
     inventory: tuple[Device, ...] = ()
@@ -172,10 +175,12 @@ class DriverState:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What came of an attempt to recover devices: the faults that are gone and those left, as `xid/79 on gpu-0`."""
+    """What comes of an attempt to recover devices: faults that will be gone and those left, as `xid/79 on gpu-0`."""
 
     cured: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
+    takes: float = 0.0
+    """Seconds until then, on the driver's clock."""
 
 
 class DriverControl(Protocol):
@@ -223,11 +228,14 @@ class DriverControl(Protocol):
     async def clear(self, fault: str, device: str) -> None:
         """The device has this fault no more, however that came."""
 
-    async def recover(self, action: str, device: str = "", fails: bool = False, claimed: bool = False) -> Attempt:
+    async def recover(
+        self, action: str, device: str = "", fails: bool = False, claimed: bool = False, takes: float | None = 0.0
+    ) -> Attempt:
         """Does this to recover a device, or all: what it is too weak for stays.
 
         An attempt that `fails` changes nothing. One that is `claimed` helps nothing either, but the driver says that
-        all is well.
+        all is well. It `takes` so many seconds, in which the device stays as it is and no other recovery of it can
+        begin; None: as long as the catalogue says of each fault, drawn from the driver's seed.
         """
 
     async def taint(self, device: str, key: str, value: str = "", effect: str = "NoSchedule") -> None:

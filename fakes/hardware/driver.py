@@ -52,9 +52,9 @@ class FakeDriver:
         devices = [healthy(self._pool(device), device.name, options.timeout) for device in self._devices]
         self._prepared = PreparedClaims(Path(options.data_dir))
         self.health = HealthStreams(
-            options.name, options.instance, devices, observe, self._prepared.devices, self._clock
+            options.name, options.instance, devices, observe, self._prepared.devices, self._clock, options.seed
         )
-        self._failing = FailingDevices(options, self._inventory, self.health, self._clock.wall)
+        self._failing = FailingDevices(options, self._inventory, self.health, self._clock)
         self._heartbeat = options.heartbeat
         self._beating: asyncio.Task[None] | None = None
         self._node_service = NodeService(options, api, self._prepared, observe, self.health.tell_prepared)
@@ -156,8 +156,10 @@ class FakeDriver:
     async def clear(self, fault: str, device: str) -> None:
         self._failing.clear(fault, device)
 
-    async def recover(self, action: str, device: str = "", fails: bool = False, claimed: bool = False) -> Attempt:
-        return self._failing.recover(action, device, fails=fails, claimed=claimed)
+    async def recover(
+        self, action: str, device: str = "", fails: bool = False, claimed: bool = False, takes: float | None = 0.0
+    ) -> Attempt:
+        return self._failing.recover(action, device, fails=fails, claimed=claimed, takes=takes)
 
     async def taint(self, device: str, key: str, value: str = "", effect: str = "NoSchedule") -> None:
         path, taint = self._given(device).path, Taint(key, value, effect)
@@ -253,6 +255,7 @@ class FakeDriver:
         await self._registration.start()
         self._tasks = [asyncio.create_task(self._keep_published(), name=f"slices of {o.name}")]
         self._beat()
+        self._failing.resume()
 
     async def _end(self) -> None:
         self._running = False
@@ -261,6 +264,7 @@ class FakeDriver:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._failing.suspend()
         await asyncio.gather(self._registration.stop(), self._dra.stop())
 
     async def _keep_published(self) -> None:

@@ -55,6 +55,7 @@ class HealthStreams:
         observe: Observe,
         prepared: Callable[[], Prepared] = dict,
         clock: Clock | None = None,
+        seed: int = 0,
     ) -> None:
         self.driver = driver
         self.instance = instance
@@ -63,7 +64,7 @@ class HealthStreams:
         """Changes are told by themselves, not in complete reports."""
         self.skew = 0
         """Seconds by which the driver's own times are off."""
-        self.faults = StreamFaults()
+        self.faults = StreamFaults(seed)
         self.asked: Counter[str] = Counter()
         self._observe = observe
         self._health = {(device.pool, device.device): device for device in devices}

@@ -272,8 +272,10 @@ class RemoteDriver:
     async def clear(self, fault: str, device: str) -> None:
         await self._call("clear", fault=fault, device=device)
 
-    async def recover(self, action: str, device: str = "", fails: bool = False, claimed: bool = False) -> Attempt:
-        came = await self._call("recover", action=action, device=device, fails=fails, claimed=claimed)
+    async def recover(
+        self, action: str, device: str = "", fails: bool = False, claimed: bool = False, takes: float | None = 0.0
+    ) -> Attempt:
+        came = await self._call("recover", action=action, device=device, fails=fails, claimed=claimed, takes=takes)
         return _ATTEMPT.validate_python(came)
 
     async def taint(self, device: str, key: str, value: str = "", effect: str = "NoSchedule") -> None:

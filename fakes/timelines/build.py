@@ -74,10 +74,16 @@ def inject(fault: str, device: Where, **when: Unpack[When]) -> Step:
 
 
 def recover(
-    action: str, device: Where | None = None, *, fails: bool = False, claimed: bool = False, **when: Unpack[When]
+    action: str,
+    device: Where | None = None,
+    *,
+    takes: str = "",
+    fails: bool | str = False,
+    claimed: bool = False,
+    **when: Unpack[When],
 ) -> Step:
     """This is done to recover a device, or all; `all` heals everything."""
-    odd = {name: True for name, so in (("fails", fails), ("claimed", claimed)) if so}
+    odd = {name: so for name, so in (("takes", takes), ("fails", fails), ("claimed", claimed)) if so}
     return _step("recover", {"action": action, **odd} if odd else action, when, device=device)
 
 

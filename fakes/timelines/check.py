@@ -1,6 +1,6 @@
 """Whether a timeline makes sense for these devices: names are known, and its plan does not contradict itself. Pure."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import grpc
@@ -8,36 +8,41 @@ import grpc
 from drahealth.fakes.faults import catalogue as faults
 from drahealth.fakes.faults.catalogue import UnknownName
 from drahealth.fakes.inventory import Inventory
+from drahealth.fakes.timelines.contradictions import Finding, contradictions
 from drahealth.fakes.timelines.durations import Duration
 from drahealth.fakes.timelines.load import Loaded
-from drahealth.fakes.timelines.model import Step, Timeline
-from drahealth.fakes.timelines.plan import Action, Plan, PlanError, plan
+from drahealth.fakes.timelines.model import EVERYTHING, Pick, Step, Timeline
+from drahealth.fakes.timelines.plan import Plan, PlanError, plan
 from drahealth.fakes.user_files import Place
 from drahealth.proto.flavours import FLAVOURS
 
 WINDOWS = ("push", "resync", "start", "restart")
 """What `within` may name."""
 
-EVERYTHING = "all"
-"""What `recover` may say instead of an action: all is well again, at once."""
-
 
 def checked_plan(loaded: Loaded, inventory: Inventory, seed: int | None = None) -> Plan:
     """The plan of a timeline that makes sense. Raises FileError with all that is wrong, by line."""
-    found = [*_unknown(loaded.timeline)]
-    if not found:
-        try:
-            planned = plan(loaded.timeline, inventory, seed)
-        except PlanError as error:
-            found.append((error.path, str(error)))
-        else:
-            found += contradictions(planned.actions)
+    story = loaded.timeline
+    found = [*_unknown(story)]
+    try:
+        planned = plan(story, inventory, seed)
+    except PlanError as error:
+        found += error.findings
+    else:
+        told = contradictions(planned.actions, story.use.catalogue, by_chance=_is_by_chance(story))
+        # What a repeated step does wrong is told once, and nothing of a step that is wrong already.
+        found += [one for one in dict.fromkeys(told) if not any(at[: len(one[0])] == one[0] for at, _ in found)]
     if found:
         raise loaded.document.error(found)
     return planned
 
 
-Finding = tuple[Place, str]
+def _is_by_chance(timeline: Timeline) -> bool:
+    """Whether the seed has a say in which faults there are, or when."""
+    steps = [step for _, step in _steps(timeline) if step.inject or step.flap]
+    wheres = [step.flap.device if step.flap else step.device for step in steps]
+    drawn = [step for _, step in _steps(timeline) if step.probability is not None or step.when is not None]
+    return bool(drawn) or any(isinstance(where, Pick) for where in wheres)
 
 
 def _unknown(timeline: Timeline) -> Iterator[Finding]:
@@ -82,56 +87,6 @@ def _odd_offer(path: Place, step: Step) -> Iterator[Finding]:
 def full_name(api: str) -> str:
     """The health API that `v1` or `v1alpha1` stands for."""
     return f"{api}.DRAResourceHealth" if "." not in api and "/" not in api else api
-
-
-def contradictions(actions: Iterable[Action]) -> Iterator[Finding]:
-    """What cannot be so: a fault that is there, a driver that ends twice, expectations that exclude each other."""
-    has: dict[str, set[str]] = {}
-    runs = True
-    expected: dict[str, tuple[float, Action]] = {}
-    for action in actions:
-        if action.trigger:
-            continue  # nobody knows when
-        path = _path(action)
-        if action.verb not in ("expect", "mark"):  # things change, and what was expected of this moment is past
-            expected = {device: (until, old) for device, (until, old) in expected.items() if until > action.at}
-        match action.verb:
-            case "inject":
-                if action.what in has.setdefault(action.device, set()):
-                    yield path, f"{action.device} has {action.what} already at {action.at:g} s"
-                has[action.device].add(action.what)
-            case "clear":
-                has.get(action.device, set()).discard(action.what)
-            case "recover":
-                for faults_ in [has[action.device]] if action.device in has else has.values():
-                    faults_.clear()
-            case "driver":
-                down = action.what in ("crash", "stop")
-                if not runs and action.what not in ("running", "restart"):
-                    yield path, f"the driver does not run at {action.at:g} s, so it cannot {_word(action.what)}"
-                runs = not down
-                if not isinstance(action.what, str) or action.what == "upgrade":
-                    has.clear()  # another instance, which knows of no faults
-            case "expect":
-                yield from _excluded(action, expected)
-
-
-def _excluded(action: Action, expected: dict[str, tuple[float, Action]]) -> Iterator[Finding]:
-    health = action.what.get("health")
-    until, before = expected.get(action.device, (-1.0, action))
-    if health and before.what.get("health") not in (None, health) and action.at <= until:
-        what = f"{action.device} is to be {health} at {action.at:g} s, and {before.what['health']} by {before.step}"
-        yield _path(action), what
-    if health and action.at + action.what.get("holds", 0.0) >= until:
-        expected[action.device] = (action.at + action.what.get("holds", 0.0), action)
-
-
-def _word(what: object) -> str:
-    return next(iter(what)) if isinstance(what, Mapping) else str(what)
-
-
-def _path(action: Action) -> Place:
-    return tuple(int(part) if part.isdigit() else part for part in action.step.split("."))
 
 
 def _steps(timeline: Timeline) -> Iterator[tuple[Place, Step]]:

@@ -25,6 +25,9 @@ from drahealth.proto.values import Health
 
 FORMAT: Literal["fault-timeline/v1"] = "fault-timeline/v1"
 
+EVERYTHING = "all"
+"""What `recover` may say instead of an action: all is well again, at once."""
+
 
 def _duration(value: Any) -> Duration:
     if isinstance(value, Duration):
@@ -254,12 +257,29 @@ class Expectation(_Part):
         return self
 
 
+def _chance(value: Any) -> str:
+    return "word" if isinstance(value, str | float) and not isinstance(value, bool) else "flag"
+
+
+def _taking(value: Any) -> str:
+    return "catalogue" if value == "catalogue" else "duration"
+
+
 class Attempt(_Part):
-    """A recovery that does not go well."""
+    """A recovery that takes its time, or does not go well."""
 
     action: str
-    fails: bool = False
-    """It does not help this time, whatever it is."""
+    takes: (
+        Annotated[
+            Annotated[Literal["catalogue"], Tag("catalogue")] | Annotated[Lasting, Tag("duration")],
+            Discriminator(_taking),
+        ]
+        | None
+    ) = None
+    """The device stays as it is for so long, and no other recovery of it can begin. `catalogue`: as long as the
+    catalogue says of each of its faults, and the story does not wait for that."""
+    fails: Annotated[Annotated[bool, Tag("flag")] | Annotated[Share, Tag("word")], Discriminator(_chance)] = False
+    """It does not help this time, whatever it is; a share: in so many cases."""
     claimed: bool = False
     """It does not help, and the driver says that all is well."""
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from drahealth.fakes.inventory import Inventory
 from drahealth.fakes.timelines.durations import Uniform
-from drahealth.fakes.timelines.model import Expectation, Flap, Pick, Repeat, Step, Timeline, Trigger
+from drahealth.fakes.timelines.model import Attempt, Expectation, Flap, Pick, Repeat, Start, Step, Timeline, Trigger
 
 MOST = 1_000_000
 """Actions that a plan may have."""
@@ -25,11 +25,12 @@ ENDING = "always"
 
 
 class PlanError(ValueError):
-    """A step that cannot be planned. `path` is where it is in the timeline."""
+    """Steps that cannot be planned: where each is in the timeline, and why. `path` is that of the first."""
 
-    def __init__(self, path: tuple[str | int, ...], what: str) -> None:
-        self.path = path
-        super().__init__(what)
+    def __init__(self, *findings: tuple[tuple[str | int, ...], str]) -> None:
+        self.findings = findings
+        self.path = findings[0][0]
+        super().__init__(findings[0][1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,8 @@ def plan(timeline: Timeline, inventory: Inventory, seed: int | None = None) -> P
     planner.block(timeline.timeline, _Place(("timeline",)))
     actions = planner.taken()
     planner.block(timeline.always, _Place((ENDING,)))
+    if planner.findings:
+        raise PlanError(*planner.findings)
     return Plan(timeline.name, seed, actions, planner.taken())
 
 
@@ -126,6 +129,8 @@ class _Planner:
     keys: dict[int, str] = field(default_factory=dict)
     named: dict[str, Sequence[str]] = field(default_factory=dict)
     """The devices that each pattern names."""
+    findings: dict[tuple[tuple[str | int, ...], str], None] = field(default_factory=dict)
+    """What cannot be planned, each once."""
     places: dict[tuple[str | int, ...], str] = field(default_factory=dict)
 
     def taken(self) -> tuple[Action, ...]:
@@ -153,7 +158,8 @@ class _Planner:
         except PlanError:
             raise
         except ValueError as error:
-            raise PlanError(place.path, str(error)) from None
+            self.findings.setdefault((place.path, str(error)))
+            return begin.now, begin.trigger
 
     def _act(self, step: Step, place: _Place, random: Uniform) -> float:
         """Plans what the step does; when it is over."""
@@ -173,6 +179,8 @@ class _Planner:
                 return self._expect(step, step.expect, place, random)
             case "inject":
                 return self._inject(step, place, random, lasts)
+            case "recover" if isinstance(step.recover, Attempt) and lasts is None:
+                return self._recover(step, step.recover, place, random)
             case "stream":
                 return self._stream(step, place, random, lasts)
         if lasts is not None and (step.verb, step.driver or step.plugin) not in _UNDONE:
@@ -191,6 +199,23 @@ class _Planner:
             if lasts is not None:
                 self._add(place.later(place.now + lasts), step, "clear", step.inject, device)
         return place.now + (lasts or 0.0)
+
+    def _recover(self, step: Step, attempt: Attempt, place: _Place, random: Uniform) -> float:
+        """The next step comes when it is over, so far as a plan can tell."""
+        what: dict[str, Any] = {"action": attempt.action}
+        if attempt.fails is True or (attempt.fails is not False and random.random() < attempt.fails):
+            what["fails"] = True
+        if attempt.claimed:
+            what["claimed"] = True
+        over = place.now
+        if attempt.takes == "catalogue":
+            what["takes"] = "catalogue"
+        elif attempt.takes is not None:
+            what["takes"] = attempt.takes.draw(random)
+            over += what["takes"]
+        for device in self._devices(step, random):
+            self._add(place, step, "recover", what, device)
+        return over
 
     def _stream(self, step: Step, place: _Place, random: Uniform, lasts: float | None) -> float:
         assert step.stream
@@ -266,7 +291,7 @@ class _Planner:
 
     def _add(self, place: _Place, step: Step, verb: str, what: Any, device: str = "") -> None:
         if len(self.actions) >= MOST:
-            raise PlanError(place.path, f"the plan has more than {MOST} actions")
+            raise PlanError((place.path, f"the plan has more than {MOST} actions"))
         if (where := self.places.get(place.path)) is None:
             where = self.places[place.path] = ".".join(map(str, place.path))
         at = round(place.now, 3)
@@ -320,6 +345,8 @@ def _argument(step: Step, random: Uniform) -> Any:
     if step.set is not None:
         times = {name: getattr(step.set, name) for name in ("timeout", "heartbeat")}
         said |= {name: time.draw(random) for name, time in times.items() if time is not None}
+    if isinstance(step.driver, Start) and step.driver.upgrade:
+        said["upgrade"]["overlap"] = step.driver.upgrade.overlap.draw(random)
     return said
 
 

@@ -57,11 +57,14 @@ class TimelineItem(pytest.Item):
         story = self._story
         paths, devices = story.inventory.leaves, story.inventory.devices
         use = story.timeline.use
-        driver = await node.driver(devices=paths, catalogue=use.catalogue, policy=use.policy, inventory=devices)
+        driver = await node.driver(
+            devices=paths, catalogue=use.catalogue, policy=use.policy, inventory=devices, seed=story.plan.seed
+        )
         pod = await node.running_pod((await node.claim(driver, gpu=len(paths)))["gpu"])
         await pod.has_devices(len(paths))
         node.tell(f"timeline {story.timeline.name}, seed {story.plan.seed}, plan {story.plan.hash}")
-        await play(story.plan, NodeStage(node, driver, pod, story.inventory), speed=self._speed)
+        stage = NodeStage(node, driver, pod, story.inventory, speed=self._speed)
+        await play(story.plan, stage, speed=self._speed)
 
 
 def _named(item: TimelineItem, name: str):  # type: ignore[no-untyped-def]

@@ -8,8 +8,9 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from drahealth.fakes.inventory import Inventory
-from drahealth.fakes.timelines.check import EVERYTHING, WINDOWS, full_name
+from drahealth.fakes.timelines.check import WINDOWS, full_name
 from drahealth.fakes.timelines.durations import Duration
+from drahealth.fakes.timelines.model import EVERYTHING
 from drahealth.fakes.timelines.plan import Action
 from drahealth.proto.events import Prepared, StatusSeen, StreamOpened, TimePassed, Unprepared
 from drahealth.proto.values import Health, ResourceHealth
@@ -49,8 +50,9 @@ class NodeClock:
 class NodeStage:
     """Implements `play.Stage` with one driver, whose devices a pod holds."""
 
-    def __init__(self, node: Node, driver: Driver, pod: Pod, inventory: Inventory) -> None:
+    def __init__(self, node: Node, driver: Driver, pod: Pod, inventory: Inventory, *, speed: float = 1.0) -> None:
         self.clock = NodeClock(node)
+        self._speed = speed
         self._node = node
         self._driver = driver
         self._pod = pod
@@ -113,7 +115,9 @@ class NodeStage:
         if what == EVERYTHING:
             await self._driver.control.heal()
             return
-        said = {"action": what} if isinstance(what, str) else what
+        said = {"action": what} if isinstance(what, str) else dict(what)
+        if "takes" in said:
+            said["takes"] = None if said["takes"] == "catalogue" else said["takes"] / self._speed
         came = await self._driver.control.recover(device=device, **said)
         if came.left:
             self._node.tell(f"{said['action']} has left {', '.join(came.left)}")
@@ -142,6 +146,8 @@ class NodeStage:
             case "send":
                 payload = report_of(value, self._driver.options.pool_name, time.time(), self._inventory)
                 await (control.send_raw(payload) if isinstance(payload, str) else control.report(payload))
+            case "delay":
+                await control.fault_streams("delay", value / self._speed)
             case _:
                 await control.fault_streams(_KINDS.get(verb, verb), 1.0 if value is None else float(value))
 
@@ -166,7 +172,7 @@ class NodeStage:
             case "upgrade":
                 older = self._driver
                 await self._takes_over(more.get("offer"))
-                await self._node.passes(Duration.parse(more.get("overlap", "1s")).high)
+                await self.passes(more.get("overlap", 1.0) / self._speed)
                 await older.stops()
 
     async def _runs(self) -> None:

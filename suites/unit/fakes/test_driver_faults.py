@@ -50,6 +50,29 @@ async def test_a_fault_shows_and_goes_with_what_recovers_it(make: Make, rig: Rig
         await until(stream, gpu_0="Healthy", gpu_1="Healthy")
 
 
+async def test_a_device_stays_ill_while_it_is_being_recovered(make: Make, rig: Rig) -> None:
+    driver = await running(make)
+    async with rig.watch(driver) as stream:
+        await driver.inject("xid/95", "gpu-0")
+        assert await driver.recover("gpu-reset", "gpu-0", takes=60) == Attempt(("xid/95 on gpu-0",), (), 60)
+        with pytest.raises(WRONG, match="gpu-0 is being recovered from xid/95 for another"):
+            await driver.recover("reboot", "gpu-0")
+        assert (await driver.state()).faults == {"gpu-0": ("xid/95",)}
+        rig.clock.jump(61)
+        await until(stream, gpu_0="Healthy", gpu_1="Healthy")
+
+
+async def test_a_recovery_goes_on_while_the_driver_is_away(make: Make, rig: Rig) -> None:
+    driver = await running(make)
+    await driver.inject("xid/95", "gpu-0")
+    await driver.recover("gpu-reset", takes=60)
+    await driver.crash()
+    rig.clock.jump(61)
+    await driver.start()
+    async with rig.watch(driver) as stream:
+        await until(stream, gpu_0="Healthy", gpu_1="Healthy")
+
+
 async def test_a_device_off_the_bus_is_told_once_and_not_mentioned_until_it_is_back(make: Make, rig: Rig) -> None:
     driver = await running(make)
     async with rig.watch(driver) as stream:

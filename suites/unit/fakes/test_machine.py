@@ -87,7 +87,7 @@ def test_an_attempt_that_fails_changes_nothing_and_the_next_one_helps() -> None:
 def test_a_recovery_that_is_claimed_is_none() -> None:
     gpus = machine()
     gpus.inject("xid/79", "gpu-0")
-    assert gpus.claim("gpu-0") == {"gpu-0", "gpu-0/mig-0"}
+    assert gpus.claim(gpus.faults_on("gpu-0")) == {"gpu-0", "gpu-0/mig-0"}
     assert gpus.state("gpu-0") == DeviceState(faults=("xid/79",))
     gpus.inject("xid/95", "gpu-0")
     assert gpus.state("gpu-0").health is Health.UNHEALTHY

@@ -8,6 +8,7 @@ from drahealth.fakes.timelines.load import load
 from drahealth.fakes.user_files import FileError
 
 HEAD = "format: fault-timeline/v1\nname: n\n"
+ILL = "- {inject: xid/46, device: gpu-0}\n"
 
 
 def problems(steps: str, use: str = "{}") -> list[str]:
@@ -58,8 +59,50 @@ def test_a_catalogue_that_is_not_there_is_told_once() -> None:
             "- {expect: {device: gpu-0, health: Healthy}, holds: 9s}\n- {at: 3s, expect: {health: Unhealthy}}\n",
             "timeline.1: gpu-0 is to be Unhealthy at 3 s, and Healthy by timeline.0",
         ),
+        (
+            "- {inject: xid/79, device: gpu-0}\n- {inject: xid/95, device: gpu-0}\n",
+            "timeline.1: gpu-0 is gone with xid/79 at 0 s, so nothing more can befall it; recover it first",
+        ),
+        (
+            "- mark: a\n- {recover: reboot, device: gpu-0}\n",
+            "timeline.1: there is nothing to recover gpu-0 from at 0 s: inject a fault before, or leave it out",
+        ),
+        (
+            "- driver: crash\n- stream: {close: UNAVAILABLE}\n",
+            "timeline.1: the driver does not run at 0 s, so its streams cannot close",
+        ),
+        (
+            f"{ILL}- parallel: [[{{recover: {{action: reboot, takes: 9s}}}}], [{{recover: reboot, after: 2s}}]]\n",
+            "timeline.1.parallel.1.0: gpu-0 is being recovered until 9 s, so that cannot begin again at 2 s",
+        ),
+        (
+            f"{ILL}- repeat: {{times: 3, every: 1s, do: [{{recover: app-restart}}, {ILL[2:-1]}]}}\n",
+            "timeline.1.repeat.do.1: gpu-0 has xid/46 already at 0 s",
+        ),
     ],
 )
 def test_a_plan_that_contradicts_itself_is_refused(steps: str, problem: str) -> None:
-    (line,) = problems(steps)
-    assert line == f"line 6: {problem}"
+    assert problems(steps)[0] == f"line 6: {problem}"
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        "- {inject: xid/46, device: gpu-0, probability: 50%}\n- {recover: reboot, device: gpu-0}\n",
+        "- {inject: xid/46, device: {pick: 1}}\n- {recover: reboot, device: gpu-0}\n",
+        f"{ILL}- {{recover: app-restart}}\n- {{recover: reboot}}\n{ILL}",
+        f"{ILL}- recover: {{action: reboot, takes: 9s}}\n{ILL}",
+    ],
+)
+def test_what_may_be_so_is_no_contradiction(steps: str) -> None:
+    (loaded,) = load(f"{HEAD}timeline:\n{steps}")
+    assert all(checked_plan(loaded, Inventory.of(2), seed).actions for seed in range(20))
+
+
+def test_all_that_is_wrong_is_told_at_once() -> None:
+    steps = (
+        "- {inject: xid/97, device: gpu-0}\n- {mark: a, for: 2s}\n- {inject: xid/79, device: gpu-7}\n"
+        "- {stream: {close: NOPE}}\n- {expect: {health: Healthy}, within: soon}\n"
+    )
+    places = [line.partition(": ")[2][:10] for line in problems(steps)]
+    assert places == ["timeline.0", "timeline.1", "timeline.2", "timeline.3", "timeline.4"]

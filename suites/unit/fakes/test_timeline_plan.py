@@ -41,6 +41,20 @@ def test_for_undoes_a_fault_a_stream_fault_and_the_end_of_a_driver() -> None:
     ]
 
 
+def test_the_next_step_comes_when_a_recovery_is_over() -> None:
+    steps = "[{recover: {action: reboot, takes: 30s}}, {mark: a}, {recover: {action: reboot, takes: catalogue}}]"
+    assert told(planned(steps).actions) == [
+        '0 recover {"action": "reboot", "takes": 30.0}',
+        '30 mark "a"',
+        '30 recover {"action": "reboot", "takes": "catalogue"}',
+    ]
+
+
+def test_about_as_many_recoveries_fail_as_their_share_says() -> None:
+    steps = "[{repeat: {times: 1000, every: 1s, do: [{recover: {action: reboot, fails: 30%}}]}}]"
+    assert 250 < sum("fails" in action.what for action in planned(steps).actions) < 350
+
+
 def test_after_counts_from_the_end_of_what_lasts() -> None:
     assert told(planned("[{stream: {stall: 5s}}, {mark: a, after: 1s}]").actions) == [
         '0 stream {"stall": null}',
