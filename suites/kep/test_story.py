@@ -13,10 +13,12 @@ async def test_a_pod_whose_gpu_fails_shows_it_and_its_replacement_gets_another_g
     failing = await pod.gpu_of(driver)
     await failing.has("xid/95")
     await pod.keeps_failing()
-    await pod.shows(failing, Health.UNHEALTHY, message=f"XID 95: {failing}: memory error, not contained")
+    with node.judging("STORY-01", "the device that failed shows"):
+        await pod.shows(failing, Health.UNHEALTHY, message=f"XID 95: {failing}: memory error, not contained")
     await failing.is_tainted("gpu.example.com/unhealthy", "NoSchedule")
     await pod.is_deleted()
     replacement = await replicas.next_pod()
     healthy = await replacement.gpu_of(driver)
     node.check(healthy != failing, f"the replacement has another device than {failing}", replacement)
-    await replacement.shows(healthy, Health.HEALTHY, message="")
+    with node.judging("STORY-01", "the other device shows"):
+        await replacement.shows(healthy, Health.HEALTHY, message="")

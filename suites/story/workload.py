@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import TYPE_CHECKING
 
-from drahealth.fakes.api import PODS, Object
+from drahealth.fakes.api import CLAIMS, PODS, Object
 from drahealth.proto.events import ContainerSeen, EventSeen, StatusSeen, Unprepared
 from drahealth.proto.values import Health, ResourceHealth, ResourceStatus
 from drahealth.suites.story.device_plugin import Ask, DevicePlugin, PluginGpu
@@ -167,13 +167,13 @@ class Pod:
         await self.node.target.api.delete(PODS, self.name, self.node.namespace)
 
     async def gpu_of(self, driver: Driver) -> Gpu:
-        """The one device of the driver that its status names, once it names one."""
-
-        def named() -> list[Gpu]:
-            return [gpu for gpu in driver.gpus if self.resources(gpu)]
-
-        await self.node.until(lambda: len(named()) == 1, "push", f"pod {self.name} shows a device of {driver}", self)
-        return named()[0]
+        """The one device of the driver that a claim which is reserved for it was allocated."""
+        claims = await self.node.target.api.list(CLAIMS, self.node.namespace)
+        mine = [c for c in claims if any(r["uid"] == self.uid for r in c.get("status", {}).get("reservedFor") or ())]
+        results = [result for claim in mine for result in claim["status"]["allocation"]["devices"]["results"]]
+        names = [result["device"] for result in results if result["driver"] == driver.name]
+        self.node.check(len(names) == 1, f"pod {self.name} has one device of {driver}", names)
+        return Gpu(driver, names[0])
 
     async def gpus(self) -> list[Gpu]:
         """The devices that were allocated to its claims."""

@@ -1,7 +1,7 @@
 """Deploying to a cluster, which is a dictionary with the verbs of the API here."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
@@ -51,7 +51,7 @@ class Cluster:
     async def replace_status(self, kind: Kind, obj: Object) -> Object:
         raise NotImplementedError
 
-    def watch(self, kind: Kind, namespace: str | None = None) -> AsyncIterator[WatchEvent]:
+    def watch(self, kind: Kind, namespace: str | None = None) -> AsyncGenerator[WatchEvent, None]:
         raise NotImplementedError
 
     def _store(self, verb: str, kind: Kind, obj: Object) -> Object:

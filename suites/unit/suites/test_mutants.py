@@ -24,6 +24,7 @@ from drahealth.suites.kep import test_init_containers as init_containers
 from drahealth.suites.kep import test_plugins as plugins
 from drahealth.suites.kep import test_reports as reports
 from drahealth.suites.kep import test_restart as restart
+from drahealth.suites.kep import test_story as story
 from drahealth.suites.kep import test_terminated as terminated
 from drahealth.suites.kep import test_timeouts as timeouts
 from drahealth.suites.ledger import requirements
@@ -97,6 +98,7 @@ async def _done(work: Awaitable[Any]) -> Any:
 
 
 CRASH_LOOP = crash_loop.test_a_pod_in_crash_loop_back_off_follows_the_health_of_its_device
+STORY = story.test_a_pod_whose_gpu_fails_shows_it_and_its_replacement_gets_another_gpu
 UNHEALTHY = basic.test_an_unhealthy_device_shows_in_the_pod_status_with_its_message
 RECOVERED = basic.test_a_recovered_device_shows_healthy_again
 FLAPPING = basic.test_after_rapid_flapping_the_status_ends_with_the_latest_health
@@ -165,6 +167,7 @@ CASES = [
     Case("TERM-02", DP_TERMINATED, device_plugins=plugin_mutants.DropsAtTheEnd),
     Case("CRASH-01", CRASH_LOOP, mutants.IgnoresWaiting),
     Case("CRASH-01", CRASH_LOOP, mutants.NeverNotifies),
+    Case("STORY-01", STORY, mutants.HushesUpBadNews),
     Case("STATUS-01", UNHEALTHY, mutants.NeverNotifies),
     Case("STATUS-02", UNHEALTHY, mutants.ForgetsMessages),
     Case("STATUS-03", RECOVERED, mutants.NeverForgives),
@@ -249,7 +252,7 @@ def test_what_is_broken_is_caught_by_its_requirement(case: Case) -> None:
     assert caught.value.requirement == case.requirement
 
 
-@pytest.mark.parametrize("story", dict.fromkeys(case.story for case in CASES), ids=lambda story: story.__name__)
+@pytest.mark.parametrize("story", dict.fromkeys(case.story for case in CASES), ids=lambda told: told.__name__)
 def test_what_is_not_broken_passes(story: Callable[..., None]) -> None:
     play(Case("", story))
 
