@@ -126,7 +126,8 @@ class Node:
         Its health API is that of the run, unless the options say something else.
         """
         self._names += 1
-        name = f"gpu-{self._names}.{self.namespace[-8:]}.example.com"
+        number = self._names  # another driver may be made meanwhile
+        name = f"gpu-{number}.{self.namespace[-8:]}.example.com"
         await self.target.api.create(
             DEVICE_CLASSES,
             {
@@ -140,7 +141,7 @@ class Node:
                 node=self.target.node_name,
                 devices=_gpus(devices) if isinstance(devices, int) else tuple(devices),
                 registry_dir=str(self.target.registry_dir),
-                data_dir=str(self.target.plugins_dir / f"{self.namespace[-8:]}-{self._names}"),
+                data_dir=str(self.target.plugins_dir / f"{self.namespace[-8:]}-{number}"),
                 **self._spoken(**options),
             )
         )
