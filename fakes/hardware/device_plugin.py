@@ -122,6 +122,7 @@ class FakeDevicePlugin:
             running=self._running,
             registered=self._registered.is_set(),
             registration_error=self._registration_error,
+            listed=tuple(self._health),
             streams=len(self._queues),
             allocated=tuple(self._allocated),
             started=tuple(self._started),

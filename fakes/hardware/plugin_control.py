@@ -64,6 +64,8 @@ class PluginState:
     """The devices of each Allocate call, since it was made."""
     started: tuple[tuple[str, ...], ...]
     """The devices of each PreStartContainer call, since it was made."""
+    listed: tuple[str, ...] = ()
+    """The devices that it lists."""
 
 
 class PluginControl(Protocol):

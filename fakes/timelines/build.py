@@ -38,8 +38,6 @@ class When(TypedDict, total=False):
     when: Mapping[str, Any]
     for_: str
     probability: str
-    node: str
-    driver_name: str
 
 
 def timeline(
@@ -102,9 +100,9 @@ def driver(verb: str | Mapping[str, Any], **when: Unpack[When]) -> Step:
     return _step("driver", verb, when)
 
 
-def plugin(verb: str, **when: Unpack[When]) -> Step:
-    """The same of the device plugin: crash, stop, running or restart."""
-    return _step("plugin", verb, when)
+def plugin(verb: str | Mapping[str, Any], device: Where | None = None, **when: Unpack[When]) -> Step:
+    """The same of the device plugin: crash, stop, running or restart; or what it says of a device (`model.Listed`)."""
+    return _step("plugin", verb, when, device=device)
 
 
 def kubelet(verb: str, **when: Unpack[When]) -> Step:
@@ -135,12 +133,13 @@ def expect(
     *,
     health: str | None = None,
     message: str | None = None,
+    of: str | None = None,
     within: str = "push",
     holds: str | None = None,
     **when: Unpack[When],
 ) -> Step:
     """A Pod status is to show this."""
-    said = {"device": device, "health": health, "message": message}
+    said = {"device": device, "health": health, "message": message, "of": of}
     return _step(
         "expect", {key: value for key, value in said.items() if value is not None}, when, within=within, holds=holds
     )

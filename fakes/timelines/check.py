@@ -1,6 +1,6 @@
 """Whether a timeline makes sense for these devices: names are known, and its plan does not contradict itself. Pure."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 import grpc
@@ -27,14 +27,18 @@ def checked_plan(loaded: Loaded, inventory: Inventory, seed: int | None = None) 
     try:
         planned = plan(story, inventory, seed)
     except PlanError as error:
-        found += error.findings
+        found += _news(found, error.findings)
     else:
         told = contradictions(planned.actions, story.use.catalogue, by_chance=_is_by_chance(story))
-        # What a repeated step does wrong is told once, and nothing of a step that is wrong already.
-        found += [one for one in dict.fromkeys(told) if not any(at[: len(one[0])] == one[0] for at, _ in found)]
+        found += _news(found, told)
     if found:
         raise loaded.document.error(found)
     return planned
+
+
+def _news(found: Sequence[Finding], more: Iterable[Finding]) -> list[Finding]:
+    """What a repeated step does wrong is told once, and nothing of a step that is wrong already."""
+    return [one for one in dict.fromkeys(more) if not any(at[: len(one[0])] == one[0] for at, _ in found)]
 
 
 def _is_by_chance(timeline: Timeline) -> bool:
@@ -59,14 +63,35 @@ def _unknown(timeline: Timeline) -> Iterator[Finding]:
         if step.stream and step.stream.close and step.stream.close not in grpc.StatusCode.__members__:
             codes = ", ".join(grpc.StatusCode.__members__)
             yield (*path, "stream", "close"), f"no gRPC status code is called {step.stream.close!r}; there are {codes}"
+        yield from _unused(path, step)
         yield from _odd_window(path, step)
         yield from _odd_offer(path, step)
 
 
+_FIELDS = {
+    "within": ("expect",),
+    "holds": ("expect",),
+    "device": ("inject", "recover", "set", "plugin"),
+    "for": ("inject", "stream", "driver", "plugin"),
+}
+"""The verbs that read what a step says besides."""
+
+
+def _unused(path: Place, step: Step) -> Iterator[Finding]:
+    """What nobody would read."""
+    for name, verbs in _FIELDS.items():
+        if getattr(step, {"for": "for_"}.get(name, name)) is not None and step.verb not in verbs:
+            inside = " (which has one of its own)" if step.verb in ("flap", "expect", "repeat") else ""
+            yield (*path, name), f"{name} belongs to {', '.join(verbs)}, and this step has {step.verb}{inside}"
+    if step.plugin is not None and not isinstance(step.plugin, str) and step.device is None:
+        yield (*path, "plugin"), "what a plugin says of a device needs the device"
+    if isinstance(step.plugin, str) and step.device is not None:
+        yield (*path, "device"), f"a plugin can {step.plugin} as a whole, and not for a device"
+    if step.set and step.device is None and step.set.model_fields_set - {"heartbeat"}:
+        yield (*path, "set"), f"set needs a device for {', '.join(sorted(step.set.model_fields_set - {'heartbeat'}))}"
+
+
 def _odd_window(path: Place, step: Step) -> Iterator[Finding]:
-    for name in ("within", "holds"):
-        if getattr(step, name) is not None and step.verb != "expect":
-            yield (*path, name), f"{name} belongs to expect, and this step has {step.verb}"
     if step.within is not None and step.within not in WINDOWS:
         try:
             Duration.parse(step.within)

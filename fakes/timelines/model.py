@@ -100,7 +100,7 @@ class Trigger(_Part):
 
     calls: int | None = Field(default=None, ge=1)
     """The driver was called so often since the start, by any method or by `method`."""
-    method: str | None = None
+    method: Literal["NodePrepareResources", "NodeUnprepareResources", "NodeWatchResources"] | None = None
     seen: Health | None = None
     """A Pod status shows this health, of `device` or any."""
     device: str | None = None
@@ -109,6 +109,10 @@ class Trigger(_Part):
     def _one(self) -> "Trigger":
         if (self.calls is None) == (self.seen is None):
             raise ValueError("a trigger has either calls or seen")
+        if self.seen is not None and self.method is not None:
+            raise ValueError("method belongs to calls, and this trigger has seen")
+        if self.calls is not None and self.device is not None:
+            raise ValueError("device belongs to seen, and this trigger has calls")
         return self
 
 
@@ -235,6 +239,25 @@ _DriverWord = Literal["crash", "stop", "running", "restart", "upgrade", "unregis
 DriverVerb = Annotated[Annotated[_DriverWord, Tag("word")] | Annotated[Start, Tag("mapping")], Discriminator(_shape)]
 
 
+class Listed(_Part):
+    """What a device plugin says of a device; one of these."""
+
+    health: str | None = None
+    """Healthy, Unhealthy, or any other word."""
+    listed: bool | None = None
+    """Whether it is in the list at all."""
+
+    @model_validator(mode="after")
+    def _one(self) -> "Listed":
+        if (self.health is None) == (self.listed is None):
+            raise ValueError("say either health or listed")
+        return self
+
+
+_PluginWord = Literal["crash", "stop", "running", "restart"]
+PluginVerb = Annotated[Annotated[_PluginWord, Tag("word")] | Annotated[Listed, Tag("mapping")], Discriminator(_shape)]
+
+
 class PodWrites(_Part):
     """How often the status of a pod may have been written since the start."""
 
@@ -245,6 +268,8 @@ class Expectation(_Part):
     """What a Pod status is to show."""
 
     device: Where = "all"
+    of: Literal["driver", "plugin"] = "driver"
+    """Whose device: the DRA driver's, or the device plugin's of the same name."""
     health: Health | None = None
     message: str | None = None
     """A pattern with `*`; an empty one: no message."""
@@ -330,8 +355,6 @@ class Step(_Part):
     """It is undone after so long."""
     probability: Share | None = None
     device: Where | None = None
-    node: str | None = None
-    driver_name: str | None = None
     within: str | None = None
     """Of expect: a window (push, resync, start, restart) or a duration."""
     holds: Lasting | None = None
@@ -344,7 +367,7 @@ class Step(_Part):
     set: Settings | None = None
     stream: Stream | None = None
     driver: DriverVerb | None = None
-    plugin: Literal["crash", "stop", "running", "restart"] | None = None
+    plugin: PluginVerb | None = None
     kubelet: Literal["restart"] | None = None
     flap: Flap | None = None
     repeat: Repeat | None = None

@@ -48,13 +48,11 @@ class Action:
     trigger: Mapping[str, Any] | None = None
     step: str = ""
     """Where it is from, such as `timeline.3`."""
-    node: str = ""
-    driver: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Without what it does not say."""
         said = {"at": self.at, "do": self.verb, "what": self.what, "device": self.device, "when": self.trigger}
-        said |= {"node": self.node, "driver": self.driver, "step": self.step}
+        said["step"] = self.step
         return {key: value for key, value in said.items() if value not in (None, "")}
 
 
@@ -235,7 +233,7 @@ class _Planner:
         holds = step.holds.draw(random) if step.holds else 0.0
         said: dict[str, Any] = {"health": expect.health and str(expect.health), "message": expect.message}
         said |= {"pod_writes": expect.pod_writes and expect.pod_writes.max, "holds": holds or None}
-        said["within"] = step.within or "push"
+        said |= {"of": "plugin" if expect.of == "plugin" else None, "within": step.within or "push"}
         what = {key: value for key, value in said.items() if value is not None}
         for device in self._paths(expect.device, random):
             self._add(place, step, "expect", what, device)
@@ -295,8 +293,7 @@ class _Planner:
         if (where := self.places.get(place.path)) is None:
             where = self.places[place.path] = ".".join(map(str, place.path))
         at = round(place.now, 3)
-        node, driver = step.node or "", step.driver_name or ""
-        self.actions.append(Action(at, verb, what, device, place.trigger, where, node, driver))
+        self.actions.append(Action(at, verb, what, device, place.trigger, where))
 
     def stream_of(self, step: Step, rounds: tuple[int, ...]) -> Random:
         """The step's own stream of draws, in these rounds."""

@@ -155,13 +155,16 @@ class Node:
         self._made.drivers.append(driver)
         return driver
 
-    async def device_plugin(self, devices: int = 1, **options: Any) -> DevicePlugin:
-        """A fake device plugin with so many GPUs, all Healthy, registered. Options are PluginOptions' fields."""
+    async def device_plugin(self, devices: int | Sequence[str] = 1, **options: Any) -> DevicePlugin:
+        """A fake device plugin with so many GPUs, or devices of these ids, all Healthy, registered.
+
+        Options are PluginOptions' fields.
+        """
         self._names += 1
         folder = self.target.plugins_dir / f"{self.namespace[-8:]}-{self._names}"
         known: dict[str, Any] = {
             "resource": f"gpu-{self._names}.{self.namespace[-8:]}.example.com/gpu",
-            "devices": tuple(f"gpu-{number}" for number in range(devices)),
+            "devices": _gpus(devices) if isinstance(devices, int) else tuple(devices),
             "plugins_dir": str(self.target.device_plugins_dir),
             "registry_dir": str(self.target.registry_dir),
             "data_dir": str(folder),

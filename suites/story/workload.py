@@ -121,7 +121,7 @@ class Pod:
         words = f"pod {self.name} shows {count} devices"
         await self._until(words, lambda c: sum(map(len, _ids(c).values())) == count, within)
 
-    def resources(self, gpu: Gpu) -> list[ResourceHealth]:
+    def resources(self, gpu: Gpu | PluginGpu) -> list[ResourceHealth]:
         """What the newest status says of the device, wherever it does."""
         name = gpu.resource_id(self.node.profile)
         return [r for c in self._seen() for e in c.resources or () for r in e.resources if r.resource_id == name]

@@ -12,6 +12,7 @@ from drahealth.fakes.user_files import FileError
 from drahealth.suites.scenario import scenario
 from drahealth.suites.session import Session
 from drahealth.suites.story.node import PATIENCE, Node
+from drahealth.suites.timelines.plugin_steps import needs_plugin
 from drahealth.suites.timelines.stage import NodeStage
 
 SUFFIX = ".timeline.yaml"
@@ -60,10 +61,13 @@ class TimelineItem(pytest.Item):
         driver = await node.driver(
             devices=paths, catalogue=use.catalogue, policy=use.policy, inventory=devices, seed=story.plan.seed
         )
-        pod = await node.running_pod((await node.claim(driver, gpu=len(paths)))["gpu"])
-        await pod.has_devices(len(paths))
+        names = [story.inventory[path].name for path in paths]
+        plugin = await node.device_plugin(names) if needs_plugin(story.plan) else None
+        asks = [plugin.asks(len(names))] if plugin else []
+        pod = await node.running_pod((await node.claim(driver, gpu=len(paths)))["gpu"], *asks)
+        await pod.has_devices(len(paths) * (2 if plugin else 1))
         node.tell(f"timeline {story.timeline.name}, seed {story.plan.seed}, plan {story.plan.hash}")
-        stage = NodeStage(node, driver, pod, story.inventory, speed=self._speed)
+        stage = NodeStage(node, driver, pod, story.inventory, plugin=plugin, speed=self._speed)
         await play(story.plan, stage, speed=self._speed)
 
 

@@ -15,10 +15,12 @@ from drahealth.fakes.timelines.plan import Action
 from drahealth.proto.events import Prepared, StatusSeen, StreamOpened, TimePassed, Unprepared
 from drahealth.proto.values import Health, ResourceHealth
 from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.story.device_plugin import DevicePlugin
 from drahealth.suites.story.hardware import Driver
 from drahealth.suites.story.node import Node
 from drahealth.suites.story.workload import Pod
 from drahealth.suites.timelines.messages import report_of
+from drahealth.suites.timelines.plugin_steps import heal_plugin, tell_plugin
 
 STRIDE = 2.0
 """Seconds that are jumped over at once, so that heartbeats come between and no device is taken for silent."""
@@ -48,14 +50,25 @@ class NodeClock:
 
 
 class NodeStage:
-    """Implements `play.Stage` with one driver, whose devices a pod holds."""
+    """Implements `play.Stage` with one driver, whose devices a pod holds, and those of a device plugin if it is given
+    one, which has devices of the same names."""
 
-    def __init__(self, node: Node, driver: Driver, pod: Pod, inventory: Inventory, *, speed: float = 1.0) -> None:
+    def __init__(
+        self,
+        node: Node,
+        driver: Driver,
+        pod: Pod,
+        inventory: Inventory,
+        *,
+        plugin: DevicePlugin | None = None,
+        speed: float = 1.0,
+    ) -> None:
         self.clock = NodeClock(node)
         self._speed = speed
         self._node = node
         self._driver = driver
         self._pod = pod
+        self._plugin = plugin
         self._inventory = inventory
 
     async def passes(self, seconds: float) -> None:
@@ -85,6 +98,8 @@ class NodeStage:
                 await (control.hush(False) if what == "silence" else control.restore_streams(_KINDS.get(what, what)))
             case "driver":
                 await self._tell_driver(what)
+            case "plugin" if self._plugin:
+                await tell_plugin(self._plugin, what, [self._inventory[action.device].name] if action.device else [])
             case "kubelet":
                 await self._node.kubelet_restarts()
             case "mark":
@@ -114,6 +129,8 @@ class NodeStage:
     async def _recover(self, what: Any, device: str) -> None:
         if what == EVERYTHING:
             await self._driver.control.heal()
+            if self._plugin:
+                await heal_plugin(self._plugin)
             return
         said = {"action": what} if isinstance(what, str) else dict(what)
         if "takes" in said:
@@ -197,7 +214,7 @@ class NodeStage:
             writes = sum(event.uid == self._pod.uid for event in self._node.history.of(StatusSeen))
             if writes > most:
                 return False
-        shown = self._shown(action.device)
+        shown = self._listed(action.device) if what.get("of") == "plugin" else self._shown(action.device)
         return bool(shown) and all(_fits(found, what) for found in shown)
 
     def _shown(self, device: str) -> list[ResourceHealth]:
@@ -205,6 +222,12 @@ class NodeStage:
         paths = [path for path in self._inventory.reached(device, "device") if path in self._driver.options.devices]
         names = {self._inventory[path].name for path in paths}
         return [found for gpu in self._driver.gpus if gpu.name in names for found in self._pod.resources(gpu)]
+
+    def _listed(self, device: str) -> list[ResourceHealth]:
+        """The same of the device plugin's."""
+        names = {self._inventory[path].name for path in self._inventory.reached(device, "device")}
+        gpus = self._plugin.gpus if self._plugin else ()
+        return [found for gpu in gpus if gpu.name in names for found in self._pod.resources(gpu)]
 
     def _has_happened(self, trigger: Mapping[str, Any]) -> bool:
         if trigger.get("seen"):

@@ -140,7 +140,7 @@ async def test_what_it_is_asked_is_answered_and_kept(rig: Rig, plugin: PluginCon
     assert list(chosen.container_responses[0].deviceIDs) == ["gpu-1"]
     assert (dict(given.envs), given.cdi_devices[0].name) == ({"DEVICES": "gpu-1"}, "example.com/gpu=gpu-1")
     assert (asked.pre_start_required, asked.get_preferred_allocation_available) == (False, True)
-    assert await plugin.state() == PluginState(True, False, "", 0, (("gpu-1",),), (("gpu-1",),))
+    assert await plugin.state() == PluginState(True, False, "", 0, (("gpu-1",),), (("gpu-1",),), ("gpu-0", "gpu-1"))
 
 
 @pytest.mark.parametrize(("end", "left"), [("stop", []), ("crash", [SOCKET]), ("retire", [])])

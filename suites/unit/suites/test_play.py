@@ -93,6 +93,15 @@ def test_every_verb_is_played(tmp_path: Path) -> None:
   - {driver: {upgrade: {overlap: 1s}}}
   - {driver: unregister}
   - {after: 3s, driver: stop, for: 2s}
+  - {plugin: {health: Unhealthy}, device: gpu-0}
+  - {expect: {device: gpu-0, of: plugin, health: Unhealthy}}
+  - {plugin: {listed: false}, device: gpu-1}
+  - {expect: {device: gpu-1, of: plugin, health: Unknown}, within: resync}
+  - {plugin: restart}
+  - {plugin: stop, for: 2s}
+  - {inject: xid/46, device: gpu-0}
+  - {recover: {action: reboot, takes: 5s}}
+  - {expect: {device: gpu-0, health: Healthy}}
   - {kubelet: restart}
   - {when: {calls: 1, method: NodePrepareResources}, mark: it was prepared}
   - {after: 5s, expect: {health: Healthy, message: ""}, within: restart}
