@@ -11,7 +11,16 @@ from typing import Literal, Protocol
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _TERM = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _LONGEST = 10 * 365 * 86400.0
-HINT = "say 500ms, 90s, 1m30s, 20s..40s, 8s+-25% or exp(5m)"
+EXAMPLES = {
+    "500ms": "milliseconds",
+    "90s": "seconds",
+    "1m30s": "terms that are added up: ms, s, m, h, d",
+    "20s..40s": "drawn between these, each as likely as any other",
+    "8s+-25%": "drawn so far around it, here between 6 s and 10 s",
+    "exp(5m)": "drawn from an exponential distribution with this mean, as times between failures are",
+}
+"""Each way to say how long, and what it means."""
+HINT = f"say {', '.join([*EXAMPLES][:-1])} or {[*EXAMPLES][-1]}"
 
 
 class Uniform(Protocol):

@@ -4,6 +4,7 @@ A timeline is a list of steps; a step has one verb, and says when and where. Wha
 `probability`) stays undrawn here. Names of faults, actions and devices are looked up by `plan`.
 """
 
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
@@ -20,7 +21,7 @@ from pydantic import (
 )
 
 from drahealth.fakes.inventory_file import Whole
-from drahealth.fakes.timelines.durations import HINT, Duration, parse_signed
+from drahealth.fakes.timelines.durations import EXAMPLES, HINT, Duration, parse_signed
 from drahealth.proto.values import Health
 
 FORMAT: Literal["fault-timeline/v1"] = "fault-timeline/v1"
@@ -59,19 +60,19 @@ Lasting = Annotated[
     Duration,
     BeforeValidator(_duration),
     PlainSerializer(str),
-    WithJsonSchema({"type": "string", "examples": ["1m30s", "20s..40s", "8s+-25%", "exp(5m)"]}),
+    WithJsonSchema({"type": "string", "pattern": r"^ *(exp|\d)", "examples": list(EXAMPLES)}),
 ]
 Offset = Annotated[
     float,
     BeforeValidator(_signed),
     PlainSerializer(lambda seconds: f"{seconds:g}s", when_used="json"),
-    WithJsonSchema({"type": "string", "examples": ["-5m"]}),
+    WithJsonSchema({"type": "string", "pattern": r"^ *[-+]?\d", "examples": ["-5m"]}),
 ]
 Share = Annotated[
     float,
     BeforeValidator(_percent),
     PlainSerializer(lambda share: f"{share * 100:g}%", when_used="json"),
-    WithJsonSchema({"type": "string", "examples": ["80%"]}),
+    WithJsonSchema({"type": "string", "pattern": "%$", "examples": ["80%"]}),
 ]
 
 
@@ -337,10 +338,21 @@ class Repeat(_Part):
         return self
 
 
-VERBS = (
-    *("inject", "recover", "set", "stream", "driver", "plugin", "kubelet"),
-    *("flap", "repeat", "parallel", "expect", "mark"),
-)
+VERBS: Mapping[str, str] = {
+    "inject": "`device` has this fault of the catalogue from now on; with `for` so long",
+    "recover": "this is done to recover `device`, or all of them: an action, or `all` for everything at once",
+    "set": "`device` is set to this health, message or timeout, or its driver to this heartbeat",
+    "stream": "this is wrong with the health streams; or what they say besides",
+    "driver": "the driver crashes, stops, runs again, restarts, is upgraded or unregisters",
+    "plugin": "the same of the device plugin; or what that says of `device`",
+    "kubelet": "the kubelet is killed and started again",
+    "flap": "a fault comes and goes",
+    "repeat": "steps that are played again and again, each time from the start of its own round",
+    "parallel": "lists of steps beside each other; the longest ends them",
+    "expect": "a Pod status shows this, within a window or a time, and holds it",
+    "mark": "a line in the reports",
+}
+"""Each step has one of these; what it means."""
 
 
 class Step(_Part):

@@ -24,7 +24,7 @@ from drahealth.fakes.faults.catalogue import (
 from drahealth.fakes.inventory import Inventory
 from drahealth.fakes.inventory_file import load_inventory
 from drahealth.fakes.timelines.dump import dump
-from drahealth.fakes.timelines.model import Timeline
+from drahealth.fakes.timelines.schema import timeline_schema
 from drahealth.fakes.timelines.story import stories
 from drahealth.fakes.user_files import FileError
 from drahealth.suites.errors import ConfigurationError
@@ -118,7 +118,7 @@ def show_plan(
 ) -> None:
     """The plans of a file's timelines as JSON Lines, or the schema of such files. Raises ConfigurationError."""
     if schema:
-        sys.stdout.write(json.dumps(Timeline.model_json_schema(), indent=1) + "\n")
+        sys.stdout.write(json.dumps(timeline_schema(), indent=1) + "\n")
         return
     if file is None:
         raise ConfigurationError("there is no file to plan", "name a timeline, or --schema")

@@ -1,0 +1,67 @@
+"""The schemas that are published, and the examples of the page for authors."""
+
+import json
+import re
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from ruamel.yaml import YAML
+
+from drahealth.fakes.inventory import Inventory
+from drahealth.fakes.timelines.check import checked_plan
+from drahealth.fakes.timelines.load import load
+from drahealth.fakes.timelines.plan import Plan
+
+DOCS = Path(__file__).resolve().parents[3] / "docs"
+SHIPPED = sorted((Path(__file__).resolve().parents[2] / "timelines" / "shipped").glob("*.timeline.yaml"))
+HEAD: dict[str, Any] = {"format": "fault-timeline/v1", "name": "n"}
+
+
+def check(document: Any, name: str = "timeline") -> None:
+    """Raises jsonschema's ValidationError."""
+    schema = json.loads((DOCS / f"{name}.schema.json").read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.validate(document, schema)
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
+def test_the_schema_takes_what_is_shipped(path: Path) -> None:
+    check(YAML(typ="safe", pure=True).load(path))
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        {"recover": {"action": "reboot", "takes": "catalogue", "fails": "30%"}},
+        {"recover": {"action": "reboot", "takes": "20s..40s", "fails": True}},
+        {"at": "exp(5m)", "stream": {"send": {"device": "gpu-0", "health": 99, "message": {"length": 9}}}},
+        {"parallel": [[{"mark": "a"}], [{"driver": {"upgrade": {"overlap": "2s"}}}]]},
+    ],
+)
+def test_the_schema_takes_every_form(step: Any) -> None:
+    check({**HEAD, "timeline": [step]})
+
+
+@pytest.mark.parametrize(
+    "step", [{"injct": "xid/79"}, {"at": "soon", "mark": "a"}, {"driver": "explode"}, {"stream": {"drop": 30}}]
+)
+def test_the_schema_refuses_what_is_misspelt(step: Any) -> None:
+    with pytest.raises(jsonschema.ValidationError):
+        check({**HEAD, "timeline": [step]})
+
+
+def test_the_schema_of_inventories_takes_one() -> None:
+    gpus = {"name": "gpu", "count": 8, "partitions": [{"name": "mig", "count": 7}]}
+    check({"format": "inventory/v1", "devices": [gpus]}, "inventory")
+
+
+def test_the_page_for_authors_shows_the_plan_of_its_timeline() -> None:
+    page = (DOCS / "timelines.md").read_text()
+    blocks = [textwrap.dedent(block) for block in re.findall(r"(?:^    .*\n|^\n)+", page, re.MULTILINE)]
+    written = next(block for block in blocks if block.strip().startswith("format:"))
+    shown = [line for block in blocks for line in block.splitlines() if line.startswith("{")]
+    plan: Plan = checked_plan(load(written)[0], Inventory.of(2))
+    assert list(plan.to_lines()) == shown
