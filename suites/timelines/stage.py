@@ -132,7 +132,7 @@ class NodeStage:
             if self._plugin:
                 await heal_plugin(self._plugin)
             return
-        said = {"action": what} if isinstance(what, str) else dict(what)
+        said: dict[str, Any] = {"action": what} if isinstance(what, str) else dict(what)
         if "takes" in said:
             said["takes"] = None if said["takes"] == "catalogue" else said["takes"] / self._speed
         came = await self._driver.control.recover(device=device, **said)
