@@ -14,6 +14,7 @@ from drahealth.fakes.control_socket import VARIABLE, default_path
 from drahealth.fakes.ctl.connection import Connection
 from drahealth.fakes.ctl.words import words_of
 from drahealth.fakes.hints import near
+from drahealth.fakes.timelines.durations import parse_signed
 from drahealth.proto.quoting import printable
 
 
@@ -100,15 +101,24 @@ def recover(
     device: Annotated[str, typer.Argument(help="By itself all devices.", show_default=False)] = "",
     fails: Annotated[bool, typer.Option("--fails", help="It is tried, and does not help.")] = False,
     claimed: Annotated[bool, typer.Option("--claimed", help="It does not help, but the driver says it did.")] = False,
+    takes: Annotated[
+        str, typer.Option(metavar="TIME", help="How long, such as 30s; `catalogue`: what is known of each fault.")
+    ] = "0s",
 ) -> None:
-    """Do this to recover a device. Exits 1 if it was too weak for a fault, which then stays."""
+    """Do this to recover a device, which stays as it is until that is over. Exits 1 if it is too weak for a fault."""
+    try:
+        seconds = None if takes == "catalogue" else parse_signed(takes)
+    except ValueError as error:
+        raise Complaint(f"--takes: {error}") from None
     if action == "all":
-        if device or fails or claimed:
+        if device or fails or claimed or seconds != 0:
             raise Complaint("`recover all` makes all well, so it takes nothing else; name an action for one device")
         _tell(context, "heal")
         return
     with _driver(context) as driver:
-        came = driver.call("recover", action=action, device=device, fails=fails, claimed=claimed)
+        came = driver.call("recover", action=action, device=device, fails=fails, claimed=claimed, takes=seconds)
+    if came["takes"]:
+        typer.echo(f"over in {came['takes']:g} s")
     for word in ("cured", "left"):
         for fault in came[word]:
             typer.echo(f"{word}: {printable(fault)}")

@@ -31,6 +31,14 @@ async def test_an_attempt_may_fail_or_be_claimed(serving: Rig) -> None:
     assert (await serving.health(), (await serving.told("state"))["faults"]) == (HEALTHY, {"gpu-0": ["xid/79"]})
 
 
+async def test_a_recovery_takes_the_time_that_it_is_given(serving: Rig) -> None:
+    await serving.ctl("inject", "xid/79", "gpu-0")
+    words = "over in 3600 s\ncured: xid/79 on gpu-0\n"
+    assert await serving.ctl("recover", "reboot", "gpu-0", "--takes", "1h") == Said(0, words, "")
+    again = await serving.ctl("recover", "reboot", "gpu-0")
+    assert "gpu-0 is being recovered from xid/79 for another" in again.err
+
+
 async def test_all_is_well_again(serving: Rig) -> None:
     await serving.ctl("inject", "xid/79", "gpu-0")
     await serving.ctl("stream", "stall")
@@ -48,6 +56,7 @@ async def test_all_is_well_again(serving: Rig) -> None:
         (("recover", "gpu-rset"), "there is no recovery action 'gpu-rset'; did you mean gpu-reset"),
         (("--driver", "nic", "inject", "xid/79", "gpu-0"), "there is no driver 'nic'; there is gpu.example.com"),
         (("recover", "all", "gpu-0"), "`recover all` makes all well"),
+        (("recover", "reboot", "--takes", "soon"), "--takes: not a duration: 'soon'"),
     ],
 )
 async def test_what_there_is_not_is_told_of_in_one_sentence(
