@@ -6,7 +6,6 @@ same times. Times of the driver's own are kept as how old they were.
 
 import asyncio
 import math
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ import grpc.aio
 
 from drahealth.fakes.timelines.build import set_, stream, timeline
 from drahealth.fakes.timelines.model import Step, Timeline
+from drahealth.proto.clock import Clock, SystemClock
 from drahealth.proto.flavours import FLAVOURS, Flavour
 from drahealth.proto.services import GET_INFO, Garbled
 from drahealth.proto.sockets import target
@@ -82,8 +82,11 @@ def _offset(seconds: int) -> str:
 class Recorder:
     """Listens to the driver behind a registration socket or its own, and keeps what it hears, however that ends."""
 
-    def __init__(self, socket: Path, *, seconds: float = math.inf, messages: int | None = None) -> None:
+    def __init__(
+        self, socket: Path, *, seconds: float = math.inf, messages: int | None = None, clock: Clock | None = None
+    ) -> None:
         self._socket = socket
+        self._clock = clock or SystemClock()
         self._seconds = seconds
         self._messages = messages
         self._driver = ""
@@ -115,10 +118,10 @@ class Recorder:
 
     async def _listen(self, channel: grpc.aio.Channel) -> None:
         watch: Any = channel.unary_stream(self._flavour.method.path)
-        call, began = watch(b""), time.monotonic()
+        call, began = watch(b""), self._clock.now()
 
         def hear(data: bytes = b"", code: str = "") -> None:
-            self._heard.append(Heard(time.monotonic() - began, time.time(), data, code))
+            self._heard.append(Heard(self._clock.now() - began, self._clock.wall(), data, code))
 
         try:
             async with asyncio.timeout(None if math.isinf(self._seconds) else self._seconds):

@@ -19,7 +19,7 @@ from drahealth.suites.story.device_plugin import DevicePlugin
 from drahealth.suites.story.hardware import Driver
 from drahealth.suites.story.node import Node
 from drahealth.suites.story.workload import Pod
-from drahealth.suites.timelines.messages import report_of
+from drahealth.suites.timelines.driver_steps import VERBS, DriverSteps
 from drahealth.suites.timelines.plugin_steps import heal_plugin, tell_plugin
 
 STRIDE = 2.0
@@ -82,20 +82,15 @@ class NodeStage:
 
     async def act(self, action: Action) -> None:
         self._node.tell(_words(action))
-        control, what = self._driver.control, action.what
+        what = action.what
         match action.verb:
-            case "inject":
-                await control.inject(what, action.device)
-            case "clear":
-                await control.clear(what, action.device)
-            case "recover":
-                await self._recover(what, action.device)
+            case verb if verb in VERBS:
+                if told := await self._steps.tell(action, time.time()):
+                    self._node.tell(told)
+                if self._plugin and (verb, what) == ("recover", EVERYTHING):
+                    await heal_plugin(self._plugin)
             case "set":
                 await self._set(what, action.device)
-            case "stream":
-                await self._fault_stream(what)
-            case "restore":
-                await (control.hush(False) if what == "silence" else control.restore_streams(_KINDS.get(what, what)))
             case "driver":
                 await self._tell_driver(what)
             case "plugin" if self._plugin:
@@ -126,18 +121,10 @@ class NodeStage:
 
     # -- what is told
 
-    async def _recover(self, what: Any, device: str) -> None:
-        if what == EVERYTHING:
-            await self._driver.control.heal()
-            if self._plugin:
-                await heal_plugin(self._plugin)
-            return
-        said: dict[str, Any] = {"action": what} if isinstance(what, str) else dict(what)
-        if "takes" in said:
-            said["takes"] = None if said["takes"] == "catalogue" else said["takes"] / self._speed
-        came = await self._driver.control.recover(device=device, **said)
-        if came.left:
-            self._node.tell(f"{said['action']} has left {', '.join(came.left)}")
+    @property
+    def _steps(self) -> DriverSteps:
+        """What the driver is told that there is now."""
+        return DriverSteps(self._driver.control, self._driver.options.pool_name, self._inventory, self._speed)
 
     async def _set(self, what: Mapping[str, Any], device: str) -> None:
         control = self._driver.control
@@ -149,24 +136,6 @@ class NodeStage:
             timeout = int(what["timeout"]) if "timeout" in what else None
             name = self._inventory[device].name
             await control.set_health(name, health, what.get("message", old.message), timeout)
-
-    async def _fault_stream(self, what: Mapping[str, Any]) -> None:
-        ((verb, value),) = what.items()
-        control = self._driver.control
-        match verb:
-            case "silence":
-                await control.hush(True)
-            case "close":
-                await control.end_streams(value)
-            case "send" if value.get("raw") is not None:
-                await control.send_raw(value["raw"])
-            case "send":
-                payload = report_of(value, self._driver.options.pool_name, time.time(), self._inventory)
-                await (control.send_raw(payload) if isinstance(payload, str) else control.report(payload))
-            case "delay":
-                await control.fault_streams("delay", value / self._speed)
-            case _:
-                await control.fault_streams(_KINDS.get(verb, verb), 1.0 if value is None else float(value))
 
     async def _tell_driver(self, what: Any) -> None:
         verb = what if isinstance(what, str) else next(iter(what))
@@ -237,10 +206,6 @@ class NodeStage:
         kinds = [_CALLS[trigger["method"]]] if trigger.get("method") in _CALLS else list(_CALLS.values())
         calls: int = trigger["calls"]
         return sum(1 for kind in kinds for _ in self._node.history.of(kind)) >= calls
-
-
-_KINDS = {"clock_skew": "skew"}
-"""What the control surface calls a fault of streams, where that is not what timelines call it."""
 
 
 def _fits(found: ResourceHealth, what: Mapping[str, Any]) -> bool:

@@ -1,0 +1,74 @@
+"""What a timeline's steps tell a fake driver: faults, recoveries, and what is wrong with its streams.
+
+None of it needs a kubelet; what a driver is as a process, and what pods show, is the stage's.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from drahealth.fakes.hardware.control import DriverControl
+from drahealth.fakes.inventory import Inventory
+from drahealth.fakes.timelines.model import EVERYTHING
+from drahealth.fakes.timelines.plan import Action
+from drahealth.suites.timelines.messages import report_of
+
+VERBS = frozenset({"inject", "clear", "recover", "stream", "restore"})
+"""Those that are told here."""
+
+_KINDS = {"clock_skew": "skew"}
+"""What the control surface calls a fault of streams, where that is not what timelines call it."""
+
+
+@dataclass(frozen=True)
+class DriverSteps:
+    """A driver that is told of a timeline's devices; `speed` times as fast as the plan has it."""
+
+    control: DriverControl
+    pool: str
+    inventory: Inventory
+    speed: float = 1.0
+
+    async def tell(self, action: Action, wall: float) -> str:
+        """Does it, at this Unix time; what is worth a line of the story."""
+        control, what = self.control, action.what
+        match action.verb:
+            case "inject":
+                await control.inject(what, action.device)
+            case "clear":
+                await control.clear(what, action.device)
+            case "recover":
+                return await self._recover(what, action.device)
+            case "stream":
+                await self._stream(what, wall)
+            case "restore":
+                await (control.hush(False) if what == "silence" else control.restore_streams(_KINDS.get(what, what)))
+        return ""
+
+    async def _recover(self, what: Any, device: str) -> str:
+        if what == EVERYTHING:
+            await self.control.heal()
+            return ""
+        said: dict[str, Any] = {"action": what} if isinstance(what, str) else dict(what)
+        if "takes" in said:
+            said["takes"] = None if said["takes"] == "catalogue" else said["takes"] / self.speed
+        came = await self.control.recover(device=device, **said)
+        return f"{said['action']} leaves {', '.join(came.left)}" if came.left else ""
+
+    async def _stream(self, what: Mapping[str, Any], wall: float) -> None:
+        ((verb, value),) = what.items()
+        control = self.control
+        match verb:
+            case "silence":
+                await control.hush(True)
+            case "close":
+                await control.end_streams(value)
+            case "send" if value.get("raw") is not None:
+                await control.send_raw(value["raw"])
+            case "send":
+                payload = report_of(value, self.pool, wall, self.inventory)
+                await (control.send_raw(payload) if isinstance(payload, str) else control.report(payload))
+            case "delay":
+                await control.fault_streams("delay", value / self.speed)
+            case _:
+                await control.fault_streams(_KINDS.get(verb, verb), 1.0 if value is None else float(value))

@@ -1,0 +1,127 @@
+"""What is recorded of one driver and played on another gives the same stream."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from drahealth.fakes.hardware.driver import FakeDriver
+from drahealth.fakes.inventory import Inventory
+from drahealth.fakes.timelines.check import checked_plan
+from drahealth.fakes.timelines.dump import dump
+from drahealth.fakes.timelines.load import load
+from drahealth.fakes.timelines.plan import Action
+from drahealth.fakes.timelines.play import play
+from drahealth.proto.flavours import FLAVOURS, V1
+from drahealth.proto.values import DeviceHealth, Health
+from drahealth.suites.timelines.driver_steps import DriverSteps
+from drahealth.suites.timelines.record import Heard, Recorder
+from drahealth.suites.unit.fakes.driver_rig import Rig
+from drahealth.suites.unit.manager.rig import until
+
+DEVICES = st.builds(
+    DeviceHealth,
+    pool=st.sampled_from(["node-a", "elsewhere", ""]),
+    device=st.sampled_from(["gpu-0", "gpu-0-mig-1", "nobody", ""]),
+    health=st.sampled_from(Health),
+    message=st.text(max_size=5),
+    timeout=st.integers(-60, 60),
+)
+RAW = st.sampled_from(["", "ff", "0a021063", "0a00"])
+SCRIPTS = st.lists(st.tuples(st.sampled_from([0.0, 0.5, 7.0, 3600.0]), RAW | st.lists(DEVICES, max_size=3)), max_size=6)
+Script = Sequence[tuple[float, str | list[DeviceHealth]]]
+
+
+class Replay:
+    """A stage for a driver alone: time jumps, and what is sent is heard before the next step."""
+
+    def __init__(self, rig: Rig, driver: FakeDriver, recorder: Recorder) -> None:
+        self.clock = rig.clock
+        self._recorder = recorder
+        self._driver = driver
+        self._steps = DriverSteps(driver, "node-a", Inventory.of(1))
+
+    async def passes(self, seconds: float) -> None:
+        self.clock.jump(seconds)
+
+    async def act(self, action: Action) -> None:
+        if action.verb == "set":
+            await self._driver.set_heartbeat(action.what["heartbeat"])
+            return
+        before = len(self._recorder.recording().heard)
+        await self._steps.tell(action, self.clock.wall())
+        if action.verb == "stream" and {"send", "close"} & action.what.keys():
+            await until(lambda: len(self._recorder.recording().heard) > before)
+
+    async def expect(self, action: Action) -> None:
+        raise AssertionError("a recording expects nothing")
+
+    async def held(self, action: Action) -> None:
+        raise AssertionError("a recording expects nothing")
+
+    async def happens(self, trigger: Mapping[str, Any]) -> None:
+        raise AssertionError("a recording waits for nothing")
+
+
+async def quiet(rig: Rig, **options: Any) -> tuple[FakeDriver, Recorder, "asyncio.Task[None]"]:
+    """A driver that says nothing by itself, and one who listens to it."""
+    driver = rig.here(devices=("gpu-0",), **options)
+    await driver.start()
+    await driver.hush(True)
+    recorder = Recorder(driver.endpoint, clock=rig.clock)
+    listening = asyncio.create_task(recorder.listen())
+    await until(lambda: driver.health.open)
+    return driver, recorder, listening
+
+
+async def recorded(script: Script, code: str, flavour: str) -> Recorder:
+    """What is heard of a driver that says this, with these pauses before."""
+    rig = Rig()
+    driver, recorder, listening = await quiet(rig, served_health_apis=(flavour,))
+    for number, (pause, said) in enumerate(script, 1):
+        rig.clock.jump(pause)
+        await (driver.send_raw(said) if isinstance(said, str) else driver.report(said))
+        await until(lambda number=number: len(recorder.recording().heard) == number)  # type: ignore[misc]
+    await driver.end_streams(code)
+    await listening
+    await rig.close()
+    return recorder
+
+
+async def replayed(text: str, flavour: str) -> Recorder:
+    """What is heard of a driver that plays this."""
+    rig = Rig()
+    driver, recorder, listening = await quiet(rig, served_health_apis=(flavour,))
+    await play(checked_plan(load(text)[0], Inventory.of(1)), Replay(rig, driver, recorder))
+    await listening
+    await rig.close()
+    return recorder
+
+
+def in_short(heard: Sequence[Heard]) -> list[tuple[bytes, str]]:
+    return [(one.data, one.code) for one in heard]
+
+
+@given(SCRIPTS, st.sampled_from(["OK", "UNAVAILABLE", "INTERNAL"]), st.sampled_from([*FLAVOURS]))
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+async def test_a_recording_that_is_played_gives_the_same_stream(script: Script, code: str, flavour: str) -> None:
+    first = (await recorded(script, code, flavour)).recording()
+    again = (await replayed(dump(first.timeline()), flavour)).recording()
+    assert in_short(again.heard) == in_short(first.heard)
+    assert [one.at for one in again.heard] == pytest.approx([one.at for one in first.heard], abs=0.9)
+
+
+async def test_times_of_the_drivers_own_are_as_old_as_they_were() -> None:
+    rig = Rig()
+    driver, recorder, listening = await quiet(rig)
+    wall = int(rig.clock.wall())
+    await driver.report([DeviceHealth("node-a", "gpu-0", Health.HEALTHY, updated=wall - 300)])
+    await driver.end_streams()
+    await listening
+    await rig.close()
+    again = (await replayed(dump(recorder.recording().timeline()), V1.name)).recording()
+    (device,) = V1.decode(V1.method.response.FromString(again.heard[0].data))
+    assert again.heard[0].wall - device.updated == pytest.approx(300, abs=2)
