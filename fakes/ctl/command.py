@@ -183,7 +183,7 @@ def stall(context: typer.Context) -> None:
     _tell(context, "fault_streams", kind="stall")
 
 
-@streams.command()
+@streams.command(context_settings={"ignore_unknown_options": True})  # which a negative one would be
 def delay(context: typer.Context, time: Annotated[str, typer.Argument(help="Such as 500ms or 3s.")]) -> None:
     """Each message goes out so much later."""
     _tell(context, "fault_streams", kind="delay", value=_seconds(time))

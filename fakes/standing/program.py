@@ -177,7 +177,10 @@ async def serve(settings: Settings, news: News, shown: Shown) -> None:
         raise Complaint(f"{error} by --kubeconfig; drahealth manager writes one into its root directory", 3) from None
     try:
         pods = api.selecting(f"spec.nodeName={settings.drivers[0].node}")
-        program = Program(settings, api, news, pods)
+        try:
+            program = Program(settings, api, news, pods)
+        except ValueError as error:  # such as a path that is too long for a socket
+            raise Complaint(str(error)) from None
         with shown(program):
             await program.run(told)
     finally:

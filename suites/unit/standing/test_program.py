@@ -169,6 +169,33 @@ async def test_a_file_that_is_wrong_says_all_that_is(rig: Rig) -> None:
         rig.settings()
 
 
+async def test_a_folder_too_deep_for_sockets_is_told_of(rig: Rig, kubeconfig: Path) -> None:
+    process = await run(rig, kubeconfig, "--plugins-dir", str(rig.root / ("x" * 90)))
+    _, said = await asyncio.wait_for(process.communicate(), PATIENCE)
+    assert (process.returncode, said.count(b"\n")) == (2, 1)
+    assert said.decode().startswith(f"drahealth: the socket path {rig.root}/xxx")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("--kubeconfig", "/nowhere"), 3, "kubeconfig /nowhere: "),
+        (("-f", "x.yaml"), 2, "x.yaml cannot be read: No such file or directory"),
+        (("-f", "x.yaml", "--jumping-clock"), 2, "--jumping-clock is for drivers that who connects makes"),
+        (("--policy", "strict"), 2, "--policy says something of the drivers of a file; give one with -f"),
+    ],
+)
+async def test_wrong_arguments_are_told_of_in_one_sentence(
+    rig: Rig, arguments: tuple[str, ...], code: int, words: str
+) -> None:
+    given = ("-f", str(rig.file), *arguments) if arguments[0] == "--kubeconfig" else arguments
+    command = (sys.executable, "-m", "drahealth.fakes", "driver", "serve", *given)
+    process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
+    _, said = await asyncio.wait_for(process.communicate(), PATIENCE)
+    assert (process.returncode, said.count(b"\n")) == (code, 1)
+    assert said.decode().startswith(f"drahealth: {words}")
+
+
 # -- the API server
 
 
