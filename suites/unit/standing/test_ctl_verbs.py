@@ -145,11 +145,11 @@ async def test_a_driver_unregisters(serving: Rig) -> None:
 async def test_where_there_are_several_one_is_named(rig: Rig) -> None:
     rig.file.write_text(TWO)
     await rig.serve()
-    which = await rig.ctl("inject", "nic/link-down", "nic")
+    which = await rig.ctl("inject", "link/down", "nic")
     assert which == Said(2, "", "drahealth: say which driver is meant; there are gpu.example.com, nic.example.com\n")
-    assert (await rig.ctl("--driver", "nic.example.com", "inject", "nic/link-down", "nic")).code == 0
+    assert (await rig.ctl("--driver", "nic.example.com", "inject", "link/down", "nic")).code == 0
     assert (await rig.told("state", "gpu.example.com"))["faults"] == {}
-    assert (await rig.told("state", "nic.example.com"))["faults"] == {"nic": ["nic/link-down"]}
+    assert (await rig.told("state", "nic.example.com"))["faults"] == {"nic": ["link/down"]}
 
 
 async def test_the_status_is_that_of_all(rig: Rig) -> None:
