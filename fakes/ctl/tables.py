@@ -44,5 +44,5 @@ def _head(driver: Mapping[str, Any]) -> Text:
     counts = Counter(device["health"] for device in driver["devices"])
     health = ", ".join(f"{count} {name}" for name, count in counts.items())
     head = Text(printable(f"{driver['name']} on {driver['node']}: {state}"), "bold")
-    more = f"{driver['streams']} streams, {len(driver['prepared'])} claims, {health}"
+    more = f"health streams: {driver['streams']}, claims: {len(driver['prepared'])}, devices: {health}"
     return head.append(f"\n{printable(more)}", "not bold")
