@@ -30,6 +30,13 @@ devices:
   - {name: split, partitions: [{name: mig, count: 2}]}
 """
 
+TWO = """
+format: inventory/v1
+drivers:
+  - {name: gpu.example.com, devices: [{name: gpu}]}
+  - {name: nic.example.com, catalogue: nic, devices: [{name: nic}]}
+"""
+
 
 @dataclass(frozen=True)
 class Said:

@@ -3,16 +3,10 @@
 import pytest
 
 from drahealth.suites.unit.manager.rig import until
-from drahealth.suites.unit.standing.rig import DRIVER, PATIENCE, Rig, Said
+from drahealth.suites.unit.standing.rig import DRIVER, PATIENCE, TWO, Rig, Said
 from drahealth.suites.unit.standing.test_program import SOCKETS
 
 DONE = Said(0, "", "")
-TWO = """
-format: inventory/v1
-drivers:
-  - {name: gpu.example.com, devices: [{name: gpu}]}
-  - {name: nic.example.com, catalogue: nic, devices: [{name: nic}]}
-"""
 
 
 async def said(rig: Rig, device: str) -> tuple[str, str, int]:

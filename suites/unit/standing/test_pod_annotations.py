@@ -9,6 +9,7 @@ import pytest
 from drahealth.fakes.api import CLAIMS, PODS, Object
 from drahealth.fakes.hardware.overlay import Pinned
 from drahealth.fakes.standing.pod_annotations import Said, claims_of, pinned, said_by
+from drahealth.proto.flavours import V1
 from drahealth.proto.services import PREPARE, UNPREPARE, Unary
 from drahealth.proto.sockets import target
 from drahealth.proto.values import DeviceId, Health
@@ -89,6 +90,27 @@ async def test_a_pod_that_holds_a_device_says_how_it_is_until_it_does_not(world:
     await world.shows(*WELL)
 
 
+@pytest.mark.parametrize("partial", [False, True])
+async def test_the_kubelet_is_told_at_once(world: World, partial: bool) -> None:
+    await world.rig.told("set_heartbeat", seconds=0)
+    if partial:
+        await world.rig.told("fault_streams", kind="partial")
+    claim = await world.claim("gpu-0")
+    async with grpc.aio.insecure_channel(target(world.rig.root / "plugins" / DRIVER / "dra.sock")) as channel:
+        reports = V1.method.stub(channel)(V1.method.request()).__aiter__()
+
+        async def heard() -> dict[str, int]:
+            report = await asyncio.wait_for(anext(reports), PATIENCE)
+            return {device.device.device_name: device.health for device in report.devices}
+
+        assert len(await heard()) == 4
+        await world.rig.api.create(PODS, pod(gpu_0="unhealthy"))
+        told = await heard()
+        await world.call(UNPREPARE["v1.DRAPlugin"], claim)
+        again = await heard()
+    assert (told["gpu-0"], again["gpu-0"], len(told)) == (2, 1, 1 if partial else 4)
+
+
 async def test_what_goes_with_its_pod_goes(world: World) -> None:
     await world.claim("gpu-0")
     await world.rig.api.create(PODS, pod(gpu_0="unhealthy"))
@@ -107,8 +129,8 @@ async def test_it_counts_from_when_the_claim_is_prepared_until_it_is_not(world: 
 
 async def test_a_pod_speaks_for_no_device_that_it_does_not_hold(world: World) -> None:
     await world.claim("gpu-0")
-    await world.rig.api.create(PODS, pod(gpu_0="unhealthy", gpu_1="unhealthy"))
-    await world.shows("Unhealthy", f"pod default/job says unhealthy ({KEY})")
+    await world.rig.api.create(PODS, pod(gpu_0="unknown", gpu_1="unhealthy"))
+    await world.shows("Unknown", f"pod default/job says unknown ({KEY})")
     assert await world.said("gpu-1") == WELL
 
 

@@ -11,7 +11,7 @@ from drahealth.fakes.hardware.control_lines import LINE_LIMIT, to_line
 from drahealth.fakes.hardware.remote import RemoteHost
 from drahealth.proto.values import Health
 from drahealth.suites.unit.manager.rig import until
-from drahealth.suites.unit.standing.rig import DRIVER, Rig
+from drahealth.suites.unit.standing.rig import DRIVER, TWO, Rig
 
 ATTACH = {"attach": "s", "brief": True}
 USE = {"id": 1, "call": "use"}
@@ -60,6 +60,16 @@ async def test_who_watches_hears_what_others_do(serving: Rig) -> None:
     assert heard.pop("at") > 0
     told = {"event": "call", "call": "inject", "args": {"fault": "xid/79", "device": "gpu-0"}}
     assert heard == {"seq": 0, "driver": 1, "news": told}
+
+
+async def test_who_watches_one_driver_hears_nothing_of_another(rig: Rig) -> None:
+    rig.file.write_text(TWO)
+    await rig.serve()
+    async with rig.line() as ends:
+        await ends.asks(ATTACH, {**USE, "args": {"name": "nic.example.com"}}, call(2, "watch", None, driver=1))
+        await rig.told("inject", DRIVER, fault="xid/79", device="gpu")
+        await rig.told("set_heartbeat", "nic.example.com", seconds=9)
+        assert (await ends.hears())["news"]["call"] == "set_heartbeat"
 
 
 async def test_who_does_not_watch_hears_nothing_but_answers(serving: Rig) -> None:
