@@ -303,12 +303,13 @@ def watch(context: typer.Context, json: Json = False) -> None:
             used = connection.call("use", name=one)
             connection.call("watch", driver=used["driver"])
             names[used["driver"]] = used["name"]
-        with suppress(KeyboardInterrupt, BrokenPipeError):
+        with suppress(KeyboardInterrupt):
             for told in connection.news():
                 line = {"driver": names[told["driver"]], **told["news"]}
                 if told.get("left_out"):
                     line["left_out_before"] = told["left_out"]
                 print(json_.dumps(line) if json else words_of(line), flush=True)  # noqa: T201
+            raise Complaint(f"the process at {printable(str(path))} has ended", 3)
 
 
 @app.command()

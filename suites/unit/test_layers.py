@@ -68,6 +68,15 @@ def test_the_command_imports_nothing_heavy_until_a_subcommand_needs_it() -> None
     assert {"typer", *heavy} & set(done.stdout.split()) == {"typer"}
 
 
+def test_the_command_of_a_pod_needs_no_more_than_its_image_has() -> None:
+    missing = ("filelock", "kubernetes", "platformdirs", "psutil", "pytest", "requests", "tenacity", "drahealth.suites")
+    code = f"import sys; sys.modules.update(dict.fromkeys({missing}))\n"
+    code += "import drahealth.fakes.command, drahealth.fakes.ctl.tables, drahealth.fakes.standing.running\n"
+    code += "import drahealth.fakes.standing.live_view, drahealth.fakes.standing.metrics"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_every_folder_of_modules_is_in_the_installed_package() -> None:
     listed = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
     folders = {path.parent.relative_to(CHECKOUT) for modules in MODULES.values() for path in modules}

@@ -139,6 +139,15 @@ async def test_a_request_that_is_none_has_one_answer_and_the_next_one_is_served(
     assert (await serving.told("state"))["running"]
 
 
+async def test_who_says_nothing_or_ends_amid_a_line_disturbs_nobody(
+    serving: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    for said in (b"", b"{", to_line(ATTACH) + b'{"id": 1'):
+        async with serving.line() as ends:
+            ends.writer.write(said)
+    assert ((await serving.told("state"))["running"], caplog.records) == (True, [])
+
+
 async def test_changes_of_which_one_is_wrong_are_not_done_by_half(serving: Rig) -> None:
     changes = [{"pool": "node-a", "device": name, "health": "Unhealthy"} for name in ("gpu-0", "gpu-9")]
     async with serving.line() as ends:

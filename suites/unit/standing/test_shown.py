@@ -69,35 +69,37 @@ async def test_the_live_view_shows_what_is_wrong_first(rig: Rig) -> None:
     assert lines[-1].endswith(f"{DRIVER}: told to fault_streams kind=drop value=0.5")
 
 
-@pytest.mark.parametrize("as_json", [True, False])
-async def test_who_watches_is_told_line_by_line_until_it_is_enough(serving: Rig, as_json: bool) -> None:
-    watching = await asyncio.create_subprocess_exec(
+async def watching(serving: Rig, *arguments: str) -> tuple[asyncio.subprocess.Process, str]:
+    """`ctl watch`, and the first line that it has printed."""
+    process = await asyncio.create_subprocess_exec(
         sys.executable,
-        *("-m", "drahealth.fakes", "ctl", "--socket", str(serving.socket), "watch", *(["--json"] if as_json else [])),
+        *("-m", "drahealth.fakes", "ctl", "--socket", str(serving.socket), "watch", *arguments),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    assert watching.stdout
+    assert process.stdout
+    first = asyncio.create_task(process.stdout.readline())
     async with asyncio.timeout(PATIENCE):
-        first = b""
-        while not first:  # it watches once it is told of something
+        while not first.done():  # it hears what is told once it is there
             await serving.told("set_heartbeat", seconds=5)
-            with_line = asyncio.create_task(watching.stdout.readline())
-            await asyncio.wait([with_line], timeout=0.2)
-            first = with_line.result() if with_line.done() else await _later(with_line, serving)
-    said = first.decode().strip()
-    told = {"driver": DRIVER, "event": "call", "call": "set_heartbeat", "args": {"seconds": 5}}
-    assert json.loads(said) == told if as_json else said == f"{DRIVER}: told to set_heartbeat seconds=5"
-    watching.send_signal(signal.SIGINT)
-    _, err = await asyncio.wait_for(watching.communicate(), PATIENCE)
-    assert (watching.returncode, err) == (0, b"")
+            await asyncio.wait([first], timeout=0.2)
+    return process, first.result().decode()
 
 
-async def _later(line: "asyncio.Task[bytes]", serving: Rig) -> bytes:
-    while not line.done():
-        await serving.told("set_heartbeat", seconds=5)
-        await asyncio.wait([line], timeout=0.2)
-    return line.result()
+async def test_who_watches_is_told_in_sentences_until_it_is_enough(serving: Rig) -> None:
+    process, first = await watching(serving)
+    process.send_signal(signal.SIGINT)
+    _, said = await asyncio.wait_for(process.communicate(), PATIENCE)
+    assert (first, process.returncode, said) == (f"{DRIVER}: told to set_heartbeat seconds=5\n", 0, b"")
+
+
+async def test_who_watches_is_told_as_json_until_the_process_ends(rig: Rig) -> None:
+    await rig.serve()
+    process, first = await watching(rig, "--json")
+    await rig.end()
+    _, said = await asyncio.wait_for(process.communicate(), PATIENCE)
+    assert json.loads(first) == {"driver": DRIVER, "event": "call", "call": "set_heartbeat", "args": {"seconds": 5}}
+    assert (process.returncode, said.decode()) == (3, f"drahealth: the process at {rig.socket} has ended\n")
 
 
 # -- news
