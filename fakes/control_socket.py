@@ -14,7 +14,7 @@ from drahealth.proto.sockets import check_path
 VARIABLE = "DRAHEALTH_SOCKET"
 
 
-class Taken(Exception):
+class Taken(ValueError):
     """The path for a socket is somebody else's."""
 
 

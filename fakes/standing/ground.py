@@ -19,7 +19,7 @@ _EVERY = 0.1
 
 
 @asynccontextmanager
-async def hold_ground(driver: FakeDriver) -> AsyncIterator[None]:
+async def _hold_ground(driver: FakeDriver) -> AsyncIterator[None]:
     """While it holds, nobody else takes these sockets. Raises Taken where somebody has, OSError."""
     registry = Path(driver.options.registry_dir)
     held = _opened(registry)
@@ -52,3 +52,12 @@ async def _lock(held: int, registry: Path) -> None:
             await asyncio.sleep(_EVERY)
         else:
             return
+
+
+class GroundedDriver(FakeDriver):
+    """A driver that starts, and starts again, only where nobody else has its sockets. Raises Taken."""
+
+    async def start(self) -> None:
+        if not (await self.state()).running:
+            async with _hold_ground(self):
+                await super().start()

@@ -24,6 +24,9 @@ RETRY = 1.0
 _MOST_TOLD = 1000
 """Sentences that are remembered as told."""
 
+REFUSED = 10.0
+"""The same after a refusal, such as for a right that is missing."""
+
 log = logging.getLogger(__name__)
 
 _HEALTH = {health.lower(): health for health in Health}
@@ -93,7 +96,8 @@ class PodAnnotations:
         self._prefix = prefix
         self._own = own
         self._pods: dict[tuple[str, str], Object] = {}
-        self._known = {device.device for driver in drivers for device in _all(driver)}
+        self._ours = frozenset(device for driver in drivers for device in _all(driver))
+        self._known = frozenset(device.device for device in self._ours)
         self._told: set[str] = set()
         self._woken = asyncio.Event()
 
@@ -145,7 +149,7 @@ class PodAnnotations:
         """The devices that a pod speaks for."""
         metadata = pod["metadata"]
         if self._own == (metadata["namespace"], metadata["name"]):
-            return {device for driver in self._drivers for device in _all(driver)}
+            return self._ours
         found = set[DeviceId]()
         prepared = {driver.options.name: frozenset((await driver.state()).prepared) for driver in self._drivers}
         for name in claims_of(pod):
@@ -153,7 +157,7 @@ class PodAnnotations:
             found |= {
                 device for device in _allocated(claim) if claim["metadata"]["uid"] in prepared.get(device.driver, ())
             }
-        return found
+        return found & self._ours  # what was prepared before may be there no more
 
     async def _claim(self, name: str, namespace: str) -> Object:
         try:
@@ -183,6 +187,8 @@ class PodAnnotations:
                 if error.status != 410 and not away:
                     log.warning("pods cannot be followed, what their annotations said before holds: %s", error)
                     away = True
+                if error.status not in (410, 503):
+                    await asyncio.sleep(REFUSED)
             await asyncio.sleep(RETRY)
 
 

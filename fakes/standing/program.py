@@ -24,7 +24,7 @@ from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.hardware.news import Line, News
 from drahealth.fakes.hardware.standing import Calls, Standing, StandingDrivers
 from drahealth.fakes.list_watch import ListWatch
-from drahealth.fakes.standing.ground import hold_ground
+from drahealth.fakes.standing.ground import GroundedDriver
 from drahealth.fakes.standing.pod_annotations import PREFIX, PodAnnotations
 from drahealth.fakes.standing.settings import Settings
 from drahealth.proto.events import Observe
@@ -43,7 +43,7 @@ class Program:
         self._settings = settings
         self._api = api
         self.news = news
-        self.drivers = [FakeDriver(options, api, observe=news.observer(options.name)) for options in settings.drivers]
+        self.drivers = [GroundedDriver(each, api, observe=news.observer(each.name)) for each in settings.drivers]
         for driver in self.drivers:
             driver.health.faults.seed = settings.seed
         self._annotations = self._following(pods) if pods and settings.annotations else None
@@ -55,35 +55,26 @@ class Program:
         with _explained(path):
             make_way(path)
         async with AsyncExitStack() as stack:
-            for driver in self.drivers:
-                await self._start(driver)
-                stack.push_async_callback(self._retire, driver)
-            with _explained(path):
-                listening = listen(path)
-            server = ControlServer(self._make, linger=_LINGER, standing=self.standing)
-            stack.push_async_callback(server.close)
-            serving = await asyncio.start_unix_server(server.serve, sock=listening, limit=LINE_LIMIT)
-            stack.callback(_remove, path)
-            stack.callback(serving.close)
-            metrics = await self._serve_metrics(stack)
-            self._tell_all({"event": "serving", "socket": str(path), **({"metrics": metrics} if metrics else {})})
-            await self._work(told)
+            await _until(told, self._work(stack, path))
             self._tell_all({"event": "ending"})
 
-    async def _work(self, told: asyncio.Event) -> None:
-        """Does all that goes on, until told, or until a part of it fails, which none should."""
-        parts: list[Coroutine[Any, Any, object]] = [told.wait()]
+    async def _work(self, stack: AsyncExitStack, path: Path) -> None:
+        """Begins, and does all that goes on, until cancelled."""
+        for driver in self.drivers:
+            await self._start(driver)
+            stack.push_async_callback(self._retire, driver)
+        with _explained(path):
+            listening = listen(path)
+        server = ControlServer(self._make, linger=_LINGER, standing=self.standing)
+        stack.push_async_callback(server.close)
+        serving = await asyncio.start_unix_server(server.serve, sock=listening, limit=LINE_LIMIT)
+        stack.callback(_remove, path)
+        stack.callback(serving.close)
+        metrics = await self._serve_metrics(stack)
+        self._tell_all({"event": "serving", "socket": str(path), **({"metrics": metrics} if metrics else {})})
         if self._annotations:
-            parts.append(self._annotations.run())
-        tasks = [asyncio.create_task(part) for part in parts]
-        try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._annotations.run()
+        await asyncio.Event().wait()
 
     async def _serve_metrics(self, stack: AsyncExitStack) -> str:
         if self._settings.metrics is None:
@@ -122,8 +113,7 @@ class Program:
         name = driver.options.name
         with _explained(Path(driver.options.data_dir)):
             try:
-                async with hold_ground(driver):
-                    await driver.start()
+                await driver.start()
             except ApiError as error:
                 raise Complaint(f"driver {name} cannot publish its devices: {error}", 3) from None
         self.news.tell(name, {"event": "started", "node": driver.options.node, "devices": len(driver.options.devices)})
@@ -140,6 +130,19 @@ class Program:
     def _tell_all(self, line: dict[str, object]) -> None:
         for driver in self.drivers:
             self.news.tell(driver.options.name, line)
+
+
+async def _until(told: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
+    """Does the work until told. Raises what ends it before."""
+    tasks = [asyncio.create_task(work), asyncio.create_task(told.wait())]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @contextmanager

@@ -119,6 +119,15 @@ async def test_what_goes_with_its_pod_goes(world: World) -> None:
     await world.shows(*WELL)
 
 
+async def test_what_is_allocated_and_there_no_more_is_passed_over(world: World) -> None:
+    claim = await world.claim("gpu-0")
+    gone = {"request": "gpu", "driver": DRIVER, "pool": "older", "device": "gpu-0"}
+    claim["status"]["allocation"]["devices"]["results"].append(gone)
+    await world.rig.api.replace_status(CLAIMS, claim)
+    await world.rig.api.create(PODS, pod(gpu_0="unhealthy"))
+    await world.shows("Unhealthy", f"pod default/job says unhealthy ({KEY})")
+
+
 async def test_it_counts_from_when_the_claim_is_prepared_until_it_is_not(world: World) -> None:
     await world.rig.api.create(PODS, pod(gpu_0="unhealthy"))
     claim = await world.claim("gpu-0")

@@ -14,6 +14,8 @@ from drahealth.fakes.api import SLICES, ApiError, Kind, Object
 from drahealth.fakes.api_server.http import HttpApi
 from drahealth.fakes.api_server.server import ApiServer
 from drahealth.fakes.complaint import Complaint
+from drahealth.fakes.hardware.news import News
+from drahealth.fakes.standing.program import Program
 from drahealth.suites.unit.manager.rig import until
 from drahealth.suites.unit.standing.rig import DRIVER, PATIENCE, Rig
 
@@ -114,6 +116,16 @@ async def test_two_fakes_never_have_one_socket(rig: Rig) -> None:
     where = rig.root / "plugins" / DRIVER / "dra.sock"
     assert str(refused.value).startswith(f"another process serves driver {DRIVER} at {where}; end that one, give this")
     assert (rig.sockets(), await rig.slices(), (await rig.told("state"))["running"]) == (SOCKETS, 1, True)
+
+
+async def test_a_driver_that_stopped_does_not_start_in_anothers_place(rig: Rig) -> None:
+    await rig.serve()
+    await rig.told("stop")
+    other = rig.root / "other.sock"
+    await rig.serve(socket=other)
+    refused = await rig.ctl("start")
+    assert (refused.code, refused.err.partition(" at ")[0]) == (2, f"drahealth: another process serves driver {DRIVER}")
+    assert (await rig.told("state"))["running"] is False
 
 
 class Slow(ApiServer):
@@ -223,6 +235,24 @@ async def test_where_the_api_server_refuses_it_says_so_and_leaves_nothing(rig: R
         await rig.serve(Refusing())
     assert str(refused.value) == (f"driver {DRIVER} cannot publish its devices: Forbidden: resourceslices is forbidden")
     assert (refused.value.code, rig.sockets()) == (3, [])
+
+
+class Silent(ApiServer):
+    """It never answers who publishes."""
+
+    async def create(self, kind: Kind, obj: Object) -> Object:
+        if kind == SLICES:
+            await asyncio.Event().wait()
+        return await super().create(kind, obj)
+
+
+async def test_it_ends_at_once_while_it_waits_for_the_api_server(rig: Rig) -> None:
+    program, told = Program(rig.settings(), Silent(), News()), asyncio.Event()
+    running = asyncio.create_task(program.run(told))
+    await until(lambda: (rig.root / "plugins_registry").is_dir(), PATIENCE)
+    told.set()
+    await asyncio.wait_for(running, PATIENCE)
+    assert rig.sockets() == []
 
 
 async def test_it_begins_while_the_api_server_is_away_and_publishes_later(rig: Rig) -> None:
