@@ -1,36 +1,23 @@
 """`drahealth ctl`. It starts at once: whatever is heavy is imported where it is used."""
 
 import json as json_
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from drahealth.fakes.complaint import Complaint
 from drahealth.fakes.control_socket import VARIABLE, default_path
 from drahealth.fakes.ctl.connection import Connection
+from drahealth.fakes.ctl.streams import app as streams
+from drahealth.fakes.ctl.told import Driver, Verbs, driver_of, tell
 from drahealth.fakes.ctl.words import words_of
 from drahealth.fakes.hints import near
 from drahealth.fakes.timelines.durations import parse_signed
 from drahealth.proto.quoting import printable
 
-
-class Verbs(TyperGroup):
-    """Subcommands; an unknown one is told of in one sentence."""
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The subcommand of that name."""
-        found = super().get_command(ctx, cmd_name)
-        if found is None and not cmd_name.startswith("-"):
-            raise Complaint(f"there is no {self.name} {cmd_name!r}; {near(cmd_name, self.commands)}")
-        return found
-
-
 app = typer.Typer(name="ctl", cls=Verbs, no_args_is_help=True, add_completion=False)
-streams = typer.Typer(name="stream", cls=Verbs, no_args_is_help=True, add_completion=False)
 app.add_typer(streams, help="What is wrong with the health streams.")
 
 Device = Annotated[str, typer.Argument(help="Such as gpu-0, or gpu-0/mig-1.")]
@@ -49,30 +36,6 @@ def ctl(
     context.obj = (socket or default_path(), driver)
 
 
-class _Driver:
-    """The driver that is meant, at the end of a connection."""
-
-    def __init__(self, connection: Connection, described: dict[str, Any]) -> None:
-        self.connection = connection
-        self.described = described
-        self.name: str = described["name"]
-
-    def call(self, name: str, /, **args: Any) -> Any:
-        return self.connection.call(name, self.described["driver"], **args)
-
-
-@contextmanager
-def _driver(context: typer.Context) -> Iterator[_Driver]:
-    path, name = context.obj
-    with Connection(path) as connection:
-        yield _Driver(connection, connection.call("use", name=name))
-
-
-def _tell(context: typer.Context, call: str, /, **args: Any) -> None:
-    with _driver(context) as driver:
-        driver.call(call, **args)
-
-
 # -- devices
 
 
@@ -83,7 +46,7 @@ def inject(
     device: Device,
 ) -> None:
     """A device has this fault from now on."""
-    _tell(context, "inject", fault=fault, device=device)
+    tell(context, "inject", fault=fault, device=device)
 
 
 @app.command()
@@ -91,7 +54,7 @@ def clear(
     context: typer.Context, fault: Annotated[str, typer.Argument(help="The fault that is gone.")], device: Device
 ) -> None:
     """A device has this fault no more, however that came."""
-    _tell(context, "clear", fault=fault, device=device)
+    tell(context, "clear", fault=fault, device=device)
 
 
 @app.command()
@@ -113,9 +76,9 @@ def recover(
     if action == "all":
         if device or fails or claimed or seconds != 0:
             raise Complaint("`recover all` makes all well, so it takes nothing else; name an action for one device")
-        _tell(context, "heal")
+        tell(context, "heal")
         return
-    with _driver(context) as driver:
+    with driver_of(context) as driver:
         came = driver.call("recover", action=action, device=device, fails=fails, claimed=claimed, takes=seconds)
     if came["takes"]:
         typer.echo(f"over in {came['takes']:g} s")
@@ -142,14 +105,14 @@ def set_(
         raise Complaint("`set` takes a device with --health, --message or --timeout, or --heartbeat, or both")
     if heartbeat is not None and not 0 <= heartbeat < float("inf"):
         raise Complaint(f"the heartbeat is a finite number of seconds, 0 for none, not {heartbeat:g}")
-    with _driver(context) as driver:
+    with driver_of(context) as driver:
         if changes:
             driver.call("set_health", **_changed(driver, device.replace("/", "-"), changes))
         if heartbeat is not None:
             driver.call("set_heartbeat", seconds=heartbeat)
 
 
-def _changed(driver: "_Driver", device: str, changes: dict[str, Any]) -> dict[str, Any]:
+def _changed(driver: Driver, device: str, changes: dict[str, Any]) -> dict[str, Any]:
     """The device with these changes. Without a health it keeps what it has, and without a message that of the same."""
     if "health" in changes:
         return {"device": device, **changes, "health": _health(changes["health"])}
@@ -168,126 +131,31 @@ def _health(word: str) -> str:
     return str(found)
 
 
-# -- streams
-
-
-@streams.command()
-def silence(context: typer.Context) -> None:
-    """The driver says nothing any more: no first report on a new stream, no heartbeat, no changes."""
-    _tell(context, "hush", quiet=True)
-
-
-@streams.command()
-def stall(context: typer.Context) -> None:
-    """Nothing goes out until it is over, then all of it does."""
-    _tell(context, "fault_streams", kind="stall")
-
-
-@streams.command(context_settings={"ignore_unknown_options": True})  # which a negative one would be
-def delay(context: typer.Context, time: Annotated[str, typer.Argument(help="Such as 500ms or 3s.")]) -> None:
-    """Each message goes out so much later."""
-    _tell(context, "fault_streams", kind="delay", value=_seconds(time))
-
-
-@streams.command()
-def drop(context: typer.Context, share: Annotated[str, typer.Argument(help="Such as 20%.")] = "100%") -> None:
-    """This share of the messages is lost."""
-    _tell(context, "fault_streams", kind="drop", value=_share(share))
-
-
-@streams.command()
-def duplicate(context: typer.Context, share: Annotated[str, typer.Argument(help="Such as 20%.")] = "100%") -> None:
-    """This share of the messages goes out twice."""
-    _tell(context, "fault_streams", kind="duplicate", value=_share(share))
-
-
-@streams.command()
-def reorder(context: typer.Context, share: Annotated[str, typer.Argument(help="Such as 20%.")] = "100%") -> None:
-    """This share of the messages changes places with the next one."""
-    _tell(context, "fault_streams", kind="reorder", value=_share(share))
-
-
-@streams.command()
-def partial(context: typer.Context) -> None:
-    """Changes are told by themselves, not in complete reports."""
-    _tell(context, "fault_streams", kind="partial")
-
-
-@streams.command(context_settings={"ignore_unknown_options": True})
-def skew(context: typer.Context, time: Annotated[str, typer.Argument(help="Such as -5m.")]) -> None:
-    """The driver's own times are off by so much."""
-    _tell(context, "fault_streams", kind="skew", value=_seconds(time))
-
-
-@streams.command()
-def close(context: typer.Context, code: Annotated[str, typer.Argument(help="Such as UNAVAILABLE.")] = "OK") -> None:
-    """Every open stream ends with this gRPC status code."""
-    _tell(context, "end_streams", code=code)
-
-
-@streams.command()
-def send(context: typer.Context, payload: Annotated[str, typer.Argument(help="In hexadecimal, such as 0aff.")]) -> None:
-    """These bytes go out as a message on every open stream: garbage on purpose."""
-    _tell(context, "send_raw", payload=payload)
-
-
-@streams.command()
-def restore(
-    context: typer.Context, kind: Annotated[str, typer.Argument(help="What is wrong no more; by itself all.")] = "all"
-) -> None:
-    """That is wrong no more."""
-    kinds = ("silence", "stall", "delay", "drop", "duplicate", "reorder", "partial", "skew")
-    if kind not in (*kinds, "all"):
-        raise Complaint(f"streams have no fault {kind!r}; {near(kind, kinds)}")
-    with _driver(context) as driver:
-        for one in kinds if kind == "all" else (kind,):
-            if one == "silence":
-                driver.call("hush", quiet=False)
-            else:
-                driver.call("restore_streams", kind=one)
-
-
-def _seconds(text: str) -> float:
-    from drahealth.fakes.timelines.durations import parse_signed
-
-    try:
-        return parse_signed(text)
-    except ValueError as error:
-        raise Complaint(str(error)) from None
-
-
-def _share(text: str) -> float:
-    try:
-        return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        raise Complaint(f"not a share: {text!r} (say 20% or 0.2)") from None
-
-
 # -- the driver itself
 
 
 @app.command()
 def stop(context: typer.Context) -> None:
     """The driver ends in order: it unregisters and its sockets go; the process stays, for `start`."""
-    _tell(context, "stop")
+    tell(context, "stop")
 
 
 @app.command()
 def start(context: typer.Context) -> None:
     """The driver starts again; nothing for one that runs."""
-    _tell(context, "start")
+    tell(context, "start")
 
 
 @app.command()
 def crash(context: typer.Context) -> None:
     """The driver is gone at once, as after SIGKILL: streams are cut, its socket files stay."""
-    _tell(context, "crash")
+    tell(context, "crash")
 
 
 @app.command()
 def unregister(context: typer.Context) -> None:
     """Its registration socket goes, and comes back with the next start."""
-    _tell(context, "unregister")
+    tell(context, "unregister")
 
 
 # -- what is there
@@ -318,7 +186,7 @@ def status(context: typer.Context, json: Json = False) -> None:
     path, name = context.obj
     with Connection(path) as connection:
         names = [name] if name else [driver["name"] for driver in connection.call("drivers")]
-        found = [_status(_Driver(connection, connection.call("use", name=one))) for one in names or [""]]
+        found = [_status(Driver(connection, connection.call("use", name=one))) for one in names or [""]]
     if json:
         typer.echo(json_.dumps({"drivers": found}, indent=2))
         return
@@ -327,7 +195,7 @@ def status(context: typer.Context, json: Json = False) -> None:
     show_status(found)
 
 
-def _status(driver: _Driver) -> dict[str, Any]:
+def _status(driver: Driver) -> dict[str, Any]:
     described = {key: value for key, value in driver.described.items() if key != "driver"}
     state, devices = driver.call("state"), driver.call("devices")
     return {**described, **state, "devices": devices}
