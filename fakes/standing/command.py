@@ -10,8 +10,11 @@ from drahealth.fakes.complaint import Complaint
 app = typer.Typer(help="The fake driver as a program of its own.", no_args_is_help=True)
 
 
+_PANEL = "Drivers of a file (-f)"
+
+
 def _of_file(text: str, metavar: str) -> Any:
-    return typer.Option(help=text, metavar=metavar, rich_help_panel="Drivers of a file (-f)", show_default=False)
+    return typer.Option(help=text, metavar=metavar, rich_help_panel=_PANEL, show_default=False)
 
 
 @app.callback()
@@ -46,7 +49,12 @@ def serve(
     policy: Annotated[str | None, _of_file("Which faults mean Unhealthy; nvidia-catalogue.", "NAME")] = None,
     seed: Annotated[int | None, _of_file("What is drawn for stream faults; 0.", "N")] = None,
     pod_annotations: Annotated[
-        bool, _of_file("Follow the annotations of pods: health.example.com/gpu-0: unhealthy.", "")
+        bool,
+        typer.Option(
+            "--pod-annotations",
+            help="Follow the annotations of pods: health.example.com/gpu-0: unhealthy.",
+            rich_help_panel=_PANEL,
+        ),
     ] = False,
     annotation_prefix: Annotated[str | None, _of_file("Theirs; health.example.com.", "PREFIX")] = None,
     metrics_port: Annotated[int | None, _of_file("Serve metrics for Prometheus; 0 is any free port.", "PORT")] = None,
