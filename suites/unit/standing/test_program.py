@@ -6,6 +6,7 @@ import signal
 import socket
 import sys
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
@@ -253,6 +254,31 @@ async def test_it_ends_at_once_while_it_waits_for_the_api_server(rig: Rig) -> No
     told.set()
     await asyncio.wait_for(running, PATIENCE)
     assert rig.sockets() == []
+
+
+class Moody(ApiServer):
+    """It lets drivers publish, until it does not."""
+
+    refuses = False
+
+    async def create(self, kind: Kind, obj: Object) -> Object:
+        if self.refuses:
+            raise ApiError(403, "Forbidden", f"{kind.plural} is forbidden")
+        return await super().create(kind, obj)
+
+
+async def test_what_the_api_server_refuses_later_disturbs_no_device_and_is_made_up_for(rig: Rig) -> None:
+    rig.api = moody = Moody()
+    await rig.serve()
+    moody.refuses = True
+    (published,) = await moody.list(SLICES)
+    await moody.delete(SLICES, published["metadata"]["name"])
+    await rig.told("inject", fault="xid/79", device="gpu-0")
+    assert ((await rig.health())["gpu-0"], await rig.slices()) == ("Unhealthy", 0)
+    moody.refuses = False
+    async with asyncio.timeout(PATIENCE), aclosing(moody.watch(SLICES)) as changes:
+        assert (await anext(changes)).type == "ADDED"
+    assert (await rig.health())["gpu-0"] == "Unhealthy"
 
 
 async def test_it_begins_while_the_api_server_is_away_and_publishes_later(rig: Rig) -> None:
