@@ -1,6 +1,10 @@
 """The fake driver's image. The engine is a script that keeps images as files, and pip's index a folder."""
 
 import asyncio
+import re
+import subprocess
+import sys
+import tomllib
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +17,7 @@ from drahealth.suites.binaries.progress import silent
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.kind.engine import Engine
 from drahealth.suites.pods.image import DEFAULT_BASE, REPOSITORY, ensure_image, has_image
-from drahealth.suites.pods.packages import Interpreter, ensure_packages, refusal, requirements
+from drahealth.suites.pods.packages import NEEDED, Interpreter, ensure_packages, refusal, requirements
 
 _DOCKER = """#!/bin/sh
 echo "$*" >> {root}/calls
@@ -29,8 +33,13 @@ case "$1" in
          cp -r "$last" {root}/built; touch "{root}/images/$(echo "$7" | tr / _)" ;;
 esac
 """
+_PROJECT = tomllib.loads((Path(__file__).resolve().parents[3] / "pyproject.toml").read_text())["project"]
+_MODULES = {
+    name: {"grpcio": "grpc", "protobuf": "google.protobuf"}.get(name, name.replace("-", "_"))
+    for name in (re.split("[<>=]", one)[0] for one in _PROJECT["dependencies"])
+}
 _PYTHON = '["3.11.9", "x86_64", "glibc"]'
-_VERSIONS = {"aiohttp": "3.99", "grpcio": "1.99", "protobuf": "6.99", "pydantic": "2.99"}
+_VERSIONS = {"aiohttp": "3.99", "grpcio": "1.99", "protobuf": "6.99", "pydantic": "2.99", "watchfiles": "1.99"}
 
 
 def wheel(folder: Path, name: str, version: str) -> None:
@@ -174,7 +183,15 @@ async def test_packages_are_kept_by_python_and_architecture(world: World) -> Non
 
 def test_the_official_client_is_not_among_the_packages() -> None:
     declared = ["aiohttp>=3.10", "grpcio >= 1.71", "kubernetes>=36", "pydantic>=2", 'pytest>=8; extra == "test"']
-    assert requirements(declared) == ["aiohttp>=3.10", "grpcio>=1.71", "protobuf", "pydantic>=2"]
+    assert requirements(declared) == ["aiohttp>=3.10", "grpcio>=1.71", "protobuf", "pydantic>=2", "watchfiles"]
+
+
+def test_the_packages_are_all_that_the_drivers_process_needs() -> None:
+    absent = [name for name in _MODULES if name not in NEEDED]
+    programs = "drahealth.fakes.hardware.serve, drahealth.fakes.hardware.connect"
+    code = f"import sys; sys.modules.update(dict.fromkeys({[_MODULES[name] for name in absent]})); import {programs}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_python_without_pip_is_told_what_to_do() -> None:
