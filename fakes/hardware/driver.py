@@ -111,11 +111,11 @@ class FakeDriver:
 
     async def retire(self) -> None:
         await self.stop()
-        await withdraw(self._api, self._published)
-        self._published = Published()
-        if self.options.cdi_dir:
+        if self.options.cdi_dir:  # what is on the node goes, whether the API server is there or not
             cdi.remove(Path(self.options.cdi_dir), self.options.name, self.options.instance)
         self._leave_folder()
+        await withdraw(self._api, self._published)
+        self._published = Published()
 
     async def wait_registered(self) -> None:
         await self._registered.wait()

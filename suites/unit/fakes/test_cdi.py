@@ -3,6 +3,9 @@
 import json
 from pathlib import Path
 
+import pytest
+
+from drahealth.fakes.api import ApiError
 from drahealth.fakes.hardware import cdi
 from drahealth.suites.unit.fakes.driver_rig import DRIVER, Rig
 
@@ -42,3 +45,13 @@ async def test_it_is_there_from_a_drivers_start_until_it_retires(rig: Rig, tmp_p
         await step()
         there.append(len(list((tmp_path / "cdi").iterdir())))
     assert there == [1, 1, 1, 1, 0]
+
+
+async def test_a_driver_leaves_nothing_on_its_node_where_the_api_server_is_away(rig: Rig, tmp_path: Path) -> None:
+    driver = rig.here(cdi_dir=str(tmp_path / "cdi"), data_dir=str(tmp_path / "data"))
+    await driver.start()
+    rig.api.down()
+    with pytest.raises(ApiError):
+        await driver.retire()
+    rig.api.up()
+    assert (list((tmp_path / "cdi").iterdir()), (tmp_path / "data").exists()) == ([], False)
