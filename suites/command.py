@@ -164,6 +164,14 @@ def binaries_ensure(kubernetes: Kubernetes = None) -> None:
     ensure_binaries(kubernetes)
 
 
+@binaries.command("helm")
+def binaries_helm() -> None:
+    """Get Helm, which the chart is checked with: from the cache, downloaded, or built with Go."""
+    from drahealth.suites.listing import ensure_helm
+
+    ensure_helm()
+
+
 @binaries.command("list")
 def binaries_list() -> None:
     """List the releases that are in the cache."""
@@ -173,7 +181,7 @@ def binaries_list() -> None:
 
 
 @binaries.command("remove")
-def binaries_remove(kubernetes: Annotated[str, typer.Argument(help="The release, such as 1.37.1.")]) -> None:
+def binaries_remove(kubernetes: Annotated[str, typer.Argument(help="The release, such as 1.37.1; or helm.")]) -> None:
     """Remove a release from the cache."""
     from drahealth.suites.listing import remove_binaries
 

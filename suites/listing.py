@@ -87,15 +87,24 @@ def ensure_binaries(kubernetes: str | None) -> None:
         Console(highlight=False).print(str(path), soft_wrap=True)
 
 
+def ensure_helm() -> None:
+    """Gets it and says where it is."""
+    path = binaries.ensure_helm(Stages(Console(highlight=False, stderr=True)))
+    Console(highlight=False).print(str(path), soft_wrap=True)
+
+
 def show_binaries() -> None:
     """The releases in the cache, with size, origin and place."""
     console = Console(highlight=False)
-    for entry in binaries.installed():
-        console.print(f"[bold]{entry.version}[/]  {entry.size // _MIB} MiB  {entry.folder}", soft_wrap=True)
+    named = [(entry.version, entry) for entry in binaries.installed()]
+    named += [(f"helm {entry.version}", entry) for entry in binaries.installed_helm()]
+    for name, entry in named:
+        console.print(f"[bold]{name}[/]  {entry.size // _MIB} MiB  {entry.folder}", soft_wrap=True)
         console.print(f"       {escape(', '.join(entry.origins))}", soft_wrap=True)
 
 
 def remove_binaries(kubernetes: str) -> None:
-    """Removes a release and says how much room that made."""
+    """Removes a release, or Helm, and says how much room that made."""
     freed = binaries.remove(kubernetes)
-    Console(highlight=False).print(f"removed Kubernetes {kubernetes}, {freed // _MIB} MiB")
+    what = "Helm" if kubernetes == "helm" else f"Kubernetes {kubernetes}"
+    Console(highlight=False).print(f"removed {what}, {freed // _MIB} MiB")

@@ -1,4 +1,4 @@
-"""The official releases: https://dl.k8s.io for Kubernetes, the project's GitHub releases for etcd.
+"""The official releases: https://dl.k8s.io for Kubernetes, the project's GitHub releases for etcd, and get.helm.sh.
 
 Each file is held against the checksum published beside it.
 """
@@ -15,6 +15,13 @@ from drahealth.suites.errors import ConfigurationError, HarnessError
 
 KUBERNETES_URL = "https://dl.k8s.io/release"
 ETCD_URL = "https://github.com/etcd-io/etcd/releases/download"
+HELM_URL = "https://get.helm.sh"
+
+_RELEASES = {
+    "kubernetes": "https://kubernetes.io/releases",
+    "etcd": "https://github.com/etcd-io/etcd/releases",
+    "helm": "https://github.com/helm/helm/releases",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,24 +30,28 @@ class OfficialReleases:
 
     kubernetes_url: str = KUBERNETES_URL
     etcd_url: str = ETCD_URL
+    helm_url: str = HELM_URL
 
     def get(self, order: Order, progress: Progress) -> str:
         """See `Source`: Unavailable without a network, ConfigurationError for a release that does not exist."""
         from drahealth.suites.binaries.transfer import NotThere
 
-        base = self.etcd_url if order.package.project == "etcd" else self.kubernetes_url
+        base, fetch = {
+            "kubernetes": (self.kubernetes_url, _kubernetes),
+            "etcd": (self.etcd_url, _etcd),
+            "helm": (self.helm_url, _helm),
+        }[order.package.project]
         host = base.split("/")[2]
         progress(f"Connecting to {host}")
         if not reachable(base):
             raise Unavailable(f"{host} cannot be reached", f"run once where {host} can be reached")
         try:
-            fetch = _etcd if order.package.project == "etcd" else _kubernetes
             return fetch(base, order, progress)
         except NotThere as missing:
             platform = f"{order.platform.system}/{order.platform.architecture}"
             raise ConfigurationError(
                 f"{order.package} was not released for {platform} ({missing} does not exist)",
-                "see https://kubernetes.io/releases for those there are",
+                f"see {_RELEASES[order.package.project]} for those there are",
             ) from missing
 
 
@@ -66,6 +77,17 @@ def _etcd(base: str, order: Order, progress: Progress) -> str:
     for program in order.programs:
         _extract(order.scratch / archive, f"{name}/{program}", order.into / program)
     return f"downloaded from {folder}"
+
+
+def _helm(base: str, order: Order, progress: Progress) -> str:
+    from drahealth.suites.binaries.transfer import Transfer, read_text
+
+    archive = f"helm-v{order.package.version}-{order.platform}.tar.gz"
+    sha256 = _listed(read_text(f"{base}/{archive}.sha256sum"), archive, f"{base}/{archive}.sha256sum")
+    Transfer(f"{base}/{archive}", order.scratch / archive).run(sha256, f"Downloading {order.package}", progress)
+    for program in order.programs:
+        _extract(order.scratch / archive, f"{order.platform}/{program}", order.into / program)
+    return f"downloaded from {base}"
 
 
 def _listed(sums: str, name: str, url: str) -> str:

@@ -1,12 +1,14 @@
 """The programs of a local cluster, got once and kept: downloaded where there is a network, built with Go elsewhere."""
 
+from pathlib import Path
+
 from drahealth.suites.binaries import releases
 from drahealth.suites.binaries.build import GoBuild
 from drahealth.suites.binaries.download import OfficialReleases
 from drahealth.suites.binaries.progress import Progress, silent
 from drahealth.suites.binaries.releases import Binaries
 from drahealth.suites.binaries.sources import FirstThatCan, Source
-from drahealth.suites.binaries.store import Installed, Store
+from drahealth.suites.binaries.store import HELM, Installed, Store
 
 
 def ensure(
@@ -32,11 +34,23 @@ def ensure(
     )
 
 
+def ensure_helm(progress: Progress = silent, *, store: Store | None = None, source: Source | None = None) -> Path:
+    """The command of Helm, got as `ensure` gets its programs. HarnessError if it cannot be had here."""
+    store = Store() if store is None else store
+    source = FirstThatCan((OfficialReleases(), GoBuild())) if source is None else source
+    return store.ensure(releases.helm(), source, progress) / "helm"
+
+
 def installed() -> list[Installed]:
     """The Kubernetes releases in the user's cache, oldest version first."""
     return Store().installed()
 
 
+def installed_helm() -> list[Installed]:
+    """The releases of Helm there."""
+    return Store().installed(HELM)
+
+
 def remove(version: str) -> int:
-    """Takes a release out of the user's cache and gives the bytes freed; ConfigurationError if it is not there."""
+    """Takes a release, or `helm`, out of the cache and gives the bytes freed; ConfigurationError if it is not there."""
     return Store().remove(version)

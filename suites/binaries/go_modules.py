@@ -13,6 +13,11 @@ _STAGING = re.compile(r"^\s*(k8s\.io/\S+)\s+=>\s+\./staging/", re.MULTILINE)
 _GO_LINE = re.compile(r"^go\s+(\d+\.\d+(?:\.\d+)?)\s*$", re.MULTILINE)
 _GO_VERSION = re.compile(r"go(\d+)\.(\d+)(?:\.(\d+))?")
 _SWITCHES_SINCE = (1, 21, 0)
+_MODULES = {
+    "kubernetes": "k8s.io/kubernetes",
+    "etcd": "go.etcd.io/etcd/server/v3",
+    "helm": "helm.sh/helm/v4",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +38,13 @@ class Module:
 
 def module_path(package: Package) -> str:
     """The module that holds the package's programs."""
-    return "go.etcd.io/etcd/server/v3" if package.project == "etcd" else "k8s.io/kubernetes"
+    return _MODULES[package.project]
 
 
 def program_path(package: Package, program: str) -> str:
     """The Go package of one program."""
-    return module_path(package) if package.project == "etcd" else f"k8s.io/kubernetes/cmd/{program}"
+    module = module_path(package)
+    return module if package.project == "etcd" else f"{module}/cmd/{program}"
 
 
 def go_mod(module: Module) -> str:
@@ -53,6 +59,8 @@ def linker_flags(package: Package, module: Module) -> str:
     """Strips the programs and gives Kubernetes its version, without which its components refuse each other."""
     if package.project == "etcd":
         return "-s -w"
+    if package.project == "helm":
+        return f"-s -w -X {module.path}/internal/version.version=v{package.version}"
     major, minor, _ = package.version.split(".", 2)
     facts = {
         "gitVersion": f"v{package.version}",

@@ -1,4 +1,4 @@
-"""Releases of Kubernetes and etcd: their versions, the platforms they exist for and the programs taken from them."""
+"""Releases of Kubernetes, etcd and Helm: their versions, the platforms they exist for, the programs taken from them."""
 
 import platform
 import re
@@ -11,6 +11,8 @@ DEFAULT_VERSION = "1.37.1"
 """The Kubernetes release that is taken where none is named."""
 ETCD_VERSION = "3.6.5"
 """One etcd for every release of Kubernetes that can be run here."""
+HELM_VERSION = "4.3.1"
+"""The Helm that the chart is checked with."""
 
 _VERSION = re.compile(r"v?(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-(?:alpha|beta|rc)\.\d+)?")
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64", "ppc64le": "ppc64le", "s390x": "s390x"}
@@ -71,6 +73,11 @@ def kubernetes(version: str) -> Package:
 def etcd(version: str = ETCD_VERSION) -> Package:
     """The API server's store."""
     return Package("etcd", "etcd", version, ("etcd",))
+
+
+def helm(version: str = HELM_VERSION) -> Package:
+    """The package manager of charts."""
+    return Package("helm", "Helm", version, ("helm",))
 
 
 def this_platform() -> Platform:

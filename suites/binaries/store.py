@@ -2,6 +2,7 @@
 
     <root>/kubernetes/v1.37.1/linux-amd64/{kubelet,...,manifest.json}
     <root>/etcd/v3.6.5/linux-amd64/{etcd,manifest.json}
+    <root>/helm/v4.3.1/linux-amd64/{helm,manifest.json}
     <root>/parts/...    what is being made, worth nothing once its process has ended
     <root>/lock         held by the process that changes anything
 
@@ -25,6 +26,9 @@ from drahealth.suites.binaries.progress import Progress, silent
 from drahealth.suites.binaries.releases import Package, Platform, etcd, kubernetes, parse_version, this_platform
 from drahealth.suites.binaries.sources import Order, Source
 from drahealth.suites.errors import ConfigurationError, HarnessError
+
+HELM = "helm"
+"""The name of its project."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +70,18 @@ class Store:
                     self._complete(Order(package, missing, self.platform, *self._workplace()), source, progress)
         return folder
 
-    def installed(self) -> list[Installed]:
-        """All Kubernetes releases for this platform, oldest version first."""
-        folders = self.root.glob(f"kubernetes/v*/{self.platform}")
+    def installed(self, project: str = "kubernetes") -> list[Installed]:
+        """All releases of a project for this platform, oldest version first."""
+        folders = self.root.glob(f"{project}/v*/{self.platform}")
         return sorted(map(_describe, folders), key=lambda release: _order(release.version))
 
     def remove(self, version: str) -> int:
         """Takes a Kubernetes release out of the cache, and etcd with the last one; gives the bytes freed.
 
-        Raises ConfigurationError if it is not there.
+        `helm` is every Helm instead. Raises ConfigurationError if it is not there.
         """
+        if version == HELM:
+            return self._remove_helm()
         package = kubernetes(parse_version(version))
         if not self.folder(package).exists():
             there = ", ".join(release.version for release in self.installed()) or "none"
@@ -83,6 +89,13 @@ class Store:
         with self._changing(silent):
             freed = self._discard(self.folder(package))
             return freed if self.installed() else freed + self._discard(self.folder(etcd()))
+
+    def _remove_helm(self) -> int:
+        folders = [entry.folder for entry in self.installed(HELM)]
+        if not folders:
+            raise ConfigurationError(f"Helm is not in the cache {self.root}", "`drahealth binaries helm` gets it")
+        with self._changing(silent):
+            return sum(map(self._discard, folders))
 
     def _missing(self, package: Package) -> list[str]:
         good = manifest.good(self.folder(package), package.programs)

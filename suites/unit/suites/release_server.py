@@ -35,14 +35,16 @@ class ReleaseServer:
     def add_etcd(self, version: str, platform: str, content: bytes) -> None:
         """An archive as the etcd project publishes it."""
         name = f"etcd-v{version}-{platform}"
-        archive = io.BytesIO()
-        with tarfile.open(fileobj=archive, mode="w:gz") as tar:
-            member = tarfile.TarInfo(f"{name}/etcd")
-            member.size = len(content)
-            tar.addfile(member, io.BytesIO(content))
-        self.files[f"/v{version}/{name}.tar.gz"] = archive.getvalue()
-        sums = f"{hashlib.sha256(archive.getvalue()).hexdigest()}  {name}.tar.gz\n"
-        self.files[f"/v{version}/SHA256SUMS"] = sums.encode()
+        packed = _archive(f"{name}/etcd", content)
+        self.files[f"/v{version}/{name}.tar.gz"] = packed
+        self.files[f"/v{version}/SHA256SUMS"] = _sum(packed, f"{name}.tar.gz")
+
+    def add_helm(self, version: str, platform: str, content: bytes) -> None:
+        """An archive as the Helm project publishes it."""
+        name = f"helm-v{version}-{platform}.tar.gz"
+        packed = _archive(f"{platform}/helm", content)
+        self.files[f"/{name}"] = packed
+        self.files[f"/{name}.sha256sum"] = _sum(packed, name)
 
     def __enter__(self) -> "ReleaseServer":
         self._thread.start()
@@ -52,6 +54,19 @@ class ReleaseServer:
         self._http.shutdown()
         self._thread.join()
         self._http.server_close()
+
+
+def _archive(member: str, content: bytes) -> bytes:
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w:gz") as tar:
+        entry = tarfile.TarInfo(member)
+        entry.size = len(content)
+        tar.addfile(entry, io.BytesIO(content))
+    return archive.getvalue()
+
+
+def _sum(packed: bytes, name: str) -> bytes:
+    return f"{hashlib.sha256(packed).hexdigest()}  {name}\n".encode()
 
 
 class _Handler(BaseHTTPRequestHandler):

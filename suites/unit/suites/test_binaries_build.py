@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from drahealth.suites.binaries.build import GoBuild
-from drahealth.suites.binaries.go_modules import Module, go_mod, linker_flags, too_old
+from drahealth.suites.binaries.go_modules import Module, go_mod, linker_flags, module_path, program_path, too_old
 from drahealth.suites.binaries.progress import silent
-from drahealth.suites.binaries.releases import Platform, etcd, kubernetes
+from drahealth.suites.binaries.releases import Platform, etcd, helm, kubernetes
 from drahealth.suites.binaries.sources import Order, Unavailable
 from drahealth.suites.errors import ConfigurationError, HarnessError
 
@@ -79,6 +79,13 @@ def test_the_staging_modules_are_replaced_by_their_published_versions() -> None:
 
 def test_etcd_needs_no_version_from_the_linker() -> None:
     assert linker_flags(etcd(), Module("go.etcd.io/etcd/server/v3", "v3.6.5", "", "")) == "-s -w"
+
+
+def test_helm_is_told_its_version() -> None:
+    package = helm("4.3.1")
+    module = Module(module_path(package), "v4.3.1", "", "")
+    assert program_path(package, "helm") == "helm.sh/helm/v4/cmd/helm"
+    assert linker_flags(package, module) == "-s -w -X helm.sh/helm/v4/internal/version.version=v4.3.1"
 
 
 def test_a_release_that_does_not_exist_is_the_users_mistake(go: Callable[..., str], order: Order) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from drahealth.suites.binaries.download import OfficialReleases
 from drahealth.suites.binaries.progress import silent
-from drahealth.suites.binaries.releases import Platform, etcd, kubernetes
+from drahealth.suites.binaries.releases import Platform, etcd, helm, kubernetes
 from drahealth.suites.binaries.sources import Order, Unavailable
 from drahealth.suites.binaries.transfer import Transfer
 from drahealth.suites.errors import ConfigurationError, HarnessError
@@ -23,15 +23,16 @@ def server() -> Iterator[ReleaseServer]:
     with ReleaseServer() as running:
         running.add_program(FOLDER, "kubelet", KUBELET)
         running.add_etcd("3.6.5", "linux-amd64", b"the store")
+        running.add_helm("4.3.1", "linux-amd64", b"the helm")
         yield running
 
 
 def get(server: ReleaseServer, order: Order) -> str:
-    return OfficialReleases(server.url, server.url).get(order, silent)
+    return OfficialReleases(server.url, server.url, server.url).get(order, silent)
 
 
 def order(tmp_path: Path, *programs: str) -> Order:
-    package = etcd("3.6.5") if programs == ("etcd",) else kubernetes("1.37.1")
+    package = {("etcd",): etcd("3.6.5"), ("helm",): helm("4.3.1")}.get(programs, kubernetes("1.37.1"))
     (tmp_path / "scratch").mkdir()
     return Order(package, programs, LINUX, tmp_path, tmp_path / "scratch")
 
@@ -51,10 +52,21 @@ def test_etcd_is_taken_out_of_its_archive(server: ReleaseServer, tmp_path: Path)
     assert (tmp_path / "etcd").read_bytes() == b"the store"
 
 
-@pytest.mark.parametrize("program", ["kubelet", "etcd"])
+def test_helm_is_taken_out_of_its_archive(server: ReleaseServer, tmp_path: Path) -> None:
+    get(server, order(tmp_path, "helm"))
+    assert (tmp_path / "helm").read_bytes() == b"the helm"
+
+
+_FILES = {
+    "kubelet": f"{FOLDER}/kubelet",
+    "etcd": "/v3.6.5/etcd-v3.6.5-linux-amd64.tar.gz",
+    "helm": "/helm-v4.3.1-linux-amd64.tar.gz",
+}
+
+
+@pytest.mark.parametrize("program", list(_FILES))
 def test_a_wrong_checksum_is_an_error(server: ReleaseServer, tmp_path: Path, program: str) -> None:
-    file = f"{FOLDER}/kubelet" if program == "kubelet" else "/v3.6.5/etcd-v3.6.5-linux-amd64.tar.gz"
-    server.files[file] += b"!"
+    server.files[_FILES[program]] += b"!"
     with pytest.raises(HarnessError, match="does not match its published checksum"):
         get(server, order(tmp_path, program))
 

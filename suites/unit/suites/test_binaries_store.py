@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from drahealth.suites.binaries.progress import Progress, silent
-from drahealth.suites.binaries.releases import Platform, etcd, kubernetes
+from drahealth.suites.binaries.releases import Platform, etcd, helm, kubernetes
 from drahealth.suites.binaries.sources import FirstThatCan, Order, Unavailable
 from drahealth.suites.binaries.store import Store
 from drahealth.suites.errors import ConfigurationError, HarnessError
@@ -162,6 +162,15 @@ def test_removing_what_is_not_there_names_what_is(store: Store) -> None:
     store.ensure(PACKAGE, Shelf(), silent)
     with pytest.raises(ConfigurationError, match=r"v1\.36\.3 is not in the cache .*; the releases there: 1\.37\.1$"):
         store.remove("1.36.3")
+
+
+def test_helm_is_removed_by_its_name_and_nothing_else_goes(store: Store) -> None:
+    for package in (PACKAGE, helm()):
+        store.ensure(package, Shelf(), silent)
+    assert store.remove("helm") > 0
+    assert (store.installed("helm"), len(store.installed())) == ([], 1)
+    with pytest.raises(ConfigurationError, match=r"Helm is not in the cache .*; `drahealth binaries helm` gets it"):
+        store.remove("helm")
 
 
 def test_a_cache_that_cannot_be_made_names_the_variable(tmp_path: Path) -> None:
