@@ -1,0 +1,209 @@
+"""What the chart makes of values, and which values it refuses."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drahealth.fakes.inventory_file import load_inventory
+
+Render = Callable[..., list[dict[str, Any]]]
+Refusal = Callable[..., str]
+
+CHART = Path(__file__).resolve().parent.parent / "drahealth-driver"
+INVENTORY = """# eight of them
+format: inventory/v1
+devices:
+  - {name: tpu, count: 8}
+"""
+EVERYTHING: dict[str, Any] = {
+    "image": {"repository": "registry.example.com/fakes", "tag": "1.2.3", "pullPolicy": "Always"},
+    "imagePullSecrets": [{"name": "registry"}],
+    "fullnameOverride": "gpus",
+    "inventory": INVENTORY,
+    "deviceClasses": [{"name": "tpu", "driver": "tpu.example.com"}, {"name": "nic", "driver": "nic.example.com"}],
+    "kubeletDir": "/data/kubelet",
+    "cdiDir": "/etc/cdi",
+    "seamlessUpdate": True,
+    "serviceAccount": {"create": False, "name": "theirs"},
+    "admissionPolicy": False,
+    "podAnnotations": {"example.com/a": "b"},
+    "podLabels": {"team": "gpu"},
+    "resources": {"requests": None, "limits": None},  # Helm adds what is not taken away
+    "priorityClassName": "",
+    "nodeSelector": {"gpu": "fake"},
+    "tolerations": [],
+}
+
+
+def of_kind(objects: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    return [found for found in objects if found["kind"] == kind]
+
+
+def pod(objects: list[dict[str, Any]]) -> dict[str, Any]:
+    (found,) = of_kind(objects, "DaemonSet")
+    spec: dict[str, Any] = found["spec"]["template"]["spec"]
+    return spec
+
+
+@pytest.fixture(scope="module")
+def default(render: Render) -> list[dict[str, Any]]:
+    return render()
+
+
+@pytest.fixture(scope="module")
+def other(render: Render) -> list[dict[str, Any]]:
+    return render(**EVERYTHING)
+
+
+def test_the_chart_makes_these_objects(default: list[dict[str, Any]]) -> None:
+    named = {(found["kind"], found["metadata"].get("namespace"), found["metadata"]["name"]) for found in default}
+    assert named == {
+        ("ServiceAccount", "fakes", "fake-drahealth-driver"),
+        ("ConfigMap", "fakes", "fake-drahealth-driver"),
+        ("DaemonSet", "fakes", "fake-drahealth-driver"),
+        ("DeviceClass", None, "gpu.example.com"),
+        ("ClusterRole", None, "fakes:fake-drahealth-driver"),
+        ("ClusterRoleBinding", None, "fakes:fake-drahealth-driver"),
+        ("ValidatingAdmissionPolicy", None, "fake-drahealth-driver.fakes"),
+        ("ValidatingAdmissionPolicyBinding", None, "fake-drahealth-driver.fakes"),
+    }
+
+
+def test_other_values_make_other_objects(other: list[dict[str, Any]]) -> None:
+    named = {(found["kind"], found["metadata"]["name"]) for found in other}
+    assert named == {
+        ("ConfigMap", "gpus"),
+        ("DaemonSet", "gpus"),
+        ("DeviceClass", "tpu"),
+        ("DeviceClass", "nic"),
+        ("ClusterRole", "fakes:gpus"),
+        ("ClusterRoleBinding", "fakes:gpus"),
+    }
+
+
+@pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["default", "everything"])
+def test_the_driver_may_do_what_it_does_and_nothing_else(render: Render, values: dict[str, Any]) -> None:
+    objects = render(**values)
+    rules = [rule for role in of_kind(objects, "ClusterRole") for rule in role["rules"]]
+    publishes = ["get", "list", "watch", "create", "update", "delete"]
+    assert rules == [
+        {"apiGroups": ["resource.k8s.io"], "resources": ["resourceslices"], "verbs": publishes},
+        {"apiGroups": ["resource.k8s.io"], "resources": ["resourceclaims"], "verbs": ["get"]},
+    ]
+    assert not of_kind(objects, "Role")
+    (binding,) = of_kind(objects, "ClusterRoleBinding")
+    account = values.get("serviceAccount", {}).get("name", "fake-drahealth-driver")
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": account, "namespace": "fakes"}]
+    assert pod(objects)["serviceAccountName"] == account
+
+
+@pytest.mark.parametrize(
+    ("values", "kubelet", "cdi"), [({}, "/var/lib/kubelet", "/var/run/cdi"), (EVERYTHING, "/data/kubelet", "/etc/cdi")]
+)
+def test_the_pods_see_three_folders_of_their_node(render: Render, values: Any, kubelet: str, cdi: str) -> None:
+    spec = pod(render(**values))
+    paths = {volume["name"]: volume["hostPath"]["path"] for volume in spec["volumes"] if "hostPath" in volume}
+    mounts = {mount["name"]: mount["mountPath"] for mount in spec["containers"][0]["volumeMounts"]}
+    assert set(paths.values()) == {f"{kubelet}/plugins", f"{kubelet}/plugins_registry", cdi}
+    assert {name: mounts[name] for name in paths} == paths  # sockets and files are named to others by these paths
+
+
+def test_the_driver_needs_no_privilege(default: list[dict[str, Any]]) -> None:
+    spec = pod(default)
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & spec.keys()
+    assert spec["containers"][0]["securityContext"] == {
+        "runAsUser": 0,
+        "runAsGroup": 0,
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert "ports" not in spec["containers"][0]
+
+
+def test_the_pods_follow_the_values(other: list[dict[str, Any]]) -> None:
+    spec = pod(other)
+    (container,) = spec["containers"]
+    (daemon_set,) = of_kind(other, "DaemonSet")
+    assert (container["image"], container["imagePullPolicy"]) == ("registry.example.com/fakes:1.2.3", "Always")
+    assert (spec["imagePullSecrets"], spec["nodeSelector"]) == ([{"name": "registry"}], {"gpu": "fake"})
+    assert not {"tolerations", "priorityClassName"} & spec.keys()
+    assert "resources" not in container
+    assert daemon_set["spec"]["updateStrategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
+    template = daemon_set["spec"]["template"]["metadata"]
+    assert (template["labels"]["team"], template["annotations"]["example.com/a"]) == ("gpu", "b")
+
+
+def test_the_image_is_that_of_the_chart_unless_it_is_named(default: list[dict[str, Any]]) -> None:
+    version = re.search(r"^appVersion: (\S+)$", (CHART / "Chart.yaml").read_text(), re.MULTILINE)
+    assert version
+    assert pod(default)["containers"][0]["image"] == f"localhost/drahealth-driver:{version[1]}"
+
+
+def test_another_inventory_makes_other_pods(render: Render, default: list[dict[str, Any]]) -> None:
+    def annotations(objects: list[dict[str, Any]]) -> Any:
+        return of_kind(objects, "DaemonSet")[0]["spec"]["template"]["metadata"]["annotations"]
+
+    changed = render(inventory=INVENTORY)
+    assert annotations(changed) != annotations(default)
+    assert annotations(render(podLabels={"a": "b"})) == annotations(default)
+
+
+def test_the_driver_reads_the_inventory_as_it_was_written(other: list[dict[str, Any]]) -> None:
+    (config,) = of_kind(other, "ConfigMap")
+    assert config["data"] == {"inventory.yaml": INVENTORY}
+    (container,) = pod(other)["containers"]
+    assert "--file=/etc/drahealth/inventory.yaml" in container["args"]
+
+
+def test_the_inventory_of_the_chart_is_one(default: list[dict[str, Any]], tmp_path: Path) -> None:
+    (config,) = of_kind(default, "ConfigMap")
+    file = tmp_path / "inventory.yaml"
+    file.write_text(config["data"]["inventory.yaml"])
+    assert [device.path for device in load_inventory(file).devices] == ["gpu-0", "gpu-1", "gpu-2", "gpu-3"]
+
+
+def test_every_object_says_what_it_belongs_to(default: list[dict[str, Any]]) -> None:
+    for found in default:
+        labels = found["metadata"]["labels"]
+        assert labels["app.kubernetes.io/part-of"] == "drahealth"
+        assert labels["app.kubernetes.io/instance"] == "fake"
+
+
+def test_pods_are_selected_by_what_never_changes(default: list[dict[str, Any]]) -> None:
+    (daemon_set,) = of_kind(default, "DaemonSet")
+    selector = daemon_set["spec"]["selector"]["matchLabels"]
+    assert selector == {"app.kubernetes.io/name": "drahealth-driver", "app.kubernetes.io/instance": "fake"}
+    assert selector.items() <= daemon_set["spec"]["template"]["metadata"]["labels"].items()
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"imge": {}}, "imge"),
+        ({"image": {"repository": "", "pullPolicy": "Always"}}, "/image/repository"),
+        ({"image": {"pullPolicy": "Sometimes"}}, "/image/pullPolicy"),
+        ({"image": {"tag": "a tag"}}, "/image/tag"),
+        ({"inventory": "format: inventory/v9\n"}, "/inventory"),
+        ({"inventory": {"format": "inventory/v1"}}, "/inventory"),
+        ({"inventory": "format: inventory/v1\ndevices: [\n"}, "inventory is not YAML"),
+        ({"deviceClasses": [{"name": "GPU", "driver": "gpu.example.com"}]}, "/deviceClasses/0/name"),
+        ({"deviceClasses": [{"name": "gpu"}]}, "driver"),
+        ({"kubeletDir": "var/lib/kubelet"}, "/kubeletDir"),
+        ({"kubeletDir": "/var/lib/kubelet/"}, "/kubeletDir"),
+        ({"cdiDir": "/var/../etc"}, "/cdiDir"),
+        ({"seamlessUpdate": "often"}, "/seamlessUpdate"),
+        ({"resources": {"limit": {}}}, "limit"),
+        ({"podLabels": {"team": 7}}, "/podLabels/team"),
+        ({"terminationGracePeriodSeconds": 0}, "/terminationGracePeriodSeconds"),
+        ({"serviceAccount": {"create": False}}, "serviceAccount.name is needed where serviceAccount.create is false"),
+    ],
+    ids=str,
+)
+def test_wrong_values_are_refused_by_name(refusal: Refusal, values: dict[str, Any], said: str) -> None:
+    told = refusal(**values)
+    assert said in told
+    assert len(told.splitlines()) <= 5
