@@ -33,7 +33,14 @@ DRIVER = f"system:serviceaccount:{NAMESPACE}:fake-drahealth-driver"
 NOWHERE = {"nodeSelector": {"nodes": "none"}}
 VARIANTS: list[dict[str, Any]] = [
     {},
-    {"seamlessUpdate": True, "resources": {"limits": None}, "priorityClassName": "", "tolerations": []},
+    {
+        "seamlessUpdate": True,
+        "healthAnnotations": True,
+        "metricsPort": 9464,
+        "resources": {"limits": None},
+        "priorityClassName": "",
+        "tolerations": [],
+    },
     {"deviceClasses": [], "admissionPolicy": False, "serviceAccount": {"create": False, "name": "default"}},
 ]
 _WHERE = {

@@ -27,6 +27,8 @@ EVERYTHING: dict[str, Any] = {
     "kubeletDir": "/data/kubelet",
     "cdiDir": "/etc/cdi",
     "seamlessUpdate": True,
+    "metricsPort": 9464,
+    "extraArgs": ["--policy=nvsentinel"],
     "serviceAccount": {"create": False, "name": "theirs"},
     "admissionPolicy": False,
     "podAnnotations": {"example.com/a": "b"},
@@ -100,6 +102,13 @@ def test_the_driver_may_do_what_it_does_and_nothing_else(render: Render, values:
     assert pod(objects)["serviceAccountName"] == account
 
 
+def test_the_driver_may_follow_pods_where_their_annotations_are_followed(render: Render) -> None:
+    objects = render(healthAnnotations=True)
+    (role,) = of_kind(objects, "ClusterRole")
+    assert role["rules"][2:] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}]
+    assert "--pod-annotations" in pod(objects)["containers"][0]["args"]
+
+
 @pytest.mark.parametrize(
     ("values", "kubelet", "cdi"), [({}, "/var/lib/kubelet", "/var/run/cdi"), (EVERYTHING, "/data/kubelet", "/etc/cdi")]
 )
@@ -132,6 +141,17 @@ def test_the_pods_follow_the_values(other: list[dict[str, Any]]) -> None:
     assert (spec["imagePullSecrets"], spec["nodeSelector"]) == ([{"name": "registry"}], {"gpu": "fake"})
     assert not {"tolerations", "priorityClassName"} & spec.keys()
     assert "resources" not in container
+    assert container["args"] == [
+        "driver",
+        "serve",
+        "--file=/etc/drahealth/inventory.yaml",
+        "--kubelet-dir=/data/kubelet",
+        "--cdi-dir=/etc/cdi",
+        "--instance=$(POD_UID)",
+        "--metrics-port=9464",
+        "--metrics-address=0.0.0.0",
+        "--policy=nvsentinel",
+    ]
     assert daemon_set["spec"]["updateStrategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
     template = daemon_set["spec"]["template"]["metadata"]
     assert (template["labels"]["team"], template["annotations"]["example.com/a"]) == ("gpu", "b")

@@ -18,7 +18,13 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 NOT_THERE = {"kubernetes": "clients/kubeconfig.py"}
 """Imported where it is used, by what an image has no use for: a pod has no kubeconfig."""
-MODULES = {"grpcio": "grpc", "protobuf": "google", "pydantic": "pydantic_core", "ruamel.yaml": "ruamel"}
+MODULES = {
+    "grpcio": "grpc",
+    "protobuf": "google",
+    "pydantic": "pydantic_core",
+    "ruamel.yaml": "ruamel",
+    "prometheus-client": "prometheus_client",
+}
 """What a package is imported as besides its name."""
 
 
