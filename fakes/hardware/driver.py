@@ -233,7 +233,9 @@ class FakeDriver:
     # -- what it does
 
     def _enter_folder(self) -> None:
-        self._made_folder |= not Path(self.options.data_dir).exists()
+        """One with sockets was made for an instance before this one, which left it to this one or was killed."""
+        folder = Path(self.options.data_dir)
+        self._made_folder |= not folder.exists() or any(folder.glob("dra*.sock"))
 
     def _leave_folder(self) -> None:
         """Removes what it kept, and the folder that was made for it, unless another instance is still in it."""

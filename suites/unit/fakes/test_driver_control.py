@@ -138,6 +138,27 @@ async def test_the_folder_that_a_driver_made_goes_with_it_and_one_that_was_there
     assert (there.exists(), made.exists()) == (True, False)
 
 
+async def test_the_folder_of_two_instances_goes_with_the_last(make: Make, tmp_path: Path) -> None:
+    folder = tmp_path / "shared"
+    old, new = await make(instance="old", data_dir=str(folder)), await make(instance="new", data_dir=str(folder))
+    await old.start()
+    await new.start()
+    await old.retire()
+    assert folder.exists()
+    await new.retire()
+    assert not folder.exists()
+
+
+async def test_the_folder_of_a_driver_that_was_killed_goes_with_the_next(make: Make, tmp_path: Path) -> None:
+    folder = tmp_path / "left"
+    killed, successor = await make(data_dir=str(folder)), await make(data_dir=str(folder))
+    await killed.start()
+    await killed.crash()
+    await successor.start()
+    await successor.retire()
+    assert not folder.exists()
+
+
 async def test_each_start_publishes_a_higher_generation(driver: DriverControl, rig: Rig) -> None:
     for _ in range(2):
         await driver.stop()
