@@ -32,7 +32,7 @@ def get(server: ReleaseServer, order: Order) -> str:
 
 
 def order(tmp_path: Path, *programs: str) -> Order:
-    package = {("etcd",): etcd("3.6.5"), ("helm",): helm("4.3.1")}.get(programs, kubernetes("1.37.1"))
+    package = {"etcd": etcd("3.6.5"), "helm": helm("4.3.1")}.get(programs[0], kubernetes("1.37.1"))
     (tmp_path / "scratch").mkdir()
     return Order(package, programs, LINUX, tmp_path, tmp_path / "scratch")
 
