@@ -1,6 +1,6 @@
 """Timelines as tests: each one of a `*.timeline.yaml` is a scenario on the run's target."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -39,7 +39,7 @@ class TimelineItem(pytest.Item):
         self._story = story
         speed = self.config.getoption("--drahealth-speed")
         self._speed = float(speed) if speed else 1.0
-        self.function = scenario("STATUS-10", alone=disturbs(story.plan))(_named(self, story.timeline.name))
+        self.function = as_scenario(story, self._speed)
 
     def runtest(self) -> None:
         session = Session.of(self.config)
@@ -53,32 +53,31 @@ class TimelineItem(pytest.Item):
     def reportinfo(self) -> tuple[Path, int, str]:
         return self.path, 0, self.name
 
-    async def tell(self, node: Node) -> None:
-        """The story itself."""
-        story = self._story
-        paths, devices = story.inventory.leaves, story.inventory.devices
-        use = story.timeline.use
-        driver = await node.driver(
-            devices=paths, catalogue=use.catalogue, policy=use.policy, inventory=devices, seed=story.plan.seed
-        )
-        names = [story.inventory[path].name for path in paths]
-        plugin = await node.device_plugin(names) if needs_plugin(story.plan) else None
-        asks = [plugin.asks(len(names))] if plugin else []
-        pod = await node.running_pod((await node.claim(driver, gpu=len(paths)))["gpu"], *asks)
-        await pod.has_devices(len(paths) * (2 if plugin else 1))
-        node.tell(f"timeline {story.timeline.name}, seed {story.plan.seed}, plan {story.plan.hash}")
-        stage = NodeStage(node, driver, pod, story.inventory, plugin=plugin, speed=self._speed)
-        await play(story.plan, stage, speed=self._speed)
+
+async def tell(story: Story, node: Node, speed: float = 1.0) -> None:
+    """The story itself, on a driver of its own whose devices one pod holds."""
+    inventory, plan, use = story.inventory, story.plan, story.timeline.use
+    paths = inventory.leaves
+    names = [inventory[path].name for path in paths]
+    driver = await node.driver(
+        devices=paths, catalogue=use.catalogue, policy=use.policy, inventory=inventory.devices, seed=plan.seed
+    )
+    plugin = await node.device_plugin(names) if needs_plugin(plan) else None
+    asks = [plugin.asks(len(names))] if plugin else []
+    pod = await node.running_pod((await node.claim(driver, gpu=len(paths)))["gpu"], *asks)
+    await pod.has_devices(len(paths) * (2 if plugin else 1))
+    node.tell(f"timeline {story.timeline.name}, seed {plan.seed}, plan {plan.hash}")
+    await play(plan, NodeStage(node, driver, pod, inventory, plugin=plugin, speed=speed), speed=speed)
 
 
-def _named(item: TimelineItem, name: str):  # type: ignore[no-untyped-def]
-    """The story as a function whose name is the timeline's, as scenarios have it."""
+def as_scenario(story: Story, speed: float = 1.0) -> Callable[..., None]:
+    """A function as scenarios are, whose name is the timeline's."""
 
-    async def story(node: Node) -> None:
-        await item.tell(node)
+    async def told(node: Node) -> None:
+        await tell(story, node, speed)
 
-    story.__name__ = name
-    return story
+    told.__name__ = story.timeline.name
+    return scenario("STATUS-10", alone=disturbs(story.plan))(told)
 
 
 def disturbs(plan: Plan) -> bool:

@@ -1,0 +1,42 @@
+"""The timelines that are shipped catch what is broken; that they pass on what is not, their own run tells."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from drahealth.fakes.timelines.story import stories
+from drahealth.suites.timelines import collect
+from drahealth.suites.unit.suites import mutants, plugin_mutants, stream_mutants
+from drahealth.suites.unit.suites.test_mutants import SOON, Case, play
+from drahealth.suites.violation import Violation
+
+SHIPPED = Path(collect.__file__).parent / "shipped"
+NOTHING = Case("", lambda: None)
+BROKEN = [
+    ("gpu-off-the-bus", replace(NOTHING, manager=mutants.NeverNotifies)),
+    ("gpu-off-the-bus", replace(NOTHING, manager=mutants.ForgetsMessages)),
+    ("gpu-off-the-bus", replace(NOTHING, manager=mutants.ForgetsTheAbsent)),
+    ("recovery-fails-once", replace(NOTHING, manager=mutants.NeverForgives)),
+    ("recovery-fails-once", replace(NOTHING, manager=mutants.ReportsTheFirst)),
+    ("link-flaps", replace(NOTHING, manager=mutants.NeverForgives)),
+    ("thermal-saw", replace(NOTHING, manager=mutants.HushesUpBadNews)),
+    ("silent-lying-dead", replace(NOTHING, manager=mutants.AlwaysTheDefault)),
+    ("silent-lying-dead", replace(NOTHING, manager=stream_mutants.WatchesOnce)),
+    ("upgrade-under-faults", replace(NOTHING, manager=stream_mutants.WatchesTwice)),
+    ("upgrade-under-faults", replace(NOTHING, manager=mutants.NeverForgives)),
+    ("device-plugin", replace(NOTHING, device_plugins=plugin_mutants.TellsNobody)),
+    ("device-plugin", replace(NOTHING, device_plugins=plugin_mutants.StaysSick)),
+    ("device-plugin", replace(NOTHING, device_plugins=plugin_mutants.ListensOnce)),
+]
+
+
+@pytest.mark.parametrize(("name", "broken"), BROKEN, ids=str)
+def test_what_is_broken_is_caught_by_a_shipped_timeline(name: str, broken: Case) -> None:
+    (story,) = stories(SHIPPED / f"{name}.timeline.yaml")
+    with pytest.raises(Violation):
+        play(replace(broken, story=collect.as_scenario(story)), SOON)
+
+
+def test_each_shipped_timeline_catches_something() -> None:
+    assert {name for name, _ in BROKEN} == {path.name.partition(".")[0] for path in SHIPPED.iterdir()}
