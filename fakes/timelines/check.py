@@ -12,7 +12,7 @@ from drahealth.fakes.timelines.contradictions import Finding, contradictions
 from drahealth.fakes.timelines.durations import Duration
 from drahealth.fakes.timelines.load import Loaded
 from drahealth.fakes.timelines.model import EVERYTHING, Pick, Step, Timeline
-from drahealth.fakes.timelines.plan import Plan, PlanError, plan
+from drahealth.fakes.timelines.plan import ENDING, Plan, PlanError, plan
 from drahealth.fakes.user_files import Place
 from drahealth.proto.flavours import FLAVOURS
 
@@ -83,6 +83,8 @@ def _unused(path: Place, step: Step) -> Iterator[Finding]:
         if getattr(step, {"for": "for_"}.get(name, name)) is not None and step.verb not in verbs:
             inside = " (which has one of its own)" if step.verb in ("flap", "expect", "repeat") else ""
             yield (*path, name), f"{name} belongs to {', '.join(verbs)}, and this step has {step.verb}{inside}"
+    if step.when is not None and path[0] == ENDING:
+        yield (*path, "when"), "what is always done at the end waits for nothing: leave `when` out"
     if step.plugin is not None and not isinstance(step.plugin, str) and step.device is None:
         yield (*path, "plugin"), "what a plugin says of a device needs the device"
     if isinstance(step.plugin, str) and step.device is not None:

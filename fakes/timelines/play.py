@@ -135,7 +135,13 @@ async def _end(actions: Iterable[Action], stage: Stage, speed: float) -> None:
         try:
             if wait > 0:
                 await stage.passes(wait)
-            await (stage.expect(action) if action.verb == "expect" else stage.act(action))
+            if action.verb != "expect":
+                await stage.act(action)
+                continue
+            await stage.expect(action)
+            if holds := action.what.get("holds"):
+                await stage.passes(holds / speed)
+                await stage.held(action)
         except Exception as error:
             failed.append(error)
     if failed:

@@ -104,6 +104,11 @@ def test_what_may_be_so_is_no_contradiction(steps: str) -> None:
     assert all(checked_plan(loaded, Inventory.of(2), seed).actions for seed in range(20))
 
 
+def test_the_end_waits_for_nothing() -> None:
+    (problem,) = problems("- mark: a\nalways: [{when: {seen: Unhealthy}, recover: all}]\n")
+    assert problem == "line 6: always.0.when: what is always done at the end waits for nothing: leave `when` out"
+
+
 def test_all_that_is_wrong_is_told_at_once() -> None:
     steps = (
         "- {inject: xid/97, device: gpu-0}\n- {mark: a, for: 2s}\n- {inject: xid/79, device: gpu-7}\n"

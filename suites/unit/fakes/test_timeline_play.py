@@ -90,6 +90,12 @@ async def test_what_has_to_hold_is_looked_at_when_its_time_is_over() -> None:
     assert stage.log == [(1, "expect Healthy"), (2, "mark a"), (11, "held Healthy")]
 
 
+async def test_what_has_to_hold_at_the_end_is_looked_at_too() -> None:
+    stage = Rehearsal()
+    await play(planned("[{mark: a}]", "[{expect: {health: Healthy}, holds: 4s}, {recover: all}]"), stage)
+    assert stage.log == [(0, "mark a"), (0, "expect Healthy"), (4, "held Healthy"), (4, "recover all")]
+
+
 async def test_whatever_fails_everything_is_healed() -> None:
     stage = Rehearsal(fails_at="mark a")
     story = planned("[{driver: crash}, {mark: a, at: 1s}, {mark: b}]", "[{mark: a}, {driver: running}, {recover: all}]")
