@@ -10,6 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from random import Random
 from typing import Any, NamedTuple
 
@@ -33,8 +34,7 @@ class PlanError(ValueError):
         super().__init__(findings[0][1])
 
 
-@dataclass(frozen=True, slots=True)
-class Action:
+class Action(NamedTuple):
     """One thing to do, or to expect, at a time."""
 
     at: float
@@ -134,7 +134,9 @@ class _Planner:
     def taken(self) -> tuple[Action, ...]:
         """All so far in the order of their times (those of one time as they were written), and begins anew."""
         actions, self.actions = self.actions, []
-        return tuple(sorted(actions, key=lambda action: (action.trigger is not None, action.at)))
+        late = [action for action in actions if action.trigger is not None]
+        timed = [action for action in actions if action.trigger is None] if late else actions
+        return tuple(sorted(timed, key=attrgetter("at")) + sorted(late, key=attrgetter("at")))
 
     def block(self, steps: Sequence[Step], place: _Place) -> _Place:
         """Plans steps one after the other; where it is then."""

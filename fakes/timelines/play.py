@@ -7,7 +7,6 @@ late; the plan's times stay what they are.
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from heapq import heappop, heappush
 from itertools import count
 from typing import Any, Protocol
@@ -94,7 +93,7 @@ class _Player:
             case "expect":
                 await self._stage.expect(action)
                 if holds := action.what.get("holds"):
-                    self._push(self._passed() * self._speed + holds, replace(action, verb="held"))
+                    self._push(self._passed() * self._speed + holds, action._replace(verb="held"))
             case "held":
                 await self._stage.held(action)
             case _:
