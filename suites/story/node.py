@@ -4,6 +4,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
 from typing import Any
 
 from drahealth.fakes.api import DEVICE_CLASSES, NAMESPACES, PODS, REPLICA_SETS, ApiError
@@ -19,6 +20,7 @@ from drahealth.suites.ledger import KnownIssue
 from drahealth.suites.story.claims import Claim, Claims, Use
 from drahealth.suites.story.clear_up import ClearUp
 from drahealth.suites.story.device_plugin import Ask, DevicePlugin, PluginGpu
+from drahealth.suites.story.evidence import Evidence
 from drahealth.suites.story.hardware import Driver, Gpu
 from drahealth.suites.story.history import History
 from drahealth.suites.story.judge import Judge
@@ -63,6 +65,7 @@ class Node:
         self._api_is_away = False
         self._watch = PodWatch(target.api, self.namespace, self.history)
         self._made = ClearUp(target, self.namespace, self._watch, self.history)
+        self._evidence = Evidence(self.history, self._watch, target.profile, self._made)
         self._names = 0
 
     # -- for the one who runs it
@@ -335,7 +338,7 @@ class Node:
             await story
             await self._converges()
             await self._settles()
-        for requirement, violations in invariants.judge(self.history.as_read(self.profile), self._devices()).items():
+        for requirement, violations in self._evidence.violations().items():
             with self.judging(requirement, "holds throughout"):
                 self.check(not violations, "it holds throughout", "; ".join(violations))
 
@@ -347,36 +350,18 @@ class Node:
 
     async def _converges(self) -> None:
         """Nothing is reported any more: every running pod comes to show the latest."""
+        astray = partial(self._evidence.astray, self._gates_on)
         with self.judging("STATUS-10", "the final state is the latest"):
             windows: tuple[Window, ...] = ("push", "resync")
             for window in windows:
-                if not self._astray() or await self._comes_true(lambda: not self._astray(), window):
+                if not astray() or await self._comes_true(lambda: not astray(), window):
                     return
-            self.check(False, "every running pod shows the latest health", "; ".join(self._astray()))
+            self.check(False, "every running pod shows the latest health", "; ".join(astray()))
 
     async def _settles(self) -> None:
         """A driver may notice late that a stream has ended; two that stay open are two."""
-        await self.history.until(lambda: not invariants.has_two_streams(self.history.records), 2 * invariants.OVERLAP)
+        await self.history.until(lambda: not self._evidence.has_two_streams(), 2 * invariants.OVERLAP)
         self.tell("the story ends")
-
-    def _astray(self) -> list[str]:
-        return invariants.astray(
-            self.history.as_read(self.profile), self._watch.statuses.values(), self._devices(), self._gates_on
-        )
-
-    def _devices(self) -> dict[str, invariants.Device]:
-        """The scenario's devices by what they are called in a status here."""
-        plugins = {
-            invariants.name_in(plugin.resource, gpu.name): (plugin.resource, "", gpu.name)
-            for plugin in self._made.plugins
-            for gpu in plugin.gpus
-        }
-        return plugins | {
-            name: (gpu.driver.name, gpu.id.pool, gpu.name)
-            for driver in self._made.drivers
-            for gpu in driver.gpus
-            for name in (gpu.resource_id(self.profile), str(gpu.id))
-        }
 
 
 @asynccontextmanager

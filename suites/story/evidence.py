@@ -1,0 +1,46 @@
+"""What a story's history and the last statuses of its pods say by the invariants."""
+
+from collections.abc import Mapping, Sequence
+
+from drahealth.manager.profile import Profile
+from drahealth.suites import invariants
+from drahealth.suites.story.clear_up import ClearUp
+from drahealth.suites.story.history import History
+from drahealth.suites.story.pod_watch import PodWatch
+
+
+class Evidence:
+    """Looked at anew with each call, while the story goes on."""
+
+    def __init__(self, history: History, watch: PodWatch, profile: Profile, made: ClearUp) -> None:
+        self._history = history
+        self._watch = watch
+        self._profile = profile
+        self._made = made
+
+    def violations(self) -> Mapping[str, Sequence[str]]:
+        """By requirement, what was against it throughout."""
+        return invariants.judge(self._history.as_read(self._profile), self._devices())
+
+    def astray(self, gates_on: bool) -> list[str]:
+        """What running pods show now that is not the latest."""
+        statuses = self._watch.statuses.values()
+        return invariants.astray(self._history.as_read(self._profile), statuses, self._devices(), gates_on)
+
+    def has_two_streams(self) -> bool:
+        """Two health streams of one driver are open."""
+        return invariants.has_two_streams(self._history.records)
+
+    def _devices(self) -> dict[str, invariants.Device]:
+        """The story's devices by what they are called in a status here."""
+        plugins = {
+            invariants.name_in(plugin.resource, gpu.name): (plugin.resource, "", gpu.name)
+            for plugin in self._made.plugins
+            for gpu in plugin.gpus
+        }
+        return plugins | {
+            name: (gpu.driver.name, gpu.id.pool, gpu.name)
+            for driver in self._made.drivers
+            for gpu in driver.gpus
+            for name in (gpu.resource_id(self._profile), str(gpu.id))
+        }
