@@ -1,6 +1,6 @@
 """Unix sockets of a fake plugin: served by gRPC, and left lying or taken away on purpose."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,28 +16,45 @@ class ServedSocket:
     """A gRPC server behind `path`.
 
     gRPC removes its socket file when the server ends. A plugin that is killed leaves its file, so the server listens
-    on a hidden file beside and `path` is a second link to it, whose fate is ours.
+    on a hidden file beside and `path` is a second link to it, whose fate is ours. With `listen`, which gives the gRPC
+    address to listen at for a path, that is not done.
     """
 
-    def __init__(self, path: Path, hidden: Path, functions: Mapping[Method, Callable[..., Any]]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        hidden: Path,
+        functions: Mapping[Method, Callable[..., Any]],
+        *,
+        listen: Callable[[Path], str] | None = None,
+        interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
+    ) -> None:
         for name in (path, hidden):
             check_path(name)
         self.path = path
         self._hidden = hidden
         self._functions = functions
+        self._listen = listen
+        self._interceptors = interceptors
         self._linked = False
         self._server: grpc.aio.Server | None = None
 
     async def start(self) -> None:
-        """Serves; a file of an earlier run at `path` is replaced."""
-        for path in (self.path, self._hidden):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.unlink(missing_ok=True)
-        self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+        """Serves; a file of an earlier run at `path` is replaced. Raises OSError where it cannot."""
+        if self._listen is None:
+            for path in (self.path, self._hidden):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.unlink(missing_ok=True)
+        address = self._listen(self.path) if self._listen else target(self._hidden)
+        self._server = grpc.aio.server(interceptors=self._interceptors, options=[("grpc.so_reuseport", 0)])
         self._server.add_generic_rpc_handlers(serve(self._functions))
-        self._server.add_insecure_port(target(self._hidden))
+        try:
+            self._server.add_insecure_port(address)
+        except RuntimeError as error:
+            raise OSError(f"nobody can listen at {address}: {error}") from None
         await self._server.start()
-        self.path.hardlink_to(self._hidden)
+        if self._listen is None:
+            self.path.hardlink_to(self._hidden)
         self._linked = True
 
     def remove(self) -> None:

@@ -5,42 +5,39 @@ health API asked for from one state. What it does wrong on purpose is asked for 
 """
 
 import asyncio
-import logging
-import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import grpc
 
-from drahealth.fakes.api import SLICES, Api, ApiError, Object
+from drahealth.fakes.api import ApiError, Object
 from drahealth.fakes.hardware import cdi
+from drahealth.fakes.hardware.call_counts import CallCounts
 from drahealth.fakes.hardware.control import Attempt, DriverOptions, DriverState, Taint
 from drahealth.fakes.hardware.failing import FailingDevices
+from drahealth.fakes.hardware.fake_plugin import FakePlugin
 from drahealth.fakes.hardware.health_streams import HealthStreams, healthy
 from drahealth.fakes.hardware.inventories import inventory_of
-from drahealth.fakes.hardware.node_service import NodeService
 from drahealth.fakes.hardware.prepared import PreparedClaims
-from drahealth.fakes.hardware.slices import Published, publish, published_device, withdraw
+from drahealth.fakes.hardware.published import published_device
 from drahealth.fakes.inventory import Device
-from drahealth.fakes.sockets import ServedSocket
+from drahealth.fakes.kubelet_plugin import Helper, Options, Pool, RegistrationStatus
+from drahealth.fakes.kubelet_plugin.serialization import LOCK_FILE
+from drahealth.fakes.list_watch import ListWatch
 from drahealth.proto import events
 from drahealth.proto.clock import Clock, SystemClock
 from drahealth.proto.events import Observe
-from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, PREPARE, Method
+from drahealth.proto.services import PREPARE
 from drahealth.proto.values import DeviceHealth, Health
-
-log = logging.getLogger(__name__)
 
 
 class FakeDriver:
     """A driver instance in this process. Implements `control.DriverControl`; see there for what the calls do."""
 
     def __init__(
-        self, options: DriverOptions, api: Api, *, clock: Clock | None = None, observe: Observe = events.ignore
+        self, options: DriverOptions, api: ListWatch, *, clock: Clock | None = None, observe: Observe = events.ignore
     ) -> None:
         self.options = options
         self._api = api
@@ -56,32 +53,24 @@ class FakeDriver:
         )
         self._failing = FailingDevices(options, self._inventory, self.health, self._clock)
         self._heartbeat = options.heartbeat
-        self._beating: asyncio.Task[None] | None = None
-        self._node_service = NodeService(options, api, self._prepared, observe, self.health.tell_prepared)
-        self.calls = Counter[str]()
-        """How often each method was called, by its path; health streams are counted by `health.asked`."""
-        self._published = Published()
-        self._unpublished = False
-        self._publishing = asyncio.Lock()
+        self._counts = CallCounts()
+        self._plugin = FakePlugin(options, self._prepared, observe, self.health.tell_prepared)
         self._registered = asyncio.Event()
-        self._made_folder = False
         self._registration_error = ""
+        self._made_folder = False
         self._running = False
-        self._tasks: list[asyncio.Task[None]] = []
-        suffix = f"-{options.instance}" if options.instance else ""
-        data, registry = Path(options.data_dir), Path(options.registry_dir)
-        self.endpoint = data / f"dra{suffix}.sock"
-        self._dra = ServedSocket(self.endpoint, data / f".dra{suffix}", self._dra_methods())
-        self._registration = ServedSocket(
-            registry / f"{options.name}{suffix}-reg.sock",
-            registry / f".{options.name}{suffix}-reg",  # kubelets pass over names that begin with a dot (W-10)
-            self._registration_methods(),
-        )
+        self._helper = self._new_helper()
+        self.endpoint = self._helper.options.plugin_socket
 
     @property
     def sockets(self) -> tuple[Path, Path]:
         """Where it is reached while it runs: the driver's own, and that of its registration."""
-        return self.endpoint, self._registration.path
+        return self.endpoint, self._helper.options.registration_socket
+
+    @property
+    def calls(self) -> Mapping[str, int]:
+        """How often each method was called, by its path; health streams are counted by `health.asked`."""
+        return self._counts.calls
 
     # -- control
 
@@ -98,24 +87,26 @@ class FakeDriver:
             raise
 
     async def stop(self) -> None:
-        self._registration.remove()
-        await self._end()
-        self._dra.remove()
+        self._running = False
+        self._helper.unregister()
+        await self._failing.suspend()
+        await self._helper.stop()
 
     async def unregister(self) -> None:
-        self._registration.remove()
+        self._helper.unregister()
         self._registered.clear()
 
     async def crash(self) -> None:
-        await self._end()
+        self._running = False
+        await self._failing.suspend()
+        await self._helper.crash()
 
     async def retire(self) -> None:
         await self.stop()
         if self.options.cdi_dir:  # what is on the node goes, whether the API server is there or not
             cdi.remove(Path(self.options.cdi_dir), self.options.name, self.options.instance)
         self._leave_folder()
-        await withdraw(self._api, self._published)
-        self._published = Published()
+        await self._helper.withdraw_resources()
 
     async def wait_registered(self) -> None:
         await self._registered.wait()
@@ -186,7 +177,7 @@ class FakeDriver:
     async def set_heartbeat(self, seconds: float) -> None:
         self._heartbeat = replace(self.options, heartbeat=seconds).heartbeat  # which refuses what is none
         if self._running:
-            self._beat()
+            self._helper.set_heartbeat(seconds)
 
     async def devices(self) -> tuple[DeviceHealth, ...]:
         return self.health.all()
@@ -214,21 +205,27 @@ class FakeDriver:
     def _pool(self, device: Device) -> str:
         return device.pool or self.options.pool_name
 
-    def _pools(self) -> dict[str, list[Object]]:
+    def _pools(self) -> dict[str, Pool]:
         """What is published."""
         pools: dict[str, list[Object]] = {} if self._devices else {self.options.pool_name: []}
         for device in self._devices:
             published = published_device(device, self._taints.get(device.path, ()))
             pools.setdefault(self._pool(device), []).append(published)
-        return pools
+        return {name: Pool(devices) for name, devices in pools.items()}
 
     async def _set_taints(self, taints: dict[str, tuple[Taint, ...]]) -> None:
-        wanted = {path: there for path, there in taints.items() if there}
-        if wanted == self._taints:
+        before, wanted = self._taints, {path: there for path, there in taints.items() if there}
+        if wanted == before:
             return
         self._taints = wanted
-        if self._running:
-            await self._publish_unless_away()
+        if not self._running:
+            return
+        try:
+            await self._publish()
+        except ApiError:
+            self._taints = before
+            self._helper.publish_resources(self._pools())
+            raise
 
     # -- what it does
 
@@ -241,6 +238,7 @@ class FakeDriver:
         """Removes what it kept, and the folder that was made for it, unless another instance is still in it."""
         if not any(Path(self.options.data_dir).glob("dra*.sock")):
             self._prepared.forget()
+            (Path(self.options.data_dir) / LOCK_FILE).unlink(missing_ok=True)
         if self._made_folder:
             with suppress(OSError):
                 Path(self.options.data_dir).rmdir()
@@ -252,96 +250,43 @@ class FakeDriver:
             named: dict[str, Device | None] = {device.name: device for device in self._devices}
             shared: dict[str, Device | None] = {cdi.SHARED: None} if o.shared_cdi_id else {}
             cdi.write(Path(o.cdi_dir), o.name, o.instance, {**named, **shared})
-        await self._publish_unless_away()
-        await self._dra.start()
-        await self._registration.start()
-        self._tasks = [asyncio.create_task(self._keep_published(), name=f"slices of {o.name}")]
-        self._beat()
+        self._helper = self._new_helper()
+        await self._publish(anew=True)
+        await self._helper.start()
         self._failing.resume()
 
-    async def _end(self) -> None:
-        self._running = False
-        tasks, self._tasks = [*self._tasks, *([self._beating] if self._beating else [])], []
-        self._beating = None
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await self._failing.suspend()
-        await asyncio.gather(self._registration.stop(), self._dra.stop())
+    async def _publish(self, *, anew: bool = False) -> None:
+        """A driver starts without its API server too, and publishes once that is back. Raises what that refuses."""
+        self._helper.publish_resources(self._pools(), anew=anew)
+        error = await self._helper.publish_attempted()
+        if error and not (isinstance(error, ApiError) and error.status == 503):
+            raise error
 
-    async def _keep_published(self) -> None:
-        """Publishes again what somebody deletes, as a kubelet does when it starts (W-30), be it unseen."""
-        while True:
-            try:
-                there = {slice_["metadata"]["name"] for slice_ in await self._api.list(SLICES)}
-                if self._unpublished or not there.issuperset(self._published.names):
-                    await self._publish()
-                async for event in self._api.watch(SLICES):
-                    if event.type == "DELETED" and event.object["metadata"]["name"] in self._published.names:
-                        await self._publish()
-            except ApiError as error:
-                log.debug("slices of %s: %s", self.options.name, error)
-            await self._clock.sleep(1)
-
-    async def _publish_unless_away(self) -> None:
-        """A driver starts without its API server too, and publishes once that is back."""
-        self._unpublished = True
-        try:
-            await self._publish()
-        except ApiError as error:
-            if error.status != 503:
-                raise
-            log.warning("driver %s starts, and publishes its devices later: %s", self.options.name, error)
-
-    async def _publish(self) -> None:
+    def _new_helper(self) -> Helper:
+        """A helper starts and stops once."""
         o = self.options
-        async with self._publishing:
-            self._published = await publish(self._api, o.name, o.node, self._pools(), o.pool_name)
-            self._unpublished = False
-
-    def _beat(self) -> None:
-        """From now on as often as it is set."""
-        if self._beating:
-            self._beating.cancel()
-        work = self._heartbeats(self._heartbeat or math.inf)
-        self._beating = asyncio.create_task(work, name=f"heartbeat of {self.options.name}")
-
-    async def _heartbeats(self, pause: float) -> None:
-        while True:
-            await self._clock.sleep(pause)
-            self.health.tell_all()
-
-    def _registration_methods(self) -> dict[Method, Any]:
-        return self._counted({GET_INFO: self._get_info, NOTIFY_REGISTRATION: self._notified})
-
-    def _dra_methods(self) -> dict[Method, Any]:
-        o = self.options
-        versions = [version for version in o.dra_versions if version in PREPARE]
-        health = self.health.methods(flavour.name for flavour in o.flavours)  # which counts by itself
-        return {**self._counted(self._node_service.methods(versions)), **health}
-
-    def _counted(self, methods: Mapping[Method, Any]) -> dict[Method, Any]:
-        def count(method: Method, function: Any) -> Any:
-            def call(request: Any, context: Any) -> Any:
-                self.calls[method.path] += 1
-                return function(request, context)
-
-            return call
-
-        return {method: count(method, function) for method, function in methods.items()}
-
-    async def _get_info(self, request: Any, context: Any) -> Any:
-        return GET_INFO.response(
-            type="DRAPlugin",
-            name=self.options.name,
-            endpoint=str(self.endpoint),
-            supported_versions=[*self.options.dra_versions, *self.options.health_apis],
+        options = Options(
+            o.name,
+            node_name=o.node,
+            owned_by_node=False,
+            api=self._api,
+            registrar_dir=Path(o.registry_dir),
+            plugin_data_dir=Path(o.data_dir),
+            rolling_update=o.instance,
+            dra_versions=tuple(version for version in o.dra_versions if version in PREPARE),
+            health_apis=o.health_apis,
+            served_health=o.served_health_apis,
+            advertised=(*o.dra_versions, *o.health_apis),
+            heartbeat=self._heartbeat,
+            interceptors=(self._counts,),
+            verbatim=True,
+            main_pool=o.pool_name,
         )
+        return Helper(self._plugin, options, clock=self._clock, health=self.health, told=self._notified)
 
-    async def _notified(self, request: Any, context: Any) -> Any:
-        self._registration_error = request.error
-        if request.plugin_registered:
+    def _notified(self, status: RegistrationStatus) -> None:
+        self._registration_error = status.error
+        if status.plugin_registered:
             self._registered.set()
         o = self.options
-        self._observe(events.Registered(o.name, o.instance, request.plugin_registered, request.error))
-        return NOTIFY_REGISTRATION.response()
+        self._observe(events.Registered(o.name, o.instance, status.plugin_registered, status.error))

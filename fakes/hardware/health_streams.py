@@ -143,6 +143,13 @@ class HealthStreams:
         elif told and not self.quiet:
             self._put(_Told(told, complete=False))
 
+    def become(self, devices: Iterable[DeviceHealth]) -> None:
+        """These are all devices from now on, and so they are; told at once. ValueError for what no message can say."""
+        health = {(device.pool, device.device): device for device in devices}
+        V1.encode(health.values())
+        self._health, self._unlisted = {key: self._overlay.said(device) for key, device in health.items()}, set()
+        self.tell_all()
+
     def tell_all(self) -> None:
         """Sends a complete report to every stream, unless the driver is quiet."""
         self._tell_those(self._streams.values(), coalesces=True)

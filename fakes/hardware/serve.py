@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
-from drahealth.fakes.api import Api
 from drahealth.fakes.clients.kube_client import KubeClient
 from drahealth.fakes.clock import JumpClock
 from drahealth.fakes.control_socket import Taken, listen, make_way
@@ -27,6 +26,7 @@ from drahealth.fakes.hardware.control_lines import LINE_LIMIT
 from drahealth.fakes.hardware.control_server import ControlServer
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.hardware.standard_streams import standard_streams
+from drahealth.fakes.list_watch import ListWatch
 from drahealth.proto.clock import SystemClock
 from drahealth.proto.events import Observe
 from drahealth.proto.sockets import check_path
@@ -35,7 +35,7 @@ LINGER = 120.0
 """Seconds that drivers behind a socket outlive a connection. A restart of a kubelet or an API server takes less."""
 
 
-async def serve(api: Api, path: Path | None, *, jumping: bool = False) -> None:
+async def serve(api: ListWatch, path: Path | None, *, jumping: bool = False) -> None:
     """Serves on a socket there, or on standard input and output, until SIGTERM or SIGINT, or until the input ends.
 
     Raises Taken where the path is, and OSError where the socket cannot be made.

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, AsyncExitStack, contextmanager, s
 from pathlib import Path
 from typing import Any
 
-from drahealth.fakes.api import Api, ApiError
+from drahealth.fakes.api import ApiError
 from drahealth.fakes.clients.kube_client import KubeClient
 from drahealth.fakes.complaint import Complaint
 from drahealth.fakes.control_socket import Taken, listen, make_way
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 class Program:
     """All of it, in one loop."""
 
-    def __init__(self, settings: Settings, api: Api, news: News, pods: ListWatch | None = None) -> None:
+    def __init__(self, settings: Settings, api: ListWatch, news: News, pods: ListWatch | None = None) -> None:
         self._settings = settings
         self._api = api
         self.news = news

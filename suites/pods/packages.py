@@ -16,7 +16,7 @@ from drahealth.suites.binaries.progress import Progress
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.kind import processes
 
-NEEDED = ("aiohttp", "grpcio", "protobuf", "pydantic", "watchfiles")
+NEEDED = ("aiohttp", "filelock", "grpcio", "protobuf", "pydantic", "watchfiles")
 """What the fake driver imports; the official client of Kubernetes is not among them, and weighs more than all."""
 
 _FETCHING = "Fetching the packages of the fake driver's image"

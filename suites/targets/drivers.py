@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from drahealth.fakes.api import Api
 from drahealth.fakes.hardware.control import DriverControl, DriverOptions
 from drahealth.fakes.hardware.control_lines import LINE_LIMIT
 from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.hardware.plugin_control import PluginControl, PluginOptions
 from drahealth.fakes.hardware.remote import RemoteDriver, RemoteHost, RemotePlugin
+from drahealth.fakes.list_watch import ListWatch
 from drahealth.proto.clock import Clock
 from drahealth.proto.events import Event, Record
 
@@ -23,7 +23,7 @@ _PATIENCE = 10.0
 class InlineDrivers:
     """Drivers in this process."""
 
-    def __init__(self, api: Api, clock: Clock) -> None:
+    def __init__(self, api: ListWatch, clock: Clock) -> None:
         self._api = api
         self._clock = clock
 

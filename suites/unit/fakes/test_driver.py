@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 from drahealth.fakes.api import SLICES, ApiError, Kind, Object
 from drahealth.fakes.api_server.server import ApiServer
 from drahealth.fakes.hardware.control import DriverOptions, Returned
-from drahealth.fakes.hardware.slices import slices
+from drahealth.fakes.kubelet_plugin.pools import Owner, Pool, slice_object, wanted
 from drahealth.proto.events import ReportSent
 from drahealth.proto.flavours import FLAVOURS, NODE_HEALTH, NODE_HEALTH_DRAFT, V1, V1ALPHA1, Flavour
 from drahealth.proto.services import PREPARE
@@ -298,7 +298,10 @@ async def test_a_pool_that_shrinks_leaves_no_slice_of_an_older_generation(rig: R
 
 async def test_slices_of_other_drivers_and_nodes_are_left_alone(rig: Rig) -> None:
     for driver, node in (("other.example.com", "node-a"), (DRIVER, "node-b")):
-        await rig.api.create(SLICES, slices(driver, node, node, [{"name": "x"}], 9)[0])
+        owner = Owner(driver, node)
+        (pool,) = wanted(owner, {node: Pool([{"name": "x"}])})
+        (name,) = pool.slices
+        await rig.api.create(SLICES, slice_object(owner, pool, name, 9))
     mine = rig.here()
     await mine.start()
     await mine.retire()
@@ -317,13 +320,3 @@ async def test_what_is_deleted_while_the_server_is_away_is_published_again(rig: 
     async with asyncio.timeout(5), aclosing(rig.api.watch(SLICES)) as events:
         assert (await anext(events)).type == "ADDED"  # a second later, as the driver's clock has it
     assert await rig.slices() == [(f"node-a-{DRIVER}-0", 1, 1, 2)]
-
-
-@given(st.lists(st.uuids().map(str), max_size=400, unique=True))
-def test_every_device_is_in_one_slice_in_its_order(devices: list[str]) -> None:
-    made = slices("d", "n", "p", [{"name": device} for device in devices], 5)
-    assert [device["name"] for slice_ in made for device in slice_["spec"]["devices"]] == devices
-    assert {(s["spec"]["pool"]["resourceSliceCount"], s["spec"]["pool"]["generation"]) for s in made} == {
-        (len(made), 5)
-    }
-    assert all(len(slice_["spec"]["devices"]) <= 128 for slice_ in made)

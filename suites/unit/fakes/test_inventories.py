@@ -47,6 +47,13 @@ def test_a_file_makes_several_drivers_each_with_its_own_folder_and_words(tmp_pat
     assert nic.inventory == (Device("nic", attributes={"speed": 400, "rdma": True}),)
 
 
+def test_the_inventory_of_the_documentation_is_one(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[3] / "docs/inventory.md").read_text()
+    (text,) = re.findall(r"```yaml\nformat: inventory/v1\n(.*?)```", page, re.DOTALL)
+    gpu, nic = made(tmp_path, text)
+    assert (len(gpu.devices), gpu.devices[-1], nic.devices) == (15, "mig/slice-6", ("nic-0", "nic-1"))
+
+
 def test_devices_alone_are_those_of_one_driver(tmp_path: Path) -> None:
     (driver,) = made(tmp_path, "devices: [{name: gpu}]", driver="mine.example.com")
     assert (driver.name, driver.devices, driver.data_dir) == ("mine.example.com", ("gpu",), "/p/mine.example.com")

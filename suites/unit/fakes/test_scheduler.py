@@ -9,9 +9,11 @@ import pytest
 
 from drahealth.fakes.api import CLAIM_TEMPLATES, CLAIMS, DEVICE_CLASSES, NODES, PODS, SLICES, ApiError, Kind, Object
 from drahealth.fakes.api_server.server import ApiServer
-from drahealth.fakes.hardware.slices import publish
+from drahealth.fakes.kubelet_plugin.pools import Owner, Pool
+from drahealth.fakes.kubelet_plugin.slice_sync import SliceSync
 from drahealth.fakes.scheduling.claims import FINALIZER
 from drahealth.fakes.scheduling.scheduler import Scheduler
+from drahealth.proto.clock import SystemClock
 
 DRIVER = "gpu.example.com"
 GPU_CLASS: Object = {
@@ -45,6 +47,14 @@ async def settle() -> None:
     """Lets everything that is on its way arrive."""
     for _ in range(30):
         await asyncio.sleep(0)
+
+
+async def publish(server: ApiServer, driver: str, node: str, pools: dict[str, list[Object]]) -> None:
+    """The devices of a driver are there."""
+    sync = SliceSync(server, Owner(driver, node), SystemClock())
+    sync.publish({name: Pool(devices) for name, devices in pools.items()})
+    await sync.in_sync()
+    await sync.stop()
 
 
 def gpus(count: int) -> list[Object]:

@@ -1,10 +1,13 @@
 """Devices that a driver taints, told in this process and at the other end of a stream."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 
 import pytest
 
-from drahealth.fakes.api import SLICES
+from drahealth.fakes.api import SLICES, ApiError, Kind, Object
+from drahealth.fakes.api_server.server import ApiServer
 from drahealth.fakes.hardware.control import DriverControl, Taint
 from drahealth.fakes.hardware.remote import ControlFailed
 from drahealth.suites.unit.fakes.driver_rig import Rig
@@ -67,6 +70,42 @@ async def test_what_is_no_taint_is_refused_and_changes_nothing(
     with pytest.raises((ValueError, ControlFailed), match=reason):
         await call(driver)
     assert (await driver.state()).taints == {}
+
+
+class NoTaints(ApiServer):
+    """Refuses devices with taints, while it does."""
+
+    refuses = True
+
+    async def replace(self, kind: Kind, obj: Object) -> Object:
+        if self.refuses and any(device.get("taints") for device in obj["spec"].get("devices", [])):
+            raise ApiError(422, "Invalid", "no taints here")
+        return await super().replace(kind, obj)
+
+
+async def test_a_taint_that_the_api_server_refuses_is_an_error_and_leaves_all_as_it_was(rig: Rig) -> None:
+    api = rig.api = NoTaints()
+    driver = rig.here(devices=tuple(f"gpu-{number}" for number in range(2)))
+    await driver.start()
+    with pytest.raises(ApiError, match="no taints here"):
+        await driver.taint("gpu-0", KEY)
+    assert ((await driver.state()).taints, await published(rig)) == ({}, {"gpu-0": [], "gpu-1": []})
+    api.refuses = False
+    await driver.taint("gpu-1", KEY)
+    assert await published(rig) == {"gpu-0": [], "gpu-1": [{"key": KEY, "effect": "NoSchedule"}]}
+
+
+async def test_a_taint_told_while_the_api_server_is_away_is_published_later(rig: Rig) -> None:
+    driver = rig.here()
+    await driver.start()
+    rig.api.down()
+    await driver.taint("gpu-0", KEY)
+    rig.api.up()
+    rig.clock.jump(1)
+    async with asyncio.timeout(10), aclosing(rig.api.watch(SLICES)) as changes:
+        while not (await anext(changes)).object["spec"]["devices"][0].get("taints"):
+            pass
+    assert (await driver.state()).taints == {"gpu-0": (Taint(KEY),)}
 
 
 async def test_a_slice_with_taints_has_no_more_devices_than_the_api_allows(rig: Rig) -> None:

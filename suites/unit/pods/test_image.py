@@ -39,7 +39,14 @@ _MODULES = {
     for name in (re.split("[<>=]", one)[0] for one in _PROJECT["dependencies"])
 }
 _PYTHON = '["3.11.9", "x86_64", "glibc"]'
-_VERSIONS = {"aiohttp": "3.99", "grpcio": "1.99", "protobuf": "6.99", "pydantic": "2.99", "watchfiles": "1.99"}
+_VERSIONS = {
+    "aiohttp": "3.99",
+    "filelock": "3.99",
+    "grpcio": "1.99",
+    "protobuf": "6.99",
+    "pydantic": "2.99",
+    "watchfiles": "1.99",
+}
 
 
 def wheel(folder: Path, name: str, version: str) -> None:
@@ -183,7 +190,14 @@ async def test_packages_are_kept_by_python_and_architecture(world: World) -> Non
 
 def test_the_official_client_is_not_among_the_packages() -> None:
     declared = ["aiohttp>=3.10", "grpcio >= 1.71", "kubernetes>=36", "pydantic>=2", 'pytest>=8; extra == "test"']
-    assert requirements(declared) == ["aiohttp>=3.10", "grpcio>=1.71", "protobuf", "pydantic>=2", "watchfiles"]
+    assert requirements(declared) == [
+        "aiohttp>=3.10",
+        "filelock",
+        "grpcio>=1.71",
+        "protobuf",
+        "pydantic>=2",
+        "watchfiles",
+    ]
 
 
 def test_the_packages_are_all_that_the_drivers_process_needs() -> None:

@@ -1,0 +1,65 @@
+"""What a fake driver does about claims: it writes down what it has prepared (`kubelet_plugin.interface.DRAPlugin`)."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from drahealth.fakes.api import Object
+from drahealth.fakes.hardware.control import DriverOptions
+from drahealth.fakes.hardware.prepared import PreparedClaims
+from drahealth.fakes.kubelet_plugin.interface import Device, NamespacedObject, PrepareResult
+from drahealth.proto import events
+from drahealth.proto.events import Observe
+from drahealth.proto.values import DeviceId, PreparedDevice
+
+
+class FakePlugin:
+    """What is asked of it is written down in `prepared`; `changed()` is called when that is another for it."""
+
+    def __init__(
+        self, options: DriverOptions, prepared: PreparedClaims, observe: Observe, changed: Callable[[], None]
+    ) -> None:
+        self._options = options
+        self._prepared = prepared
+        self._observe = observe
+        self._changed = changed
+
+    async def prepare_resource_claims(self, claims: Sequence[Object]) -> Mapping[str, PrepareResult]:
+        results = {claim["metadata"]["uid"]: self._prepare(claim) for claim in claims}
+        self._changed()
+        return results
+
+    async def unprepare_resource_claims(self, claims: Sequence[NamespacedObject]) -> Mapping[str, Exception | None]:
+        for claim in claims:
+            self._prepared.drop(claim.uid)
+            self._observe(events.Unprepared(self._options.name, self._options.instance, claim.uid))
+        self._changed()
+        return {claim.uid: None for claim in claims}
+
+    def _prepare(self, claim: Object) -> PrepareResult:
+        uid = claim["metadata"]["uid"]
+        results = claim["status"]["allocation"].get("devices", {}).get("results", [])
+        mine = (result for result in results if result["driver"] == self._options.name)
+        devices = [device for result in mine for device in self._returned(result)]
+        self._prepared.add(uid, devices)
+        names = tuple(device.id.device for device in devices)
+        self._observe(events.Prepared(self._options.name, self._options.instance, uid, names))
+        return PrepareResult(
+            tuple(Device(d.id.pool, d.id.device, d.requests, d.cdi_ids, d.share_id) for d in devices),
+        )
+
+    def _returned(self, result: dict[str, Any]) -> list[PreparedDevice]:
+        """The devices returned for an allocated one: itself, or what the options have in its place."""
+        driver, request = self._options.name, (result["request"].split("/")[0],)
+        if result["device"] not in self._options.returns:
+            cdi_ids = (self._options.cdi_id(result["device"]),) if self._options.cdi_ids else ()
+            name = DeviceId(driver, result["pool"], result["device"])
+            return [PreparedDevice(name, request, cdi_ids, result.get("shareID"))]
+        return [
+            PreparedDevice(
+                DeviceId(driver, odd.pool, odd.device),
+                request if odd.requests is None else odd.requests,
+                odd.cdi_ids,
+                odd.share_id or None,
+            )
+            for odd in self._options.returns[result["device"]]
+        ]

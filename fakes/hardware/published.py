@@ -1,0 +1,29 @@
+"""A fake's devices as the resource.k8s.io API has them."""
+
+from collections.abc import Sequence
+
+from drahealth.fakes.api import Object
+from drahealth.fakes.hardware.control import Taint
+from drahealth.fakes.inventory import Device
+
+
+def published_device(device: Device, taints: Sequence[Taint] = ()) -> Object:
+    """The device: its model and memory, what it is a partition of, its other attributes and its taints."""
+    parent = {"parent": device.parent.replace("/", "-")} if device.parent else {}
+    attributes = {"model": device.model, **parent, **device.attributes}
+    return {
+        "name": device.name,
+        "attributes": {name: _attribute(value) for name, value in attributes.items()},
+        "capacity": {"memory": {"value": device.memory}},
+        **({"taints": [_taint(taint) for taint in taints]} if taints else {}),
+    }
+
+
+def _attribute(value: str | int | bool) -> Object:
+    kind = "bool" if isinstance(value, bool) else "int" if isinstance(value, int) else "string"
+    return {kind: value}
+
+
+def _taint(taint: Taint) -> Object:
+    value = {"value": taint.value} if taint.value else {}
+    return {"key": taint.key, **value, "effect": taint.effect}

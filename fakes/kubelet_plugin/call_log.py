@@ -1,0 +1,112 @@
+"""gRPC calls in the log, and which one it is that is under way.
+
+`current_call` is set while a plugin's function runs; `CallFilter` puts it into the records of any handler:
+
+    handler.addFilter(CallFilter())       # record.request_id, record.method
+"""
+
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import aclosing
+from contextvars import ContextVar
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+from google.protobuf import text_format
+
+from drahealth.proto.quoting import one_line
+from drahealth.proto.services import Method, Unary
+
+log = logging.getLogger(__name__)
+
+_LONGEST = 800
+"""Letters of a message in the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A gRPC call: a number that no other call of this process has, and the method's name."""
+
+    request_id: int
+    method: str
+
+    def __str__(self) -> str:
+        return f"[{self.request_id} {self.method}]"
+
+
+current_call: ContextVar[Call | None] = ContextVar("current_call", default=None)
+"""The call that the driver's code runs for; None outside of calls."""
+
+_ids = count(1)
+
+
+class CallFilter(logging.Filter):
+    """Lets all records through, with `request_id` and `method`: 0 and nothing outside of calls."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        call = current_call.get()
+        record.request_id, record.method = (call.request_id, call.method) if call else (0, "")
+        return True
+
+
+def numbered(functions: Mapping[Method, Callable[..., Any]], level: int | None) -> dict[Method, Callable[..., Any]]:
+    """The same functions, each call of which has a number and is logged at this level; None: not at all."""
+    return {
+        method: (_unary if isinstance(method, Unary) else _stream)(method, of, level)
+        for method, of in functions.items()
+    }
+
+
+def _unary(method: Method, function: Callable[..., Any], level: int | None) -> Callable[..., Any]:
+    async def answer(request: Any, context: Any) -> Any:
+        call = _begin(method, request, level)
+        try:
+            response = await function(request, context)
+        except BaseException as error:
+            _say(level, "%s failed: %s", call, repr(error))
+            raise
+        _say(level, "%s answered: %s", call, _Text(response))
+        return response
+
+    return answer
+
+
+def _stream(
+    method: Method, function: Callable[..., AsyncGenerator[Any, None]], level: int | None
+) -> Callable[..., Any]:
+    async def answer(request: Any, context: Any) -> AsyncIterator[Any]:
+        call = _begin(method, request, level)
+        try:
+            async with aclosing(function(request, context)) as messages:
+                async for message in messages:
+                    _say(level, "%s sends: %s", call, _Text(message))
+                    yield message
+        finally:
+            _say(level, "%s ended", call)
+
+    return answer
+
+
+def _begin(method: Method, request: Any, level: int | None) -> Call:
+    call = Call(next(_ids), method.path.rpartition("/")[2])
+    current_call.set(call)
+    _say(level, "%s called: %s", call, _Text(request))
+    return call
+
+
+def _say(level: int | None, words: str, *what: object) -> None:
+    if level is not None:
+        log.log(level, words, *what)
+
+
+class _Text:
+    """A message that becomes text only where it is logged."""
+
+    def __init__(self, message: Any) -> None:
+        self._message = message
+
+    def __str__(self) -> str:
+        if isinstance(self._message, bytes):
+            return f"{len(self._message)} bytes"
+        return one_line(text_format.MessageToString(self._message, as_one_line=True), _LONGEST)

@@ -1,0 +1,114 @@
+"""docs/kubelet-plugin.md: it leaves nothing of the Go package out, and its driver is one."""
+
+import asyncio
+import os
+import re
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from drahealth.fakes import kubelet_plugin
+from drahealth.fakes.api import SLICES
+from drahealth.fakes.api_server.http import HttpApi
+from drahealth.proto.flavours import V1
+from drahealth.suites.unit.fakes.plugin_rig import PluginRig, plugin_rig
+
+DOCS = Path(__file__).parents[3] / "docs"
+PAGE = (DOCS / "kubelet-plugin.md").read_text()
+
+ITEMS = [
+    "KubeletPluginsDir",
+    "KubeletRegistryDir",
+    "DRAPlugin",
+    "DRAPlugin.PrepareResourceClaims",
+    "DRAPlugin.UnprepareResourceClaims",
+    "Device",
+    "Device.Requests",
+    "Device.PoolName",
+    "Device.DeviceName",
+    "Device.CDIDeviceIDs",
+    "Helper",
+    "Start",
+    "Helper.PublishResources",
+    "Helper.RegistrationStatus",
+    "Helper.Stop",
+    "NamespacedObject",
+    "NamespacedObject.NamespacedName",
+    "NamespacedObject.UID",
+    "NamespacedObject.MarshalLog",
+    "NamespacedObject.String",
+    "Option",
+    "DriverName",
+    "FlockDirectoryPath",
+    "GRPCInterceptor",
+    "GRPCStreamInterceptor",
+    "GRPCVerbosity",
+    "KubeClient",
+    "NodeName",
+    "NodeUID",
+    "NodeV1beta1",
+    "PluginDataDirectoryPath",
+    "PluginListener",
+    "RegistrarDirectoryPath",
+    "RegistrarListener",
+    "RegistrarSocketFilename",
+    "RollingUpdate",
+    "Serialize",
+    "PrepareResult",
+    "PrepareResult.Err",
+    "PrepareResult.Devices",
+]
+"""What k8s.io/dynamic-resource-allocation/kubeletplugin v0.33.0 exports, with the fields and methods of its types."""
+
+ROWS = {
+    cells[0].strip("`"): cells[1].strip("`")
+    for line in PAGE.splitlines()
+    if len(cells := [cell.strip() for cell in line.strip("|").split("|")]) == 3 and cells[0].startswith("`")
+}
+
+
+@pytest.fixture
+async def rig() -> AsyncIterator[PluginRig]:
+    async with plugin_rig() as rig:
+        yield rig
+
+
+def test_each_item_of_the_go_package_has_a_row_and_no_row_is_of_another() -> None:
+    assert sorted(ROWS) == sorted(ITEMS)
+
+
+@pytest.mark.parametrize("ours", sorted({name for name in ROWS.values() if re.fullmatch(r"[\w.]+", name)}))
+def test_what_a_row_calls_ours_is_there(ours: str) -> None:
+    name, _, member = ours.partition(".")
+    found = getattr(kubelet_plugin, name)
+    assert not member or member in dir(found) or member in found.__dataclass_fields__
+
+
+def test_the_page_shows_the_driver_as_it_is() -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    assert code == (DOCS / "minimal_driver.py").read_text()
+
+
+async def test_the_driver_of_the_page_publishes_registers_tells_of_health_and_ends_in_order(rig: PluginRig) -> None:
+    http = HttpApi(rig.api)
+    await http.start()
+    http.write_kubeconfig(rig.root / "kubeconfig")
+    program = [sys.executable, str(DOCS / "minimal_driver.py"), "node-a", str(rig.root / "kubeconfig"), str(rig.root)]
+    driver = await asyncio.create_subprocess_exec(*program, env={**os.environ, "PYTHONWARNINGS": "error"})
+    async with aclosing(rig.api.watch(SLICES)) as slices:
+        spec = (await anext(slices)).object["spec"]
+    assert (spec["driver"], [device["name"] for device in spec["devices"]]) == (
+        "minimal.example.com",
+        ["dev-0", "dev-1"],
+    )
+    info = await rig.ask("plugins_registry/minimal.example.com-reg.sock")
+    assert (info.name, "v1.DRAResourceHealth" in info.supported_versions) == ("minimal.example.com", True)
+    async with rig.watch(V1, "plugins/minimal.example.com/dra.sock") as stream:
+        assert await stream.shows() == {"dev-0": "Healthy", "dev-1": "Healthy"}
+    driver.send_signal(signal.SIGTERM)
+    assert (await driver.wait(), rig.sockets()) == (0, [])
+    await http.stop()
