@@ -76,6 +76,16 @@ Share = Annotated[
 ]
 
 
+def _taking(value: Any) -> str:
+    return "catalogue" if value == "catalogue" else "duration"
+
+
+Taking = Annotated[
+    Annotated[Literal["catalogue"], Tag("catalogue")] | Annotated[Lasting, Tag("duration")], Discriminator(_taking)
+]
+"""A duration, or what the catalogue says."""
+
+
 class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True, populate_by_name=True)
 
@@ -287,21 +297,11 @@ def _chance(value: Any) -> str:
     return "word" if isinstance(value, str | float) and not isinstance(value, bool) else "flag"
 
 
-def _taking(value: Any) -> str:
-    return "catalogue" if value == "catalogue" else "duration"
-
-
 class Attempt(_Part):
     """A recovery that takes its time, or does not go well."""
 
     action: str
-    takes: (
-        Annotated[
-            Annotated[Literal["catalogue"], Tag("catalogue")] | Annotated[Lasting, Tag("duration")],
-            Discriminator(_taking),
-        ]
-        | None
-    ) = None
+    takes: Taking | None = None
     """The device stays as it is for so long, and no other recovery of it can begin. `catalogue`: as long as the
     catalogue says of each of its faults, and the story does not wait for that."""
     fails: Annotated[Annotated[bool, Tag("flag")] | Annotated[Share, Tag("word")], Discriminator(_chance)] = False
@@ -363,8 +363,8 @@ class Step(_Part):
     after: Lasting | None = None
     """From the end of the step before."""
     when: Trigger | None = None
-    for_: Lasting | None = Field(default=None, alias="for")
-    """It is undone after so long."""
+    for_: Taking | None = Field(default=None, alias="for")
+    """It is undone after so long; `catalogue`, of inject: after what the catalogue says of the fault."""
     probability: Share | None = None
     device: Where | None = None
     within: str | None = None

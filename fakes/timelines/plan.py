@@ -14,6 +14,7 @@ from operator import attrgetter
 from random import Random
 from typing import Any, NamedTuple
 
+from drahealth.fakes.faults.catalogue import fault
 from drahealth.fakes.inventory import Inventory
 from drahealth.fakes.timelines.durations import Uniform
 from drahealth.fakes.timelines.model import Attempt, Expectation, Flap, Pick, Repeat, Start, Step, Timeline, Trigger
@@ -90,7 +91,7 @@ class Plan:
 def plan(timeline: Timeline, inventory: Inventory, seed: int | None = None) -> Plan:
     """The plan for these devices; another `seed` takes the place of the file's. Raises PlanError."""
     seed = timeline.seed if seed is None else seed
-    planner = _Planner(seed, inventory)
+    planner = _Planner(seed, inventory, timeline.use.catalogue)
     planner.block(timeline.timeline, _Place(("timeline",)))
     actions = planner.taken()
     planner.block(timeline.always, _Place((ENDING,)))
@@ -122,6 +123,7 @@ class _Place(NamedTuple):
 class _Planner:
     seed: int
     inventory: Inventory
+    catalogue: str
     actions: list[Action] = field(default_factory=list)
     numbers: Counter[str] = field(default_factory=Counter)
     keys: dict[int, str] = field(default_factory=dict)
@@ -163,7 +165,7 @@ class _Planner:
 
     def _act(self, step: Step, place: _Place, random: Uniform) -> float:
         """Plans what the step does; when it is over."""
-        lasts = step.for_.draw(random) if step.for_ else None
+        lasts = self._lasts(step, random)
         match step.verb:
             case "repeat":
                 assert step.repeat
@@ -190,6 +192,14 @@ class _Planner:
         if lasts is not None:
             self._add(place.later(place.now + lasts), step, step.verb, "running")
         return place.now + (lasts or 0.0)
+
+    def _lasts(self, step: Step, random: Uniform) -> float | None:
+        """Seconds until it is undone; None: it is not."""
+        if step.for_ != "catalogue":
+            return step.for_.draw(random) if step.for_ else None
+        if step.inject is None:
+            raise ValueError("the catalogue has the times of faults: say how long")
+        return fault(self.catalogue, step.inject).takes.draw(random)
 
     def _inject(self, step: Step, place: _Place, random: Uniform, lasts: float | None) -> float:
         if step.device is None:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drahealth.fakes.faults.catalogue import fault
 from drahealth.fakes.inventory import Inventory
 from drahealth.fakes.timelines import plan as plans
 from drahealth.fakes.timelines.load import load
@@ -53,6 +54,15 @@ def test_the_next_step_comes_when_a_recovery_is_over() -> None:
 def test_about_as_many_recoveries_fail_as_their_share_says() -> None:
     steps = "[{repeat: {times: 1000, every: 1s, do: [{recover: {action: reboot, fails: 30%}}]}}]"
     assert 250 < sum("fails" in action.what for action in planned(steps).actions) < 350
+
+
+def test_a_fault_may_last_as_long_as_the_catalogue_says() -> None:
+    healed = [
+        planned("[{inject: thermal/slowdown, device: gpu-0, for: catalogue}]", seed).actions[1] for seed in (1, 1)
+    ]
+    known = fault("nvidia", "thermal/slowdown").takes
+    assert known.low <= healed[0].at <= known.high
+    assert healed[0] == healed[1]
 
 
 def test_after_counts_from_the_end_of_what_lasts() -> None:
@@ -139,6 +149,7 @@ FROZEN = ['8.353 inject gpu-2 "xid/79"', '16.536 inject gpu-0 "xid/79"']
         ("[{mark: a}, {inject: xid/79}]", "inject needs a device"),
         ("[{mark: a}, {inject: xid/79, device: gpu-9}]", "no device is called 'gpu-9'"),
         ("[{mark: a}, {inject: xid/79, device: {pick: 5, from: 'gpu-*'}}]", "5 devices are to be picked"),
+        ("[{mark: a}, {driver: crash, for: catalogue}]", "the catalogue has the times of faults: say how long"),
         ("[{mark: a}, {recover: all, for: 1s}]", "recover cannot be undone: leave `for` out"),
         ("[{mark: a}, {stream: {close: OK}, for: 1s}]", "stream close cannot be undone: leave `for` out"),
         ("[{mark: a}, {repeat: {times: 999, every: 0s, do: [{mark: a}]}}]", "the plan has more than 500 actions"),

@@ -37,6 +37,7 @@ def test_the_schema_takes_what_is_shipped(path: Path) -> None:
     [
         {"recover": {"action": "reboot", "takes": "catalogue", "fails": "30%"}},
         {"recover": {"action": "reboot", "takes": "20s..40s", "fails": True}},
+        {"inject": "thermal/slowdown", "device": "gpu-0", "for": "catalogue"},
         {"at": "exp(5m)", "stream": {"send": {"device": "gpu-0", "health": 99, "message": {"length": 9}}}},
         {"parallel": [[{"mark": "a"}], [{"driver": {"upgrade": {"overlap": "2s"}}}]]},
     ],
