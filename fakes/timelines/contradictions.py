@@ -18,11 +18,17 @@ Finding = tuple[Place, str]
 
 def contradictions(actions: Iterable[Action], catalogue: str, *, by_chance: bool = False) -> Iterator[Finding]:
     """What cannot be so, each with its place. `by_chance`: the faults that there are depend on the seed."""
-    story = _Story(catalogue, by_chance)
+    story = _Story(catalogue)
     for action_ in actions:
         if not action_.trigger:
-            path = tuple(int(part) if part.isdigit() else part for part in action_.step.split("."))
-            yield from ((path, what) for what in story.next(action_))
+            yield from ((_place(action_.step), what) for what in story.next(action_))
+    for (step, at), helped in story.helped.items():
+        if not helped and not by_chance:
+            yield _place(step), f"there is nothing to recover from at {at:g} s: inject a fault before, or leave it out"
+
+
+def _place(step: str) -> Place:
+    return tuple(int(part) if part.isdigit() else part for part in step.split("."))
 
 
 @dataclass
@@ -30,9 +36,10 @@ class _Story:
     """What there is at each moment of a plan."""
 
     catalogue: str
-    by_chance: bool
     has: dict[str, dict[str, float]] = field(default_factory=dict)
     """The faults of each device, and when each is over."""
+    helped: dict[tuple[str, float], bool] = field(default_factory=dict)
+    """Of each recovery, by its step and time, whether any of its devices had a fault."""
     busy: dict[str, float] = field(default_factory=dict)
     """Until when a device is being recovered."""
     runs: dict[str, bool] = field(default_factory=lambda: {"driver": True, "plugin": True})
@@ -76,9 +83,7 @@ class _Story:
             return
         said = {"action": did.what} if isinstance(did.what, str) else did.what
         concerned = [path for path in self.has if self.has[path] and _is_in(path, did.device)]
-        if not concerned and not self.by_chance:
-            where = did.device or "any device"
-            yield f"there is nothing to recover {where} from at {did.at:g} s: inject a fault before, or leave it out"
+        self.helped[did.step, did.at] = self.helped.get((did.step, did.at), False) or bool(concerned)
         late = {path: until for path in concerned if (until := self.busy.get(path, 0.0)) > did.at}
         for path, until in late.items():
             yield f"{path} is being recovered until {until:g} s, so that cannot begin again at {did.at:g} s"

@@ -70,7 +70,7 @@ def test_a_catalogue_that_is_not_there_is_told_once() -> None:
         ),
         (
             "- mark: a\n- {recover: reboot, device: gpu-0}\n",
-            "timeline.1: there is nothing to recover gpu-0 from at 0 s: inject a fault before, or leave it out",
+            "timeline.1: there is nothing to recover from at 0 s: inject a fault before, or leave it out",
         ),
         (
             "- driver: crash\n- stream: {close: UNAVAILABLE}\n",
@@ -97,6 +97,7 @@ def test_a_plan_that_contradicts_itself_is_refused(steps: str, problem: str) -> 
         "- {inject: xid/46, device: {pick: 1}}\n- {recover: reboot, device: gpu-0}\n",
         f"{ILL}- {{recover: app-restart}}\n- {{recover: reboot}}\n{ILL}",
         f"{ILL}- recover: {{action: reboot, takes: 9s}}\n{ILL}",
+        f"{ILL}- {{recover: gpu-reset, device: all}}\n",
     ],
 )
 def test_what_may_be_so_is_no_contradiction(steps: str) -> None:
