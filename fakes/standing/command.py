@@ -47,7 +47,9 @@ def serve(
     instance: Annotated[str | None, _of_file("Tells two of a rolling update apart, as a pod's uid does.", "ID")] = None,
     catalogue: Annotated[str | None, _of_file("Their faults: nvidia (default), amd, intel, nic, tpu.", "NAME")] = None,
     policy: Annotated[str | None, _of_file("Which faults mean Unhealthy; nvidia-catalogue.", "NAME")] = None,
-    seed: Annotated[int | None, _of_file("What is drawn for stream faults; 0.", "N")] = None,
+    seed: Annotated[int | None, _of_file("What is drawn at random; 0, or the timeline's own.", "N")] = None,
+    play: Annotated[Path | None, _of_file("A timeline that is played once the driver is registered.", "FILE")] = None,
+    speed: Annotated[float | None, _of_file("So many times as fast; 1.", "X")] = None,
     pod_annotations: Annotated[
         bool,
         typer.Option(
@@ -79,6 +81,7 @@ def serve(
     }
     given |= {"node_name": node_name, "driver_name": driver_name, "instance": instance, "catalogue": catalogue}
     given |= {"policy": policy, "seed": seed, "json": json or None, "pod_annotations": pod_annotations or None}
+    given |= {"play": play, "speed": speed}
     given |= {"annotation_prefix": annotation_prefix, "metrics_port": metrics_port, "metrics_address": metrics_address}
     if file is None:
         if odd := next((name for name, value in given.items() if value is not None), None):

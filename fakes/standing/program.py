@@ -8,7 +8,7 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import AbstractContextManager, AsyncExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from drahealth.fakes.hardware.news import Line, News
 from drahealth.fakes.hardware.standing import Calls, Standing, StandingDrivers
 from drahealth.fakes.list_watch import ListWatch
 from drahealth.fakes.standing.ground import GroundedDriver
+from drahealth.fakes.standing.playing import play_on
 from drahealth.fakes.standing.pod_annotations import PREFIX, PodAnnotations
 from drahealth.fakes.standing.settings import Settings
 from drahealth.proto.events import Observe
@@ -32,6 +33,8 @@ from drahealth.proto.events import Observe
 RETIREMENT = 8.0
 """Seconds that a driver has to withdraw what it published; a pod has thirty to end."""
 _LINGER = 120.0
+_END = 1.0
+"""Seconds that what goes on has to end, until it is told again."""
 
 log = logging.getLogger(__name__)
 
@@ -44,8 +47,6 @@ class Program:
         self._api = api
         self.news = news
         self.drivers = [GroundedDriver(each, api, observe=news.observer(each.name)) for each in settings.drivers]
-        for driver in self.drivers:
-            driver.health.faults.seed = settings.seed
         self._annotations = self._following(pods) if pods and settings.annotations else None
         self.standing = StandingDrivers((Standing(d.options, d, Calls(d, CALLS)) for d in self.drivers), news)
 
@@ -72,9 +73,19 @@ class Program:
         stack.callback(serving.close)
         metrics = await self._serve_metrics(stack)
         self._tell_all({"event": "serving", "socket": str(path), **({"metrics": metrics} if metrics else {})})
+        parts = [asyncio.create_task(part) for part in self._parts()]
+        try:
+            await asyncio.gather(*parts)
+        finally:
+            await _end(parts)
+
+    def _parts(self) -> Iterator[Coroutine[Any, Any, object]]:
+        """What goes on beside the drivers, for ever."""
+        yield asyncio.Event().wait()
         if self._annotations:
-            await self._annotations.run()
-        await asyncio.Event().wait()
+            yield self._annotations.run()
+        if stories := self._settings.stories:
+            yield play_on(self.drivers[0], stories, self.news.tell, self._settings.speed)
 
     async def _serve_metrics(self, stack: AsyncExitStack) -> str:
         if self._settings.metrics is None:
@@ -140,9 +151,16 @@ async def _until(told: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
         for task in done:
             task.result()
     finally:
-        for task in tasks:
+        await _end(tasks)
+
+
+async def _end(tasks: Iterable["asyncio.Task[Any]"]) -> None:
+    """Cancels them until they have ended: a story has an end of its own, which may wait for something."""
+    left = set(tasks)
+    while left:
+        for task in left:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        _, left = await asyncio.wait(left, timeout=_END)
 
 
 @contextmanager

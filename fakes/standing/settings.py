@@ -1,5 +1,6 @@
 """What `drahealth driver serve -f FILE` is told, checked before anything is started."""
 
+import math
 import os
 import socket
 from dataclasses import dataclass
@@ -10,7 +11,9 @@ from drahealth.fakes.complaint import Complaint
 from drahealth.fakes.control_socket import default_path
 from drahealth.fakes.hardware.control import DriverOptions
 from drahealth.fakes.hardware.inventories import drivers_of
+from drahealth.fakes.standing.playing import load_stories
 from drahealth.fakes.standing.pod_annotations import PREFIX
+from drahealth.fakes.timelines.story import Story
 from drahealth.fakes.user_files import FileError
 from drahealth.proto.sockets import check_path
 
@@ -26,7 +29,9 @@ class Settings:
     drivers: tuple[DriverOptions, ...]
     socket: Path
     kubeconfig: Path | None
-    seed: int
+    stories: tuple[Story, ...]
+    """Timelines that are played on the driver."""
+    speed: float
     annotations: str | None
     """The prefix of the pods' annotations that are followed; None: none are."""
     metrics: tuple[str, int] | None
@@ -49,7 +54,9 @@ class Settings:
         instance: str,
         catalogue: str,
         policy: str,
-        seed: int,
+        seed: int | None,
+        play: Path | None,
+        speed: float,
         pod_annotations: bool,
         annotation_prefix: str,
         metrics_port: int | None,
@@ -70,6 +77,7 @@ class Settings:
                 cdi_dir=str(cdi.absolute()) if cdi else "",
                 catalogue=catalogue,
                 policy=policy,
+                seed=seed or 0,
             )
             path = (socket or default_path()).absolute()
             check_path(path)
@@ -83,9 +91,12 @@ class Settings:
             raise Complaint(f"{annotation_prefix!r} is no prefix of annotations, which is a DNS name such as {PREFIX}")
         if metrics_port is not None and not 0 <= metrics_port < 1 << 16:
             raise Complaint(f"there is no port {metrics_port}; 0 is any free one")
+        if not 0 < speed < math.inf:
+            raise Complaint(f"a timeline is played at a speed above 0, not {speed:g}")
+        stories = tuple(load_stories(play, found, seed)) if play else ()
         annotations = annotation_prefix if pod_annotations else None
         metrics = None if metrics_port is None else (metrics_address, metrics_port)
-        return cls(tuple(found), path, kubeconfig, seed, annotations, metrics, json)
+        return cls(tuple(found), path, kubeconfig, stories, speed, annotations, metrics, json)
 
 
 def _node(given: str | None) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 from drahealth.fakes.inventory import Inventory
 from drahealth.fakes.timelines.check import WINDOWS, full_name
+from drahealth.fakes.timelines.driver_steps import VERBS, DriverSteps
 from drahealth.fakes.timelines.durations import Duration
 from drahealth.fakes.timelines.model import EVERYTHING
 from drahealth.fakes.timelines.plan import Action
@@ -19,7 +20,6 @@ from drahealth.suites.story.device_plugin import DevicePlugin
 from drahealth.suites.story.hardware import Driver
 from drahealth.suites.story.node import Node
 from drahealth.suites.story.workload import Pod
-from drahealth.suites.timelines.driver_steps import VERBS, DriverSteps
 from drahealth.suites.timelines.plugin_steps import heal_plugin, tell_plugin
 
 STRIDE = 2.0

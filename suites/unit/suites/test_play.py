@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from drahealth.fakes.inventory import Inventory
+from drahealth.fakes.timelines.messages import report_of
 from drahealth.proto.values import DeviceHealth, Health
 from drahealth.suites.errors import ConfigurationError
-from drahealth.suites.timelines.messages import report_of
 from drahealth.suites.timelines.playing import play_timelines
 from drahealth.suites.unit.suites.test_command import BROKEN, drahealth
 

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.inventory import Inventory
 from drahealth.fakes.timelines.check import checked_plan
+from drahealth.fakes.timelines.driver_steps import DriverSteps
 from drahealth.fakes.timelines.dump import dump
 from drahealth.fakes.timelines.load import load
 from drahealth.fakes.timelines.plan import Action
 from drahealth.fakes.timelines.play import play
 from drahealth.proto.flavours import FLAVOURS, V1
 from drahealth.proto.values import DeviceHealth, Health
-from drahealth.suites.timelines.driver_steps import DriverSteps
 from drahealth.suites.timelines.record import Heard, Recorder
 from drahealth.suites.unit.fakes.driver_rig import Rig
 from drahealth.suites.unit.manager.rig import until

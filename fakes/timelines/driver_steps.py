@@ -9,9 +9,9 @@ from typing import Any
 
 from drahealth.fakes.hardware.control import DriverControl
 from drahealth.fakes.inventory import Inventory
+from drahealth.fakes.timelines.messages import report_of
 from drahealth.fakes.timelines.model import EVERYTHING
 from drahealth.fakes.timelines.plan import Action
-from drahealth.suites.timelines.messages import report_of
 
 VERBS = frozenset({"inject", "clear", "recover", "stream", "restore"})
 """Those that are told here."""
