@@ -58,12 +58,18 @@ class Rig:
         self.file.write_text(FILE)
         self.api = ApiServer()
         self.heard: list[tuple[str, Line]] = []
+        self.processes: list[asyncio.subprocess.Process] = []
+        """Those that are to have ended with the test."""
         self._running: list[tuple[asyncio.Event, asyncio.Task[None]]] = []
 
     async def close(self) -> None:
         for told, task in self._running:
             told.set()
             await asyncio.wait_for(asyncio.gather(task, return_exceptions=True), PATIENCE)
+        for process in self.processes:
+            if process.returncode is None:
+                process.kill()
+                await process.communicate()
         self._folder.cleanup()
 
     def settings(self, **given: Any) -> Settings:

@@ -42,12 +42,14 @@ async def kubeconfig(rig: Rig) -> AsyncIterator[Path]:
 async def run(rig: Rig, kubeconfig: Path, *arguments: str) -> Process:
     """The command, with the rig's folder, on pipes."""
     where = ("--kubelet-dir", str(rig.root), "--kubeconfig", str(kubeconfig), "--socket", str(rig.socket))
-    return await asyncio.create_subprocess_exec(
+    process = await asyncio.create_subprocess_exec(
         sys.executable,
         *("-m", "drahealth.fakes", "driver", "serve", "-f", str(rig.file), "--node-name", "node-a", *where, *arguments),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
+    rig.processes.append(process)
+    return process
 
 
 async def line(process: Process, event: str) -> Object:

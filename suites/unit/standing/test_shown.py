@@ -5,6 +5,8 @@ import io
 import json
 import signal
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import grpc.aio
 import pytest
@@ -69,35 +71,47 @@ async def test_the_live_view_shows_what_is_wrong_first(rig: Rig) -> None:
     assert lines[-1].endswith(f"{DRIVER}: told to fault_streams kind=drop value=0.5")
 
 
-async def watching(serving: Rig, *arguments: str) -> tuple[asyncio.subprocess.Process, str]:
+def heed_interrupts() -> None:
+    """As a terminal's processes do; those that a shell runs in the background do not."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+@asynccontextmanager
+async def watching(serving: Rig, *arguments: str) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
     """`ctl watch`, and the first line that it has printed."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         *("-m", "drahealth.fakes", "ctl", "--socket", str(serving.socket), "watch", *arguments),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
+        preexec_fn=heed_interrupts,
     )
     assert process.stdout
-    first = asyncio.create_task(process.stdout.readline())
-    async with asyncio.timeout(PATIENCE):
-        while not first.done():  # it hears what is told once it is there
-            await serving.told("set_heartbeat", seconds=5)
-            await asyncio.wait([first], timeout=0.2)
-    return process, first.result().decode()
+    try:
+        first = asyncio.create_task(process.stdout.readline())
+        async with asyncio.timeout(PATIENCE):
+            while not first.done():  # it hears what is told once it is there
+                await serving.told("set_heartbeat", seconds=5)
+                await asyncio.wait([first], timeout=0.2)
+        yield process, first.result().decode()
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
 
 
 async def test_who_watches_is_told_in_sentences_until_it_is_enough(serving: Rig) -> None:
-    process, first = await watching(serving)
-    process.send_signal(signal.SIGINT)
-    _, said = await asyncio.wait_for(process.communicate(), PATIENCE)
+    async with watching(serving) as (process, first):
+        process.send_signal(signal.SIGINT)
+        _, said = await asyncio.wait_for(process.communicate(), PATIENCE)
     assert (first, process.returncode, said) == (f"{DRIVER}: told to set_heartbeat seconds=5\n", 0, b"")
 
 
 async def test_who_watches_is_told_as_json_until_the_process_ends(rig: Rig) -> None:
     await rig.serve()
-    process, first = await watching(rig, "--json")
-    await rig.end()
-    _, said = await asyncio.wait_for(process.communicate(), PATIENCE)
+    async with watching(rig, "--json") as (process, first):
+        await rig.end()
+        _, said = await asyncio.wait_for(process.communicate(), PATIENCE)
     assert json.loads(first) == {"driver": DRIVER, "event": "call", "call": "set_heartbeat", "args": {"seconds": 5}}
     assert (process.returncode, said.decode()) == (3, f"drahealth: the process at {rig.socket} has ended\n")
 
