@@ -4,7 +4,7 @@ Source: API resource.k8s.io/v1 `ResourceSliceSpec`, with its limits; kubeletplug
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
@@ -18,6 +18,11 @@ _NAME_LIMIT = 253
 
 INSTANCE = "drahealth/instance"
 """The annotation that tells the slices of two instances of a driver apart."""
+
+
+TaintKey = tuple[str, str, str, str]
+Since = Mapping[TaintKey, str]
+"""By device, key, value and effect of a taint the time at which it was added, as the API has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +72,8 @@ def wanted(owner: Owner, pools: Mapping[str, Pool]) -> list[Wanted]:
     return [_wanted(owner, name, pool.devices) for name, pool in pools.items()]
 
 
-def slice_object(owner: Owner, pool: Wanted, name: str, generation: int) -> Object:
-    """One slice of the pool."""
+def slice_object(owner: Owner, pool: Wanted, name: str, generation: int, since: Since | None = None) -> Object:
+    """One slice of the pool; `since` is when taints were added that are there already."""
     metadata: Object = {"name": name}
     if owner.node_uid:
         node = {"apiVersion": "v1", "kind": "Node", "name": owner.node, "uid": owner.node_uid, "controller": True}
@@ -83,8 +88,19 @@ def slice_object(owner: Owner, pool: Wanted, name: str, generation: int) -> Obje
             "driver": owner.driver,
             "nodeName": owner.node,
             "pool": {"name": pool.pool, "generation": generation, "resourceSliceCount": len(pool.slices)},
-            "devices": list(pool.slices[name]),
+            "devices": [_dated(device, since or {}) for device in pool.slices[name]],
         },
+    }
+
+
+def taints_since(slices: Iterable[Object]) -> Since:
+    """When the API server was told of the taints in these slices: who tolerates them for a while counts from then."""
+    return {
+        _taint_key(device, taint): taint["timeAdded"]
+        for slice_ in slices
+        for device in slice_["spec"].get("devices") or ()
+        for taint in device.get("taints") or ()
+        if taint.get("timeAdded")
     }
 
 
@@ -114,6 +130,17 @@ def slice_name(*parts: str) -> str:
     if tame == name and len(name) <= _NAME_LIMIT:
         return name
     return f"{tame[: _NAME_LIMIT - 17]}-{sha256(name.encode()).hexdigest()[:16]}"
+
+
+def _dated(device: Object, since: Since) -> Object:
+    if not device.get("taints"):
+        return device
+    dated = [{"timeAdded": time, **t} if (time := since.get(_taint_key(device, t))) else t for t in device["taints"]]
+    return {**device, "taints": dated}
+
+
+def _taint_key(device: Object, taint: Mapping[str, Any]) -> TaintKey:
+    return device["name"], taint.get("key", ""), taint.get("value", ""), taint.get("effect", "")
 
 
 def _plain(devices: Sequence[Object]) -> list[Object]:

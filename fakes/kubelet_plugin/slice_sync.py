@@ -15,7 +15,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from drahealth.fakes.api import NODES, SLICES, ApiError, Object
-from drahealth.fakes.kubelet_plugin.pools import INSTANCE, Owner, Pool, Wanted, generation, slice_object, wanted
+from drahealth.fakes.kubelet_plugin.pools import (
+    INSTANCE,
+    Owner,
+    Pool,
+    Wanted,
+    generation,
+    slice_object,
+    taints_since,
+    wanted,
+)
 from drahealth.fakes.kubelet_plugin.slice_view import AGAIN, SliceView
 from drahealth.fakes.list_watch import ListWatch
 from drahealth.proto.clock import Clock
@@ -227,8 +236,9 @@ class SliceSync:
         missing = [name for name in pool.slices if number is None or name not in mine]
         if number is None:
             number = 1 + self._view.highest.get(pool.pool, 0)
+        since = taints_since(found)
         for name in missing:
-            await self._write(pool, name, number, mine.get(name))
+            await self._write(slice_object(self._owner, pool, name, number, since), pool, mine.get(name))
         self._pools[pool.pool] = number, pool
         for obj in others:
             await self._delete(obj)
@@ -261,8 +271,8 @@ class SliceSync:
 
     # -- writes
 
-    async def _write(self, pool: Wanted, name: str, number: int, old: Object | None) -> None:
-        new = slice_object(self._owner, pool, name, number)
+    async def _write(self, new: Object, pool: Wanted, old: Object | None) -> None:
+        name = new["metadata"]["name"]
         there = await self._view.look()
         stranger = there.get(name) if old is None else None
         if stranger:  # of another pool, which nobody can change
@@ -271,7 +281,7 @@ class SliceSync:
             stored = await self._api.create(SLICES, new)
         else:
             stored = await self._api.replace(SLICES, {**new, "metadata": _merged(old["metadata"], new["metadata"])})
-        self._written[name] = number
+        self._written[name] = generation(new)
         self._view.wrote(stored)
         sent, kept = pool.slices[name], stored["spec"].get("devices") or ()
         self._stored[name] = sent, kept

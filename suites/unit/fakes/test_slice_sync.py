@@ -332,6 +332,38 @@ async def test_what_the_server_stores_otherwise_is_told_and_not_written_again_an
     assert rig.errors == [f"the API server does not keep taints of the devices in slice {MAIN}-0"]
 
 
+class Dating(ApiServer):
+    """Writes down when a taint came, as the real one does: by the version that had it first."""
+
+    async def create(self, kind: Kind, obj: Object) -> Object:
+        return await super().create(kind, self._dated(obj))
+
+    async def replace(self, kind: Kind, obj: Object) -> Object:
+        return await super().replace(kind, self._dated(obj))
+
+    def _dated(self, obj: Object) -> Object:
+        obj = deepcopy(obj)
+        number = obj["spec"]["pool"]["generation"]
+        for taint in (taint for device in obj["spec"]["devices"] for taint in device.get("taints", [])):
+            taint.setdefault("timeAdded", f"2026-01-0{number}T00:00:00Z")
+        return obj
+
+
+async def test_a_taint_that_stays_keeps_the_time_at_which_it_came(rig: PluginRig) -> None:
+    api = Dating(clock=rig.clock)
+    first, second = {"key": "a", "effect": "NoExecute"}, {"key": "b", "effect": "NoSchedule"}
+    async with rig.running(api=api) as helper:
+        for taints in ([], [first], [first, second]):
+            helper.publish_resources({"node-a": pool(1, taints=taints)})
+            await helper.published()
+    (slice_,) = await api.list(SLICES)
+    (device,) = slice_["spec"]["devices"]
+    assert device["taints"] == [
+        {**first, "timeAdded": "2026-01-02T00:00:00Z"},
+        {**second, "timeAdded": "2026-01-03T00:00:00Z"},
+    ]
+
+
 class Racing(ApiServer):
     """Somebody else is always a little faster, so many times."""
 
