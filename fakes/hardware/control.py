@@ -241,7 +241,8 @@ class DriverControl(Protocol):
     async def taint(self, device: str, key: str, value: str = "", effect: str = "NoSchedule") -> None:
         """The device, by its path, is published with this taint from now on, in place of one with its key and effect.
 
-        Effects are None, NoSchedule and NoExecute. Returns before the API server has it.
+        Effects are None, NoSchedule and NoExecute. Returns once the API server has it, or at once where that is away;
+        where it refuses the taint, or drops it without a word, that is an error, and all is as it was.
         """
 
     async def untaint(self, device: str, key: str, effect: str = "") -> None:

@@ -58,6 +58,7 @@ class FakeDriver:
         self._registered = asyncio.Event()
         self._registration_error = ""
         self._made_folder = False
+        self._dropped: ValueError | None = None
         self._running = False
         self._helper = self._new_helper()
         self.endpoint = self._helper.options.plugin_socket
@@ -222,7 +223,7 @@ class FakeDriver:
             return
         try:
             await self._publish()
-        except ApiError:
+        except (ApiError, ValueError):
             self._taints = before
             self._helper.publish_resources(self._pools())
             raise
@@ -256,11 +257,17 @@ class FakeDriver:
         self._failing.resume()
 
     async def _publish(self, *, anew: bool = False) -> None:
-        """A driver starts without its API server too, and publishes once that is back. Raises what that refuses."""
+        """A driver starts without its API server too, and publishes once that is back. Raises what that refuses, and
+        ValueError for what it drops without a word."""
+        self._dropped = None
         self._helper.publish_resources(self._pools(), anew=anew)
-        error = await self._helper.publish_attempted()
+        error = await self._helper.publish_attempted() or self._dropped
         if error and not (isinstance(error, ApiError) and error.status == 503):
             raise error
+
+    def _noticed(self, error: Exception) -> None:
+        if isinstance(error, ValueError):
+            self._dropped = error
 
     def _new_helper(self) -> Helper:
         """A helper starts and stops once."""
@@ -279,6 +286,7 @@ class FakeDriver:
             advertised=(*o.dra_versions, *o.health_apis),
             heartbeat=self._heartbeat,
             interceptors=(self._counts,),
+            on_error=self._noticed,
             verbatim=True,
             main_pool=o.pool_name,
         )

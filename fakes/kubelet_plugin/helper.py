@@ -19,7 +19,7 @@ from drahealth.fakes.kubelet_plugin.node_service import NodeService
 from drahealth.fakes.kubelet_plugin.options import Listen, Options, hidden
 from drahealth.fakes.kubelet_plugin.pools import Owner, Pool
 from drahealth.fakes.kubelet_plugin.registration import Registration, RegistrationStatus
-from drahealth.fakes.kubelet_plugin.slice_sync import PublishState, SliceSync
+from drahealth.fakes.kubelet_plugin.slice_sync import STOPPED, PublishState, SliceSync
 from drahealth.fakes.sockets import ServedSocket
 from drahealth.proto import events
 from drahealth.proto.clock import Clock, SystemClock
@@ -144,11 +144,12 @@ class Helper:
         return self._resources.state if self._resources else PublishState()
 
     async def publish_attempted(self) -> Exception | None:
-        """What came of the first attempt to publish, or of a later one: None where all of it is published."""
+        """What came of the first attempt to publish, or of a later one: None where all of it is published, ValueError
+        where the driver stops before."""
         return await self._resources_or_error().tried()
 
     async def published(self) -> None:
-        """Returns once all of it is."""
+        """Returns once all of it is. Raises ValueError if the driver stops before."""
         await self._resources_or_error().in_sync()
 
     async def withdraw_resources(self) -> None:
@@ -202,7 +203,7 @@ class Helper:
         if self._resources is None:
             raise ValueError("resources are published on a node, to an API server: give node_name and api")
         if self._ending:
-            raise ValueError("the driver has stopped, and publishes no more")
+            raise ValueError(STOPPED)
         return self._resources
 
     def _health_methods(self, has_health: bool) -> dict[Method, Any]:

@@ -11,8 +11,9 @@ Of two instances in a rolling update, the one that published last is left alone 
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from drahealth.fakes.api import NODES, SLICES, ApiError, Object
 from drahealth.fakes.kubelet_plugin.pools import (
@@ -34,6 +35,7 @@ log = logging.getLogger(__name__)
 
 LONGEST = 30.0
 """Seconds between attempts at most; the first one comes after `AGAIN`."""
+STOPPED = "the driver has stopped, and publishes no more"
 _RACES = 5
 """Times that others may come first before it counts as a failure."""
 _RACE = ("Conflict", "AlreadyExists", "NotFound")
@@ -78,7 +80,7 @@ class SliceSync:
         """What was written of a slice's devices, and what the server made of them."""
         self._written: dict[str, int] = {}
         """The generations of the slices that we wrote."""
-        self._due, self._urgent, self._tried, self._in_sync = (asyncio.Event() for _ in range(4))
+        self._due, self._urgent, self._tried, self._in_sync, self._ended = (asyncio.Event() for _ in range(5))
         self._error: Exception | None = None
         self._keeping: asyncio.Task[None] | None = None
 
@@ -102,8 +104,8 @@ class SliceSync:
         self._wanted = wanted(self._owner, copied)
         self._anew = anew
         self._pending = True
-        self._tried.clear()
-        self._in_sync.clear()
+        for no_more in (self._tried, self._in_sync, self._ended):
+            no_more.clear()
         self._urgent.set()
         self._due.set()
         if self._keeping is None:
@@ -111,17 +113,20 @@ class SliceSync:
 
     async def tried(self) -> Exception | None:
         """What came of the first attempt to publish what was published last, or of a later one."""
-        await self._tried.wait()
-        return self._error
+        await _first_of(self._tried.wait(), self._ended.wait())
+        return self._error if self._tried.is_set() else ValueError(STOPPED)
 
     async def in_sync(self) -> None:
-        """Returns once the API server has it."""
-        await self._in_sync.wait()
+        """Returns once the API server has it. Raises ValueError if it was stopped before."""
+        await _first_of(self._in_sync.wait(), self._ended.wait())
+        if not self._in_sync.is_set():
+            raise ValueError(STOPPED)
 
     async def stop(self) -> None:
         """Ends all that goes on; what is published stays."""
         task, self._keeping = self._keeping, None
         self._in_sync.clear()
+        self._ended.set()
         if task:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
@@ -184,13 +189,7 @@ class SliceSync:
 
     async def _pause(self, seconds: float) -> None:
         """Until so much time has passed, or something else is published."""
-        tasks = [asyncio.ensure_future(self._clock.sleep(seconds)), asyncio.ensure_future(self._urgent.wait())]
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        await _first_of(self._clock.sleep(seconds), self._urgent.wait())
 
     def _disturbed(self) -> None:
         self._in_sync.clear()
@@ -328,3 +327,14 @@ def _merged(old: Object, new: Object) -> Object:
     """Metadata with what others wrote there."""
     annotations = {**old.get("annotations", {}), **new.get("annotations", {})}
     return {**old, **new, **({"annotations": annotations} if annotations else {})}
+
+
+async def _first_of(*waits: Coroutine[Any, Any, object]) -> None:
+    """Until one of them is over; the others are cancelled."""
+    tasks = [asyncio.create_task(wait) for wait in waits]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -139,6 +139,16 @@ async def test_resources_can_be_withdrawn(rig: PluginRig) -> None:
         assert await rig.slices() == {}
 
 
+async def test_who_waits_for_a_driver_that_stops_is_told(rig: PluginRig) -> None:
+    rig.api.down()
+    async with rig.running() as helper:
+        helper.publish_resources({"node-a": pool(1)})
+        waiting = asyncio.create_task(helper.published())
+        await helper.publish_attempted()
+    with pytest.raises(ValueError, match="the driver has stopped, and publishes no more"):
+        await waiting
+
+
 @pytest.mark.parametrize("options", [{"api": None}, {"node_name": ""}])
 async def test_publishing_needs_an_api_server_and_a_node(rig: PluginRig, options: dict[str, Any]) -> None:
     async with rig.running(**options) as helper:

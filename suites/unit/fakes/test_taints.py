@@ -95,6 +95,23 @@ async def test_a_taint_that_the_api_server_refuses_is_an_error_and_leaves_all_as
     assert await published(rig) == {"gpu-0": [], "gpu-1": [{"key": KEY, "effect": "NoSchedule"}]}
 
 
+class Dropping(ApiServer):
+    """Does not know taints, as one whose feature gate is off."""
+
+    async def replace(self, kind: Kind, obj: Object) -> Object:
+        known = [{k: v for k, v in device.items() if k != "taints"} for device in obj["spec"].get("devices", [])]
+        return await super().replace(kind, {**obj, "spec": {**obj["spec"], "devices": known}})
+
+
+async def test_a_taint_that_the_api_server_drops_is_an_error(rig: Rig) -> None:
+    rig.api = Dropping()
+    driver = rig.here()
+    await driver.start()
+    with pytest.raises(ValueError, match="the API server does not keep taints of the devices in slice"):
+        await driver.taint("gpu-0", KEY)
+    assert (await driver.state()).taints == {}
+
+
 async def test_a_taint_told_while_the_api_server_is_away_is_published_later(rig: Rig) -> None:
     driver = rig.here()
     await driver.start()
