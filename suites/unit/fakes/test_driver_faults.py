@@ -124,6 +124,46 @@ async def test_what_is_delayed_comes_when_its_time_has_passed(make: Make, rig: R
         assert await stream.shows() == {"gpu-0": "Unhealthy: an hour ago"}
 
 
+async def test_who_does_not_read_misses_lists_and_comes_to_the_last_state(rig: Rig) -> None:
+    driver = rig.here(devices=tuple(f"gpu-{number}" for number in range(2000)))
+    for name in driver.options.devices:
+        await driver.set_health(name, Health.HEALTHY, "x" * 1000)
+    await driver.start()
+    async with rig.watch(driver) as stream:
+        for number in range(40):
+            await driver.set_health("gpu-0", Health.UNHEALTHY, f"{number:02}")
+            await settle()
+        heard = [(await stream.report())[0].message]
+        while heard[-1] != "39":
+            heard.append((await stream.report())[0].message)
+    assert len(heard) < 40
+    assert heard[1:] == sorted(heard[1:])
+
+
+async def survivors(seed: int) -> list[str]:
+    """Of twenty messages those that are not lost, with a driver of this seed."""
+    rig = Rig()
+    driver = rig.here(devices=("gpu-0",), seed=seed)
+    await driver.start()
+    async with rig.watch(driver) as stream:
+        await stream.report()
+        await driver.fault_streams("drop", 0.5)
+        for number in range(20):
+            await driver.report([DeviceHealth("node-a", "gpu-0", Health.HEALTHY, str(number))])
+        await driver.restore_streams("drop")
+        await driver.report([DeviceHealth("node-a", "gpu-0", Health.HEALTHY, "the end")])
+        heard = [(await stream.report())[0].message]
+        while heard[-1] != "the end":
+            heard.append((await stream.report())[0].message)
+    await rig.close()
+    return heard
+
+
+async def test_which_messages_are_lost_comes_of_the_seed() -> None:
+    first, again, other = [await survivors(seed) for seed in (1, 1, 2)]
+    assert first == again != other
+
+
 async def test_partial_reports_name_what_changed_alone(make: Make, rig: Rig) -> None:
     driver = await running(make)
     async with rig.watch(driver) as stream:
