@@ -83,6 +83,8 @@ def _unused(path: Place, step: Step) -> Iterator[Finding]:
         if getattr(step, {"for": "for_"}.get(name, name)) is not None and step.verb not in verbs:
             inside = " (which has one of its own)" if step.verb in ("flap", "expect", "repeat") else ""
             yield (*path, name), f"{name} belongs to {', '.join(verbs)}, and this step has {step.verb}{inside}"
+    if step.expect and step.expect.of == "plugin" and step.expect.message:
+        yield (*path, "expect", "message"), "a device plugin has no messages: leave it out, or say that there is none"
     if step.when is not None and path[0] == ENDING:
         yield (*path, "when"), "what is always done at the end waits for nothing: leave `when` out"
     if step.plugin is not None and not isinstance(step.plugin, str) and step.device is None:

@@ -94,7 +94,8 @@ class NodeStage:
             case "driver":
                 await self._tell_driver(what)
             case "plugin" if self._plugin:
-                await tell_plugin(self._plugin, what, [self._inventory[action.device].name] if action.device else [])
+                names = [self._inventory[path].name for path in self._leaves(action.device)] if action.device else []
+                await tell_plugin(self._plugin, what, names)
             case "kubelet":
                 await self._node.kubelet_restarts()
             case "mark":
@@ -130,12 +131,17 @@ class NodeStage:
         control = self._driver.control
         if "heartbeat" in what:
             await control.set_heartbeat(what["heartbeat"])
-        if {"health", "message", "timeout"} & what.keys():
-            old = next((found for found in self._shown(device)), ResourceHealth("", Health.HEALTHY))
+        said = {"health", "message", "timeout"} & what.keys()
+        for path in self._leaves(device) if said else ():
+            old = next((found for found in self._shown(path)), ResourceHealth("", Health.HEALTHY))
             health = Health(what.get("health", Health.HEALTHY if old.health is Health.UNKNOWN else old.health))
             timeout = int(what["timeout"]) if "timeout" in what else None
-            name = self._inventory[device].name
+            name = self._inventory[path].name
             await control.set_health(name, health, what.get("message", old.message), timeout)
+
+    def _leaves(self, device: str) -> list[str]:
+        """What there is to say something of: the device, or its parts if it is divided."""
+        return [path for path in self._inventory.reached(device, "device") if path in self._driver.options.devices]
 
     async def _tell_driver(self, what: Any) -> None:
         verb = what if isinstance(what, str) else next(iter(what))
@@ -188,13 +194,12 @@ class NodeStage:
 
     def _shown(self, device: str) -> list[ResourceHealth]:
         """What the pod shows of a device, or of its partitions."""
-        paths = [path for path in self._inventory.reached(device, "device") if path in self._driver.options.devices]
-        names = {self._inventory[path].name for path in paths}
+        names = {self._inventory[path].name for path in self._leaves(device)}
         return [found for gpu in self._driver.gpus if gpu.name in names for found in self._pod.resources(gpu)]
 
     def _listed(self, device: str) -> list[ResourceHealth]:
         """The same of the device plugin's."""
-        names = {self._inventory[path].name for path in self._inventory.reached(device, "device")}
+        names = {self._inventory[path].name for path in self._leaves(device)}
         gpus = self._plugin.gpus if self._plugin else ()
         return [found for gpu in gpus if gpu.name in names for found in self._pod.resources(gpu)]
 

@@ -34,6 +34,7 @@ def test_a_timeline_that_makes_sense_is_planned() -> None:
         ("repeat: {times: 1, every: 1s, do: [{mark: a}]}, for: 2s", "timeline.0.for: for belongs to inject, stream"),
         ("plugin: {health: Unhealthy}", "timeline.0.plugin: what a plugin says of a device needs the device"),
         ("plugin: crash, device: gpu-0", "timeline.0.device: a plugin can crash as a whole, and not for a device"),
+        ("expect: {of: plugin, message: hot}", "timeline.0.expect.message: a device plugin has no messages"),
         ("set: {health: Healthy, heartbeat: 2s}", "timeline.0.set: set needs a device for health"),
         ("expect: {health: Healthy}, within: soon", "timeline.0.within: 'soon' is no window (push, resync, start"),
         ("driver: {restart: {offer: [v2]}}", "timeline.0.driver.restart.offer.0: no health API is called 'v2'"),

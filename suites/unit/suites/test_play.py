@@ -113,6 +113,19 @@ always:
     assert done.returncode == 0, done.stdout
 
 
+def test_what_a_divided_device_is_set_to_its_parts_are(tmp_path: Path) -> None:
+    steps = """use: {inventory: [{name: gpu, partitions: [{name: mig, count: 2}]}]}
+timeline:
+  - {set: {health: Unhealthy, message: by hand}, device: all}
+  - {expect: {device: gpu/mig-1, health: Unhealthy, message: by hand}}
+  - {expect: {device: gpu, health: Unhealthy}}
+  - {plugin: {health: Unhealthy}, device: gpu}
+  - {expect: {device: gpu/mig-0, of: plugin, health: Unhealthy}}
+"""
+    done = drahealth("play", write(tmp_path, steps))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_speed_and_seed_are_heeded(tmp_path: Path) -> None:
     path = write(tmp_path, "timeline: [{mark: a, at: 1s..9s}]")
     hashes = []
