@@ -30,7 +30,7 @@ from drahealth.fakes.hardware.control_lines import (
     waiting,
 )
 from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
-from drahealth.fakes.hardware.news import Line
+from drahealth.fakes.hardware.news import Line, line_of_call
 from drahealth.fakes.hardware.plugin_control import PluginControl, PluginOptions
 from drahealth.fakes.hardware.standing import Calls, Standing, StandingDrivers
 from drahealth.proto.events import Event, Observe, to_json
@@ -311,8 +311,7 @@ class Session:
         call, used = self._calls_of[request.driver][request.call], self._used.get(request.driver)
         result = await call(**request.args)
         if used and request.call not in QUESTIONS:
-            line = {"event": "call", "call": request.call, "args": request.args}
-            self._standing.news.tell(used.options.name, line)
+            self._standing.news.tell(used.options.name, line_of_call(request.call, request.args))
         return result
 
     def _hear(self, driver: str, line: Line) -> None:

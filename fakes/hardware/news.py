@@ -7,7 +7,7 @@
 A report names just the devices that are told of as something else than before, however many it lists.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -21,6 +21,7 @@ from drahealth.proto.events import (
     StreamOpened,
     Unprepared,
 )
+from drahealth.proto.quoting import one_line
 from drahealth.proto.values import DeviceHealth, Health, Report
 
 Line = dict[str, Any]
@@ -59,6 +60,17 @@ class News:
                     self.tell(driver, line)
 
         return observe
+
+
+def line_of_call(name: str, args: Mapping[str, Any]) -> Line:
+    """What is told of a call; of what is long only how much it is."""
+    return {"event": "call", "call": name, "args": {key: _short(value) for key, value in args.items()}}
+
+
+def _short(value: Any) -> Any:
+    if isinstance(value, str):
+        return one_line(value)
+    return f"{len(value)} of them" if isinstance(value, list | dict) else value
 
 
 class _Said:

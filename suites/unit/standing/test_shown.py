@@ -15,7 +15,7 @@ from rich.console import Console
 
 from drahealth.fakes.complaint import Complaint
 from drahealth.fakes.ctl.words import words_of
-from drahealth.fakes.hardware.news import Line, News
+from drahealth.fakes.hardware.news import Line, News, line_of_call
 from drahealth.fakes.standing.live_view import LiveView
 from drahealth.proto.events import ReportSent
 from drahealth.proto.services import GET_INFO
@@ -144,6 +144,11 @@ def test_a_device_is_told_of_when_it_is_something_else(complete: bool) -> None:
 def test_reports_of_other_lengths_are_compared_by_name() -> None:
     ill, other = device("a", Health.UNHEALTHY), device("b", Health.UNKNOWN)
     assert heard((ill, other), (other,), (ill, other), ()) == ["p/a Unhealthy", "p/b Unknown"]
+
+
+def test_of_a_long_call_it_is_told_how_long_it_was() -> None:
+    line = line_of_call("play", {"changes": [1] * 9, "text": "x" * 500, "number": 7})
+    assert line["args"] == {"changes": "9 of them", "text": f"{'x' * 200}... (500 characters)", "number": 7}
 
 
 def test_nobody_who_has_left_is_told_of_anything() -> None:
