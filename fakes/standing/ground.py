@@ -28,7 +28,7 @@ async def _hold_ground(driver: FakeDriver) -> AsyncIterator[None]:
         for path in driver.sockets:
             if is_served(path):
                 raise Taken(
-                    f"another process serves driver {driver.options.name} at {path}; end that one, give this one an "
+                    f"driver {driver.options.name} is served at {path} already; end that process, give this one an "
                     "--instance of its own for a rolling update, or another --kubelet-dir"
                 )
         yield

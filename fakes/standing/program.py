@@ -118,7 +118,7 @@ class Program:
         return following
 
     def _make(self, options: DriverOptions, observe: Observe) -> FakeDriver:
-        return FakeDriver(options, self._api, observe=observe)
+        return GroundedDriver(options, self._api, observe=observe)
 
     async def _start(self, driver: FakeDriver) -> None:
         name = driver.options.name

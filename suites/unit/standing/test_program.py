@@ -117,7 +117,7 @@ async def test_two_fakes_never_have_one_socket(rig: Rig) -> None:
     with pytest.raises(Complaint) as refused:
         await rig.serve(socket=rig.root / "other.sock")
     where = rig.root / "plugins" / DRIVER / "dra.sock"
-    assert str(refused.value).startswith(f"another process serves driver {DRIVER} at {where}; end that one, give this")
+    assert str(refused.value).startswith(f"driver {DRIVER} is served at {where} already; end that process, give")
     assert (rig.sockets(), await rig.slices(), (await rig.told("state"))["running"]) == (SOCKETS, 1, True)
 
 
@@ -127,7 +127,7 @@ async def test_a_driver_that_stopped_does_not_start_in_anothers_place(rig: Rig) 
     other = rig.root / "other.sock"
     await rig.serve(socket=other)
     refused = await rig.ctl("start")
-    assert (refused.code, refused.err.partition(" at ")[0]) == (2, f"drahealth: another process serves driver {DRIVER}")
+    assert (refused.code, refused.err.partition(" at ")[0]) == (2, f"drahealth: driver {DRIVER} is served")
     assert (await rig.told("state"))["running"] is False
 
 
@@ -143,7 +143,7 @@ async def test_two_that_begin_at_once_do_not_both_begin(rig: Rig) -> None:
     api, other = Slow(), rig.root / "other.sock"
     begun = await asyncio.gather(rig.serve(api), rig.serve(api, socket=other), return_exceptions=True)
     (refused,) = (one for one in begun if isinstance(one, Complaint))
-    assert str(refused).startswith(f"another process serves driver {DRIVER} at ")
+    assert str(refused).startswith(f"driver {DRIVER} is served at ")
 
 
 async def test_two_instances_of_a_driver_stand_side_by_side(rig: Rig) -> None:

@@ -114,6 +114,15 @@ async def test_a_session_may_make_drivers_of_its_own_beside(serving: Rig) -> Non
     assert (await serving.told("state"))["running"]
 
 
+async def test_a_session_makes_no_driver_in_the_place_of_one_that_stands(serving: Rig) -> None:
+    where = {"registry_dir": f"{serving.root}/plugins_registry", "data_dir": f"{serving.root}/plugins/{DRIVER}"}
+    options = {"name": DRIVER, "node": "node-a", "devices": ["gpu-0"], **where}
+    async with serving.line() as ends:
+        refused = await ends.asks(ATTACH, call(1, "make", None, options=options), call(2, "start"))
+        assert refused["error"].startswith(f"driver {DRIVER} is served at ")
+    assert ((await serving.told("state"))["running"], len(serving.sockets())) == (True, 5)
+
+
 # -- what is no request
 
 
