@@ -1,6 +1,7 @@
 """Timelines as YAML: what is written is read as the same timeline."""
 
 import io
+from typing import Any
 
 from drahealth.fakes.timelines.model import Timeline
 
@@ -15,5 +16,16 @@ def dump(timeline: Timeline) -> str:
     yaml.width = 120
     yaml.indent(mapping=2, sequence=4, offset=2)
     text = io.StringIO()
-    yaml.dump(data, text)
+    yaml.dump(_quoted(data), text)
     return text.getvalue()
+
+
+def _quoted(data: Any) -> Any:
+    """With what could be taken for the end of a line in double quotes, where it is escaped."""
+    from ruamel.yaml.scalarstring import DoubleQuotedScalarString
+
+    if isinstance(data, dict):
+        return {key: _quoted(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_quoted(value) for value in data]
+    return DoubleQuotedScalarString(data) if isinstance(data, str) and not data.isprintable() else data

@@ -1,10 +1,13 @@
 """Timelines in Python give the plan that a file gives."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from drahealth.fakes.inventory import Inventory
 from drahealth.fakes.timelines import build
 from drahealth.fakes.timelines.check import checked_plan
+from drahealth.fakes.timelines.dump import dump
 from drahealth.fakes.timelines.load import load
 from drahealth.fakes.user_files import FileError
 
@@ -61,3 +64,9 @@ def test_what_makes_no_sense_is_told_where_it_is_written() -> None:
         build.inject("xid/79", "gpu-0", at="5 sec")
     with pytest.raises(FileError, match=r"n: line 1: timeline\.0\.inject: there is no fault"):
         build.checked(build.timeline("n", [build.inject("xid/97", "gpu-0")]), DEVICES)
+
+
+@given(st.text())
+def test_whatever_a_text_is_it_is_read_as_it_was_written(text: str) -> None:
+    story = build.timeline("odd", [build.stream(send={"device": text, "message": text})])
+    assert load(dump(story))[0].timeline == story

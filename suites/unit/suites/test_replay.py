@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from drahealth.fakes.hardware.driver import FakeDriver
@@ -105,6 +105,7 @@ def in_short(heard: Sequence[Heard]) -> list[tuple[bytes, str]]:
     return [(one.data, one.code) for one in heard]
 
 
+@example([(0.0, [DeviceHealth("node-a", "gpu-0", Health.HEALTHY, "\x85 \u2028\r\n\t\x00")])], "OK", V1.name)
 @given(SCRIPTS, st.sampled_from(["OK", "UNAVAILABLE", "INTERNAL"]), st.sampled_from([*FLAVOURS]))
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 async def test_a_recording_that_is_played_gives_the_same_stream(script: Script, code: str, flavour: str) -> None:
