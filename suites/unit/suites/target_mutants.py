@@ -23,6 +23,7 @@ class RestartsWorkloads(ReferenceTarget):
 
 class _Restless(PodLifecycle):
     async def _stay_at_rest(self) -> None:
+        self._last_health = None
         status = pod_status(self.pod.newest, self._facts(is_over=True))
         if status != self.pod.newest["status"]:
             self.pod.take(await self._node.api.replace_status(PODS, {**self.pod.newest, "status": status}))
