@@ -111,8 +111,11 @@ class DriverStage:
     async def _set(self, what: Mapping[str, Any], device: str) -> None:
         if "heartbeat" in what:
             await self._driver.set_heartbeat(what["heartbeat"])
-        if {"health", "message", "timeout"} & what.keys():
-            name = self._inventory[device].name
+        said = {"health", "message", "timeout"} & what.keys()
+        for path in self._inventory.reached(device, "device") if said else ():
+            if path not in self._driver.options.devices:
+                continue  # it is divided, and its parts are what there is
+            name = self._inventory[path].name
             old = next(found for found in await self._driver.devices() if found.device == name)
             timeout = int(what["timeout"]) if "timeout" in what else None
             health = Health(what.get("health", old.health))
