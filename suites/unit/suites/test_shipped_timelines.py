@@ -22,7 +22,6 @@ BROKEN = [
     ("link-flaps", replace(NOTHING, manager=mutants.NeverForgives)),
     ("thermal-saw", replace(NOTHING, manager=mutants.HushesUpBadNews)),
     ("silent-lying-dead", replace(NOTHING, manager=mutants.AlwaysTheDefault)),
-    ("silent-lying-dead", replace(NOTHING, manager=stream_mutants.WatchesOnce)),
     ("upgrade-under-faults", replace(NOTHING, manager=stream_mutants.WatchesTwice)),
     ("upgrade-under-faults", replace(NOTHING, manager=mutants.NeverForgives)),
     ("device-plugin", replace(NOTHING, device_plugins=plugin_mutants.TellsNobody)),
