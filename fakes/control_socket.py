@@ -8,14 +8,11 @@ import os
 import socket
 from pathlib import Path
 
+from drahealth.fakes.sockets import Taken, is_served
 from drahealth.proto.quoting import one_line
 from drahealth.proto.sockets import check_path
 
 VARIABLE = "DRAHEALTH_SOCKET"
-
-
-class Taken(ValueError):
-    """The path for a socket is somebody else's."""
 
 
 def default_path() -> Path:
@@ -59,19 +56,6 @@ def make_way(path: Path) -> None:
     if is_served(path):
         raise Taken(f"somebody listens at {one_line(str(path))} already; name another --socket")
     path.unlink(missing_ok=True)
-
-
-def is_served(path: Path) -> bool:
-    """Whether somebody listens there."""
-    with socket.socket(socket.AF_UNIX) as knocking:
-        knocking.setblocking(False)  # who listens but is busy would keep it waiting
-        try:
-            knocking.connect(str(path))
-        except (FileNotFoundError, ConnectionRefusedError):
-            return False
-        except (BlockingIOError, PermissionError):
-            pass
-        return True
 
 
 def _own_folder(folder: Path) -> None:

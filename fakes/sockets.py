@@ -1,5 +1,6 @@
 """Unix sockets of a fake plugin: served by gRPC, and left lying or taken away on purpose."""
 
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -7,9 +8,27 @@ from typing import Any
 
 import grpc.aio
 
+from drahealth.proto.quoting import one_line
 from drahealth.proto.services import Method, serve
 from drahealth.proto.sockets import PATH_LIMIT as PATH_LIMIT
 from drahealth.proto.sockets import check_path, target
+
+
+class Taken(ValueError):
+    """The path for a socket is somebody else's."""
+
+
+def is_served(path: Path) -> bool:
+    """Whether somebody listens there."""
+    with socket.socket(socket.AF_UNIX) as knocking:
+        knocking.setblocking(False)  # who listens but is busy would keep it waiting
+        try:
+            knocking.connect(str(path))
+        except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError):
+            return False
+        except (BlockingIOError, PermissionError):
+            pass
+        return True
 
 
 class ServedSocket:
@@ -36,12 +55,18 @@ class ServedSocket:
         self._functions = functions
         self._listen = listen
         self._interceptors = interceptors
-        self._linked = False
+        self._linked: tuple[int, int] | None = None
         self._server: grpc.aio.Server | None = None
 
     async def start(self) -> None:
-        """Serves; a file of an earlier run at `path` is replaced. Raises OSError where it cannot."""
+        """Serves; a file of an earlier run at `path` is replaced.
+
+        Raises Taken where somebody serves there already, and OSError where it cannot be served.
+        """
         if self._listen is None:
+            for path in (self.path, self._hidden):
+                if is_served(path):
+                    raise Taken(f"somebody serves at {one_line(str(path))} already")
             for path in (self.path, self._hidden):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.unlink(missing_ok=True)
@@ -55,13 +80,26 @@ class ServedSocket:
         await self._server.start()
         if self._listen is None:
             self.path.hardlink_to(self._hidden)
-        self._linked = True
+        with suppress(FileNotFoundError):  # an address that is no path of this file system
+            self._linked = _identity(self.path)
 
     def remove(self) -> None:
         """Takes the file away, if it is ours; connections that are open stay open."""
-        if self._linked:
-            self.path.unlink(missing_ok=True)
-            self._linked = False
+        if self._linked is not None:
+            with suppress(FileNotFoundError):
+                if _identity(self.path) == self._linked:
+                    self.path.unlink(missing_ok=True)
+            self._linked = None
+
+    def restore(self) -> None:
+        """Puts the file back that was taken away. Raises Taken where somebody serves there by now."""
+        if self._linked is not None or self._listen is not None:
+            return
+        if is_served(self.path):
+            raise Taken(f"somebody serves at {one_line(str(self.path))} already")
+        self.path.unlink(missing_ok=True)
+        self.path.hardlink_to(self._hidden)
+        self._linked = _identity(self.path)
 
     async def stop(self, grace: float | None = None) -> None:
         """Ends the server and its connections, calls under way get `grace` seconds; the file at `path` stays."""
@@ -70,3 +108,9 @@ class ServedSocket:
             await server.stop(grace)
             with suppress(OSError):
                 self._hidden.unlink()
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    """What tells a file from a later one of the same name, which may have the same inode. Raises FileNotFoundError."""
+    found = path.stat()
+    return found.st_ino, found.st_mtime_ns

@@ -4,9 +4,11 @@ A scenario whose only failures were known issues is reported as an expected fail
 One that shows a known issue's assertion passing, though it must fail, fails: the entry is stale.
 """
 
+import os
 from collections.abc import Generator, Iterable
 from dataclasses import asdict
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import pytest
@@ -147,7 +149,9 @@ class Reporting:
         options = self._session.options
         if Path(kep.__path__[0]).samefile(item.path.parent):
             return f"drahealth run {options.flags} -k {item.name}"
-        return f"pytest {item.nodeid} {options.flags_as('--drahealth-')}"
+        if not isinstance(item, pytest.Function):  # a timeline, of a file
+            return f"drahealth play {quote(os.path.relpath(item.path))} {options.flags}"
+        return f"pytest {quote(item.nodeid)} {options.flags_as('--drahealth-')}"
 
     def _keep_history(self, played: Played) -> None:
         directory = self._config.getoption("drahealth_histories")

@@ -53,8 +53,12 @@ def inject(
 def clear(
     context: typer.Context, fault: Annotated[str, typer.Argument(help="The fault that is gone.")], device: Device
 ) -> None:
-    """A device has this fault no more, however that came."""
-    tell(context, "clear", fault=fault, device=device)
+    """A device has this fault no more, however that came. Exits 1 if it did not have it."""
+    with driver_of(context) as driver:
+        had = driver.call("state")["faults"].get(device, ())
+        driver.call("clear", fault=fault, device=device)
+    if fault not in had:
+        raise Complaint(f"{device} did not have {fault}, but {', '.join(had) or 'nothing'}", 1)
 
 
 @app.command()
@@ -85,6 +89,8 @@ def recover(
     for word in ("cured", "left"):
         for fault in came[word]:
             typer.echo(f"{word}: {printable(fault)}")
+    if not (came["takes"] or came["cured"] or came["left"]):
+        typer.echo(f"there is nothing to recover{f' on {device}' if device else ''}")
     if came["left"] and not fails:
         raise typer.Exit(1)
 

@@ -64,7 +64,12 @@ class Machine:
         return frozenset(reached)
 
     def clear(self, fault_id: str, device: str) -> frozenset[str]:
-        """The fault is gone, however that came; the paths of those whose state is another for it."""
+        """The fault is gone, however that came, or was never there; the paths of those whose state is another for it.
+
+        Raises ValueError for a fault or a device that there is none of.
+        """
+        fault(self._catalogue, fault_id)
+        self._inventory[device]
         return self._remove([(fault_id, device)])
 
     def recover(self, action: Action, device: str = "", *, fails: bool = False) -> Recovery:

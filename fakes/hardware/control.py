@@ -153,7 +153,7 @@ class DriverState:
 
     running: bool
     registered: bool
-    """A kubelet has said so since the last start."""
+    """A kubelet has said so since the last start, and it has not ended since."""
     registration_error: str
     streams: int
     """Health streams that are open now."""
@@ -187,7 +187,8 @@ class DriverControl(Protocol):
     """What one can tell a fake driver."""
 
     async def start(self) -> None:
-        """Opens the sockets and publishes the devices. Starting a running driver changes nothing."""
+        """Opens the sockets and publishes the devices. Starting a running driver changes nothing, but that its
+        registration socket comes back if it was taken away."""
 
     async def stop(self) -> None:
         """Ends in order: unregisters (the registration socket goes first), ends the streams, removes the sockets."""

@@ -81,7 +81,7 @@ class Attached(_Line):
 class Request(_Line):
     """A call, of a driver or of the session."""
 
-    id: int
+    id: int = Field(ge=1)
     call: str
     args: dict[str, Any] = {}
     driver: int | None = None

@@ -77,6 +77,7 @@ class FakeDriver:
 
     async def start(self) -> None:
         if self._running:
+            self._helper.register_again()
             return
         self._running = True
         self._registered.clear()
@@ -89,6 +90,7 @@ class FakeDriver:
 
     async def stop(self) -> None:
         self._running = False
+        self._registered.clear()
         self._helper.unregister()
         await self._failing.suspend()
         await self._helper.stop()
@@ -99,6 +101,7 @@ class FakeDriver:
 
     async def crash(self) -> None:
         self._running = False
+        self._registered.clear()
         await self._failing.suspend()
         await self._helper.crash()
 
@@ -133,7 +136,11 @@ class FakeDriver:
         self.health.quiet = quiet
 
     async def send_raw(self, payload: str) -> None:
-        self.health.send_raw(bytes.fromhex(payload))
+        try:
+            message = bytes.fromhex(payload)
+        except ValueError:
+            raise ValueError(f"a message is given in hexadecimal, such as 0aff, not {payload[:40]!r}") from None
+        self.health.send_raw(message)
 
     async def end_streams(self, code: str = "OK") -> None:
         try:

@@ -127,6 +127,10 @@ class Helper:
         """Takes away the registration socket alone: a kubelet lets go of the driver, which serves on."""
         self._registration_socket.remove()
 
+    def register_again(self) -> None:
+        """Puts the registration socket back after `unregister`; nothing where it is. Raises Taken."""
+        self._registration_socket.restore()
+
     # -- resources
 
     def publish_resources(self, pools: Mapping[str, Pool], *, anew: bool = False) -> None:

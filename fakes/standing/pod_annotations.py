@@ -121,7 +121,7 @@ class PodAnnotations:
     async def apply(self) -> None:
         """Says to the drivers what is said now. Raises ApiError where a claim cannot be read, and then says nothing."""
         said = [(one, pod) for pod in self._pods.values() for one in self._heard(pod)]
-        held = {id(pod): await self._held(pod) for _, pod in said}
+        held = {uid: await self._held(pod) for uid, pod in {id(pod): pod for _, pod in said}.items()}
         worst = pinned((one, held[id(pod)]) for one, pod in said)
         for driver in self._drivers:
             name = driver.options.name

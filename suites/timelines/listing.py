@@ -122,12 +122,15 @@ def show_plan(
         return
     if file is None:
         raise ConfigurationError("there is no file to plan", "name a timeline, or --schema")
+    lines: list[str] = []
     try:
         there = load_inventory(inventory) if inventory else Inventory.of(devices, partitions=partitions)
         for story in stories(file, seed=seed, inventory=there):
-            for line in story.plan.to_lines():
-                sys.stdout.write(line + "\n")
+            lines += story.plan.to_lines()
     except FileError as error:
         raise ConfigurationError(str(error)) from None
     except OSError as error:
         raise ConfigurationError(f"{error.filename or file} cannot be read: {error.strerror}") from None
+    with suppress(BrokenPipeError):  # who reads has seen enough
+        sys.stdout.writelines(line + "\n" for line in lines)
+        sys.stdout.flush()

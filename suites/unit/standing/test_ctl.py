@@ -24,6 +24,13 @@ async def test_a_fault_of_a_divided_device_reaches_its_partitions(serving: Rig) 
     assert await serving.health() == HEALTHY
 
 
+async def test_what_is_not_there_cannot_be_cleared_or_recovered(serving: Rig) -> None:
+    unknown = await serving.ctl("clear", "xid/97", "gpu-0")
+    nothing = Said(1, "", "drahealth: gpu-0 did not have xid/79, but nothing\n")
+    assert (unknown.code, await serving.ctl("clear", "xid/79", "gpu-0")) == (2, nothing)
+    assert await serving.ctl("recover", "reboot", "gpu-1") == Said(0, "there is nothing to recover on gpu-1\n", "")
+
+
 async def test_an_attempt_may_fail_or_be_claimed(serving: Rig) -> None:
     await serving.ctl("inject", "xid/79", "gpu-0")
     assert await serving.ctl("recover", "reboot", "gpu-0", "--fails") == Said(0, "left: xid/79 on gpu-0\n", "")

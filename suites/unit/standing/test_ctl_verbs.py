@@ -99,7 +99,7 @@ async def test_a_driver_may_be_silent_partial_and_late_at_once_and_all_is_restor
         (("drop", "much"), "not a share: 'much' (say 20% or 0.2)"),
         (("drop", "120%"), "drop 1.2 makes no sense; a share is at most 1"),
         (("close", "GONE"), "no gRPC status code is called 'GONE'; there are OK, CANCELLED"),
-        (("send", "xyz"), "non-hexadecimal number found"),
+        (("send", "xyz"), "a message is given in hexadecimal, such as 0aff, not 'xyz'"),
         (("restore", "stal"), "streams have no fault 'stal'; there are silence, stall"),
     ],
 )

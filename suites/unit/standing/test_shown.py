@@ -71,9 +71,12 @@ async def test_the_live_view_shows_what_is_wrong_first(rig: Rig) -> None:
     assert lines[-1].endswith(f"{DRIVER}: told to fault_streams kind=drop value=0.5")
 
 
-def heed_interrupts() -> None:
-    """As a terminal's processes do; those that a shell runs in the background do not."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+HEEDING = """
+import runpy, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+runpy.run_module("drahealth.fakes", run_name="__main__")
+"""
+"""The program as a terminal starts it; what a shell runs in the background hears no interrupts."""
 
 
 @asynccontextmanager
@@ -81,10 +84,9 @@ async def watching(serving: Rig, *arguments: str) -> AsyncIterator[tuple[asyncio
     """`ctl watch`, and the first line that it has printed."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
-        *("-m", "drahealth.fakes", "ctl", "--socket", str(serving.socket), "watch", *arguments),
+        *("-c", HEEDING, "ctl", "--socket", str(serving.socket), "watch", *arguments),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        preexec_fn=heed_interrupts,
     )
     assert process.stdout
     try:

@@ -1,0 +1,55 @@
+"""Sockets of fakes: nobody takes another's, and each takes away its own file alone."""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from drahealth.fakes.sockets import ServedSocket, Taken, is_served
+
+
+@pytest.fixture
+def short_folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="dra-") as folder:
+        yield Path(folder)
+
+
+def socket_in(folder: Path, hidden: str = ".a") -> ServedSocket:
+    return ServedSocket(folder / "a.sock", folder / hidden, {})
+
+
+async def test_a_socket_that_is_served_is_not_taken(short_folder: Path) -> None:
+    first, second = socket_in(short_folder), socket_in(short_folder, ".b")
+    await first.start()
+    with pytest.raises(Taken, match=r"^somebody serves at .*/a.sock already$"):
+        await second.start()
+    await second.stop()
+    second.remove()
+    assert is_served(short_folder / "a.sock")
+    await first.stop()
+
+
+async def test_a_socket_that_somebody_has_left_is_replaced(short_folder: Path) -> None:
+    first, second = socket_in(short_folder), socket_in(short_folder, ".b")
+    await first.start()
+    await first.stop()
+    await second.start()
+    first.remove()
+    assert is_served(short_folder / "a.sock")
+    await second.stop()
+
+
+async def test_a_file_that_was_taken_away_can_be_put_back(short_folder: Path) -> None:
+    served = socket_in(short_folder)
+    await served.start()
+    served.remove()
+    before = is_served(served.path)
+    served.restore()
+    assert (before, is_served(served.path)) == (False, True)
+    await served.stop()
+
+
+def test_where_a_folder_should_be_nobody_serves(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert not is_served(tmp_path / "file" / "a.sock")
