@@ -20,13 +20,14 @@ from pathlib import Path
 
 from drahealth.fakes.clients.kube_client import KubeClient
 from drahealth.fakes.clock import JumpClock
-from drahealth.fakes.control_socket import Taken, listen, make_way
+from drahealth.fakes.control_socket import listen, make_way
 from drahealth.fakes.hardware.control import DriverOptions
 from drahealth.fakes.hardware.control_lines import LINE_LIMIT
 from drahealth.fakes.hardware.control_server import ControlServer
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.hardware.standard_streams import standard_streams
 from drahealth.fakes.list_watch import ListWatch
+from drahealth.fakes.sockets import Taken
 from drahealth.proto.clock import SystemClock
 from drahealth.proto.events import Observe
 from drahealth.proto.sockets import check_path

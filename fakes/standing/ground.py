@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from drahealth.fakes.control_socket import Taken, is_served
 from drahealth.fakes.hardware.driver import FakeDriver
+from drahealth.fakes.sockets import Taken, is_served
 
 PATIENCE = 60.0
 """Seconds that another process may take to begin: an API server that is silent costs it thirty."""

@@ -16,7 +16,7 @@ from typing import Any
 from drahealth.fakes.api import ApiError
 from drahealth.fakes.clients.kube_client import KubeClient
 from drahealth.fakes.complaint import Complaint
-from drahealth.fakes.control_socket import Taken, listen, make_way
+from drahealth.fakes.control_socket import listen, make_way
 from drahealth.fakes.hardware.control import DriverOptions
 from drahealth.fakes.hardware.control_lines import CALLS, LINE_LIMIT
 from drahealth.fakes.hardware.control_server import ControlServer
@@ -24,6 +24,7 @@ from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.hardware.news import Line, News
 from drahealth.fakes.hardware.standing import Calls, Standing, StandingDrivers
 from drahealth.fakes.list_watch import ListWatch
+from drahealth.fakes.sockets import Taken
 from drahealth.fakes.standing.ground import GroundedDriver
 from drahealth.fakes.standing.playing import play_on
 from drahealth.fakes.standing.pod_annotations import PREFIX, PodAnnotations
