@@ -8,7 +8,7 @@ import os
 import socket
 from pathlib import Path
 
-from drahealth.fakes.sockets import Taken, is_served
+from drahealth.fakes.socket_files import Taken, is_served
 from drahealth.proto.quoting import one_line
 from drahealth.proto.sockets import check_path
 

@@ -21,6 +21,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, model_validator
 
+from drahealth.fakes.faults.catalogue import UnknownName, catalogue, policy
 from drahealth.fakes.inventory import Device, Inventory
 from drahealth.fakes.user_files import Document, FileError, Place, Problem, documents, read, validated
 
@@ -126,6 +127,15 @@ class FoundDriver:
     document: Document
     place: Place
 
+    def unknown(self) -> Iterator[tuple[Place, str]]:
+        """Names that it says and nothing is called by."""
+        for key, known in (("catalogue", catalogue), ("policy", policy)):
+            try:
+                if key in self.options:
+                    known(self.options[key])
+            except UnknownName as error:
+                yield (*self.place, key), str(error)
+
     def error(self, what: str) -> FileError:
         """This is wrong with it."""
         return self.document.error([(self.place, what)])
@@ -165,15 +175,21 @@ def _one(groups: Sequence[Whole], document: Document) -> list[FoundDriver]:
 
 def _several(drivers: Sequence[Driven], document: Document) -> list[FoundDriver]:
     _check_size([group for driven in drivers for group in driven.devices], document, ("drivers",))
-    found, names = list[FoundDriver](), set[str]()
+    found, names, wrong = list[FoundDriver](), set[str](), list[tuple[Place, str]]()
     for number, driven in enumerate(drivers):
         place = ("drivers", number)
         if driven.name in names:
-            raise document.error([(place, f"two drivers are called {driven.name}")])
+            wrong.append((place, f"two drivers are called {driven.name}"))
         names.add(driven.name)
-        inventory = _inventory(driven.devices, document, (*place, "devices"))
+        try:
+            inventory = inventory_of(driven.devices)
+        except ValueError as error:
+            wrong.append(((*place, "devices"), str(error)))
+            continue
         said = driven.model_dump(include=driven.model_fields_set - {"name", "devices"})
         found.append(FoundDriver(driven.name, inventory, said, document, place))
+    if wrong:
+        raise document.error([*wrong, *(one for driver in found for one in driver.unknown())])
     return found
 
 

@@ -1,6 +1,5 @@
 """Unix sockets of a fake plugin: served by gRPC, and left lying or taken away on purpose."""
 
-import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -8,27 +7,11 @@ from typing import Any
 
 import grpc.aio
 
+from drahealth.fakes.socket_files import Taken, is_served
 from drahealth.proto.quoting import one_line
 from drahealth.proto.services import Method, serve
 from drahealth.proto.sockets import PATH_LIMIT as PATH_LIMIT
 from drahealth.proto.sockets import check_path, target
-
-
-class Taken(ValueError):
-    """The path for a socket is somebody else's."""
-
-
-def is_served(path: Path) -> bool:
-    """Whether somebody listens there."""
-    with socket.socket(socket.AF_UNIX) as knocking:
-        knocking.setblocking(False)  # who listens but is busy would keep it waiting
-        try:
-            knocking.connect(str(path))
-        except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError):
-            return False
-        except (BlockingIOError, PermissionError):
-            pass
-        return True
 
 
 class ServedSocket:

@@ -15,6 +15,7 @@ from drahealth.fakes.hardware.control import DriverOptions
 from drahealth.fakes.hardware.plugin_control import PluginOptions
 from drahealth.fakes.inventory import Device, Inventory
 from drahealth.fakes.inventory_file import load_drivers
+from drahealth.fakes.user_files import FileError, Problem
 
 DRIVER = "gpu.example.com"
 """The driver of a file that names none."""
@@ -39,14 +40,19 @@ def drivers_of(
     `driver` is what the one of a file with devices alone is called, `options` are for all of them, where the file does
     not say something else. Raises FileError for what makes none, OSError for what cannot be read.
     """
-    made = []
+    made, problems = list[DriverOptions](), list[Problem]()
     for found in load_drivers(path):
+        if unknown := [*found.unknown()]:
+            problems += found.document.error(unknown).problems
+            continue
         name = found.name or driver
         where = {"node": node, "registry_dir": str(registry_dir), "data_dir": str(plugins_dir / name)}
         try:
             made.append(driver_options(found.inventory, **{**options, **found.options, "name": name, **where}))
         except ValueError as error:
-            raise found.error(str(error)) from None
+            problems += found.error(str(error)).problems
+    if problems:
+        raise FileError(str(path), problems)
     return made
 
 

@@ -27,7 +27,7 @@ from drahealth.fakes.hardware.control_server import ControlServer
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.hardware.standard_streams import standard_streams
 from drahealth.fakes.list_watch import ListWatch
-from drahealth.fakes.sockets import Taken
+from drahealth.fakes.socket_files import Taken
 from drahealth.proto.clock import SystemClock
 from drahealth.proto.events import Observe
 from drahealth.proto.sockets import check_path

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from drahealth.fakes.hardware.driver import FakeDriver
-from drahealth.fakes.sockets import Taken, is_served
+from drahealth.fakes.socket_files import Taken, is_served
 
 PATIENCE = 60.0
 """Seconds that another process may take to begin: an API server that is silent costs it thirty."""

@@ -24,7 +24,7 @@ from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.hardware.news import Line, News
 from drahealth.fakes.hardware.standing import Calls, Standing, StandingDrivers
 from drahealth.fakes.list_watch import ListWatch
-from drahealth.fakes.sockets import Taken
+from drahealth.fakes.socket_files import Taken
 from drahealth.fakes.standing.ground import GroundedDriver
 from drahealth.fakes.standing.playing import play_on
 from drahealth.fakes.standing.pod_annotations import PREFIX, PodAnnotations

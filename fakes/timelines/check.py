@@ -23,7 +23,7 @@ WINDOWS = ("push", "resync", "start", "restart")
 def checked_plan(loaded: Loaded, inventory: Inventory, seed: int | None = None) -> Plan:
     """The plan of a timeline that makes sense. Raises FileError with all that is wrong, by line."""
     story = loaded.timeline
-    found = [*_unknown(story)]
+    found = [*unknown(story)]
     try:
         planned = plan(story, inventory, seed)
     except PlanError as error:
@@ -49,7 +49,7 @@ def _is_by_chance(timeline: Timeline) -> bool:
     return bool(drawn) or any(isinstance(where, Pick) for where in wheres)
 
 
-def _unknown(timeline: Timeline) -> Iterator[Finding]:
+def unknown(timeline: Timeline) -> Iterator[Finding]:
     """Names that nothing is called by."""
     yield from _wrong(("use", "policy"), partial(faults.policy, timeline.use.policy))
     yield from (missing := [*_wrong(("use", "catalogue"), partial(faults.catalogue, timeline.use.catalogue))])

@@ -5,10 +5,11 @@ from pathlib import Path
 
 from drahealth.fakes.inventory import Inventory
 from drahealth.fakes.inventory_file import inventory_of, load_inventory
-from drahealth.fakes.timelines.check import checked_plan
+from drahealth.fakes.timelines.check import checked_plan, unknown
 from drahealth.fakes.timelines.load import Loaded, load_file
 from drahealth.fakes.timelines.model import Timeline
 from drahealth.fakes.timelines.plan import Plan
+from drahealth.fakes.user_files import FileError, Problem
 
 DEVICES = 2
 """GPUs that there are where nobody says."""
@@ -26,12 +27,19 @@ class Story:
 def stories(path: Path, *, seed: int | None = None, inventory: Inventory | None = None) -> list[Story]:
     """Those of a file, in its order. `inventory` is for timelines that name none.
 
-    Raises FileError for what makes no sense, OSError for what cannot be read.
+    Raises FileError with all that makes no sense, OSError for what cannot be read.
     """
-    found = []
-    for loaded in load_file(path):
-        devices = _devices(loaded, path.parent, inventory)
-        found.append(Story(loaded.timeline, devices, checked_plan(loaded, devices, seed)))
+    found, problems = list[Story](), list[Problem]()
+    for loaded in load_file(path, unknown):
+        try:
+            devices = _devices(loaded, path.parent, inventory)
+            found.append(Story(loaded.timeline, devices, checked_plan(loaded, devices, seed)))
+        except FileError as error:
+            if error.source != str(path):
+                raise  # an inventory's own
+            problems += error.problems
+    if problems:
+        raise FileError(str(path), problems)
     return found
 
 
@@ -40,8 +48,12 @@ def _devices(loaded: Loaded, folder: Path, otherwise: Inventory | None) -> Inven
     if named is None:
         return otherwise or Inventory.of(DEVICES)
     if isinstance(named, str):
-        return load_inventory(folder / named)
+        try:
+            return load_inventory(folder / named)
+        except OSError as error:
+            missing = (("use", "inventory"), f"{named} cannot be read: {error.strerror}")
+            raise loaded.document.error([*unknown(loaded.timeline), missing]) from None
     try:
         return inventory_of(named)
     except ValueError as error:
-        raise loaded.document.error([(("use", "inventory"), str(error))]) from None
+        raise loaded.document.error([*unknown(loaded.timeline), (("use", "inventory"), str(error))]) from None

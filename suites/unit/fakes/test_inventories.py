@@ -64,7 +64,7 @@ def test_devices_alone_are_those_of_one_driver(tmp_path: Path) -> None:
     [
         ("devices: [{name: a}]\ndrivers: [{name: d, devices: [{name: a}]}]", "line 1: an inventory has either"),
         ("drivers:\n- {name: D, devices: [{name: a}]}", "line 3: drivers.0.name: string should match pattern"),
-        ("drivers:\n- {name: d, devices: [{name: a}], policy: nvida}", "line 3: drivers.0: there is no policy"),
+        ("drivers:\n- {name: d, devices: [{name: a}], policy: nvida}", "line 3: drivers.0.policy: there is no policy"),
         ("drivers:\n- {name: d, devices: [{name: a}], heartbeat: -1}", "line 3: drivers.0: the heartbeat is a finite"),
         ("drivers:\n- {name: d, devices: [{name: a}]}\n- {name: d, devices: [{name: a}]}", "line 4: drivers.1: two"),
         ("drivers:\n- {name: d, devices: [{name: a}, {name: a}]}", "line 3: drivers.0.devices: two devices have one"),

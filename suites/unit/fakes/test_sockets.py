@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from drahealth.fakes.sockets import ServedSocket, Taken, is_served
+from drahealth.fakes.socket_files import Taken, is_served
+from drahealth.fakes.sockets import ServedSocket
 
 
 @pytest.fixture

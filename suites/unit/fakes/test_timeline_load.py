@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from drahealth.fakes.timelines.load import load, load_file
 from drahealth.fakes.timelines.model import VERBS, Timeline
+from drahealth.fakes.timelines.story import stories
 from drahealth.fakes.user_files import LARGEST, FileError
 
 HEAD = "format: fault-timeline/v1\nname: n\n"
@@ -93,3 +94,34 @@ def test_whatever_the_file_it_is_a_timeline_or_a_timeline_error(text: str | byte
     except FileError:
         return
     assert all(isinstance(loaded.timeline, Timeline) for loaded in found)
+
+
+ILL_FORMED = """format: fault-timeline/v1
+name: ill-formed
+use: {catalogue: foo}
+timeline:
+  - {at: 1x, inject: xid/79, device: gpu-0}
+  - {recover: rebot, device: gpu-0}
+---
+format: fault-timeline/v1
+name: well-formed
+timeline:
+  - {inject: xid/97, device: gpu-0}
+"""
+
+
+def test_names_are_looked_up_in_what_is_well_formed_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.timeline.yaml"
+    path.write_text(ILL_FORMED)
+    with pytest.raises(FileError) as refused:
+        stories(path)
+    told = [(problem.line, problem.where) for problem in refused.value.problems]
+    assert told == [(3, "use.catalogue"), (5, "timeline.0.at"), (6, "timeline.1.recover"), (11, "timeline.0.inject")]
+
+
+def test_an_inventory_that_is_not_there_hides_no_other_name(tmp_path: Path) -> None:
+    path = tmp_path / "a.timeline.yaml"
+    path.write_text("format: fault-timeline/v1\nname: a\nuse: {policy: foo, inventory: nope}\ntimeline: [{mark: a}]\n")
+    with pytest.raises(FileError) as refused:
+        stories(path)
+    assert [problem.where for problem in refused.value.problems] == ["use.inventory", "use.policy"]
