@@ -10,8 +10,9 @@ from drahealth.fakes.faults.catalogue import UnknownName
 from drahealth.fakes.inventory import Inventory
 from drahealth.fakes.timelines.contradictions import Finding, contradictions
 from drahealth.fakes.timelines.durations import Duration
+from drahealth.fakes.timelines.fields import Pick
 from drahealth.fakes.timelines.load import Loaded
-from drahealth.fakes.timelines.model import EVERYTHING, Pick, Step, Timeline
+from drahealth.fakes.timelines.model import EVERYTHING, Step, Timeline
 from drahealth.fakes.timelines.plan import ENDING, Plan, PlanError, plan
 from drahealth.fakes.user_files import Place
 from drahealth.proto.flavours import FLAVOURS

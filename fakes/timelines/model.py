@@ -9,19 +9,15 @@ from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
     Discriminator,
     Field,
-    PlainSerializer,
     Tag,
-    WithJsonSchema,
     model_validator,
 )
 
 from drahealth.fakes.inventory_file import Whole
-from drahealth.fakes.timelines.durations import EXAMPLES, HINT, Duration, parse_signed
+from drahealth.fakes.timelines.durations import Duration
+from drahealth.fakes.timelines.fields import Lasting, Offset, Part, Share, Taking, Where, shape
 from drahealth.proto.values import Health
 
 FORMAT: Literal["fault-timeline/v1"] = "fault-timeline/v1"
@@ -30,83 +26,7 @@ EVERYTHING = "all"
 """What `recover` may say instead of an action: all is well again, at once."""
 
 
-def _duration(value: Any) -> Duration:
-    if isinstance(value, Duration):
-        return value
-    if not isinstance(value, str):
-        raise ValueError(f"not a duration: {value!r} ({HINT})")
-    return Duration.parse(value)
-
-
-def _signed(value: Any) -> float:
-    if not isinstance(value, str):
-        raise ValueError(f"not a duration: {value!r} (say 90s or -5m)")
-    return parse_signed(value)
-
-
-def _percent(value: Any) -> float:
-    """80% as 0.8."""
-    if isinstance(value, str) and value.endswith("%"):
-        try:
-            part = float(value.removesuffix("%")) / 100
-        except ValueError:
-            part = -1.0
-        if 0 <= part <= 1:
-            return part
-    raise ValueError(f"not a share: {value!r} (say 80%)")
-
-
-Lasting = Annotated[
-    Duration,
-    BeforeValidator(_duration),
-    PlainSerializer(str),
-    WithJsonSchema({"type": "string", "pattern": r"^ *(exp|\d)", "examples": list(EXAMPLES)}),
-]
-Offset = Annotated[
-    float,
-    BeforeValidator(_signed),
-    PlainSerializer(lambda seconds: f"{seconds:g}s", when_used="json"),
-    WithJsonSchema({"type": "string", "pattern": r"^ *[-+]?\d", "examples": ["-5m"]}),
-]
-Share = Annotated[
-    float,
-    BeforeValidator(_percent),
-    PlainSerializer(lambda share: f"{share * 100:g}%", when_used="json"),
-    WithJsonSchema({"type": "string", "pattern": "%$", "examples": ["80%"]}),
-]
-
-
-def _taking(value: Any) -> str:
-    return "catalogue" if value == "catalogue" else "duration"
-
-
-Taking = Annotated[
-    Annotated[Literal["catalogue"], Tag("catalogue")] | Annotated[Lasting, Tag("duration")], Discriminator(_taking)
-]
-"""A duration, or what the catalogue says."""
-
-
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True, populate_by_name=True)
-
-
-class Pick(_Part):
-    """So many devices, drawn from those that the pattern names."""
-
-    pick: int = Field(ge=1)
-    from_: str = Field(default="*", alias="from")
-
-
-def _shape(value: Any) -> str:
-    """Which member of a union is meant, so that what is wrong is said of that one."""
-    return "mapping" if isinstance(value, dict | BaseModel) else "word"
-
-
-Where = Annotated[Annotated[str, Tag("word")] | Annotated[Pick, Tag("mapping")], Discriminator(_shape)]
-"""A device's name, a pattern of names (`gpu-0/mig-*`), `all`, or a draw from them."""
-
-
-class Trigger(_Part):
+class Trigger(Part):
     """Something that is waited for, instead of a time."""
 
     calls: int | None = Field(default=None, ge=1)
@@ -127,7 +47,7 @@ class Trigger(_Part):
         return self
 
 
-class Settings(_Part):
+class Settings(Part):
     """What a device or its driver is set to; what is not named stays."""
 
     health: Health | None = None
@@ -144,13 +64,13 @@ class Settings(_Part):
         return self
 
 
-class Long(_Part):
+class Long(Part):
     """A message that is so long."""
 
     length: int = Field(ge=0, le=1_000_000)
 
 
-class Said(_Part):
+class Said(Part):
     """What a message says of one device, whatever that is."""
 
     device: str
@@ -158,14 +78,14 @@ class Said(_Part):
     """The driver's own, if none is named."""
     health: Health | int = Health.UNKNOWN
     """A number is sent as it is, be it one that nobody knows."""
-    message: Annotated[Annotated[str, Tag("word")] | Annotated[Long, Tag("mapping")], Discriminator(_shape)] = ""
+    message: Annotated[Annotated[str, Tag("word")] | Annotated[Long, Tag("mapping")], Discriminator(shape)] = ""
     timeout: Offset | None = None
     """Whole seconds."""
     updated: Offset | None = None
     """The driver's own time of it, from now."""
 
 
-class Message(_Part):
+class Message(Part):
     """One message of a stream: of several devices, or `raw` bytes in hexadecimal."""
 
     devices: tuple[Said, ...] | None = None
@@ -186,7 +106,7 @@ def _sent(value: Any) -> str:
 Sent = Annotated[Annotated[Said, Tag("one")] | Annotated[Message, Tag("whole")], Discriminator(_sent)]
 
 
-class Stream(_Part):
+class Stream(Part):
     """What is wrong with the health streams; one of these."""
 
     silence: Lasting | None = None
@@ -220,7 +140,7 @@ class Stream(_Part):
         return next(iter(self.model_fields_set))
 
 
-class Offer(_Part):
+class Offer(Part):
     """What a driver that starts again offers."""
 
     offer: tuple[str, ...] | None = None
@@ -233,7 +153,7 @@ class Overlap(Offer):
     overlap: Lasting = Duration(1.0, 1.0, "fixed", "1s")
 
 
-class Start(_Part):
+class Start(Part):
     """How a driver comes back: it restarts, or a second instance takes over; one of these."""
 
     restart: Offer | None = None
@@ -247,10 +167,10 @@ class Start(_Part):
 
 
 _DriverWord = Literal["crash", "stop", "running", "restart", "upgrade", "unregister"]
-DriverVerb = Annotated[Annotated[_DriverWord, Tag("word")] | Annotated[Start, Tag("mapping")], Discriminator(_shape)]
+DriverVerb = Annotated[Annotated[_DriverWord, Tag("word")] | Annotated[Start, Tag("mapping")], Discriminator(shape)]
 
 
-class Listed(_Part):
+class Listed(Part):
     """What a device plugin says of a device; one of these."""
 
     health: str | None = None
@@ -266,16 +186,16 @@ class Listed(_Part):
 
 
 _PluginWord = Literal["crash", "stop", "running", "restart"]
-PluginVerb = Annotated[Annotated[_PluginWord, Tag("word")] | Annotated[Listed, Tag("mapping")], Discriminator(_shape)]
+PluginVerb = Annotated[Annotated[_PluginWord, Tag("word")] | Annotated[Listed, Tag("mapping")], Discriminator(shape)]
 
 
-class PodWrites(_Part):
+class PodWrites(Part):
     """How often the status of a pod may have been written since the start."""
 
     max: int = Field(ge=0)
 
 
-class Expectation(_Part):
+class Expectation(Part):
     """What a Pod status is to show."""
 
     device: Where = "all"
@@ -297,7 +217,7 @@ def _chance(value: Any) -> str:
     return "word" if isinstance(value, str | float) and not isinstance(value, bool) else "flag"
 
 
-class Attempt(_Part):
+class Attempt(Part):
     """A recovery that takes its time, or does not go well."""
 
     action: str
@@ -310,7 +230,7 @@ class Attempt(_Part):
     """It does not help, and the driver says that all is well."""
 
 
-class Flap(_Part):
+class Flap(Part):
     """A fault that comes and goes: once a `period`, for a share of it."""
 
     device: Where
@@ -321,7 +241,7 @@ class Flap(_Part):
     for_: Lasting = Field(alias="for")
 
 
-class Repeat(_Part):
+class Repeat(Part):
     """Steps that are played again and again, each time from the start of its own round."""
 
     times: int | None = Field(default=None, ge=1)
@@ -355,7 +275,7 @@ VERBS: Mapping[str, str] = {
 """Each step has one of these; what it means."""
 
 
-class Step(_Part):
+class Step(Part):
     """One verb, when and where."""
 
     at: Lasting | None = None
@@ -374,7 +294,7 @@ class Step(_Part):
 
     inject: str | None = None
     recover: (
-        Annotated[Annotated[str, Tag("word")] | Annotated[Attempt, Tag("mapping")], Discriminator(_shape)] | None
+        Annotated[Annotated[str, Tag("word")] | Annotated[Attempt, Tag("mapping")], Discriminator(shape)] | None
     ) = None
     set: Settings | None = None
     stream: Stream | None = None
@@ -408,7 +328,7 @@ def _inventory(value: Any) -> str:
     return "groups" if isinstance(value, list | tuple) else "word"
 
 
-class Uses(_Part):
+class Uses(Part):
     """The data that a timeline's names belong to."""
 
     catalogue: str = "nvidia"
@@ -420,7 +340,7 @@ class Uses(_Part):
     """The devices: a file beside the timeline's, or groups of them; two GPUs if nothing is said."""
 
 
-class Timeline(_Part):
+class Timeline(Part):
     """A story of faults."""
 
     format: Literal["fault-timeline/v1"]

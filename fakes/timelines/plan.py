@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 from drahealth.fakes.faults.catalogue import fault
 from drahealth.fakes.inventory import Inventory
 from drahealth.fakes.timelines.durations import Uniform
-from drahealth.fakes.timelines.model import Attempt, Expectation, Flap, Pick, Repeat, Start, Step, Timeline, Trigger
+from drahealth.fakes.timelines.fields import Pick
+from drahealth.fakes.timelines.model import Attempt, Expectation, Flap, Repeat, Start, Step, Timeline, Trigger
 
 MOST = 1_000_000
 """Actions that a plan may have."""
