@@ -95,6 +95,29 @@ def recover(
         raise typer.Exit(1)
 
 
+@app.command()
+def taint(
+    context: typer.Context,
+    device: Device,
+    taint: Annotated[str, typer.Argument(help="KEY[=VALUE][:EFFECT], such as example.com/sick:NoExecute.")],
+) -> None:
+    """The device is published with this taint from now on; without an effect it is NoSchedule."""
+    said, _, effect = taint.partition(":")
+    key, _, value = said.partition("=")
+    tell(context, "taint", device=device, key=key, value=value, effect=effect or "NoSchedule")
+
+
+@app.command()
+def untaint(
+    context: typer.Context,
+    device: Device,
+    taint: Annotated[str, typer.Argument(help="KEY[:EFFECT]; without an effect, whichever it has.")],
+) -> None:
+    """The device is published without this taint again."""
+    key, _, effect = taint.partition(":")
+    tell(context, "untaint", device=device, key=key, effect=effect)
+
+
 @app.command("set")
 def set_(
     context: typer.Context,
@@ -148,8 +171,16 @@ def stop(context: typer.Context) -> None:
 
 @app.command()
 def start(context: typer.Context) -> None:
-    """The driver starts again; nothing for one that runs."""
+    """The driver starts again; nothing for one that runs, but that it registers again after `unregister`."""
     tell(context, "start")
+
+
+@app.command()
+def restart(context: typer.Context) -> None:
+    """The driver ends in order and starts again."""
+    with driver_of(context) as driver:
+        driver.call("stop")
+        driver.call("start")
 
 
 @app.command()

@@ -159,3 +159,21 @@ async def test_all_of_a_file_retire_together(rig: Rig) -> None:
     assert await until(lambda: len(rig.sockets()) == 9, PATIENCE)
     await rig.end()
     assert (rig.sockets(), await rig.slices()) == ([], 0)
+
+
+async def test_a_device_is_tainted_until_it_is_not(serving: Rig) -> None:
+    assert await serving.ctl("taint", "gpu-0", "example.com/sick=yes:NoExecute") == DONE
+    tainted = (await serving.told("state"))["taints"]
+    assert await serving.ctl("untaint", "gpu-0", "example.com/sick") == DONE
+    expected = {"gpu-0": [{"key": "example.com/sick", "value": "yes", "effect": "NoExecute"}]}
+    assert (tainted, (await serving.told("state"))["taints"]) == (expected, {})
+    refused = await serving.ctl("taint", "gpu-0", "example.com/sick:Never")
+    assert (refused.code, refused.err.startswith("drahealth: no effect of a taint is called 'Never'")) == (2, True)
+
+
+async def test_a_driver_restarts(serving: Rig) -> None:
+    before = [socket.stat().st_mtime_ns for socket in serving.root.rglob("*-reg.sock")]
+    assert await serving.ctl("restart") == DONE
+    after = [socket.stat().st_mtime_ns for socket in serving.root.rglob("*-reg.sock")]
+    assert (len(before), len(after), before != after) == (1, 1, True)
+    assert (await serving.told("state"))["running"]
