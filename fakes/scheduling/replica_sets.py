@@ -4,56 +4,28 @@ It stands in for the ReplicaSet controller of Kubernetes, and for the garbage co
 along. It acts when something changes and never polls.
 """
 
-import asyncio
 from typing import Any
 
 from drahealth.fakes.api import PODS, REPLICA_SETS, ApiError, Kind, Object
-from drahealth.fakes.clients.mirror import Mirror
 from drahealth.fakes.list_watch import ControlPlaneApi
 from drahealth.fakes.pods import is_terminal
+from drahealth.fakes.scheduling.control_loop import ControlLoop
 
 _CHANGED_UNDER_US = (403, 404, 409, 503)
 """Refusals after which an event is on its way that says why, or after which there is nothing to do."""
 
 
-class ReplicaSetController:
+class ReplicaSetController(ControlLoop):
     """Works from `start` to `stop`."""
 
     def __init__(self, api: ControlPlaneApi) -> None:
+        super().__init__("replica sets", api, (REPLICA_SETS, PODS))
         self._api = api
-        self._mirror = Mirror(api, (REPLICA_SETS, PODS), self._changed)
-        self._wake = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
 
-    async def start(self) -> None:
-        """Takes up the sets that are there, and from then on whatever changes."""
-        self._task = asyncio.create_task(self._run(), name="replica sets")
-
-    async def wait(self) -> None:
-        """Returns once it has ended; raises what ended it, if anything did."""
-        if self._task is not None:
-            await asyncio.wait([self._task])
-            self._task.result()
-
-    async def stop(self) -> None:
-        """Ends it; raises what ended it before, if anything did."""
-        if self._task is not None:
-            task, self._task = self._task, None
-            task.cancel()
-            await asyncio.wait([task])
-            if not task.cancelled():
-                task.result()
-
-    async def _run(self) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._mirror.run(), name="mirror of replica sets")
-            while True:
-                await self._wake.wait()
-                await self._mirror.whole.wait()
-                self._wake.clear()
-                for replica_set in self._mirror.objects(REPLICA_SETS):
-                    await self._unless_changed(self._fill(replica_set))
-                await self._unless_changed(self._collect())
+    async def _pass(self) -> None:
+        for replica_set in self._mirror.objects(REPLICA_SETS):
+            await self._unless_changed(self._fill(replica_set))
+        await self._unless_changed(self._collect())
 
     def _changed(self, kind: Kind, old: Object | None, new: Object | None) -> None:
         if kind == REPLICA_SETS or _owner(new or old or {}):

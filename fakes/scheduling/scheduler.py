@@ -4,7 +4,6 @@ It stands in for kube-scheduler and the resource claim controller. Claims and ex
 else; of the nodes that suit, the first by name gets the pod. It acts when something changes and never polls.
 """
 
-import asyncio
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -21,12 +20,12 @@ from drahealth.fakes.api import (
     Object,
 )
 from drahealth.fakes.api_server.deletion import timestamp
-from drahealth.fakes.clients.mirror import Mirror
 from drahealth.fakes.list_watch import ControlPlaneApi
 from drahealth.fakes.pods import is_terminal, with_condition
 from drahealth.fakes.scheduling import claims
 from drahealth.fakes.scheduling.allocator import allocate
 from drahealth.fakes.scheduling.claim_controller import ClaimController
+from drahealth.fakes.scheduling.control_loop import ControlLoop
 from drahealth.fakes.scheduling.device_requests import UnschedulableError, requests_of
 from drahealth.fakes.scheduling.node_resources import allocatable, insufficient
 from drahealth.fakes.scheduling.pools import Pool, pools_on
@@ -40,49 +39,19 @@ _Allocations = dict[str, Object]
 """New allocations by the uid of their claim."""
 
 
-class Scheduler:
+class Scheduler(ControlLoop):
     """Places pods from `start` to `stop`; pods that cannot be placed say why in their PodScheduled condition."""
 
     def __init__(self, api: ControlPlaneApi, *, clock: Clock | None = None) -> None:
+        super().__init__("scheduler", api, _KINDS)
         self._api = api
         self._clock = clock or SystemClock()
-        self._mirror = Mirror(api, _KINDS, self._changed)
         self._controller = ClaimController(api, self._mirror)
         self._pools: dict[str, list[Pool]] = {}
         """By node, until a slice changes: reading many devices takes a while."""
         self._bound: dict[str, str] = {}
         """The nodes of pods that were just bound, until the mirror shows it."""
-        self._wake = asyncio.Event()
         self._is_refused = False
-        self._task: asyncio.Task[None] | None = None
-
-    async def start(self) -> None:
-        """Takes up what is pending, and from then on whatever changes."""
-        self._task = asyncio.create_task(self._run(), name="scheduler")
-
-    async def wait(self) -> None:
-        """Returns once it has ended; raises what ended it, if anything did."""
-        if self._task is not None:
-            await asyncio.wait([self._task])
-            self._task.result()
-
-    async def stop(self) -> None:
-        """Ends it; raises what ended it before, if anything did."""
-        if self._task is not None:
-            task, self._task = self._task, None
-            task.cancel()
-            await asyncio.wait([task])
-            if not task.cancelled():
-                task.result()
-
-    async def _run(self) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._mirror.run(), name="scheduler's mirror")
-            while True:
-                await self._wake.wait()
-                await self._mirror.whole.wait()
-                self._wake.clear()
-                await self._pass()
 
     def _changed(self, kind: Kind, old: Object | None, new: Object | None) -> None:
         if kind == SLICES:
