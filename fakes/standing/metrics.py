@@ -6,15 +6,14 @@ What happens is counted when it is told; how the drivers are is looked up when s
 from collections import Counter as Count
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
 from drahealth.fakes.hardware.control import DriverState
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.hardware.news import Line
+from drahealth.fakes.metrics_server import MetricsServer
 from drahealth.proto.flavours import FLAVOURS
 
 Labels = tuple[str, ...]
@@ -55,38 +54,9 @@ class Metrics:
 
     async def serve(self, address: str, port: int) -> "MetricsServer":
         """Serves them at `/metrics`; port 0 is any free one. Raises OSError where that cannot be had."""
-        server = MetricsServer(self)
+        server = MetricsServer(self.text)
         await server.start(address, port)
         return server
-
-
-class MetricsServer:
-    """Answers from `start` to `stop`."""
-
-    def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
-        app = web.Application()
-        app.router.add_get("/metrics", self._answer)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-
-    async def start(self, address: str, port: int) -> None:
-        await self._runner.setup()
-        try:
-            await web.TCPSite(self._runner, address, port).start()
-        except BaseException:
-            await self._runner.cleanup()
-            raise
-
-    async def stop(self) -> None:
-        await self._runner.cleanup()
-
-    @property
-    def url(self) -> str:
-        host, port = self._runner.addresses[0][:2]
-        return f"http://{f'[{host}]' if ':' in host else host}:{port}/metrics"
-
-    async def _answer(self, request: web.Request) -> web.Response:
-        return web.Response(body=await self._metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
 class _Now(Collector):

@@ -6,12 +6,11 @@ What happens is counted when it is told; how the devices are is looked up when s
 from collections import Counter as Count
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
+from drahealth.fakes.metrics_server import MetricsServer
 from drahealth.manager.dra import Device
 from drahealth.manager.observer import (
     CheckpointWritten,
@@ -88,38 +87,13 @@ class Metrics:
 
     async def serve(self, port: int) -> "MetricsServer":
         """Serves them at `/metrics`; port 0 is any free one. Raises OSError where the port cannot be had."""
-        server = MetricsServer(self.registry)
-        await server.start(port)
+
+        async def text() -> bytes:
+            return generate_latest(self.registry)
+
+        server = MetricsServer(text)
+        await server.start("127.0.0.1", port)
         return server
-
-
-class MetricsServer:
-    """Answers from `start` to `stop`."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._registry = registry
-        app = web.Application()
-        app.router.add_get("/metrics", self._answer)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-
-    async def start(self, port: int) -> None:
-        await self._runner.setup()
-        try:
-            await web.TCPSite(self._runner, "127.0.0.1", port).start()
-        except BaseException:
-            await self._runner.cleanup()
-            raise
-
-    async def stop(self) -> None:
-        await self._runner.cleanup()
-
-    @property
-    def url(self) -> str:
-        host, port = self._runner.addresses[0][:2]
-        return f"http://{host}:{port}/metrics"
-
-    async def _answer(self, request: web.Request) -> web.Response:
-        return web.Response(body=generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
 class _Devices(Collector):

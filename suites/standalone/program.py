@@ -33,7 +33,7 @@ from drahealth.suites.standalone.status_files import StatusFiles
 from drahealth.suites.targets.reference_node import ReferenceNode
 
 if TYPE_CHECKING:
-    from drahealth.suites.standalone.metrics import MetricsServer
+    from drahealth.fakes.metrics_server import MetricsServer
 
 KEPT = (NAMESPACES, NODES, DEVICE_CLASSES, CLAIM_TEMPLATES, CLAIMS, PODS)
 """Kinds whose objects outlive the program; ResourceSlices are wiped by a kubelet that starts, anyway (W-30)."""
