@@ -5,10 +5,12 @@ whose key is the seed and what the step says, so that a step that is put in betw
 equal steps each has its number.
 """
 
+import gc
 import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from operator import attrgetter
 from random import Random
@@ -93,12 +95,25 @@ def plan(timeline: Timeline, inventory: Inventory, seed: int | None = None) -> P
     """The plan for these devices; another `seed` takes the place of the file's. Raises PlanError."""
     seed = timeline.seed if seed is None else seed
     planner = _Planner(seed, inventory, timeline.use.catalogue)
-    planner.block(timeline.timeline, _Place(("timeline",)))
-    actions = planner.taken()
-    planner.block(timeline.always, _Place((ENDING,)))
+    with _collector_paused():
+        planner.block(timeline.timeline, _Place(("timeline",)))
+        actions = planner.taken()
+        planner.block(timeline.always, _Place((ENDING,)))
     if planner.findings:
         raise PlanError(*planner.findings)
     return Plan(timeline.name, seed, actions, planner.taken())
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """A plan has no cycles, and many parts that the garbage collector would look at again and again."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 class _Place(NamedTuple):
