@@ -9,6 +9,7 @@ from drahealth.fakes.faults.recoveries import Recoveries
 from drahealth.fakes.hardware.control import Attempt, DriverOptions
 from drahealth.fakes.hardware.health_streams import HealthStreams
 from drahealth.fakes.inventory import Inventory
+from drahealth.fakes.waiting import first_of
 from drahealth.proto.clock import Clock
 from drahealth.proto.values import DeviceHealth
 
@@ -65,16 +66,7 @@ class FailingDevices:
         while True:
             self._begun.clear()
             self._finish()
-            waits = [
-                asyncio.create_task(self._begun.wait()),
-                asyncio.create_task(self._clock.sleep(self._recoveries.due - self._clock.now())),
-            ]
-            try:
-                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for wait in waits:
-                    wait.cancel()
-                await asyncio.gather(*waits, return_exceptions=True)
+            await first_of(self._begun.wait(), self._clock.sleep(self._recoveries.due - self._clock.now()))
 
     def _finish(self) -> None:
         self._tell(self._recoveries.finish(self._clock.now()))

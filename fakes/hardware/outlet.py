@@ -15,6 +15,7 @@ from typing import Generic, TypeVar
 import grpc
 
 from drahealth.fakes.hardware.stream_faults import Due, Pipe, StreamFaults
+from drahealth.fakes.waiting import first_of
 from drahealth.proto.clock import Clock
 
 Message = TypeVar("Message")
@@ -97,13 +98,4 @@ class Outlet(Generic[Message]):
         if math.isinf(due):
             await self._woken.wait()
             return
-        tasks = [
-            asyncio.create_task(self._woken.wait()),
-            asyncio.create_task(self._clock.sleep(due - self._clock.now())),
-        ]
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        await first_of(self._woken.wait(), self._clock.sleep(due - self._clock.now()))

@@ -11,9 +11,8 @@ Of two instances in a rolling update, the one that published last is left alone 
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from drahealth.fakes.api import NODES, SLICES, ApiError, Object
 from drahealth.fakes.kubelet_plugin.pools import (
@@ -28,6 +27,7 @@ from drahealth.fakes.kubelet_plugin.pools import (
 )
 from drahealth.fakes.kubelet_plugin.slice_view import AGAIN, SliceView
 from drahealth.fakes.list_watch import ListWatch
+from drahealth.fakes.waiting import first_of
 from drahealth.proto.clock import Clock
 from drahealth.proto.quoting import one_line
 
@@ -113,12 +113,12 @@ class SliceSync:
 
     async def tried(self) -> Exception | None:
         """What came of the first attempt to publish what was published last, or of a later one."""
-        await _first_of(self._tried.wait(), self._ended.wait())
+        await first_of(self._tried.wait(), self._ended.wait())
         return self._error if self._tried.is_set() else ValueError(STOPPED)
 
     async def in_sync(self) -> None:
         """Returns once the API server has it. Raises ValueError if it was stopped before."""
-        await _first_of(self._in_sync.wait(), self._ended.wait())
+        await first_of(self._in_sync.wait(), self._ended.wait())
         if not self._in_sync.is_set():
             raise ValueError(STOPPED)
 
@@ -189,7 +189,7 @@ class SliceSync:
 
     async def _pause(self, seconds: float) -> None:
         """Until so much time has passed, or something else is published."""
-        await _first_of(self._clock.sleep(seconds), self._urgent.wait())
+        await first_of(self._clock.sleep(seconds), self._urgent.wait())
 
     def _disturbed(self) -> None:
         self._in_sync.clear()
@@ -327,14 +327,3 @@ def _merged(old: Object, new: Object) -> Object:
     """Metadata with what others wrote there."""
     annotations = {**old.get("annotations", {}), **new.get("annotations", {})}
     return {**old, **new, **({"annotations": annotations} if annotations else {})}
-
-
-async def _first_of(*waits: Coroutine[Any, Any, object]) -> None:
-    """Until one of them is over; the others are cancelled."""
-    tasks = [asyncio.create_task(wait) for wait in waits]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

@@ -5,6 +5,7 @@ import logging
 
 from drahealth.fakes.api import NODES, Api, ApiError, Object
 from drahealth.fakes.pod_worker.devices import DeviceManager
+from drahealth.fakes.waiting import first_of
 from drahealth.proto.clock import Clock
 
 PERIOD = 10.0
@@ -32,13 +33,7 @@ class NodeStatus:
             while True:
                 changed.clear()
                 await self._write_safely()
-                waiting = {asyncio.create_task(changed.wait()), asyncio.create_task(self._clock.sleep(PERIOD))}
-                try:
-                    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    for task in waiting:
-                        task.cancel()
-                    await asyncio.gather(*waiting, return_exceptions=True)
+                await first_of(changed.wait(), self._clock.sleep(PERIOD))
         finally:
             leave()
 
