@@ -7,7 +7,7 @@
 A report names just the devices that are told of as something else than before, however many it lists.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -79,15 +79,15 @@ class _Said:
     def __init__(self) -> None:
         self._devices: dict[tuple[str, str], DeviceHealth] = {}
         self._last: Report = ()
+        """The last complete report, if nothing else was told since."""
 
     def changed(self, report: Report, *, complete: bool) -> Iterator[DeviceHealth]:
         """The devices that are told of as something else now."""
-        last, same = self._last, len(report) == len(self._last) and complete
-        if complete:
-            self._last = report
-        for number, device in enumerate(report):
-            if same and last[number] is device and self._devices.get((device.pool, device.device), device) is device:
-                continue
+        last, self._last = self._last, report if complete else ()
+        others: Iterable[DeviceHealth] = report
+        if len(report) == len(last):  # thousands of devices, of which one is another, cost what a look at each costs
+            others = [device for device, before in zip(report, last, strict=True) if device is not before]
+        for device in others:
             key = (device.pool, device.device)
             before = self._devices.get(key, DeviceHealth(*key, Health.HEALTHY))
             self._devices[key] = device

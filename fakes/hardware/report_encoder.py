@@ -22,12 +22,20 @@ class ReportEncoder:
     def encode(self, report: Report) -> bytes:
         """The response message of these devices; that of the last report is there already."""
         if report is not self._report:
-            # The last report is still held, so an equal id is the same device.
-            known = dict(zip(map(id, self._report), self._parts, strict=True))
-            self._parts = [known.get(id(device)) or self._part(device) for device in report]
+            self._parts = self._changed(report) if len(report) == len(self._report) else self._others(report)
             self._report = report
             self._message = b"".join(self._parts)
         return self._message
+
+    def _changed(self, report: Report) -> Sequence[bytes]:
+        """The same devices as before in their order, some of which have changed."""
+        known = zip(report, self._report, self._parts, strict=True)
+        return [part if device is before else self._part(device) for device, before, part in known]
+
+    def _others(self, report: Report) -> Sequence[bytes]:
+        # The last report is still held, so an equal id is the same device.
+        known = dict(zip(map(id, self._report), self._parts, strict=True))
+        return [known.get(id(device)) or self._part(device) for device in report]
 
     def _part(self, device: DeviceHealth) -> bytes:
         return bytes(self._flavour.encode((device,)).SerializeToString())
