@@ -68,6 +68,8 @@ def inventions(records: Iterable[Record], devices: Mapping[str, Device]) -> Iter
                     if resource.health is not Health.UNKNOWN:
                         shown[key] = excuse.last_report(device)
                     reported = (resource.health, _cut(resource.message)) in said.get(device, ())
+                    if excuse.drops_messages and not resource.message:
+                        reported |= any(health is resource.health for health, _ in said.get(device, ()))
                     unknown = resource.health is Health.UNKNOWN and not resource.message and device[0]
                     since = shown.get(key)
                     if not reported and not (unknown and (since is None or excuse.since(since, device, record.at))):
@@ -76,9 +78,11 @@ def inventions(records: Iterable[Record], devices: Mapping[str, Device]) -> Iter
 
 class _Excuse:
     """Why a device may read Unknown: its stream ended, the kubelet was restarted, it was left out of a complete report,
-    or not heard of in time."""
+    or not heard of in time. And why a message may be missing: an API server whose gate is off drops it, also
+    where it keeps the health (A-05, A-06)."""
 
     def __init__(self) -> None:
+        self._gate_off = False
         self._drivers: dict[str, float] = {}
         self._everything = _NEVER
         self._reports: dict[Device, float] = {}
@@ -90,8 +94,11 @@ class _Excuse:
         match record.what:
             case StreamClosed(driver=driver):
                 self._drivers[driver] = record.at
-            case Restarted("kubelet") | GateSet():
+            case Restarted("kubelet"):
                 self._everything = record.at
+            case GateSet(on=on):
+                self._everything = record.at
+                self._gate_off = not on
             case TimePassed(seconds=seconds):
                 self._jumped += seconds
             case ReportSent() as report:
@@ -101,6 +108,11 @@ class _Excuse:
                     self._note_expiry(device, record.at)
                     self._reports[device] = record.at
                     self._deadlines[device] = record.at + self._jumped + (max(health.timeout, 0) or DEFAULT_TIMEOUT)
+
+    @property
+    def drops_messages(self) -> bool:
+        """Whether messages may be missing now."""
+        return self._gate_off
 
     def last_report(self, device: Device) -> float:
         """When it was last heard of."""

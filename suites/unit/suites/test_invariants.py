@@ -118,6 +118,17 @@ def test_a_message_that_could_be_shown_whole_may_not_be_another_at_its_end() -> 
     assert len(inventions(report(UNHEALTHY, "m" * 300), status(UNHEALTHY, "m" * 299 + "n"))) == 1
 
 
+def test_a_message_may_be_dropped_while_the_gate_is_off_and_no_longer() -> None:
+    said, off, on = (
+        report(UNHEALTHY, "hot"),
+        GateSet("ResourceHealthStatus", False),
+        GateSet("ResourceHealthStatus", True),
+    )
+    assert inventions(said, off, status(UNHEALTHY, "hot"), status(UNHEALTHY)) == []
+    assert len(inventions(said, off, status(HEALTHY), status(UNHEALTHY, "hotter"))) == 2
+    assert len(inventions(said, off, on, status(UNHEALTHY))) == 1
+
+
 def test_unknown_before_anything_was_shown_needs_no_cause() -> None:
     assert inventions(status(UNKNOWN), report(), status()) == []
 
