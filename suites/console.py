@@ -86,6 +86,8 @@ class Live:
         about = result.reason or " ".join((*result.requirements, *result.known_issues))
         row.append(f"  {printable(about)}", style="cyan")
         self._print(row)
+        for note in result.notes:
+            self._print(_text(f"{'':18}{note}", "yellow"))
         if result.outcome in ("failed", "error"):
             self._print(_text(result.problem, "red"))
             for text in filter(None, (result.timeline, f"again: {result.again}")):

@@ -11,13 +11,17 @@ The fault of what is tested is no `HarnessError`: that is an assertion about the
 class HarnessError(Exception):
     """Something around the test went wrong: `message` says what happened, `hint` what to do about it (may be "")."""
 
+    where = ""
+    """Of a timeline: the step that could not be done, with its file and line."""
+
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message, hint)
         self.message = message.rstrip(". \n")
         self.hint = hint.rstrip(". \n")
 
     def __str__(self) -> str:
-        return f"{self.message}; {self.hint}" if self.hint else self.message
+        message = f"{self.where}: {self.message}" if self.where else self.message
+        return f"{message}; {self.hint}" if self.hint else message
 
 
 def told(error: Exception) -> str:

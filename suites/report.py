@@ -39,11 +39,15 @@ class Result:
     """The requirements for which it is not applicable."""
     reason: str = ""
     """Why it is not."""
+    where: str = ""
+    """Of a timeline that failed: the step, with its file and line."""
+    notes: tuple[str, ...] = ()
+    """What somebody should know of it though it has passed, a line each."""
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> "Result":
         """From its plain data."""
-        lists = {name: tuple(data[name]) for name in ("requirements", "known_issues", "broken", "beyond")}
+        lists = {name: tuple(data[name]) for name in ("requirements", "known_issues", "broken", "beyond", "notes")}
         return cls(**{**data, **lists})
 
     def then(self, later: "Result") -> "Result":

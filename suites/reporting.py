@@ -80,6 +80,8 @@ class Reporting:
                 again=self._again(item) if report.failed else "",
                 beyond=scenario.beyond(*self._about) if outcome == "not applicable" else (),
                 reason=scenario.why_not(*self._about) if outcome == "not applicable" else "",
+                where=getattr(call.excinfo.value, "where", "") if call.excinfo else "",
+                notes=tuple(played.node.notes) if played and call.when == "call" else (),
             )
             report.drahealth = asdict(result)  # type: ignore[attr-defined]
         return report
@@ -185,7 +187,8 @@ def _explain(report: pytest.TestReport, call: pytest.CallInfo[Any]) -> str:
     if isinstance(error, HarnessError | ControlFailed | ApiError):
         report.longrepr = told(error)
     elif isinstance(error, Violation):
-        report.longrepr = "\n".join((_place(call), *_sentence(error.requirement), str(error)))
+        place = [] if error.where else [_place(call)]  # it says itself at which step of a timeline it was
+        report.longrepr = "\n".join((*place, *_sentence(error.requirement), str(error)))
     return str(report.longrepr)
 
 

@@ -10,9 +10,16 @@ class Violation(AssertionError):
     `assertion` names the place in the scenario in words, so that a known issue can cover just this one.
     """
 
+    where = ""
+    """Of a timeline: the step that came to nothing, with its file and line."""
+
     def __init__(self, requirement: str, assertion: str, expected: str, seen: str) -> None:
-        super().__init__(f"{requirement}: {assertion}\n  expected: {expected}\n  seen:     {seen}")
+        super().__init__(requirement, assertion, expected, seen)
         self.requirement = requirement
         self.assertion = assertion
         self.expected = expected
         self.seen = seen
+
+    def __str__(self) -> str:
+        expected = f"{self.where}: {self.expected}" if self.where else self.expected
+        return f"{self.requirement}: {self.assertion}\n  expected: {expected}\n  seen:     {self.seen}"

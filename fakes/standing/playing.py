@@ -71,6 +71,7 @@ class DriverStage:
     def __init__(self, driver: FakeDriver, story: Story, tell: Tell, speed: float = 1.0) -> None:
         self.clock = SystemClock()
         self._driver = driver
+        self._story = story
         self._inventory = story.inventory
         self._steps = DriverSteps(driver, driver.options.pool_name, story.inventory, speed)
         self._tell = tell
@@ -85,8 +86,8 @@ class DriverStage:
             if told := await self._act(action):
                 self._say("step", what=told)
         except (ValueError, ApiError) as error:
-            log.warning("%s: %s", action.step, error)
-            self._say("step-failed", step=action.step, why=str(error))
+            log.warning("%s: %s", where := self._story.where(action), error)
+            self._say("step-failed", step=action.step, where=where, why=str(error))
 
     async def expect(self, action: Action) -> None:
         """It is not looked at."""

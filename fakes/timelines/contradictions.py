@@ -21,14 +21,10 @@ def contradictions(actions: Iterable[Action], catalogue: str, *, by_chance: bool
     story = _Story(catalogue)
     for action_ in actions:
         if not action_.trigger:
-            yield from ((_place(action_.step), what) for what in story.next(action_))
-    for (step, at), helped in story.helped.items():
+            yield from ((action_.place, what) for what in story.next(action_))
+    for (place, at), helped in story.helped.items():
         if not helped and not by_chance:
-            yield _place(step), f"there is nothing to recover from at {at:g} s: inject a fault before, or leave it out"
-
-
-def _place(step: str) -> Place:
-    return tuple(int(part) if part.isdigit() else part for part in step.split("."))
+            yield place, f"there is nothing to recover from at {at:g} s: inject a fault before, or leave it out"
 
 
 @dataclass
@@ -38,8 +34,8 @@ class _Story:
     catalogue: str
     has: dict[str, dict[str, float]] = field(default_factory=dict)
     """The faults of each device, and when each is over."""
-    helped: dict[tuple[str, float], bool] = field(default_factory=dict)
-    """Of each recovery, by its step and time, whether any of its devices had a fault."""
+    helped: dict[tuple[Place, float], bool] = field(default_factory=dict)
+    """Of each recovery, by its place and time, whether any of its devices had a fault."""
     busy: dict[str, float] = field(default_factory=dict)
     """Until when a device is being recovered."""
     runs: dict[str, bool] = field(default_factory=lambda: {"driver": True, "plugin": True})
@@ -83,7 +79,7 @@ class _Story:
             return
         said = {"action": did.what} if isinstance(did.what, str) else did.what
         concerned = [path for path in self.has if self.has[path] and _is_in(path, did.device)]
-        self.helped[did.step, did.at] = self.helped.get((did.step, did.at), False) or bool(concerned)
+        self.helped[did.place, did.at] = self.helped.get((did.place, did.at), False) or bool(concerned)
         late = {path: until for path in concerned if (until := self.busy.get(path, 0.0)) > did.at}
         for path, until in late.items():
             yield f"{path} is being recovered until {until:g} s, so that cannot begin again at {did.at:g} s"

@@ -53,6 +53,11 @@ class Action(NamedTuple):
     step: str = ""
     """Where it is from, such as `timeline.3`."""
 
+    @property
+    def place(self) -> tuple[str | int, ...]:
+        """The same as keys and numbers of the document."""
+        return tuple(int(part) if part.isdigit() else part for part in self.step.split("."))
+
     def to_json(self) -> dict[str, Any]:
         """Without what it does not say."""
         said = {"at": self.at, "do": self.verb, "what": self.what, "device": self.device, "when": self.trigger}

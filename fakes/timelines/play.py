@@ -37,16 +37,16 @@ class Stage(Protocol):
         """Returns when what a step waits for has happened."""
 
 
-async def play(plan: Plan, stage: Stage, *, speed: float = 1.0) -> None:
+async def play(plan: Plan, stage: Stage, *, speed: float = 1.0) -> tuple[Action, ...]:
     """Plays it, `speed` times as fast as it says. Whatever comes of it, what is always done is done.
 
-    What waits for something that has not happened when all the rest is done is left out.
+    What waits for something that has not happened when all the rest is done is left out, and returned.
     """
     if speed <= 0:
         raise ValueError(f"a timeline is played at a speed above 0, not {speed:g}")
     player = _Player(stage, speed)
     try:
-        await player.play(plan.actions)
+        return await player.play(plan.actions)
     finally:
         await player.close()
         await _end(plan.always, stage, speed)
@@ -62,17 +62,17 @@ class _Player:
         self._due: list[tuple[float, int, Action]] = []
         self._numbers = count()
         self._more = asyncio.Event()
-        self._waiting: list[asyncio.Task[None]] = []
+        self._waiting: dict[asyncio.Task[None], Sequence[Action]] = {}
 
-    async def play(self, actions: Iterable[Action]) -> None:
+    async def play(self, actions: Iterable[Action]) -> tuple[Action, ...]:
         triggered: dict[str, list[Action]] = defaultdict(list)
         for action in actions:
             if action.trigger is None:
                 self._push(action.at, action)
             else:
                 triggered[repr(action.trigger)].append(action)
-        self._waiting = [asyncio.create_task(self._add_when_it_happens(late)) for late in triggered.values()]
-        while self._due:
+        self._waiting = {asyncio.create_task(self._add_when_it_happens(late)): late for late in triggered.values()}
+        while await self._is_more_due():
             at, _, action = self._due[0]
             if (wait := at / self._speed - self._passed()) > 0:
                 await self._wait(wait)
@@ -82,11 +82,17 @@ class _Player:
             for task in self._waiting:
                 if task.done():
                     task.result()
+        return tuple(action for task, late in self._waiting.items() if not task.done() for action in late)
 
     async def close(self) -> None:
         for task in self._waiting:
             task.cancel()
         await asyncio.gather(*self._waiting, return_exceptions=True)
+
+    async def _is_more_due(self) -> bool:
+        if not self._due:
+            await asyncio.sleep(0)  # who waits for what has happened by now hears of it
+        return bool(self._due)
 
     async def _do(self, action: Action) -> None:
         match action.verb:

@@ -8,8 +8,8 @@ from drahealth.fakes.inventory_file import inventory_of, load_inventory
 from drahealth.fakes.timelines.check import checked_plan, unknown
 from drahealth.fakes.timelines.load import Loaded, load_file
 from drahealth.fakes.timelines.model import Timeline
-from drahealth.fakes.timelines.plan import Plan
-from drahealth.fakes.user_files import FileError, Problem
+from drahealth.fakes.timelines.plan import Action, Plan
+from drahealth.fakes.user_files import Document, FileError, Problem
 
 DEVICES = 2
 """GPUs that there are where nobody says."""
@@ -17,11 +17,19 @@ DEVICES = 2
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """One timeline of a file, ready to be played."""
+    """One timeline, ready to be played."""
 
     timeline: Timeline
     inventory: Inventory
     plan: Plan
+    document: Document | None = None
+    """What it was read from; None: it was made in Python."""
+
+    def where(self, action: Action) -> str:
+        """The step that the action is of: `bus.timeline.yaml line 6, timeline.1`; without a file just the step."""
+        if self.document is None:
+            return action.step
+        return f"{Path(self.document.source).name} line {self.document.line(action.place)}, {action.step}"
 
 
 def stories(path: Path, *, seed: int | None = None, inventory: Inventory | None = None) -> list[Story]:
@@ -33,7 +41,7 @@ def stories(path: Path, *, seed: int | None = None, inventory: Inventory | None 
     for loaded in load_file(path, unknown):
         try:
             devices = _devices(loaded, path.parent, inventory)
-            found.append(Story(loaded.timeline, devices, checked_plan(loaded, devices, seed)))
+            found.append(Story(loaded.timeline, devices, checked_plan(loaded, devices, seed), loaded.document))
         except FileError as error:
             if error.source != str(path):
                 raise  # an inventory's own

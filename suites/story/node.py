@@ -58,6 +58,8 @@ class Node:
         self.claims = Claims(target.api, self.namespace, templates=target.profile.claims_shown == "listed")
         self.patience = PATIENCE
         """Seconds that the story may take."""
+        self.notes: list[str] = []
+        """What somebody should know of it though it has passed, a line each."""
         self._title = title
         self._run = run
         self._judge = Judge(target.profile.name, title, judges, self.tell)

@@ -1,11 +1,11 @@
 """Timelines as tests: each one of a `*.timeline.yaml` is a scenario on the run's target."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
-from drahealth.fakes.timelines.plan import Plan
+from drahealth.fakes.timelines.plan import Action, Plan
 from drahealth.fakes.timelines.play import play
 from drahealth.fakes.timelines.story import Story, stories
 from drahealth.fakes.user_files import FileError
@@ -31,6 +31,10 @@ class TimelineFile(pytest.File):
             yield TimelineItem.from_parent(self, name=story.timeline.name, story=story)
 
 
+class TimelineWarning(pytest.PytestWarning):
+    """A timeline has passed, and shows less than its author may think."""
+
+
 class TimelineItem(pytest.Item):
     """One timeline, to be played with a driver of its own, whose devices one pod holds."""
 
@@ -49,6 +53,8 @@ class TimelineItem(pytest.Item):
             self.function(node=node)
         finally:
             session.finish(node)
+        for note in node.notes:
+            self.warn(TimelineWarning(note))
 
     def reportinfo(self) -> tuple[Path, int, str]:
         return self.path, 0, self.name
@@ -67,7 +73,16 @@ async def tell(story: Story, node: Node, speed: float = 1.0) -> None:
     pod = await node.running_pod((await node.claim(driver, gpu=len(paths)))["gpu"], *asks)
     await pod.has_devices(len(paths) * (2 if plugin else 1))
     node.tell(f"timeline {story.timeline.name}, seed {plan.seed}, plan {plan.hash}")
-    await play(plan, NodeStage(node, driver, pod, inventory, plugin=plugin, speed=speed), speed=speed)
+    left_out = await play(plan, NodeStage(node, driver, pod, story, plugin=plugin, speed=speed), speed=speed)
+    node.notes += notes(story, left_out)
+
+
+def notes(story: Story, left_out: Iterable[Action]) -> Iterator[str]:
+    """What somebody should know of a story that has come to its end, a line each."""
+    if not any(action.verb == "expect" for action in (*story.plan.actions, *story.plan.always)):
+        yield "nothing was expected: all that it shows is that the pod ends with what was reported last"
+    for where in dict.fromkeys(map(story.where, left_out)):
+        yield f"{where} was left out: what it waited for did not happen"
 
 
 def as_scenario(story: Story, speed: float = 1.0) -> Callable[..., None]:

@@ -2,25 +2,29 @@
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
-from drahealth.fakes.inventory import Inventory
+from drahealth.fakes.api import ApiError
+from drahealth.fakes.hardware.remote import ControlFailed
 from drahealth.fakes.timelines.check import WINDOWS, full_name
 from drahealth.fakes.timelines.driver_steps import VERBS, DriverSteps
 from drahealth.fakes.timelines.durations import Duration
 from drahealth.fakes.timelines.model import EVERYTHING
 from drahealth.fakes.timelines.plan import Action
+from drahealth.fakes.timelines.story import Story
 from drahealth.proto.events import Prepared, StatusSeen, StreamOpened, TimePassed, Unprepared
 from drahealth.proto.values import Health, ResourceHealth
-from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.story.device_plugin import DevicePlugin
 from drahealth.suites.story.hardware import Driver
 from drahealth.suites.story.node import Node
 from drahealth.suites.story.workload import Pod
 from drahealth.suites.timelines.plugin_steps import heal_plugin, tell_plugin
+from drahealth.suites.violation import Violation
 
 STRIDE = 2.0
 """Seconds that are jumped over at once, so that heartbeats come between and no device is taken for silent."""
@@ -51,14 +55,14 @@ class NodeClock:
 
 class NodeStage:
     """Implements `play.Stage` with one driver, whose devices a pod holds, and those of a device plugin if it is given
-    one, which has devices of the same names."""
+    one, which has devices of the same names. What fails says at which step it did."""
 
     def __init__(
         self,
         node: Node,
         driver: Driver,
         pod: Pod,
-        inventory: Inventory,
+        story: Story,
         *,
         plugin: DevicePlugin | None = None,
         speed: float = 1.0,
@@ -69,7 +73,8 @@ class NodeStage:
         self._driver = driver
         self._pod = pod
         self._plugin = plugin
-        self._inventory = inventory
+        self._story = story
+        self._inventory = story.inventory
 
     async def passes(self, seconds: float) -> None:
         left = seconds
@@ -82,6 +87,45 @@ class NodeStage:
 
     async def act(self, action: Action) -> None:
         self._node.tell(_words(action))
+        with self._at(action):
+            await self._act(action)
+
+    async def expect(self, action: Action) -> None:
+        expected = f"shows {action.device or 'its devices'} {_sought(action.what)}"
+        self._node.tell(f"{action.step}: a pod {expected}?")
+        within, seen, expected = action.what["within"], self._pod, f"pod {self._pod.name} {expected}"
+        with self._at(action):
+            if within in WINDOWS:
+                await self._node.until(lambda: self._is_so(action), within, expected, seen)
+                return
+            came = await self._node.history.until(lambda: self._is_so(action), Duration.parse(within).high)
+            self._node.check(came, f"{expected} within {within}", seen)
+
+    async def held(self, action: Action) -> None:
+        expected = f"pod {self._pod.name} still shows {action.device} {_sought(action.what)}"
+        with self._at(action):
+            self._node.check(self._is_so(action), expected, self._pod)
+
+    async def happens(self, trigger: Mapping[str, Any]) -> None:
+        await self._node.history.until(lambda: self._has_happened(trigger), float("inf"))
+
+    @contextmanager
+    def _at(self, action: Action) -> Iterator[None]:
+        """What is raised in here says at which step; what the driver or the API server refuses is told as that."""
+        where = self._story.where(action)
+        try:
+            yield
+        except (Violation, HarnessError) as error:
+            error.where = where
+            raise
+        except (ApiError, ControlFailed, ValueError) as error:
+            refused = HarnessError(f"{_what(action)} cannot be done: {error}")
+            refused.where = where
+            raise refused from error
+
+    # -- what is told
+
+    async def _act(self, action: Action) -> None:
         what = action.what
         match action.verb:
             case verb if verb in VERBS:
@@ -102,25 +146,6 @@ class NodeStage:
                 pass
             case verb:
                 raise ConfigurationError(f"this target plays no {verb}", "leave the step out")
-
-    async def expect(self, action: Action) -> None:
-        within, seen = action.what["within"], self._pod
-        expected = f"pod {seen.name} shows {action.device or 'its devices'} {_sought(action.what)}"
-        if within in WINDOWS:
-            await self._node.until(lambda: self._is_so(action), within, expected, seen)
-            return
-        seconds = Duration.parse(within).high
-        came = await self._node.history.until(lambda: self._is_so(action), seconds)
-        self._node.check(came, f"{expected} within {within}", seen)
-
-    async def held(self, action: Action) -> None:
-        expected = f"pod {self._pod.name} still shows {action.device} {_sought(action.what)}"
-        self._node.check(self._is_so(action), expected, self._pod)
-
-    async def happens(self, trigger: Mapping[str, Any]) -> None:
-        await self._node.history.until(lambda: self._has_happened(trigger), float("inf"))
-
-    # -- what is told
 
     @property
     def _steps(self) -> DriverSteps:
@@ -228,5 +253,9 @@ def _sought(what: Mapping[str, Any]) -> str:
 
 def _words(action: Action) -> str:
     """A line of the story."""
+    return f"{action.step}: {_what(action)}"
+
+
+def _what(action: Action) -> str:
     what = action.what if isinstance(action.what, str) else action.what and str(dict(action.what))
     return " ".join(filter(None, (action.verb, str(what or ""), action.device and f"({action.device})")))

@@ -1,5 +1,7 @@
 """Timelines in Python give the plan that a file gives."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +11,7 @@ from drahealth.fakes.timelines import build
 from drahealth.fakes.timelines.check import checked_plan
 from drahealth.fakes.timelines.dump import dump
 from drahealth.fakes.timelines.load import load
+from drahealth.fakes.timelines.story import Story, stories
 from drahealth.fakes.user_files import FileError
 
 FILE = """
@@ -57,6 +60,15 @@ def test_a_story_in_python_has_the_plan_of_the_same_story_in_a_file() -> None:
     )
     (loaded,) = load(FILE)
     assert list(build.checked(story, DEVICES).to_lines()) == list(checked_plan(loaded, DEVICES).to_lines())
+
+
+def test_a_step_of_a_file_is_called_by_its_line_and_one_made_in_python_by_its_number(tmp_path: Path) -> None:
+    path = tmp_path / "storm.timeline.yaml"
+    path.write_text(FILE)
+    (read,) = stories(path, inventory=DEVICES)
+    made = Story(read.timeline, DEVICES, build.checked(read.timeline, DEVICES))
+    step = next(action for action in read.plan.actions if action.step == "timeline.2.parallel.0.1")
+    assert (read.where(step), made.where(step)) == ("storm.timeline.yaml line 14, " + step.step, step.step)
 
 
 def test_what_makes_no_sense_is_told_where_it_is_written() -> None:

@@ -135,6 +135,19 @@ async def test_what_waits_for_a_trigger_counts_from_it() -> None:
     assert [text for _, text in stage.log] == ["mark a", "mark b", "mark c"]
 
 
+async def test_what_has_happened_by_the_end_is_not_left_out() -> None:
+    stage = Rehearsal()
+    stage.happened.set()
+    assert await play(planned("[{mark: a}, {when: {seen: Unhealthy}, mark: b}]"), stage) == ()
+    assert [text for _, text in stage.log] == ["mark a", "mark b"]
+
+
+async def test_what_waited_in_vain_is_left_out_and_told() -> None:
+    stage = Rehearsal()
+    left = await play(planned("[{when: {seen: Unhealthy}, mark: a}, {mark: b, after: 2s}, {mark: c, at: 9s}]"), stage)
+    assert ([action.what for action in left], stage.log) == (["a", "b"], [(9, "mark c")])
+
+
 async def test_a_trigger_cuts_a_long_wait_short() -> None:
     stage = LongWait()
     story = planned("[{when: {seen: Unhealthy}, mark: a}, {at: 1h, mark: late}]")

@@ -71,6 +71,58 @@ def test_what_does_not_come_true_is_told(tmp_path: Path, steps: str, words: str)
     assert words in done.stdout + done.stderr
 
 
+SICK_AMID = """\
+  - {expect: {health: Healthy}, holds: 5s}
+  - {set: {health: Unhealthy}, device: all, at: 1s}
+  - {mark: a, after: 9s}
+"""
+SICK_TWICE = """\
+  - mark: a
+  - {when: {calls: 1}, inject: xid/79, device: gpu-0}
+  - repeat: {times: 1, every: 1s, do: [{mark: a}, {inject: xid/79, device: gpu-0, at: 2s}]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("steps", "outcome", "line", "step"),
+    [
+        ("  - {mark: a}\n  - {expect: {message: never}, within: 100ms}\n", "failed", 5, "timeline.1"),
+        (SICK_AMID, "failed", 4, "timeline.0"),
+        (SICK_TWICE, "error", 6, "timeline.2.repeat.do.1"),
+        ("  - mark: a\nalways:\n  - {expect: {message: never}, within: 100ms}\n", "failed", 6, "always.0"),
+    ],
+)
+def test_what_goes_wrong_says_at_which_step(tmp_path: Path, steps: str, outcome: str, line: int, step: str) -> None:
+    report, where = tmp_path / "report.json", f"a.timeline.yaml line {line}, {step}"
+    done = drahealth("play", write(tmp_path, f"timeline:\n{steps}"), "--report", str(report))
+    (found,) = json.loads(report.read_text())["scenarios"]
+    assert (found["outcome"], found["where"]) == (outcome, where)
+    assert found["problem"].count(f"{where}: ") == done.stdout.count(f"{where}: ") == 1
+    assert f"# {step}: " in found["timeline"]
+
+
+@pytest.mark.parametrize(
+    ("steps", "notes"),
+    [
+        ("[{expect: {health: Healthy}}]", []),
+        ("[{mark: a}]", ["nothing was expected: all that it shows is that the pod ends with what was reported last"]),
+        (
+            "[{expect: {health: Healthy}}, {when: {seen: Unhealthy}, expect: {message: never}}, {after: 1s, mark: a}]",
+            [
+                "a.timeline.yaml line 3, timeline.1 was left out: what it waited for did not happen",
+                "a.timeline.yaml line 3, timeline.2 was left out: what it waited for did not happen",
+            ],
+        ),
+    ],
+)
+def test_a_story_that_shows_less_than_it_seems_to_says_so(tmp_path: Path, steps: str, notes: list[str]) -> None:
+    report = tmp_path / "report.json"
+    done = drahealth("play", write(tmp_path, f"timeline: {steps}"), "--report", str(report))
+    (found,) = json.loads(report.read_text())["scenarios"]
+    assert (found["outcome"], found["notes"]) == ("passed", notes)
+    assert [line.strip() for line in done.stdout.splitlines() if line.strip() in notes] == notes
+
+
 def test_whatever_the_story_its_end_finds_a_healthy_driver(tmp_path: Path) -> None:
     steps = "[{driver: crash}, {stream: {stall: 20s}}, {inject: fabric/manager-down, device: gpu-0}]"
     done = drahealth("play", write(tmp_path, f"timeline: {steps}\nalways: [{{driver: running}}, {{recover: all}}]"))
