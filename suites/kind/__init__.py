@@ -1,4 +1,4 @@
-"""A kind cluster: the container engine and the `kind` program it is made with, and whose cluster is whose.
+"""A kind cluster: the `kind` program it is made with, and whose cluster is whose.
 
 engine = await find_engine()
 kind = await find_kind(engine)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from drahealth.suites.binaries.releases import parse_version
 from drahealth.suites.checks import Check
+from drahealth.suites.containers.engine import Engine, find_engine
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.kind import node_release
-from drahealth.suites.kind.engine import Engine, find_engine
 from drahealth.suites.kind.program import find_kind, node_image
 
 DISK_NEEDED = 4_000_000_000

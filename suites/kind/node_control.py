@@ -11,9 +11,9 @@ from functools import partial
 
 from drahealth.fakes.api import NODES, PODS, ApiError, Kind
 from drahealth.fakes.clients.kube_client import KubeClient
+from drahealth.suites.containers.engine import Engine
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.kind import node_files, node_scripts
-from drahealth.suites.kind.engine import Engine
 from drahealth.suites.local.node_readiness import speaks_since, takes_pods
 
 LIMIT = 90.0

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from drahealth.suites.binaries.progress import Progress, silent
+from drahealth.suites.containers.engine import Container, Engine, find_engine
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.kind.engine import Container, Engine, find_engine
 from drahealth.suites.kind.marker import run_id_of
 from drahealth.suites.kind.program import Kind, Stages, find_kind
 from drahealth.suites.kind.records import Claim, Record, records, seize

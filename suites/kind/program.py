@@ -7,10 +7,11 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from drahealth.suites.containers import processes
+from drahealth.suites.containers.engine import Engine
+from drahealth.suites.containers.refusals import explain
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.kind import node_release, processes
-from drahealth.suites.kind.engine import Engine
-from drahealth.suites.kind.refusals import explain
+from drahealth.suites.kind import node_release
 
 OLDEST = (0, 30)
 """The first kind whose configuration and node images fit Kubernetes 1.34, the oldest release looked at here."""

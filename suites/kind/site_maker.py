@@ -9,10 +9,10 @@ from pathlib import Path
 from drahealth.fakes.api import ApiError
 from drahealth.fakes.clients.kube_client import KubeClient
 from drahealth.suites.binaries.progress import Progress
+from drahealth.suites.containers.engine import Engine, find_engine
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.kind import ownership, reuse
 from drahealth.suites.kind.configuration import cluster_name, compose
-from drahealth.suites.kind.engine import Engine, find_engine
 from drahealth.suites.kind.marker import run_id_of
 from drahealth.suites.kind.node_control import KindNodes
 from drahealth.suites.kind.node_release import release_of

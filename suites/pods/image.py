@@ -22,8 +22,8 @@ from drahealth import fakes, proto
 from drahealth.fakes.api import NODES, Api
 from drahealth.suites.binaries.progress import Progress
 from drahealth.suites.binaries.store import default_root
+from drahealth.suites.containers.engine import Engine
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.kind.engine import Engine
 from drahealth.suites.pods.packages import Interpreter, digest, ensure_packages, requirements
 
 DEFAULT_BASE = "python:3.11-slim"

@@ -14,9 +14,9 @@ from drahealth.fakes.hardware.plugin_control import PluginControl, PluginOptions
 from drahealth.fakes.hardware.remote import RemoteHost
 from drahealth.manager.profile import Profile
 from drahealth.proto.events import Record
+from drahealth.suites.containers.engine import Engine
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.gates import feature_gates
-from drahealth.suites.kind.engine import Engine
 from drahealth.suites.kind.node_control import KindNodes
 from drahealth.suites.kind.site import Provider, Site
 from drahealth.suites.kind.turnstile import Turnstile

@@ -2,8 +2,8 @@
 
 import pytest
 
+from drahealth.suites.containers.engine import Container, Engine, find_engine
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.kind.engine import Container, Engine, find_engine
 from drahealth.suites.unit.kind.fake_engine import FakeEngine
 
 _PODMAN = "#!/bin/sh\necho {root} $*\n"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from drahealth.suites.containers.engine import Engine
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.kind import node_control
-from drahealth.suites.kind.engine import Engine
 from drahealth.suites.kind.node_control import KindNodes
 from drahealth.suites.unit.kind.kind_node import CONFIG, MANIFEST, NODE, KindNode
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from drahealth.suites.kind.engine import find_engine
+from drahealth.suites.containers.engine import find_engine
 from drahealth.suites.kind.node_release import differs, release_of
 from drahealth.suites.unit.kind.fake_engine import FakeEngine
 

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 
 import pytest
 
+from drahealth.suites.containers.engine import Container, Engine
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.kind.engine import Container, Engine
 from drahealth.suites.kind.marker import mark, run_id_of
 from drahealth.suites.kind.ownership import Holdings, clean, holdings, owned, remove, sweep
 from drahealth.suites.kind.program import Kind
@@ -158,7 +158,7 @@ async def test_a_run_removes_its_own_cluster_and_its_record(fake: FakeEngine) ->
 async def test_a_removal_that_lasts_is_told_with_its_seconds(
     fake: FakeEngine, monkeypatch: pytest.MonkeyPatch, program: str, verb: str
 ) -> None:
-    monkeypatch.setattr("drahealth.suites.kind.processes.QUIET", 0.05)
+    monkeypatch.setattr("drahealth.suites.containers.processes.QUIET", 0.05)
     claim, told = left_behind(fake, "slow"), list[str]()
     fake.waits(program, verb)
 

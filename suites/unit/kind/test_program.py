@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from drahealth.suites.containers.engine import Engine
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.kind.engine import Engine
 from drahealth.suites.kind.program import Kind, Stages, find_kind, node_image, other_release
 from drahealth.suites.unit.kind.fake_engine import FakeEngine
 

@@ -14,8 +14,8 @@ import pytest
 from drahealth.fakes.api import NODES
 from drahealth.fakes.api_server.server import ApiServer
 from drahealth.suites.binaries.progress import silent
+from drahealth.suites.containers.engine import Engine
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.kind.engine import Engine
 from drahealth.suites.pods.image import DEFAULT_BASE, REPOSITORY, ensure_image, has_image
 from drahealth.suites.pods.packages import NEEDED, Interpreter, ensure_packages, refusal, requirements
 

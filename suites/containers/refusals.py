@@ -3,8 +3,8 @@
 import re
 from dataclasses import dataclass
 
+from drahealth.suites.containers.processes import clean
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.kind.processes import clean
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from drahealth.suites.containers import processes
+from drahealth.suites.containers.refusals import explain
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.kind import processes
-from drahealth.suites.kind.refusals import explain
 
 CLUSTER_LABEL = "io.x-k8s.kind.cluster"
 """The label that `kind` gives to every node's container; its value is the cluster's name."""
