@@ -66,6 +66,13 @@ class ServedSocket:
         with suppress(FileNotFoundError):  # an address that is no path of this file system
             self._linked = _identity(self.path)
 
+    @property
+    def is_there(self) -> bool:
+        """Whether the file at `path` is there, and ours."""
+        with suppress(FileNotFoundError):
+            return self._server is not None and _identity(self.path) == self._linked
+        return False
+
     def remove(self) -> None:
         """Takes the file away, if it is ours; connections that are open stay open."""
         if self._linked is not None:

@@ -1,4 +1,4 @@
-"""The CDI side of a fake driver: what its devices are called for container runtimes, and their specification.
+"""The CDI side of fakes: what its devices are called for container runtimes, and their specification.
 
 A real runtime starts a container only if each CDI id is in a specification in one of its folders (Container Device
 Interface, SPEC.md); a fake one does not look.
@@ -21,32 +21,40 @@ SHARED = "all"
 
 def cdi_id(driver: str, device: str) -> str:
     """The CDI id that the fake gives a device; the name in the API may differ, this one is for container runtimes."""
-    return f"{driver}/gpu={device}"
+    return f"{kind_of(driver)}={device}"
 
 
-def write(folder: Path, driver: str, instance: str, devices: Mapping[str, Device | None]) -> None:
-    """Writes the driver's specification, whole or not at all: a container that gets one of these devices, by name, sees
-    it in an environment variable, and what is known of it in others. An older instance's is replaced."""
+def kind_of(driver: str) -> str:
+    """The kind of a driver's devices."""
+    return f"{driver}/gpu"
+
+
+def write(folder: Path, kind: str, owner: str, instance: str, devices: Mapping[str, Device | None]) -> None:
+    """Writes the specification of a kind, whole or not at all. An older instance's is replaced.
+
+    A container that gets one of these devices, by name, sees in an environment variable that it has it and whose it is,
+    and what is known of it in others.
+    """
     specification = {
         "cdiVersion": _VERSION,
-        "kind": f"{driver}/gpu",
+        "kind": kind,
         "annotations": {_INSTANCE: instance},
         "devices": [
             {"name": name, "containerEdits": {"env": [f"{key}={value}" for key, value in seen.items()]}}
             for name, known in devices.items()
-            for seen in [_environment(driver, name, known)]
+            for seen in [_environment(owner, name, known)]
         ],
     }
     folder.mkdir(parents=True, exist_ok=True)
-    path = _path(folder, driver)
+    path = _path(folder, kind)
     draft = path.with_name(f".{path.name}.{instance}.draft")
     draft.write_text(json.dumps(specification))
     draft.replace(path)
 
 
-def remove(folder: Path, driver: str, instance: str) -> None:
+def remove(folder: Path, kind: str, instance: str) -> None:
     """Removes it, unless another instance has made it its own since."""
-    path = _path(folder, driver)
+    path = _path(folder, kind)
     try:
         owner = json.loads(path.read_text())["annotations"][_INSTANCE]
     except (OSError, ValueError, KeyError):
@@ -55,12 +63,13 @@ def remove(folder: Path, driver: str, instance: str) -> None:
         path.unlink(missing_ok=True)
 
 
-def _path(folder: Path, driver: str) -> Path:
-    return folder / f"{driver.replace(os.sep, '_')}-gpu.json"
+def _path(folder: Path, kind: str) -> Path:
+    vendor, _, class_ = kind.rpartition("/")
+    return folder / f"{vendor.replace(os.sep, '_')}-{class_}.json"
 
 
-def _environment(driver: str, name: str, known: Device | None) -> dict[str, str]:
-    seen = {_variable(name): driver}
+def _environment(owner: str, name: str, known: Device | None) -> dict[str, str]:
+    seen = {_variable(name): owner}
     if known and known.parent:
         seen[f"{_variable(name)}_PARENT"] = known.parent
     return {**seen, **(known.environment if known else {})}

@@ -1,38 +1,37 @@
-"""A fake device plugin: registers, lists its devices as it is told, and allocates them."""
+"""A fake device plugin: registers, lists its devices as it is told or as their faults have it, and allocates them."""
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-import grpc.aio
-from watchfiles import awatch
-
-from drahealth.fakes.hardware.plugin_control import PluginOptions, PluginState
+from drahealth.fakes.faults.catalogue import policy
+from drahealth.fakes.faults.machine import DeviceState, Machine
+from drahealth.fakes.hardware import call_counts, cdi
+from drahealth.fakes.hardware.control import Attempt
+from drahealth.fakes.hardware.failing import FailingDevices
+from drahealth.fakes.hardware.kubelet_registration import KubeletRegistration
+from drahealth.fakes.hardware.plugin_control import ListedDevice, PluginOptions, PluginState
+from drahealth.fakes.hardware.plugin_list import PluginList, Response
+from drahealth.fakes.socket_files import Taken
 from drahealth.fakes.sockets import ServedSocket
 from drahealth.proto import events
+from drahealth.proto.clock import Clock, SystemClock
 from drahealth.proto.device_plugin import (
     ALLOCATE,
     GET_OPTIONS,
     GET_PREFERRED_ALLOCATION,
-    KUBELET_SOCKET,
     LIST_AND_WATCH,
     PRE_START_CONTAINER,
     REGISTER,
     VERSION,
 )
 from drahealth.proto.events import Observe
-from drahealth.proto.extended_resources import PluginDevice
 from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, Method
-from drahealth.proto.sockets import target
 
-REGISTER_LIMIT = 10.0
-"""Seconds that a kubelet has to answer a registration."""
-
-_RESCAN = 500  # milliseconds after which the directory is looked at in any case
 _serial = count(1)
 
 log = logging.getLogger(__name__)
@@ -41,26 +40,39 @@ log = logging.getLogger(__name__)
 class FakeDevicePlugin:
     """A device plugin in this process. Implements `plugin_control.PluginControl`; see there for what the calls do."""
 
-    def __init__(self, options: PluginOptions, *, observe: Observe = events.ignore) -> None:
+    def __init__(self, options: PluginOptions, *, clock: Clock | None = None, observe: Observe = events.ignore) -> None:
         self.options = options
         self._observe = observe
-        self._health = {device: str(PluginDevice(device).health) for device in options.devices}
-        self._removed: dict[str, str] = {}
-        self._queues: dict[str, asyncio.Queue[tuple[PluginDevice, ...]]] = {}
+        self._ids = options.ids
+        self._inventory = options.all_devices
+        self._list = PluginList(options.resource, options.devices)
+        machine = Machine(self._inventory, options.catalogue, policy(options.policy))
+        self._failing = FailingDevices(
+            machine, self._ids, seed=options.seed, clock=clock or SystemClock(), tell=self._tell_states
+        )
+        self._queues: dict[str, asyncio.Queue[Response]] = {}
         self._allocated: list[tuple[str, ...]] = []
         self._started: list[tuple[str, ...]] = []
         self._registered = asyncio.Event()
         self._registration_error = ""
         self._running = False
         self._keeping: asyncio.Task[None] | None = None
-        self._kubelet = Path(options.plugins_dir) / KUBELET_SOCKET
-        found = options.registration == "plugins_registry"
-        folder, name = Path(options.data_dir if found else options.plugins_dir), options.socket_name
-        self.endpoint = folder / name
-        self._plugin = ServedSocket(self.endpoint, folder / f".{name}", self._plugin_methods())
-        registry = Path(options.registry_dir)
+        self._counts = counts = call_counts.CallCounts(call_counts.PLUGIN)
+        self.sockets = options.sockets
+        self.endpoint, *registration = options.sockets
+        self._plugin = _socket(self.endpoint, self._plugin_methods(), counts)
         methods: dict[Method, Any] = {GET_INFO: self._get_info, NOTIFY_REGISTRATION: self._notified}
-        self._registration = ServedSocket(registry / name, registry / f".{name}", methods) if found else None
+        self._registration = _socket(registration[0], methods, counts) if registration else None
+
+    @property
+    def calls(self) -> Mapping[str, int]:
+        """How often each method was called, by its path."""
+        return self._counts.calls
+
+    @property
+    def known(self) -> tuple[ListedDevice, ...]:
+        """What it says of each of its devices now."""
+        return self._list.all()
 
     # -- control
 
@@ -69,11 +81,11 @@ class FakeDevicePlugin:
             return
         self._running = True
         self._registered.clear()
-        await self._plugin.start()
-        if self._registration:
-            await self._registration.start()
-        else:
-            self._keeping = asyncio.create_task(self._keep_registered(), name=f"device plugin {self.options.resource}")
+        try:
+            await self._open()
+        except BaseException:
+            await self.retire()
+            raise
 
     async def stop(self) -> None:
         if self._registration:
@@ -89,12 +101,15 @@ class FakeDevicePlugin:
         if task:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+        await self._failing.suspend()
         if self._registration:
             await self._registration.stop()
         await self._plugin.stop()
 
     async def retire(self) -> None:
         await self.stop()
+        if self.options.cdi_dir and self.options.cdi_kind:
+            cdi.remove(Path(self.options.cdi_dir), self.options.cdi_kind, self.options.instance)
         if self._registration:
             self._leave_folder()
 
@@ -103,30 +118,61 @@ class FakeDevicePlugin:
 
     async def set_health(self, device: str, health: str) -> None:
         health.encode()
-        self._known(device, self._health)
-        self._health[device] = health
-        self._tell()
+        self._list.set(device, health)
+        self._tell(self._list.response())
 
     async def remove(self, device: str) -> None:
-        self._known(device, self._health)
-        self._removed[device] = self._health.pop(device)
-        self._tell()
+        self._list.take_out(device)
+        self._tell(self._list.response())
 
     async def restore(self, device: str) -> None:
-        self._known(device, self._removed)
-        self._health[device] = self._removed.pop(device)
-        self._tell()
+        self._list.put_back(device)
+        self._tell(self._list.response())
+
+    async def inject(self, fault: str, device: str) -> None:
+        self._failing.inject(fault, device)
+
+    async def clear(self, fault: str, device: str) -> None:
+        self._failing.clear(fault, device)
+
+    async def recover(
+        self, action: str, device: str = "", fails: bool = False, claimed: bool = False, takes: float | None = 0.0
+    ) -> Attempt:
+        return self._failing.recover(action, device, fails=fails, claimed=claimed, takes=takes)
+
+    async def heal(self) -> None:
+        self._failing.heal()
+        if self._list.put_all_back():
+            self._tell(self._list.response())
+
+    async def devices(self) -> tuple[ListedDevice, ...]:
+        return self.known
 
     async def state(self) -> PluginState:
         return PluginState(
             running=self._running,
             registered=self._registered.is_set(),
             registration_error=self._registration_error,
-            listed=tuple(self._health),
+            listed=tuple(device.id for device in self._list.response()),
             streams=len(self._queues),
             allocated=tuple(self._allocated),
             started=tuple(self._started),
+            faults=self._failing.faults(),
         )
+
+    # -- its life
+
+    async def _open(self) -> None:
+        o = self.options
+        if o.cdi_dir and o.cdi_kind:
+            named = {id_: self._inventory[path] for path, id_ in self._ids.items()}
+            cdi.write(Path(o.cdi_dir), o.cdi_kind, o.resource, o.instance, named)
+        await self._plugin.start()
+        if self._registration:
+            await self._registration.start()
+        else:
+            self._keeping = asyncio.create_task(self._keep_registered(), name=f"device plugin {o.resource}")
+        self._failing.resume()
 
     def _leave_folder(self) -> None:
         with suppress(OSError):  # somebody else is in it
@@ -134,38 +180,25 @@ class FakeDevicePlugin:
 
     # -- registration
 
-    async def _keep_registered(self) -> None:
-        """Registers with each kubelet socket that appears: a kubelet that starts anew removes the plugin's (D-11)."""
-        known = None
-        self._kubelet.parent.mkdir(parents=True, exist_ok=True)
-        async for _ in _looks(self._kubelet.parent):
-            found = _identity(self._kubelet)
-            if found is None or found == known:
-                continue
-            if not self.endpoint.exists():
-                await self._plugin.stop()
-                await self._plugin.start()
-            if await self._register():
-                known = found
-
-    async def _register(self) -> bool:
-        """Whether the kubelet answered at all."""
+    def _keep_registered(self) -> Coroutine[Any, Any, None]:
+        o = self.options
         request = REGISTER.request(
-            version=VERSION,
-            endpoint=self.endpoint.name,
-            resource_name=self.options.resource,
-            options=self._options(),
+            version=VERSION, endpoint=self.endpoint.name, resource_name=o.resource, options=self._plugin_options()
         )
-        async with grpc.aio.insecure_channel(target(self._kubelet)) as channel:
-            try:
-                await REGISTER.stub(channel)(request, timeout=REGISTER_LIMIT)
-            except grpc.aio.AioRpcError as error:
-                if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
-                    log.debug("device plugin %s: no kubelet answers: %s", self.options.resource, error.details())
-                    return False
-                self._told(False, f"{error.code().name}: {error.details()}")
-            else:
-                self._told(True, "")
+        return KubeletRegistration(Path(o.plugins_dir), request, self._is_served, self._told).keep()
+
+    async def _is_served(self) -> bool:
+        """Whether it can be reached. A socket that a kubelet removed is put back, unless somebody took its place."""
+        if self._plugin.is_there:
+            return True
+        await self._plugin.stop()
+        try:
+            await self._plugin.start()
+        except (Taken, OSError) as error:
+            if self._registration_error != str(error):
+                log.warning("device plugin %s is not served any more: %s", self.options.resource, error)
+                self._told(False, str(error))
+            return False
         return True
 
     def _told(self, ok: bool, error: str) -> None:
@@ -195,22 +228,22 @@ class FakeDevicePlugin:
             PRE_START_CONTAINER: self._pre_start,
         }
 
-    def _options(self) -> Any:
+    def _plugin_options(self) -> Any:
         o = self.options
         return GET_OPTIONS.response(
             pre_start_required=o.pre_start, get_preferred_allocation_available=bool(o.preferred)
         )
 
     async def _get_options(self, request: Any, context: Any) -> Any:
-        return self._options()
+        return self._plugin_options()
 
     async def _list_and_watch(self, request: Any, context: Any) -> AsyncIterator[Any]:
         resource, instance = self.options.resource, self.options.instance
         stream = f"{resource}#{next(_serial)}"
-        queue: asyncio.Queue[tuple[PluginDevice, ...]] = asyncio.Queue()
+        queue: asyncio.Queue[Response] = asyncio.Queue()
         self._queues[stream] = queue
         self._observe(events.StreamOpened(resource, instance, stream, f"{VERSION}.DevicePlugin"))
-        queue.put_nowait(self._list())
+        queue.put_nowait(self._list.response())
         try:
             while True:
                 devices = await queue.get()
@@ -239,36 +272,26 @@ class FakeDevicePlugin:
             self._allocated.append(devices)
             kind = self.options.cdi_kind
             names = [{"name": f"{kind}={device}"} for device in devices] if kind else []
-            response.container_responses.add(envs={"DEVICES": ",".join(devices)}, cdi_devices=names)
+            envs = {"DEVICES": ",".join(devices), **({} if kind else self._environment(devices))}
+            response.container_responses.add(envs=envs, cdi_devices=names)
         return response
 
     async def _pre_start(self, request: Any, context: Any) -> Any:
         self._started.append(tuple(request.devices_ids))
         return PRE_START_CONTAINER.response()
 
-    def _list(self) -> tuple[PluginDevice, ...]:
-        return tuple(PluginDevice(device, health) for device, health in self._health.items())
+    def _environment(self, devices: Iterable[str]) -> dict[str, str]:
+        """What a container with these has in its environment, where no CDI specification says so."""
+        known = (self._inventory.find(device) for device in devices)
+        return {name: value for device in known if device for name, value in device.environment.items()}
 
-    def _tell(self) -> None:
+    def _tell_states(self, states: Mapping[str, DeviceState]) -> None:
+        self._tell(self._list.change({self._ids[path]: state for path, state in states.items()}))
+
+    def _tell(self, response: Response) -> None:
         for queue in self._queues.values():
-            queue.put_nowait(self._list())
-
-    def _known(self, device: str, among: dict[str, str]) -> None:
-        if device not in among:
-            names = ", ".join(among) or "none"
-            raise ValueError(f"the plugin of {self.options.resource} has no such device {device}; there are {names}")
+            queue.put_nowait(response)
 
 
-async def _looks(folder: Path) -> AsyncIterator[None]:
-    """When to look into the folder: now, at each change in it, and now and then."""
-    yield
-    async for _ in awatch(folder, debounce=20, step=5, rust_timeout=_RESCAN, yield_on_timeout=True):
-        yield
-
-
-def _identity(socket: Path) -> tuple[int, int] | None:
-    try:
-        found = socket.lstat()
-    except OSError:
-        return None
-    return found.st_ino, found.st_mtime_ns
+def _socket(path: Path, methods: Mapping[Method, Any], counts: call_counts.CallCounts) -> ServedSocket:
+    return ServedSocket(path, path.with_name(f".{path.name}"), methods, interceptors=(counts,))

@@ -13,6 +13,8 @@ from pathlib import Path
 import grpc
 
 from drahealth.fakes.api import ApiError, Object
+from drahealth.fakes.faults.catalogue import policy
+from drahealth.fakes.faults.machine import DeviceState, Machine
 from drahealth.fakes.hardware import cdi
 from drahealth.fakes.hardware.call_counts import CallCounts
 from drahealth.fakes.hardware.control import Attempt, DriverOptions, DriverState, Taint
@@ -51,7 +53,10 @@ class FakeDriver:
         self.health = HealthStreams(
             options.name, options.instance, devices, observe, self._prepared.devices, self._clock, options.seed
         )
-        self._failing = FailingDevices(options, self._inventory, self.health, self._clock)
+        machine = Machine(self._inventory, options.catalogue, policy(options.policy))
+        self._failing = FailingDevices(
+            machine, options.devices, seed=options.seed, clock=self._clock, tell=self._report_states
+        )
         self._heartbeat = options.heartbeat
         self._counts = CallCounts()
         self._plugin = FakePlugin(options, self._prepared, observe, self.health.tell_prepared)
@@ -108,7 +113,7 @@ class FakeDriver:
     async def retire(self) -> None:
         await self.stop()
         if self.options.cdi_dir:  # what is on the node goes, whether the API server is there or not
-            cdi.remove(Path(self.options.cdi_dir), self.options.name, self.options.instance)
+            cdi.remove(Path(self.options.cdi_dir), cdi.kind_of(self.options.name), self.options.instance)
         self._leave_folder()
         await self._helper.withdraw_resources()
 
@@ -235,6 +240,17 @@ class FakeDriver:
             self._helper.publish_resources(self._pools())
             raise
 
+    def _report_states(self, states: Mapping[str, DeviceState]) -> None:
+        """One report of all that has changed."""
+        told, last_words, now = list[DeviceHealth](), list[DeviceHealth](), int(self._clock.wall())
+        for path, state in states.items():
+            device = self._inventory[path]
+            pool = self._pool(device)
+            timeout = self.health.get(pool, device.name).timeout
+            said = DeviceHealth(pool, device.name, state.health, state.message, timeout, now)
+            (told if state.listed else last_words).append(said)
+        self.health.set(*told, last_words=last_words)
+
     # -- what it does
 
     def _enter_folder(self) -> None:
@@ -257,7 +273,7 @@ class FakeDriver:
         if o.cdi_dir:
             named: dict[str, Device | None] = {device.name: device for device in self._devices}
             shared: dict[str, Device | None] = {cdi.SHARED: None} if o.shared_cdi_id else {}
-            cdi.write(Path(o.cdi_dir), o.name, o.instance, {**named, **shared})
+            cdi.write(Path(o.cdi_dir), cdi.kind_of(o.name), o.name, o.instance, {**named, **shared})
         self._helper = self._new_helper()
         await self._publish(anew=True)
         await self._helper.start()

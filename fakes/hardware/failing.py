@@ -1,41 +1,42 @@
-"""A driver's devices with faults: what is injected and recovered becomes what its health streams say."""
+"""Devices with faults: what is injected and recovered becomes what a driver, or a device plugin, says of them."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 
-from drahealth.fakes.faults.catalogue import action, policy
-from drahealth.fakes.faults.machine import Machine
+from drahealth.fakes.faults.catalogue import action
+from drahealth.fakes.faults.machine import DeviceState, Machine
 from drahealth.fakes.faults.recoveries import Recoveries
-from drahealth.fakes.hardware.control import Attempt, DriverOptions
-from drahealth.fakes.hardware.health_streams import HealthStreams
-from drahealth.fakes.inventory import Inventory
+from drahealth.fakes.hardware.control import Attempt
 from drahealth.fakes.waiting import first_of
 from drahealth.proto.clock import Clock
-from drahealth.proto.values import DeviceHealth
+
+Tell = Callable[[Mapping[str, DeviceState]], None]
+"""Takes the devices, by path, that are another way now; never none."""
 
 
 class FailingDevices:
-    """The machine of one driver. Recoveries go on while it runs, and are made up for when it runs again."""
+    """A machine that tells. Recoveries go on while its driver runs, and are made up for when it runs again.
 
-    def __init__(self, options: DriverOptions, inventory: Inventory, health: HealthStreams, clock: Clock) -> None:
-        self._pool = options.pool_name
-        self._listed = frozenset(options.devices)
-        self._health = health
+    `listed` are the paths of the devices that are told of: one that is divided is known by its parts alone.
+    """
+
+    def __init__(self, machine: Machine, listed: Iterable[str], *, seed: int, clock: Clock, tell: Tell) -> None:
+        self._machine = machine
+        self._listed = frozenset(listed)
         self._clock = clock
-        self._inventory = inventory
-        self._machine = Machine(inventory, options.catalogue, policy(options.policy))
-        self._recoveries = Recoveries(self._machine, options.seed)
+        self._tell = tell
+        self._recoveries = Recoveries(machine, seed)
         self._begun = asyncio.Event()
         self._waiting: asyncio.Task[None] | None = None
 
     def inject(self, fault: str, device: str) -> None:
         """Raises ValueError for a fault or a device that is not there, or one that has the fault already."""
-        self._tell(self._machine.inject(fault, device))
+        self._changed(self._machine.inject(fault, device))
 
     def clear(self, fault: str, device: str) -> None:
         """The fault is gone; nothing for one that is not there."""
         self._recoveries.forget((fault, device))
-        self._tell(self._machine.clear(fault, device))
+        self._changed(self._machine.clear(fault, device))
 
     def recover(self, name: str, device: str, *, fails: bool, claimed: bool, takes: float | None) -> Attempt:
         """What comes of it. Raises ValueError for what is not there, and for a device that is being recovered."""
@@ -49,7 +50,7 @@ class FailingDevices:
     def heal(self) -> None:
         """All is well again."""
         self._recoveries.forget_all()
-        self._tell(self._machine.heal())
+        self._changed(self._machine.heal())
 
     def resume(self) -> None:
         """The driver runs: what is over by now shows, and the rest when it is."""
@@ -69,22 +70,12 @@ class FailingDevices:
             await first_of(self._begun.wait(), self._clock.sleep(self._recoveries.due - self._clock.now()))
 
     def _finish(self) -> None:
-        self._tell(self._recoveries.finish(self._clock.now()))
+        self._changed(self._recoveries.finish(self._clock.now()))
 
     def faults(self) -> dict[str, tuple[str, ...]]:
         """The faults of each device that has any, by its path."""
         return {path: state.faults for path, state in self._machine.states().items() if state.faults}
 
-    def _tell(self, paths: Iterable[str]) -> None:
-        """One report of all that has changed; a device that is divided is known by its parts alone."""
-        told, last_words = list[DeviceHealth](), list[DeviceHealth]()
-        for path in paths:
-            if path not in self._listed:
-                continue
-            device, state = self._inventory[path], self._machine.state(path)
-            pool = device.pool or self._pool
-            timeout = self._health.get(pool, device.name).timeout
-            said = DeviceHealth(pool, device.name, state.health, state.message, timeout, int(self._clock.wall()))
-            (told if state.listed else last_words).append(said)
-        if told or last_words:
-            self._health.set(*told, last_words=last_words)
+    def _changed(self, paths: Iterable[str]) -> None:
+        if changed := {path: self._machine.state(path) for path in paths if path in self._listed}:
+            self._tell(changed)

@@ -29,7 +29,7 @@ def driver_options(inventory: Inventory, **options: Any) -> DriverOptions:
 def plugin_options(inventory: Inventory, resource: str, **options: Any) -> PluginOptions:
     """A device plugin of the same; `options` are the other fields of PluginOptions. ValueError for what makes none."""
     ids = tuple(inventory[path].name for path in inventory.leaves)
-    return PluginOptions(resource=resource, devices=ids, **options)
+    return PluginOptions(resource=resource, devices=ids, inventory=inventory.devices, **options)
 
 
 def drivers_of(

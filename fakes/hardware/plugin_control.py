@@ -1,12 +1,22 @@
 """The control surface of a fake device plugin, beside that of a driver (`control`): asynchronous calls, plain data."""
 
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal, Protocol
 
+from drahealth.fakes.faults.catalogue import catalogue, policy
+from drahealth.fakes.hardware.control import Attempt
+from drahealth.fakes.inventory import Device, Inventory
 from drahealth.proto.device_plugin import KUBELET_SOCKET
 from drahealth.proto.extended_resources import is_extended_resource
 
 Registration = Literal["kubelet.sock", "plugins_registry"]
+
+_CDI_PART = r"[A-Za-z]([A-Za-z0-9_.-]*[A-Za-z0-9])?"
+CDI_KIND = rf"{_CDI_PART}/{_CDI_PART}"
+"""A vendor and a class (CDI, SPEC.md, "Kind"), such as example.com/gpu."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +44,16 @@ class PluginOptions:
     """It wants to be told before a container starts."""
     cdi_kind: str = ""
     """Allocated devices come with a CDI name each, of this kind; empty: without."""
+    cdi_dir: str = ""
+    """Where a CDI specification of that kind is written, for a real container runtime; empty: nowhere."""
+    catalogue: str = "nvidia"
+    """What the faults are called that the devices can have (`faults.catalogue`)."""
+    policy: str = "nvidia-catalogue"
+    """Which of them make a device Unhealthy."""
+    seed: int = 0
+    """How long recoveries take that are drawn at random comes of this."""
+    inventory: tuple[Device, ...] = ()
+    """What is known of its devices, by the names that are their ids, and of those that they are parts of."""
 
     def __post_init__(self) -> None:
         if not is_extended_resource(self.resource):
@@ -42,12 +62,54 @@ class PluginOptions:
             raise ValueError("a plugin that waits to be found has a registry_dir and a data_dir")
         if self.socket_name == KUBELET_SOCKET:
             raise ValueError(f"no plugin's socket is called {KUBELET_SOCKET}")
+        if self.cdi_dir and self.cdi_kind and not re.fullmatch(CDI_KIND, self.cdi_kind):
+            raise ValueError(f"{self.cdi_kind!r} is no kind of CDI devices, such as example.com/gpu")
+        catalogue(self.catalogue)
+        policy(self.policy)
+        self.all_devices  # noqa: B018  ValueError where two have one name
 
     @property
     def socket_name(self) -> str:
         """What its sockets are called."""
         instance = f"-{self.instance}" if self.instance else ""
         return f"{self.resource.replace('/', '_')}{instance}.sock"
+
+    @property
+    def sockets(self) -> tuple[Path, ...]:
+        """Where it is reached while it runs: the plugin's own, and that of its registration if it waits to be found."""
+        if self.registration == "kubelet.sock":
+            return (Path(self.plugins_dir) / self.socket_name,)
+        return Path(self.data_dir) / self.socket_name, Path(self.registry_dir) / self.socket_name
+
+    @property
+    def ids(self) -> dict[str, str]:
+        """Its devices' ids by their paths, in which faults think; one of which nothing is known is a whole device."""
+        known = {device.name: device.path for device in self.inventory}
+        return {known.get(id_, _path(id_)): id_ for id_ in self.devices}
+
+    @property
+    def all_devices(self) -> Inventory:
+        """Its devices, and those that they are parts of."""
+        return Inventory((*self.inventory, *self._unknown()))
+
+    def _unknown(self) -> tuple[Device, ...]:
+        known = {device.name for device in self.inventory}
+        return tuple(Device(_path(id_)) for id_ in dict.fromkeys(self.devices) if id_ not in known)
+
+
+def _path(id_: str) -> str:
+    """The path of a whole device of this id, which may be any text."""
+    return id_.replace("/", "-")
+
+
+@dataclass(frozen=True, slots=True)
+class ListedDevice:
+    """What a device plugin says of a device: a word of health, if it lists it at all."""
+
+    device: str
+    """Its id."""
+    health: str
+    listed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +128,8 @@ class PluginState:
     """The devices of each PreStartContainer call, since it was made."""
     listed: tuple[str, ...] = ()
     """The devices that it lists."""
+    faults: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """What is wrong with the devices, by path."""
 
 
 class PluginControl(Protocol):
@@ -87,13 +151,33 @@ class PluginControl(Protocol):
         """Returns once a kubelet has said that the plugin is registered, since its last start."""
 
     async def set_health(self, device: str, health: str) -> None:
-        """From now on the device is listed so, in whatever word; told at once."""
+        """From now on the device is so, in whatever word; told at once if it is listed."""
 
     async def remove(self, device: str) -> None:
         """The device is listed no more; told at once."""
 
     async def restore(self, device: str) -> None:
-        """A device that was removed is listed again, as it was; told at once."""
+        """A device that is not listed is listed again, as it is; told at once."""
+
+    async def inject(self, fault: str, device: str) -> None:
+        """The device, by its path, has this fault of the catalogue from now on; told at once as the policy has it.
+
+        One that vanishes with it is in the next list, as Unhealthy, and in none after that while the fault lasts.
+        """
+
+    async def clear(self, fault: str, device: str) -> None:
+        """The device has this fault no more, however that came."""
+
+    async def recover(
+        self, action: str, device: str = "", fails: bool = False, claimed: bool = False, takes: float | None = 0.0
+    ) -> Attempt:
+        """Does this to recover a device, or all, as with a driver (`control.DriverControl.recover`)."""
+
+    async def heal(self) -> None:
+        """No device has any fault any more, and all are listed."""
+
+    async def devices(self) -> tuple[ListedDevice, ...]:
+        """What it says of each of its devices now."""
 
     async def state(self) -> PluginState:
         """What the plugin knows of itself now."""

@@ -23,7 +23,7 @@ from drahealth.fakes.hardware.control_lines import (
     read_said,
     to_line,
 )
-from drahealth.fakes.hardware.plugin_control import PluginOptions, PluginState
+from drahealth.fakes.hardware.plugin_control import ListedDevice, PluginOptions, PluginState
 from drahealth.proto.events import Record
 from drahealth.proto.values import DeviceHealth, Health
 
@@ -40,6 +40,7 @@ _STATE = TypeAdapter(DriverState)
 _DEVICES = TypeAdapter(tuple[DeviceHealth, ...])
 _ATTEMPT = TypeAdapter(Attempt)
 _PLUGIN_STATE = TypeAdapter(PluginState)
+_LISTED = TypeAdapter(tuple[ListedDevice, ...])
 _GONE = "the driver is gone"
 
 
@@ -336,6 +337,24 @@ class RemotePlugin:
 
     async def restore(self, device: str) -> None:
         await self._call("restore", device=device)
+
+    async def inject(self, fault: str, device: str) -> None:
+        await self._call("inject", fault=fault, device=device)
+
+    async def clear(self, fault: str, device: str) -> None:
+        await self._call("clear", fault=fault, device=device)
+
+    async def recover(
+        self, action: str, device: str = "", fails: bool = False, claimed: bool = False, takes: float | None = 0.0
+    ) -> Attempt:
+        came = await self._call("recover", action=action, device=device, fails=fails, claimed=claimed, takes=takes)
+        return _ATTEMPT.validate_python(came)
+
+    async def heal(self) -> None:
+        await self._call("heal")
+
+    async def devices(self) -> tuple[ListedDevice, ...]:
+        return _LISTED.validate_python(await self._call("devices"))
 
     async def state(self) -> PluginState:
         return _PLUGIN_STATE.validate_python(await self._call("state"))

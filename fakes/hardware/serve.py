@@ -24,7 +24,9 @@ from drahealth.fakes.control_socket import listen, make_way
 from drahealth.fakes.hardware.control import DriverOptions
 from drahealth.fakes.hardware.control_lines import LINE_LIMIT
 from drahealth.fakes.hardware.control_server import ControlServer
+from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
 from drahealth.fakes.hardware.driver import FakeDriver
+from drahealth.fakes.hardware.plugin_control import PluginOptions
 from drahealth.fakes.hardware.standard_streams import standard_streams
 from drahealth.fakes.list_watch import ListWatch
 from drahealth.fakes.socket_files import Taken
@@ -46,8 +48,11 @@ async def serve(api: ListWatch, path: Path | None, *, jumping: bool = False) -> 
     def make(options: DriverOptions, observe: Observe) -> FakeDriver:
         return FakeDriver(options, api, clock=clock, observe=observe)
 
+    def make_plugin(options: PluginOptions, observe: Observe) -> FakeDevicePlugin:
+        return FakeDevicePlugin(options, clock=clock, observe=observe)
+
     jump = clock.jump if isinstance(clock, JumpClock) else None
-    server = ControlServer(make, jump=jump, linger=LINGER if path else 0.0)
+    server = ControlServer(make, make_plugin=make_plugin, jump=jump, linger=LINGER if path else 0.0)
     told = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, told.set)

@@ -34,7 +34,10 @@ class InlineDrivers:
         return FakeDriver(options, self._api, clock=self._clock, observe=stamp)
 
     async def start_plugin(self, options: PluginOptions, observe: Callable[[Record], None]) -> PluginControl:
-        return FakeDevicePlugin(options, observe=lambda event: observe(Record(time.monotonic(), event)))
+        def stamp(event: Event) -> None:
+            observe(Record(time.monotonic(), event))
+
+        return FakeDevicePlugin(options, clock=self._clock, observe=stamp)
 
     async def drop(self, driver: DriverControl | PluginControl) -> None:
         """Nothing is left of one that was retired."""

@@ -9,9 +9,11 @@ from drahealth.fakes.api import ApiError
 from drahealth.fakes.hardware import cdi
 from drahealth.suites.unit.fakes.driver_rig import DRIVER, Rig
 
+KIND = cdi.kind_of(DRIVER)
+
 
 def test_a_specification_has_every_id_that_a_driver_gives_out(tmp_path: Path) -> None:
-    cdi.write(tmp_path, DRIVER, "", {"gpu-0": None, "gpu-1": None})
+    cdi.write(tmp_path, KIND, DRIVER, "", {"gpu-0": None, "gpu-1": None})
     (file,) = tmp_path.iterdir()
     written = json.loads(file.read_text())
     ids = {f"{written['kind']}={device['name']}" for device in written["devices"]}
@@ -23,18 +25,18 @@ def test_a_specification_has_every_id_that_a_driver_gives_out(tmp_path: Path) ->
 
 
 def test_an_older_instance_leaves_the_specification_to_the_newer(tmp_path: Path) -> None:
-    cdi.write(tmp_path, DRIVER, "a", {"gpu-0": None})
-    cdi.write(tmp_path, DRIVER, "ab", {"gpu-0": None})
-    cdi.remove(tmp_path, DRIVER, "a")
+    cdi.write(tmp_path, KIND, DRIVER, "a", {"gpu-0": None})
+    cdi.write(tmp_path, KIND, DRIVER, "ab", {"gpu-0": None})
+    cdi.remove(tmp_path, KIND, "a")
     assert [file.name for file in tmp_path.iterdir()] == [f"{DRIVER}-gpu.json"]
-    cdi.remove(tmp_path, DRIVER, "ab")
-    cdi.remove(tmp_path, DRIVER, "ab")
+    cdi.remove(tmp_path, KIND, "ab")
+    cdi.remove(tmp_path, KIND, "ab")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_what_is_no_specification_of_ours_stays(tmp_path: Path) -> None:
     (tmp_path / f"{DRIVER}-gpu.json").write_text("{")
-    cdi.remove(tmp_path, DRIVER, "")
+    cdi.remove(tmp_path, KIND, "")
     assert len(list(tmp_path.iterdir())) == 1
 
 

@@ -96,8 +96,10 @@ def test_options_with_an_inventory_travel_as_json(tmp_path: Path) -> None:
 
 
 def test_an_inventory_is_a_device_plugin_at_will() -> None:
-    made = plugin_options(Inventory.of(1, partitions=2), "example.com/gpu", plugins_dir="/d")
-    assert made == PluginOptions("example.com/gpu", ("gpu-0-mig-0", "gpu-0-mig-1"), "/d")
+    devices = Inventory.of(1, partitions=2)
+    made = plugin_options(devices, "example.com/gpu", plugins_dir="/d")
+    ids = ("gpu-0-mig-0", "gpu-0-mig-1")
+    assert made == PluginOptions("example.com/gpu", ids, "/d", inventory=devices.devices)
 
 
 def test_of_devices_that_are_just_paths_the_wholes_are_known_too() -> None:
