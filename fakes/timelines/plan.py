@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from operator import attrgetter
-from random import Random
 from typing import Any, NamedTuple
 
 from drahealth.fakes.faults.catalogue import fault
@@ -328,29 +327,35 @@ class _Planner:
         at = round(place.now, 3)
         self.actions.append(Action(at, verb, what, device, place.trigger, where))
 
-    def stream_of(self, step: Step, rounds: tuple[int, ...]) -> Random:
-        """The step's own stream of draws, in these rounds."""
+    def key_of(self, step: Step, rounds: tuple[int, ...]) -> bytes:
+        """What the step's own draws are made from, in these rounds."""
         said = self.keys.get(id(step)) or self.keys.setdefault(id(step), _said(step))
         key = f"{self.seed}|{rounds}|{said}"
         self.numbers[key] += 1
-        return Random(int.from_bytes(hashlib.sha256(f"{key}|{self.numbers[key]}".encode()).digest()[:8], "big"))
+        return hashlib.sha256(f"{key}|{self.numbers[key]}".encode()).digest()
 
 
 class _Draws:
-    """What a step draws from. Most steps draw nothing, and need no stream; whether one does is in what it says."""
+    """What a step draws from: hashes of its key and of the draw's number, which are the same with every Python.
 
-    __slots__ = ("_planner", "_rounds", "_step", "_stream")
+    Most steps draw nothing, and need no key; whether one does is in what it says.
+    """
+
+    __slots__ = ("_key", "_number", "_planner", "_rounds", "_step")
 
     def __init__(self, planner: _Planner, step: Step, rounds: tuple[int, ...]) -> None:
         self._planner = planner
         self._step = step
         self._rounds = rounds
-        self._stream: Random | None = None
+        self._key = b""
+        self._number = 0
 
     def random(self) -> float:
-        if self._stream is None:
-            self._stream = self._planner.stream_of(self._step, self._rounds)
-        return self._stream.random()
+        """The first 53 bits of the next hash, from 0 up to but not 1."""
+        self._key = self._key or self._planner.key_of(self._step, self._rounds)
+        self._number += 1
+        drawn = hashlib.sha256(self._key + self._number.to_bytes(8, "big")).digest()
+        return (int.from_bytes(drawn[:8], "big") >> 11) * 2.0**-53
 
 
 _UNDONE = {("driver", "crash"), ("driver", "stop"), ("driver", "unregister"), ("plugin", "crash"), ("plugin", "stop")}

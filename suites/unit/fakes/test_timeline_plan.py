@@ -140,7 +140,7 @@ def test_plans_are_frozen() -> None:
     assert told(planned(f"[{DRAWS}, {DRAWS}]", 4680).actions) == FROZEN
 
 
-FROZEN = ['8.353 inject gpu-2 "xid/79"', '16.536 inject gpu-0 "xid/79"']
+FROZEN = ['1.868 inject gpu-2 "xid/79"', '8.127 inject gpu-3 "xid/79"']
 
 
 @pytest.mark.parametrize(
