@@ -14,23 +14,30 @@ Devices of a group are called `gpu-0` and so on, one alone as it is named; those
 Within a driver no two devices have one name, in whatever pool they are, so that a name alone says which one is meant.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
 
-from drahealth.fakes.faults.catalogue import UnknownName, catalogue, policy
+from drahealth.fakes.faults.catalogue import catalogue, policy
 from drahealth.fakes.inventory import Device, Inventory
-from drahealth.fakes.user_files import Document, FileError, Place, Problem, documents, read, validated
+from drahealth.fakes.inventory_names import LONGEST, MOST, Named, misnamed, names_of, too_many
+from drahealth.fakes.user_files import (
+    Document,
+    FileError,
+    Finding,
+    Place,
+    Problem,
+    documents,
+    read,
+    sound,
+    validated,
+)
 
-MOST = 100_000
-"""Devices that a file may describe."""
-_NAME_LIMIT = 63
-"""Letters of a device's name in the resource.k8s.io API."""
 _ATTRIBUTES = 30
-"""Attributes and capacities of a device in that API are 32; model and memory are there anyhow."""
+"""Attributes and capacities of a device in the resource.k8s.io API are 32; model and memory are there anyhow."""
 
 Label = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,40}[a-z0-9])?$")]
 Quantity = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)?([KMGTP]i?)?$")]
@@ -45,6 +52,30 @@ def _fits(number: int) -> int:
     if not -(2**63) <= number < 2**63:
         raise ValueError("a number has 64 bits at most")
     return number
+
+
+def _catalogue(name: str) -> str:
+    catalogue(name)
+    return name
+
+
+def _policy(name: str) -> str:
+    policy(name)
+    return name
+
+
+def _advertised(api: str) -> str:
+    from drahealth.proto.flavours import check_advertised  # brings gRPC's messages, and few files name one
+
+    check_advertised(api)
+    return api
+
+
+def _served(api: str) -> str:
+    from drahealth.proto.flavours import check_served
+
+    check_served(api)
+    return api
 
 
 class _Part(BaseModel):
@@ -68,7 +99,7 @@ class Group(_Part):
 
     def names(self) -> Iterator[str]:
         """What its devices are called."""
-        yield from [self.name] if self.count == 1 else (f"{self.name}-{number}" for number in range(self.count))
+        return names_of(self.name, self.count)
 
 
 class Whole(Group):
@@ -78,11 +109,6 @@ class Whole(Group):
     linked: bool = True
     """Each shares a link with all others of the group."""
 
-    @property
-    def size(self) -> int:
-        """Devices, with their partitions."""
-        return self.count * (1 + sum(part.count for part in self.partitions))
-
 
 class Driven(_Part):
     """The devices of one driver. What is not said here of the driver itself is as `DriverOptions` has it."""
@@ -90,13 +116,13 @@ class Driven(_Part):
     name: _DriverName
     devices: tuple[Whole, ...] = Field(min_length=1)
     pool: _PoolName | Literal[""] = ""
-    heartbeat: float = 10.0
+    heartbeat: float = Field(default=10.0, ge=0, allow_inf_nan=False)
     timeout: int = Field(default=0, ge=-(2**63), lt=2**63)
-    catalogue: str = "nvidia"
-    policy: str = "nvidia-catalogue"
+    catalogue: Annotated[str, AfterValidator(_catalogue)] = "nvidia"
+    policy: Annotated[str, AfterValidator(_policy)] = "nvidia-catalogue"
     dra_versions: tuple[str, ...] = ()
-    health_apis: tuple[str, ...] = ()
-    served_health_apis: tuple[str, ...] | None = None
+    health_apis: tuple[Annotated[str, AfterValidator(_advertised)], ...] = ()
+    served_health_apis: tuple[Annotated[str, AfterValidator(_served)], ...] | None = None
     cdi_ids: bool = True
     shared_cdi_id: bool = False
 
@@ -107,12 +133,6 @@ class InventoryFile(_Part):
     format: Literal["inventory/v1"]
     devices: tuple[Whole, ...] = Field(default=(), min_length=1)
     drivers: tuple[Driven, ...] = Field(default=(), min_length=1)
-
-    @model_validator(mode="after")
-    def _one_of_both(self) -> "InventoryFile":
-        if bool(self.devices) == bool(self.drivers):
-            raise ValueError("an inventory has either devices or drivers")
-        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,15 +147,6 @@ class FoundDriver:
     document: Document
     place: Place
 
-    def unknown(self) -> Iterator[tuple[Place, str]]:
-        """Names that it says and nothing is called by."""
-        for key, known in (("catalogue", catalogue), ("policy", policy)):
-            try:
-                if key in self.options:
-                    known(self.options[key])
-            except UnknownName as error:
-                yield (*self.place, key), str(error)
-
     def error(self, what: str) -> FileError:
         """This is wrong with it."""
         return self.document.error([(self.place, what)])
@@ -144,8 +155,8 @@ class FoundDriver:
 def inventory_of(groups: Iterable[Whole]) -> Inventory:
     """The devices of these groups. Raises ValueError where two have one name, or one has too long a name."""
     found = Inventory(device for group in groups for device in _devices(group))
-    if long := next((d.name for d in found.devices if len(d.name) > _NAME_LIMIT), None):
-        raise ValueError(f"a device has a name of at most {_NAME_LIMIT} letters, not {long}")
+    if long := next((d.name for d in found.devices if len(d.name) > LONGEST), None):
+        raise ValueError(f"a device has a name of at most {LONGEST} letters, not {long}")
     return found
 
 
@@ -164,45 +175,67 @@ def load_drivers(path: Path) -> list[FoundDriver]:
         what = "it begins with `format: inventory/v1`" if not found else "there is one to a file"
         raise FileError(str(path), [Problem(1, "", f"not an inventory: {what}")])
     document = found[0]
-    described = validated(InventoryFile, document)
-    return _one(described.devices, document) if described.devices else _several(described.drivers, document)
+    amiss = document.problems(_amiss(document.data))
+    try:
+        described = validated(InventoryFile, document)
+    except FileError as error:
+        raise FileError(str(path), [*error.problems, *amiss]) from None
+    if amiss:
+        raise FileError(str(path), amiss)
+    if described.devices:
+        return [FoundDriver("", inventory_of(described.devices), {}, document, ("devices",))]
+    return [
+        FoundDriver(
+            driven.name,
+            inventory_of(driven.devices),
+            driven.model_dump(include=driven.model_fields_set - {"name", "devices"}),
+            document,
+            ("drivers", number),
+        )
+        for number, driven in enumerate(described.drivers)
+    ]
 
 
-def _one(groups: Sequence[Whole], document: Document) -> list[FoundDriver]:
-    _check_size(groups, document, ("devices",))
-    return [FoundDriver("", _inventory(groups, document, ("devices",)), {}, document, ("devices",))]
+def groups_amiss(data: Any, place: Place) -> Iterator[Finding]:
+    """What is wrong with the groups of one driver taken together, so far as each can be read."""
+    groups = _named(data, place)
+    yield from too_many(groups, place)
+    yield from misnamed(groups)
 
 
-def _several(drivers: Sequence[Driven], document: Document) -> list[FoundDriver]:
-    _check_size([group for driven in drivers for group in driven.devices], document, ("drivers",))
-    found, names, wrong = list[FoundDriver](), set[str](), list[tuple[Place, str]]()
-    for number, driven in enumerate(drivers):
-        place = ("drivers", number)
-        if driven.name in names:
-            wrong.append((place, f"two drivers are called {driven.name}"))
-        names.add(driven.name)
-        try:
-            inventory = inventory_of(driven.devices)
-        except ValueError as error:
-            wrong.append(((*place, "devices"), str(error)))
-            continue
-        said = driven.model_dump(include=driven.model_fields_set - {"name", "devices"})
-        found.append(FoundDriver(driven.name, inventory, said, document, place))
-    if wrong:
-        raise document.error([*wrong, *(one for driver in found for one in driver.unknown())])
+def _amiss(data: Any) -> Iterator[Finding]:
+    """What is wrong with the parts of a file taken together, so far as each can be read."""
+    if not isinstance(data, dict):
+        return
+    both = "devices" in data and "drivers" in data
+    if both or not data.keys() - {"format"}:  # of another name than these it is told by itself
+        yield (), "an inventory has either devices or drivers"
+    yield from groups_amiss(data.get("devices"), ("devices",))
+    names, groups = set[str](), list[Named]()
+    for place, driven in _elements(data.get("drivers"), ("drivers",)):
+        name = sound(Driven, driven, ["name"]).get("name")
+        if name in names:
+            yield place, f"two drivers are called {name}"
+        names |= {name} if name else set()
+        own = _named(driven.get("devices") if isinstance(driven, dict) else None, (*place, "devices"))
+        yield from misnamed(own)
+        groups += own
+    yield from too_many(groups, ("drivers",))
+
+
+def _named(data: Any, place: Place, model: type[Group] = Whole) -> list[Named]:
+    """What the groups of a list are called, but for those of which that is ill-formed."""
+    found = list[Named]()
+    for where, group in _elements(data, place):
+        said = sound(model, group, ["name", "count"])
+        if "name" in said and ("count" in said or "count" not in group):
+            parts = _named(group.get("partitions"), (*where, "partitions"), Group) if model is Whole else []
+            found.append(Named(where, **said, parts=tuple(parts)))
     return found
 
 
-def _check_size(groups: Iterable[Whole], document: Document, place: Place) -> None:
-    if sum(group.size for group in groups) > MOST:
-        raise document.error([(place, f"these are more than {MOST} devices")])
-
-
-def _inventory(groups: Sequence[Whole], document: Document, place: Place) -> Inventory:
-    try:
-        return inventory_of(groups)
-    except ValueError as error:
-        raise document.error([(place, str(error))]) from None
+def _elements(data: Any, place: Place) -> list[tuple[Place, Any]]:
+    return [((*place, number), part) for number, part in enumerate(data)] if isinstance(data, list) else []
 
 
 def _devices(group: Whole) -> Iterator[Device]:

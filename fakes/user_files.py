@@ -1,19 +1,23 @@
 """Files that users write, in YAML 1.2: all that is wrong with one is said at once, by line, with a hint."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 LARGEST, MOST, DEEPEST = 10_000_000, 100_000, 60
 """Bytes of a file; entries and levels of a document."""
 
 Place = tuple[str | int, ...]
 """Where in a document something is: keys and numbers."""
+
+Finding = tuple[Place, str]
+"""Something wrong with a document: where, and what."""
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -54,9 +58,13 @@ class Document:
             place = place[:-1]
         return self.lines.get(place, min(self.lines.values(), default=1))
 
-    def error(self, findings: Sequence[tuple[Place, str]]) -> FileError:
-        """What is wrong with it, by place."""
-        return FileError(self.source, [Problem(self.line(at), ".".join(map(str, at)), what) for at, what in findings])
+    def problems(self, findings: Iterable[Finding]) -> list[Problem]:
+        """What is wrong with it, by line."""
+        return [Problem(self.line(at), ".".join(map(str, at)), what) for at, what in findings]
+
+    def error(self, findings: Iterable[Finding]) -> FileError:
+        """What is wrong with it."""
+        return FileError(self.source, self.problems(findings))
 
 
 def read(path: Path) -> bytes:
@@ -93,6 +101,33 @@ def validated(model: type[Model], document: Document) -> Model:
     except ValidationError as error:
         names = _names(model)
         raise FileError(document.source, [_problem(e, document, names) for e in _causes(error.errors())]) from None
+
+
+def ill_formed(model: type[BaseModel], data: Any) -> set[Place]:
+    """Where data is not what the model says, by the model's own path."""
+    try:
+        model.model_validate(data)
+    except ValidationError as error:
+        return {cause["loc"] for cause in _causes(error.errors())}
+    return set()
+
+
+def sound(model: type[BaseModel], data: Any, names: Iterable[str]) -> dict[str, Any]:
+    """Those of these fields that are said and well-formed, whatever the others are."""
+    said = data if isinstance(data, dict) else {}
+    found = dict[str, Any]()
+    for name in names:
+        if name in said:
+            with suppress(ValidationError):
+                found[name] = _reader(model, name).validate_python(said[name])
+    return found
+
+
+@cache
+def _reader(model: type[BaseModel], name: str) -> TypeAdapter[Any]:
+    field = model.model_fields[name]
+    annotated: Any = Annotated[field.annotation, *field.metadata]
+    return TypeAdapter(annotated)
 
 
 class _Reading:

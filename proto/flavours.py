@@ -146,3 +146,15 @@ FLAVOURS = {flavour.name: flavour for flavour in (V1, V1ALPHA1, NODE_HEALTH, NOD
 def of_service(advertised: str) -> tuple[Flavour, ...]:
     """The methods of a service, by the string that is advertised for it, in the order in which they are tried."""
     return tuple(flavour for flavour in FLAVOURS.values() if flavour.advertised == advertised)
+
+
+def check_served(api: str) -> None:
+    """Raises ValueError for what is no health API by the names of `FLAVOURS`."""
+    if api not in FLAVOURS:
+        raise ValueError(f"no health API is called {api!r}; there are {', '.join(FLAVOURS)}")
+
+
+def check_advertised(api: str) -> None:
+    """Raises ValueError for a method, by its name in `FLAVOURS`, where a service belongs."""
+    if api in FLAVOURS and api != (service := FLAVOURS[api].advertised):
+        raise ValueError(f"{api} is a method, which nobody advertises; advertise {service}, and serve {api}")

@@ -15,7 +15,7 @@ from typing import Protocol
 from drahealth.fakes.faults.catalogue import catalogue, policy
 from drahealth.fakes.hardware.cdi import SHARED, cdi_id
 from drahealth.fakes.inventory import Device, Inventory
-from drahealth.proto.flavours import FLAVOURS, Flavour
+from drahealth.proto.flavours import FLAVOURS, Flavour, check_advertised, check_served
 from drahealth.proto.values import DeviceHealth, Health
 
 DRA_VERSIONS = ("v1.DRAPlugin", "v1beta1.DRAPlugin")
@@ -98,13 +98,11 @@ class DriverOptions:
         policy(self.policy)
         catalogue(self.catalogue)
         for api in self.health_apis:
-            if api in FLAVOURS and api != (service := FLAVOURS[api].advertised):
-                raise ValueError(f"{api} is a method, which nobody advertises; advertise {service}, and serve {api}")
+            check_advertised(api)
         if strange := sorted(self.returns.keys() - set(self.devices)):
             raise ValueError(f"what is returned for a device needs the device: {', '.join(strange)}")
         for api in self.served_health_apis or ():
-            if api not in FLAVOURS:
-                raise ValueError(f"no health API is called {api!r}; there are {', '.join(FLAVOURS)}")
+            check_served(api)
 
     @property
     def pool_name(self) -> str:

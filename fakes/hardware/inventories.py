@@ -42,9 +42,6 @@ def drivers_of(
     """
     made, problems = list[DriverOptions](), list[Problem]()
     for found in load_drivers(path):
-        if unknown := [*found.unknown()]:
-            problems += found.document.error(unknown).problems
-            continue
         name = found.name or driver
         where = {"node": node, "registry_dir": str(registry_dir), "data_dir": str(plugins_dir / name)}
         try:

@@ -42,8 +42,8 @@ def load_stories(path: Path, drivers: Sequence[DriverOptions], seed: int | None)
         raise Complaint(str(error)) from None
     except OSError as error:
         raise Complaint(f"{error.filename or path} cannot be read: {error.strerror}") from None
-    if odd := next((said for story in found for said in _odd(story, options)), None):
-        raise Complaint(f"{path}: {odd}")
+    if odd := dict.fromkeys(said for story in found for said in _odd(story, options)):
+        raise Complaint("\n".join(f"{path}: {said}" for said in odd))
     return found
 
 

@@ -1,6 +1,6 @@
 """Whether a timeline makes sense for these devices: names are known, and its plan does not contradict itself. Pure."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from functools import partial
 
 import grpc
@@ -8,13 +8,13 @@ import grpc
 from drahealth.fakes.faults import catalogue as faults
 from drahealth.fakes.faults.catalogue import UnknownName
 from drahealth.fakes.inventory import Inventory
-from drahealth.fakes.timelines.contradictions import Finding, contradictions
+from drahealth.fakes.timelines.contradictions import contradictions
 from drahealth.fakes.timelines.durations import Duration
 from drahealth.fakes.timelines.fields import Pick
 from drahealth.fakes.timelines.load import Loaded
 from drahealth.fakes.timelines.model import EVERYTHING, Step, Timeline
 from drahealth.fakes.timelines.plan import ENDING, Plan, PlanError, plan
-from drahealth.fakes.user_files import Place
+from drahealth.fakes.user_files import Finding, Place
 from drahealth.proto.flavours import FLAVOURS
 
 WINDOWS = ("push", "resync", "start", "restart")
@@ -23,18 +23,30 @@ WINDOWS = ("push", "resync", "start", "restart")
 
 def checked_plan(loaded: Loaded, inventory: Inventory, seed: int | None = None) -> Plan:
     """The plan of a timeline that makes sense. Raises FileError with all that is wrong, by line."""
+    planned, found = judged(loaded, inventory, seed)
+    if planned is None or found:
+        raise loaded.document.error(found)
+    return planned
+
+
+def judged(loaded: Loaded, inventory: Inventory | None, seed: int | None = None) -> tuple[Plan | None, list[Finding]]:
+    """The plan, if there can be one, and what makes no sense, so far as it can be told.
+
+    Of an ill-formed timeline and of unknown devices, names are looked up; whether what is left contradicts itself,
+    nobody knows.
+    """
     story = loaded.timeline
-    found = [*unknown(story)]
+    found = [*unknown(story, loaded.unsure)]
+    if inventory is None or loaded.unsure & {"catalogue", "inventory"}:
+        return None, found
     try:
         planned = plan(story, inventory, seed)
     except PlanError as error:
-        found += _news(found, error.findings)
-    else:
+        return None, [*found, *_news(found, error.findings)]
+    if not loaded.problems:
         told = contradictions(planned.actions, story.use.catalogue, by_chance=_is_by_chance(story))
         found += _news(found, told)
-    if found:
-        raise loaded.document.error(found)
-    return planned
+    return planned, found
 
 
 def _news(found: Sequence[Finding], more: Iterable[Finding]) -> list[Finding]:
@@ -50,13 +62,13 @@ def _is_by_chance(timeline: Timeline) -> bool:
     return bool(drawn) or any(isinstance(where, Pick) for where in wheres)
 
 
-def unknown(timeline: Timeline) -> Iterator[Finding]:
-    """Names that nothing is called by."""
+def unknown(timeline: Timeline, unsure: Set[str] = frozenset()) -> Iterator[Finding]:
+    """Names that nothing is called by. `unsure`: what of `use` nobody knows."""
     yield from _wrong(("use", "policy"), partial(faults.policy, timeline.use.policy))
     yield from (missing := [*_wrong(("use", "catalogue"), partial(faults.catalogue, timeline.use.catalogue))])
     for path, step in _steps(timeline):
         for part, name in (("inject",), step.inject), (("flap", "down"), step.flap and step.flap.down):
-            if name and not missing:
+            if name and not missing and "catalogue" not in unsure:
                 yield from _wrong((*path, *part), partial(faults.fault, timeline.use.catalogue, name))
         if step.recover not in (None, EVERYTHING):
             action = step.recover if isinstance(step.recover, str) else step.recover.action

@@ -11,9 +11,7 @@ from dataclasses import dataclass, field
 from drahealth.fakes.faults.catalogue import Fault, UnknownName, action, fault
 from drahealth.fakes.timelines.model import EVERYTHING
 from drahealth.fakes.timelines.plan import Action
-from drahealth.fakes.user_files import Place
-
-Finding = tuple[Place, str]
+from drahealth.fakes.user_files import Finding, Place
 
 
 def contradictions(actions: Iterable[Action], catalogue: str, *, by_chance: bool = False) -> Iterator[Finding]:

@@ -1,24 +1,16 @@
 """Reads timelines from YAML 1.2, and says all that is wrong with them at once, by line."""
 
-from collections.abc import Callable, Iterable
 from copy import deepcopy
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
-from drahealth.fakes.timelines.model import FORMAT, Timeline
-from drahealth.fakes.user_files import Document, FileError, Place, Problem, documents, read, validated
-
-Judge = Callable[[Timeline], Iterable[tuple[Place, str]]]
-"""What is wrong with the names of a timeline, by place."""
+from drahealth.fakes.timelines.model import FORMAT, Timeline, Uses
+from drahealth.fakes.user_files import Document, FileError, Place, Problem, documents, ill_formed, validated
 
 _STEPS = ("timeline", "always")
-
-
-def _no_judge(_: Timeline) -> Iterable[tuple[Place, str]]:
-    return ()
+_ILL_FORMED: dict[str, Any] = {"mark": "ill-formed"}
+_NEEDED: dict[str, Any] = {"format": FORMAT, "name": "ill-formed", "timeline": [_ILL_FORMED]}
+_USES = frozenset(Uses.model_fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,60 +19,77 @@ class Loaded:
 
     timeline: Timeline
     document: Document
+    problems: tuple[Problem, ...] = ()
+    """What is ill-formed of it: the timeline is then what is left, with a mark in the place of each ill-formed step."""
+    unsure: frozenset[str] = frozenset()
+    """What of `use` is ill-formed, so that nobody knows which was meant."""
 
 
-def load_file(path: Path, judge: Judge = _no_judge) -> list[Loaded]:
-    """The timelines of a file. Raises FileError for what is none, OSError for what cannot be read.
-
-    Where anything is wrong, it is also asked what `judge` finds wrong with the rest.
-    """
-    return load(read(path), str(path), judge)
-
-
-def load(text: str | bytes, source: str = "timeline", judge: Judge = _no_judge) -> list[Loaded]:
+def load(text: str | bytes, source: str = "timeline") -> list[Loaded]:
     """The timelines of a text, one a YAML document. Raises FileError."""
-    problems: list[Problem] = []
-    found: list[Loaded] = []
-    for document in documents(text, source):
-        try:
-            found.append(_timeline(document))
-        except FileError as error:
-            problems += error.problems
-            if (rest := _rest(document)) is not None:
-                problems += document.error([*judge(rest)]).problems
-    if not found and not problems:
-        problems.append(Problem(1, "", f"there is no timeline in it: it begins with `format: {FORMAT}`"))
-    if problems:
-        for whole in found:
-            problems += whole.document.error([*judge(whole.timeline)]).problems
+    found, problems = load_parts(text, source)
+    if problems := [*problems, *(problem for part in found for problem in part.problems)]:
         raise FileError(source, problems)
     return found
 
 
-def _timeline(document: Document) -> Loaded:
-    if not isinstance(document.data, dict):
-        raise document.error([((), f"not a timeline: it begins with `format: {FORMAT}`")])
-    return Loaded(validated(Timeline, document), document)
-
-
-def _rest(document: Document) -> Timeline | None:
-    """What is left of an ill-formed timeline without its ill-formed steps; None where more than steps is wrong."""
-    if not isinstance(document.data, dict):
-        return None
-    data: dict[str, Any] = deepcopy(document.data)
+def load_parts(text: str | bytes, source: str = "timeline") -> tuple[list[Loaded], list[Problem]]:
+    """What can be read of the timelines of a text, and what is wrong with the rest of it."""
+    found, problems, some = list[Loaded](), list[Problem](), False
     try:
-        return Timeline.model_validate(data)
-    except ValidationError as error:
-        places = {problem["loc"][:2] for problem in error.errors()}
-    for place in places:
-        match place:
-            case (str(key), int(number)) if key in _STEPS:
-                data[key][number] = {"mark": "ill-formed"}  # in its place, so that the others keep theirs
-            case (str(key), *_) if key not in Timeline.model_fields:
-                del data[key]
+        for document in documents(text, source):
+            some = True
+            if isinstance(document.data, dict):
+                found.append(_loaded(document))
+            else:
+                problems += document.problems([((), f"not a timeline: it begins with `format: {FORMAT}`")])
+    except FileError as error:  # no YAML from there on
+        problems += error.problems
+    if not some and not problems:
+        problems.append(Problem(1, "", f"there is no timeline in it: it begins with `format: {FORMAT}`"))
+    return found, problems
+
+
+def _loaded(document: Document) -> Loaded:
+    try:
+        return Loaded(validated(Timeline, document), document)
+    except FileError as error:
+        timeline, unsure = _rest(document.data)
+        return Loaded(timeline, document, error.problems, frozenset(unsure))
+
+
+def _rest(document: dict[str, Any]) -> tuple[Timeline, set[str]]:
+    """What is left of an ill-formed timeline, and what of its `use` nobody knows."""
+    data, unsure = deepcopy(document), set[str]()
+    for place in sorted(ill_formed(Timeline, data), key=len, reverse=True):  # what is inside comes before what it is in
+        key = place[0]
+        if step := _innermost_step(place):
+            _put(data, step, _ILL_FORMED)
+        elif key in _NEEDED:
+            data[key] = _NEEDED[key]
+        elif key == "use" and len(place) > 1:
+            data["use"].pop(place[1], None)
+            unsure |= {place[1]} if place[1] in _USES else _USES - data["use"].keys()
+        else:
+            data.pop(str(key), None)
+            unsure |= _USES if "use" not in data else set()
+    return Timeline.model_validate(data), unsure
+
+
+def _innermost_step(place: Place) -> Place:
+    """The step that holds this; nothing where none does."""
+    if len(place) < 2 or place[0] not in _STEPS:
+        return ()
+    end = 2
+    while True:
+        match place[end : end + 3]:
+            case ("repeat", "do", int()) | ("parallel", int(), int()):
+                end += 3
             case _:
-                return None
-    try:
-        return Timeline.model_validate(data)
-    except ValidationError:
-        return None
+                return place[:end]
+
+
+def _put(data: Any, place: Place, what: Any) -> None:
+    for part in place[:-1]:
+        data = data[part]
+    data[place[-1]] = what

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from drahealth.fakes.inventory import Inventory
-from drahealth.fakes.inventory_file import inventory_of, load_inventory
-from drahealth.fakes.timelines.check import checked_plan, unknown
-from drahealth.fakes.timelines.load import Loaded, load_file
+from drahealth.fakes.inventory_file import groups_amiss, inventory_of, load_inventory
+from drahealth.fakes.timelines.check import judged
+from drahealth.fakes.timelines.load import Loaded, load_parts
 from drahealth.fakes.timelines.model import Timeline
 from drahealth.fakes.timelines.plan import Action, Plan
-from drahealth.fakes.user_files import Document, FileError, Problem
+from drahealth.fakes.user_files import Document, FileError, Finding, read
 
 DEVICES = 2
 """GPUs that there are where nobody says."""
@@ -37,31 +37,31 @@ def stories(path: Path, *, seed: int | None = None, inventory: Inventory | None 
 
     Raises FileError with all that makes no sense, OSError for what cannot be read.
     """
-    found, problems = list[Story](), list[Problem]()
-    for loaded in load_file(path, unknown):
-        try:
-            devices = _devices(loaded, path.parent, inventory)
-            found.append(Story(loaded.timeline, devices, checked_plan(loaded, devices, seed), loaded.document))
-        except FileError as error:
-            if error.source != str(path):
-                raise  # an inventory's own
-            problems += error.problems
+    found, (parts, problems) = list[Story](), load_parts(read(path), str(path))
+    for part in parts:
+        devices, wrong = _devices(part, path.parent, inventory)
+        plan, odd = judged(part, devices, seed)
+        problems += [*part.problems, *part.document.problems([*wrong, *odd])]
+        if devices is not None and plan is not None:
+            found.append(Story(part.timeline, devices, plan, part.document))
     if problems:
         raise FileError(str(path), problems)
     return found
 
 
-def _devices(loaded: Loaded, folder: Path, otherwise: Inventory | None) -> Inventory:
-    named = loaded.timeline.use.inventory
+def _devices(loaded: Loaded, folder: Path, otherwise: Inventory | None) -> tuple[Inventory | None, list[Finding]]:
+    """Those of a timeline, and what is wrong with them."""
+    named, place = loaded.timeline.use.inventory, ("use", "inventory")
+    use = loaded.document.data.get("use")
+    if wrong := [*groups_amiss(use.get("inventory") if isinstance(use, dict) else None, place)]:
+        return None, wrong
     if named is None:
-        return otherwise or Inventory.of(DEVICES)
-    if isinstance(named, str):
-        try:
-            return load_inventory(folder / named)
-        except OSError as error:
-            missing = (("use", "inventory"), f"{named} cannot be read: {error.strerror}")
-            raise loaded.document.error([*unknown(loaded.timeline), missing]) from None
+        return otherwise or Inventory.of(DEVICES), []
+    if not isinstance(named, str):
+        return inventory_of(named), []
     try:
-        return inventory_of(named)
-    except ValueError as error:
-        raise loaded.document.error([*unknown(loaded.timeline), (("use", "inventory"), str(error))]) from None
+        return load_inventory(folder / named), []
+    except FileError as error:
+        return None, [(place, f"{named}: {problem}") for problem in error.problems]
+    except OSError as error:
+        return None, [(place, f"{named} cannot be read: {error.strerror}")]

@@ -65,12 +65,15 @@ def test_devices_alone_are_those_of_one_driver(tmp_path: Path) -> None:
         ("devices: [{name: a}]\ndrivers: [{name: d, devices: [{name: a}]}]", "line 1: an inventory has either"),
         ("drivers:\n- {name: D, devices: [{name: a}]}", "line 3: drivers.0.name: string should match pattern"),
         ("drivers:\n- {name: d, devices: [{name: a}], policy: nvida}", "line 3: drivers.0.policy: there is no policy"),
-        ("drivers:\n- {name: d, devices: [{name: a}], heartbeat: -1}", "line 3: drivers.0: the heartbeat is a finite"),
+        (
+            "drivers:\n- {name: d, devices: [{name: a}], heartbeat: -1}",
+            "line 3: drivers.0.heartbeat: input sh",
+        ),
         ("drivers:\n- {name: d, devices: [{name: a}]}\n- {name: d, devices: [{name: a}]}", "line 4: drivers.1: two"),
-        ("drivers:\n- {name: d, devices: [{name: a}, {name: a}]}", "line 3: drivers.0.devices: two devices have one"),
+        ("drivers:\n- {name: d, devices: [{name: a}, {name: a}]}", "line 3: drivers.0.devices.1: two devices have one"),
         (
             f"devices:\n- {{name: {'a' * 40}, partitions: [{{name: {'b' * 40}}}]}}",
-            "line 2: devices: a device has a name",
+            "line 3: devices.0: a device has a name",
         ),
         ("devices:\n- {name: a, attributes: {two words: 1}}", "line 3: devices.0.attributes.two words"),
         ("devices:\n- {name: a, attributes: {big: 9223372036854775808}}", "line 3: devices.0.attributes.big: a number"),

@@ -1,13 +1,15 @@
 """Inventories from files."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from drahealth.fakes.inventory import Device, Inventory
-from drahealth.fakes.inventory_file import load_inventory
+from drahealth.fakes.inventory_file import load_drivers, load_inventory
 from drahealth.fakes.user_files import FileError
 
 HEAD = "format: inventory/v1\n"
@@ -47,7 +49,7 @@ def test_thousands_of_devices_are_read(tmp_path: Path) -> None:
             f"{HEAD}devices:\n- {{name: gpu, cuont: 8}}\n",
             "line 3: devices.0.cuont: nothing is called so here, did you mean",
         ),
-        (f"{HEAD}devices:\n- {{name: gpu}}\n- {{name: gpu}}\n", "line 2: devices: two devices have one name: gpu"),
+        (f"{HEAD}devices:\n- {{name: gpu}}\n- {{name: gpu}}\n", "line 4: devices.1: two devices have one name: gpu"),
         (
             f"{HEAD}devices:\n- {{name: gpu, count: 99999, partitions: [{{name: a, count: 9}}]}}",
             "line 2: devices: these are",
@@ -69,3 +71,77 @@ def test_whatever_the_file_it_is_an_inventory_or_a_file_error(
     except FileError:
         return
     assert found.devices
+
+
+def places(path: Path, text: str) -> list[str]:
+    """Where something is wrong."""
+    path.write_text(text)
+    with pytest.raises(FileError) as refused:
+        load_drivers(path)
+    return [problem.where for problem in refused.value.problems]
+
+
+SEVERAL = """format: inventory/v1
+drivers:
+- {name: a, heartbeat: often, devices: [{name: gpu, count: 100000, memory: much}, {name: nic}, {name: nic}]}
+- {name: a, policy: nvida, devices: [{name: gpu, count: some}, {name: gpu}]}
+- {devices: [{name: gpu, partitions: [{name: A}, {name: b}, {name: b}]}]}
+"""
+
+
+def test_what_is_ill_formed_hides_nothing_else(tmp_path: Path) -> None:
+    assert places(tmp_path / "several.yaml", SEVERAL) == [
+        "drivers",
+        "drivers.0.devices.0.memory",
+        "drivers.0.devices.2",
+        "drivers.0.heartbeat",
+        "drivers.1",
+        "drivers.1.devices.0.count",
+        "drivers.1.policy",
+        "drivers.2.devices.0",
+        "drivers.2.devices.0.partitions.0.name",
+        "drivers.2.name",
+    ]
+
+
+def test_a_file_has_either_devices_or_drivers_whatever_is_wrong_with_them(tmp_path: Path) -> None:
+    text = "{format: inventory/v1, devices: [{name: A}], drivers: []}"
+    assert places(tmp_path / "both.yaml", text) == ["", "devices.0.name", "drivers"]
+    assert places(tmp_path / "typo.yaml", "{format: inventory/v1, device: []}") == ["device"]
+
+
+FAULTS: dict[str, list[tuple[Any, str]]] = {
+    "heartbeat": [("often", ""), (-1, ""), (float("inf"), "")],
+    "timeout": [(1.5, ""), (2**63, "")],
+    "catalogue": [("nvida", ""), (3, "")],
+    "policy": [("nvida", "")],
+    "health_apis": [(["v1.DRAResourceHealth", "v1alpha1.NodeHealth/WatchResources"], ".1"), ("v1", "")],
+    "served_health_apis": [(["v9"], ".0")],
+    "pool": [("My Pool", "")],
+    "polcy": [("strict", "")],
+    "devices": [
+        ([{"name": "a"}, {"name": "a", "linked": True}], ".1"),
+        ([{"name": "a-0"}, {"name": "b"}, {"name": "a", "count": 2}], ".2"),
+        ([{"name": "a" * 40, "partitions": [{"name": "b" * 40}]}], ".0"),
+        ([{"name": "a", "model": 3}], ".0.model"),
+        ([], ""),
+    ],
+}
+faulty = st.fixed_dictionaries({}, optional={field: st.sampled_from(faults) for field, faults in FAULTS.items()})
+
+
+@given(drivers=st.lists(faulty, min_size=1, max_size=4).filter(any))
+def test_of_faults_in_a_file_each_is_told_and_nothing_else(
+    tmp_path_factory: pytest.TempPathFactory, drivers: list[dict[str, tuple[Any, str]]]
+) -> None:
+    said = [
+        {"name": f"d{number}", "devices": [{"name": "gpu"}]} | {field: value for field, (value, _) in driver.items()}
+        for number, driver in enumerate(drivers)
+    ]
+    planted = {
+        f"drivers.{number}.{field}{where}"
+        for number, driver in enumerate(drivers)
+        for field, (_, where) in driver.items()
+    }
+    text = json.dumps({"format": "inventory/v1", "drivers": said}).replace("Infinity", ".inf")
+    assert set(places(tmp_path_factory.mktemp("faulty") / "devices.yaml", text)) == planted

@@ -1,12 +1,14 @@
 """Timelines from files: all that is wrong is said at once, by line."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drahealth.fakes.timelines.load import load, load_file
+from drahealth.fakes.timelines.load import load
 from drahealth.fakes.timelines.model import VERBS, Timeline
 from drahealth.fakes.timelines.story import stories
 from drahealth.fakes.user_files import LARGEST, FileError
@@ -84,7 +86,7 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     with path.open("wb") as file:
         file.truncate(LARGEST + 1)
     with pytest.raises(FileError, match="the file has more than 10000000 bytes"):
-        load_file(path)
+        stories(path)
 
 
 @given(st.binary(max_size=200) | st.text(max_size=200).map(lambda text: HEAD + text))
@@ -119,9 +121,87 @@ def test_names_are_looked_up_in_what_is_well_formed_of_a_file(tmp_path: Path) ->
     assert told == [(3, "use.catalogue"), (5, "timeline.0.at"), (6, "timeline.1.recover"), (11, "timeline.0.inject")]
 
 
-def test_an_inventory_that_is_not_there_hides_no_other_name(tmp_path: Path) -> None:
-    path = tmp_path / "a.timeline.yaml"
-    path.write_text("format: fault-timeline/v1\nname: a\nuse: {policy: foo, inventory: nope}\ntimeline: [{mark: a}]\n")
+def places(path: Path, text: str) -> list[str]:
+    """Where something is wrong."""
+    path.write_text(text)
     with pytest.raises(FileError) as refused:
         stories(path)
-    assert [problem.where for problem in refused.value.problems] == ["use.inventory", "use.policy"]
+    return [problem.where for problem in refused.value.problems]
+
+
+def test_an_inventory_that_is_not_there_hides_no_other_name(tmp_path: Path) -> None:
+    text = HEAD + "use: {policy: foo, inventory: nope}\ntimeline: [{inject: xid/97, device: gpu-9}]\n"
+    assert places(tmp_path / "a.timeline.yaml", text) == ["use.inventory", "use.policy", "timeline.0.inject"]
+
+
+def test_what_is_wrong_with_an_inventory_is_told_with_what_is_wrong_with_the_timeline(tmp_path: Path) -> None:
+    (tmp_path / "devices.yaml").write_text("format: inventory/v1\ndevices: [{name: A}, {name: b}, {name: b}]\n")
+    (path := tmp_path / "a.timeline.yaml").write_text(
+        f"{HEAD}use: {{inventory: devices.yaml}}\ntimeline: [{{at: x}}]\n"
+    )
+    with pytest.raises(FileError) as refused:
+        stories(path)
+    assert [str(problem).split(": string")[0].split(" (")[0] for problem in refused.value.problems] == [
+        "line 3: use.inventory: devices.yaml: line 2: devices.0.name",
+        "line 3: use.inventory: devices.yaml: line 2: devices.2: two devices have one name: b",
+        "line 4: timeline.0.at: not a duration: 'x'",
+    ]
+
+
+def test_an_ill_formed_step_inside_another_hides_none_beside_it(tmp_path: Path) -> None:
+    inner = "[{at: 1x, mark: a}, {recover: rebot, device: gpu-9}]"
+    text = f"{HEAD}timeline: [{{repeat: {{times: 1, every: 1s, do: {inner}}}}}, {{parallel: [{inner}]}}]"
+    assert places(tmp_path / "a.timeline.yaml", text) == [
+        "timeline.0.repeat.do.0.at",
+        "timeline.0.repeat.do.1.recover",
+        "timeline.1.parallel.0.0.at",
+        "timeline.1.parallel.0.1.recover",
+    ]
+
+
+def test_a_document_that_is_no_yaml_hides_none_before_it(tmp_path: Path) -> None:
+    text = f"{HEAD}timeline: [{{inject: xid/79, device: gpu-9}}]\n---\na: ["
+    assert places(tmp_path / "a.timeline.yaml", text) == ["timeline.0", ""]
+
+
+STEPS: list[tuple[dict[str, Any], str]] = [
+    ({"mark": "fine"}, "fine"),
+    ({"mark": "a", "at": "5 sec"}, "at"),
+    ({"expect": {"helth": "Healthy"}}, "expect.helth"),
+    ({"mark": "a", "within": "push"}, "within"),
+    ({"recover": "rebot", "device": "gpu-0"}, "recover"),
+    ({"inject": "xid/97", "device": "gpu-0"}, "inject"),
+    ({"inject": "xid/95", "device": "tpu-0"}, "device"),
+]
+USES: list[tuple[dict[str, Any], list[str], set[str]]] = [
+    ({}, [], set()),
+    ({"use": {"policy": "nvida"}}, ["use.policy"], set()),
+    ({"use": {"catalogue": "nvida"}}, ["use.catalogue"], {"inject"}),
+    ({"use": {"catalogue": 3}}, ["use.catalogue"], {"inject", "device"}),
+    (
+        {"use": {"inventory": [{"name": "gpu", "count": "x"}, {"name": "a"}, {"name": "a"}]}},
+        ["use.inventory.0.count", "use.inventory.2"],
+        {"device"},
+    ),
+    ({"use": {"inventry": []}}, ["use.inventry"], {"inject", "device"}),
+    ({"uses": {"catalogue": "amd"}, "seed": "x"}, ["uses", "seed"], {"inject", "device"}),
+    ({"use": []}, ["use"], {"inject", "device"}),
+]
+
+
+@given(steps=st.lists(st.sampled_from(STEPS), min_size=1, max_size=5), use=st.sampled_from(USES))
+def test_of_faults_in_a_timeline_each_is_told_that_can_be_told(
+    tmp_path_factory: pytest.TempPathFactory,
+    steps: list[tuple[dict[str, Any], str]],
+    use: tuple[dict[str, Any], list[str], set[str]],
+) -> None:
+    said, wrong, hidden = use
+    planted = {
+        f"timeline.{number}.{where}".removesuffix(".device")
+        for number, (_, where) in enumerate(steps)
+        if where not in hidden | {"fine"}
+    }
+    text = json.dumps(
+        {"format": "fault-timeline/v1", "name": "n", **said, "timeline": [step for step, _ in steps], "always": [{}]}
+    )
+    assert set(places(tmp_path_factory.mktemp("faulty") / "a.timeline.yaml", text)) == {*planted, *wrong, "always.0"}

@@ -105,6 +105,13 @@ async def test_what_a_process_cannot_play_is_refused_before_it_begins(rig: Rig, 
     assert words in str(refused.value)
 
 
+async def test_all_that_a_process_cannot_play_is_told_at_once(rig: Rig) -> None:
+    path = story(rig, "{kubelet: restart}", "{mark: fine}", "{driver: upgrade}")
+    with pytest.raises(Complaint) as refused:
+        rig.settings(play=path)
+    assert [line.split(": ")[1] for line in str(refused.value).splitlines()] == ["timeline.0", "timeline.2"]
+
+
 async def test_a_story_of_another_catalogue_or_of_several_drivers_is_refused(rig: Rig) -> None:
     path = story(rig, "{inject: xid/79, device: gpu-0}")
     with pytest.raises(Complaint, match="story has the policy nvidia-catalogue, and the driver nvsentinel; give --pol"):
