@@ -10,10 +10,16 @@ import typer
 from drahealth.fakes.complaint import Complaint
 from drahealth.fakes.ctl.command import app as ctl
 from drahealth.fakes.standing.command import app as driver
+from drahealth.fakes.verbs import Verbs
 from drahealth.proto.quoting import printable_lines
 
 app = typer.Typer(
-    name="drahealth", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="Fake hardware."
+    name="drahealth",
+    cls=Verbs,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Fake hardware.",
 )
 app.add_typer(driver, name="driver")
 app.add_typer(ctl, name="ctl")

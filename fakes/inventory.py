@@ -101,7 +101,7 @@ class Inventory:
         depth = pattern.count("/")
         found = [d.path for d in self.devices if d.path.count("/") == depth and fnmatchcase(d.path, pattern)]
         if not found:
-            raise ValueError(f"no device is called {pattern!r}; there are {self._some()}")
+            raise ValueError(f"no device is called {pattern!r}; {near(pattern, self._by_path)}")
         return found
 
     def reached(self, path: str, reach: str) -> Sequence[str]:
@@ -124,7 +124,3 @@ class Inventory:
 
     def _with_partitions(self, path: str) -> list[str]:
         return [path, *self._partitions.get(path, ())]
-
-    def _some(self) -> str:
-        paths = [device.path for device in self.devices]
-        return ", ".join(paths[:8]) + (", ..." if len(paths) > 8 else "") if paths else "none"

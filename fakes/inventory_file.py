@@ -196,6 +196,12 @@ def load_drivers(path: Path) -> list[FoundDriver]:
     ]
 
 
+def check_driver_name(name: str) -> None:
+    """Raises ValueError for what no driver can be called."""
+    if not sound(Driven, {"name": name}, ["name"]):
+        raise ValueError(f"{name!r} is no name of a driver, which is a DNS name such as gpu.example.com")
+
+
 def groups_amiss(data: Any, place: Place) -> Iterator[Finding]:
     """What is wrong with the groups of one driver taken together, so far as each can be read."""
     groups = _named(data, place)

@@ -9,21 +9,23 @@ from drahealth.fakes.command import complain
 from drahealth.fakes.complaint import Complaint
 from drahealth.fakes.ctl.command import app as ctl_app
 from drahealth.fakes.standing.command import app as driver_app
+from drahealth.fakes.verbs import Verbs
 from drahealth.proto.quoting import printable_lines
 from drahealth.suites.errors import ConfigurationError, HarnessError, told
 
 app = typer.Typer(
     name="drahealth",
+    cls=Verbs,
     help="Conformance and end-to-end suite, with fake hardware, for the health of a Pod's devices (KEP-4680).",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-binaries = typer.Typer(help="The Kubernetes binaries of the kubelet target.", no_args_is_help=True)
+binaries = typer.Typer(cls=Verbs, help="The Kubernetes binaries of the kubelet target.", no_args_is_help=True)
 app.add_typer(binaries, name="binaries")
 app.add_typer(driver_app, name="driver")
 app.add_typer(ctl_app, name="ctl")
-faults_app = typer.Typer(help="What can go wrong with devices, and what that means.", no_args_is_help=True)
+faults_app = typer.Typer(cls=Verbs, help="What can go wrong with devices, and what that means.", no_args_is_help=True)
 app.add_typer(faults_app, name="faults")
 
 Target = Annotated[str, typer.Option(help="What to run on: reference, kubelet (a real one), or kind (a cluster).")]

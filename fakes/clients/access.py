@@ -31,7 +31,7 @@ def in_cluster(folder: Path = SERVICE_ACCOUNT) -> Access:
         tls = lenient(ssl.create_default_context(cafile=folder / "ca.crt"))
         (folder / "token").read_text()
     except (KeyError, OSError) as error:
-        raise ValueError(f"this is no pod with a service account ({error}); name a kubeconfig") from None
+        raise ValueError(f"this is no pod with a service account ({error})") from None
 
     async def headers() -> Mapping[str, str]:
         return {"Authorization": f"Bearer {(folder / 'token').read_text().strip()}"}  # it is renewed every hour

@@ -11,10 +11,11 @@ from drahealth.fakes.complaint import Complaint
 from drahealth.fakes.control_socket import VARIABLE, default_path
 from drahealth.fakes.ctl.connection import Connection
 from drahealth.fakes.ctl.streams import app as streams
-from drahealth.fakes.ctl.told import Driver, Verbs, driver_of, tell
+from drahealth.fakes.ctl.told import Driver, driver_of, tell
 from drahealth.fakes.ctl.words import words_of
 from drahealth.fakes.hints import near
 from drahealth.fakes.timelines.durations import parse_signed
+from drahealth.fakes.verbs import Verbs
 from drahealth.proto.quoting import printable
 
 app = typer.Typer(name="ctl", cls=Verbs, no_args_is_help=True, add_completion=False)
@@ -32,7 +33,7 @@ def ctl(
     ] = None,
     driver: Annotated[str, typer.Option(metavar="NAME", help="Which driver, where there are several.")] = "",
 ) -> None:
-    """Tell running fake drivers what happens to their devices. Exits 0, 2 for usage, 3 where nobody listens."""
+    """Tell running fake drivers what happens to their devices. Exits 0, 2 for usage, 3 for environment."""
     context.obj = (socket or default_path(), driver)
 
 

@@ -21,7 +21,10 @@ PATIENCE = 60.0
 
 
 class Connection:
-    """A session for as long as it is open. Raises Complaint 3 where nobody answers, 2 for what is refused."""
+    """A session for as long as it is open.
+
+    Raises Complaint 2 for what is refused, 3 where nobody answers or what is around the drivers fails them.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -60,8 +63,11 @@ class Connection:
     def _say(self, data: Any) -> None:
         try:
             self._socket.sendall(json.dumps(data).encode() + b"\n")
-        except OSError as error:
+        except TimeoutError as error:
             raise self._lost(error) from None
+        except OSError:  # it has hung up, and may have said why before
+            self._answer()
+            raise self._lost(None) from None
 
     def _answer(self) -> dict[str, Any]:
         try:
@@ -74,7 +80,7 @@ class Connection:
         if not answer:
             raise self._lost(None)
         if answer.get("error") is not None:
-            raise Complaint(one_line(str(answer["error"]), 2000))
+            raise Complaint(one_line(str(answer["error"]), 2000), 3 if answer.get("environment") else 2)
         return answer
 
     def _lost(self, error: OSError | None) -> Complaint:

@@ -5,8 +5,9 @@ from typing import Annotated
 import typer
 
 from drahealth.fakes.complaint import Complaint
-from drahealth.fakes.ctl.told import Verbs, driver_of, tell
+from drahealth.fakes.ctl.told import driver_of, tell
 from drahealth.fakes.hints import near
+from drahealth.fakes.verbs import Verbs
 
 app = typer.Typer(name="stream", cls=Verbs, no_args_is_help=True, add_completion=False)
 

@@ -5,22 +5,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
 
-from drahealth.fakes.complaint import Complaint
 from drahealth.fakes.ctl.connection import Connection
-from drahealth.fakes.hints import near
-
-
-class Verbs(TyperGroup):
-    """Subcommands; an unknown one is told of in one sentence."""
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The subcommand of that name."""
-        found = super().get_command(ctx, cmd_name)
-        if found is None and not cmd_name.startswith("-"):
-            raise Complaint(f"there is no {self.name} {cmd_name!r}; {near(cmd_name, self.commands)}")
-        return found
 
 
 class Driver:

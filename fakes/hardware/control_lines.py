@@ -8,6 +8,8 @@
     <- {"seq": 2, "driver": 1, "at": 812.6, "event": {"event": "report-sent", ...}}
     <- {"seq": 3, "id": 2, "result": null}          or {"seq": 3, "id": 2, "error": "driver ... has no device ..."}
 
+An error of what is around, such as an API server that is away, and not of what was asked, has `"environment": true`.
+
 Calls are numbered by who makes them, and what is said is numbered by who says it; `seen` is the last of these that
 came. A session may outlive its connection: who attaches to it again is told what came after `seen`, and repeats the
 calls after `taken`. Calls are answered as they end, so a long one holds up no other. `at` and `now` are the monotonic
@@ -147,6 +149,8 @@ class Said(_Line):
     id: int | None = None
     result: Any = None
     error: str | None = None
+    environment: bool = False
+    """The error is of what is around, such as the API server, and not of what was asked."""
     driver: int | None = None
     at: float | None = None
     event: dict[str, Any] | None = None

@@ -298,10 +298,12 @@ class Session:
         except ValidationError as error:
             wrong = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
             self._say(id=request.id, error="; ".join(wrong))
-        except (ValueError, ApiError) as error:
+        except ValueError as error:
             self._say(id=request.id, error=str(error))
+        except ApiError as error:
+            self._say(id=request.id, error=str(error), environment=True)
         except Exception as error:  # whatever it is, who called is waiting for an answer
-            self._say(id=request.id, error=f"{type(error).__name__}: {error}")
+            self._say(id=request.id, error=f"{type(error).__name__}: {error}", environment=True)
 
     async def _called(self, request: Request) -> Any:
         if request.driver is None:

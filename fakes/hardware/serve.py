@@ -18,8 +18,9 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
-from drahealth.fakes.clients.kube_client import KubeClient
+from drahealth.fakes.clients.given import client_of
 from drahealth.fakes.clock import JumpClock
+from drahealth.fakes.complaint import Complaint
 from drahealth.fakes.control_socket import listen, make_way
 from drahealth.fakes.hardware.control import DriverOptions
 from drahealth.fakes.hardware.control_lines import LINE_LIMIT
@@ -83,7 +84,7 @@ async def _on_standard_streams(server: ControlServer, told: asyncio.Event) -> No
 
 
 def main(arguments: Sequence[str] | None = None, program: str = "drahealth.fakes.hardware.serve") -> None:
-    """The program. Exits 2 for wrong arguments, of which a taken path is one, and 1 where it cannot serve."""
+    """The program. Exits 2 for wrong arguments, of which a taken path is one, and 3 where it cannot serve."""
     parser = argparse.ArgumentParser(prog=program, description="Fake DRA drivers, told what to do from outside.")
     parser.add_argument("--socket", type=Path, metavar="PATH", help="listen here, not on standard input and output")
     parser.add_argument("--kubeconfig", type=Path, metavar="FILE", help="the API server; without, the pod's own")
@@ -97,21 +98,33 @@ def run(path: Path | None, kubeconfig: Path | None, *, jumping: bool, program: s
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
     try:
         asyncio.run(_main(path, kubeconfig, jumping))
-    except Taken as taken:
-        print(f"{program}: {taken}", file=sys.stderr)  # noqa: T201
-        raise SystemExit(2) from None
-    except (ValueError, OSError) as error:
-        sys.exit(f"{program}: {error}")
+    except Complaint as complaint:
+        print(f"{program}: {complaint}", file=sys.stderr)  # noqa: T201
+        raise SystemExit(complaint.code) from None
 
 
 async def _main(path: Path | None, kubeconfig: Path | None, jumping: bool) -> None:
     if path:
-        check_path(path)
+        _check(path)
         os.umask(0o077)  # the socket is for its owner alone
     async with AsyncExitStack() as stack:
-        api = await KubeClient.from_kubeconfig(kubeconfig) if kubeconfig else KubeClient.in_cluster()
+        api = await client_of(kubeconfig)
         stack.push_async_callback(api.close)
-        await serve(api, path, jumping=jumping)
+        try:
+            await serve(api, path, jumping=jumping)
+        except Taken as taken:
+            raise Complaint(str(taken)) from None
+        except OSError as error:
+            raise Complaint(
+                f"{error.filename or path} cannot be made: {error.strerror}; name another --socket", 3
+            ) from None
+
+
+def _check(path: Path) -> None:
+    try:
+        check_path(path)
+    except ValueError as error:
+        raise Complaint(str(error)) from None
 
 
 if __name__ == "__main__":

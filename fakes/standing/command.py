@@ -6,8 +6,9 @@ from typing import Annotated, Any
 import typer
 
 from drahealth.fakes.complaint import Complaint
+from drahealth.fakes.verbs import Verbs
 
-app = typer.Typer(help="The fake driver as a program of its own.", no_args_is_help=True)
+app = typer.Typer(cls=Verbs, help="The fake driver as a program of its own.", no_args_is_help=True)
 
 
 _PANEL = "Drivers of a file (-f)"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from drahealth.fakes.api import ApiError
-from drahealth.fakes.clients.kube_client import KubeClient
+from drahealth.fakes.clients.given import client_of
 from drahealth.fakes.complaint import Complaint
 from drahealth.fakes.control_socket import listen, make_way
 from drahealth.fakes.hardware.control import DriverOptions
@@ -192,11 +192,7 @@ async def serve(settings: Settings, news: News, shown: Shown) -> None:
     told = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, told.set)
-    try:
-        config = settings.kubeconfig
-        api = await KubeClient.from_kubeconfig(config) if config else KubeClient.in_cluster()
-    except ValueError as error:
-        raise Complaint(f"{error} by --kubeconfig; drahealth manager writes one into its root directory", 3) from None
+    api = await client_of(settings.kubeconfig)
     try:
         pods = api.selecting(f"spec.nodeName={settings.drivers[0].node}")
         try:

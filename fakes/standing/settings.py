@@ -3,14 +3,17 @@
 import math
 import os
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from drahealth.fakes.api_server.strategies import is_name
 from drahealth.fakes.complaint import Complaint
 from drahealth.fakes.control_socket import default_path
+from drahealth.fakes.faults import catalogue as faults
 from drahealth.fakes.hardware.control import DriverOptions
 from drahealth.fakes.hardware.inventories import drivers_of
+from drahealth.fakes.inventory_file import check_driver_name
 from drahealth.fakes.standing.playing import load_stories
 from drahealth.fakes.standing.pod_annotations import PREFIX
 from drahealth.fakes.timelines.story import Story
@@ -64,6 +67,12 @@ class Settings:
         json: bool,
     ) -> "Settings":
         """From the command's flags. Raises Complaint."""
+        for option, check, value in (
+            ("--driver-name", check_driver_name, driver_name),
+            ("--catalogue", faults.catalogue, catalogue),
+            ("--policy", faults.policy, policy),
+        ):
+            _check(option, check, value)
         kubelet = kubelet_dir.absolute()
         cdi = cdi_dir or (CDI if kubelet == KUBELET else None)
         try:
@@ -97,6 +106,13 @@ class Settings:
         annotations = annotation_prefix if pod_annotations else None
         metrics = None if metrics_port is None else (metrics_address, metrics_port)
         return cls(tuple(found), path, kubeconfig, stories, speed, annotations, metrics, json)
+
+
+def _check(option: str, check: Callable[[str], object], value: str) -> None:
+    try:
+        check(value)
+    except ValueError as error:
+        raise Complaint(f"{option}: {error}") from None
 
 
 def _node(given: str | None) -> str:

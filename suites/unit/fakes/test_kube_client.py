@@ -62,18 +62,35 @@ def test_importing_it_does_not_import_the_official_client() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"
 
 
-@pytest.mark.parametrize("content", ["", "{}", "a: [", "[]", "{clusters: [], contexts: [], current-context: x}"])
-async def test_a_bad_kubeconfig_is_one_sentence_with_its_path(tmp_path: Path, content: str) -> None:
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ("", "the file is empty"),
+        ("{}", "it has no current-context; there are none"),
+        ("a: [", "line 1: no YAML: expected the node content"),
+        ("[]", "it is no kubeconfig, which begins with `apiVersion: v1` and `kind: Config`"),
+        ("a: 1\n---\nb: 1", "it is more than one document"),
+        ("{clusters: [], contexts: [{name: y}], current-context: x}", "it has no context 'x'; there is y"),
+        (
+            "{clusters: [], contexts: [{name: x, context: {cluster: c}}], current-context: x}",
+            "Invalid kube-config file",
+        ),
+    ],
+)
+async def test_a_bad_kubeconfig_is_one_sentence_with_its_path(tmp_path: Path, content: str, why: str) -> None:
     path = tmp_path / "kubeconfig"
     path.write_text(content)
-    with pytest.raises(ValueError, match=f"^kubeconfig {path}: "):
+    with pytest.raises(ValueError, match=r"^kubeconfig ") as refused:
         await KubeClient.from_kubeconfig(path)
+    assert str(refused.value).startswith(f"kubeconfig {path}: {why}")
+    assert "\n" not in str(refused.value)
 
 
 async def test_a_missing_kubeconfig_and_a_missing_context_are_told(reach: Reach, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="No such file"):
-        await KubeClient.from_kubeconfig(tmp_path / "nothing")
-    with pytest.raises(ValueError, match="other"):
+    for nothing, why in ((tmp_path / "nothing", "No such file or directory"), (tmp_path, "Is a directory")):
+        with pytest.raises(ValueError, match=f"^kubeconfig {nothing}: {why}$"):
+            await KubeClient.from_kubeconfig(nothing)
+    with pytest.raises(ValueError, match="it has no context 'other'; there is "):
         await KubeClient.from_kubeconfig(reach.kubeconfig, context="other")
 
 

@@ -154,19 +154,23 @@ async def test_a_way_to_a_socket_where_nobody_listens_says_so(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "reason"),
+    ("arguments", "code", "reason"),
     [
-        (("--socket", "/" + "x" * 107), "the socket path /xxx"),
-        (("--kubeconfig", "/nowhere"), "kubeconfig /nowhere: "),
-        ((), "this is no pod with a service account"),
+        (("--socket", "/" + "x" * 107), 2, "the socket path /xxx"),
+        (("--kubeconfig", "/nowhere"), 3, "kubeconfig /nowhere: No such file or directory; name a kubeconfig by"),
+        (
+            ("--kubeconfig", "/"),
+            3,
+            "kubeconfig /: Is a directory; name a kubeconfig by --kubeconfig; drahealth manager",
+        ),
+        ((), 3, "this is no pod with a service account"),
     ],
 )
-async def test_where_it_cannot_serve_it_says_so(arguments: tuple[str, ...], reason: str) -> None:
+async def test_where_it_cannot_serve_it_says_so(arguments: tuple[str, ...], code: int, reason: str) -> None:
     process = await run(PROGRAM, *arguments)
-    _, said = await asyncio.wait_for(process.communicate(), timeout=10)
-    assert process.returncode == 1
+    _, said = await asyncio.wait_for(process.communicate(), timeout=20)
+    assert (process.returncode, said.count(b"\n")) == (code, 1)
     assert said.decode().startswith(f"{PROGRAM}: {reason}")
-    assert said.count(b"\n") == 1
 
 
 async def test_its_lines_may_go_to_a_file(rig: Rig, kubeconfig: Path) -> None:

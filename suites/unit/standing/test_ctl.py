@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from drahealth.fakes.complaint import Complaint
+from drahealth.fakes.hardware.control_lines import LINE_LIMIT
 from drahealth.suites.unit.standing.rig import Rig, Said
 
 HEALTHY = {"gpu-0": "Healthy", "gpu-1": "Healthy", "split-mig-0": "Healthy", "split-mig-1": "Healthy"}
@@ -56,8 +58,22 @@ async def test_all_is_well_again(serving: Rig) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("injct", "xid/79", "gpu-0"), "there is no ctl 'injct'; there are inject, clear, recover"),
-        (("stream", "stal"), "there is no stream 'stal'; there are silence, stall"),
+        (
+            ("injct", "xid/79", "gpu-0"),
+            "drahealth ctl has no command 'injct'; did you mean inject? there are inject, c",
+        ),
+        (
+            ("stream", "stal"),
+            "drahealth ctl stream has no command 'stal'; did you mean stall? there are silence, stall",
+        ),
+        (
+            ("stream", "restore", "sillence"),
+            "streams have no fault 'sillence'; did you mean silence? there are silence",
+        ),
+        (("inject",), "missing argument 'fault'; drahealth ctl inject --help says what it takes"),
+        (("inject", "xid/79", "gpu-0", "now"), "got unexpected extra argument(s) (now); drahealth ctl inject --help"),
+        (("recover", "reboot", "--claimd"), "there is no option --claimd, did you mean --claimed?; drahealth ctl rec"),
+        (("inject", "xid/79", "slpit"), "there is no device 'slpit'; did you mean split? there are gpu-0, gpu-1"),
         (("inject", "xid/97", "gpu-0"), "there is no fault in the catalogue nvidia 'xid/97'; did you mean xid/95"),
         (("inject", "xid/79", "gpu-9"), "there is no device 'gpu-9'; there are gpu-0, gpu-1, split"),
         (("recover", "gpu-rset"), "there is no recovery action 'gpu-rset'; did you mean gpu-reset"),
@@ -73,6 +89,19 @@ async def test_what_there_is_not_is_told_of_in_one_sentence(
     assert (said.code, said.out, said.err.count("\n")) == (2, "", 1)
     assert said.err.startswith(f"drahealth: {words}")
     assert (await serving.health(), (await serving.told("state"))["faults"]) == (HEALTHY, {})
+
+
+async def test_a_request_that_is_too_large_is_told_so(serving: Rig) -> None:
+    with pytest.raises(Complaint) as refused:
+        await serving.told("set_health", device="gpu-0", health="Healthy", message="x" * LINE_LIMIT)
+    assert (str(refused.value), refused.value.code) == (f"a line has at most {LINE_LIMIT} bytes", 2)
+    assert await serving.health() == HEALTHY
+
+
+async def test_where_nothing_is_asked_it_says_what_can_be(rig: Rig) -> None:
+    shown, told = await rig.ctl("stream"), await rig.ctl()
+    assert ("stall" in shown.out + shown.err, "has no" in shown.err) == (True, False)
+    assert told == Said(2, "", "drahealth: missing command; drahealth ctl --help says what it takes\n")
 
 
 async def test_where_nobody_listens_it_says_how_to_begin(rig: Rig) -> None:

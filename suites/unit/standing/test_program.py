@@ -18,7 +18,7 @@ from drahealth.fakes.complaint import Complaint
 from drahealth.fakes.hardware.news import News
 from drahealth.fakes.standing.program import Program
 from drahealth.suites.unit.manager.rig import until
-from drahealth.suites.unit.standing.rig import DRIVER, PATIENCE, Rig
+from drahealth.suites.unit.standing.rig import DRIVER, PATIENCE, Rig, Said
 
 SOCKETS = [
     "control.sock",
@@ -170,7 +170,8 @@ async def test_what_is_no_socket_is_left_alone(rig: Rig, there: str) -> None:
     ("given", "words"),
     [
         ({"policy": "nobodys"}, "there is no policy 'nobodys'"),
-        ({"catalogue": "nvida"}, "there is no catalogue 'nvida'; did you mean nvidia"),
+        ({"catalogue": "nvida"}, "--catalogue: there is no catalogue 'nvida'; did you mean nvidia"),
+        ({"driver_name": "x y"}, "--driver-name: 'x y' is no name of a driver, which is a DNS name such as"),
         ({"node_name": "Node A"}, "'Node A' is no name of a node; give --node-name, such as node-a"),
         ({"metrics_port": 70000}, "there is no port 70000; 0 is any free one"),
         ({"annotation_prefix": "health/x"}, "'health/x' is no prefix of annotations, which is a DNS name such as"),
@@ -208,6 +209,7 @@ async def test_a_folder_too_deep_for_sockets_is_told_of(rig: Rig, kubeconfig: Pa
         (("-f", "x.yaml"), 2, "x.yaml cannot be read: No such file or directory"),
         (("-f", "x.yaml", "--jumping-clock"), 2, "--jumping-clock is for drivers that who connects makes"),
         (("--policy", "strict"), 2, "--policy says something of the drivers of a file; give one with -f"),
+        (("--sped", "3"), 2, "there is no option --sped, did you mean --speed or --seed?; drahealth driver serve --h"),
     ],
 )
 async def test_wrong_arguments_are_told_of_in_one_sentence(
@@ -238,6 +240,16 @@ async def test_where_the_api_server_refuses_it_says_so_and_leaves_nothing(rig: R
         await rig.serve(Refusing())
     assert str(refused.value) == (f"driver {DRIVER} cannot publish its devices: Forbidden: resourceslices is forbidden")
     assert (refused.value.code, rig.sockets()) == (3, [])
+
+
+async def test_what_the_api_server_refuses_is_no_mistake_of_who_asked(rig: Rig) -> None:
+    rig.api = moody = Moody()
+    await rig.serve()
+    await rig.ctl("stop")
+    for published in await moody.list(SLICES):
+        await moody.delete(SLICES, published["metadata"]["name"])
+    moody.refuses = True
+    assert await rig.ctl("start") == Said(3, "", "drahealth: Forbidden: resourceslices is forbidden\n")
 
 
 class Silent(ApiServer):

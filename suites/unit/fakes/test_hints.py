@@ -1,0 +1,25 @@
+"""What was meant by a name that is not there."""
+
+import pytest
+
+from drahealth.fakes.hints import near
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "hint"),
+    [
+        ("x", [], "there are none"),
+        ("nic", ["gpu"], "there is gpu"),
+        ("injct", ["inject", "clear"], "did you mean inject? there are inject, clear"),
+        ("Healty", ["Healthy", "Unhealthy"], "did you mean Healthy? there are Healthy, Unhealthy"),
+        ("gpu-9", ["gpu-0", "gpu-1"], "there are gpu-0, gpu-1"),
+        ("gup-7", [f"gpu-{number}" for number in range(30)], "did you mean gpu-7 or gpu-27 or gpu-17?"),
+        ("x", [str(number) for number in range(30)], f"there are {', '.join(map(str, range(24)))}, ..."),
+    ],
+)
+def test_the_closest_name_is_told_where_one_is_clearly_closest(name: str, known: list[str], hint: str) -> None:
+    assert near(name, known) == hint
+
+
+def test_of_very_many_names_and_very_long_ones_it_says_at_once_what_there_is() -> None:
+    assert near("gpu" * 100_000, (f"gpu-{number}" for number in range(100_000))).startswith("there are gpu-0, gpu-1")
