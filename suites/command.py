@@ -29,6 +29,7 @@ faults_app = typer.Typer(cls=Verbs, help="What can go wrong with devices, and wh
 app.add_typer(faults_app, name="faults")
 
 Target = Annotated[str, typer.Option(help="What to run on: reference, kubelet (a real one), or kind (a cluster).")]
+Json = Annotated[bool, typer.Option("--json", help="As JSON.")]
 Kubernetes = Annotated[str | None, typer.Option(help="Kubernetes release of kubelet or kind, such as 1.37.1.")]
 
 
@@ -193,33 +194,36 @@ def binaries_remove(kubernetes: Annotated[str, typer.Argument(help="The release,
 @faults_app.command("list")
 def faults_list(
     catalogue: Annotated[str | None, typer.Option(help="Of this vendor: nvidia, amd, intel, nic or tpu.")] = None,
+    json: Json = False,
 ) -> None:
     """List the faults of the catalogues."""
-    from drahealth.suites.timelines.listing import show_faults
+    from drahealth.suites.timelines.fault_listing import show_faults
 
-    show_faults(catalogue)
+    show_faults(catalogue, as_json=json)
 
 
 @faults_app.command("show")
 def faults_show(
     fault: Annotated[str, typer.Argument(help="Such as xid/79.")],
     catalogue: Annotated[str | None, typer.Option(help="Of this vendor, where several know it.")] = None,
+    json: Json = False,
 ) -> None:
     """Show a fault, and what each policy makes of it."""
-    from drahealth.suites.timelines.listing import show_fault
+    from drahealth.suites.timelines.fault_listing import show_fault
 
-    show_fault(fault, catalogue)
+    show_fault(fault, catalogue, as_json=json)
 
 
 @faults_app.command("diff")
 def faults_diff(
     policy: Annotated[str, typer.Argument(metavar="POLICY")],
     other: Annotated[str, typer.Argument(metavar="POLICY")],
+    json: Json = False,
 ) -> None:
     """Show which faults two policies judge differently."""
-    from drahealth.suites.timelines.listing import show_difference
+    from drahealth.suites.timelines.fault_listing import show_difference
 
-    show_difference(policy, other)
+    show_difference(policy, other, as_json=json)
 
 
 @app.command()

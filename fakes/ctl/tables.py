@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from drahealth.fakes.console import standard_output
 from drahealth.proto.quoting import printable
 
 MOST = 50
@@ -18,7 +19,7 @@ _URGENCY = {"Unhealthy": 0, "Unknown": 1, "Healthy": 2}
 
 def show_status(drivers: Sequence[Mapping[str, Any]], console: Console | None = None) -> None:
     """Of each driver its state, and its devices."""
-    out = console or Console(highlight=False, soft_wrap=True)
+    out = console or standard_output()
     for driver in drivers:
         out.print(_head(driver))
         devices = sorted(driver["devices"], key=lambda device: _URGENCY.get(device["health"], 1))

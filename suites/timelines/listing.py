@@ -1,4 +1,4 @@
-"""What the command shows of faults, policies and plans."""
+"""What the command shows of plans, and writes of drivers that it listened to."""
 
 import asyncio
 import json
@@ -7,20 +7,6 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
-
-from drahealth.fakes.faults.catalogue import (
-    CATALOGUES,
-    Fault,
-    Policy,
-    UnknownName,
-    catalogue,
-    fault,
-    policies,
-    policy,
-)
 from drahealth.fakes.inventory import Inventory
 from drahealth.fakes.inventory_file import load_inventory
 from drahealth.fakes.timelines.dump import dump
@@ -29,71 +15,6 @@ from drahealth.fakes.timelines.story import stories
 from drahealth.fakes.user_files import FileError
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.outputs import check_file
-
-
-def show_faults(vendor: str | None) -> None:
-    """All faults, or those of one catalogue."""
-    console = Console(highlight=False)
-    for name in [vendor] if vendor else CATALOGUES:
-        try:
-            faults = catalogue(name)
-        except UnknownName as error:
-            raise ConfigurationError(str(error)) from None
-        table = Table(title=name, box=None, title_justify="left", title_style="bold")
-        for column in ("fault", "kind", "what happened", "reaches", "recovery", "takes"):
-            table.add_column(column, overflow="fold")
-        for found in faults.values():
-            table.add_row(found.id, found.kind, found.means, found.reaches, found.recovery, str(found.takes))
-        console.print(table)
-        console.print()
-    console.print(f"policies: {', '.join(policies())}", soft_wrap=True)
-
-
-def show_fault(name: str, vendor: str | None) -> None:
-    """All that is known of a fault, and what each policy makes of it. Raises ConfigurationError."""
-    console = Console(highlight=False)
-    vendors = [vendor] if vendor else [known for known in CATALOGUES if name in catalogue(known)]
-    for known in vendors or ["nvidia"]:
-        try:
-            found = fault(known, name)
-        except UnknownName as error:
-            raise ConfigurationError(str(error), "drahealth faults list shows all") from None
-        console.print(f"[bold]{found.id}[/] ({known}, {found.kind}): {escape(found.means)}", soft_wrap=True)
-        for title, text in _details(found):
-            console.print(f"  [cyan]{title:10}[/] {escape(text)}", soft_wrap=True)
-        for judged in policies().values():
-            console.print(f"  [cyan]{judged.name:18}[/] {judged.health(name) if judged.knows(name) else 'not named'}")
-
-
-def _details(found: Fault) -> list[tuple[str, str]]:
-    details = [("message", found.says("gpu-0")), ("reaches", found.reaches)]
-    details.append(("recovery", f"{found.recovery}, {found.takes}" + (", may fail" if found.may_fail else "")))
-    details += [("then", found.then)] if found.then else []
-    details += [("vanishes", "told once, then the driver does not list the device any more")] if found.vanishes else []
-    details += [("silent", "nothing is reported of it")] if found.silent else []
-    return [*details, ("source", found.source)]
-
-
-def show_difference(first: str, second: str) -> None:
-    """The faults of which two policies think differently. Raises ConfigurationError."""
-    try:
-        one, other = policy(first), policy(second)
-    except UnknownName as error:
-        raise ConfigurationError(str(error)) from None
-    console, both = Console(highlight=False), [f for f in catalogue("nvidia") if one.knows(f) or other.knows(f)]
-    table = Table(box=None)
-    for column in ("fault", "what happened", first, second):
-        table.add_column(column, overflow="fold")
-    differing = [name for name in both if one.health(name) is not other.health(name)]
-    for name in differing:
-        table.add_row(name, catalogue("nvidia")[name].means, *(_judgement(p, name) for p in (one, other)))
-    if differing:
-        console.print(table)
-    console.print(f"{len(differing)} of {len(both)} faults are judged differently")
-
-
-def _judgement(judged: Policy, name: str) -> str:
-    return ("[red]Unhealthy[/]" if str(judged.health(name)) == "Unhealthy" else "Healthy") if name else ""
 
 
 def write_recording(socket: Path, output: Path | None, *, seconds: float | None, messages: int | None) -> None:

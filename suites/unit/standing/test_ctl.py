@@ -120,3 +120,9 @@ async def test_the_status_tells_all_of_it(serving: Rig) -> None:
     assert [word for word in shown.out.splitlines()[3].split() if word] == (
         ["gpu-1", "Unhealthy", "XID", "79:", "gpu-1", "has", "fallen", "off", "the", "bus", "xid/79"]
     )
+
+
+async def test_a_long_message_is_on_one_line_of_the_status(serving: Rig) -> None:
+    message = " ".join(["a long story"] * 50)
+    await serving.told("set_health", device="gpu-1", health="Unhealthy", message=message)
+    assert message in (await serving.ctl("status")).out

@@ -1,11 +1,13 @@
 """`drahealth faults` and `drahealth plan`: what they print, and what they refuse."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from drahealth.fakes.faults.catalogue import CATALOGUES, catalogue, policies
 from drahealth.suites.command import app
 from drahealth.suites.errors import ConfigurationError
 
@@ -21,7 +23,7 @@ timeline:
 
 def told(*arguments: str) -> Result:
     """What the command prints; its refusals are raised."""
-    return CliRunner().invoke(app, arguments, catch_exceptions=False, env={"COLUMNS": "200"})
+    return CliRunner().invoke(app, arguments, catch_exceptions=False, env={"COLUMNS": "40"})
 
 
 def test_a_fault_is_shown_with_what_each_policy_makes_of_it() -> None:
@@ -33,6 +35,36 @@ def test_a_fault_is_shown_with_what_each_policy_makes_of_it() -> None:
 def test_faults_of_every_vendor_are_listed() -> None:
     shown = told("faults", "list").stdout
     assert all(name in shown for name in ("xid/79", "cper/fatal", "memory/critical", "link/polling", "chip/bad"))
+
+
+def test_where_output_is_no_terminal_each_fault_has_a_line_of_its_own() -> None:
+    lines = [" ".join(line.split()) for line in told("faults", "list", "--catalogue", "nvidia").stdout.splitlines()]
+    assert lines[0] == "nvidia"
+    assert [line.split()[0] for line in lines[2:-2]] == list(catalogue("nvidia"))
+    assert "xid/79 bus the GPU does not answer on PCIe device reboot 3m..25m" in lines
+
+
+def test_faults_are_listed_as_json() -> None:
+    listed = json.loads(told("faults", "list", "--json").stdout)
+    assert (list(listed["catalogues"]), listed["policies"]) == (list(CATALOGUES), list(policies()))
+    assert listed["catalogues"]["tpu"][0] == {
+        **asdict(found := next(iter(catalogue("tpu").values()))),
+        "takes": str(found.takes),
+    }
+
+
+def test_a_fault_is_shown_as_json() -> None:
+    shown = json.loads(told("faults", "show", "xid/63", "--json").stdout)
+    assert [(found["catalogue"], found["id"], found["takes"]) for found in shown["faults"]] == [
+        ("nvidia", "xid/63", "5s..60s")
+    ]
+    assert (shown["policies"]["nvidia-plugin"], shown["policies"]["nvsentinel"]) == ("Unhealthy", "Healthy")
+
+
+def test_a_difference_is_told_as_json() -> None:
+    differ = json.loads(told("faults", "diff", "nvidia-plugin", "eks", "--json").stdout)
+    assert (differ["policies"], differ["compared"], len(differ["differing"])) == (["nvidia-plugin", "eks"], 50, 15)
+    assert differ["differing"]["xid/144"]["health"] == {"nvidia-plugin": "Unhealthy", "eks": "Healthy"}
 
 
 def test_two_policies_differ_by_faults() -> None:
