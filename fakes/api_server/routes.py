@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any
 
 from aiohttp import web
@@ -90,11 +90,12 @@ class _Resource:
     async def _watch(self, request: web.Request, matches: Matches) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         response.enable_chunked_encoding()
-        await response.prepare(request)
-        async with aclosing(self._lines(request)) as lines:
-            async for line in lines:
-                if line["type"] in ("ERROR", "BOOKMARK") or matches(line["object"]):
-                    await response.write(json.dumps(line).encode() + b"\n")
+        with suppress(ConnectionError):  # who watched is gone; the web server finds that out only later
+            await response.prepare(request)
+            async with aclosing(self._lines(request)) as lines:
+                async for line in lines:
+                    if line["type"] in ("ERROR", "BOOKMARK") or matches(line["object"]):
+                        await response.write(json.dumps(line).encode() + b"\n")
         return response
 
     async def _lines(self, request: web.Request) -> AsyncGenerator[Object, None]:

@@ -2,8 +2,11 @@
 
 import asyncio
 import json
+import socket
+import struct
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
@@ -11,6 +14,8 @@ import pytest
 from drahealth.fakes.api import KINDS, NODES, Kind, WatchEvent
 from drahealth.fakes.api_server.http import HttpApi
 from drahealth.fakes.api_server.server import ApiServer
+from drahealth.fakes.list_watch import Snapshot
+from drahealth.suites.unit.manager.rig import until
 
 
 class WatchedServer(ApiServer):
@@ -140,3 +145,32 @@ async def test_a_client_that_leaves_leaves_no_watcher(web: Web) -> None:
 def test_it_has_no_url_before_it_is_started() -> None:
     with pytest.raises(RuntimeError, match="start it first"):
         _ = HttpApi(ApiServer()).url
+
+
+class LeftServer(ApiServer):
+    """Who asks it what there is hangs up meanwhile."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.caller = socket.socket()
+
+    async def snapshot(self, kind: Kind, namespace: str | None = None) -> Snapshot:
+        found = await super().snapshot(kind, namespace)
+        self.caller.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # it resets
+        self.caller.close()
+        return found
+
+
+async def test_who_goes_while_its_watch_begins_leaves_no_trace_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    server = LeftServer()
+    for name in "abc":
+        await server.create(NODES, {"metadata": {"name": name}})
+    http = HttpApi(server)
+    address = urlsplit(await http.start())
+    server.caller.connect((address.hostname, address.port))
+    server.caller.send(b"GET /api/v1/nodes?watch=true&sendInitialEvents=true HTTP/1.1\r\nHost: a\r\n\r\n")
+    await until(lambda: server.caller.fileno() == -1, 30)
+    async with aiohttp.ClientSession() as session, session.get(f"{http.url}/version") as answer:
+        assert answer.status == 200
+    await http.stop()
+    assert caplog.records == []
