@@ -14,7 +14,6 @@ from drahealth.fakes.ctl.streams import app as streams
 from drahealth.fakes.ctl.told import Driver, driver_of, tell
 from drahealth.fakes.ctl.words import words_of
 from drahealth.fakes.hints import near
-from drahealth.fakes.timelines.durations import parse_signed
 from drahealth.fakes.verbs import Verbs
 from drahealth.proto.quoting import printable
 
@@ -74,6 +73,8 @@ def recover(
     ] = "0s",
 ) -> None:
     """Do this to recover a device, which stays as it is until that is over. Exits 1 if it is too weak for a fault."""
+    from drahealth.fakes.timelines.durations import parse_signed
+
     try:
         seconds = None if takes == "catalogue" else parse_signed(takes)
     except ValueError as error:

@@ -68,6 +68,19 @@ def test_the_command_imports_nothing_heavy_until_a_subcommand_needs_it() -> None
     assert {"typer", *heavy} & set(done.stdout.split()) == {"typer"}
 
 
+def test_a_command_to_a_driver_needs_of_the_fakes_no_more_than_the_commands() -> None:
+    code = "import sys; sys.argv[1:] = ['ctl', '--socket', '/nowhere', 'inject', 'xid/79', 'gpu-0']\n"
+    code += "from drahealth.fakes.command import main\n"
+    code += "try: main()\nexcept SystemExit: print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    folders = {".".join(name.split(".")[:3]) for name in loaded if name.startswith("drahealth.fakes.")}
+    assert not folders & {
+        f"drahealth.fakes.{name}" for name in ("faults", "hardware", "timelines", "user_files", "api")
+    }
+    assert not loaded & {"asyncio", "grpc", "google.protobuf", "ruamel.yaml", "rich.console"}
+
+
 def test_the_command_of_a_pod_needs_no_more_than_its_image_has() -> None:
     missing = ("filelock", "kubernetes", "platformdirs", "psutil", "pytest", "requests", "tenacity", "drahealth.suites")
     code = f"import sys; sys.modules.update(dict.fromkeys({missing}))\n"

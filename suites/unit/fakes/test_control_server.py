@@ -137,7 +137,7 @@ async def test_a_failure_that_nobody_foresaw_is_answered(rig: Rig) -> None:
     options = {"name": "d", "node": "n", "devices": [], "registry_dir": "/r", "data_dir": "/d"}
     await answer(ends, {**MAKE, "args": {"options": options}})
     broken = await answer(ends, {"id": 2, "driver": 1, "call": "crash"})
-    assert broken == {"seq": 2, "id": 2, "error": "ZeroDivisionError: of all things"}
+    assert broken == {"seq": 2, "id": 2, "error": "ZeroDivisionError: of all things", "environment": True}
 
 
 async def test_a_long_call_holds_up_no_other(ends: Ends) -> None:

@@ -100,7 +100,7 @@ async def test_a_driver_may_be_silent_partial_and_late_at_once_and_all_is_restor
         (("drop", "120%"), "drop 1.2 makes no sense; a share is at most 1"),
         (("close", "GONE"), "no gRPC status code is called 'GONE'; there are OK, CANCELLED"),
         (("send", "xyz"), "a message is given in hexadecimal, such as 0aff, not 'xyz'"),
-        (("restore", "stal"), "streams have no fault 'stal'; there are silence, stall"),
+        (("restore", "stal"), "streams have no fault 'stal'; did you mean stall? there are silence, stall"),
     ],
 )
 async def test_a_fault_of_streams_that_there_is_not_is_told_of(
