@@ -26,9 +26,17 @@ def near(name: str, known: Iterable[str]) -> str:
 
 
 def _closest(name: str, names: Sequence[str]) -> str:
-    """The one that is clearly closer than all others; empty if there is none."""
+    """The one that is clearly closer than all others; empty if there is none.
+
+    One that differs in its number alone is another of them, and no slip of the pen.
+    """
     from difflib import SequenceMatcher, get_close_matches
 
     close = get_close_matches(said := name[:_LONGEST], names, 2)
-    ratios = [SequenceMatcher(None, other, said).ratio() for other in close]
-    return close[0] if len(close) == 1 or (close and ratios[0] > ratios[1] + _CLEARLY) else ""
+    ratios = [*(SequenceMatcher(None, other, said).ratio() for other in close), 0.0]
+    clearly = bool(close) and ratios[0] > ratios[1] + _CLEARLY
+    return close[0] if clearly and _without_numbers(close[0]) != _without_numbers(said) else ""
+
+
+def _without_numbers(name: str) -> str:
+    return "".join(letter for letter in name if not letter.isdigit())

@@ -12,7 +12,7 @@ from drahealth.fakes.hints import near
         ("nic", ["gpu"], "there is gpu"),
         ("injct", ["inject", "clear"], "did you mean inject? there are inject, clear"),
         ("Healty", ["Healthy", "Unhealthy"], "did you mean Healthy? there are Healthy, Unhealthy"),
-        ("gpu-9", ["gpu-0", "gpu-1"], "there are gpu-0, gpu-1"),
+        ("gpu-9", ["gpu-0", "split"], "there are gpu-0, split"),
         ("gup-7", [f"gpu-{number}" for number in range(30)], "did you mean gpu-7 or gpu-27 or gpu-17?"),
         ("x", [str(number) for number in range(30)], f"there are {', '.join(map(str, range(24)))}, ..."),
     ],
