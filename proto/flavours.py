@@ -158,3 +158,8 @@ def check_advertised(api: str) -> None:
     """Raises ValueError for a method, by its name in `FLAVOURS`, where a service belongs."""
     if api in FLAVOURS and api != (service := FLAVOURS[api].advertised):
         raise ValueError(f"{api} is a method, which nobody advertises; advertise {service}, and serve {api}")
+
+
+def full_name(api: str) -> str:
+    """The health API that `v1` or `v1alpha1` stands for."""
+    return f"{api}.DRAResourceHealth" if "." not in api and "/" not in api else api

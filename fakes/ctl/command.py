@@ -177,12 +177,33 @@ def start(context: typer.Context) -> None:
     tell(context, "start")
 
 
+Offer = Annotated[
+    list[str] | None,
+    typer.Option(metavar="API", help="The health APIs from now on: v1, v1alpha1, or full names; as before if none."),
+]
+
+
 @app.command()
-def restart(context: typer.Context) -> None:
+def restart(context: typer.Context, offer: Offer = None) -> None:
     """The driver ends in order and starts again."""
+    tell(context, "restart", offer=offer or [])
+
+
+@app.command()
+def upgrade(
+    context: typer.Context,
+    overlap: Annotated[str, typer.Option(metavar="TIME", help="How long both instances run, such as 2s.")] = "1s",
+    offer: Offer = None,
+) -> None:
+    """A newer instance registers beside the driver's, which then ends: a rolling update. Returns when it is over."""
+    try:
+        seconds = parse_signed(overlap)
+    except ValueError as error:
+        raise Complaint(f"--overlap: {error}") from None
     with driver_of(context) as driver:
-        driver.call("stop")
-        driver.call("start")
+        driver.connection.takes(seconds)
+        driver.call("upgrade", overlap=seconds, offer=offer or [])
+        typer.echo(f"it is instance {printable(driver.call('state')['instance'])} now")
 
 
 @app.command()

@@ -31,7 +31,8 @@ class Connection:
         self._last = 0
         self._socket = _connected(path)
         self._input = self._socket.makefile("rb")
-        self._socket.settimeout(PATIENCE)
+        self._patience = PATIENCE
+        self._socket.settimeout(self._patience)
         self._say({"attach": os.urandom(8).hex(), "brief": True})
         self._answer()
 
@@ -50,6 +51,11 @@ class Connection:
             answer = self._answer()
             if answer.get("id") == self._last:
                 return answer.get("result")
+
+    def takes(self, seconds: float) -> None:
+        """What is asked next takes so long by itself."""
+        self._patience = PATIENCE + max(seconds, 0.0)
+        self._socket.settimeout(self._patience)
 
     def news(self) -> Iterator[dict[str, Any]]:
         """What is told, until the process ends."""
@@ -85,7 +91,7 @@ class Connection:
 
     def _lost(self, error: OSError | None) -> Complaint:
         if isinstance(error, TimeoutError):
-            return Complaint(f"no answer within {PATIENCE:g} s at {self._path}", 3)
+            return Complaint(f"no answer within {self._patience:g} s at {self._path}", 3)
         return Complaint(f"the process at {self._path} has ended before it answered", 3)
 
 

@@ -42,6 +42,8 @@ def _head(driver: Mapping[str, Any]) -> Text:
     state += ", registered" if driver["registered"] else ", not registered"
     if driver["registration_error"]:
         state += f" ({driver['registration_error']})"
+    state += f", instance {driver['instance']}" if driver["instance"] else ""
+    state += ", being upgraded" if driver["upgrading"] else ""
     counts = Counter(device["health"] for device in driver["devices"])
     health = ", ".join(f"{count} {name}" for name, count in counts.items())
     head = Text(printable(f"{driver['name']} on {driver['node']}: {state}"), "bold")

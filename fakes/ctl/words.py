@@ -27,7 +27,8 @@ def _what(line: Mapping[str, Any]) -> str:
         case "stream-closed":
             return f"stream {line['stream']} closed: {line['why']}"
         case "registered":
-            return "registered" if line["ok"] else f"registration refused: {line['error']}"
+            which = f" as instance {line['instance']}" if line.get("instance") else ""
+            return f"registered{which}" if line["ok"] else f"registration refused{which}: {line['error']}"
         case "prepared":
             return f"claim {line['claim']} prepared: {', '.join(line['devices'])}"
         case "unprepared":

@@ -9,13 +9,13 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from drahealth.fakes.faults.catalogue import catalogue, policy
 from drahealth.fakes.hardware.cdi import SHARED, cdi_id
 from drahealth.fakes.inventory import Device, Inventory
-from drahealth.proto.flavours import FLAVOURS, Flavour, check_advertised, check_served
+from drahealth.proto.flavours import FLAVOURS, Flavour, check_advertised, check_served, full_name
 from drahealth.proto.values import DeviceHealth, Health
 
 DRA_VERSIONS = ("v1.DRAPlugin", "v1beta1.DRAPlugin")
@@ -123,6 +123,19 @@ class DriverOptions:
             if (flavour.advertised in self.health_apis if served is None else flavour.name in served)
         )
 
+    def offering(self, apis: Sequence[str]) -> "DriverOptions":
+        """The same driver with these health APIs, by the names of `FLAVOURS` or as v1, v1alpha1; none: as it is.
+
+        Raises ValueError for one that there is not.
+        """
+        names = tuple(dict.fromkeys(map(full_name, apis)))
+        for name in names:
+            check_served(name)
+        if not names:
+            return self
+        advertised = tuple(dict.fromkeys(FLAVOURS[name].advertised for name in names))
+        return replace(self, health_apis=advertised, served_health_apis=names)
+
     def cdi_id(self, device: str) -> str:
         """What the device is called for container runtimes, where it comes with a CDI id."""
         return cdi_id(self.name, SHARED if self.shared_cdi_id else device)
@@ -164,6 +177,14 @@ class DriverState:
     """What is wrong with the devices, by path."""
     taints: Mapping[str, tuple[Taint, ...]] = field(default_factory=dict)
     """The taints of the devices that have any, by path."""
+    instance: str = ""
+    """The instance that this is said of: of a driver that is being upgraded the newer one, once it has taken over."""
+    health_apis: tuple[str, ...] = ()
+    """What that advertises of health APIs."""
+    heartbeat: float = 0.0
+    """Seconds between its reports while nothing changes; 0: none."""
+    upgrading: bool = False
+    """Another instance of it begins, or is about to end."""
 
     @property
     def streams_opened(self) -> int:
@@ -190,6 +211,23 @@ class DriverControl(Protocol):
 
     async def stop(self) -> None:
         """Ends in order: unregisters (the registration socket goes first), ends the streams, removes the sockets."""
+
+    async def restart(self, offer: Sequence[str] = ()) -> None:
+        """Ends in order, if it runs, and starts again, from now on with these health APIs: names of `proto.flavours`,
+        or v1, v1alpha1; none: as before. Raises ValueError for others, and then it goes on as it is."""
+
+    async def upgrade(self, overlap: float = 1.0, offer: Sequence[str] = ()) -> None:
+        """A newer instance takes over, as in a rolling update; returns once the older one has ended.
+
+        It begins beside the older one, with sockets of its own and the health APIs that `offer` names (as `restart` has
+        it). Where a kubelet has registered the older one it is to register the newer one too. Then both run for
+        `overlap` seconds on the driver's clock, and the older one ends in order. Devices are what they were, with their
+        faults, taints, recoveries under way and what was set; what is wrong with streams ends with the older instance.
+
+        It goes on when who asked has left; what ends the driver ends both. Raises ValueError for a driver that does not
+        run or is being upgraded already, and for a newer instance that no kubelet registers or that cannot start, as
+        `start` does. Then the older one goes on, and nothing is left of the newer.
+        """
 
     async def unregister(self) -> None:
         """Takes away the registration socket alone; it comes back with the next start."""

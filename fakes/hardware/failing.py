@@ -54,7 +54,8 @@ class FailingDevices:
 
     def resume(self) -> None:
         """The driver runs: what is over by now shows, and the rest when it is."""
-        self._waiting = asyncio.create_task(self._finish_each(), name="recoveries")
+        if self._waiting is None:
+            self._waiting = asyncio.create_task(self._finish_each(), name="recoveries")
 
     async def suspend(self) -> None:
         """The driver runs no more, so nothing shows."""

@@ -1,7 +1,7 @@
-"""The health half of a fake driver: its devices' health, and the open streams that are told of it."""
+"""The health half of a driver instance: the open streams that are told how its devices are."""
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import count
@@ -10,16 +10,15 @@ from typing import Any
 import grpc.aio
 from google.protobuf.message import DecodeError
 
+from drahealth.fakes.hardware.health_table import HealthTable
 from drahealth.fakes.hardware.outlet import Outlet
-from drahealth.fakes.hardware.overlay import Overlay, Pinned
 from drahealth.fakes.hardware.report_encoder import ReportEncoder
 from drahealth.fakes.hardware.stream_faults import KINDS, StreamFaults
-from drahealth.fakes.hints import near
 from drahealth.proto.clock import Clock, SystemClock
 from drahealth.proto.events import Observe, ReportSent, StreamClosed, StreamOpened
 from drahealth.proto.flavours import FLAVOURS, V1, Flavour, Prepared
 from drahealth.proto.services import Method
-from drahealth.proto.values import DeviceHealth, Health, Report
+from drahealth.proto.values import DeviceHealth, Report
 
 _serial = count(1)
 
@@ -41,7 +40,7 @@ class _Stream:
 
 
 class HealthStreams:
-    """Serves any number of streams, of all the flavours asked for, from one state.
+    """Serves any number of streams, of all the flavours asked for, with what one table says of devices.
 
     `prepared()` has the devices of prepared claims: the only ones that some flavours list. `faults` is what is wrong on
     the way of messages.
@@ -51,29 +50,31 @@ class HealthStreams:
         self,
         driver: str,
         instance: str,
-        devices: Iterable[DeviceHealth],
+        table: HealthTable,
         observe: Observe,
         prepared: Callable[[], Prepared] = dict,
         clock: Clock | None = None,
         seed: int = 0,
+        asked: Counter[str] | None = None,
     ) -> None:
         self.driver = driver
         self.instance = instance
+        self.table = table
+        """What is said of the devices."""
         self.quiet = False
         self.partial = False
         """Changes are told by themselves, not in complete reports."""
         self.skew = 0
         """Seconds by which the driver's own times are off."""
         self.faults = StreamFaults(seed)
-        self.asked: Counter[str] = Counter()
+        self.asked: Counter[str] = Counter() if asked is None else asked
+        """How often a stream was asked for, by the flavour's name; instances may count together."""
         self._observe = observe
-        self._health = {(device.pool, device.device): device for device in devices}
-        self._overlay = Overlay()
         self._prepared = prepared
         self._clock = clock or SystemClock()
-        self._unlisted: set[tuple[str, str]] = set()
         self._streams: dict[str, _Stream] = {}
         self._encoders: dict[str, ReportEncoder] = {}
+        table.add(self)
 
     @property
     def open(self) -> int:
@@ -89,66 +90,16 @@ class HealthStreams:
         names = set(served)
         return {f.method: self._serve(f) if f.name in names else self._refuse(f) for f in FLAVOURS.values()}
 
-    def get(self, pool: str, device: str) -> DeviceHealth:
-        """The device's health. Raises ValueError, naming those that there are, if there is no such device."""
-        try:
-            return self._health[pool, device]
-        except KeyError:
-            names = near(f"{pool}/{device}", (f"{p}/{d}" for p, d in self._health))
-            raise ValueError(f"driver {self.driver} has no device {pool}/{device}; {names}") from None
-
-    def all(self) -> tuple[DeviceHealth, ...]:
+    def all(self) -> Report:
         """What is said of each device, in their order."""
-        return tuple(self._health.values())
+        return self.table.all()
 
-    def check(self, devices: Iterable[DeviceHealth]) -> None:
-        """Raises ValueError for a device that there is not, and for what no message can say."""
-        checked = tuple(devices)
-        for device in checked:
-            self.get(device.pool, device.device)
-        V1.encode(checked)
-
-    def set(self, *devices: DeviceHealth, last_words: Iterable[DeviceHealth] = (), coalesces: bool = True) -> None:
-        """The devices are so from now on; told at once in one complete report. ValueError for what no message can say.
-
-        Those whose `last_words` these are, are told with them, and not mentioned after that until they are set again.
-        Unless it `coalesces` the report goes out even to who listens too slowly to hear of each change.
-        """
-        last = tuple(last_words)
-        changed = {(device.pool, device.device): device for device in (*devices, *last)}
-        for pool, device in changed:
-            self.get(pool, device)
-        V1.encode(changed.values())
-        changed = {key: self._overlay.said(device) for key, device in changed.items()}
-        self._health.update(changed)
-        self._unlisted -= changed.keys()
+    def tell_changes(self, changed: Report, *, coalesces: bool) -> None:
+        """These devices are something else now: it is told in a complete report, or by themselves (`partial`)."""
         if not self.partial:
-            # What mentions a device for the last time is not to be left out.
-            self._tell_those(self._streams.values(), coalesces and not last)
+            self._tell_those(self._streams.values(), coalesces)
         elif not self.quiet:
-            self._put(_Told(tuple(changed.values()), complete=False))
-        self._unlisted |= {(device.pool, device.device) for device in last}
-
-    def pin(self, pinned: Mapping[tuple[str, str], Pinned]) -> None:
-        """These are said to be so, by pool and device, from now on, and no others: where that is worse than what they
-        are. ValueError for a device that there is not, and for what no message can say."""
-        for key, so in pinned.items():
-            V1.encode([replace(self.get(*key), message=so.message)])
-        said = map(self._overlay.said, self._overlay.replaced(pinned, self._health))
-        changed = {(d.pool, d.device): d for d in said if d != self._health[d.pool, d.device]}
-        self._health.update(changed)
-        told = tuple(device for key, device in changed.items() if key not in self._unlisted)
-        if told and not self.partial:
-            self.tell_all()
-        elif told and not self.quiet:
-            self._put(_Told(told, complete=False))
-
-    def become(self, devices: Iterable[DeviceHealth]) -> None:
-        """These are all devices from now on, and so they are; told at once. ValueError for what no message can say."""
-        health = {(device.pool, device.device): device for device in devices}
-        V1.encode(health.values())
-        self._health, self._unlisted = {key: self._overlay.said(device) for key, device in health.items()}, set()
-        self.tell_all()
+            self._put(_Told(changed, complete=False))
 
     def tell_all(self) -> None:
         """Sends a complete report to every stream, unless the driver is quiet."""
@@ -214,14 +165,9 @@ class HealthStreams:
         there = [] if self.quiet else list(streams)
         if not there:
             return
-        told = _Told(self._listed(), complete=True, coalesces=coalesces)
+        told = _Told(self.table.listed(), complete=True, coalesces=coalesces)
         for stream in there:
             stream.outlet.put(told)
-
-    def _listed(self) -> Report:
-        if not self._unlisted:
-            return tuple(self._health.values())
-        return tuple(device for name, device in self._health.items() if name not in self._unlisted)
 
     def _serve(self, flavour: Flavour) -> Callable[..., AsyncIterator[Any]]:
         async def watch(_: Any, context: "grpc.aio.ServicerContext[Any, Any]") -> AsyncIterator[Any]:
@@ -280,8 +226,3 @@ class HealthStreams:
 
 def _coalesces(message: _Told | bytes) -> bool:
     return isinstance(message, _Told) and message.coalesces
-
-
-def healthy(pool: str, device: str, timeout: int) -> DeviceHealth:
-    """How a device begins."""
-    return DeviceHealth(pool, device, Health.HEALTHY, timeout=timeout)

@@ -237,6 +237,12 @@ class RemoteDriver:
     async def stop(self) -> None:
         await self._call("stop")
 
+    async def restart(self, offer: Sequence[str] = ()) -> None:
+        await self._call("restart", offer=list(offer))
+
+    async def upgrade(self, overlap: float = 1.0, offer: Sequence[str] = ()) -> None:
+        await self._call("upgrade", overlap=overlap, offer=list(offer))
+
     async def unregister(self) -> None:
         await self._call("unregister")
 

@@ -51,7 +51,7 @@ class HealthFeed:
         code = grpc.StatusCode.OK
         try:
             async for devices in self._plugin.watch_health():
-                self._streams.become(devices)
+                self._streams.table.become(devices)
                 self._known.set()
         except HealthNotSupported:
             self._supported = False

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from drahealth.fakes.hardware.health_streams import HealthStreams
+from drahealth.fakes.hardware.health_table import HealthTable
 from drahealth.fakes.kubelet_plugin.call_log import numbered
 from drahealth.fakes.kubelet_plugin.health import HealthFeed
 from drahealth.fakes.kubelet_plugin.interface import DRAPlugin, HealthPlugin
@@ -62,7 +63,8 @@ class Helper:
         self._beating: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
         instance = options.rolling_update
-        self._streams = health or HealthStreams(options.driver_name, instance, (), events.ignore, clock=self._clock)
+        table = HealthTable(options.driver_name)
+        self._streams = health or HealthStreams(options.driver_name, instance, table, events.ignore, clock=self._clock)
         self._feed: HealthFeed | None = None
         if health is None and isinstance(plugin, HealthPlugin) and options.flavours:
             self._feed = HealthFeed(plugin, self._streams, self._failed)
@@ -155,6 +157,11 @@ class Helper:
     async def published(self) -> None:
         """Returns once all of it is. Raises ValueError if the driver stops before."""
         await self._resources_or_error().in_sync()
+
+    async def leave_resources(self) -> None:
+        """Publishes no more, until it is told to again; what is published stays, for another instance to keep."""
+        if self._resources:
+            await self._resources.stop()
 
     async def withdraw_resources(self) -> None:
         """Publishes no more, and deletes what it published, but for what another instance has published since."""

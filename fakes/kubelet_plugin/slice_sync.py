@@ -324,6 +324,6 @@ class SliceSync:
 
 
 def _merged(old: Object, new: Object) -> Object:
-    """Metadata with what others wrote there."""
-    annotations = {**old.get("annotations", {}), **new.get("annotations", {})}
-    return {**old, **new, **({"annotations": annotations} if annotations else {})}
+    """Metadata with what others wrote there, but for whose it was."""
+    kept = {key: value for key, value in old.get("annotations", {}).items() if key != INSTANCE}
+    return {**old, **new, "annotations": {**kept, **new.get("annotations", {})}}

@@ -5,12 +5,17 @@ Two processes that begin at once take turns, by a lock on the registration direc
 
 import asyncio
 import fcntl
+import glob
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from drahealth.fakes.hardware.control import DriverOptions
 from drahealth.fakes.hardware.driver import FakeDriver
+from drahealth.fakes.hardware.driver_instance import DriverInstance
+from drahealth.fakes.hardware.instances import UPGRADE
+from drahealth.fakes.kubelet_plugin.options import hidden
 from drahealth.fakes.socket_files import Taken, is_served
 
 PATIENCE = 60.0
@@ -19,7 +24,7 @@ _EVERY = 0.1
 
 
 @asynccontextmanager
-async def _hold_ground(driver: FakeDriver) -> AsyncIterator[None]:
+async def _hold_ground(driver: DriverInstance) -> AsyncIterator[None]:
     """While it holds, nobody else takes these sockets. Raises Taken where somebody has, OSError."""
     registry = Path(driver.options.registry_dir)
     held = _opened(registry)
@@ -55,9 +60,25 @@ async def _lock(held: int, registry: Path) -> None:
 
 
 class GroundedDriver(FakeDriver):
-    """A driver that starts, and starts again, only where nobody else has its sockets. Raises Taken."""
+    """A driver that starts, and starts again, only where nobody else has its sockets. Raises Taken.
 
-    async def start(self) -> None:
-        if not (await self.state()).running:
-            async with _hold_ground(self):
-                await super().start()
+    Sockets that upgrades have left in a process that was killed are cleared away.
+    """
+
+    async def _begin(self, instance: DriverInstance) -> None:
+        async with _hold_ground(instance):
+            if UPGRADE not in instance.options.instance:
+                _clear_upgrades(instance.options)
+            await super()._begin(instance)
+
+
+def _clear_upgrades(options: DriverOptions) -> None:
+    """Their names are known by the driver's own sockets, in its folder. What somebody serves stays."""
+    first = f"dra-{options.instance}-{UPGRADE}".replace("--", "-")
+    for path in Path(options.data_dir).glob(f"{glob.escape(first)}*.sock"):
+        name = path.stem.removeprefix("dra-")
+        registration = Path(options.registry_dir, f"{options.name}-{name}-reg.sock")
+        if path.is_socket() and not is_served(path):
+            for left in (path, registration):
+                left.unlink(missing_ok=True)
+                hidden(left).unlink(missing_ok=True)

@@ -127,8 +127,10 @@ class LiveView:
 def _state(state: DriverState) -> Text:
     if not state.running:
         return _text("not running", "red")
+    if state.upgrading:
+        return _text("being upgraded", "yellow")
     if state.registered:
-        return _text("registered", "green")
+        return _text(f"registered {state.instance}".strip(), "green")
     return _text(f"not registered {state.registration_error}".strip(), "yellow")
 
 

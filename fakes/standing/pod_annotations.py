@@ -125,7 +125,7 @@ class PodAnnotations:
         worst = pinned((one, held[id(pod)]) for one, pod in said)
         for driver in self._drivers:
             name = driver.options.name
-            driver.health.pin({(d.pool, d.device): so for d, so in worst.items() if d.driver == name})
+            driver.health.table.pin({(d.pool, d.device): so for d, so in worst.items() if d.driver == name})
 
     # -- inside
 

@@ -15,7 +15,7 @@ from drahealth.fakes.timelines.load import Loaded
 from drahealth.fakes.timelines.model import EVERYTHING, Step, Timeline
 from drahealth.fakes.timelines.plan import ENDING, Plan, PlanError, plan
 from drahealth.fakes.user_files import Finding, Place
-from drahealth.proto.flavours import FLAVOURS
+from drahealth.proto.flavours import FLAVOURS, full_name
 
 WINDOWS = ("push", "resync", "start", "restart")
 """What `within` may name."""
@@ -124,11 +124,6 @@ def _odd_offer(path: Place, step: Step) -> Iterator[Finding]:
             verb = "restart" if start and start.restart else "upgrade"
             where = (*path, "driver", verb, "offer", number)
             yield where, f"no health API is called {name!r}; there are {', '.join(FLAVOURS)}"
-
-
-def full_name(api: str) -> str:
-    """The health API that `v1` or `v1alpha1` stands for."""
-    return f"{api}.DRAResourceHealth" if "." not in api and "/" not in api else api
 
 
 def _steps(timeline: Timeline) -> Iterator[tuple[Place, Step]]:

@@ -95,9 +95,6 @@ class _Story:
             yield f"the {who} does not run at {did.at:g} s, so it cannot {verb}"
         if verb in ("crash", "stop", "running", "restart", "upgrade"):
             self.runs[who] = verb not in ("crash", "stop")
-        if who == "driver" and (not isinstance(did.what, str) or verb == "upgrade"):
-            self.has.clear()  # another instance, which knows of no faults
-            self.busy.clear()
 
     def _expect(self, did: Action) -> Iterator[str]:
         health, key = did.what.get("health"), (did.device, did.what.get("of", ""))

@@ -1,7 +1,7 @@
 """The story's hardware: a driver and its devices, told what to do in words."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -16,6 +16,9 @@ from drahealth.proto.values import DeviceHealth, DeviceId, Health
 
 if TYPE_CHECKING:
     from drahealth.suites.story.node import Node
+
+_LOOK = 0.02
+"""Seconds between two looks at whether a newer instance has taken over."""
 
 
 @dataclass(frozen=True)
@@ -115,14 +118,38 @@ class Driver:
         self.node.tell(f"driver {self} starts")
         before = self._registrations()
         await self.control.start()
-        await self.node.until(
-            lambda: self._registrations() > before, "start", f"driver {self} is registered", "no registration"
-        )
+        await self._is_registered(before)
 
     async def stops(self) -> None:
         """Ends in order and unregisters."""
         self.node.tell(f"driver {self} stops")
         await self.control.stop()
+
+    async def restarts(self, offer: Sequence[str] = ()) -> None:
+        """Ends in order, starts and is registered again, with these health APIs from now on if any are named."""
+        self.node.tell(f"driver {self} restarts")
+        before = self._registrations()
+        await self.control.restart(offer)
+        self.options = self.options.offering(offer)
+        await self._is_registered(before)
+
+    async def upgrades(self, overlap: float, offer: Sequence[str], passes: Callable[[float], Awaitable[None]]) -> None:
+        """A newer instance takes over in a rolling update, and both run for so many seconds, which `passes` lets pass.
+
+        What is wrong with the devices is so for the newer instance too, which is what this driver is from now on.
+        """
+        self.node.tell(f"driver {self} is upgraded")
+        upgrading = asyncio.create_task(self.control.upgrade(overlap, offer))
+        try:
+            while (instance := (await self.control.state()).instance) == self.options.instance:
+                if upgrading.done():
+                    break
+                await asyncio.sleep(_LOOK)
+            self.options = replace(self.options.offering(offer), instance=instance)
+            await passes(overlap)
+            await upgrading
+        finally:
+            upgrading.cancel()
 
     async def unregisters(self) -> None:
         """Is deregistered, though it runs on."""
@@ -175,6 +202,12 @@ class Driver:
         newer = await self.node.add_driver(options)
         await newer.starts()
         return newer
+
+    async def _is_registered(self, before: int) -> None:
+        """More often than it had been."""
+        await self.node.until(
+            lambda: self._registrations() > before, "start", f"driver {self} is registered", "no registration"
+        )
 
     def _streams(self) -> set[str]:
         """Those that are open, by the history."""

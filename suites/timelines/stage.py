@@ -2,15 +2,15 @@
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
 from drahealth.fakes.api import ApiError
 from drahealth.fakes.hardware.remote import ControlFailed
-from drahealth.fakes.timelines.check import WINDOWS, full_name
+from drahealth.fakes.timelines.check import WINDOWS
 from drahealth.fakes.timelines.driver_steps import VERBS, DriverSteps
 from drahealth.fakes.timelines.durations import Duration
 from drahealth.fakes.timelines.model import EVERYTHING
@@ -180,31 +180,16 @@ class NodeStage:
                 await self._runs()
             case "unregister":
                 await self._driver.control.unregister()
-            case "restart" if not more.get("offer"):
-                await self._driver.stops()
-                await self._driver.starts()
             case "restart":
-                await self._driver.stops()
-                await self._takes_over(more["offer"])
+                await self._driver.restarts(more.get("offer") or ())
             case "upgrade":
-                older = self._driver
-                await self._takes_over(more.get("offer"))
-                await self.passes(more.get("overlap", 1.0) / self._speed)
-                await older.stops()
+                overlap = more.get("overlap", 1.0) / self._speed
+                await self._driver.upgrades(overlap, more.get("offer") or (), self.passes)
 
     async def _runs(self) -> None:
         state = await self._driver.control.state()
         if not state.running:
             await self._driver.starts()
-
-    async def _takes_over(self, offer: Sequence[str] | None) -> None:
-        options = replace(self._driver.options, instance=f"{self._driver.options.instance or 'a'}b")
-        if offer:
-            names = tuple(map(full_name, offer))
-            options = replace(options, health_apis=names, served_health_apis=None)
-        newer = await self._node.add_driver(options)
-        await newer.starts()
-        self._driver = newer
 
     # -- what is seen
 

@@ -135,10 +135,12 @@ class Rig:
         await self.call(NOTIFY_REGISTRATION, where, plugin_registered=ok, error=error)
 
     @asynccontextmanager
-    async def watch(self, driver: DriverControl, flavour: Flavour = V1) -> AsyncIterator["Stream"]:
+    async def watch(
+        self, driver: DriverControl, flavour: Flavour = V1, where: str = "data/dra.sock"
+    ) -> AsyncIterator["Stream"]:
         """An open health stream."""
         before = (await driver.state()).streams_opened
-        async with grpc.aio.insecure_channel(target(self.root / "data/dra.sock")) as channel:
+        async with grpc.aio.insecure_channel(target(self.root / where)) as channel:
             stream = Stream(channel, flavour)
             async with asyncio.timeout(5):
                 while True:

@@ -24,6 +24,13 @@ from drahealth.suites.unit.fakes.driver_rig import DRIVER, Rig
 Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 MAKE: dict[str, Any] = {"id": 1, "call": "make", "args": {"options": {"name": DRIVER, "node": "node-a"}}}
 
+INSTANCE = {
+    "instance": "",
+    "health_apis": ["v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth"],
+    "heartbeat": 0.0,
+    "upgrading": False,
+}
+
 
 def server_of(rig: Rig, linger: float = 0.0) -> ControlServer:
     return ControlServer(lambda _, observe: rig.here(observe=observe), jump=rig.clock.jump, linger=linger)
@@ -61,7 +68,7 @@ async def test_a_call_is_answered_with_its_number_and_result(ends: Ends) -> None
     assert await answer(ends, {"id": 7, "driver": 1, "call": "state"}) == {
         "seq": 2,
         "id": 7,
-        "result": {**state, "prepared": [], "faults": {}, "taints": {}},
+        "result": {**state, "prepared": [], "faults": {}, "taints": {}, **INSTANCE},
     }
     assert await answer(ends, {"id": 8, "call": "jump", "args": {"seconds": 1}}) == {"seq": 3, "id": 8, "result": None}
 

@@ -167,7 +167,7 @@ async def test_a_device_of_another_pool_is_told_what_to_do_by_its_path(rig: Rig)
 async def test_ten_thousand_linked_devices_are_published_and_told_of(rig: Rig) -> None:
     driver = rig.here(**known(Inventory.of(10_000)))
     await driver.start()
-    assert (len(await rig.api.list(SLICES)), len(driver.health.get("node-a", "gpu-9999").device)) == (79, 8)
+    assert (len(await rig.api.list(SLICES)), len(driver.health.table.get("node-a", "gpu-9999").device)) == (79, 8)
     await driver.inject("xid/95", "gpu-9999")
     assert (await driver.state()).faults == {"gpu-9999": ("xid/95",)}
 

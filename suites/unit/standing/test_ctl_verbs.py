@@ -34,7 +34,7 @@ async def test_what_is_not_said_stays_but_for_the_message_of_another_health(serv
 async def test_a_heartbeat_is_the_drivers(rig: Rig) -> None:
     program = await rig.serve()
     assert await rig.ctl("set", "--heartbeat", "3.5") == DONE
-    assert program.drivers[0]._heartbeat == 3.5
+    assert (await program.drivers[0].state()).heartbeat == 3.5
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,8 @@ async def test_what_cannot_be_set_changes_nothing(rig: Rig, arguments: tuple[str
     refused = await rig.ctl("set", *arguments)
     assert (refused.code, refused.out) == (2, "")
     assert refused.err.startswith(f"drahealth: {words}")
-    assert (program.drivers[0]._heartbeat, await said(rig, "gpu-0")) == (10.0, ("Healthy", "", 0))
+    heartbeat = (await program.drivers[0].state()).heartbeat
+    assert (heartbeat, await said(rig, "gpu-0")) == (10.0, ("Healthy", "", 0))
 
 
 # -- streams

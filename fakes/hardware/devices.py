@@ -1,0 +1,63 @@
+"""The devices of a driver, whichever instance of it speaks for them: what they are, how they are, what is wrong."""
+
+from collections.abc import Mapping
+
+from drahealth.fakes.api import Object
+from drahealth.fakes.faults.catalogue import policy
+from drahealth.fakes.faults.machine import DeviceState, Machine
+from drahealth.fakes.hardware.control import DriverOptions, Taint
+from drahealth.fakes.hardware.failing import FailingDevices
+from drahealth.fakes.hardware.health_table import HealthTable, healthy
+from drahealth.fakes.hardware.inventories import inventory_of
+from drahealth.fakes.hardware.published import published_device
+from drahealth.fakes.inventory import Device
+from drahealth.fakes.kubelet_plugin import Pool
+from drahealth.proto.clock import Clock
+from drahealth.proto.values import DeviceHealth
+
+
+class Devices:
+    """Those that `options` name; all are well at first."""
+
+    def __init__(self, options: DriverOptions, clock: Clock) -> None:
+        self.inventory = inventory_of(options)
+        self.given = tuple(self.inventory[path] for path in options.devices)
+        """Those that are given away: of one that is divided its parts."""
+        self.taints: dict[str, tuple[Taint, ...]] = {}
+        """By path, of those that have any."""
+        self._pool = options.pool_name
+        self.table = HealthTable(
+            options.name, [healthy(self.pool_of(device), device.name, options.timeout) for device in self.given]
+        )
+        machine = Machine(self.inventory, options.catalogue, policy(options.policy))
+        self._clock = clock
+        self.failing = FailingDevices(machine, options.devices, seed=options.seed, clock=clock, tell=self._tell)
+
+    def find(self, device: str) -> Device:
+        """One that is given away, by its path or name. Raises ValueError if there is none."""
+        known = self.inventory.find(device)
+        self.table.get(self.pool_of(known) if known else self._pool, known.name if known else device)
+        return known or Device(device)
+
+    def pool_of(self, device: Device) -> str:
+        """The pool that it is published in."""
+        return device.pool or self._pool
+
+    def pools(self) -> dict[str, Pool]:
+        """What is published of them."""
+        pools: dict[str, list[Object]] = {} if self.given else {self._pool: []}
+        for device in self.given:
+            published = published_device(device, self.taints.get(device.path, ()))
+            pools.setdefault(self.pool_of(device), []).append(published)
+        return {name: Pool(devices) for name, devices in pools.items()}
+
+    def _tell(self, states: Mapping[str, DeviceState]) -> None:
+        """One report of all that has changed."""
+        told, last_words, now = list[DeviceHealth](), list[DeviceHealth](), int(self._clock.wall())
+        for path, state in states.items():
+            device = self.inventory[path]
+            pool = self.pool_of(device)
+            timeout = self.table.get(pool, device.name).timeout
+            said = DeviceHealth(pool, device.name, state.health, state.message, timeout, now)
+            (told if state.listed else last_words).append(said)
+        self.table.set(*told, last_words=last_words)

@@ -1,0 +1,346 @@
+"""Rolling updates of a fake driver, told in this process and at the other end of a stream."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+
+import grpc.aio
+import pytest
+
+from drahealth.fakes.api import SLICES, ApiError, Kind, Object
+from drahealth.fakes.api_server.server import ApiServer
+from drahealth.fakes.hardware.control import HEALTH_APIS, DriverControl
+from drahealth.fakes.hardware.remote import ControlFailed
+from drahealth.fakes.kubelet_plugin.pools import INSTANCE
+from drahealth.proto.events import Unprepared
+from drahealth.proto.flavours import V1, V1ALPHA1
+from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, PREPARE, UNPREPARE
+from drahealth.proto.values import Health
+from drahealth.suites.unit.fakes.driver_rig import DRIVER, Rig
+from drahealth.suites.unit.manager.rig import until
+
+NEWER = "upgrade-1"
+OLDER_SOCKETS = ["data/.dra", "data/dra.sock", f"registry/.{DRIVER}-reg", f"registry/{DRIVER}-reg.sock"]
+NEWER_SOCKETS = [
+    f"data/.dra-{NEWER}",
+    f"data/dra-{NEWER}.sock",
+    f"registry/.{DRIVER}-{NEWER}-reg",
+    f"registry/{DRIVER}-{NEWER}-reg.sock",
+]
+WRONG = (ValueError, ControlFailed)  # here and there
+PATIENCE = 10.0
+
+
+@pytest.fixture(params=["here", "there"])
+async def driver(rig: Rig, request: pytest.FixtureRequest) -> DriverControl:
+    """A driver that runs, with two devices, and is registered."""
+    options = {"cdi_dir": str(rig.root / "cdi")}
+    driver: DriverControl = rig.here(**options) if request.param == "here" else await rig.there(**options)
+    await driver.start()
+    await rig.tell()
+    return driver
+
+
+async def registers(rig: Rig, ok: bool = True, error: str = "", instance: str = NEWER) -> None:
+    """A kubelet says so of a newer instance, once it is there."""
+    where = f"registry/{DRIVER}-{instance}-reg.sock"
+    assert await until(lambda: where in rig.sockets(), PATIENCE)
+    await rig.call(NOTIFY_REGISTRATION, where, plugin_registered=ok, error=error)
+
+
+async def both_run(rig: Rig, driver: DriverControl, overlap: float = 60.0) -> "asyncio.Task[None]":
+    """The newer instance has taken over, and the older one has not ended yet."""
+    upgrading = asyncio.create_task(driver.upgrade(overlap))
+    await registers(rig)
+    await comes_true(lambda: is_now(driver, NEWER))
+    return upgrading
+
+
+async def is_now(driver: DriverControl, instance: str) -> bool:
+    return (await driver.state()).instance == instance
+
+
+async def is_well(driver: DriverControl) -> bool:
+    return not (await driver.state()).faults
+
+
+async def comes_true(ask: Callable[[], Awaitable[bool]]) -> None:
+    """Returns once the answer is yes."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            if await ask():
+                return
+            await asyncio.sleep(0.002)
+
+
+async def over(rig: Rig, upgrading: "asyncio.Task[None]") -> None:
+    """The overlap has passed."""
+    rig.clock.jump(60)
+    await asyncio.wait_for(upgrading, PATIENCE)
+
+
+async def upgraded(rig: Rig, driver: DriverControl) -> None:
+    await over(rig, await both_run(rig, driver))
+
+
+def written_by(rig: Rig) -> str:
+    """The instance whose CDI specification is there."""
+    (path,) = (rig.root / "cdi").glob("*.json")
+    return str(json.loads(path.read_text())["annotations"]["drahealth.instance"])
+
+
+async def published_by(rig: Rig) -> list[str]:
+    """The instances whose slices are there."""
+    return [found["metadata"].get("annotations", {}).get(INSTANCE, "") for found in await rig.api.list(SLICES)]
+
+
+async def is_published_by(rig: Rig, instance: str) -> bool:
+    return await published_by(rig) == [instance]
+
+
+async def test_a_newer_instance_registers_beside_the_older_one_which_ends_when_the_overlap_has_passed(
+    driver: DriverControl, rig: Rig
+) -> None:
+    upgrading = await both_run(rig, driver)
+    assert (rig.sockets(), (await driver.state()).upgrading) == (sorted([*OLDER_SOCKETS, *NEWER_SOCKETS]), True)
+    await over(rig, upgrading)
+    state = await driver.state()
+    assert (rig.sockets(), state.upgrading, state.registered, state.instance) == (NEWER_SOCKETS, False, True, NEWER)
+    assert (written_by(rig), await published_by(rig)) == (NEWER, [NEWER])
+
+
+async def test_each_upgrade_has_an_instance_of_its_own(driver: DriverControl, rig: Rig) -> None:
+    await upgraded(rig, driver)
+    upgrading = asyncio.create_task(driver.upgrade(0))
+    await registers(rig, instance="upgrade-2")
+    await asyncio.wait_for(upgrading, PATIENCE)
+    assert ((await driver.state()).instance, len(rig.sockets())) == ("upgrade-2", 4)
+
+
+async def test_devices_stay_what_they_were(driver: DriverControl, rig: Rig) -> None:
+    await driver.inject("xid/95", "gpu-0")
+    await driver.set_health("gpu-1", Health.UNHEALTHY, "by hand")
+    await driver.taint("gpu-0", "example.com/sick")
+    await driver.set_heartbeat(7.0)
+    before, devices = await driver.state(), await driver.devices()
+    await upgraded(rig, driver)
+    after = await driver.state()
+    assert (after.faults, after.taints, after.heartbeat) == (before.faults, before.taints, 7.0)
+    assert (len(after.faults), len(after.taints), await driver.devices()) == (1, 1, devices)
+
+
+async def test_faults_of_streams_end_with_the_older_instance(driver: DriverControl, rig: Rig) -> None:
+    await driver.hush(True)
+    await driver.fault_streams("stall")
+    await upgraded(rig, driver)
+    async with rig.watch(driver, where=f"data/dra-{NEWER}.sock") as stream:
+        assert await stream.shows() == {"gpu-0": "Healthy", "gpu-1": "Healthy"}
+
+
+async def test_a_recovery_under_way_goes_on(driver: DriverControl, rig: Rig) -> None:
+    await driver.inject("xid/95", "gpu-0")
+    await driver.recover("gpu-reset", "gpu-0", takes=100.0)
+    await upgraded(rig, driver)
+    assert (await driver.state()).faults == {"gpu-0": ("xid/95",)}
+    rig.clock.jump(50)
+    await comes_true(lambda: is_well(driver))
+
+
+async def test_while_both_run_both_tell_what_happens_to_devices(driver: DriverControl, rig: Rig) -> None:
+    async with rig.watch(driver) as older:
+        await older.report()
+        upgrading = await both_run(rig, driver)
+        async with rig.watch(driver, where=f"data/dra-{NEWER}.sock") as newer:
+            await newer.report()
+            await driver.set_health("gpu-0", Health.UNHEALTHY, "odd")
+            said = [await stream.shows() for stream in (older, newer)]
+            await over(rig, upgrading)
+    assert said == [{"gpu-0": "Unhealthy: odd", "gpu-1": "Healthy"}] * 2
+
+
+async def test_what_is_tainted_while_both_run_is_published_once(driver: DriverControl, rig: Rig) -> None:
+    upgrading = await both_run(rig, driver)
+    ((_, generation, *_),) = await rig.slices()
+    for device in ("gpu-0", "gpu-1"):  # if the older one put back what was before, it did that by the second time
+        await driver.taint(device, "example.com/sick")
+        await rig.call(GET_INFO, NEWER_SOCKETS[-1])
+    await over(rig, upgrading)
+    (found,) = await rig.api.list(SLICES)
+    tainted = [device["name"] for device in found["spec"]["devices"] if device.get("taints")]
+    assert (tainted, await published_by(rig)) == (["gpu-0", "gpu-1"], [NEWER])
+    assert found["spec"]["pool"]["generation"] == generation + 2
+
+
+async def test_claims_that_the_older_instance_prepared_the_newer_one_unprepares(
+    driver: DriverControl, rig: Rig
+) -> None:
+    metadata = (await rig.claim("gpu-0"))["metadata"]
+    named = {"namespace": "default", "name": metadata["name"], "uid": metadata["uid"]}
+    await rig.call(PREPARE["v1.DRAPlugin"], claims=[named])
+    await upgraded(rig, driver)
+    assert (await driver.state()).prepared == (metadata["uid"],)
+    await rig.call(UNPREPARE["v1.DRAPlugin"], f"data/dra-{NEWER}.sock", claims=[named])
+    assert (await driver.state()).prepared == ()
+    assert await until(lambda: bool(rig.happened(Unprepared)), PATIENCE)
+    assert rig.happened(Unprepared) == [Unprepared(DRIVER, NEWER, metadata["uid"])]
+
+
+@pytest.mark.parametrize("verb", ["upgrade", "restart"])
+async def test_it_comes_back_with_the_health_apis_that_it_offers(driver: DriverControl, rig: Rig, verb: str) -> None:
+    if verb == "restart":
+        await driver.restart(["v1alpha1"])
+        where = "dra.sock"
+    else:
+        upgrading = asyncio.create_task(driver.upgrade(0, ["v1alpha1"]))
+        await registers(rig)
+        await asyncio.wait_for(upgrading, PATIENCE)
+        where = f"dra-{NEWER}.sock"
+    async with rig.watch(driver, V1ALPHA1, f"data/{where}") as served, rig.watch(driver, V1, f"data/{where}") as not_:
+        assert len(await served.report()) == 2
+        with pytest.raises(grpc.aio.AioRpcError, match="UNIMPLEMENTED"):
+            await not_.raw()
+    assert (await driver.state()).health_apis == ("v1alpha1.DRAResourceHealth",)
+
+
+async def test_a_driver_that_restarts_has_what_it_had(driver: DriverControl, rig: Rig) -> None:
+    await driver.inject("xid/95", "gpu-0")
+    await driver.restart()
+    state = await driver.state()
+    assert (rig.sockets(), state.running, state.registered) == (OLDER_SOCKETS, True, False)
+    assert (state.faults, state.health_apis) == ({"gpu-0": ("xid/95",)}, HEALTH_APIS)
+
+
+# -- what goes wrong
+
+
+@pytest.mark.parametrize(
+    ("stops", "overlap", "offer", "words"),
+    [
+        (True, 1.0, [], f"driver {DRIVER} does not run, so nothing can take over from it; start it first"),
+        (False, -1.0, [], "two instances run side by side for a finite number of seconds, not -1"),
+        (False, 1.0, ["v2"], "no health API is called 'v2.DRAResourceHealth'; there are v1.DRAResourceHealth"),
+    ],
+)
+async def test_what_cannot_be_is_refused_and_nothing_changes(
+    driver: DriverControl, rig: Rig, stops: bool, overlap: float, offer: list[str], words: str
+) -> None:
+    if stops:
+        await driver.stop()
+    before = await driver.state()
+    with pytest.raises(WRONG) as refused:
+        await driver.upgrade(overlap, offer)
+    assert words in str(refused.value)
+    assert (await driver.state(), rig.sockets()) == (before, [] if stops else OLDER_SOCKETS)
+
+
+async def test_a_restart_that_offers_what_there_is_not_ends_nothing(driver: DriverControl, rig: Rig) -> None:
+    with pytest.raises(WRONG, match="no health API is called 'v2"):
+        await driver.restart(["v2"])
+    assert (await driver.state()).registered
+
+
+async def test_there_is_one_upgrade_at_a_time(driver: DriverControl, rig: Rig) -> None:
+    upgrading = await both_run(rig, driver)
+    with pytest.raises(WRONG, match="is being upgraded already; wait until its older instance has ended"):
+        await driver.upgrade()
+    await over(rig, upgrading)
+    assert rig.sockets() == NEWER_SOCKETS
+
+
+async def older_goes_on(driver: DriverControl, rig: Rig) -> bool:
+    """As if nothing had been."""
+    state = await driver.state()
+    assert (rig.sockets(), state.instance, state.registered, state.upgrading) == (OLDER_SOCKETS, "", True, False)
+    assert written_by(rig) == ""
+    await comes_true(lambda: is_published_by(rig, ""))
+    await driver.retire()
+    return (rig.sockets(), await rig.slices(), [*(rig.root / "cdi").iterdir()]) == ([], [], [])
+
+
+async def test_a_newer_instance_that_the_kubelet_refuses_ends_and_the_older_one_goes_on(
+    driver: DriverControl, rig: Rig
+) -> None:
+    upgrading = asyncio.create_task(driver.upgrade())
+    await registers(rig, ok=False, error="no such version")
+    with pytest.raises(WRONG, match=r"refuses the newer instance .* the older one goes on: no such version"):
+        await asyncio.wait_for(upgrading, PATIENCE)
+    assert await older_goes_on(driver, rig)
+
+
+async def test_a_newer_instance_that_no_kubelet_registers_ends(driver: DriverControl, rig: Rig) -> None:
+    upgrading = asyncio.create_task(driver.upgrade())
+    where = f"registry/{DRIVER}-{NEWER}-reg.sock"
+    assert await until(lambda: where in rig.sockets(), PATIENCE)
+    await rig.call(GET_INFO, where)  # somebody looks at it, and says nothing
+    while not upgrading.done():
+        rig.clock.jump(1)
+        await asyncio.sleep(0.001)
+    with pytest.raises(WRONG, match=r"no kubelet has registered the newer instance .* within 30 s"):
+        await asyncio.wait_for(upgrading, PATIENCE)
+    assert await older_goes_on(driver, rig)
+
+
+class Moody(ApiServer):
+    """It keeps what there is, and refuses what is new."""
+
+    async def replace(self, kind: Kind, obj: Object) -> Object:
+        if NEWER in obj["metadata"].get("annotations", {}).values():
+            raise ApiError(403, "Forbidden", "resourceslices is forbidden")
+        return await super().replace(kind, obj)
+
+
+async def test_a_newer_instance_that_cannot_publish_ends_and_the_older_one_goes_on(rig: Rig) -> None:
+    rig.api = Moody(clock=rig.clock)
+    driver = rig.here(cdi_dir=str(rig.root / "cdi"))
+    await driver.start()
+    await rig.tell()
+    with pytest.raises(ApiError, match="resourceslices is forbidden"):
+        await driver.upgrade()
+    assert await older_goes_on(driver, rig)
+
+
+async def test_where_no_kubelet_has_registered_the_older_instance_none_is_waited_for(rig: Rig) -> None:
+    driver = rig.here()
+    await driver.start()
+    await asyncio.wait_for(driver.upgrade(0), PATIENCE)
+    assert (rig.sockets(), (await driver.state()).registered) == (NEWER_SOCKETS, False)
+
+
+@pytest.mark.parametrize("end", ["stop", "retire", "crash"])
+@pytest.mark.parametrize("when", ["before the newer one is registered", "while both run"])
+async def test_what_ends_the_driver_in_between_ends_both(driver: DriverControl, rig: Rig, end: str, when: str) -> None:
+    if when == "while both run":
+        upgrading = await both_run(rig, driver)
+    else:
+        upgrading = asyncio.create_task(driver.upgrade())
+        assert await until(lambda: NEWER_SOCKETS[-1] in rig.sockets(), PATIENCE)
+    await getattr(driver, end)()
+    with pytest.raises(WRONG, match=f"driver {DRIVER} was ended while it was being upgraded"):
+        await asyncio.wait_for(upgrading, PATIENCE)
+    state = await driver.state()
+    assert (state.running, state.upgrading, [s for s in rig.sockets() if "/." in s]) == (False, False, [])
+    await driver.start()
+    assert (await driver.state()).running
+    assert rig.sockets() == (NEWER_SOCKETS if when == "while both run" else OLDER_SOCKETS)
+    await driver.retire()
+    assert (rig.sockets(), await rig.slices(), [*(rig.root / "cdi").iterdir()]) == ([], [], [])
+
+
+async def test_who_leaves_does_not_end_the_upgrade_that_he_asked_for(rig: Rig) -> None:
+    driver = rig.here()
+    await driver.start()
+    await rig.tell()
+    upgrading = await both_run(rig, driver)
+    upgrading.cancel()
+    await asyncio.gather(upgrading, return_exceptions=True)
+    rig.clock.jump(60)
+    assert await until(lambda: rig.sockets() == NEWER_SOCKETS, PATIENCE)
+
+
+async def test_a_folder_that_was_there_before_stays(rig: Rig) -> None:
+    (rig.root / "data").mkdir()
+    driver = rig.here()
+    await driver.start()
+    await asyncio.wait_for(driver.upgrade(0), PATIENCE)
+    await driver.retire()
+    assert [*(rig.root / "data").iterdir()] == []
