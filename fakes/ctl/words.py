@@ -20,7 +20,9 @@ def _what(line: Mapping[str, Any]) -> str:
             kind = "a complete report" if line["complete"] else "a partial report"
             return f"{kind} of {line['devices']} devices on {line['stream']}"
         case "call":
-            args = " ".join(f"{name}={value}" for name, value in line["args"].items() if value not in ("", False, None))
+            args = " ".join(
+                f"{name}={value}" for name, value in line["args"].items() if value not in ("", False, None, [])
+            )
             return f"told to {line['call']} {args}".rstrip()
         case "stream-opened":
             return f"stream {line['stream']} opened ({line['health_api']})"

@@ -67,9 +67,15 @@ def line_of_call(name: str, args: Mapping[str, Any]) -> Line:
     return {"event": "call", "call": name, "args": {key: _short(value) for key, value in args.items()}}
 
 
+_FEW = 4
+"""Words of a list that are told one by one."""
+
+
 def _short(value: Any) -> Any:
     if isinstance(value, str):
         return one_line(value)
+    if isinstance(value, list) and len(value) <= _FEW and all(isinstance(one, str) for one in value):
+        return [one_line(one) for one in value]
     return f"{len(value)} of them" if isinstance(value, list | dict) else value
 
 

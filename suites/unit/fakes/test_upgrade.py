@@ -34,8 +34,8 @@ PATIENCE = 10.0
 @pytest.fixture(params=["here", "there"])
 async def driver(rig: Rig, request: pytest.FixtureRequest) -> DriverControl:
     """A driver that runs, with two devices, and is registered."""
-    options = {"cdi_dir": str(rig.root / "cdi")}
-    driver: DriverControl = rig.here(**options) if request.param == "here" else await rig.there(**options)
+    cdi = str(rig.root / "cdi")
+    driver: DriverControl = rig.here(cdi_dir=cdi) if request.param == "here" else await rig.there(cdi_dir=cdi)
     await driver.start()
     await rig.tell()
     return driver

@@ -149,8 +149,9 @@ def test_reports_of_other_lengths_are_compared_by_name() -> None:
 
 
 def test_of_a_long_call_it_is_told_how_long_it_was() -> None:
-    line = line_of_call("play", {"changes": [1] * 9, "text": "x" * 500, "number": 7})
-    assert line["args"] == {"changes": "9 of them", "text": f"{'x' * 200}... (500 characters)", "number": 7}
+    line = line_of_call("play", {"changes": [1] * 9, "text": "x" * 500, "number": 7, "offer": ["v1"]})
+    long = f"{'x' * 200}... (500 characters)"
+    assert line["args"] == {"changes": "9 of them", "text": long, "number": 7, "offer": ["v1"]}
 
 
 def test_nobody_who_has_left_is_told_of_anything() -> None:
