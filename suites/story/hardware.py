@@ -1,7 +1,7 @@
 """The story's hardware: a driver and its devices, told what to do in words."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from drahealth.fakes.api import SLICES, Object
 from drahealth.fakes.hardware.control import DriverControl, DriverOptions
 from drahealth.fakes.hardware.inventories import inventory_of
+from drahealth.fakes.hardware.upgrading import begin_upgrade
 from drahealth.manager.profile import Profile
 from drahealth.proto.events import Registered, ReportSent, StreamClosed, StreamOpened
 from drahealth.proto.flavours import Flavour
@@ -16,9 +17,6 @@ from drahealth.proto.values import DeviceHealth, DeviceId, Health
 
 if TYPE_CHECKING:
     from drahealth.suites.story.node import Node
-
-_LOOK = 0.02
-"""Seconds between two looks at whether a newer instance has taken over."""
 
 
 @dataclass(frozen=True)
@@ -133,23 +131,14 @@ class Driver:
         self.options = self.options.offering(offer)
         await self._is_registered(before)
 
-    async def upgrades(self, overlap: float, offer: Sequence[str], passes: Callable[[float], Awaitable[None]]) -> None:
-        """A newer instance takes over in a rolling update, and both run for so many seconds, which `passes` lets pass.
+    async def upgrades(self, overlap: float, offer: Sequence[str] = ()) -> None:
+        """A newer instance has taken over in a rolling update; the older one ends when so many seconds have passed.
 
         What is wrong with the devices is so for the newer instance too, which is what this driver is from now on.
         """
         self.node.tell(f"driver {self} is upgraded")
-        upgrading = asyncio.create_task(self.control.upgrade(overlap, offer))
-        try:
-            while (instance := (await self.control.state()).instance) == self.options.instance:
-                if upgrading.done():
-                    break
-                await asyncio.sleep(_LOOK)
-            self.options = replace(self.options.offering(offer), instance=instance)
-            await passes(overlap)
-            await upgrading
-        finally:
-            upgrading.cancel()
+        instance = await begin_upgrade(self.control, overlap, offer)
+        self.options = replace(self.options.offering(offer), instance=instance)
 
     async def unregisters(self) -> None:
         """Is deregistered, though it runs on."""

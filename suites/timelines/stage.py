@@ -184,7 +184,7 @@ class NodeStage:
                 await self._driver.restarts(more.get("offer") or ())
             case "upgrade":
                 overlap = more.get("overlap", 1.0) / self._speed
-                await self._driver.upgrades(overlap, more.get("offer") or (), self.passes)
+                await self._driver.upgrades(overlap, more.get("offer") or ())
 
     async def _runs(self) -> None:
         state = await self._driver.control.state()

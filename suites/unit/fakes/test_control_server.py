@@ -76,7 +76,7 @@ async def test_a_call_is_answered_with_its_number_and_result(ends: Ends) -> None
 @pytest.mark.parametrize(
     ("request_", "error"),
     [
-        ({"driver": 1, "call": "fly"}, f"there is no call 'fly'; there are {', '.join(CALLS)}"),
+        ({"driver": 1, "call": "fly"}, f"there is no call 'fly'; there are {', '.join(CALLS[:24])}, ..."),
         ({"driver": 1, "call": "health"}, "there is no call 'health'"),
         ({"call": "state"}, "there is no call 'state'; there are make, make_plugin, drop, jump, close"),
         ({"call": "make_plugin", "args": {"options": {"resource": "cpu"}}}, "options.devices: "),

@@ -11,6 +11,7 @@ from drahealth.fakes.api import SLICES, ApiError, Kind, Object
 from drahealth.fakes.api_server.server import ApiServer
 from drahealth.fakes.hardware.control import HEALTH_APIS, DriverControl
 from drahealth.fakes.hardware.remote import ControlFailed
+from drahealth.fakes.hardware.upgrading import begin_upgrade
 from drahealth.fakes.kubelet_plugin.pools import INSTANCE
 from drahealth.proto.events import Unprepared
 from drahealth.proto.flavours import V1, V1ALPHA1
@@ -344,3 +345,19 @@ async def test_a_folder_that_was_there_before_stays(rig: Rig) -> None:
     await asyncio.wait_for(driver.upgrade(0), PATIENCE)
     await driver.retire()
     assert [*(rig.root / "data").iterdir()] == []
+
+
+async def test_a_story_goes_on_in_the_overlap(driver: DriverControl, rig: Rig) -> None:
+    beginning = asyncio.create_task(begin_upgrade(driver, 60.0))
+    await registers(rig)
+    assert await asyncio.wait_for(beginning, PATIENCE) == NEWER
+    assert (await driver.state()).upgrading
+    await driver.retire()  # which ends it, and nobody is told that who began it has left
+    assert rig.sockets() == []
+
+
+async def test_a_story_is_told_of_an_upgrade_that_does_not_come(driver: DriverControl, rig: Rig) -> None:
+    beginning = asyncio.create_task(begin_upgrade(driver, 60.0))
+    await registers(rig, ok=False, error="no such version")
+    with pytest.raises(WRONG, match="no such version"):
+        await asyncio.wait_for(beginning, PATIENCE)
