@@ -196,6 +196,8 @@ def upgrade(
     offer: Offer = None,
 ) -> None:
     """A newer instance registers beside the driver's, which then ends: a rolling update. Returns when it is over."""
+    from drahealth.fakes.timelines.durations import parse_signed
+
     try:
         seconds = parse_signed(overlap)
     except ValueError as error:
