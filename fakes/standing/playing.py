@@ -57,7 +57,7 @@ def _odd(story: Story, options: DriverOptions) -> Iterator[str]:
     for action in (*story.plan.actions, *story.plan.always):
         if action.trigger:
             yield f"{action.step}: a process knows no `when`; say `at` or `after`"
-        if action.verb in ("kubelet", "plugin"):
+        if action.verb in ("kubelet", "plugin", "pod"):
             yield f"{action.step}: a process plays no `{action.verb}`; leave the step out"
         if action.verb == "driver" and (_life(action.what) not in LIVES or _offers(action.what)):
             yield f"{action.step}: the driver of a process does not {_life(action.what)} so; it can {', '.join(LIVES)}"

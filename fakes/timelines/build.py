@@ -22,7 +22,7 @@ from typing import Any, TypedDict, Unpack
 from drahealth.fakes.inventory import Inventory
 from drahealth.fakes.timelines.check import checked_plan
 from drahealth.fakes.timelines.load import Loaded
-from drahealth.fakes.timelines.model import FORMAT, Step, Timeline
+from drahealth.fakes.timelines.model import FORMAT, Step, Timeline, Uses
 from drahealth.fakes.timelines.plan import Plan
 from drahealth.fakes.user_files import Document
 
@@ -47,15 +47,15 @@ def timeline(
     always: Sequence[Step] = (),
     seed: int = 0,
     description: str = "",
-    **use: str,
+    **use: Any,
 ) -> Timeline:
-    """A story of these steps; `use` names the catalogue, the policy and the inventory."""
+    """A story of these steps; `use` names the catalogue, the policy, the inventory and the workload."""
     return Timeline(
         format=FORMAT,
         name=name,
         description=description,
         seed=seed,
-        use=use,  # type: ignore[arg-type]
+        use=Uses(**use),
         timeline=tuple(steps),
         always=tuple(always),
     )
@@ -103,6 +103,22 @@ def driver(verb: str | Mapping[str, Any], **when: Unpack[When]) -> Step:
 def plugin(verb: str | Mapping[str, Any], device: Where | None = None, **when: Unpack[When]) -> Step:
     """The same of the device plugin: crash, stop, running or restart; or what it says of a device (`model.Listed`)."""
     return _step("plugin", verb, when, device=device)
+
+
+def taint(key: str, device: Where, *, value: str = "", effect: str = "NoSchedule", **when: Unpack[When]) -> Step:
+    """The device is published with this taint from now on."""
+    said = {"key": key, "value": value, "effect": effect}
+    return _step("taint", {name: so for name, so in said.items() if so}, when, device=device)
+
+
+def untaint(key: str, device: Where, **when: Unpack[When]) -> Step:
+    """The device is published without taints of this key."""
+    return _step("untaint", key, when, device=device)
+
+
+def pod(verb: str, **when: Unpack[When]) -> Step:
+    """The pod that holds the devices: keeps-failing, running or deleted."""
+    return _step("pod", verb, when)
 
 
 def kubelet(verb: str, **when: Unpack[When]) -> Step:

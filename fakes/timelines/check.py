@@ -1,5 +1,6 @@
 """Whether a timeline makes sense for these devices: names are known, and its plan does not contradict itself. Pure."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from functools import partial
 
@@ -7,6 +8,7 @@ import grpc
 
 from drahealth.fakes.faults import catalogue as faults
 from drahealth.fakes.faults.catalogue import UnknownName
+from drahealth.fakes.hardware.control import Taint
 from drahealth.fakes.inventory import Inventory
 from drahealth.fakes.timelines.contradictions import contradictions
 from drahealth.fakes.timelines.durations import Duration
@@ -14,6 +16,7 @@ from drahealth.fakes.timelines.fields import Pick
 from drahealth.fakes.timelines.load import Loaded
 from drahealth.fakes.timelines.model import EVERYTHING, Step, Timeline
 from drahealth.fakes.timelines.plan import ENDING, Plan, PlanError, plan
+from drahealth.fakes.timelines.workload import HELD
 from drahealth.fakes.user_files import Finding, Place
 from drahealth.proto.flavours import FLAVOURS, full_name
 
@@ -39,13 +42,14 @@ def judged(loaded: Loaded, inventory: Inventory | None, seed: int | None = None)
     found = [*unknown(story, loaded.unsure)]
     if inventory is None or loaded.unsure & {"catalogue", "inventory"}:
         return None, found
+    found += _not_there(story, inventory, loaded.unsure)
     try:
         planned = plan(story, inventory, seed)
     except PlanError as error:
         return None, [*found, *_news(found, error.findings)]
     if not loaded.problems:
         told = contradictions(planned.actions, story.use.catalogue, by_chance=_is_by_chance(story))
-        found += _news(found, told)
+        found += _news(found, (*told, *_more_than_held(planned, story)))
     return planned, found
 
 
@@ -55,8 +59,8 @@ def _news(found: Sequence[Finding], more: Iterable[Finding]) -> list[Finding]:
 
 
 def _is_by_chance(timeline: Timeline) -> bool:
-    """Whether the seed has a say in which faults there are, or when."""
-    steps = [step for _, step in _steps(timeline) if step.inject or step.flap]
+    """Whether the seed has a say in which faults and taints there are, or when."""
+    steps = [step for _, step in _steps(timeline) if step.inject or step.flap or step.taint]
     wheres = [step.flap.device if step.flap else step.device for step in steps]
     drawn = [step for _, step in _steps(timeline) if step.probability is not None or step.when is not None]
     return bool(drawn) or any(isinstance(where, Pick) for where in wheres)
@@ -76,6 +80,8 @@ def unknown(timeline: Timeline, unsure: Set[str] = frozenset()) -> Iterator[Find
         if step.stream and step.stream.close and step.stream.close not in grpc.StatusCode.__members__:
             codes = ", ".join(grpc.StatusCode.__members__)
             yield (*path, "stream", "close"), f"no gRPC status code is called {step.stream.close!r}; there are {codes}"
+        if step.taint or step.untaint is not None:
+            yield from _odd_taint(path, step)
         yield from _unused(path, step)
         yield from _odd_window(path, step)
         yield from _odd_offer(path, step)
@@ -84,8 +90,8 @@ def unknown(timeline: Timeline, unsure: Set[str] = frozenset()) -> Iterator[Find
 _FIELDS = {
     "within": ("expect",),
     "holds": ("expect",),
-    "device": ("inject", "recover", "set", "plugin"),
-    "for": ("inject", "stream", "driver", "plugin"),
+    "device": ("inject", "recover", "set", "plugin", "taint", "untaint"),
+    "for": ("inject", "stream", "driver", "plugin", "taint", "pod"),
 }
 """The verbs that read what a step says besides."""
 
@@ -98,6 +104,8 @@ def _unused(path: Place, step: Step) -> Iterator[Finding]:
             yield (*path, name), f"{name} belongs to {', '.join(verbs)}, and this step has {step.verb}{inside}"
     if step.expect and step.expect.of == "plugin" and step.expect.message:
         yield (*path, "expect", "message"), "a device plugin has no messages: leave it out, or say that there is none"
+    if step.device == HELD:
+        yield (*path, "device"), f"which device is {HELD} is seen by expect alone: name the device"
     if step.when is not None and path[0] == ENDING:
         yield (*path, "when"), "what is always done at the end waits for nothing: leave `when` out"
     if step.plugin is not None and not isinstance(step.plugin, str) and step.device is None:
@@ -106,6 +114,42 @@ def _unused(path: Place, step: Step) -> Iterator[Finding]:
         yield (*path, "device"), f"a plugin can {step.plugin} as a whole, and not for a device"
     if step.set and step.device is None and step.set.model_fields_set - {"heartbeat"}:
         yield (*path, "set"), f"set needs a device for {', '.join(sorted(step.set.model_fields_set - {'heartbeat'}))}"
+
+
+def _odd_taint(path: Place, step: Step) -> Iterator[Finding]:
+    try:
+        if step.taint:
+            Taint(step.taint.key, step.taint.value, step.taint.effect)
+        else:
+            Taint(step.untaint or "")
+    except ValueError as error:
+        yield (*path, step.verb), str(error)
+
+
+def _not_there(timeline: Timeline, inventory: Inventory, unsure: Set[str]) -> Iterator[Finding]:
+    """What is asked of devices or pods that there are not. `unsure` as above."""
+    use = timeline.use.workload
+    if (use.devices or 0) > len(inventory.leaves):
+        yield ("use", "workload", "devices"), f"the pod asks for {use.devices} devices of {len(inventory.leaves)}"
+    for path, step in _steps(timeline):
+        if step.pod == "deleted" and use.kind == "Pod" and "workload" not in unsure:
+            yield (*path, "pod"), "a pod by itself does not come again: say `workload: {kind: ReplicaSet}` in `use`"
+        if step.when and step.when.device not in (None, HELD):
+            try:
+                inventory.matching(step.when.device)
+            except ValueError as error:
+                yield (*path, "when", "device"), str(error)
+
+
+def _more_than_held(planned: Plan, timeline: Timeline) -> Iterator[Finding]:
+    """What a pod that holds some of the devices can never show."""
+    held, at_once = timeline.use.workload.devices, defaultdict[tuple[Place, float], set[str]](set)
+    for action in (*planned.actions, *planned.always) if held else ():
+        if action.verb == "expect":
+            at_once[action.place, action.at].add(action.device)
+    for (place, _), devices in at_once.items():
+        if held and len(devices) > held:
+            yield place, f"the pod holds {held} of {len(devices)} devices that are to show: name it, or say `{HELD}`"
 
 
 def _odd_window(path: Place, step: Step) -> Iterator[Finding]:

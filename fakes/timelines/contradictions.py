@@ -1,7 +1,7 @@
 """Whether a plan contradicts itself: what it does cannot be done then, or what it expects excludes itself. Pure.
 
 What waits for a trigger is left out, for nobody knows when it comes; and where chance decides which faults there are,
-nothing is said of recoveries that find none.
+nothing is said of recoveries that find none, nor of taints.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,8 +15,8 @@ from drahealth.fakes.user_files import Finding, Place
 
 
 def contradictions(actions: Iterable[Action], catalogue: str, *, by_chance: bool = False) -> Iterator[Finding]:
-    """What cannot be so, each with its place. `by_chance`: the faults that there are depend on the seed."""
-    story = _Story(catalogue)
+    """What cannot be so, each with its place. `by_chance`: the faults and taints that there are depend on the seed."""
+    story = _Story(catalogue, by_chance)
     for action_ in actions:
         if not action_.trigger:
             yield from ((action_.place, what) for what in story.next(action_))
@@ -30,12 +30,17 @@ class _Story:
     """What there is at each moment of a plan."""
 
     catalogue: str
+    by_chance: bool
     has: dict[str, dict[str, float]] = field(default_factory=dict)
     """The faults of each device, and when each is over."""
     helped: dict[tuple[Place, float], bool] = field(default_factory=dict)
     """Of each recovery, by its place and time, whether any of its devices had a fault."""
     busy: dict[str, float] = field(default_factory=dict)
     """Until when a device is being recovered."""
+    taints: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
+    """The keys and effects of those that each device has."""
+    fails: bool = False
+    """The pod keeps failing."""
     runs: dict[str, bool] = field(default_factory=lambda: {"driver": True, "plugin": True})
     expected: dict[tuple[str, str], tuple[float, Action]] = field(default_factory=dict)
 
@@ -54,6 +59,12 @@ class _Story:
                 yield from self._recover(did)
             case "driver" | "plugin":
                 yield from self._run(did)
+            case "taint" | "untaint":
+                yield from self._taint(did)
+            case "pod":
+                if self.fails and did.what == "keeps-failing":
+                    yield f"the pod keeps failing already at {did.at:g} s"
+                self.fails = did.what == "keeps-failing"
             case "stream" if not self.runs["driver"] and (odd := {"close", "send"} & did.what.keys()):
                 yield f"the driver does not run at {did.at:g} s, so its streams cannot {odd.pop()}"
             case "expect":
@@ -74,6 +85,7 @@ class _Story:
         if did.what == EVERYTHING:
             self.has.clear()
             self.busy.clear()
+            self.taints.clear()
             return
         said = {"action": did.what} if isinstance(did.what, str) else did.what
         concerned = [path for path in self.has if self.has[path] and _is_in(path, did.device)]
@@ -95,6 +107,16 @@ class _Story:
             yield f"the {who} does not run at {did.at:g} s, so it cannot {verb}"
         if verb in ("crash", "stop", "running", "restart", "upgrade"):
             self.runs[who] = verb not in ("crash", "stop")
+
+    def _taint(self, did: Action) -> Iterator[str]:
+        there, key, effect = self.taints.setdefault(did.device, set()), did.what["key"], did.what.get("effect")
+        if did.verb == "taint":
+            there.add((key, effect or ""))
+            return
+        gone = {taint for taint in there if taint[0] == key and effect in (None, taint[1])}
+        if not gone and not self.by_chance:
+            yield f"{did.device} has no taint {key} at {did.at:g} s: leave untaint out, or taint it before"
+        there -= gone
 
     def _expect(self, did: Action) -> Iterator[str]:
         health, key = did.what.get("health"), (did.device, did.what.get("of", ""))

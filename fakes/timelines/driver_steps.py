@@ -1,4 +1,4 @@
-"""What a timeline's steps tell a fake driver: faults, recoveries, and what is wrong with its streams.
+"""What a timeline's steps tell a fake driver: faults, recoveries, taints, and what is wrong with its streams.
 
 None of it needs a kubelet; what a driver is as a process, and what pods show, is the stage's.
 """
@@ -13,7 +13,7 @@ from drahealth.fakes.timelines.messages import report_of
 from drahealth.fakes.timelines.model import EVERYTHING
 from drahealth.fakes.timelines.plan import Action
 
-VERBS = frozenset({"inject", "clear", "recover", "stream", "restore"})
+VERBS = frozenset({"inject", "clear", "recover", "taint", "untaint", "stream", "restore"})
 """Those that are told here."""
 
 _KINDS = {"clock_skew": "skew"}
@@ -39,6 +39,10 @@ class DriverSteps:
                 await control.clear(what, action.device)
             case "recover":
                 return await self._recover(what, action.device)
+            case "taint":
+                await control.taint(action.device, **what)
+            case "untaint":
+                await control.untaint(action.device, **what)
             case "stream":
                 await self._stream(what, wall)
             case "restore":

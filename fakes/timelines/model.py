@@ -18,6 +18,7 @@ from pydantic import (
 from drahealth.fakes.inventory_file import Whole
 from drahealth.fakes.timelines.durations import Duration
 from drahealth.fakes.timelines.fields import Lasting, Offset, Part, Share, Taking, Where, shape
+from drahealth.fakes.timelines.workload import PodVerb, Workload
 from drahealth.proto.values import Health
 
 FORMAT: Literal["fault-timeline/v1"] = "fault-timeline/v1"
@@ -189,6 +190,15 @@ _PluginWord = Literal["crash", "stop", "running", "restart"]
 PluginVerb = Annotated[Annotated[_PluginWord, Tag("word")] | Annotated[Listed, Tag("mapping")], Discriminator(shape)]
 
 
+class Tainting(Part):
+    """What keeps pods off a device (API `DeviceTaint`)."""
+
+    key: str
+    """Such as gpu.example.com/unhealthy."""
+    value: str = ""
+    effect: Literal["None", "NoSchedule", "NoExecute"] = "NoSchedule"
+
+
 class PodWrites(Part):
     """How often the status of a pod may have been written since the start."""
 
@@ -199,6 +209,7 @@ class Expectation(Part):
     """What a Pod status is to show."""
 
     device: Where = "all"
+    """Or `held`: those that the pod holds."""
     of: Literal["driver", "plugin"] = "driver"
     """Whose device: the DRA driver's, or the device plugin's of the same name."""
     health: Health | None = None
@@ -265,6 +276,9 @@ VERBS: Mapping[str, str] = {
     "stream": "this is wrong with the health streams; or what they say besides",
     "driver": "the driver crashes, stops, runs again, restarts, is upgraded or unregisters",
     "plugin": "the same of the device plugin; or what that says of `device`",
+    "taint": "`device` is published with this taint, which keeps pods off it, from now on; with `for` so long",
+    "untaint": "`device` is published without taints of this key",
+    "pod": "the pod that holds the devices keeps failing, goes on running, or is deleted",
     "kubelet": "the kubelet is killed and started again",
     "flap": "a fault comes and goes",
     "repeat": "steps that are played again and again, each time from the start of its own round",
@@ -300,6 +314,9 @@ class Step(Part):
     stream: Stream | None = None
     driver: DriverVerb | None = None
     plugin: PluginVerb | None = None
+    taint: Tainting | None = None
+    untaint: str | None = None
+    pod: PodVerb | None = None
     kubelet: Literal["restart"] | None = None
     flap: Flap | None = None
     repeat: Repeat | None = None
@@ -338,6 +355,8 @@ class Uses(Part):
         | None
     ) = None
     """The devices: a file beside the timeline's, or groups of them; two GPUs if nothing is said."""
+    workload: Workload = Workload()
+    """Who holds them: one pod, all of them, if nothing is said."""
 
 
 class Timeline(Part):

@@ -17,9 +17,11 @@ from typing import Any, NamedTuple
 
 from drahealth.fakes.faults.catalogue import fault
 from drahealth.fakes.inventory import Inventory
+from drahealth.fakes.timelines.arguments import UNDONE, argument_of, plain, said_by, trigger_of
 from drahealth.fakes.timelines.durations import Uniform
 from drahealth.fakes.timelines.fields import Pick
-from drahealth.fakes.timelines.model import Attempt, Expectation, Flap, Repeat, Start, Step, Timeline, Trigger
+from drahealth.fakes.timelines.model import Attempt, Expectation, Flap, Repeat, Step, Tainting, Timeline
+from drahealth.fakes.timelines.workload import HELD
 
 MOST = 1_000_000
 """Actions that a plan may have."""
@@ -200,15 +202,21 @@ class _Planner:
                 assert step.expect
                 return self._expect(step, step.expect, place, random)
             case "inject":
-                return self._inject(step, place, random, lasts)
+                return self._for_a_while(step, place, random, lasts, step.inject, ("clear", step.inject))
+            case "taint":
+                assert step.taint
+                undo = ("untaint", {"key": step.taint.key, "effect": step.taint.effect})
+                return self._for_a_while(step, place, random, lasts, _taint(step.taint), undo)
+            case "untaint" if step.device is None:
+                raise ValueError("untaint needs a device")
             case "recover" if isinstance(step.recover, Attempt) and lasts is None:
                 return self._recover(step, step.recover, place, random)
             case "stream":
                 return self._stream(step, place, random, lasts)
-        if lasts is not None and (step.verb, step.driver or step.plugin) not in _UNDONE:
+        if lasts is not None and (step.verb, getattr(step, step.verb)) not in UNDONE:
             raise ValueError(f"{step.verb} cannot be undone: leave `for` out")
         for device in self._devices(step, random):
-            self._add(place, step, step.verb, _argument(step, random), device)
+            self._add(place, step, step.verb, argument_of(step, random), device)
         if lasts is not None:
             self._add(place.later(place.now + lasts), step, step.verb, "running")
         return place.now + (lasts or 0.0)
@@ -221,13 +229,16 @@ class _Planner:
             raise ValueError("the catalogue has the times of faults: say how long")
         return fault(self.catalogue, step.inject).takes.draw(random)
 
-    def _inject(self, step: Step, place: _Place, random: Uniform, lasts: float | None) -> float:
+    def _for_a_while(
+        self, step: Step, place: _Place, random: Uniform, lasts: float | None, what: Any, undo: tuple[str, Any]
+    ) -> float:
+        """Befalls devices, and is undone when it is over, if it ever is."""
         if step.device is None:
-            raise ValueError("inject needs a device")
+            raise ValueError(f"{step.verb} needs a device")
         for device in self._devices(step, random):
-            self._add(place, step, "inject", step.inject, device)
+            self._add(place, step, step.verb, what, device)
             if lasts is not None:
-                self._add(place.later(place.now + lasts), step, "clear", step.inject, device)
+                self._add(place.later(place.now + lasts), step, *undo, device)
         return place.now + (lasts or 0.0)
 
     def _recover(self, step: Step, attempt: Attempt, place: _Place, random: Uniform) -> float:
@@ -255,7 +266,7 @@ class _Planner:
         elif verb in ("close", "send") and lasts is not None:
             raise ValueError(f"stream {verb} cannot be undone: leave `for` out")
         else:
-            argument = value.draw(random) if verb == "delay" else _plain(value)
+            argument = value.draw(random) if verb == "delay" else plain(value)
         self._add(place, step, "stream", {verb: argument})
         if lasts is not None:
             self._add(place.later(place.now + lasts), step, "restore", verb)
@@ -267,7 +278,7 @@ class _Planner:
         said |= {"pod_writes": expect.pod_writes and expect.pod_writes.max, "holds": holds or None}
         said |= {"of": "plugin" if expect.of == "plugin" else None, "within": step.within or "push"}
         what = {key: value for key, value in said.items() if value is not None}
-        for device in self._paths(expect.device, random):
+        for device in [HELD] if expect.device == HELD else self._paths(expect.device, random):
             self._add(place, step, "expect", what, device)
         return place.now + holds
 
@@ -329,7 +340,7 @@ class _Planner:
 
     def key_of(self, step: Step, rounds: tuple[int, ...]) -> bytes:
         """What the step's own draws are made from, in these rounds."""
-        said = self.keys.get(id(step)) or self.keys.setdefault(id(step), _said(step))
+        said = self.keys.get(id(step)) or self.keys.setdefault(id(step), said_by(step))
         key = f"{self.seed}|{rounds}|{said}"
         self.numbers[key] += 1
         return hashlib.sha256(f"{key}|{self.numbers[key]}".encode()).digest()
@@ -358,42 +369,13 @@ class _Draws:
         return (int.from_bytes(drawn[:8], "big") >> 11) * 2.0**-53
 
 
-_UNDONE = {("driver", "crash"), ("driver", "stop"), ("driver", "unregister"), ("plugin", "crash"), ("plugin", "stop")}
-"""What `for` can undo besides faults and streams: it runs again."""
+def _taint(taint: Tainting) -> dict[str, str]:
+    return {"key": taint.key, **({"value": taint.value} if taint.value else {}), "effect": taint.effect}
 
 
 def _begin(step: Step, place: _Place, random: Uniform) -> _Place:
     if step.when is not None:
-        return place._replace(now=0.0, trigger=_trigger(step.when))
+        return place._replace(now=0.0, trigger=trigger_of(step.when))
     if step.at is not None:
         return place._replace(now=place.start + step.at.draw(random), trigger=place.origin)
     return place.later(place.now + step.after.draw(random)) if step.after else place
-
-
-def _trigger(trigger: Trigger) -> dict[str, Any]:
-    return trigger.model_dump(mode="json", exclude_none=True)
-
-
-def _argument(step: Step, random: Uniform) -> Any:
-    argument = getattr(step, step.verb)
-    said = _plain(argument)
-    if step.set is not None:
-        times = {name: getattr(step.set, name) for name in ("timeout", "heartbeat")}
-        said |= {name: time.draw(random) for name, time in times.items() if time is not None}
-    if isinstance(step.driver, Start) and step.driver.upgrade:
-        said["upgrade"]["overlap"] = step.driver.upgrade.overlap.draw(random)
-    return said
-
-
-def _plain(value: Any) -> Any:
-    return value.model_dump(by_alias=True, exclude_unset=True) if hasattr(value, "model_dump") else value
-
-
-def _said(step: Step) -> str:
-    """What the step says itself, without the steps inside it."""
-    inside: Any = {"repeat": {"do"}} if step.repeat else {"parallel"} if step.parallel is not None else None
-    said = step.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude=inside)
-    return _SORTED.encode(said)
-
-
-_SORTED = json.JSONEncoder(sort_keys=True)

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import count
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from drahealth.fakes.timelines.plan import Action, Plan
 from drahealth.proto.clock import Clock
@@ -52,6 +52,17 @@ async def play(plan: Plan, stage: Stage, *, speed: float = 1.0) -> tuple[Action,
         await _end(plan.always, stage, speed)
 
 
+class _Due(NamedTuple):
+    """Something that a plan has for a time. What has to hold until then comes before what is done then."""
+
+    at: float
+    rank: int
+    number: int
+    action: Action
+    ready: float = 0.0
+    """Seconds from the start, as they pass, before which it cannot be."""
+
+
 class _Player:
     """What is due next, first of all; what happens adds to it."""
 
@@ -59,7 +70,7 @@ class _Player:
         self._stage = stage
         self._speed = speed
         self._start = stage.clock.now()
-        self._due: list[tuple[float, int, Action]] = []
+        self._due: list[_Due] = []
         self._numbers = count()
         self._more = asyncio.Event()
         self._waiting: dict[asyncio.Task[None], Sequence[Action]] = {}
@@ -73,12 +84,11 @@ class _Player:
                 triggered[repr(action.trigger)].append(action)
         self._waiting = {asyncio.create_task(self._add_when_it_happens(late)): late for late in triggered.values()}
         while await self._is_more_due():
-            at, _, action = self._due[0]
-            if (wait := at / self._speed - self._passed()) > 0:
+            due = self._due[0]
+            if (wait := max(due.at / self._speed, due.ready) - self._passed()) > 0:
                 await self._wait(wait)
             else:
-                heappop(self._due)
-                await self._do(action)
+                await self._do(heappop(self._due))
             for task in self._waiting:
                 if task.done():
                     task.result()
@@ -94,12 +104,14 @@ class _Player:
             await asyncio.sleep(0)  # who waits for what has happened by now hears of it
         return bool(self._due)
 
-    async def _do(self, action: Action) -> None:
+    async def _do(self, due: _Due) -> None:
+        action = due.action
         match action.verb:
             case "expect":
                 await self._stage.expect(action)
-                if holds := action.what.get("holds"):
-                    self._push(self._passed() * self._speed + holds, action._replace(verb="held"))
+                if holds := action.what.get("holds"):  # and what comes after it in the plan waits for its end
+                    held, ready = action._replace(verb="held"), self._passed() + holds / self._speed
+                    heappush(self._due, _Due(due.at + holds, 0, next(self._numbers), held, ready))
             case "held":
                 await self._stage.held(action)
             case _:
@@ -127,7 +139,7 @@ class _Player:
         return self._stage.clock.now() - self._start
 
     def _push(self, at: float, action: Action) -> None:
-        heappush(self._due, (at, next(self._numbers), action))
+        heappush(self._due, _Due(at, 1, next(self._numbers), action))
         self._more.set()
 
 

@@ -231,11 +231,12 @@ class Node:
         created = await self.target.api.create(PODS, manifest)
         return Pod(self, name, created["metadata"]["uid"], users)
 
-    async def replica_set(self, use: Use) -> ReplicaSet:
-        """A ReplicaSet that keeps one pod, whose one container uses this of a claim that is made from a template."""
+    async def replica_set(self, *uses: Use | Ask) -> ReplicaSet:
+        """A ReplicaSet that keeps one pod, whose one container uses this of claims that are made from templates, and
+        devices of device plugins."""
         self._names += 1
-        users, name = Users({"main": [use]}), f"set-{self._names}"
-        source = {use.claim.name: {"resourceClaimTemplateName": use.claim.name}}
+        users, name = Users({"main": uses}), f"set-{self._names}"
+        source = {claim.name: {"resourceClaimTemplateName": claim.name} for claim in users.claims}
         image = self.target.workload_image
         pod = pod_manifest(self.namespace, name, users, source, image=image, command=(), restart="Always")
         await self.target.api.create(REPLICA_SETS, replica_set_manifest(name, pod))

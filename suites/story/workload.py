@@ -1,11 +1,14 @@
 """The story's workload: pods whose status is watched."""
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING
 
 from drahealth.fakes.api import CLAIMS, PODS, Object
+from drahealth.fakes.containers.runtime import UnknownIdError
 from drahealth.proto.events import ContainerSeen, EventSeen, StatusSeen, Unprepared
 from drahealth.proto.values import Health, ResourceHealth, ResourceStatus
 from drahealth.suites.story.device_plugin import Ask, DevicePlugin, PluginGpu
@@ -161,6 +164,19 @@ class Pod:
                 return
             await self.ends(1)
 
+    async def fails_whenever_it_runs(self) -> None:
+        """Its containers fail as soon as they are seen to run, again and again, until this is cancelled."""
+        ended = dict.fromkeys(self.users.containers, -1)
+
+        def up() -> list[ContainerSeen]:
+            return [c for c in self._seen() if c.state == "running" and c.restarts > ended[c.name]]
+
+        while await self.node.history.until(lambda: bool(up()), math.inf):
+            for container in up():
+                ended[container.name] = container.restarts
+                with suppress(UnknownIdError):  # it has ended already, though nobody has seen it yet
+                    await self[container.name].ends(1)
+
     async def is_deleted(self) -> None:
         """Somebody deletes it; it goes by and by."""
         self.node.tell(f"pod {self.name} is deleted")
@@ -168,12 +184,16 @@ class Pod:
 
     async def gpu_of(self, driver: Driver) -> Gpu:
         """The one device of the driver that a claim which is reserved for it was allocated."""
+        found = await self.gpus_of(driver)
+        self.node.check(len(found) == 1, f"pod {self.name} has one device of {driver}", [gpu.name for gpu in found])
+        return found[0]
+
+    async def gpus_of(self, driver: Driver) -> list[Gpu]:
+        """The devices of the driver that claims which are reserved for it were allocated."""
         claims = await self.node.target.api.list(CLAIMS, self.node.namespace)
         mine = [c for c in claims if any(r["uid"] == self.uid for r in c.get("status", {}).get("reservedFor") or ())]
         results = [result for claim in mine for result in claim["status"]["allocation"]["devices"]["results"]]
-        names = [result["device"] for result in results if result["driver"] == driver.name]
-        self.node.check(len(names) == 1, f"pod {self.name} has one device of {driver}", names)
-        return Gpu(driver, names[0])
+        return [Gpu(driver, result["device"]) for result in results if result["driver"] == driver.name]
 
     async def gpus(self) -> list[Gpu]:
         """The devices that were allocated to its claims."""

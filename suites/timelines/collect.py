@@ -12,6 +12,7 @@ from drahealth.fakes.user_files import FileError
 from drahealth.suites.scenario import scenario
 from drahealth.suites.session import Session
 from drahealth.suites.story.node import PATIENCE, Node
+from drahealth.suites.timelines.holder import Holder
 from drahealth.suites.timelines.plugin_steps import needs_plugin
 from drahealth.suites.timelines.stage import NodeStage
 
@@ -36,7 +37,7 @@ class TimelineWarning(pytest.PytestWarning):
 
 
 class TimelineItem(pytest.Item):
-    """One timeline, to be played with a driver of its own, whose devices one pod holds."""
+    """One timeline, to be played with a driver of its own, whose devices its workload holds."""
 
     def __init__(self, *, story: Story, **known: object) -> None:
         super().__init__(**known)  # type: ignore[arg-type]
@@ -61,7 +62,7 @@ class TimelineItem(pytest.Item):
 
 
 async def tell(story: Story, node: Node, speed: float = 1.0) -> None:
-    """The story itself, on a driver of its own whose devices one pod holds."""
+    """The story itself, on a driver of its own whose devices its workload holds."""
     inventory, plan, use = story.inventory, story.plan, story.timeline.use
     paths = inventory.leaves
     names = [inventory[path].name for path in paths]
@@ -69,12 +70,12 @@ async def tell(story: Story, node: Node, speed: float = 1.0) -> None:
         devices=paths, catalogue=use.catalogue, policy=use.policy, inventory=inventory.devices, seed=plan.seed
     )
     plugin = await node.device_plugin(names) if needs_plugin(plan) else None
-    asks = [plugin.asks(len(names))] if plugin else []
-    pod = await node.running_pod((await node.claim(driver, gpu=len(paths)))["gpu"], *asks)
-    await pod.has_devices(len(paths) * (2 if plugin else 1))
-    node.tell(f"timeline {story.timeline.name}, seed {plan.seed}, plan {plan.hash}")
-    left_out = await play(plan, NodeStage(node, driver, pod, story, plugin=plugin, speed=speed), speed=speed)
-    node.notes += notes(story, left_out)
+    count = use.workload.devices or len(paths)
+    async with Holder(node, driver, shows=count * (2 if plugin else 1)) as holder:
+        await holder.begin(use.workload, count, [plugin.asks(count)] if plugin else [])
+        node.tell(f"timeline {story.timeline.name}, seed {plan.seed}, plan {plan.hash}")
+        stage = NodeStage(node, driver, holder, story, plugin=plugin, speed=speed)
+        node.notes += notes(story, await play(plan, stage, speed=speed))
 
 
 def notes(story: Story, left_out: Iterable[Action]) -> Iterator[str]:

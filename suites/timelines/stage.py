@@ -16,6 +16,7 @@ from drahealth.fakes.timelines.durations import Duration
 from drahealth.fakes.timelines.model import EVERYTHING
 from drahealth.fakes.timelines.plan import Action
 from drahealth.fakes.timelines.story import Story
+from drahealth.fakes.timelines.workload import HELD
 from drahealth.proto.events import Prepared, StatusSeen, StreamOpened, TimePassed, Unprepared
 from drahealth.proto.values import Health, ResourceHealth
 from drahealth.suites.errors import ConfigurationError, HarnessError
@@ -23,6 +24,7 @@ from drahealth.suites.story.device_plugin import DevicePlugin
 from drahealth.suites.story.hardware import Driver
 from drahealth.suites.story.node import Node
 from drahealth.suites.story.workload import Pod
+from drahealth.suites.timelines.holder import Holder
 from drahealth.suites.timelines.plugin_steps import heal_plugin, tell_plugin
 from drahealth.suites.violation import Violation
 
@@ -61,7 +63,7 @@ class NodeStage:
         self,
         node: Node,
         driver: Driver,
-        pod: Pod,
+        holder: Holder,
         story: Story,
         *,
         plugin: DevicePlugin | None = None,
@@ -71,7 +73,7 @@ class NodeStage:
         self._speed = speed
         self._node = node
         self._driver = driver
-        self._pod = pod
+        self._holder = holder
         self._plugin = plugin
         self._story = story
         self._inventory = story.inventory
@@ -91,10 +93,12 @@ class NodeStage:
             await self._act(action)
 
     async def expect(self, action: Action) -> None:
-        expected = f"shows {action.device or 'its devices'} {_sought(action.what)}"
+        expected = f"shows {_sought(action)}"
         self._node.tell(f"{action.step}: a pod {expected}?")
         within, seen, expected = action.what["within"], self._pod, f"pod {self._pod.name} {expected}"
         with self._at(action):
+            held = ", ".join(sorted(self._holder.held))
+            self._node.check(self._can_show(action), expected, f"it holds {held}, and not {action.device}\n{seen}")
             if within in WINDOWS:
                 await self._node.until(lambda: self._is_so(action), within, expected, seen)
                 return
@@ -102,7 +106,7 @@ class NodeStage:
             self._node.check(came, f"{expected} within {within}", seen)
 
     async def held(self, action: Action) -> None:
-        expected = f"pod {self._pod.name} still shows {action.device} {_sought(action.what)}"
+        expected = f"pod {self._pod.name} still shows {_sought(action)}"
         with self._at(action):
             self._node.check(self._is_so(action), expected, self._pod)
 
@@ -114,6 +118,7 @@ class NodeStage:
         """What is raised in here says at which step; what the driver or the API server refuses is told as that."""
         where = self._story.where(action)
         try:
+            self._holder.check()
             yield
         except (Violation, HarnessError) as error:
             error.where = where
@@ -140,6 +145,8 @@ class NodeStage:
             case "plugin" if self._plugin:
                 names = [self._inventory[path].name for path in self._leaves(action.device)] if action.device else []
                 await tell_plugin(self._plugin, what, names)
+            case "pod":
+                await self._holder.tell(what)
             case "kubelet":
                 await self._node.kubelet_restarts()
             case "mark":
@@ -193,6 +200,20 @@ class NodeStage:
 
     # -- what is seen
 
+    @property
+    def _pod(self) -> Pod:
+        return self._holder.pod
+
+    def _can_show(self, action: Action) -> bool:
+        """The pod holds some of it; which devices of a device plugin it does is the kubelet's business."""
+        return action.what.get("of") == "plugin" or bool(self._names(action.device) & self._holder.held)
+
+    def _names(self, device: str) -> set[str]:
+        """What the API calls the device, or its partitions, or those that the pod holds."""
+        if device == HELD:
+            return set(self._holder.held)
+        return {self._inventory[path].name for path in self._leaves(device)}
+
     def _is_so(self, action: Action) -> bool:
         what = action.what
         if (most := what.get("pod_writes")) is not None:
@@ -204,19 +225,20 @@ class NodeStage:
 
     def _shown(self, device: str) -> list[ResourceHealth]:
         """What the pod shows of a device, or of its partitions."""
-        names = {self._inventory[path].name for path in self._leaves(device)}
+        names = self._names(device)
         return [found for gpu in self._driver.gpus if gpu.name in names for found in self._pod.resources(gpu)]
 
     def _listed(self, device: str) -> list[ResourceHealth]:
         """The same of the device plugin's."""
-        names = {self._inventory[path].name for path in self._leaves(device)}
+        names = self._names(device)
         gpus = self._plugin.gpus if self._plugin else ()
         return [found for gpu in gpus if gpu.name in names for found in self._pod.resources(gpu)]
 
     def _has_happened(self, trigger: Mapping[str, Any]) -> bool:
         if trigger.get("seen"):
             whole = trigger.get("device") or "all"
-            seen = [found for path in self._inventory.matching(whole) for found in self._shown(path)]
+            paths = [HELD] if whole == HELD else self._inventory.matching(whole)
+            seen = [found for path in paths for found in self._shown(path)]
             return any(found.health == trigger["seen"] for found in seen)
         kinds = [_CALLS[trigger["method"]]] if trigger.get("method") in _CALLS else list(_CALLS.values())
         calls: int = trigger["calls"]
@@ -230,8 +252,10 @@ def _fits(found: ResourceHealth, what: Mapping[str, Any]) -> bool:
     return message is None or (fnmatchcase(found.message, message) if message else not found.message)
 
 
-def _sought(what: Mapping[str, Any]) -> str:
-    said = [str(what.get("health") or ""), repr(what["message"]) if what.get("message") is not None else ""]
+def _sought(action: Action) -> str:
+    what = action.what
+    said = ["what it holds" if action.device == HELD else action.device]
+    said += [str(what.get("health") or ""), repr(what["message"]) if what.get("message") is not None else ""]
     said += [f"with at most {what['pod_writes']} statuses"] if "pod_writes" in what else []
     return " ".join(filter(None, said))
 

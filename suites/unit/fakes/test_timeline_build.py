@@ -62,6 +62,38 @@ def test_a_story_in_python_has_the_plan_of_the_same_story_in_a_file() -> None:
     assert list(build.checked(story, DEVICES).to_lines()) == list(checked_plan(loaded, DEVICES).to_lines())
 
 
+STORY = """
+format: fault-timeline/v1
+name: story
+use: {workload: {kind: ReplicaSet, devices: 1}}
+timeline:
+  - {pod: keeps-failing, for: 1s..5s}
+  - {taint: {key: a.example.com/sick, value: so}, device: gpu-0, for: 9s}
+  - {pod: deleted}
+  - {expect: {device: held, health: Healthy}, within: push}
+  - {taint: {key: odd, effect: None}, device: gpu-1}
+  - {untaint: odd, device: gpu-1}
+"""
+
+
+def test_workloads_and_taints_in_python_are_those_of_a_file() -> None:
+    story = build.timeline(
+        "story",
+        [
+            build.pod("keeps-failing", for_="1s..5s"),
+            build.taint("a.example.com/sick", "gpu-0", value="so", for_="9s"),
+            build.pod("deleted"),
+            build.expect("held", health="Healthy"),
+            build.taint("odd", "gpu-1", effect="None"),
+            build.untaint("odd", "gpu-1"),
+        ],
+        workload={"kind": "ReplicaSet", "devices": 1},
+    )
+    (loaded,) = load(STORY)
+    assert list(build.checked(story, DEVICES).to_lines()) == list(checked_plan(loaded, DEVICES).to_lines())
+    assert load(dump(story))[0].timeline == story
+
+
 def test_a_step_of_a_file_is_called_by_its_line_and_one_made_in_python_by_its_number(tmp_path: Path) -> None:
     path = tmp_path / "storm.timeline.yaml"
     path.write_text(FILE)

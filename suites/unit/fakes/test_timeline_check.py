@@ -30,7 +30,7 @@ def test_a_timeline_that_makes_sense_is_planned() -> None:
         ("recover: gpu-rset", "timeline.0.recover: there is no recovery action 'gpu-rset'; did you mean gpu-reset"),
         ("stream: {close: NOPE}", "timeline.0.stream.close: no gRPC status code is called 'NOPE'; there are OK"),
         ("mark: a, within: push", "timeline.0.within: within belongs to expect, and this step has mark"),
-        ("driver: crash, device: gpu-0", "timeline.0.device: device belongs to inject, recover, set, plugin, and"),
+        ("driver: crash, device: gpu-0", "timeline.0.device: device belongs to inject, recover, set, plugin, taint"),
         ("repeat: {times: 1, every: 1s, do: [{mark: a}]}, for: 2s", "timeline.0.for: for belongs to inject, stream"),
         ("plugin: {health: Unhealthy}", "timeline.0.plugin: what a plugin says of a device needs the device"),
         ("plugin: crash, device: gpu-0", "timeline.0.device: a plugin can crash as a whole, and not for a device"),
@@ -38,6 +38,15 @@ def test_a_timeline_that_makes_sense_is_planned() -> None:
         ("set: {health: Healthy, heartbeat: 2s}", "timeline.0.set: set needs a device for health"),
         ("expect: {health: Healthy}, within: soon", "timeline.0.within: 'soon' is no window (push, resync, start"),
         ("driver: {restart: {offer: [v2]}}", "timeline.0.driver.restart.offer.0: no health API is called 'v2'"),
+        ("taint: {key: a b}, device: gpu-0", "timeline.0.taint: 'a b' is no key of a taint, such as example.com/un"),
+        ("taint: {key: a, value: b c}, device: gpu-0", "timeline.0.taint: 'b c' is no value of a taint: letters"),
+        ("untaint: '', device: gpu-0", "timeline.0.untaint: '' is no key of a taint, such as example.com/unhealthy"),
+        ("taint: {key: a}", "timeline.0: taint needs a device"),
+        ("untaint: a", "timeline.0: untaint needs a device"),
+        ("pod: deleted", "timeline.0.pod: a pod by itself does not come again: say `workload: {kind: ReplicaSet}`"),
+        ("pod: running, for: 1s", "timeline.0: pod cannot be undone: leave `for` out"),
+        ("inject: xid/79, device: held", "timeline.0.device: which device is held is seen by expect alone: name the"),
+        ("when: {seen: Healthy, device: gpu-9}, mark: a", "timeline.0.when.device: no device is called 'gpu-9'"),
         ("inject: xid/79, device: gpu-9", "timeline.0: no device is called 'gpu-9'; there are gpu-0, gpu-1"),
     ],
 )
@@ -54,8 +63,24 @@ def test_a_catalogue_that_is_not_there_is_told_once() -> None:
 
 
 @pytest.mark.parametrize(
+    ("devices", "problem"),
+    [
+        (1, "line 5: timeline.0: the pod holds 1 of 2 devices that are to show: name it, or say `held`"),
+        (3, "line 3: use.workload.devices: the pod asks for 3 devices of 2"),
+    ],
+)
+def test_a_pod_holds_no_more_than_there_is_and_shows_no_more_than_it_holds(devices: int, problem: str) -> None:
+    assert problems("- {expect: {health: Healthy}}\n", f"{{workload: {{devices: {devices}}}}}") == [problem]
+
+
+@pytest.mark.parametrize(
     ("steps", "problem"),
     [
+        (
+            "- {taint: {key: a}, device: gpu-0}\n- {untaint: a, device: gpu-1}\n",
+            "timeline.1: gpu-1 has no taint a at 0 s: leave untaint out, or taint it before",
+        ),
+        ("- {pod: keeps-failing}\n- {pod: keeps-failing}\n", "timeline.1: the pod keeps failing already at 0 s"),
         (
             "- {inject: xid/79, device: gpu-0}\n- {inject: xid/79, device: gpu-0}\n",
             "timeline.1: gpu-0 has xid/79 already at 0 s",
@@ -99,6 +124,9 @@ def test_a_plan_that_contradicts_itself_is_refused(steps: str, problem: str) -> 
         f"{ILL}- {{recover: app-restart}}\n- {{recover: reboot}}\n{ILL}",
         f"{ILL}- recover: {{action: reboot, takes: 9s}}\n{ILL}",
         f"{ILL}- {{recover: gpu-reset, device: all}}\n",
+        "- {taint: {key: a}, device: gpu-0}\n- {taint: {key: a}, device: gpu-0}\n- {untaint: a, device: gpu-0}\n",
+        "- {taint: {key: a}, device: {pick: 1}}\n- {untaint: a, device: gpu-0}\n",
+        "- {pod: keeps-failing, for: 2s}\n- {pod: keeps-failing}\n- {when: {seen: Healthy, device: held}, mark: a}\n",
     ],
 )
 def test_what_may_be_so_is_no_contradiction(steps: str) -> None:

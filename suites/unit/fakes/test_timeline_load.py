@@ -53,6 +53,8 @@ def test_everything_that_is_wrong_is_said_at_once_with_its_line() -> None:
         ("{expect: {device: all}}", "expect names nothing: say health, message or pod_writes"),
         ("{mark: a, when: {calls: 1, seen: Healthy}}", "a trigger has either calls or seen"),
         ("{driver: {restart: {}, upgrade: {}}}", "say either restart or upgrade"),
+        ("{taint: {key: a, effect: NoSched}}", "input should be 'None', 'NoSchedule' or 'NoExecute', not 'NoSched'"),
+        ("{pod: gone}", "input should be 'keeps-failing', 'running' or 'deleted', not 'gone'"),
         ("{mark: a, probability: 8}", "not a share: 8 (say 80%)"),
     ],
 )

@@ -42,6 +42,22 @@ def test_for_undoes_a_fault_a_stream_fault_and_the_end_of_a_driver() -> None:
     ]
 
 
+def test_for_undoes_a_taint_and_a_pod_that_keeps_failing() -> None:
+    taint = "{taint: {key: sick, value: a, effect: NoExecute}, device: gpu-1, for: 2s}"
+    assert told(planned(f"[{taint}, {{pod: keeps-failing, for: 3s}}, {{untaint: odd, device: gpu-0}}]").actions) == [
+        '0 taint gpu-1 {"key": "sick", "value": "a", "effect": "NoExecute"}',
+        '2 untaint gpu-1 {"key": "sick", "effect": "NoExecute"}',
+        '2 pod "keeps-failing"',
+        '5 pod "running"',
+        '5 untaint gpu-0 {"key": "odd"}',
+    ]
+
+
+def test_what_the_pod_holds_is_seen_when_it_is_played() -> None:
+    (action,) = planned("[{expect: {device: held, health: Healthy}}]").actions
+    assert action.device == "held"
+
+
 def test_the_next_step_comes_when_a_recovery_is_over() -> None:
     steps = "[{recover: {action: reboot, takes: 30s}}, {mark: a}, {recover: {action: reboot, takes: catalogue}}]"
     assert told(planned(steps).actions) == [

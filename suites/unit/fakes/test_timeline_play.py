@@ -90,6 +90,13 @@ async def test_what_has_to_hold_is_looked_at_when_its_time_is_over() -> None:
     assert stage.log == [(1, "expect Healthy"), (2, "mark a"), (11, "held Healthy")]
 
 
+async def test_the_next_step_waits_until_what_has_to_hold_has_held() -> None:
+    stage = Rehearsal(takes=1)
+    steps = "[{expect: {health: Healthy}, holds: 10s}, {mark: a}, {mark: b, after: 2s}]"
+    await play(planned(steps), stage, speed=2)
+    assert stage.log == [(1, "expect Healthy"), (6, "held Healthy"), (6, "mark a"), (6, "mark b")]
+
+
 async def test_what_has_to_hold_at_the_end_is_looked_at_too() -> None:
     stage = Rehearsal()
     await play(planned("[{mark: a}]", "[{expect: {health: Healthy}, holds: 4s}, {recover: all}]"), stage)

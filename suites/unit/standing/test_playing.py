@@ -65,6 +65,13 @@ async def test_it_sets_devices_faults_streams_and_leads_the_drivers_life(rig: Ri
     assert (state["running"], devices[1]["message"], rig.sockets()) == (False, "odd", ["control.sock"])
 
 
+async def test_it_taints_devices_and_takes_taints_away(rig: Rig) -> None:
+    sick, odd = "{taint: {key: sick, effect: NoExecute}, device: gpu-0}", "{taint: {key: odd}, device: gpu-1, for: 1ms}"
+    assert [line["event"] for line in await played(rig, story(rig, sick, odd))] == ["step"] * 3
+    taint = {"key": "sick", "value": "", "effect": "NoExecute"}
+    assert (await rig.told("state"))["taints"] == {"gpu-0": [taint]}
+
+
 async def test_what_cannot_be_done_is_told_of_and_the_story_goes_on(rig: Rig) -> None:
     path = story(rig, "{inject: xid/46, device: gpu-0}", "{inject: xid/48, device: gpu-1}")
     await rig.serve(play=path)
@@ -92,6 +99,7 @@ async def test_a_story_that_waits_for_its_end_does_not_hold_up_the_process(rig: 
     [
         ("{inject: xid/79, device: gpu-7}", "timeline.0: no device is called 'gpu-7'; there are gpu-0"),
         ("{kubelet: restart}", "timeline.0: a process plays no `kubelet`; leave the step out"),
+        ("{pod: keeps-failing}", "timeline.0: a process plays no `pod`; leave the step out"),
         ("{driver: upgrade}", "timeline.0: the driver of a process does not upgrade so; it can crash, stop"),
         ("{driver: {restart: {offer: [v1alpha1]}}}", "timeline.0: the driver of a process does not restart so"),
         ("{when: {calls: 3}, mark: now}", "timeline.0: a process knows no `when`; say `at` or `after`"),

@@ -1,12 +1,14 @@
 """`drahealth play`: timelines on the reference, what fails there, and what is refused."""
 
 import json
+from itertools import groupby
 from pathlib import Path
 
 import pytest
 
 from drahealth.fakes.inventory import Inventory
 from drahealth.fakes.timelines.messages import report_of
+from drahealth.proto.events import StatusSeen, load_lines
 from drahealth.proto.values import DeviceHealth, Health
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.timelines.playing import play_timelines
@@ -176,6 +178,40 @@ timeline:
 """
     done = drahealth("play", write(tmp_path, steps))
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+KEEPS_FAILING = """use: {workload: {kind: ReplicaSet, devices: 1}}
+timeline:
+  - {pod: keeps-failing, for: 15s}
+  - {after: 40s, expect: {device: held, health: Healthy}}
+  - {pod: keeps-failing}
+  - {after: 30s, pod: deleted}
+  - {after: 12s, expect: {device: held, health: Healthy}}
+"""
+
+
+def test_a_pod_fails_whenever_it_runs_until_it_may_run_or_another_takes_its_place(tmp_path: Path) -> None:
+    done = drahealth("play", write(tmp_path, KEEPS_FAILING), "--histories", str(tmp_path))
+    assert done.returncode == 0, done.stdout
+    seen = [
+        r.what
+        for r in load_lines((tmp_path / "a story.jsonl").read_text().splitlines())
+        if isinstance(r.what, StatusSeen)
+    ]
+    pods = dict.fromkeys(status.pod for status in seen)
+    told = [[c.state for s in seen if s.pod == pod and s.phase == "Running" for c in s.containers] for pod in pods]
+    back_offs = [[state for state, _ in groupby(states)].count("CrashLoopBackOff") for states in told]
+    assert back_offs == [3, 0]
+
+
+def test_what_the_pod_does_not_hold_it_cannot_show(tmp_path: Path) -> None:
+    steps = """use: {inventory: [{name: gpu, count: 3}], workload: {devices: 2}}
+timeline:
+  - {expect: {device: held, health: Healthy}}
+  - {expect: {device: gpu-2, health: Healthy}, within: 60s}
+"""
+    done = drahealth("play", write(tmp_path, steps))
+    assert "timeline.1: pod pod-3 shows gpu-2 Healthy\n  seen:     it holds gpu-0, gpu-1, and not gpu-2" in done.stdout
 
 
 def test_speed_and_seed_are_heeded(tmp_path: Path) -> None:

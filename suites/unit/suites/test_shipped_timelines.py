@@ -24,6 +24,9 @@ BROKEN = [
     ("silent-lying-dead", replace(NOTHING, manager=mutants.AlwaysTheDefault)),
     ("upgrade-under-faults", replace(NOTHING, manager=stream_mutants.WatchesTwice)),
     ("upgrade-under-faults", replace(NOTHING, manager=mutants.NeverForgives)),
+    ("story-1", replace(NOTHING, manager=mutants.IgnoresWaiting)),
+    ("story-1", replace(NOTHING, manager=mutants.HushesUpBadNews)),
+    ("story-1", replace(NOTHING, manager=mutants.NeverForgives)),
     ("device-plugin", replace(NOTHING, device_plugins=plugin_mutants.TellsNobody)),
     ("device-plugin", replace(NOTHING, device_plugins=plugin_mutants.StaysSick)),
     ("device-plugin", replace(NOTHING, device_plugins=plugin_mutants.ListensOnce)),
@@ -35,6 +38,15 @@ def test_what_is_broken_is_caught_by_a_shipped_timeline(name: str, broken: Case)
     (story,) = stories(SHIPPED / f"{name}.timeline.yaml")
     with pytest.raises(Violation):
         play(replace(broken, story=collect.as_scenario(story)), SOON)
+
+
+def test_without_the_taint_the_next_pod_of_story_1_gets_the_same_device(tmp_path: Path) -> None:
+    steps = (SHIPPED / "story-1.timeline.yaml").read_text().split("\n  - ")
+    path = tmp_path / "story-1.timeline.yaml"
+    path.write_text("\n  - ".join(step for step in steps if not step.startswith(("taint", "untaint"))))
+    (story,) = stories(path)
+    with pytest.raises(Violation, match="it holds gpu-0, and not gpu-1"):
+        play(replace(NOTHING, story=collect.as_scenario(story)))
 
 
 def test_each_shipped_timeline_catches_something() -> None:

@@ -39,6 +39,8 @@ def test_the_schema_takes_what_is_shipped(path: Path) -> None:
         {"recover": {"action": "reboot", "takes": "20s..40s", "fails": True}},
         {"inject": "thermal/slowdown", "device": "gpu-0", "for": "catalogue"},
         {"at": "exp(5m)", "stream": {"send": {"device": "gpu-0", "health": 99, "message": {"length": 9}}}},
+        {"taint": {"key": "a.example.com/sick", "effect": "NoExecute"}, "device": {"pick": 1}, "for": "2s"},
+        {"pod": "keeps-failing", "for": "2s..3s"},
         {"parallel": [[{"mark": "a"}], [{"driver": {"upgrade": {"overlap": "2s"}}}]]},
     ],
 )
