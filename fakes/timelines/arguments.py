@@ -13,6 +13,7 @@ UNDONE = {
     ("plugin", "crash"),
     ("plugin", "stop"),
     ("pod", "keeps-failing"),
+    ("kubelet", "stop"),
 }
 """What `for` can undo besides faults, taints and streams: it runs again."""
 

@@ -122,7 +122,7 @@ def pod(verb: str, **when: Unpack[When]) -> Step:
 
 
 def kubelet(verb: str, **when: Unpack[When]) -> Step:
-    """The kubelet: restart."""
+    """The kubelet: restart, stop or running."""
     return _step("kubelet", verb, when)
 
 

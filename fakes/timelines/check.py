@@ -91,7 +91,7 @@ _FIELDS = {
     "within": ("expect",),
     "holds": ("expect",),
     "device": ("inject", "recover", "set", "plugin", "taint", "untaint"),
-    "for": ("inject", "stream", "driver", "plugin", "taint", "pod"),
+    "for": ("inject", "stream", "driver", "plugin", "taint", "pod", "kubelet"),
 }
 """The verbs that read what a step says besides."""
 

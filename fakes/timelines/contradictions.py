@@ -41,7 +41,7 @@ class _Story:
     """The keys and effects of those that each device has."""
     fails: bool = False
     """The pod keeps failing."""
-    runs: dict[str, bool] = field(default_factory=lambda: {"driver": True, "plugin": True})
+    runs: dict[str, bool] = field(default_factory=lambda: {"driver": True, "plugin": True, "kubelet": True})
     expected: dict[tuple[str, str], tuple[float, Action]] = field(default_factory=dict)
 
     def next(self, did: Action) -> Iterator[str]:
@@ -57,11 +57,13 @@ class _Story:
                 self.has.get(did.device, {}).pop(did.what, None)
             case "recover":
                 yield from self._recover(did)
-            case "driver" | "plugin":
+            case "driver" | "plugin" | "kubelet":
                 yield from self._run(did)
             case "taint" | "untaint":
                 yield from self._taint(did)
             case "pod":
+                if not self.runs["kubelet"] and did.what != "running":
+                    yield f"the kubelet does not run at {did.at:g} s, so nothing becomes of the pod"
                 if self.fails and did.what == "keeps-failing":
                     yield f"the pod keeps failing already at {did.at:g} s"
                 self.fails = did.what == "keeps-failing"
@@ -105,6 +107,8 @@ class _Story:
         who, verb = did.verb, did.what if isinstance(did.what, str) else next(iter(did.what))
         if not self.runs[who] and verb not in ("running", "restart"):
             yield f"the {who} does not run at {did.at:g} s, so it cannot {verb}"
+        if verb in ("running", "restart", "upgrade") and not self.runs["kubelet"] and who != "kubelet":
+            yield f"the kubelet does not run at {did.at:g} s, so no {who} can register; start it before"
         if verb in ("crash", "stop", "running", "restart", "upgrade"):
             self.runs[who] = verb not in ("crash", "stop")
 

@@ -279,7 +279,7 @@ VERBS: Mapping[str, str] = {
     "taint": "`device` is published with this taint, which keeps pods off it, from now on; with `for` so long",
     "untaint": "`device` is published without taints of this key",
     "pod": "the pod that holds the devices keeps failing, goes on running, or is deleted",
-    "kubelet": "the kubelet is killed and started again",
+    "kubelet": "the kubelet is killed and started again, at once or later on",
     "flap": "a fault comes and goes",
     "repeat": "steps that are played again and again, each time from the start of its own round",
     "parallel": "lists of steps beside each other; the longest ends them",
@@ -317,7 +317,7 @@ class Step(Part):
     taint: Tainting | None = None
     untaint: str | None = None
     pod: PodVerb | None = None
-    kubelet: Literal["restart"] | None = None
+    kubelet: Literal["restart", "stop", "running"] | None = None
     flap: Flap | None = None
     repeat: Repeat | None = None
     parallel: tuple[tuple["Step", ...], ...] | None = None

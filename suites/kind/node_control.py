@@ -44,6 +44,15 @@ class KindNodes:
         since = float(await self._sh(node, node_scripts.RESTART))
         await self._until_served(node, since)
 
+    async def stop_kubelet(self, node: str) -> None:
+        """Kills the kubelet, and nobody starts it again before `start_kubelet`."""
+        await self._sh(node, node_scripts.STOP)
+
+    async def start_kubelet(self, node: str) -> None:
+        """Starts it if it does not run, and returns when it serves the node; else nothing. Raises HarnessError."""
+        if since := await self._sh(node, node_scripts.START):
+            await self._until_served(node, float(since))
+
     async def set_gates(self, gates: Mapping[str, bool], kubelet: Mapping[str, bool] | None = None) -> None:
         """The API server and all kubelets are restarted with these gates besides those they have, and have them.
 

@@ -66,6 +66,12 @@ back() {{
 RESTART = f"{_PARTS}end_kubelet\nstart_kubelet\n"
 """Kills the kubelet and starts it; prints when."""
 
+STOP = f"{_PARTS}end_kubelet\nsystemctl stop kubelet\n"
+"""Kills the kubelet, and keeps its unit from starting it again."""
+
+START = f"{_PARTS}systemctl is-active --quiet kubelet || start_kubelet\n"
+"""Starts a kubelet that was stopped; prints when, nothing if it runs."""
+
 APPLY = f"""{_PARTS}
 mkdir -p {STATE}/original
 end_kubelet
@@ -98,10 +104,13 @@ if [ -e {STATE}/original/{API_SERVER}.yaml ] || [ -e {STATE}/original/kubelet.ya
   if back {API_SERVER}.yaml {API_SERVER_MANIFEST}; then end_api_server; fi
   back kubelet.yaml {KUBELET_CONFIG} || true
   start_kubelet
+else
+  systemctl is-active --quiet kubelet || start_kubelet
 fi
 rm -rf {STATE}
 """
-"""Puts the original files back; prints when the kubelet was started, nothing if there was nothing to put back."""
+"""Puts the original files back, and starts a kubelet that was stopped; prints when it was started, nothing if there was
+nothing to do."""
 
 WRITE = """set -eu
 umask 077

@@ -101,9 +101,10 @@ class LocalCluster:
         await self._running().kubelet.stop(hard)
 
     async def start_kubelet(self) -> None:
-        """Starts the kubelet on what it left and returns when its node is Ready again."""
+        """Starts the kubelet on what it left, unless it runs, and returns when its node is Ready again."""
         parts = self._running()
-        await self._start_kubelet(parts)
+        if parts.kubelet.process is None:
+            await self._start_kubelet(parts)
         await self._until_node_is_ready(parts)
 
     async def restart_kubelet(self, hard: bool = True) -> None:

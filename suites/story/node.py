@@ -1,9 +1,8 @@
 """The node of a scenario: where its story is told. One for each scenario, with a namespace and a history of its own."""
 
-import asyncio
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, AsyncExitStack, suppress
 from functools import partial
 from typing import Any
 
@@ -24,6 +23,7 @@ from drahealth.suites.story.evidence import Evidence
 from drahealth.suites.story.hardware import Driver, Gpu
 from drahealth.suites.story.history import History
 from drahealth.suites.story.judge import Judge
+from drahealth.suites.story.patience import PATIENCE, patient
 from drahealth.suites.story.pod_manifest import Users, pod_manifest
 from drahealth.suites.story.pod_watch import PodWatch
 from drahealth.suites.story.replica_set import ReplicaSet, replica_set_manifest
@@ -31,8 +31,6 @@ from drahealth.suites.story.workload import Pod
 from drahealth.suites.targets.target import Target, Window
 
 _GATE = "ResourceHealthStatus"
-PATIENCE = 240.0
-"""Seconds for a whole story; each wait has a limit of its own, so only a hanging harness comes here."""
 
 
 class Node:
@@ -65,6 +63,7 @@ class Node:
         self._judge = Judge(target.profile.name, title, judges, self.tell)
         self._gates_on = True
         self._api_is_away = False
+        self._kubelet_is_stopped = False
         self._watch = PodWatch(target.api, self.namespace, self.history)
         self._made = ClearUp(target, self.namespace, self._watch, self.history)
         self._evidence = Evidence(self.history, self._watch, target.profile, self._made)
@@ -100,7 +99,7 @@ class Node:
 
     async def finish(self) -> None:
         """Leaves the target as it was. What cannot be cleaned up is the harness' fault."""
-        async with _patient(f"{self._title!r} could not be cleared up"):
+        async with patient(f"{self._title!r} could not be cleared up"):
             await self._end()
 
     async def _end(self) -> None:
@@ -110,6 +109,7 @@ class Node:
                 stack.push_async_callback(self.gates, on=True)
             stack.push_async_callback(self._made.end_pods)
             stack.push_async_callback(self._made.revive_drivers)
+            stack.push_async_callback(self.kubelet_runs)
             if self._api_is_away:
                 stack.push_async_callback(self.api_server_returns)
 
@@ -258,7 +258,23 @@ class Node:
         self._must_be_alone()
         self.tell("the kubelet is killed and started again")
         await self.target.restart_kubelet()
+        self._kubelet_is_stopped = False
         self.history.observe(events.Restarted("kubelet"))
+
+    async def kubelet_stops(self) -> None:
+        """It is killed; containers and drivers run on. The story's end starts it again, if nothing else does."""
+        self._must_be_alone()
+        self.tell("the kubelet is killed")
+        self._kubelet_is_stopped = True
+        await self.target.stop_kubelet()
+
+    async def kubelet_runs(self) -> None:
+        """It is started on the same files, if it was stopped, and serves the node."""
+        if self._kubelet_is_stopped:
+            self.tell("the kubelet is started again")
+            await self.target.start_kubelet()
+            self._kubelet_is_stopped = False
+            self.history.observe(events.Restarted("kubelet"))
 
     async def gates(self, *, on: bool | None = None, api_server: bool = True, kubelet: bool = True) -> None:
         """The feature gate is switched, `on` both sides or on each; the API server and the kubelet are restarted."""
@@ -337,7 +353,7 @@ class Node:
             raise HarnessError(f"{self._title!r} disturbs its node", "declare it with @scenario(..., alone=True)")
 
     async def _play(self, story: Awaitable[None]) -> None:
-        async with _patient(f"{self._title!r} did not end", self.patience):
+        async with patient(f"{self._title!r} did not end", self.patience):
             await story
             await self._converges()
             await self._settles()
@@ -365,18 +381,6 @@ class Node:
         """A driver may notice late that a stream has ended; two that stay open are two."""
         await self.history.until(lambda: not self._evidence.has_two_streams(), 2 * invariants.OVERLAP)
         self.tell("the story ends")
-
-
-@asynccontextmanager
-async def _patient(failure: str, seconds: float = PATIENCE) -> AsyncIterator[None]:
-    """HarnessError, which begins so, for what takes longer than anything should."""
-    try:
-        async with asyncio.timeout(seconds) as patience:
-            yield
-    except TimeoutError:
-        if not patience.expired():
-            raise
-        raise HarnessError(f"{failure} within {seconds:g} s") from None
 
 
 def _gpus(count: int) -> tuple[str, ...]:

@@ -113,6 +113,12 @@ class KindTarget:
     async def restart_kubelet(self) -> None:
         await self._nodes.restart_kubelet(self.node_name)
 
+    async def stop_kubelet(self) -> None:
+        await self._nodes.stop_kubelet(self.node_name)
+
+    async def start_kubelet(self) -> None:
+        await self._nodes.start_kubelet(self.node_name)
+
     async def set_gates(self, *, api_server: bool, kubelet: bool) -> None:
         gates = feature_gates(self.profile, api_server), feature_gates(self.profile, kubelet)
         await self._nodes.set_gates(*gates)

@@ -137,6 +137,12 @@ class KubeletTarget:
     async def restart_kubelet(self) -> None:
         await self._started.restart_kubelet()
 
+    async def stop_kubelet(self) -> None:
+        await self._started.stop_kubelet()
+
+    async def start_kubelet(self) -> None:
+        await self._started.start_kubelet()
+
     async def set_gates(self, *, api_server: bool, kubelet: bool) -> None:
         gates = feature_gates(self.profile, api_server), feature_gates(self.profile, kubelet)
         await self._started.set_gates(*gates)

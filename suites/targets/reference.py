@@ -75,6 +75,7 @@ class ReferenceTarget:
         self.api, self.runtime = self._node.api, self._node.runtime
         self._drivers: Drivers = InlineDrivers(self.api, self._clock)
         self._http: HttpApi | None = None
+        self._kubelet_is_stopped = False
 
     async def start(self) -> None:
         if self._processes:
@@ -122,6 +123,15 @@ class ReferenceTarget:
 
     async def restart_kubelet(self) -> None:
         await self._node.restart_kubelet()
+        self._kubelet_is_stopped = False
+
+    async def stop_kubelet(self) -> None:
+        self._kubelet_is_stopped = True
+        await self._node.stop_kubelet()
+
+    async def start_kubelet(self) -> None:
+        if self._kubelet_is_stopped:
+            await self.restart_kubelet()
 
     async def set_gates(self, *, api_server: bool, kubelet: bool) -> None:
         await self._node.restart_kubelet(Gates(kubelet, kubelet), api_server=Gates(api_server, api_server))

@@ -92,6 +92,12 @@ class Target(Protocol):
     async def restart_kubelet(self) -> None:
         """Ends the kubelet at once and starts it again on the same files; returns when the node is served again."""
 
+    async def stop_kubelet(self) -> None:
+        """Ends the kubelet at once; what runs on its node runs on. Harmless on one that was stopped."""
+
+    async def start_kubelet(self) -> None:
+        """Starts it again on the same files, if it was stopped; returns when the node is served again."""
+
     async def set_gates(self, *, api_server: bool, kubelet: bool) -> None:
         """Sets the feature gates of device health on the API server and on the kubelet, restarting both."""
 

@@ -11,7 +11,8 @@ from drahealth.fakes.timelines.story import Story, stories
 from drahealth.fakes.user_files import FileError
 from drahealth.suites.scenario import scenario
 from drahealth.suites.session import Session
-from drahealth.suites.story.node import PATIENCE, Node
+from drahealth.suites.story.node import Node
+from drahealth.suites.story.patience import PATIENCE
 from drahealth.suites.timelines.holder import Holder
 from drahealth.suites.timelines.plugin_steps import needs_plugin
 from drahealth.suites.timelines.stage import NodeStage
@@ -76,6 +77,7 @@ async def tell(story: Story, node: Node, speed: float = 1.0) -> None:
         node.tell(f"timeline {story.timeline.name}, seed {plan.seed}, plan {plan.hash}")
         stage = NodeStage(node, driver, holder, story, plugin=plugin, speed=speed)
         node.notes += notes(story, await play(plan, stage, speed=speed))
+        await node.kubelet_runs()  # else nothing comes to show what was reported last
 
 
 def notes(story: Story, left_out: Iterable[Action]) -> Iterator[str]:

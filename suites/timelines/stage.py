@@ -148,7 +148,7 @@ class NodeStage:
             case "pod":
                 await self._holder.tell(what)
             case "kubelet":
-                await self._node.kubelet_restarts()
+                await self._tell_kubelet(what)
             case "mark":
                 pass
             case verb:
@@ -174,6 +174,15 @@ class NodeStage:
     def _leaves(self, device: str) -> list[str]:
         """What there is to say something of: the device, or its parts if it is divided."""
         return [path for path in self._inventory.reached(device, "device") if path in self._driver.options.devices]
+
+    async def _tell_kubelet(self, verb: str) -> None:
+        match verb:
+            case "restart":
+                await self._node.kubelet_restarts()
+            case "stop":
+                await self._node.kubelet_stops()
+            case "running":
+                await self._node.kubelet_runs()
 
     async def _tell_driver(self, what: Any) -> None:
         verb = what if isinstance(what, str) else next(iter(what))

@@ -38,7 +38,9 @@ PATH={root}:$PATH exec sh -c "$script" sh "$@"
 _SYSTEMCTL = """#!/bin/sh
 case "$1" in
   show) echo 0 ;;
-  restart) echo restart >> {root}/calls ;;
+  restart) echo restart >> {root}/calls; rm -f {root}/stopped ;;
+  stop) touch {root}/stopped ;;
+  is-active) ! [ -e {root}/stopped ] ;;
 esac
 """
 _JOURNALCTL = """#!/bin/sh

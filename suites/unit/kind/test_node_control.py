@@ -119,6 +119,26 @@ async def test_a_kubelet_that_does_not_come_back_ends_the_waiting_with_its_log(
     assert "the kubelet's last line" in failure.value.__notes__[0]
 
 
+async def test_a_kubelet_that_was_stopped_is_started_once_and_one_that_runs_is_left_alone(
+    node: KindNode, nodes: KindNodes
+) -> None:
+    await nodes.start_kubelet(NODE)
+    await nodes.stop_kubelet(NODE)
+    assert ((node.root / "stopped").exists(), node.restarts()) == (True, 0)
+    await nodes.start_kubelet(NODE)
+    await nodes.start_kubelet(NODE)
+    assert node.restarts() == 1
+
+
+async def test_what_was_changed_is_undone_with_a_kubelet_that_was_left_stopped(
+    node: KindNode, nodes: KindNodes
+) -> None:
+    await nodes.stop_kubelet(NODE)
+    await nodes.restore()
+    await nodes.restore()
+    assert node.restarts() == 1
+
+
 async def test_files_are_written_whole_with_the_folders_above_them(node: KindNode, nodes: KindNodes) -> None:
     await nodes.write(NODE, "/etc/kubernetes/own/file", "text\n")
     assert await nodes.read(NODE, "/etc/kubernetes/own/file") == "text\n"

@@ -8,7 +8,7 @@ import pytest
 
 from drahealth.fakes.inventory import Inventory
 from drahealth.fakes.timelines.messages import report_of
-from drahealth.proto.events import StatusSeen, load_lines
+from drahealth.proto.events import Restarted, StatusSeen, load_lines
 from drahealth.proto.values import DeviceHealth, Health
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.timelines.playing import play_timelines
@@ -157,6 +157,7 @@ def test_every_verb_is_played(tmp_path: Path) -> None:
   - {recover: {action: reboot, takes: 5s}}
   - {expect: {device: gpu-0, health: Healthy}}
   - {kubelet: restart}
+  - {kubelet: stop, for: 3s}
   - {when: {calls: 1, method: NodePrepareResources}, mark: it was prepared}
   - {after: 5s, expect: {health: Healthy, message: ""}, within: restart}
 always:
@@ -165,6 +166,32 @@ always:
 """
     done = drahealth("play", write(tmp_path, steps))
     assert done.returncode == 0, done.stdout
+
+
+KUBELET_AWAY = """timeline:
+  - {kubelet: stop}
+  - {inject: xid/95, device: gpu-0}
+  - {expect: {device: gpu-0, health: Healthy}, holds: 20s}
+  - {kubelet: running}
+  - {expect: {device: gpu-0, health: Unhealthy, message: "XID 95*"}, within: restart}
+  - {kubelet: stop}
+  - {kubelet: restart}
+  - {recover: all}
+  - {expect: {device: gpu-0, health: Healthy, message: ""}, within: restart}
+  - {kubelet: stop}
+  - {inject: xid/95, device: gpu-1}
+"""
+
+
+def test_what_befalls_devices_while_no_kubelet_runs_shows_once_it_does_at_the_latest_at_the_end(tmp_path: Path) -> None:
+    done = drahealth("play", write(tmp_path, KUBELET_AWAY), "--histories", str(tmp_path))
+    assert done.returncode == 0, done.stdout
+    events = [record.what for record in load_lines((tmp_path / "a story.jsonl").read_text().splitlines())]
+    restarts = [event for event in events if isinstance(event, Restarted)]
+    assert (len(restarts), any("gpu-1: memory error" in str(e) for e in events if isinstance(e, StatusSeen))) == (
+        3,
+        True,
+    )
 
 
 def test_what_a_divided_device_is_set_to_its_parts_are(tmp_path: Path) -> None:
