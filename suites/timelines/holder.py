@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Self
 
 from drahealth.fakes.timelines.workload import PodVerb, Workload
@@ -40,8 +39,12 @@ class Holder:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *error: object) -> None:
-        await self._lets_run()
+    async def __aexit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        try:
+            if kind is None:
+                self.check()
+        finally:
+            await self._lets_run()
 
     async def tell(self, verb: PodVerb) -> None:
         """What becomes of the pod."""
@@ -66,8 +69,7 @@ class Holder:
         failing, self._failing = self._failing, None
         if failing:
             failing.cancel()
-            with suppress(asyncio.CancelledError):
-                await failing
+            await asyncio.gather(failing, return_exceptions=True)
 
     async def _meet(self, pod: Pod) -> None:
         self.pod = pod
