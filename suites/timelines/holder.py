@@ -50,6 +50,7 @@ class Holder:
         """What becomes of the pod."""
         match verb:
             case "keeps-failing":
+                await self._lets_run()
                 self._failing = asyncio.create_task(self.pod.fails_whenever_it_runs())
                 await self.pod.is_in_back_off()
             case "running":
