@@ -77,7 +77,7 @@ async def tell(story: Story, node: Node, speed: float = 1.0) -> None:
         node.tell(f"timeline {story.timeline.name}, seed {plan.seed}, plan {plan.hash}")
         stage = NodeStage(node, driver, holder, story, plugin=plugin, speed=speed)
         node.notes += notes(story, await play(plan, stage, speed=speed))
-        await node.kubelet_runs()  # else nothing comes to show what was reported last
+        await node.kubelet_runs()  # what is judged at the end is judged of one that runs
 
 
 def notes(story: Story, left_out: Iterable[Action]) -> Iterator[str]:
