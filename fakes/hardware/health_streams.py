@@ -169,13 +169,18 @@ class HealthStreams:
         for stream in there:
             stream.outlet.put(told)
 
+    def _newest(self) -> _Told:
+        return _Told(self.table.listed(), complete=True, coalesces=True)
+
     def _serve(self, flavour: Flavour) -> Callable[..., AsyncIterator[Any]]:
         async def watch(_: Any, context: "grpc.aio.ServicerContext[Any, Any]") -> AsyncIterator[Any]:
             number = next(_serial)
             stream = f"{self.driver}#{number}"
             why = "cancelled by the kubelet, or the connection ended"
             self.asked[flavour.name] += 1
-            outlet = Outlet[_Told | bytes](self.faults, self._clock, self.asked.total(), _coalesces)
+            outlet = Outlet[_Told | bytes](
+                *(stream, self.faults, self._clock, self.asked.total(), self._newest), coalesces=_coalesces, size=_size
+            )
             mine = self._streams[stream] = _Stream(flavour, outlet)
             self._observe(StreamOpened(self.driver, self.instance, stream, flavour.name))
             self._tell_those([mine], coalesces=True)
@@ -226,3 +231,8 @@ class HealthStreams:
 
 def _coalesces(message: _Told | bytes) -> bool:
     return isinstance(message, _Told) and message.coalesces
+
+
+def _size(message: _Told | bytes) -> int:
+    """Devices that it lists; bytes count as those of about as many."""
+    return len(message.devices) if isinstance(message, _Told) else 1 + len(message) // 100

@@ -3,9 +3,13 @@
 A listener that is slower than the changes does not get ever older news: while a message is on its way, a complete list
 takes the place of the one that waits. What is no complete list waits its turn, each of it, and so does what a stream
 fault has touched: what was stalled, what goes out twice or out of turn is there to be seen.
+
+That is so for `MESSAGES` that wait, or as many as list `DEVICES`. What would be more is left out: a list of how all
+devices are then takes the last place in the line, so that who listens comes to the last state, whenever that is.
 """
 
 import asyncio
+import logging
 import math
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
@@ -20,17 +24,41 @@ from drahealth.proto.clock import Clock
 
 Message = TypeVar("Message")
 
+MESSAGES, DEVICES = 100_000, 10_000_000
+"""How many messages may wait in a stream, and how many devices they may list together; such a line has about 100 MB."""
+
+log = logging.getLogger(__name__)
+
 
 class Outlet(Generic[Message]):
     """A queue of messages behind the driver's stream faults. `end` is what the stream ended with, once it has.
 
-    `coalesces` says of a message whether it is one that the next such message may take the place of.
+    `coalesces` says of a message whether it is one that the next such message may take the place of, `size` how many
+    devices it lists; `newest` is the list that says how all of them are now. At `most` so many messages wait,
+    which list so many devices.
     """
 
     def __init__(
-        self, faults: StreamFaults, clock: Clock, number: int, coalesces: Callable[[Message], bool] = lambda _: False
+        self,
+        name: str,
+        faults: StreamFaults,
+        clock: Clock,
+        number: int,
+        newest: Callable[[], Message],
+        *,
+        coalesces: Callable[[Message], bool] = lambda _: False,
+        size: Callable[[Message], int] = lambda _: 1,
+        most: tuple[int, int] = (MESSAGES, DEVICES),
     ) -> None:
         self.end: grpc.StatusCode | None = None
+        self.left_out = 0
+        """Messages, so far, for which there was no place."""
+        self._name = name
+        self._newest = newest
+        self._size = size
+        self._most = most
+        self._messages = self._devices = 0
+        """What waits, in the pipe and ready."""
         self._pipe = Pipe[Message](faults, number)
         self._clock = clock
         self._coalesces = coalesces
@@ -44,7 +72,9 @@ class Outlet(Generic[Message]):
     def put(self, message: Message) -> None:
         """It goes out as soon as it can."""
         if self.end is None:
-            self._pipe.put(message, self._clock.now())
+            if self._messages >= self._most[0] or self._devices + self._size(message) > self._most[1]:
+                message = self._in_last_place()
+            self._count(message, self._pipe.put(message, self._clock.now()))
             if self._busy:
                 self._gather()
             self._woken.set()
@@ -65,8 +95,7 @@ class Outlet(Generic[Message]):
             for found in self._pipe.take(self._clock.now()):
                 self._line_up(found)
             while self._ready:
-                number, message = self._ready.popitem(last=False)
-                self._replaceable.discard(number)
+                message = self._leaves(next(iter(self._ready)))
                 self._busy = True
                 yield message
                 self._busy = False
@@ -81,9 +110,8 @@ class Outlet(Generic[Message]):
         """Takes what has become due while a message was on its way."""
         for found in self._pipe.take(self._clock.now()):
             if found.plain and self._coalesces(found.message):
-                for older in self._replaceable:
-                    del self._ready[older]
-                self._replaceable.clear()
+                for older in tuple(self._replaceable):
+                    self._leaves(older)
             self._line_up(found)
 
     def _line_up(self, due: Due[Message]) -> None:
@@ -91,6 +119,32 @@ class Outlet(Generic[Message]):
         self._ready[number] = due.message
         if due.plain and self._coalesces(due.message):
             self._replaceable.add(number)
+
+    def _leaves(self, number: int) -> Message:
+        """The message of that number, which waits no more."""
+        message = self._ready.pop(number)
+        self._replaceable.discard(number)
+        self._count(message, -1)
+        return message
+
+    def _in_last_place(self) -> Message:
+        """The newest list, and room for it: what was last in the line is left out."""
+        if not self.left_out:
+            log.warning(
+                "stream %s: %d messages wait, which list %d devices: what would be more is left out, "
+                "and the newest complete list says how it ended",
+                *(self._name, self._messages, self._devices),
+            )
+        self.left_out += 1
+        if (last := self._pipe.forget_last()) is not None:
+            self._count(last, -1)
+        elif self._ready:
+            self._leaves(next(reversed(self._ready)))
+        return self._newest()
+
+    def _count(self, message: Message, times: int) -> None:
+        self._messages += times
+        self._devices += times * self._size(message)
 
     async def _something(self) -> None:
         """Returns when a message was put in, something has changed, or the next message is due."""

@@ -59,21 +59,29 @@ class Pipe(Generic[Message]):
         self._waiting: deque[tuple[float, Due[Message]]] = deque()
         self._swapped: Message | None = None
 
-    def put(self, message: Message, now: float) -> None:
-        """It is to be said. What is drawn for a message does not depend on which faults there are."""
+    def put(self, message: Message, now: float) -> int:
+        """It is to be said; how often it will be.
+
+        What is drawn for a message does not depend on which faults there are.
+        """
         drop, twice, swap = (self._random.random() for _ in range(3))
         if drop < self._faults["drop"]:
-            return
+            return 0
         when = now + self._faults["delay"]
         copies = 2 if twice < self._faults["duplicate"] else 1
         if self._swapped is None and swap < self._faults["reorder"] and copies == 1:
             self._swapped = message
-            return
+            return 1
         plain = copies == 1 and self._swapped is None and not self._faults["stall"]
         self._waiting.extend([(when, Due(message, plain))] * copies)
         if self._swapped is not None:
             self._waiting.append((when, Due(self._swapped, plain=False)))
             self._swapped = None
+        return copies
+
+    def forget_last(self) -> Message | None:
+        """The last of those that wait is not said; None where none does."""
+        return self._waiting.pop()[1].message if self._waiting else None
 
     def take(self, now: float) -> list[Due[Message]]:
         """What goes out now, in its order: a message never overtakes one that was delayed before it."""

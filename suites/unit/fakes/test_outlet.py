@@ -9,17 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drahealth.fakes.clock import JumpClock
-from drahealth.fakes.hardware.outlet import Outlet
+from drahealth.fakes.hardware.outlet import DEVICES, MESSAGES, Outlet
 from drahealth.fakes.hardware.stream_faults import StreamFaults
 
 
 class Listener:
     """Reads a message at a time; capital letters are complete lists."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: tuple[int, int] = (MESSAGES, DEVICES)) -> None:
         self.faults = StreamFaults()
         self.clock = JumpClock()
-        self.outlet = Outlet[str](self.faults, self.clock, 1, str.isupper)
+        more = {"most": most} if most else {}
+        self.outlet = Outlet[str](
+            "d#1", self.faults, self.clock, 1, lambda: "N", coalesces=str.isupper, size=_size, **more
+        )
         self.messages = self.outlet.messages()
 
     def put(self, messages: Sequence[str]) -> None:
@@ -27,12 +30,18 @@ class Listener:
             self.outlet.put(message)
 
     async def reads(self, count: int) -> str:
-        return "".join([await anext(self.messages) for _ in range(count)])
+        async with asyncio.timeout(30):
+            return "".join([await anext(self.messages) for _ in range(count)])
 
 
-async def busy(messages: str) -> Listener:
+def _size(message: str) -> int:
+    """A complete list lists ten devices."""
+    return 10 if message.isupper() else 1
+
+
+async def busy(messages: str, most: tuple[int, int] = (MESSAGES, DEVICES)) -> Listener:
     """A listener to whom one message is on its way while these are put in."""
-    listener = Listener()
+    listener = Listener(most)
     listener.put("_")
     assert await listener.reads(1) == "_"
     listener.put(messages)
@@ -108,6 +117,70 @@ async def test_nothing_but_older_lists_is_lost_and_the_order_is_kept(puts: list[
     last = [message for message in put if message.isupper()][-1:]
     assert heard == [message for message in put if message in heard]
     assert {message for message in put if message.islower()} | set(last) <= set(heard)
+
+
+# -- what is too much to wait
+
+
+@pytest.mark.parametrize(
+    ("put", "most", "heard", "left_out"),
+    [
+        ("abc", (3, 99), "abc", 0),
+        ("abcdef", (3, 99), "abN", 3),
+        ("abcdef", (99, 12), "abcdef", 0),
+        ("abcA", (99, 12), "abN", 1),
+        ("AbBcCdDeE", (4, 99), "bcN", 2),
+    ],
+)
+async def test_what_is_too_much_for_who_listens_gives_way_to_the_newest_list(
+    put: str, most: tuple[int, int], heard: str, left_out: int
+) -> None:
+    listener = await busy(put, most)
+    assert (await listener.reads(len(heard)), listener.outlet.left_out) == (heard, left_out)
+
+
+async def test_what_is_too_much_to_stall_is_left_out_and_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    listener = await busy("", (3, 99))
+    listener.faults.set("stall")
+    listener.put("ABCDEFG")
+    listener.faults.restore("stall")
+    assert await listener.reads(3) == "ABN"
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["stream d#1"]
+
+
+async def test_complete_lists_that_coalesce_are_never_too_much() -> None:
+    listener = await busy("A" * 1000 + "B", (2, 99))
+    assert (await listener.reads(1), listener.outlet.left_out) == ("B", 0)
+
+
+async def test_of_more_than_can_be_delayed_what_came_first_is_in_time() -> None:
+    listener = await busy("", (2, 99))
+    listener.faults.set("delay", 10.0)
+    listener.put("ab")
+    for _ in range(12):
+        listener.clock.jump(1)
+        listener.put("c")
+    assert await listener.reads(1) == "a"
+
+
+@given(st.lists(st.sampled_from("abAB<>_"), max_size=60))
+async def test_no_more_waits_than_may_and_the_last_state_arrives(doings: list[str]) -> None:
+    listener, put = await busy("", (4, 35)), ""
+    for doing in doings:
+        match doing:
+            case "<":
+                listener.faults.set("stall")
+            case ">":
+                listener.faults.restore("stall")
+            case "_" if put:
+                await pauses(3)
+            case _:
+                put += doing
+                listener.put(doing)
+    listener.faults.restore("stall")
+    listener.outlet.close(grpc.StatusCode.OK)
+    heard = "".join([message async for message in listener.messages])
+    assert (len(heard) <= 5, heard[-1:] in {put[-1:], "N"}) == (True, True)
 
 
 async def pauses(times: int) -> None:
