@@ -1,6 +1,12 @@
 """Timelines that are well-formed and yet make no sense."""
 
+import json
+from contextlib import suppress
+from typing import Any
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from drahealth.fakes.inventory import Inventory
 from drahealth.fakes.timelines.check import checked_plan
@@ -156,3 +162,26 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
     )
     places = [line.partition(": ")[2][:10] for line in problems(steps)]
     assert places == ["timeline.0", "timeline.1", "timeline.2", "timeline.3", "timeline.4"]
+
+
+WORDS = st.sampled_from(["gpu-0", "gpu-*", "all", "held", "gpu-9", "", "a.example.com/b", "a b"]) | st.text(max_size=4)
+STEPS = st.fixed_dictionaries(
+    {},
+    optional={
+        "taint": st.fixed_dictionaries({"key": WORDS}, optional={"value": WORDS, "effect": WORDS}),
+        "untaint": WORDS,
+        "pod": st.sampled_from(["keeps-failing", "running", "deleted", "gone"]),
+        "kubelet": st.sampled_from(["restart", "stop", "running", "dead"]),
+        "expect": st.fixed_dictionaries({"health": st.just("Healthy")}, optional={"device": WORDS}),
+        "device": WORDS,
+        "for": st.sampled_from(["1s", "1s..3s", "catalogue", "0s"]),
+    },
+)
+USES = st.fixed_dictionaries({"kind": st.sampled_from(["Pod", "ReplicaSet"])}, optional={"devices": st.integers(0, 4)})
+
+
+@given(st.lists(STEPS, min_size=1, max_size=4), USES)
+def test_whatever_is_said_of_pods_taints_and_kubelets_is_a_plan_or_a_file_error(steps: Any, workload: Any) -> None:
+    said = {"format": "fault-timeline/v1", "name": "n", "use": {"workload": workload}, "timeline": steps}
+    with suppress(FileError):
+        assert checked_plan(load(json.dumps(said))[0], Inventory.of(2)).actions

@@ -65,6 +65,13 @@ async def test_it_sets_devices_faults_streams_and_leads_the_drivers_life(rig: Ri
     assert (state["running"], devices[1]["message"], rig.sockets()) == (False, "odd", ["control.sock"])
 
 
+async def test_what_a_pod_is_to_show_is_nobodys_business_there(rig: Rig) -> None:
+    step = "{expect: {device: held, health: Unhealthy}, within: 1s}"
+    assert await played(rig, story(rig, step, "{mark: over}", more="use: {workload: {devices: 1}}\n")) == [
+        {"event": "step", "at": 0.0, "do": "mark", "what": "over", "step": "timeline.1"}
+    ]
+
+
 async def test_it_taints_devices_and_takes_taints_away(rig: Rig) -> None:
     sick, odd = "{taint: {key: sick, effect: NoExecute}, device: gpu-0}", "{taint: {key: odd}, device: gpu-1, for: 1ms}"
     assert [line["event"] for line in await played(rig, story(rig, sick, odd))] == ["step"] * 3
