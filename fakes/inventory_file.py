@@ -1,4 +1,4 @@
-"""Inventories from YAML files: groups of equal devices, divided into partitions, of one driver or of several.
+"""Inventories from YAML files: groups of equal devices, divided into partitions, of drivers and of device plugins.
 
     format: inventory/v1
     devices:
@@ -9,21 +9,23 @@
     drivers:
       - {name: gpu.example.com, policy: strict, devices: [{name: gpu, count: 8}]}
       - {name: nic.example.com, pool: fabric, devices: [{name: nic, count: 2, pool: fabric-1}]}
+    plugins:
+      - {resource: example.com/tpu, devices: [{name: tpu, count: 4}], preferred: [tpu-3], pre_start: true}
 
 Devices of a group are called `gpu-0` and so on, one alone as it is named; those of a group share links with each other.
-Within a driver no two devices have one name, in whatever pool they are, so that a name alone says which one is meant.
+Within a driver or a device plugin no two devices have one name, in whatever pool they are, so that a name alone says
+which one is meant.
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
-
-from drahealth.fakes.faults.catalogue import catalogue, policy
+from drahealth.fakes.hints import near
 from drahealth.fakes.inventory import Device, Inventory
-from drahealth.fakes.inventory_names import LONGEST, MOST, Named, misnamed, names_of, too_many
+from drahealth.fakes.inventory_model import Driven, Group, InventoryFile, Plugged, Whole
+from drahealth.fakes.inventory_names import LONGEST, Named, given_away, misnamed, too_many
 from drahealth.fakes.user_files import (
     Document,
     FileError,
@@ -36,120 +38,30 @@ from drahealth.fakes.user_files import (
     validated,
 )
 
-_ATTRIBUTES = 30
-"""Attributes and capacities of a device in the resource.k8s.io API are 32; model and memory are there anyhow."""
-
-Label = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,40}[a-z0-9])?$")]
-Quantity = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)?([KMGTP]i?)?$")]
-_Attribute = Annotated[str, Field(pattern=r"^([a-z0-9][-a-z0-9.]{0,62}/)?[A-Za-z_][A-Za-z0-9_]{0,31}$")]
-_Text = Annotated[StrictStr, Field(max_length=64)]
-_Subdomain = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
-_DriverName = Annotated[str, Field(pattern=rf"^{_Subdomain}$", max_length=63)]
-_PoolName = Annotated[str, Field(pattern=rf"^{_Subdomain}(/{_Subdomain})*$", max_length=253)]
-
-
-def _fits(number: int) -> int:
-    if not -(2**63) <= number < 2**63:
-        raise ValueError("a number has 64 bits at most")
-    return number
-
-
-def _catalogue(name: str) -> str:
-    catalogue(name)
-    return name
-
-
-def _policy(name: str) -> str:
-    policy(name)
-    return name
-
-
-def _advertised(api: str) -> str:
-    from drahealth.proto.flavours import check_advertised  # brings gRPC's messages, and few files name one
-
-    check_advertised(api)
-    return api
-
-
-def _served(api: str) -> str:
-    from drahealth.proto.flavours import check_served
-
-    check_served(api)
-    return api
-
-
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Group(_Part):
-    """Equal devices."""
-
-    name: Label
-    count: int = Field(default=1, ge=1, le=MOST)
-    model: _Text = "fake"
-    memory: Quantity = "80Gi"
-    attributes: dict[_Attribute, _Text | StrictBool | Annotated[StrictInt, AfterValidator(_fits)]] = Field(
-        default={}, max_length=_ATTRIBUTES
-    )
-    environment: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], StrictStr] = {}
-    """What a container that gets one has in its environment, by CDI."""
-    pool: _PoolName | Literal[""] = ""
-    """The pool that they are published in; empty: the driver's, or that of the device which they are parts of."""
-
-    def names(self) -> Iterator[str]:
-        """What its devices are called."""
-        return names_of(self.name, self.count)
-
-
-class Whole(Group):
-    """Equal whole devices."""
-
-    partitions: tuple[Group, ...] = ()
-    linked: bool = True
-    """Each shares a link with all others of the group."""
-
-
-class Driven(_Part):
-    """The devices of one driver. What is not said here of the driver itself is as `DriverOptions` has it."""
-
-    name: _DriverName
-    devices: tuple[Whole, ...] = Field(min_length=1)
-    pool: _PoolName | Literal[""] = ""
-    heartbeat: float = Field(default=10.0, ge=0, allow_inf_nan=False)
-    timeout: int = Field(default=0, ge=-(2**63), lt=2**63)
-    catalogue: Annotated[str, AfterValidator(_catalogue)] = "nvidia"
-    policy: Annotated[str, AfterValidator(_policy)] = "nvidia-catalogue"
-    dra_versions: tuple[str, ...] = ()
-    health_apis: tuple[Annotated[str, AfterValidator(_advertised)], ...] = ()
-    served_health_apis: tuple[Annotated[str, AfterValidator(_served)], ...] | None = None
-    cdi_ids: bool = True
-    shared_cdi_id: bool = False
-
-
-class InventoryFile(_Part):
-    """What such a file says."""
-
-    format: Literal["inventory/v1"]
-    devices: tuple[Whole, ...] = Field(default=(), min_length=1)
-    drivers: tuple[Driven, ...] = Field(default=(), min_length=1)
-
 
 @dataclass(frozen=True, slots=True)
-class FoundDriver:
-    """What a file says of one driver."""
+class Found:
+    """What a file says of one driver, or of one device plugin."""
 
     name: str
-    """Empty where a file has devices alone."""
+    """A plugin's is its resource; a driver's is empty where a file has devices alone."""
     inventory: Inventory
     options: dict[str, Any]
-    """What is said of the driver itself: fields of `DriverOptions`."""
+    """What is said of it itself: fields of `DriverOptions`, or of `PluginOptions`."""
     document: Document
     place: Place
 
-    def error(self, what: str) -> FileError:
-        """This is wrong with it."""
-        return self.document.error([(self.place, what)])
+    def error(self, what: str, *place: str) -> FileError:
+        """This is wrong with it, or with a part of it."""
+        return self.document.error([((*self.place, *place), what)])
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFile:
+    """What there is in a file."""
+
+    drivers: list[Found]
+    plugins: list[Found]
 
 
 def inventory_of(groups: Iterable[Whole]) -> Inventory:
@@ -162,14 +74,16 @@ def inventory_of(groups: Iterable[Whole]) -> Inventory:
 
 def load_inventory(path: Path) -> Inventory:
     """The devices of a file of one driver. Raises FileError for what is none, OSError for what cannot be read."""
-    found = load_drivers(path)
-    if len(found) > 1:
-        raise found[1].error("these are devices of several drivers; here they are those of one")
-    return found[0].inventory
+    found = load_file(path)
+    if len(found.drivers) > 1:
+        raise found.drivers[1].error("these are devices of several drivers; here they are those of one")
+    if not found.drivers:
+        raise found.plugins[0].error("these are devices of a device plugin; here they are those of a driver")
+    return found.drivers[0].inventory
 
 
-def load_drivers(path: Path) -> list[FoundDriver]:
-    """The drivers of a file. Raises FileError for what is no inventory, OSError for what cannot be read."""
+def load_file(path: Path) -> FoundFile:
+    """What a file has. Raises FileError for what is no inventory, OSError for what cannot be read."""
     found = list(documents(read(path), str(path)))
     if len(found) != 1:
         what = "it begins with `format: inventory/v1`" if not found else "there is one to a file"
@@ -182,18 +96,16 @@ def load_drivers(path: Path) -> list[FoundDriver]:
         raise FileError(str(path), [*error.problems, *amiss]) from None
     if amiss:
         raise FileError(str(path), amiss)
+    drivers = [_found(driven.name, driven, document, "drivers", n) for n, driven in enumerate(described.drivers)]
     if described.devices:
-        return [FoundDriver("", inventory_of(described.devices), {}, document, ("devices",))]
-    return [
-        FoundDriver(
-            driven.name,
-            inventory_of(driven.devices),
-            driven.model_dump(include=driven.model_fields_set - {"name", "devices"}),
-            document,
-            ("drivers", number),
-        )
-        for number, driven in enumerate(described.drivers)
-    ]
+        drivers = [Found("", inventory_of(described.devices), {}, document, ("devices",))]
+    plugins = [_found(plugged.resource, plugged, document, "plugins", n) for n, plugged in enumerate(described.plugins)]
+    return FoundFile(drivers, plugins)
+
+
+def _found(name: str, described: Driven | Plugged, document: Document, *place: str | int) -> Found:
+    said = described.model_dump(include=described.model_fields_set - {"name", "resource", "devices"})
+    return Found(name, inventory_of(described.devices), said, document, place)
 
 
 def check_driver_name(name: str) -> None:
@@ -213,20 +125,60 @@ def _amiss(data: Any) -> Iterator[Finding]:
     """What is wrong with the parts of a file taken together, so far as each can be read."""
     if not isinstance(data, dict):
         return
-    both = "devices" in data and "drivers" in data
-    if both or not data.keys() - {"format"}:  # of another name than these it is told by itself
+    if "devices" in data and "drivers" in data:
         yield (), "an inventory has either devices or drivers"
+    if not data.keys() - {"format"}:  # of another name than these it is told by itself
+        yield (), "an inventory has devices, drivers or plugins"
     yield from groups_amiss(data.get("devices"), ("devices",))
-    names, groups = set[str](), list[Named]()
-    for place, driven in _elements(data.get("drivers"), ("drivers",)):
-        name = sound(Driven, driven, ["name"]).get("name")
-        if name in names:
-            yield place, f"two drivers are called {name}"
-        names |= {name} if name else set()
-        own = _named(driven.get("devices") if isinstance(driven, dict) else None, (*place, "devices"))
-        yield from misnamed(own)
-        groups += own
-    yield from too_many(groups, ("drivers",))
+    driven, plugged = _owners(data, "drivers", Driven, "name"), _owners(data, "plugins", Plugged, "resource")
+    for owners, key, word in ((driven, "drivers", "drivers are called"), (plugged, "plugins", "device plugins are of")):
+        yield from _twice(owners, word)
+        for owner in owners:
+            yield from misnamed(owner.groups)
+        yield from too_many([group for owner in owners for group in owner.groups], (key,))
+    for owner in plugged:
+        yield from _not_given(owner)
+
+
+@dataclass(frozen=True, slots=True)
+class _Owner:
+    """A driver or a device plugin of a file, so far as it can be read."""
+
+    place: Place
+    data: Any
+    name: str | None
+    groups: list[Named]
+
+
+def _owners(data: Any, key: str, model: type[Driven | Plugged], named: str) -> list[_Owner]:
+    return [
+        _Owner(
+            place,
+            owner,
+            sound(model, owner, [named]).get(named),
+            _named(owner.get("devices") if isinstance(owner, dict) else None, (*place, "devices")),
+        )
+        for place, owner in _elements(data.get(key), (key,))
+    ]
+
+
+def _twice(owners: list[_Owner], word: str) -> Iterator[Finding]:
+    names = set[str]()
+    for owner in owners:
+        if owner.name in names:
+            yield owner.place, f"two {word} {owner.name}"
+        names |= {owner.name} if owner.name else set()
+
+
+def _not_given(plugin: _Owner) -> Iterator[Finding]:
+    """Devices that a plugin would rather give, and has not; told where all its devices can be read."""
+    preferred = sound(Plugged, plugin.data, ["preferred"]).get("preferred", ())
+    if not preferred or len(plugin.groups) != len(_elements(plugin.data.get("devices"), ())):
+        return
+    names = given_away(plugin.groups)
+    for number, name in enumerate(preferred):
+        if name.replace("/", "-") not in names:
+            yield (*plugin.place, "preferred", number), f"there is no device {name[:80]!r} to give; {near(name, names)}"
 
 
 def _named(data: Any, place: Place, model: type[Group] = Whole) -> list[Named]:

@@ -52,6 +52,16 @@ def too_many(groups: Iterable[Named], place: Place) -> Iterator[Finding]:
         yield place, f"these are more than {MOST} devices"
 
 
+def given_away(groups: Sequence[Named]) -> list[str]:
+    """What the devices are called that containers can get: whole ones, or the parts of those that are divided."""
+    return [
+        name
+        for group in _few(groups)
+        for whole in group.names()
+        for name in ([f"{whole}-{part}" for parts in group.parts for part in parts.names()] or [whole])
+    ]
+
+
 def misnamed(groups: Sequence[Named]) -> Iterator[Finding]:
     """Names that two devices of a driver have, or that are too long; of each group, where it is."""
     seen = set[str]()

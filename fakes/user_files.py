@@ -126,7 +126,7 @@ def sound(model: type[BaseModel], data: Any, names: Iterable[str]) -> dict[str, 
 @cache
 def _reader(model: type[BaseModel], name: str) -> TypeAdapter[Any]:
     field = model.model_fields[name]
-    annotated: Any = Annotated[field.annotation, *field.metadata]
+    annotated: Any = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
     return TypeAdapter(annotated)
 
 

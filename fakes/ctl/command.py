@@ -128,15 +128,27 @@ def set_(
     message: Annotated[str | None, typer.Option(metavar="TEXT", help="What is said of it.")] = None,
     timeout: Annotated[int | None, typer.Option(metavar="SECONDS", help="0: the kubelet's default.")] = None,
     heartbeat: Annotated[float | None, typer.Option(metavar="SECONDS", help="The driver's; 0 for none.")] = None,
+    listed: Annotated[
+        bool | None,
+        typer.Option("--listed/--unlisted", help="Of a device plugin: whether it is in its list.", show_default=False),
+    ] = None,
 ) -> None:
-    """A device is told of so from now on, whatever it has; or set how often the driver reports by itself."""
-    said = {"health": health, "message": message, "timeout": timeout}
+    """A device is told of so from now on, whatever it has; or set how often the driver reports by itself.
+
+    The health of a device plugin's device is any word, told as it is written: what is not `Healthy` is Unhealthy.
+    """
+    said = {"health": health, "message": message, "timeout": timeout, "listed": listed}
     changes = {key: value for key, value in said.items() if value is not None}
     if bool(device) != bool(changes) or (not changes and heartbeat is None):
         raise Complaint("`set` takes a device with --health, --message or --timeout, or --heartbeat, or both")
     if heartbeat is not None and not 0 <= heartbeat < float("inf"):
         raise Complaint(f"the heartbeat is a finite number of seconds, 0 for none, not {heartbeat:g}")
     with driver_of(context) as driver:
+        if driver.is_plugin:
+            _set_plugged(driver, device.replace("/", "-"), changes, heartbeat)
+            return
+        if listed is not None:
+            raise Complaint(f"{driver.name} is a driver; --listed and --unlisted are for device plugins")
         if changes:
             driver.call("set_health", **_changed(driver, device.replace("/", "-"), changes))
         if heartbeat is not None:
@@ -151,6 +163,22 @@ def _changed(driver: Driver, device: str, changes: dict[str, Any]) -> dict[str, 
     if device not in known:
         raise Complaint(f"driver {driver.name} has no device {device!r}; {near(device, known)}")
     return {"device": device, "health": known[device]["health"], "message": known[device]["message"], **changes}
+
+
+def _set_plugged(driver: Driver, device: str, changes: dict[str, Any], heartbeat: float | None) -> None:
+    """The device of a device plugin with these changes."""
+    odd = [f"--{key}" for key in ("message", "timeout") if key in changes] + ["--heartbeat"] * (heartbeat is not None)
+    if odd:
+        raise Complaint(f"{driver.name} is a device plugin, which tells kubelets a word of health and no {odd[0][2:]}")
+    known = {found["device"]: found["listed"] for found in driver.call("devices")}
+    if device not in known:
+        raise Complaint(f"{driver.name} has no device {device!r}; {near(device, known)}")
+    if changes.get("listed") == known[device]:
+        raise Complaint(f"{driver.name} {'lists' if known[device] else 'leaves out'} {device} already")
+    if "health" in changes:
+        driver.call("set_health", device=device, health=changes["health"])
+    if "listed" in changes:
+        driver.call("restore" if changes["listed"] else "remove", device=device)
 
 
 def _health(word: str) -> str:
@@ -186,7 +214,10 @@ Offer = Annotated[
 @app.command()
 def restart(context: typer.Context, offer: Offer = None) -> None:
     """The driver ends in order and starts again."""
-    tell(context, "restart", offer=offer or [])
+    with driver_of(context) as driver:
+        if driver.is_plugin and offer:
+            raise Complaint(f"{driver.name} is a device plugin, which has one API and offers no others")
+        driver.call("restart", **({} if driver.is_plugin else {"offer": offer or []}))
 
 
 @app.command()

@@ -18,18 +18,19 @@ _URGENCY = {"Unhealthy": 0, "Unknown": 1, "Healthy": 2}
 
 
 def show_status(drivers: Sequence[Mapping[str, Any]], console: Console | None = None) -> None:
-    """Of each driver its state, and its devices."""
+    """Of each driver, or device plugin, its state and its devices."""
     out = console or standard_output()
     for driver in drivers:
         out.print(_head(driver))
         devices = sorted(driver["devices"], key=lambda device: _URGENCY.get(device["health"], 1))
-        table = Table("device", "health", "message", "faults", box=None, header_style="bold cyan", pad_edge=False)
+        columns = ("device", "health", "message" if _is_driver(driver) else "listed", "faults")
+        table = Table(*columns, box=None, header_style="bold cyan", pad_edge=False)
         faults = {path.replace("/", "-"): ids for path, ids in driver["faults"].items()}
         for device in devices[:MOST]:
             table.add_row(
                 Text(printable(device["device"])),
-                Text(device["health"], _STYLE.get(device["health"], "")),
-                Text(printable(device["message"])),
+                Text(printable(device["health"]), _STYLE.get(device["health"], "")),
+                Text(printable(device["message"]) if _is_driver(driver) else "yes" if device["listed"] else "no"),
                 Text(printable(" ".join(faults.get(device["device"], ())))),
             )
         if len(devices) > MOST:
@@ -43,9 +44,19 @@ def _head(driver: Mapping[str, Any]) -> Text:
     if driver["registration_error"]:
         state += f" ({driver['registration_error']})"
     state += f", instance {driver['instance']}" if driver["instance"] else ""
-    state += ", being upgraded" if driver["upgrading"] else ""
+    state += ", being upgraded" if driver.get("upgrading") else ""
     counts = Counter(device["health"] for device in driver["devices"])
     health = ", ".join(f"{count} {name}" for name, count in counts.items())
-    head = Text(printable(f"{driver['name']} on {driver['node']}: {state}"), "bold")
-    more = f"health streams: {driver['streams']}, claims: {len(driver['prepared'])}, devices: {health}"
+    where = f" on {driver['node']}" if _is_driver(driver) else ", a device plugin"
+    head = Text(printable(f"{driver['name']}{where}: {state}"), "bold")
+    given = (
+        f"claims: {len(driver['prepared'])}"
+        if _is_driver(driver)
+        else f"allocations so far: {len(driver['allocated'])}"
+    )
+    more = f"health streams: {driver['streams']}, {given}, devices: {health}"
     return head.append(f"\n{printable(more)}", "not bold")
+
+
+def _is_driver(driver: Mapping[str, Any]) -> bool:
+    return driver.get("kind") != "device-plugin"

@@ -16,6 +16,8 @@ def _what(line: Mapping[str, Any]) -> str:
     match line["event"]:
         case "change":
             return f"{line['device']} is told of as {line['health']}{_quoted(line['message'])}"
+        case "unlisted":
+            return f"{line['device']} is listed no more"
         case "report":
             kind = "a complete report" if line["complete"] else "a partial report"
             return f"{kind} of {line['devices']} devices on {line['stream']}"

@@ -6,6 +6,7 @@ Interface, SPEC.md); a fake one does not look.
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,6 +15,10 @@ from drahealth.fakes.inventory import Device
 _VERSION = "0.6.0"
 """The oldest version with annotations."""
 _INSTANCE = "drahealth.instance"
+
+_PART = r"[A-Za-z]([A-Za-z0-9_.-]*[A-Za-z0-9])?"
+KIND = rf"{_PART}/{_PART}"
+"""A vendor and a class (SPEC.md, "Kind"), such as example.com/gpu."""
 
 SHARED = "all"
 """The device of a specification that stands for all of a driver's."""
@@ -27,6 +32,18 @@ def cdi_id(driver: str, device: str) -> str:
 def kind_of(driver: str) -> str:
     """The kind of a driver's devices."""
     return f"{driver}/gpu"
+
+
+def check_kind(kind: str) -> None:
+    """Raises ValueError for what is no kind of CDI devices."""
+    if not re.fullmatch(KIND, kind):
+        raise ValueError(f"{kind[:80]!r} is no kind of CDI devices, such as example.com/gpu")
+
+
+def file_name(kind: str) -> str:
+    """What the specification of a kind is called."""
+    vendor, _, class_ = kind.rpartition("/")
+    return f"{vendor.replace(os.sep, '_')}-{class_}.json"
 
 
 def write(folder: Path, kind: str, owner: str, instance: str, devices: Mapping[str, Device | None]) -> None:
@@ -46,7 +63,7 @@ def write(folder: Path, kind: str, owner: str, instance: str, devices: Mapping[s
         ],
     }
     folder.mkdir(parents=True, exist_ok=True)
-    path = _path(folder, kind)
+    path = folder / file_name(kind)
     draft = path.with_name(f".{path.name}.{instance}.draft")
     draft.write_text(json.dumps(specification))
     draft.replace(path)
@@ -54,18 +71,13 @@ def write(folder: Path, kind: str, owner: str, instance: str, devices: Mapping[s
 
 def remove(folder: Path, kind: str, instance: str) -> None:
     """Removes it, unless another instance has made it its own since."""
-    path = _path(folder, kind)
+    path = folder / file_name(kind)
     try:
         owner = json.loads(path.read_text())["annotations"][_INSTANCE]
     except (OSError, ValueError, KeyError):
         return
     if owner == instance:
         path.unlink(missing_ok=True)
-
-
-def _path(folder: Path, kind: str) -> Path:
-    vendor, _, class_ = kind.rpartition("/")
-    return folder / f"{vendor.replace(os.sep, '_')}-{class_}.json"
 
 
 def _environment(owner: str, name: str, known: Device | None) -> dict[str, str]:

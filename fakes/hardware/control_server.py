@@ -228,7 +228,7 @@ class Session:
 
     async def drivers(self) -> list[Mapping[str, Any]]:
         """What there is of drivers that stand by themselves."""
-        return [driver.described() for driver in self._standing.all()]
+        return [driver.described for driver in self._standing.all()]
 
     async def use(self, name: str = "") -> Mapping[str, Any]:
         """A driver that stands by itself is from now on the session's too, and may be told what to do.
@@ -238,7 +238,7 @@ class Session:
         driver, number = self._standing.get(name), self._next_number()
         self._used[number] = driver
         self._calls_of[number] = driver.calls
-        return {"driver": number, **driver.described()}
+        return {"driver": number, **driver.described}
 
     async def watch(self, driver: int) -> None:
         """From now on it is told what happens to that driver, which it uses: `news` without a number.
@@ -247,7 +247,7 @@ class Session:
         """
         if driver not in self._used:
             raise ValueError(f"there is no driver {driver} that stands by itself; `use` one first")
-        self._watched[self._used[driver].options.name] = driver
+        self._watched[self._used[driver].name] = driver
         if self._end_watch is None:
             self._end_watch = self._standing.news.add(self._hear)
 
@@ -255,7 +255,7 @@ class Session:
         """Stops a driver and forgets it; one that stands by itself it just forgets."""
         self._calls_of.pop(driver, None)
         if used := self._used.pop(driver, None):
-            self._watched.pop(used.options.name, None)
+            self._watched.pop(used.name, None)
         if known := self._drivers.pop(driver, None):
             await known.stop()
 
@@ -313,7 +313,7 @@ class Session:
         call, used = self._calls_of[request.driver][request.call], self._used.get(request.driver)
         result = await call(**request.args)
         if used and request.call not in QUESTIONS:
-            self._standing.news.tell(used.options.name, line_of_call(request.call, request.args))
+            self._standing.news.tell(used.name, line_of_call(request.call, request.args))
         return result
 
     def _hear(self, driver: str, line: Line) -> None:

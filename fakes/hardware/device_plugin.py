@@ -16,6 +16,7 @@ from drahealth.fakes.hardware.failing import FailingDevices
 from drahealth.fakes.hardware.kubelet_registration import KubeletRegistration
 from drahealth.fakes.hardware.plugin_control import ListedDevice, PluginOptions, PluginState
 from drahealth.fakes.hardware.plugin_list import PluginList, Response
+from drahealth.fakes.hardware.waiting_lists import WaitingLists
 from drahealth.fakes.socket_files import Taken
 from drahealth.fakes.sockets import ServedSocket
 from drahealth.proto import events
@@ -50,7 +51,7 @@ class FakeDevicePlugin:
         self._failing = FailingDevices(
             machine, self._ids, seed=options.seed, clock=clock or SystemClock(), tell=self._tell_states
         )
-        self._queues: dict[str, asyncio.Queue[Response]] = {}
+        self._waiting: dict[str, WaitingLists] = {}
         self._allocated: list[tuple[str, ...]] = []
         self._started: list[tuple[str, ...]] = []
         self._registered = asyncio.Event()
@@ -74,6 +75,11 @@ class FakeDevicePlugin:
         """What it says of each of its devices now."""
         return self._list.all()
 
+    @property
+    def streams(self) -> int:
+        """Lists that a kubelet is being told now."""
+        return len(self._waiting)
+
     # -- control
 
     async def start(self) -> None:
@@ -93,9 +99,13 @@ class FakeDevicePlugin:
         self._plugin.remove()
         await self.crash()
 
+    async def restart(self) -> None:
+        await self.stop()
+        await self.start()
+
     async def crash(self) -> None:
         self._running = False
-        for stream in list(self._queues):  # now, before a kubelet can notice and say so
+        for stream in list(self._waiting):  # now, before a kubelet can notice and say so
             self._closed(stream, "the plugin has ended")
         task, self._keeping = self._keeping, None
         if task:
@@ -154,10 +164,11 @@ class FakeDevicePlugin:
             registered=self._registered.is_set(),
             registration_error=self._registration_error,
             listed=tuple(device.id for device in self._list.response()),
-            streams=len(self._queues),
+            streams=self.streams,
             allocated=tuple(self._allocated),
             started=tuple(self._started),
             faults=self._failing.faults(),
+            instance=self.options.instance,
         )
 
     # -- its life
@@ -240,20 +251,18 @@ class FakeDevicePlugin:
     async def _list_and_watch(self, request: Any, context: Any) -> AsyncIterator[Any]:
         resource, instance = self.options.resource, self.options.instance
         stream = f"{resource}#{next(_serial)}"
-        queue: asyncio.Queue[Response] = asyncio.Queue()
-        self._queues[stream] = queue
+        self._waiting[stream] = waiting = WaitingLists(self._list.response())
         self._observe(events.StreamOpened(resource, instance, stream, f"{VERSION}.DevicePlugin"))
-        queue.put_nowait(self._list.response())
         try:
             while True:
-                devices = await queue.get()
+                devices = await waiting.take()
                 self._observe(events.DevicesListed(resource, instance, stream, devices))
                 yield LIST_AND_WATCH.response(devices=[{"ID": d.id, "health": d.health} for d in devices])
         finally:
             self._closed(stream, "cancelled by the kubelet, or the connection ended")
 
     def _closed(self, stream: str, why: str) -> None:
-        if self._queues.pop(stream, None) is not None:
+        if self._waiting.pop(stream, None) is not None:
             self._observe(events.StreamClosed(self.options.resource, self.options.instance, stream, why))
 
     async def _prefer(self, request: Any, context: Any) -> Any:
@@ -289,8 +298,8 @@ class FakeDevicePlugin:
         self._tell(self._list.change({self._ids[path]: state for path, state in states.items()}))
 
     def _tell(self, response: Response) -> None:
-        for queue in self._queues.values():
-            queue.put_nowait(response)
+        for waiting in self._waiting.values():
+            waiting.put(response)
 
 
 def _socket(path: Path, methods: Mapping[Method, Any], counts: call_counts.CallCounts) -> ServedSocket:

@@ -3,18 +3,21 @@
     gpus = load_inventory(Path("devices.yaml"))
     driver_options(gpus, name="gpu.example.com", node="node-a", registry_dir=..., data_dir=...)
     plugin_options(gpus, "example.com/gpu", plugins_dir=...)
-    drivers_of(Path("devices.yaml"), node="node-a", registry_dir=..., plugins_dir=...)
+    fakes_of(Path("devices.yaml"), node="node-a", registry_dir=..., plugins_dir=..., device_plugins_dir=...)
 
 Divided devices are not given away themselves, their partitions are.
 """
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from drahealth.fakes.hardware import cdi
 from drahealth.fakes.hardware.control import DriverOptions
 from drahealth.fakes.hardware.plugin_control import PluginOptions
 from drahealth.fakes.inventory import Device, Inventory
-from drahealth.fakes.inventory_file import load_drivers
+from drahealth.fakes.inventory_file import Found, load_file
 from drahealth.fakes.user_files import FileError, Problem
 
 DRIVER = "gpu.example.com"
@@ -32,25 +35,70 @@ def plugin_options(inventory: Inventory, resource: str, **options: Any) -> Plugi
     return PluginOptions(resource=resource, devices=ids, inventory=inventory.devices, **options)
 
 
-def drivers_of(
-    path: Path, *, node: str, registry_dir: Path, plugins_dir: Path, driver: str = DRIVER, **options: Any
-) -> list[DriverOptions]:
-    """The drivers of an inventory file, in its order, each with a folder of its own in `plugins_dir`.
+@dataclass(frozen=True, slots=True)
+class Fakes:
+    """What is made of a file."""
 
-    `driver` is what the one of a file with devices alone is called, `options` are for all of them, where the file does
-    not say something else. Raises FileError for what makes none, OSError for what cannot be read.
+    drivers: tuple[DriverOptions, ...]
+    plugins: tuple[PluginOptions, ...]
+
+
+def fakes_of(
+    path: Path,
+    *,
+    node: str,
+    registry_dir: Path,
+    plugins_dir: Path,
+    device_plugins_dir: Path,
+    driver: str = DRIVER,
+    **options: Any,
+) -> Fakes:
+    """The drivers and device plugins of a file, in its order, each with a folder of its own in `plugins_dir`.
+
+    `driver` is what the one of a file with devices alone is called. `options` are those of DriverOptions for all, where
+    the file does not say something else; a plugin has them so far as PluginOptions has. Raises FileError for what makes
+    none, OSError for what cannot be read.
     """
-    made, problems = list[DriverOptions](), list[Problem]()
-    for found in load_drivers(path):
+    file, problems = load_file(path), list[Problem]()
+    drivers, plugins, kinds = list[DriverOptions](), list[PluginOptions](), dict[str, str]()
+    for found in file.drivers:
         name = found.name or driver
         where = {"node": node, "registry_dir": str(registry_dir), "data_dir": str(plugins_dir / name)}
+        kinds[cdi.file_name(cdi.kind_of(name))] = f"driver {name}"
         try:
-            made.append(driver_options(found.inventory, **{**options, **found.options, "name": name, **where}))
+            drivers.append(driver_options(found.inventory, **{**options, **found.options, "name": name, **where}))
+        except ValueError as error:
+            problems += found.error(str(error)).problems
+    shared = {key: value for key, value in options.items() if key in PluginOptions.__slots__}
+    for found in file.plugins:
+        data_dir = plugins_dir / found.name.replace("/", "_")
+        where = {"plugins_dir": str(device_plugins_dir), "registry_dir": str(registry_dir), "data_dir": str(data_dir)}
+        try:
+            _take_kind(found, kinds)
+            plugins.append(_plugin(found, {**shared, **where}))
+        except FileError as error:
+            problems += error.problems
         except ValueError as error:
             problems += found.error(str(error)).problems
     if problems:
         raise FileError(str(path), problems)
-    return made
+    return Fakes(tuple(drivers), tuple(plugins))
+
+
+def _plugin(found: Found, options: Mapping[str, Any]) -> PluginOptions:
+    said = dict(found.options)
+    if "preferred" in said:
+        said["preferred"] = tuple(name.replace("/", "-") for name in said["preferred"])
+    return plugin_options(found.inventory, found.name, **{**options, **said})
+
+
+def _take_kind(plugin: Found, kinds: dict[str, str]) -> None:
+    """No two have one CDI specification. Raises FileError."""
+    if kind := plugin.options.get("cdi_kind"):
+        file = cdi.file_name(kind)
+        if file in kinds:
+            raise plugin.error(f"the CDI devices of the kind {kind} are those of {kinds[file]} already", "cdi_kind")
+        kinds[file] = f"device plugin {plugin.name}"
 
 
 def inventory_of(options: DriverOptions) -> Inventory:

@@ -4,7 +4,8 @@
     {"event": "change", "device": "node-a/gpu-0", "health": "Unhealthy", "message": "XID 79: ..."}
     {"event": "call", "call": "inject", "args": {"fault": "xid/79", "device": "gpu-0"}}
 
-A report names just the devices that are told of as something else than before, however many it lists.
+A report names just the devices that are told of as something else than before, however many it lists. Of a device
+plugin's list it is the same, and what is in it no more is told of by `unlisted`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,6 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from drahealth.proto.events import (
+    DevicesListed,
     Event,
     Observe,
     Prepared,
@@ -21,6 +23,7 @@ from drahealth.proto.events import (
     StreamOpened,
     Unprepared,
 )
+from drahealth.proto.extended_resources import PluginDevice
 from drahealth.proto.quoting import one_line
 from drahealth.proto.values import DeviceHealth, Health, Report
 
@@ -86,6 +89,7 @@ class _Said:
         self._devices: dict[tuple[str, str], DeviceHealth] = {}
         self._last: Report = ()
         """The last complete report, if nothing else was told since."""
+        self._listed: dict[str, str] = {}
 
     def changed(self, report: Report, *, complete: bool) -> Iterator[DeviceHealth]:
         """The devices that are told of as something else now."""
@@ -99,6 +103,17 @@ class _Said:
             self._devices[key] = device
             if (before.health, before.message) != (device.health, device.message):
                 yield device
+
+    def relisted(self, devices: Iterable[PluginDevice]) -> Iterator[Line]:
+        """How a device plugin's list is another than the one before; the devices of the first are taken for Healthy."""
+        before, self._listed = self._listed, {device.id: device.health for device in devices}
+        unknown = None if before else str(Health.HEALTHY)
+        for id_, health in self._listed.items():
+            if health != before.get(id_, unknown):
+                yield {"event": "change", "device": id_, "health": health, "message": ""}
+        for id_ in before:
+            if id_ not in self._listed:
+                yield {"event": "unlisted", "device": id_}
 
 
 def lines_of(event: Event, said: _Said) -> Iterator[Line]:
@@ -115,6 +130,9 @@ def lines_of(event: Event, said: _Said) -> Iterator[Line]:
             for device in said.changed(devices, complete=complete):
                 name = f"{device.pool}/{device.device}"
                 yield {"event": "change", "device": name, "health": str(device.health), "message": device.message}
+        case DevicesListed(_, _, stream, listed):
+            yield {"event": "report", "stream": stream, "devices": len(listed), "complete": True}
+            yield from said.relisted(listed)
         case Prepared(_, _, claim, devices):
             yield {"event": "prepared", "claim": claim, "devices": list(devices)}
         case Unprepared(_, _, claim):

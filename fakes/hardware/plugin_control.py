@@ -1,22 +1,18 @@
 """The control surface of a fake device plugin, beside that of a driver (`control`): asynchronous calls, plain data."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
 from drahealth.fakes.faults.catalogue import catalogue, policy
+from drahealth.fakes.hardware.cdi import check_kind
 from drahealth.fakes.hardware.control import Attempt
 from drahealth.fakes.inventory import Device, Inventory
 from drahealth.proto.device_plugin import KUBELET_SOCKET
 from drahealth.proto.extended_resources import is_extended_resource
 
 Registration = Literal["kubelet.sock", "plugins_registry"]
-
-_CDI_PART = r"[A-Za-z]([A-Za-z0-9_.-]*[A-Za-z0-9])?"
-CDI_KIND = rf"{_CDI_PART}/{_CDI_PART}"
-"""A vendor and a class (CDI, SPEC.md, "Kind"), such as example.com/gpu."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +58,8 @@ class PluginOptions:
             raise ValueError("a plugin that waits to be found has a registry_dir and a data_dir")
         if self.socket_name == KUBELET_SOCKET:
             raise ValueError(f"no plugin's socket is called {KUBELET_SOCKET}")
-        if self.cdi_dir and self.cdi_kind and not re.fullmatch(CDI_KIND, self.cdi_kind):
-            raise ValueError(f"{self.cdi_kind!r} is no kind of CDI devices, such as example.com/gpu")
+        if self.cdi_dir and self.cdi_kind:
+            check_kind(self.cdi_kind)
         catalogue(self.catalogue)
         policy(self.policy)
         self.all_devices  # noqa: B018  ValueError where two have one name
@@ -130,6 +126,7 @@ class PluginState:
     """The devices that it lists."""
     faults: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """What is wrong with the devices, by path."""
+    instance: str = ""
 
 
 class PluginControl(Protocol):
@@ -140,6 +137,9 @@ class PluginControl(Protocol):
 
     async def stop(self) -> None:
         """Ends in order: its sockets go, then its lists end."""
+
+    async def restart(self) -> None:
+        """Ends in order, if it runs, and starts again."""
 
     async def crash(self) -> None:
         """Is gone at once, as after SIGKILL: its lists are cut, the socket files stay."""

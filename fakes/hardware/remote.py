@@ -87,7 +87,18 @@ class RemoteHost:
 
     async def use(self, name: str = "") -> "RemoteDriver":
         """A driver that stands there by itself; by no name the only one. What happens to it is not observed."""
-        return RemoteDriver(self, int((await self.call("use", name=name))["driver"]))
+        return RemoteDriver(self, await self._use(name, "driver"))
+
+    async def use_plugin(self, name: str = "") -> "RemotePlugin":
+        """A device plugin, by its resource, likewise."""
+        return RemotePlugin(self, await self._use(name, "device-plugin"))
+
+    async def _use(self, name: str, kind: str) -> int:
+        used = await self.call("use", name=name)
+        if used.get("kind", "driver") != kind:
+            await self.call("drop", driver=used["driver"])
+            raise ControlFailed(f"{used['name']} is a {used['kind']}, not a {kind}")
+        return int(used["driver"])
 
     async def drop(self, driver: "RemoteDriver | RemotePlugin") -> None:
         """Stops a driver and forgets it."""
@@ -325,6 +336,9 @@ class RemotePlugin:
 
     async def stop(self) -> None:
         await self._call("stop")
+
+    async def restart(self) -> None:
+        await self._call("restart")
 
     async def crash(self) -> None:
         await self._call("crash")

@@ -1,4 +1,5 @@
-"""Drivers that stand by themselves: made from a file, not by who connects, so any number of connections share them."""
+"""Drivers and device plugins that stand by themselves: made from a file, not by who connects, so any number of
+connections share them."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -7,7 +8,9 @@ from typing import Any
 from pydantic import validate_call
 
 from drahealth.fakes.hardware.control import DriverControl, DriverOptions
+from drahealth.fakes.hardware.control_lines import CALLS, PLUGIN_CALLS
 from drahealth.fakes.hardware.news import News
+from drahealth.fakes.hardware.plugin_control import PluginControl, PluginOptions
 from drahealth.fakes.hints import near
 
 Call = Callable[..., Any]
@@ -32,23 +35,29 @@ class Calls:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """One such driver."""
+    """One such driver, or device plugin, which is a driver in every other respect here."""
 
-    options: DriverOptions
-    control: DriverControl
+    name: str
+    """The driver's, or the plugin's resource, which no driver can be called."""
+    described: Mapping[str, Any]
+    """What one has to know of it, as plain data; `kind` is driver or device-plugin."""
     calls: Calls
 
-    def described(self) -> Mapping[str, Any]:
-        """What one has to know of it, as plain data."""
-        o = self.options
-        return {
-            "name": o.name,
-            "node": o.node,
-            "pool": o.pool_name,
-            "devices": len(o.devices),
-            "catalogue": o.catalogue,
-            "policy": o.policy,
-        }
+    @classmethod
+    def driver(cls, o: DriverOptions, control: DriverControl) -> "Standing":
+        """A driver."""
+        more = {"node": o.node, "pool": o.pool_name, **_devices(o)}
+        return cls(o.name, {"kind": "driver", "name": o.name, **more}, Calls(control, CALLS))
+
+    @classmethod
+    def plugin(cls, o: PluginOptions, control: PluginControl) -> "Standing":
+        """A device plugin."""
+        described = {"kind": "device-plugin", "name": o.resource, **_devices(o)}
+        return cls(o.resource, described, Calls(control, PLUGIN_CALLS))
+
+
+def _devices(o: DriverOptions | PluginOptions) -> dict[str, Any]:
+    return {"devices": len(o.devices), "catalogue": o.catalogue, "policy": o.policy}
 
 
 class StandingDrivers:
@@ -56,7 +65,7 @@ class StandingDrivers:
 
     def __init__(self, drivers: Iterable[Standing] = (), news: News | None = None) -> None:
         self.news = news or News()
-        self._drivers = {driver.options.name: driver for driver in drivers}
+        self._drivers = {driver.name: driver for driver in drivers}
 
     def all(self) -> list[Standing]:
         """In the file's order."""

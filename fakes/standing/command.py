@@ -26,7 +26,8 @@ def driver() -> None:
 @app.command("serve")
 def serve(
     file: Annotated[
-        Path | None, typer.Option("-f", "--file", metavar="FILE", help="The inventory: which drivers there are.")
+        Path | None,
+        typer.Option("-f", "--file", metavar="FILE", help="The inventory: drivers and device plugins."),
     ] = None,
     socket: Annotated[
         Path | None,
@@ -38,6 +39,9 @@ def serve(
     kubelet_dir: Annotated[Path | None, _of_file("The kubelet's directory; /var/lib/kubelet.", "DIR")] = None,
     registry_dir: Annotated[Path | None, _of_file("Registration sockets; KUBELET_DIR/plugins_registry.", "DIR")] = None,
     plugins_dir: Annotated[Path | None, _of_file("The drivers' folders; KUBELET_DIR/plugins.", "DIR")] = None,
+    device_plugins_dir: Annotated[
+        Path | None, _of_file("Sockets of device plugins; KUBELET_DIR/device-plugins.", "DIR")
+    ] = None,
     cdi_dir: Annotated[
         Path | None, _of_file("CDI specifications; /var/run/cdi, or none for another KUBELET_DIR.", "DIR")
     ] = None,
@@ -69,7 +73,7 @@ def serve(
         bool, typer.Option("--jumping-clock", help="A clock that who connects can jump (without -f).")
     ] = False,
 ) -> None:
-    """Serve fake drivers next to a kubelet until SIGTERM or Ctrl-C.
+    """Serve fake drivers and device plugins next to a kubelet until SIGTERM or Ctrl-C.
 
     With -f they are those of the file, and `drahealth ctl` tells them what happens. Without, whoever connects makes
     them, by JSON lines. Exits 2 for usage, 3 for environment.
@@ -78,6 +82,7 @@ def serve(
         "kubelet_dir": kubelet_dir,
         "registry_dir": registry_dir,
         "plugins_dir": plugins_dir,
+        "device_plugins_dir": device_plugins_dir,
         "cdi_dir": cdi_dir,
     }
     given |= {"node_name": node_name, "driver_name": driver_name, "instance": instance, "catalogue": catalogue}

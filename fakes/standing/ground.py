@@ -1,17 +1,18 @@
-"""A driver's ground: the sockets that it is to have, which no other process may serve.
+"""The ground of a driver, or of a device plugin: the sockets that it is to have, which no other process may serve.
 
-Two processes that begin at once take turns, by a lock on the registration directory, which goes with its process.
+Two processes that begin at once take turns, by a lock on a directory that both know, which goes with its process.
 """
 
 import asyncio
 import fcntl
 import glob
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from drahealth.fakes.hardware.control import DriverOptions
+from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.hardware.driver_instance import DriverInstance
 from drahealth.fakes.hardware.instances import UPGRADE
@@ -24,17 +25,16 @@ _EVERY = 0.1
 
 
 @asynccontextmanager
-async def _hold_ground(driver: DriverInstance) -> AsyncIterator[None]:
+async def _hold_ground(who: str, folder: Path, sockets: Iterable[Path]) -> AsyncIterator[None]:
     """While it holds, nobody else takes these sockets. Raises Taken where somebody has, OSError."""
-    registry = Path(driver.options.registry_dir)
-    held = _opened(registry)
+    held = _opened(folder)
     try:
-        await _lock(held, registry)
-        for path in driver.sockets:
+        await _lock(held, folder)
+        for path in sockets:
             if is_served(path):
                 raise Taken(
-                    f"driver {driver.options.name} is served at {path} already; end that process, give this one an "
-                    "--instance of its own for a rolling update, or another --kubelet-dir"
+                    f"{who} is served at {path} already; end that process, give this one an --instance of its own for "
+                    "a rolling update, or another --kubelet-dir"
                 )
         yield
     finally:
@@ -46,14 +46,14 @@ def _opened(folder: Path) -> int:
     return os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
 
 
-async def _lock(held: int, registry: Path) -> None:
+async def _lock(held: int, folder: Path) -> None:
     deadline = asyncio.get_running_loop().time() + PATIENCE
     while True:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if asyncio.get_running_loop().time() > deadline:
-                raise Taken(f"another process has been starting a driver in {registry} for {PATIENCE:g} s") from None
+                raise Taken(f"another process has been starting a driver in {folder} for {PATIENCE:g} s") from None
             await asyncio.sleep(_EVERY)
         else:
             return
@@ -66,7 +66,8 @@ class GroundedDriver(FakeDriver):
     """
 
     async def _begin(self, instance: DriverInstance) -> None:
-        async with _hold_ground(instance):
+        o = instance.options
+        async with _hold_ground(f"driver {o.name}", Path(o.registry_dir), instance.sockets):
             if UPGRADE not in instance.options.instance:
                 _clear_upgrades(instance.options)
             await super()._begin(instance)
@@ -82,3 +83,13 @@ def _clear_upgrades(options: DriverOptions) -> None:
             for left in (path, registration):
                 left.unlink(missing_ok=True)
                 hidden(left).unlink(missing_ok=True)
+
+
+class GroundedPlugin(FakeDevicePlugin):
+    """A device plugin likewise. Raises Taken."""
+
+    async def start(self) -> None:
+        if not (await self.state()).running:
+            o = self.options
+            async with _hold_ground(f"device plugin {o.resource}", Path(o.plugins_dir), self.sockets):
+                await super().start()

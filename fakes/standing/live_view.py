@@ -1,4 +1,5 @@
-"""The live view: drivers with their streams and faults, devices with what is said of them, and what happened last.
+"""The live view: drivers and device plugins with their streams and faults, devices with what is said of them, and what
+happened last.
 
 What is wrong comes first, so that it is seen however many there are. Log lines go past above it.
 """
@@ -10,6 +11,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from typing import NamedTuple
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -19,11 +21,14 @@ from rich.text import Text
 
 from drahealth.fakes.ctl.words import words_of
 from drahealth.fakes.hardware.control import DriverState
+from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.hardware.news import Line
+from drahealth.fakes.hardware.plugin_control import PluginState
 from drahealth.fakes.log_lines import log_to
+from drahealth.proto.extended_resources import health_of
 from drahealth.proto.quoting import printable
-from drahealth.proto.values import DeviceHealth, Health
+from drahealth.proto.values import Health
 
 EVERY = 0.5
 """Seconds between two looks."""
@@ -40,7 +45,9 @@ class LiveView:
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console()
         self._drivers: Sequence[FakeDriver] = ()
+        self._plugins: Sequence[FakeDevicePlugin] = ()
         self._states: Mapping[str, DriverState] = {}
+        self._plugin_states: Mapping[str, PluginState] = {}
         self._reports: dict[str, tuple[int, str]] = {}
         self._socket = ""
         self._last: deque[Text] = deque(maxlen=LAST)
@@ -57,9 +64,9 @@ class LiveView:
         self._last.append(Text(words, no_wrap=True, overflow="ellipsis"))
 
     @contextmanager
-    def shown(self, drivers: Sequence[FakeDriver]) -> Iterator[None]:
-        """It is on the terminal, with these drivers; log lines go past above it."""
-        self._drivers = drivers
+    def shown(self, drivers: Sequence[FakeDriver], plugins: Sequence[FakeDevicePlugin] = ()) -> Iterator[None]:
+        """It is on the terminal, with these; log lines go past above it."""
+        self._drivers, self._plugins = drivers, plugins
         if sys.stderr.isatty():
             log_to(RichHandler(console=self._console, show_path=False, markup=False), "%(message)s")
         else:
@@ -73,18 +80,18 @@ class LiveView:
 
     async def _look(self, live: Live) -> None:
         while True:
-            self.look([await driver.state() for driver in self._drivers])
+            await self.look()
             live.refresh()
             await asyncio.sleep(EVERY)
 
-    def look(self, states: Sequence[DriverState]) -> None:
-        """These are the drivers' states now, in their order."""
-        names = (driver.options.name for driver in self._drivers)
-        self._states = dict(zip(names, states, strict=True))
+    async def look(self) -> None:
+        """Sees how they are now."""
+        self._states = {driver.options.name: await driver.state() for driver in self._drivers}
+        self._plugin_states = {plugin.options.resource: await plugin.state() for plugin in self._plugins}
 
     def view(self) -> RenderableType:
         """What is shown now."""
-        room = max(self._console.height - LAST - len(self._drivers) - 8, 3)
+        room = max(self._console.height - LAST - len(self._drivers) - len(self._plugins) - 8, 3)
         head = Text(f"control socket {printable(self._socket)}" if self._socket else "starting", "bold")
         return Group(head, self._driver_table(), self._device_table(room), *self._last)
 
@@ -94,40 +101,63 @@ class LiveView:
             name, state = driver.options.name, self._states.get(driver.options.name)
             if state is None:
                 continue
-            count, when = self._reports.get(name, (0, ""))
-            table.add_row(
-                _text(name),
-                _text(driver.options.node),
-                _state(state),
-                str(state.streams),
-                str(len(state.prepared)),
-                f"{count}, last {when}" if count else "none",
-                _text(_wrong(driver), "red"),
-            )
+            claims, wrong = str(len(state.prepared)), _text(_wrong(driver), "red")
+            node = _text(driver.options.node)
+            table.add_row(_text(name), node, _state(state), str(state.streams), claims, self._reported(name), wrong)
+        for name, plugged in self._plugin_states.items():
+            table.add_row(_text(name), "", _state(plugged), str(plugged.streams), "", self._reported(name), "")
         return table
+
+    def _reported(self, name: str) -> str:
+        count, when = self._reports.get(name, (0, ""))
+        return f"{count}, last {when}" if count else "none"
 
     def _device_table(self, room: int) -> Table:
         table = _table("device", "health", "message", "faults")
-        rows = [(driver, device) for driver in self._drivers for device in driver.health.all()]
-        rows.sort(key=lambda row: _URGENCY.index(row[1].health))
-        for driver, device in rows[:room]:
-            name = f"{driver.options.name}/{device.pool}/{device.device}"
-            health = _text(str(device.health), _STYLE[device.health])
-            table.add_row(_text(name), health, _text(device.message), _text(self._faults(driver, device)))
+        rows = [row for driver in self._drivers for row in self._devices_of(driver)]
+        rows += [row for plugin in self._plugins for row in self._listed_by(plugin)]
+        rows.sort(key=lambda row: _URGENCY.index(row.health))
+        for row in rows[:room]:
+            table.add_row(
+                _text(f"{row.owner}/{row.name}"),
+                _text(row.said, _STYLE[row.health]),
+                _text(row.message),
+                _text(self._faults(row)),
+            )
         if len(rows) > room:
             table.add_row(f"... and {len(rows) - room} more")
         return table
 
-    def _faults(self, driver: FakeDriver, device: DeviceHealth) -> str:
-        state = self._states.get(driver.options.name)
+    def _devices_of(self, driver: FakeDriver) -> Iterator["_Row"]:
+        name, devices = driver.options.name, driver.health.all()
+        return (_Row(name, f"{d.pool}/{d.device}", d.device, d.health, str(d.health), d.message) for d in devices)
+
+    def _listed_by(self, plugin: FakeDevicePlugin) -> Iterator["_Row"]:
+        for device in plugin.known:
+            said = device.health if device.listed else f"{device.health}, not listed"
+            yield _Row(plugin.options.resource, device.device, device.device, health_of(device.health), said, "")
+
+    def _faults(self, row: "_Row") -> str:
+        state = self._states.get(row.owner) or self._plugin_states.get(row.owner)
         found = state.faults if state else {}
-        return " ".join(id_ for path, ids in found.items() if path.replace("/", "-") == device.device for id_ in ids)
+        return " ".join(id_ for path, ids in found.items() if path.replace("/", "-") == row.device for id_ in ids)
 
 
-def _state(state: DriverState) -> Text:
+class _Row(NamedTuple):
+    """A device. Thousands of them are looked at each time."""
+
+    owner: str
+    name: str
+    device: str
+    health: Health
+    said: str
+    message: str
+
+
+def _state(state: DriverState | PluginState) -> Text:
     if not state.running:
         return _text("not running", "red")
-    if state.upgrading:
+    if isinstance(state, DriverState) and state.upgrading:
         return _text("being upgraded", "yellow")
     if state.registered:
         return _text(f"registered {state.instance}".strip(), "green")

@@ -5,27 +5,32 @@ What happens is counted when it is told; how the drivers are is looked up when s
 
 from collections import Counter as Count
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from drahealth.fakes.hardware.control import DriverState
+from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.hardware.news import Line
+from drahealth.fakes.hardware.plugin_control import PluginState
 from drahealth.fakes.metrics_server import MetricsServer
 from drahealth.proto.flavours import FLAVOURS
 
 Labels = tuple[str, ...]
+State = TypeVar("State")
 
 
 class Metrics:
-    """Hears the news and counts."""
+    """Hears the news and counts. A device plugin is labelled as a driver, by its resource."""
 
-    def __init__(self, drivers: Sequence[FakeDriver]) -> None:
+    def __init__(self, drivers: Sequence[FakeDriver], plugins: Sequence[FakeDevicePlugin] = ()) -> None:
         self._registry = registry = CollectorRegistry()
         self._drivers = drivers
-        self._now = _Now(drivers)
+        self._plugins = plugins
+        self._now = _Now(drivers, plugins)
 
         def counter(name: str, text: str, *labels: str) -> Counter:
             return Counter(f"drahealth_fake_{name}", text, ("driver", *labels), registry=registry)
@@ -50,6 +55,7 @@ class Metrics:
     async def text(self) -> bytes:
         """All of it, as Prometheus reads it."""
         self._now.states = {driver.options.name: await driver.state() for driver in self._drivers}
+        self._now.plugged = {plugin.options.resource: await plugin.state() for plugin in self._plugins}
         return generate_latest(self._registry)
 
     async def serve(self, address: str, port: int) -> "MetricsServer":
@@ -62,9 +68,11 @@ class Metrics:
 class _Now(Collector):
     """How the drivers are at the moment of the question."""
 
-    def __init__(self, drivers: Sequence[FakeDriver]) -> None:
+    def __init__(self, drivers: Sequence[FakeDriver], plugins: Sequence[FakeDevicePlugin]) -> None:
         self._drivers = drivers
+        self._plugins = plugins
         self.states: Mapping[str, DriverState] = {}
+        self.plugged: Mapping[str, PluginState] = {}
 
     def describe(self) -> Iterable[Metric]:
         """Nothing, so that registering asks for no values."""
@@ -74,23 +82,33 @@ class _Now(Collector):
         devices, faults = Count[Labels](), Count[Labels]()
         for driver in self._drivers:
             devices.update((driver.options.name, str(device.health)) for device in driver.health.all())
-        for name, state in self.states.items():
+        for plugin in self._plugins:
+            devices.update((plugin.options.resource, device.health) for device in plugin.known)
+        both: Mapping[str, DriverState | PluginState] = {**self.states, **self.plugged}
+        for name, state in both.items():
             faults.update((name, fault) for ids in state.faults.values() for fault in ids)
-        yield _calls(self._drivers)
+        yield _calls(self._drivers, self._plugins)
         yield _family("devices", "Devices by what is said of them.", devices, "health")
         yield _family("faults", "Devices that a fault reaches, by the fault.", faults, "fault")
-        yield self._each("streams", "Health streams that are open.", lambda state: state.streams)
-        yield self._each("prepared_claims", "Claims that are prepared.", lambda state: len(state.prepared))
-        yield self._each("running", "1 while the driver runs.", lambda state: state.running)
-        yield self._each(
-            "registered", "1 once a kubelet has said that the driver is registered.", lambda state: state.registered
+        yield _each("streams", "Health streams that are open.", both, lambda state: state.streams)
+        yield _each("prepared_claims", "Claims that are prepared.", self.states, lambda state: len(state.prepared))
+        yield _each(
+            "listed_devices", "Devices that a device plugin lists.", self.plugged, lambda state: len(state.listed)
+        )
+        yield _each("running", "1 while the driver runs.", both, lambda state: state.running)
+        yield _each(
+            "registered",
+            "1 once a kubelet has said that the driver is registered.",
+            both,
+            lambda state: state.registered,
         )
 
-    def _each(self, name: str, text: str, value: Callable[[DriverState], float]) -> Metric:
-        return _family(name, text, {(driver,): value(state) for driver, state in self.states.items()})
+
+def _each(name: str, text: str, states: Mapping[str, State], value: Callable[[State], float]) -> Metric:
+    return _family(name, text, {(driver,): value(state) for driver, state in states.items()})
 
 
-def _calls(drivers: Iterable[FakeDriver]) -> Metric:
+def _calls(drivers: Iterable[FakeDriver], plugins: Iterable[FakeDevicePlugin]) -> Metric:
     family = CounterMetricFamily(
         "drahealth_fake_calls", "Calls of gRPC methods, as a kubelet makes them.", labels=("driver", "method")
     )
@@ -98,6 +116,9 @@ def _calls(drivers: Iterable[FakeDriver]) -> Metric:
         streams = {FLAVOURS[name].method.path: count for name, count in driver.health.asked.items()}
         for path, count in {**driver.calls, **streams}.items():
             family.add_metric((driver.options.name, path.removeprefix("/")), count)
+    for plugin in plugins:
+        for path, count in plugin.calls.items():
+            family.add_metric((plugin.options.resource, path.removeprefix("/")), count)
     return family
 
 

@@ -1,4 +1,5 @@
-"""The process: drivers of a file, and the socket that says to them what happens, until SIGTERM or SIGINT.
+"""The process: drivers and device plugins of a file, and the socket that says to them what happens, until SIGTERM or
+SIGINT.
 
 They begin in order: registered sockets that somebody serves are left alone, those of a process that is gone are
 replaced. At the end they retire: what they published is withdrawn and their sockets are gone.
@@ -18,14 +19,16 @@ from drahealth.fakes.clients.given import client_of
 from drahealth.fakes.complaint import Complaint
 from drahealth.fakes.control_socket import listen, make_way
 from drahealth.fakes.hardware.control import DriverOptions
-from drahealth.fakes.hardware.control_lines import CALLS, LINE_LIMIT
+from drahealth.fakes.hardware.control_lines import LINE_LIMIT
 from drahealth.fakes.hardware.control_server import ControlServer
+from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.hardware.news import Line, News
-from drahealth.fakes.hardware.standing import Calls, Standing, StandingDrivers
+from drahealth.fakes.hardware.plugin_control import PluginOptions
+from drahealth.fakes.hardware.standing import Standing, StandingDrivers
 from drahealth.fakes.list_watch import ListWatch
 from drahealth.fakes.socket_files import Taken
-from drahealth.fakes.standing.ground import GroundedDriver
+from drahealth.fakes.standing.ground import GroundedDriver, GroundedPlugin
 from drahealth.fakes.standing.playing import play_on
 from drahealth.fakes.standing.pod_annotations import PREFIX, PodAnnotations
 from drahealth.fakes.standing.settings import Settings
@@ -41,15 +44,18 @@ log = logging.getLogger(__name__)
 
 
 class Program:
-    """All of it, in one loop."""
+    """All of it, in one loop. Device plugins need no API server, `api` and `pods` are for drivers."""
 
-    def __init__(self, settings: Settings, api: ListWatch, news: News, pods: ListWatch | None = None) -> None:
+    def __init__(self, settings: Settings, api: ListWatch | None, news: News, pods: ListWatch | None = None) -> None:
         self._settings = settings
         self._api = api
         self.news = news
-        self.drivers = [GroundedDriver(each, api, observe=news.observer(each.name)) for each in settings.drivers]
+        self.drivers = [self._make(each, news.observer(each.name)) for each in settings.drivers]
+        self.plugins = [self._make_plugin(each, news.observer(each.resource)) for each in settings.plugins]
         self._annotations = self._following(pods) if pods and settings.annotations else None
-        self.standing = StandingDrivers((Standing(d.options, d, Calls(d, CALLS)) for d in self.drivers), news)
+        standing = (Standing.driver(driver.options, driver) for driver in self.drivers)
+        plugged = (Standing.plugin(plugin.options, plugin) for plugin in self.plugins)
+        self.standing = StandingDrivers((*standing, *plugged), news)
 
     async def run(self, told: asyncio.Event) -> None:
         """Returns in order once it is `told`. Raises Complaint where it cannot be."""
@@ -65,9 +71,12 @@ class Program:
         for driver in self.drivers:
             await self._start(driver)
             stack.push_async_callback(self._retire, driver)
+        for plugin in self.plugins:
+            await self._start_plugin(plugin)
+            stack.push_async_callback(self._retire_plugin, plugin)
         with _explained(path):
             listening = listen(path)
-        server = ControlServer(self._make, linger=_LINGER, standing=self.standing)
+        server = ControlServer(self._make, make_plugin=self._make_plugin, linger=_LINGER, standing=self.standing)
         stack.push_async_callback(server.close)
         serving = await asyncio.start_unix_server(server.serve, sock=listening, limit=LINE_LIMIT)
         stack.callback(_remove, path)
@@ -94,7 +103,7 @@ class Program:
         from drahealth.fakes.standing.metrics import Metrics  # only here: it brings the Prometheus client
 
         address, port = self._settings.metrics
-        metrics = Metrics(self.drivers)
+        metrics = Metrics(self.drivers, self.plugins)
         stack.callback(self.news.add(metrics))
         try:
             server = await metrics.serve(address, port)
@@ -107,6 +116,7 @@ class Program:
         return server.url
 
     def _following(self, pods: ListWatch) -> PodAnnotations:
+        assert self._api
         own = (os.environ.get("POD_NAMESPACE", ""), os.environ.get("POD_NAME", ""))
         prefix = self._settings.annotations or PREFIX
         following = PodAnnotations(pods, self._api, self.drivers, prefix=prefix, own=own if all(own) else None)
@@ -119,7 +129,12 @@ class Program:
         return following
 
     def _make(self, options: DriverOptions, observe: Observe) -> FakeDriver:
+        if self._api is None:
+            raise ValueError("this process knows no API server, which a driver needs; start it with --kubeconfig")
         return GroundedDriver(options, self._api, observe=observe)
+
+    def _make_plugin(self, options: PluginOptions, observe: Observe) -> FakeDevicePlugin:
+        return GroundedPlugin(options, observe=observe)
 
     async def _start(self, driver: FakeDriver) -> None:
         name = driver.options.name
@@ -139,9 +154,19 @@ class Program:
             log.warning("driver %s ends, but its ResourceSlices are still there: %s", name, why)
         self.news.tell(name, {"event": "retired"})
 
+    async def _start_plugin(self, plugin: FakeDevicePlugin) -> None:
+        with _explained(plugin.endpoint):
+            await plugin.start()
+        started = {"event": "started", "node": self._settings.node, "devices": len(plugin.options.devices)}
+        self.news.tell(plugin.options.resource, started)
+
+    async def _retire_plugin(self, plugin: FakeDevicePlugin) -> None:
+        await plugin.retire()
+        self.news.tell(plugin.options.resource, {"event": "retired"})
+
     def _tell_all(self, line: dict[str, object]) -> None:
-        for driver in self.drivers:
-            self.news.tell(driver.options.name, line)
+        for each in self.standing.all():
+            self.news.tell(each.name, line)
 
 
 async def _until(told: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
@@ -192,9 +217,10 @@ async def serve(settings: Settings, news: News, shown: Shown) -> None:
     told = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, told.set)
-    api = await client_of(settings.kubeconfig)
+    needed = settings.drivers or settings.kubeconfig
+    api = await client_of(settings.kubeconfig) if needed else None
     try:
-        pods = api.selecting(f"spec.nodeName={settings.drivers[0].node}")
+        pods = api.selecting(f"spec.nodeName={settings.node}") if api else None
         try:
             program = Program(settings, api, news, pods)
         except ValueError as error:  # such as a path that is too long for a socket
@@ -202,4 +228,5 @@ async def serve(settings: Settings, news: News, shown: Shown) -> None:
         with shown(program):
             await program.run(told)
     finally:
-        await api.close()
+        if api:
+            await api.close()

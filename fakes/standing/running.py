@@ -21,6 +21,7 @@ _USUAL: Mapping[str, Any] = {
     "kubelet_dir": KUBELET,
     "registry_dir": None,
     "plugins_dir": None,
+    "device_plugins_dir": None,
     "cdi_dir": None,
     "node_name": None,
     "driver_name": DRIVER,
@@ -58,7 +59,7 @@ def _on_terminal(program: Program) -> Iterator[None]:
 
     view = LiveView()
     program.news.add(view)
-    with view.shown(program.drivers):
+    with view.shown(program.drivers, program.plugins):
         yield
 
 

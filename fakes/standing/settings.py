@@ -12,7 +12,8 @@ from drahealth.fakes.complaint import Complaint
 from drahealth.fakes.control_socket import default_path
 from drahealth.fakes.faults import catalogue as faults
 from drahealth.fakes.hardware.control import DriverOptions
-from drahealth.fakes.hardware.inventories import drivers_of
+from drahealth.fakes.hardware.inventories import fakes_of
+from drahealth.fakes.hardware.plugin_control import PluginOptions
 from drahealth.fakes.inventory_file import check_driver_name
 from drahealth.fakes.standing.playing import load_stories
 from drahealth.fakes.standing.pod_annotations import PREFIX
@@ -27,9 +28,12 @@ CDI = Path("/var/run/cdi")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Absolute paths; `kubeconfig` None: the API server of the pod that this runs in."""
+    """Absolute paths; `kubeconfig` None: the API server of the pod that this runs in, if drivers need one."""
 
     drivers: tuple[DriverOptions, ...]
+    plugins: tuple[PluginOptions, ...]
+    """There is a driver or a device plugin."""
+    node: str
     socket: Path
     kubeconfig: Path | None
     stories: tuple[Story, ...]
@@ -51,6 +55,7 @@ class Settings:
         kubelet_dir: Path,
         registry_dir: Path | None,
         plugins_dir: Path | None,
+        device_plugins_dir: Path | None,
         cdi_dir: Path | None,
         node_name: str | None,
         driver_name: str,
@@ -76,11 +81,13 @@ class Settings:
         kubelet = kubelet_dir.absolute()
         cdi = cdi_dir or (CDI if kubelet == KUBELET else None)
         try:
-            found = drivers_of(
+            node = _node(node_name)
+            found = fakes_of(
                 file,
-                node=_node(node_name),
+                node=node,
                 registry_dir=(registry_dir or kubelet / "plugins_registry").absolute(),
                 plugins_dir=(plugins_dir or kubelet / "plugins").absolute(),
+                device_plugins_dir=(device_plugins_dir or kubelet / "device-plugins").absolute(),
                 driver=driver_name,
                 instance=instance,
                 cdi_dir=str(cdi.absolute()) if cdi else "",
@@ -102,10 +109,12 @@ class Settings:
             raise Complaint(f"there is no port {metrics_port}; 0 is any free one")
         if not 0 < speed < math.inf:
             raise Complaint(f"a timeline is played at a speed above 0, not {speed:g}")
-        stories = tuple(load_stories(play, found, seed)) if play else ()
+        if pod_annotations and not found.drivers:
+            raise Complaint(f"--pod-annotations are for the devices of claims, and {file} has device plugins alone")
+        stories = tuple(load_stories(play, found.drivers, seed)) if play else ()
         annotations = annotation_prefix if pod_annotations else None
         metrics = None if metrics_port is None else (metrics_address, metrics_port)
-        return cls(tuple(found), path, kubeconfig, stories, speed, annotations, metrics, json)
+        return cls(found.drivers, found.plugins, node, path, kubeconfig, stories, speed, annotations, metrics, json)
 
 
 def _check(option: str, check: Callable[[str], object], value: str) -> None:

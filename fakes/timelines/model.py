@@ -15,7 +15,7 @@ from pydantic import (
     model_validator,
 )
 
-from drahealth.fakes.inventory_file import Whole
+from drahealth.fakes.inventory_model import Whole
 from drahealth.fakes.timelines.durations import Duration
 from drahealth.fakes.timelines.fields import Lasting, Offset, Part, Share, Taking, Where, shape
 from drahealth.fakes.timelines.workload import PodVerb, Workload

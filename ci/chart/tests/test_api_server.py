@@ -42,6 +42,7 @@ VARIANTS: list[dict[str, Any]] = [
         "tolerations": [],
     },
     {"deviceClasses": [], "admissionPolicy": False, "serviceAccount": {"create": False, "name": "default"}},
+    {"inventory": "format: inventory/v1\nplugins:\n  - {resource: example.com/gpu, devices: [{name: gpu}]}\n"},
 ]
 _WHERE = {
     "ServiceAccount": ("serviceaccounts", True),
@@ -131,7 +132,7 @@ def release(server: Server, helm: Any) -> Iterator[Release]:
     release.uninstall()
 
 
-@pytest.mark.parametrize("values", VARIANTS, ids=["default", "little", "least"])
+@pytest.mark.parametrize("values", VARIANTS, ids=["default", "little", "least", "device plugins"])
 async def test_the_api_server_takes_every_object(server: Server, render: Render, values: dict[str, Any]) -> None:
     objects = render(**values)
     (template,) = [found["spec"]["template"] for found in objects if found["kind"] == "DaemonSet"]

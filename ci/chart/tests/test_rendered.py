@@ -18,6 +18,10 @@ format: inventory/v1
 devices:
   - {name: tpu, count: 8}
 """
+PLUGINS = """
+plugins:
+  - {resource: example.com/tpu, devices: [{name: tpu, count: 8}]}
+"""
 EVERYTHING: dict[str, Any] = {
     "image": {"repository": "registry.example.com/fakes", "tag": "1.2.3", "pullPolicy": "Always"},
     "imagePullSecrets": [{"name": "registry"}],
@@ -120,6 +124,23 @@ def test_the_pods_see_three_folders_of_their_node(render: Render, values: Any, k
     assert {name: mounts[name] for name in paths} == paths  # sockets and files are named to others by these paths
 
 
+@pytest.mark.parametrize("inventory", [INVENTORY + PLUGINS, f"format: inventory/v1{PLUGINS}"], ids=["both", "alone"])
+def test_with_device_plugins_the_pods_see_the_folder_of_their_sockets(render: Render, inventory: str) -> None:
+    spec = pod(render(inventory=inventory, kubeletDir="/data/kubelet", devicePluginsDir="/data/device-plugins"))
+    paths = {volume["name"]: volume["hostPath"] for volume in spec["volumes"] if "hostPath" in volume}
+    mounts = {mount["name"]: mount["mountPath"] for mount in spec["containers"][0]["volumeMounts"]}
+    assert paths["device-plugins"] == {"path": "/data/device-plugins", "type": "Directory"}
+    assert "--device-plugins-dir=/data/device-plugins" in spec["containers"][0]["args"]
+    assert {name: mounts[name] for name in paths} == {name: path["path"] for name, path in paths.items()}
+
+
+def test_device_plugins_alone_may_do_nothing_with_the_api_server(render: Render) -> None:
+    objects = render(inventory=f"format: inventory/v1{PLUGINS}")
+    assert {found["kind"] for found in objects} == {"ServiceAccount", "ConfigMap", "DaemonSet", "DeviceClass"}
+    assert pod(objects)["automountServiceAccountToken"] is False
+    assert "automountServiceAccountToken" not in pod(render(inventory=INVENTORY + PLUGINS))
+
+
 def test_the_driver_needs_no_privilege(default: list[dict[str, Any]]) -> None:
     spec = pod(default)
     assert not {"hostNetwork", "hostPID", "hostIPC"} & spec.keys()
@@ -210,10 +231,15 @@ def test_pods_are_selected_by_what_never_changes(default: list[dict[str, Any]]) 
         ({"inventory": "format: inventory/v9\n"}, "/inventory"),
         ({"inventory": {"format": "inventory/v1"}}, "/inventory"),
         ({"inventory": "format: inventory/v1\ndevices: [\n"}, "inventory is not YAML"),
+        (
+            {"inventory": f"format: inventory/v1{PLUGINS}", "healthAnnotations": True},
+            "healthAnnotations are for the devices of claims, and the inventory has device plugins alone",
+        ),
         ({"deviceClasses": [{"name": "GPU", "driver": "gpu.example.com"}]}, "/deviceClasses/0/name"),
         ({"deviceClasses": [{"name": "gpu"}]}, "driver"),
         ({"kubeletDir": "var/lib/kubelet"}, "/kubeletDir"),
         ({"kubeletDir": "/var/lib/kubelet/"}, "/kubeletDir"),
+        ({"devicePluginsDir": "device-plugins"}, "/devicePluginsDir"),
         ({"cdiDir": "/var/../etc"}, "/cdiDir"),
         ({"seamlessUpdate": "often"}, "/seamlessUpdate"),
         ({"resources": {"limit": {}}}, "limit"),

@@ -12,6 +12,7 @@ import pytest
 from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
 from drahealth.fakes.hardware.plugin_control import PluginControl, PluginOptions, PluginState
 from drahealth.fakes.hardware.remote import ControlFailed
+from drahealth.fakes.socket_files import Taken
 from drahealth.fakes.sockets import ServedSocket
 from drahealth.proto.device_plugin import (
     ALLOCATE,
@@ -21,7 +22,7 @@ from drahealth.proto.device_plugin import (
     PRE_START_CONTAINER,
     REGISTER,
 )
-from drahealth.proto.events import Registered
+from drahealth.proto.events import Registered, StreamClosed, StreamOpened
 from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION
 from drahealth.proto.sockets import target
 from drahealth.suites.unit.fakes.driver_rig import Rig
@@ -71,7 +72,7 @@ class Kubelet:
 
 @asynccontextmanager
 async def lists(rig: Rig) -> AsyncIterator[Any]:
-    """The next list of the plugin, each time it is called."""
+    """The next list of the plugin, each time it is called. The plugin knows of its end when it is over."""
     async with grpc.aio.insecure_channel(target(rig.root / SOCKET)) as channel:
         responses = LIST_AND_WATCH.stub(channel)(LIST_AND_WATCH.request())
         reading = aiter(responses)
@@ -82,6 +83,7 @@ async def lists(rig: Rig) -> AsyncIterator[Any]:
 
         yield following
         responses.cancel()
+    await until(lambda: len(rig.happened(StreamClosed)) == len(rig.happened(StreamOpened)))
 
 
 async def test_it_registers_with_the_kubelet_that_is_there(rig: Rig, plugin: PluginControl) -> None:
@@ -175,6 +177,20 @@ async def test_one_whose_place_is_taken_tells_of_it_and_is_back_when_it_is_free(
     await other.stop()
     await until(lambda: len(rig.events) == 3)
     assert rig.events == [Registered(RESOURCE, "", True), told, Registered(RESOURCE, "", True)]
+
+
+async def test_one_that_cannot_start_does_not_run_and_may_start_later(rig: Rig) -> None:
+    other = ServedSocket(rig.root / SOCKET, rig.root / ".other", {})
+    await other.start()
+    plugin = FakeDevicePlugin(options(rig))
+    rig.on_close(plugin.stop)
+    with pytest.raises(Taken, match="somebody serves at"):
+        await plugin.start()
+    assert not (await plugin.state()).running
+    other.remove()
+    await other.stop()
+    await plugin.start()
+    assert (rig.root / SOCKET).is_socket()
 
 
 async def test_one_that_waits_to_be_found_says_what_it_is(rig: Rig) -> None:

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from drahealth.fakes.api import SLICES
 from drahealth.fakes.hardware.control import DriverOptions
-from drahealth.fakes.hardware.inventories import driver_options, drivers_of, inventory_of, plugin_options
+from drahealth.fakes.hardware.inventories import Fakes, driver_options, fakes_of, inventory_of, plugin_options
 from drahealth.fakes.hardware.plugin_control import PluginOptions
 from drahealth.fakes.inventory import Device, Inventory
 from drahealth.fakes.inventory_file import load_inventory
@@ -28,11 +28,15 @@ drivers:
 """
 
 
-def made(tmp_path: Path, text: str, **options: Any) -> list[DriverOptions]:
+def fakes(tmp_path: Path, text: str, **options: Any) -> Fakes:
     path = tmp_path / "devices.yaml"
     path.write_text(HEAD + text)
-    folders = {"registry_dir": Path("/r"), "plugins_dir": Path("/p")}
-    return drivers_of(path, node="node-a", **{**folders, **options})
+    folders: Any = {"registry_dir": Path("/r"), "plugins_dir": Path("/p"), "device_plugins_dir": Path("/d")}
+    return fakes_of(path, node="node-a", **folders, **options)
+
+
+def made(tmp_path: Path, text: str, **options: Any) -> tuple[DriverOptions, ...]:
+    return fakes(tmp_path, text, **options).drivers
 
 
 def test_a_file_makes_several_drivers_each_with_its_own_folder_and_words(tmp_path: Path) -> None:
@@ -96,6 +100,102 @@ def test_options_with_an_inventory_travel_as_json(tmp_path: Path) -> None:
         reader = TypeAdapter(DriverOptions)
         assert reader.validate_json(reader.dump_json(options)) == options
         assert reader.validate_python(asdict(options)) == options
+
+
+PLUGINS = """\
+devices: [{name: nic}]
+plugins:
+- resource: example.com/gpu
+  devices: [{name: gpu, count: 2, model: H100}, {name: split, partitions: [{name: mig, count: 2}]}]
+  preferred: [split/mig-1, gpu-0]
+  pre_start: true
+  cdi_kind: example.com/fake
+  policy: nvidia-plugin
+- {resource: example.com/tpu, devices: [{name: tpu}], registration: plugins_registry, catalogue: tpu}
+"""
+
+
+def test_a_file_has_device_plugins_beside_drivers(tmp_path: Path) -> None:
+    both = fakes(tmp_path, PLUGINS, instance="a", cdi_dir="/c", seed=3)
+    gpu, tpu = both.plugins
+    assert [driver.name for driver in both.drivers] == ["gpu.example.com"]
+    assert (gpu.resource, gpu.devices) == ("example.com/gpu", ("gpu-0", "gpu-1", "split-mig-0", "split-mig-1"))
+    assert (gpu.preferred, gpu.pre_start, gpu.policy) == (("split-mig-1", "gpu-0"), True, "nvidia-plugin")
+    assert (gpu.plugins_dir, gpu.cdi_kind, gpu.cdi_dir, gpu.instance, gpu.seed) == (
+        "/d",
+        "example.com/fake",
+        "/c",
+        "a",
+        3,
+    )
+    assert (tpu.registration, tpu.registry_dir, tpu.data_dir, tpu.catalogue) == (
+        "plugins_registry",
+        "/r",
+        "/p/example.com_tpu",
+        "tpu",
+    )
+
+
+def test_a_file_may_have_device_plugins_alone(tmp_path: Path) -> None:
+    both = fakes(tmp_path, "plugins: [{resource: example.com/gpu, devices: [{name: gpu}]}]", heartbeat=3.0)
+    assert (both.drivers, [plugin.devices for plugin in both.plugins]) == ((), [("gpu",)])
+    with pytest.raises(FileError, match=r"line 2: plugins.0: these are devices of a device plugin; here they are"):
+        load_inventory(tmp_path / "devices.yaml")
+
+
+GPU = "{resource: e/g, devices: [{name: a, count: %d}], cdi_kind: %s}"
+TPU = "{resource: e/h, devices: [{name: a, count: %d}], cdi_kind: %s}"
+CLASH = f"plugins: [{GPU % (1, 'a/b-c')}, {TPU % (1, 'a-b/c')}]"
+LARGE = f"plugins: [{GPU % (60000, 'a/b')}, {TPU % (60000, 'a/c')}]"
+
+
+@pytest.mark.parametrize(
+    ("text", "problems"),
+    [
+        ("x: 1", ["line 2: x: nothing is called so here"]),
+        ("plugins: []", ["line 2: plugins: tuple should have at least 1 item"]),
+        ("plugins: [{devices: [{name: a}]}]", ["line 2: plugins.0.resource: it is missing"]),
+        ("plugins:\n- {resource: gpu, devices: [{name: a}]}", ["line 3: plugins.0.resource: 'gpu' is not the name of"]),
+        ("plugins:\n- {resource: e/g, devices: []}", ["line 3: plugins.0.devices: tuple should have"]),
+        ("plugins:\n- {resource: e/g, devices: [{name: a}, {name: a}]}", ["line 3: plugins.0.devices.1: two devices"]),
+        (
+            "plugins:\n- {resource: e/g, devices: [{name: a}]}\n- {resource: e/g, devices: [{name: a}], policy: x}",
+            ["line 4: plugins.1: two device plugins are of e/g", "line 4: plugins.1.policy: there is no policy 'x'"],
+        ),
+        (
+            "plugins:\n- resource: e/g\n  devices: [{name: a, count: 2}]\n  preferred: [a-0, b, a-2]",
+            [
+                "line 5: plugins.0.preferred.1: there is no device 'b' to give; there are a-0, a-1",
+                "line 5: plugins.0.preferred.2: there is no device 'a-2' to give; there are a-0, a-1",
+            ],
+        ),
+        (
+            "plugins:\n- {resource: e/g, devices: [{name: a, partitions: [{name: b}]}], preferred: [a]}",
+            ["line 3: plugins.0.preferred.0: there is no device 'a' to give; there is a-b"],
+        ),
+        (
+            "plugins:\n- {resource: e/g, devices: [{name: A}], preferred: [a], registration: never}",
+            ["line 3: plugins.0.devices.0.name: string should", "line 3: plugins.0.registration: input should be"],
+        ),
+        ("plugins:\n- {resource: e/g, devices: [{name: a}], cdi_kind: ../x}", ["line 3: plugins.0.cdi_kind: string"]),
+        (
+            "devices: [{name: a}]\nplugins:\n- {resource: e/g, devices: [{name: a}], cdi_kind: gpu.example.com/gpu}",
+            ["line 4: plugins.0.cdi_kind: the CDI devices of the kind gpu.example.com/gpu are those of driver gpu."],
+        ),
+        (
+            CLASH,
+            ["line 2: plugins.1.cdi_kind: the CDI devices of the kind a-b/c are those of device plugin e/g already"],
+        ),
+        (
+            LARGE,
+            ["line 2: plugins: these are more than 100000 devices"],
+        ),
+    ],
+)
+def test_what_makes_no_device_plugin_is_told_by_line(tmp_path: Path, text: str, problems: list[str]) -> None:
+    with pytest.raises(FileError) as error:
+        fakes(tmp_path, text)
+    assert [str(said)[: len(known)] for said, known in zip(error.value.problems, problems, strict=True)] == problems
 
 
 def test_an_inventory_is_a_device_plugin_at_will() -> None:

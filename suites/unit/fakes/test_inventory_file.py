@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from drahealth.fakes.inventory import Device, Inventory
-from drahealth.fakes.inventory_file import load_drivers, load_inventory
+from drahealth.fakes.inventory_file import load_file, load_inventory
 from drahealth.fakes.user_files import FileError
 
 HEAD = "format: inventory/v1\n"
@@ -77,7 +77,7 @@ def places(path: Path, text: str) -> list[str]:
     """Where something is wrong."""
     path.write_text(text)
     with pytest.raises(FileError) as refused:
-        load_drivers(path)
+        load_file(path)
     return [problem.where for problem in refused.value.problems]
 
 
@@ -127,21 +127,46 @@ FAULTS: dict[str, list[tuple[Any, str]]] = {
         ([], ""),
     ],
 }
-faulty = st.fixed_dictionaries({}, optional={field: st.sampled_from(faults) for field, faults in FAULTS.items()})
+PLUGIN_FAULTS: dict[str, list[tuple[Any, str]]] = {
+    "resource": [("gpu", ""), ("kubernetes.io/gpu", ""), (7, "")],
+    "registration": [("never", ""), (["kubelet.sock"], "")],
+    "preferred": [(["gpu", "gpu-7"], ".1"), ("gpu", ""), ([3], ".0")],
+    "pre_start": [("often", "")],
+    "cdi_kind": [("../x", ""), ("example.com", ""), (False, "")],
+    "pool": [("shelf", "")],
+    **{field: FAULTS[field] for field in ("catalogue", "policy")},
+}
 
 
-@given(drivers=st.lists(faulty, min_size=1, max_size=4).filter(any))
+def faulty(faults: dict[str, list[tuple[Any, str]]]) -> st.SearchStrategy[list[dict[str, tuple[Any, str]]]]:
+    """Drivers or plugins, each with some of these faults."""
+    one = st.fixed_dictionaries({}, optional={field: st.sampled_from(found) for field, found in faults.items()})
+    return st.lists(one, min_size=1, max_size=4)
+
+
+@given(drivers=faulty(FAULTS), plugins=faulty(PLUGIN_FAULTS))
 def test_of_faults_in_a_file_each_is_told_and_nothing_else(
-    tmp_path_factory: pytest.TempPathFactory, drivers: list[dict[str, tuple[Any, str]]]
+    tmp_path_factory: pytest.TempPathFactory,
+    drivers: list[dict[str, tuple[Any, str]]],
+    plugins: list[dict[str, tuple[Any, str]]],
 ) -> None:
-    said = [
-        {"name": f"d{number}", "devices": [{"name": "gpu"}]} | {field: value for field, (value, _) in driver.items()}
-        for number, driver in enumerate(drivers)
-    ]
-    planted = {
-        f"drivers.{number}.{field}{where}"
-        for number, driver in enumerate(drivers)
-        for field, (_, where) in driver.items()
+    assume(any(drivers) or any(plugins))
+    gpu: list[Any] = [{"name": "gpu"}]
+    said = {
+        "drivers": [
+            {"name": f"d{number}", "devices": gpu, **{field: value for field, (value, _) in driver.items()}}
+            for number, driver in enumerate(drivers)
+        ],
+        "plugins": [
+            {"resource": f"d{number}/gpu", "devices": gpu, **{field: value for field, (value, _) in plugin.items()}}
+            for number, plugin in enumerate(plugins)
+        ],
     }
-    text = json.dumps({"format": "inventory/v1", "drivers": said}).replace("Infinity", ".inf")
+    planted = {
+        f"{key}.{number}.{field}{where}"
+        for key, owners in (("drivers", drivers), ("plugins", plugins))
+        for number, owner in enumerate(owners)
+        for field, (_, where) in owner.items()
+    }
+    text = json.dumps({"format": "inventory/v1", **said}).replace("Infinity", ".inf")
     assert set(places(tmp_path_factory.mktemp("faulty") / "devices.yaml", text)) == planted

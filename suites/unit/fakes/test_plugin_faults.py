@@ -1,5 +1,6 @@
 """The devices of a fake device plugin with faults of a catalogue."""
 
+import asyncio
 import json
 from typing import Any
 
@@ -14,11 +15,13 @@ from drahealth.fakes.hardware.inventories import plugin_options
 from drahealth.fakes.hardware.plugin_control import ListedDevice, PluginControl, PluginOptions
 from drahealth.fakes.hardware.plugin_list import PluginList
 from drahealth.fakes.hardware.remote import ControlFailed
+from drahealth.fakes.hardware.waiting_lists import MOST, WaitingLists
 from drahealth.fakes.inventory import Device, Inventory
 from drahealth.proto.device_plugin import ALLOCATE
 from drahealth.proto.extended_resources import PluginDevice
 from drahealth.proto.values import Health
 from drahealth.suites.unit.fakes.driver_rig import Rig
+from drahealth.suites.unit.fakes.pod_world import until
 from drahealth.suites.unit.fakes.test_device_plugin import RESOURCE, SOCKET, lists
 
 WELL = {"gpu-0": "Healthy", "split-mig-0": "Healthy", "split-mig-1": "Healthy"}
@@ -142,8 +145,13 @@ async def test_a_recovery_takes_its_time(rig: Rig, failing: FakeDevicePlugin) ->
 async def test_a_recovery_that_ends_while_the_plugin_is_gone_shows_when_it_is_back(
     rig: Rig, failing: FakeDevicePlugin
 ) -> None:
+    fence = here(rig, instance="b")
+    await fence.start()
+    await fence.inject("xid/95", "gpu-0")
+    await fence.recover("reboot", "gpu-0", takes=30)
     await failing.crash()
     rig.clock.jump(31)
+    await until(lambda: fence.known[0].health == "Healthy")
     assert failing.known[0].health == "Unhealthy"
     await failing.start()
     async with lists(rig) as following:
@@ -189,6 +197,18 @@ async def test_with_a_cdi_kind_its_specification_says_so_until_it_retires(rig: R
 
 
 # -- what it lists
+
+
+async def test_of_more_lists_than_can_wait_the_newest_are_told_in_their_order() -> None:
+    responses = [(PluginDevice("gpu-0", str(number)),) for number in range(MOST + 7)]
+    waiting = WaitingLists(responses[0])
+    for response in responses[1:]:
+        waiting.put(response)
+    assert [await waiting.take() for _ in range(MOST)] == responses[7:]
+    telling = asyncio.create_task(waiting.take())
+    await asyncio.sleep(0)
+    waiting.put(responses[0])
+    assert await asyncio.wait_for(telling, 5) == responses[0]
 
 
 IDS = ("a", "b", "c")

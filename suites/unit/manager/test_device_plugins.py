@@ -338,7 +338,7 @@ async def test_a_plugin_that_is_there_twice_counts_once_and_its_newest_list_hold
     await newer.start()
     await listed(node, newer)
     await run_pod(node, "pod")
-    await until(lambda: (len(newer._queues), len(older._queues)) == (1, 1))
+    await until(lambda: (newer.streams, older.streams) == (1, 1))
     await newer.set_health("gpu-0", "Unhealthy")
     await until(lambda: health(node, "pod") == {"gpu-0": "Unhealthy"})
     await older.stop()

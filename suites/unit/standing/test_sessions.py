@@ -27,6 +27,7 @@ async def test_a_driver_that_is_used_says_what_it_is(serving: Rig) -> None:
         used = (await ends.asks(ATTACH, USE))["result"]
     assert used == {
         "driver": 1,
+        "kind": "driver",
         "name": DRIVER,
         "node": "node-a",
         "pool": "node-a",

@@ -60,7 +60,7 @@ async def test_the_live_view_shows_what_is_wrong_first(rig: Rig) -> None:
         await rig.told("set_health", device="gpu-1", health="Unknown", message="who\x1b knows")
         await rig.told("inject", fault="xid/79", device="split/mig-1")
         await rig.told("fault_streams", kind="drop", value=0.5)
-        view.look([await driver.state() for driver in program.drivers])
+        await view.look()
         out = io.StringIO()
         Console(width=160, file=out).print(view.view())
     lines = [" ".join(line.split()) for line in out.getvalue().splitlines()]

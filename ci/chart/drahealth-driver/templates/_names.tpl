@@ -42,3 +42,13 @@ app.kubernetes.io/part-of: drahealth
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
+
+{{- /* What the inventory has of both: DRA drivers publish slices, device plugins need a folder of the kubelet's. */}}
+{{- define "drahealth.hasDrivers" -}}
+{{- $inventory := fromYaml .Values.inventory }}
+{{- if or (hasKey $inventory "devices") (hasKey $inventory "drivers") }}yes{{ end }}
+{{- end }}
+
+{{- define "drahealth.hasPlugins" -}}
+{{- if hasKey (fromYaml .Values.inventory) "plugins" }}yes{{ end }}
+{{- end }}
