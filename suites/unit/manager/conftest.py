@@ -7,6 +7,7 @@ import pytest
 
 from drahealth.manager.gates import Gates
 from drahealth.manager.profile import KEP, V1_37, Profile
+from drahealth.suites.unit.endings import running_since
 from drahealth.suites.unit.manager.rig import Node, settle
 
 MakeNode = Callable[..., Node]
@@ -26,8 +27,7 @@ async def make_node() -> AsyncIterator[MakeNode]:
     for node in nodes:
         await node.close()
     await settle()
-    left = {getattr(task.get_coro(), "__qualname__", str(task)) for task in asyncio.all_tasks() - before}
-    assert {name for name in left if not name.startswith("TestRunner.")} == set()  # that one is anyio's own
+    assert await running_since(before) == set()
 
 
 @pytest.fixture

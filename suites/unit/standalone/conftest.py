@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from drahealth.suites.unit.endings import running_since
 from drahealth.suites.unit.standalone.rig import Rig
 
 
@@ -15,5 +16,4 @@ async def rig() -> AsyncIterator[Rig]:
     rig = Rig()
     yield rig
     await rig.close()
-    left = {getattr(task.get_coro(), "__qualname__", str(task)) for task in asyncio.all_tasks() - before}
-    assert {name for name in left if not name.startswith("TestRunner.")} == set()  # that one is anyio's own
+    assert await running_since(before) == set()

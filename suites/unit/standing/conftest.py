@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from drahealth.suites.unit.endings import calls_end
 from drahealth.suites.unit.standing.rig import Rig
 
 
@@ -13,6 +14,7 @@ async def rig() -> AsyncIterator[Rig]:
     rig = Rig()
     yield rig
     await rig.close()
+    await calls_end()
 
 
 @pytest.fixture

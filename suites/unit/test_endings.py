@@ -1,0 +1,26 @@
+"""What is left running at the end of a test is told, but for calls that are about to hear of their end."""
+
+import asyncio
+
+from drahealth.suites.unit.endings import running_since
+
+
+class _AioCall:
+    """As gRPC's: it ends when a thread says so."""
+
+    async def hears(self, told: asyncio.Event) -> None:
+        await told.wait()
+
+
+async def test_a_call_that_ends_a_little_later_is_nothing_left() -> None:
+    before, told = asyncio.all_tasks(), asyncio.Event()
+    call = asyncio.create_task(_AioCall().hears(told))
+    asyncio.get_running_loop().call_later(0.05, told.set)
+    assert (await running_since(before), call.done()) == (set(), True)
+
+
+async def test_what_does_not_end_is_told_by_name() -> None:
+    before = asyncio.all_tasks()
+    left = asyncio.create_task(asyncio.Event().wait())
+    assert await running_since(before) == {"Event.wait"}
+    left.cancel()
