@@ -39,6 +39,7 @@ class Metrics:
         self._changes = counter("device_changes", "Changes of a device that were told of.")
         self._opened = counter("streams_opened", "Health streams that were opened.")
         self._told = counter("told", "Calls of the control surface that were done, by their names.", "call")
+        self._expected = counter("expectations", "What a timeline expected of pods, by what came of it.", "outcome")
         registry.register(self._now)
 
     def __call__(self, driver: str, line: Line, /) -> None:
@@ -49,6 +50,8 @@ class Metrics:
                 self._changes.labels(driver).inc()
             case "stream-opened":
                 self._opened.labels(driver).inc()
+            case "expectation-met" | "expectation-failed":
+                self._expected.labels(driver, line["event"].removeprefix("expectation-")).inc()
             case "call":
                 self._told.labels(driver, line["call"]).inc()
 

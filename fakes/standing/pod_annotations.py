@@ -10,22 +10,19 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from drahealth.fakes.api import CLAIMS, PODS, Api, ApiError, Object
+from drahealth.fakes.api import CLAIMS, Api, ApiError, Object
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.hardware.overlay import Pinned
-from drahealth.fakes.list_watch import ListWatch
+from drahealth.fakes.standing.node_pods import NodePods
 from drahealth.proto.quoting import one_line
 from drahealth.proto.values import DeviceId, Health
 
 PREFIX = "health.example.com"
 RETRY = 1.0
-"""Seconds until pods are asked for again that could not be had."""
+"""Seconds until claims are asked for again that could not be had."""
 
 _MOST_TOLD = 1000
 """Sentences that are remembered as told."""
-
-REFUSED = 10.0
-"""The same after a refusal, such as for a right that is missing."""
 
 log = logging.getLogger(__name__)
 
@@ -75,52 +72,50 @@ def pinned(said: Iterable[tuple[Said, Collection[DeviceId]]]) -> dict[DeviceId, 
 
 
 class PodAnnotations:
-    """Follows the pods of a node, and tells these drivers what is said of their devices.
+    """Heeds the pods of a node, and tells these drivers what is said of their devices.
 
-    `pods` lists and watches those of the node, `api` is for claims, `own` is the namespace and name of the pod that
+    `pods` are followed by somebody, `api` is for claims, `own` is the namespace and name of the pod that
     this runs in, if it runs in one. While the API server is away, what was said before holds.
     """
 
     def __init__(
         self,
-        pods: ListWatch,
+        pods: NodePods,
         api: Api,
         drivers: Sequence[FakeDriver],
         *,
         prefix: str = PREFIX,
         own: tuple[str, str] | None = None,
     ) -> None:
-        self._source = pods
+        self._pods = pods
         self._api = api
         self._drivers = drivers
         self._prefix = prefix
         self._own = own
-        self._pods: dict[tuple[str, str], Object] = {}
         self._ours = frozenset(device for driver in drivers for device in _all(driver))
         self._known = frozenset(device.device for device in self._ours)
         self._told: set[str] = set()
         self._woken = asyncio.Event()
+        pods.add(self.wake)
 
     def wake(self) -> None:
-        """Claims are prepared, or are not any more."""
+        """Pods are others now, or claims are prepared, or are not any more."""
         self._woken.set()
 
     async def run(self) -> None:
-        """Follows them until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._follow(), name="pods with annotations")
-            while True:
-                await self._woken.wait()
-                self._woken.clear()
-                with suppress(ApiError):  # a claim cannot be read: what was said before holds
-                    await self.apply()
-                    continue
-                await asyncio.sleep(RETRY)
-                self._woken.set()
+        """Heeds them until cancelled, while somebody follows the pods."""
+        while True:
+            await self._woken.wait()
+            self._woken.clear()
+            with suppress(ApiError):  # a claim cannot be read: what was said before holds
+                await self.apply()
+                continue
+            await asyncio.sleep(RETRY)
+            self._woken.set()
 
     async def apply(self) -> None:
         """Says to the drivers what is said now. Raises ApiError where a claim cannot be read, and then says nothing."""
-        said = [(one, pod) for pod in self._pods.values() for one in self._heard(pod)]
+        said = [(one, pod) for pod in self._pods.all() for one in self._heard(pod)]
         held = {uid: await self._held(pod) for uid, pod in {id(pod): pod for _, pod in said}.items()}
         worst = pinned((one, held[id(pod)]) for one, pod in said)
         for driver in self._drivers:
@@ -166,34 +161,6 @@ class PodAnnotations:
             if error.status != 404:
                 raise
             return {"metadata": {"uid": ""}}
-
-    async def _follow(self) -> None:
-        away = False
-        while True:
-            try:
-                objects, revision = await self._source.snapshot(PODS)
-                self._pods = {_key(pod): pod for pod in objects}
-                self._woken.set()
-                if away:
-                    log.warning("pods are followed again")
-                away = False
-                async for event in self._source.watch(PODS, since=revision):
-                    if event.type == "DELETED":
-                        self._pods.pop(_key(event.object), None)
-                    else:
-                        self._pods[_key(event.object)] = event.object
-                    self._woken.set()
-            except ApiError as error:
-                if error.status != 410 and not away:
-                    log.warning("pods cannot be followed, what their annotations said before holds: %s", error)
-                    away = True
-                if error.status not in (410, 503):
-                    await asyncio.sleep(REFUSED)
-            await asyncio.sleep(RETRY)
-
-
-def _key(pod: Object) -> tuple[str, str]:
-    return pod["metadata"]["namespace"], pod["metadata"]["name"]
 
 
 def _all(driver: FakeDriver) -> Iterator[DeviceId]:

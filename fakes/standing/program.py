@@ -29,9 +29,11 @@ from drahealth.fakes.hardware.standing import Standing, StandingDrivers
 from drahealth.fakes.list_watch import ListWatch
 from drahealth.fakes.socket_files import Taken
 from drahealth.fakes.standing.ground import GroundedDriver, GroundedPlugin
+from drahealth.fakes.standing.node_pods import NodePods
 from drahealth.fakes.standing.playing import play_on
 from drahealth.fakes.standing.pod_annotations import PREFIX, PodAnnotations
 from drahealth.fakes.standing.settings import Settings
+from drahealth.fakes.standing.witness import Witness, looks_at_pods
 from drahealth.proto.events import Observe
 
 RETIREMENT = 8.0
@@ -52,7 +54,12 @@ class Program:
         self.news = news
         self.drivers = [self._make(each, news.observer(each.name)) for each in settings.drivers]
         self.plugins = [self._make_plugin(each, news.observer(each.resource)) for each in settings.plugins]
-        self._annotations = self._following(pods) if pods and settings.annotations else None
+        looked_at = pods and (settings.annotations or looks_at_pods(settings.stories))
+        self._pods = NodePods(pods) if pods and looked_at else None
+        self._annotations = self._following(self._pods) if self._pods and settings.annotations else None
+        self._witness = Witness(self._pods)
+        if settings.stories:
+            news.add(self._witness)
         standing = (Standing.driver(driver.options, driver) for driver in self.drivers)
         plugged = (Standing.plugin(plugin.options, plugin) for plugin in self.plugins)
         self.standing = StandingDrivers((*standing, *plugged), news)
@@ -92,10 +99,12 @@ class Program:
     def _parts(self) -> Iterator[Coroutine[Any, Any, object]]:
         """What goes on beside the drivers, for ever."""
         yield asyncio.Event().wait()
+        if self._pods:
+            yield self._pods.run()
         if self._annotations:
             yield self._annotations.run()
         if stories := self._settings.stories:
-            yield play_on(self.drivers[0], stories, self.news.tell, self._settings.speed)
+            yield play_on(self.drivers[0], stories, self.news.tell, self._witness, self._settings.speed)
 
     async def _serve_metrics(self, stack: AsyncExitStack) -> str:
         if self._settings.metrics is None:
@@ -115,7 +124,7 @@ class Program:
         stack.push_async_callback(server.stop)
         return server.url
 
-    def _following(self, pods: ListWatch) -> PodAnnotations:
+    def _following(self, pods: NodePods) -> PodAnnotations:
         assert self._api
         own = (os.environ.get("POD_NAMESPACE", ""), os.environ.get("POD_NAME", ""))
         prefix = self._settings.annotations or PREFIX

@@ -37,14 +37,15 @@ class Stage(Protocol):
         """Returns when what a step waits for has happened."""
 
 
-async def play(plan: Plan, stage: Stage, *, speed: float = 1.0) -> tuple[Action, ...]:
+async def play(plan: Plan, stage: Stage, *, speed: float = 1.0, patient: bool = False) -> tuple[Action, ...]:
     """Plays it, `speed` times as fast as it says. Whatever comes of it, what is always done is done.
 
-    What waits for something that has not happened when all the rest is done is left out, and returned.
+    What waits for something that has not happened when all the rest is done is left out, and returned; one who is
+    `patient` waits for it, however long that is.
     """
     if speed <= 0:
         raise ValueError(f"a timeline is played at a speed above 0, not {speed:g}")
-    player = _Player(stage, speed)
+    player = _Player(stage, speed, patient)
     try:
         return await player.play(plan.actions)
     finally:
@@ -66,9 +67,10 @@ class _Due(NamedTuple):
 class _Player:
     """What is due next, first of all; what happens adds to it."""
 
-    def __init__(self, stage: Stage, speed: float) -> None:
+    def __init__(self, stage: Stage, speed: float, patient: bool) -> None:
         self._stage = stage
         self._speed = speed
+        self._patient = patient
         self._start = stage.clock.now()
         self._due: list[_Due] = []
         self._numbers = count()
@@ -102,6 +104,8 @@ class _Player:
     async def _is_more_due(self) -> bool:
         if not self._due:
             await asyncio.sleep(0)  # who waits for what has happened by now hears of it
+        while not self._due and self._patient and (left := [task for task in self._waiting if not task.done()]):
+            await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
         return bool(self._due)
 
     async def _do(self, due: _Due) -> None:

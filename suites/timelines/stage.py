@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Any
 
 from drahealth.fakes.api import ApiError
@@ -13,6 +12,7 @@ from drahealth.fakes.hardware.remote import ControlFailed
 from drahealth.fakes.timelines.check import WINDOWS
 from drahealth.fakes.timelines.driver_steps import VERBS, DriverSteps
 from drahealth.fakes.timelines.durations import Duration
+from drahealth.fakes.timelines.expected import fits, sought
 from drahealth.fakes.timelines.model import EVERYTHING
 from drahealth.fakes.timelines.plan import Action
 from drahealth.fakes.timelines.story import Story
@@ -93,7 +93,7 @@ class NodeStage:
             await self._act(action)
 
     async def expect(self, action: Action) -> None:
-        expected = f"shows {_sought(action)}"
+        expected = f"shows {sought(action)}"
         self._node.tell(f"{action.step}: a pod {expected}?")
         within, seen, expected = action.what["within"], self._pod, f"pod {self._pod.name} {expected}"
         with self._at(action):
@@ -106,7 +106,7 @@ class NodeStage:
             self._node.check(came, f"{expected} within {within}", seen)
 
     async def held(self, action: Action) -> None:
-        expected = f"pod {self._pod.name} still shows {_sought(action)}"
+        expected = f"pod {self._pod.name} still shows {sought(action)}"
         with self._at(action):
             self._node.check(self._is_so(action), expected, self._pod)
 
@@ -230,7 +230,7 @@ class NodeStage:
             if writes > most:
                 return False
         shown = self._listed(action.device) if what.get("of") == "plugin" else self._shown(action.device)
-        return bool(shown) and all(_fits(found, what) for found in shown)
+        return bool(shown) and all(fits(found, what) for found in shown)
 
     def _shown(self, device: str) -> list[ResourceHealth]:
         """What the pod shows of a device, or of its partitions."""
@@ -252,21 +252,6 @@ class NodeStage:
         kinds = [_CALLS[trigger["method"]]] if trigger.get("method") in _CALLS else list(_CALLS.values())
         calls: int = trigger["calls"]
         return sum(1 for kind in kinds for _ in self._node.history.of(kind)) >= calls
-
-
-def _fits(found: ResourceHealth, what: Mapping[str, Any]) -> bool:
-    if what.get("health") not in (None, str(found.health)):
-        return False
-    message = what.get("message")
-    return message is None or (fnmatchcase(found.message, message) if message else not found.message)
-
-
-def _sought(action: Action) -> str:
-    what = action.what
-    said = ["what it holds" if action.device == HELD else action.device]
-    said += [str(what.get("health") or ""), repr(what["message"]) if what.get("message") is not None else ""]
-    said += [f"with at most {what['pod_writes']} statuses"] if "pod_writes" in what else []
-    return " ".join(filter(None, said))
 
 
 def _words(action: Action) -> str:

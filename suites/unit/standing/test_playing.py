@@ -5,12 +5,16 @@ from pathlib import Path
 import grpc.aio
 import pytest
 
+from drahealth.fakes.api import PODS, ApiError, Kind, Object
+from drahealth.fakes.api_server.server import ApiServer
 from drahealth.fakes.complaint import Complaint
 from drahealth.fakes.hardware.news import Line
+from drahealth.fakes.list_watch import Snapshot
 from drahealth.proto.services import NOTIFY_REGISTRATION
 from drahealth.proto.sockets import target
 from drahealth.suites.unit.manager.rig import until
 from drahealth.suites.unit.standing.rig import DRIVER, PATIENCE, TWO, Rig
+from drahealth.suites.unit.standing.test_pod_annotations import World, pod
 
 HEAD = "format: fault-timeline/v1\nname: story\nseed: 7\ntimeline:\n"
 
@@ -22,9 +26,10 @@ def story(rig: Rig, *steps: str, more: str = "") -> Path:
     return path
 
 
-async def registered(rig: Rig) -> None:
-    """A kubelet tells the driver so."""
-    path = rig.root / f"plugins_registry/{DRIVER}-reg.sock"
+async def registered(rig: Rig, instance: str = "") -> None:
+    """A kubelet tells the driver so, once it is there."""
+    path = rig.root / f"plugins_registry/{'-'.join(filter(None, (DRIVER, instance)))}-reg.sock"
+    assert await until(path.is_socket, PATIENCE)
     async with grpc.aio.insecure_channel(target(path)) as channel:
         await NOTIFY_REGISTRATION.stub(channel)(NOTIFY_REGISTRATION.request(plugin_registered=True), timeout=PATIENCE)
 
@@ -107,9 +112,9 @@ async def test_a_story_that_waits_for_its_end_does_not_hold_up_the_process(rig: 
         ("{inject: xid/79, device: gpu-7}", "timeline.0: no device is called 'gpu-7'; there are gpu-0"),
         ("{kubelet: restart}", "timeline.0: a process plays no `kubelet`; leave the step out"),
         ("{pod: keeps-failing}", "timeline.0: a process plays no `pod`; leave the step out"),
-        ("{driver: upgrade}", "timeline.0: the driver of a process does not upgrade so; it can crash, stop"),
-        ("{driver: {restart: {offer: [v1alpha1]}}}", "timeline.0: the driver of a process does not restart so"),
-        ("{when: {calls: 3}, mark: now}", "timeline.0: a process knows no `when`; say `at` or `after`"),
+        ("{plugin: restart}", "timeline.0: a process plays no `plugin`; leave the step out"),
+        ("{expect: {pod_writes: {max: 3}}}", "timeline.0: a process does not count writes of statuses"),
+        ("{expect: {device: gpu-0, of: plugin, health: Healthy}}", "timeline.0: a process has no device plugin"),
         ("{fly: high}", "nothing is called so here"),
     ],
 )
@@ -121,7 +126,7 @@ async def test_what_a_process_cannot_play_is_refused_before_it_begins(rig: Rig, 
 
 
 async def test_all_that_a_process_cannot_play_is_told_at_once(rig: Rig) -> None:
-    path = story(rig, "{kubelet: restart}", "{mark: fine}", "{driver: upgrade}")
+    path = story(rig, "{kubelet: restart}", "{mark: fine}", "{plugin: restart}")
     with pytest.raises(Complaint) as refused:
         rig.settings(play=path)
     assert [line.split(": ")[1] for line in str(refused.value).splitlines()] == ["timeline.0", "timeline.2"]
@@ -136,3 +141,114 @@ async def test_a_story_of_another_catalogue_or_of_several_drivers_is_refused(rig
         rig.settings(play=path)
     with pytest.raises(Complaint, match="a timeline is played at a speed above 0, not 0"):
         rig.settings(play=path, speed=0.0)
+
+
+# -- what it waits for, and expects
+
+
+def shows(health: str, message: str = "", name: str = "job", device: str = f"{DRIVER}/node-a/gpu-0") -> Object:
+    """A pod whose container shows the device so."""
+    resource = {"resourceID": device, "health": health, **({"message": message} if message else {})}
+    status = {"name": "main", "allocatedResourcesStatus": [{"name": "claim:gpu", "resources": [resource]}]}
+    return {**pod(name), "status": {"phase": "Running", "containerStatuses": [status]}}
+
+
+async def shown(rig: Rig, pod_: Object) -> None:
+    """Its status is that."""
+    name = pod_["metadata"]["name"]
+    there = next((found for found in await rig.api.list(PODS) if found["metadata"]["name"] == name), None)
+    made = there or await rig.api.create(PODS, {key: pod_[key] for key in ("metadata", "spec")})
+    await rig.api.replace_status(PODS, {**made, "status": pod_["status"]})
+
+
+async def begins(rig: Rig, *steps: str, **given: object) -> None:
+    """The story of these steps has begun."""
+    await rig.serve(play=story(rig, *steps), **given)
+    await registered(rig)
+    assert await until(lambda: told(rig, "story-begins"), PATIENCE)
+
+
+async def ends(rig: Rig) -> list[tuple[str, str]]:
+    """What came of each expectation, once the story is over."""
+    assert await until(lambda: told(rig, "story-ends"), PATIENCE)
+    outcomes = told(rig, "expectation-met", "expectation-failed")
+    return [(line["event"].removeprefix("expectation-"), line.get("why", "")) for line in outcomes]
+
+
+@pytest.mark.parametrize("device", [f"{DRIVER}/node-a/gpu-0", f"{DRIVER}/gpu=gpu-0"])
+async def test_what_a_pod_comes_to_show_is_as_expected(rig: Rig, device: str) -> None:
+    step = '{expect: {device: gpu-0, health: Unhealthy, message: "*bus"}, within: 1h}'
+    await begins(rig, step, "{inject: xid/48, device: gpu-1}")
+    await shown(rig, shows("Healthy", device=device))
+    await shown(rig, shows("Unhealthy", "fallen off the bus", device=device))
+    assert await ends(rig) == [("met", "")]
+    assert (await rig.told("state"))["faults"] == {"gpu-1": ["xid/48"]}
+
+
+async def test_what_does_not_come_is_told_of_with_what_is_there_and_the_story_goes_on(rig: Rig) -> None:
+    await shown(rig, shows("Unhealthy", "odd"))
+    await shown(rig, {**shows("Healthy", name="done"), "status": {**shows("Healthy")["status"], "phase": "Failed"}})
+    step = "{expect: {device: gpu-0, health: Healthy}, within: 50ms, holds: 1s}"
+    await begins(rig, step, "{expect: {device: gpu-1, health: Healthy}, within: 50ms}", metrics_port=0, speed=10.0)
+    assert await ends(rig) == [("failed", "a pod shows Unhealthy 'odd'"), ("failed", "no pod shows it")]
+    (first, _) = told(rig, "expectation-failed")
+    assert (first["where"], first["expected"]) == (
+        "story.timeline.yaml line 5, timeline.0",
+        "gpu-0 Healthy within 50ms",
+    )
+
+
+async def test_what_is_to_stay_so_and_does_not_is_told_of(rig: Rig) -> None:
+    await shown(rig, shows("Healthy"))
+    await begins(rig, "{expect: {device: gpu-0, health: Healthy}, within: 1h, holds: 1s}")
+    await shown(rig, shows("Unknown"))
+    assert await ends(rig) == [("failed", "a pod shows Unknown ''")]
+
+
+async def test_where_pods_may_not_be_seen_that_is_why(rig: Rig) -> None:
+    class Refusing(ApiServer):
+        """It shows nobody its pods."""
+
+        async def snapshot(self, kind: Kind, namespace: str | None = None) -> Snapshot:
+            if kind == PODS:
+                raise ApiError(403, "Forbidden", "pods is forbidden")
+            return await super().snapshot(kind, namespace)
+
+    rig.api = Refusing()
+    await begins(rig, "{expect: {device: gpu-0, health: Healthy}, within: 50ms}")
+    assert await ends(rig) == [("failed", "pods cannot be followed: Forbidden: pods is forbidden")]
+
+
+async def test_a_story_waits_for_what_a_pod_shows(rig: Rig) -> None:
+    await begins(rig, "{when: {seen: Unhealthy, device: gpu-0}, inject: xid/48, device: gpu-1}")
+    await shown(rig, shows("Healthy"))
+    await shown(rig, shows("Unhealthy"))
+    assert await ends(rig) == []
+    assert (await rig.told("state"))["faults"] == {"gpu-1": ["xid/48"]}
+
+
+async def test_a_story_waits_for_calls_of_the_driver_however_long_that_is(rig: Rig) -> None:
+    await begins(rig, "{when: {calls: 2, method: NodePrepareResources}, inject: xid/48, device: gpu-1}")
+    world = World(rig)
+    await world.claim("gpu-0")
+    assert not told(rig, "step", "story-ends")
+    await world.claim("gpu-1", name="other")
+    assert await ends(rig) == []
+    assert (await rig.told("state"))["faults"] == {"gpu-1": ["xid/48"]}
+
+
+async def test_a_driver_is_upgraded_and_comes_back_with_other_health_apis(rig: Rig) -> None:
+    path = story(rig, "{driver: {upgrade: {overlap: 1h, offer: [v1alpha1]}}}", "{driver: {restart: {offer: [v1]}}}")
+    await rig.serve(play=path)
+    await registered(rig)
+    await registered(rig, "upgrade-1")
+    assert await ends(rig) == []
+    state = await rig.told("state")
+    assert (state["instance"], state["health_apis"]) == ("upgrade-1", ["v1.DRAResourceHealth"])
+    assert not told(rig, "step-failed")
+
+
+async def test_what_a_pod_holds_is_whichever_of_the_devices_it_shows(rig: Rig) -> None:
+    await shown(rig, shows("Unhealthy", "odd", device=f"{DRIVER}/node-a/split-mig-1"))
+    await begins(rig, "{expect: {device: held, health: Unhealthy}, within: 1h}")
+    assert await ends(rig) == [("met", "")]

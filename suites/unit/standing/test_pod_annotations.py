@@ -198,7 +198,7 @@ async def test_while_the_api_server_is_away_what_was_said_holds(world: World, ca
 
 def of_pods(caplog: pytest.LogCaptureFixture) -> list[str]:
     """How each line begins that is about following pods."""
-    mine = (record for record in caplog.records if record.name.endswith("pod_annotations"))
+    mine = (record for record in caplog.records if record.name.endswith("node_pods"))
     return [record.getMessage().partition(",")[0] for record in mine]
 
 

@@ -17,6 +17,7 @@ from drahealth.fakes.complaint import Complaint
 from drahealth.fakes.ctl.words import words_of
 from drahealth.fakes.hardware.news import Line, News, line_of_call
 from drahealth.fakes.standing.live_view import LiveView
+from drahealth.fakes.standing.metrics import Metrics
 from drahealth.proto.events import ReportSent
 from drahealth.proto.services import GET_INFO
 from drahealth.proto.sockets import target
@@ -180,3 +181,12 @@ def test_nobody_who_has_left_is_told_of_anything() -> None:
 )
 def test_a_line_is_a_sentence_for_people(line: Line, words: str) -> None:
     assert words_of({"driver": DRIVER, **line}) == f"{DRIVER}: {words}"
+
+
+async def test_what_was_expected_is_counted_by_its_outcome() -> None:
+    metrics = Metrics([])
+    for event in ("expectation-met", "expectation-failed", "expectation-met"):
+        metrics(DRIVER, {"event": event})
+    text = (await metrics.text()).decode()
+    assert f'drahealth_fake_expectations_total{{driver="{DRIVER}",outcome="met"}} 2.0' in text
+    assert f'drahealth_fake_expectations_total{{driver="{DRIVER}",outcome="failed"}} 1.0' in text
