@@ -70,8 +70,8 @@ async def test_it_sets_devices_faults_streams_and_leads_the_drivers_life(rig: Ri
     assert (state["running"], devices[1]["message"], rig.sockets()) == (False, "odd", ["control.sock"])
 
 
-async def test_what_a_pod_is_to_show_is_nobodys_business_there(rig: Rig) -> None:
-    step = "{expect: {device: held, health: Unhealthy}, within: 1s}"
+async def test_a_story_with_a_workload_of_its_own_is_played_with_the_pods_that_there_are(rig: Rig) -> None:
+    step = "{expect: {device: held, health: Unhealthy}, within: 10ms}"
     assert await played(rig, story(rig, step, "{mark: over}", more="use: {workload: {devices: 1}}\n")) == [
         {"event": "step", "at": 0.0, "do": "mark", "what": "over", "step": "timeline.1"}
     ]
