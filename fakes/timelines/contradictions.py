@@ -37,6 +37,8 @@ class _Story:
     """Of each recovery, by its place and time, whether any of its devices had a fault."""
     busy: dict[str, float] = field(default_factory=dict)
     """Until when a device is being recovered."""
+    upgraded: float = 0.0
+    """Until when two instances of the driver run."""
     taints: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
     """The keys and effects of those that each device has."""
     fails: bool = False
@@ -109,6 +111,12 @@ class _Story:
             yield f"the {who} does not run at {did.at:g} s, so it cannot {verb}"
         if verb in ("running", "restart", "upgrade") and not self.runs["kubelet"] and who != "kubelet":
             yield f"the kubelet does not run at {did.at:g} s, so no {who} can register; start it before"
+        if verb == "upgrade":
+            if self.upgraded > did.at:
+                yield f"two instances of the driver run until {self.upgraded:g} s, so there is no third at {did.at:g} s"
+            self.upgraded = did.at + (1.0 if isinstance(did.what, str) else did.what[verb].get("overlap", 1.0))
+        elif who == "driver" and verb in ("crash", "stop", "restart"):
+            self.upgraded = 0.0  # which ends both
         if verb in ("crash", "stop", "running", "restart", "upgrade"):
             self.runs[who] = verb not in ("crash", "stop")
 

@@ -102,6 +102,10 @@ def test_a_pod_holds_no_more_than_there_is_and_shows_no_more_than_it_holds(devic
         ),
         ("- driver: crash\n- driver: stop\n", "timeline.1: the driver does not run at 0 s, so it cannot stop"),
         (
+            "- driver: {upgrade: {overlap: 2s}}\n- {after: 1s, driver: upgrade}\n",
+            "timeline.1: two instances of the driver run until 2 s, so there is no third at 1 s",
+        ),
+        (
             "- {expect: {device: gpu-0, health: Healthy}, holds: 9s}\n- {at: 3s, expect: {health: Unhealthy}}\n",
             "timeline.1: gpu-0 is to be Unhealthy at 3 s, and Healthy by timeline.0",
         ),
@@ -141,6 +145,8 @@ def test_a_plan_that_contradicts_itself_is_refused(steps: str, problem: str) -> 
         f"{ILL}- {{recover: gpu-reset, device: all}}\n",
         "- {taint: {key: a}, device: gpu-0}\n- {taint: {key: a}, device: gpu-0}\n- {untaint: a, device: gpu-0}\n",
         "- {kubelet: stop, for: 2s}\n- driver: restart\n- kubelet: restart\n",
+        "- driver: upgrade\n- {after: 1s, driver: upgrade}\n- driver: restart\n- driver: upgrade\n",
+        f"{ILL}- driver: upgrade\n- driver: {{restart: {{offer: [v1]}}}}\n- {{recover: reboot, device: gpu-0}}\n",
         "- {taint: {key: a}, device: {pick: 1}}\n- {untaint: a, device: gpu-0}\n",
         "- {pod: keeps-failing, for: 2s}\n- {pod: keeps-failing}\n- {when: {seen: Healthy, device: held}, mark: a}\n",
     ],
