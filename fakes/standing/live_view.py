@@ -4,9 +4,6 @@ happened last.
 What is wrong comes first, so that it is seen however many there are. Log lines go past above it.
 """
 
-import asyncio
-import logging
-import sys
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,8 +11,6 @@ from datetime import datetime
 from typing import NamedTuple
 
 from rich.console import Console, Group, RenderableType
-from rich.live import Live
-from rich.logging import RichHandler
 from rich.table import Table
 from rich.text import Text
 
@@ -25,13 +20,11 @@ from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.hardware.news import Line
 from drahealth.fakes.hardware.plugin_control import PluginState
-from drahealth.fakes.log_lines import log_to
+from drahealth.fakes.live_frame import empty_table, on_terminal, plain
 from drahealth.proto.extended_resources import health_of
 from drahealth.proto.quoting import printable
 from drahealth.proto.values import Health
 
-EVERY = 0.5
-"""Seconds between two looks."""
 LAST = 8
 """Lines of what happened."""
 
@@ -67,22 +60,8 @@ class LiveView:
     def shown(self, drivers: Sequence[FakeDriver], plugins: Sequence[FakeDevicePlugin] = ()) -> Iterator[None]:
         """It is on the terminal, with these; log lines go past above it."""
         self._drivers, self._plugins = drivers, plugins
-        if sys.stderr.isatty():
-            log_to(RichHandler(console=self._console, show_path=False, markup=False), "%(message)s")
-        else:
-            log_to(logging.StreamHandler(sys.stderr))
-        with Live(console=self._console, auto_refresh=False, get_renderable=self.view) as live:
-            looking = asyncio.create_task(self._look(live), name="live view")
-            try:
-                yield
-            finally:
-                looking.cancel()
-
-    async def _look(self, live: Live) -> None:
-        while True:
-            await self.look()
-            live.refresh()
-            await asyncio.sleep(EVERY)
+        with on_terminal(self._console, self.view, self.look):
+            yield
 
     async def look(self) -> None:
         """Sees how they are now."""
@@ -96,16 +75,16 @@ class LiveView:
         return Group(head, self._driver_table(), self._device_table(room), *self._last)
 
     def _driver_table(self) -> Table:
-        table = _table("driver", "node", "state", "streams", "claims", "reports", "faults of streams")
+        table = empty_table("driver", "node", "state", "streams", "claims", "reports", "faults of streams")
         for driver in self._drivers:
             name, state = driver.options.name, self._states.get(driver.options.name)
             if state is None:
                 continue
-            claims, wrong = str(len(state.prepared)), _text(_wrong(driver), "red")
-            node = _text(driver.options.node)
-            table.add_row(_text(name), node, _state(state), str(state.streams), claims, self._reported(name), wrong)
+            claims, wrong = str(len(state.prepared)), plain(_wrong(driver), "red")
+            node = plain(driver.options.node)
+            table.add_row(plain(name), node, _state(state), str(state.streams), claims, self._reported(name), wrong)
         for name, plugged in self._plugin_states.items():
-            table.add_row(_text(name), "", _state(plugged), str(plugged.streams), "", self._reported(name), "")
+            table.add_row(plain(name), "", _state(plugged), str(plugged.streams), "", self._reported(name), "")
         return table
 
     def _reported(self, name: str) -> str:
@@ -113,16 +92,16 @@ class LiveView:
         return f"{count}, last {when}" if count else "none"
 
     def _device_table(self, room: int) -> Table:
-        table = _table("device", "health", "message", "faults")
+        table = empty_table("device", "health", "message", "faults")
         rows = [row for driver in self._drivers for row in self._devices_of(driver)]
         rows += [row for plugin in self._plugins for row in self._listed_by(plugin)]
         rows.sort(key=lambda row: _URGENCY.index(row.health))
         for row in rows[:room]:
             table.add_row(
-                _text(f"{row.owner}/{row.name}"),
-                _text(row.said, _STYLE[row.health]),
-                _text(row.message),
-                _text(self._faults(row)),
+                plain(f"{row.owner}/{row.name}"),
+                plain(row.said, _STYLE[row.health]),
+                plain(row.message),
+                plain(self._faults(row)),
             )
         if len(rows) > room:
             table.add_row(f"... and {len(rows) - room} more")
@@ -156,12 +135,12 @@ class _Row(NamedTuple):
 
 def _state(state: DriverState | PluginState) -> Text:
     if not state.running:
-        return _text("not running", "red")
+        return plain("not running", "red")
     if isinstance(state, DriverState) and state.upgrading:
-        return _text("being upgraded", "yellow")
+        return plain("being upgraded", "yellow")
     if state.registered:
-        return _text(f"registered {state.instance}".strip(), "green")
-    return _text(f"not registered {state.registration_error}".strip(), "yellow")
+        return plain(f"registered {state.instance}".strip(), "green")
+    return plain(f"not registered {state.registration_error}".strip(), "yellow")
 
 
 def _wrong(driver: FakeDriver) -> str:
@@ -171,14 +150,3 @@ def _wrong(driver: FakeDriver) -> str:
     found += ["partial"] if health.partial else []
     found += [f"skew {health.skew} s"] if health.skew else []
     return ", ".join(found)
-
-
-def _table(*columns: str) -> Table:
-    table = Table(*columns, box=None, header_style="bold cyan", pad_edge=False, expand=False)
-    table.columns[0].no_wrap = True
-    return table
-
-
-def _text(words: str, style: str = "") -> Text:
-    """One line of the words of others."""
-    return Text(printable(words), style)

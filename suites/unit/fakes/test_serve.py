@@ -5,14 +5,12 @@ import json
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import IO
 
 import pytest
 from watchfiles import awatch
 
-from drahealth.fakes.api_server.http import HttpApi
 from drahealth.fakes.hardware.control_lines import LINE_LIMIT, Writer
 from drahealth.fakes.hardware.remote import ControlFailed, RemoteDriver, RemoteHost
 from drahealth.fakes.hardware.standard_streams import FileWriter
@@ -23,15 +21,6 @@ from drahealth.suites.unit.manager.rig import until
 
 PROGRAM = "drahealth.fakes.hardware.serve"
 Process = asyncio.subprocess.Process
-
-
-@pytest.fixture
-async def kubeconfig(rig: Rig) -> AsyncIterator[Path]:
-    http = HttpApi(rig.api)
-    await http.start()
-    http.write_kubeconfig(rig.root / "kubeconfig")
-    yield rig.root / "kubeconfig"
-    await http.stop()
 
 
 async def run(module: str, *arguments: str, **streams: IO[bytes] | int) -> Process:

@@ -5,14 +5,12 @@ import json
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
 
 import pytest
 
 from drahealth.fakes.api import SLICES, ApiError, Kind, Object
-from drahealth.fakes.api_server.http import HttpApi
 from drahealth.fakes.api_server.server import ApiServer
 from drahealth.fakes.complaint import Complaint
 from drahealth.fakes.hardware.news import News
@@ -28,15 +26,6 @@ SOCKETS = [
     f"plugins_registry/{DRIVER}-reg.sock",
 ]
 Process = asyncio.subprocess.Process
-
-
-@pytest.fixture
-async def kubeconfig(rig: Rig) -> AsyncIterator[Path]:
-    http = HttpApi(rig.api)
-    await http.start()
-    http.write_kubeconfig(rig.root / "kubeconfig")
-    yield rig.root / "kubeconfig"
-    await http.stop()
 
 
 async def run(rig: Rig, kubeconfig: Path, *arguments: str) -> Process:

@@ -14,9 +14,8 @@ from drahealth.proto.sockets import target
 from drahealth.suites.unit.manager.rig import until
 from drahealth.suites.unit.standing.rig import DRIVER, PATIENCE, Rig, Said
 from drahealth.suites.unit.standing.test_pod_annotations import KEY, World, pod
-from drahealth.suites.unit.standing.test_program import SOCKETS, kubeconfig, line, run
+from drahealth.suites.unit.standing.test_program import SOCKETS, line, run
 
-__all__ = ["kubeconfig"]
 NEWER = "upgrade-1"
 NEWER_SOCKETS = [
     "control.sock",
