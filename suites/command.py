@@ -37,6 +37,16 @@ def _kind(text: str, metavar: str) -> Any:
     return typer.Option(help=text, metavar=metavar, rich_help_panel="The kind target")
 
 
+Nodes = Annotated[str | None, _kind("How many nodes the cluster has.", "N")]
+Image = Annotated[str | None, _kind("The node image, if not kind's own of the release.", "NODE_IMAGE")]
+KindConfig = Annotated[str | None, _kind("A configuration that ours is merged into.", "FILE")]
+Name = Annotated[str | None, _kind("The cluster's name.", "NAME")]
+Keep = Annotated[str | None, _kind("Keep the cluster afterwards: never, failed, always.", "WHEN")]
+Reuse = Annotated[str | None, _kind("Run on this cluster, which is there and stays.", "NAME")]
+DriverImage = Annotated[str | None, _kind("An image with the fake driver; none is built.", "IMAGE")]
+DriverBase = Annotated[str | None, _kind("What that image is built on, with Python in it.", "IMAGE")]
+
+
 def _version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
@@ -69,14 +79,14 @@ def run(
     report: Annotated[str | None, typer.Option(metavar="FILE.json", help="Write the report of the run.")] = None,
     junitxml: Annotated[str | None, typer.Option(metavar="FILE.xml", help="Write JUnit XML.")] = None,
     histories: Annotated[str | None, typer.Option(metavar="DIR", help="Write each scenario's history.")] = None,
-    nodes: Annotated[str | None, _kind("How many nodes the cluster has.", "N")] = None,
-    image: Annotated[str | None, _kind("The node image, if not kind's own of the release.", "NODE_IMAGE")] = None,
-    kind_config: Annotated[str | None, _kind("A configuration that ours is merged into.", "FILE")] = None,
-    name: Annotated[str | None, _kind("The cluster's name.", "NAME")] = None,
-    keep: Annotated[str | None, _kind("Keep the cluster afterwards: never, failed, always.", "WHEN")] = None,
-    reuse: Annotated[str | None, _kind("Run on this cluster, which is there and stays.", "NAME")] = None,
-    driver_image: Annotated[str | None, _kind("An image with the fake driver; none is built.", "IMAGE")] = None,
-    driver_base: Annotated[str | None, _kind("What that image is built on, with Python in it.", "IMAGE")] = None,
+    nodes: Nodes = None,
+    image: Image = None,
+    kind_config: KindConfig = None,
+    name: Name = None,
+    keep: Keep = None,
+    reuse: Reuse = None,
+    driver_image: DriverImage = None,
+    driver_base: DriverBase = None,
 ) -> None:
     """Run the scenarios of KEP-4680 and show the result. Exits 0 passed, 1 failed, 2 usage, 3 environment."""
     from drahealth.suites.running import run_scenarios
@@ -253,12 +263,22 @@ def play(
     speed: Annotated[float | None, typer.Option(min=0.001, help="So many times as fast.")] = None,
     report: Annotated[str | None, typer.Option(metavar="FILE.json", help="Write the report of the run.")] = None,
     histories: Annotated[str | None, typer.Option(metavar="DIR", help="Write each story's history.")] = None,
+    nodes: Nodes = None,
+    image: Image = None,
+    kind_config: KindConfig = None,
+    name: Name = None,
+    keep: Keep = None,
+    reuse: Reuse = None,
+    driver_image: DriverImage = None,
+    driver_base: DriverBase = None,
 ) -> None:
     """Play timelines of faults: a pod holds the devices, and shows what becomes of them. Exits as `run` does."""
     from drahealth.suites.timelines.playing import play_timelines
 
     flags = {"target": target, "kubernetes": kubernetes, "profile": profile}
     flags |= {"seed": None if seed is None else str(seed), "speed": None if speed is None else str(speed)}
+    flags |= {"nodes": nodes, "image": image, "kind-config": kind_config, "name": name, "keep": keep, "reuse": reuse}
+    flags |= {"driver-image": driver_image, "driver-base": driver_base}
     raise typer.Exit(play_timelines(file, flags, report=report, histories=histories))
 
 

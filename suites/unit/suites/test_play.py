@@ -37,6 +37,12 @@ def test_a_story_that_comes_true_passes(tmp_path: Path) -> None:
     assert "inject xid/79 (gpu-0)" in (tmp_path / "a story.jsonl").read_text()
 
 
+def test_it_takes_the_options_of_a_cluster_as_run_does(tmp_path: Path) -> None:
+    done = drahealth("play", write(tmp_path, BACK), "--reuse", "mine")
+    said = "drahealth: --reuse is for the kind target; add --target kind, or leave it out"
+    assert (done.returncode, done.stderr.strip()) == (2, said)
+
+
 def test_on_a_manager_that_tells_nobody_it_fails_with_what_was_expected(tmp_path: Path) -> None:
     done = drahealth("play", write(tmp_path, BACK), before=BROKEN)
     assert done.returncode == 1
