@@ -73,7 +73,7 @@ def recover(
     ] = "0s",
 ) -> None:
     """Do this to recover a device, which stays as it is until that is over. Exits 1 if it is too weak for a fault."""
-    from drahealth.fakes.timelines.durations import parse_signed
+    from drahealth.fakes.durations import parse_signed
 
     try:
         seconds = None if takes == "catalogue" else parse_signed(takes)
@@ -227,7 +227,7 @@ def upgrade(
     offer: Offer = None,
 ) -> None:
     """A newer instance registers beside the driver's, which then ends: a rolling update. Returns when it is over."""
-    from drahealth.fakes.timelines.durations import parse_signed
+    from drahealth.fakes.durations import parse_signed
 
     try:
         seconds = parse_signed(overlap)

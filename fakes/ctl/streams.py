@@ -89,7 +89,7 @@ def restore(
 
 
 def _seconds(text: str) -> float:
-    from drahealth.fakes.timelines.durations import parse_signed
+    from drahealth.fakes.durations import parse_signed
 
     try:
         return parse_signed(text)

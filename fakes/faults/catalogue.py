@@ -13,7 +13,7 @@ from functools import cache
 from importlib import resources
 from typing import Literal, get_args
 
-from drahealth.fakes.timelines.durations import Duration
+from drahealth.fakes.durations import Duration
 from drahealth.proto.values import Health
 
 Action = Literal["app-restart", "gpu-reset", "reboot", "replace"]

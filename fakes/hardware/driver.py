@@ -16,8 +16,8 @@ from drahealth.fakes.hardware.call_counts import CallCounts
 from drahealth.fakes.hardware.control import Attempt, DriverOptions, DriverState, Taint
 from drahealth.fakes.hardware.devices import Devices
 from drahealth.fakes.hardware.driver_instance import DriverInstance
-from drahealth.fakes.hardware.health_streams import HealthStreams
 from drahealth.fakes.hardware.instances import Instances, Told
+from drahealth.fakes.health.streams import HealthStreams
 from drahealth.fakes.list_watch import ListWatch
 from drahealth.proto import events
 from drahealth.proto.clock import Clock, SystemClock

@@ -14,8 +14,8 @@ from drahealth.fakes.hardware.call_counts import CallCounts
 from drahealth.fakes.hardware.control import DriverOptions
 from drahealth.fakes.hardware.devices import Devices
 from drahealth.fakes.hardware.fake_plugin import FakePlugin
-from drahealth.fakes.hardware.health_streams import HealthStreams
 from drahealth.fakes.hardware.prepared import PreparedClaims
+from drahealth.fakes.health.streams import HealthStreams
 from drahealth.fakes.inventory import Device
 from drahealth.fakes.kubelet_plugin import Helper, Options, RegistrationStatus
 from drahealth.fakes.kubelet_plugin.serialization import LOCK_FILE

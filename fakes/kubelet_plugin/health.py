@@ -8,7 +8,7 @@ from typing import Any
 
 import grpc
 
-from drahealth.fakes.hardware.health_streams import HealthStreams
+from drahealth.fakes.health.streams import HealthStreams
 from drahealth.fakes.kubelet_plugin.interface import HealthNotSupported, HealthPlugin
 from drahealth.proto.flavours import Flavour
 from drahealth.proto.services import Method

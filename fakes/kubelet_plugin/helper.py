@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from drahealth.fakes.hardware.health_streams import HealthStreams
-from drahealth.fakes.hardware.health_table import HealthTable
+from drahealth.fakes.health.streams import HealthStreams
+from drahealth.fakes.health.table import HealthTable
 from drahealth.fakes.kubelet_plugin.call_log import numbered
 from drahealth.fakes.kubelet_plugin.health import HealthFeed
 from drahealth.fakes.kubelet_plugin.interface import DRAPlugin, HealthPlugin

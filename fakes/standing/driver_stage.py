@@ -7,12 +7,12 @@ from contextlib import suppress
 from typing import Any
 
 from drahealth.fakes.api import ApiError
+from drahealth.fakes.durations import Duration
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.hardware.news import Line
 from drahealth.fakes.hardware.upgrading import begin_upgrade
 from drahealth.fakes.standing.witness import Witness
 from drahealth.fakes.timelines.driver_steps import VERBS, DriverSteps
-from drahealth.fakes.timelines.durations import Duration
 from drahealth.fakes.timelines.expected import fits, sought
 from drahealth.fakes.timelines.model import EVERYTHING
 from drahealth.fakes.timelines.plan import Action

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from drahealth.fakes.api import CLAIMS, Api, ApiError, Object
 from drahealth.fakes.hardware.driver import FakeDriver
-from drahealth.fakes.hardware.overlay import Pinned
+from drahealth.fakes.health.overlay import Pinned
 from drahealth.fakes.standing.node_pods import NodePods
 from drahealth.proto.quoting import one_line
 from drahealth.proto.values import DeviceId, Health

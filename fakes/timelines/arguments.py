@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from drahealth.fakes.timelines.durations import Uniform
+from drahealth.fakes.durations import Uniform
 from drahealth.fakes.timelines.model import Start, Step, Trigger
 
 UNDONE = {

@@ -6,12 +6,12 @@ from functools import partial
 
 import grpc
 
+from drahealth.fakes.durations import Duration
 from drahealth.fakes.faults import catalogue as faults
 from drahealth.fakes.faults.catalogue import UnknownName
 from drahealth.fakes.hardware.control import Taint
 from drahealth.fakes.inventory import Inventory
 from drahealth.fakes.timelines.contradictions import contradictions
-from drahealth.fakes.timelines.durations import Duration
 from drahealth.fakes.timelines.fields import Pick
 from drahealth.fakes.timelines.load import Loaded
 from drahealth.fakes.timelines.model import EVERYTHING, Step, Timeline

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, PlainSerializer, Tag, WithJsonSchema
 
-from drahealth.fakes.timelines.durations import EXAMPLES, HINT, Duration, parse_signed
+from drahealth.fakes.durations import EXAMPLES, HINT, Duration, parse_signed
 
 
 def _duration(value: Any) -> Duration:

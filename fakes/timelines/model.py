@@ -15,8 +15,8 @@ from pydantic import (
     model_validator,
 )
 
+from drahealth.fakes.durations import Duration
 from drahealth.fakes.inventory_model import Whole
-from drahealth.fakes.timelines.durations import Duration
 from drahealth.fakes.timelines.fields import Lasting, Offset, Part, Share, Taking, Where, shape
 from drahealth.fakes.timelines.workload import PodVerb, Workload
 from drahealth.proto.values import Health

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from drahealth.fakes.api import ApiError
+from drahealth.fakes.durations import Duration
 from drahealth.fakes.hardware.remote import ControlFailed
 from drahealth.fakes.timelines.check import WINDOWS
 from drahealth.fakes.timelines.driver_steps import VERBS, DriverSteps
-from drahealth.fakes.timelines.durations import Duration
 from drahealth.fakes.timelines.expected import fits, sought
 from drahealth.fakes.timelines.model import EVERYTHING
 from drahealth.fakes.timelines.plan import Action

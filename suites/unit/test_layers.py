@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,22 @@ def test_all_four_parts_are_looked_at() -> None:
 def test_a_part_imports_only_those_below_it(part: str) -> None:
     parts = ((path, name.split(".")[1]) for path, name in imported_by(part) if name.startswith("drahealth."))
     assert [(path, other) for path, other in parts if other not in MAY_IMPORT[part]] == []
+
+
+def folders_of(part: str) -> dict[str, set[str]]:
+    """Which of a part's folders imports which."""
+    folders = {path.parent.name for path in MODULES[part] if path.parent.parent == CHECKOUT / part} - {"unit"}
+    found: dict[str, set[str]] = {folder: set() for folder in folders}
+    for path, name in imported_by(part):
+        mine, others = path.split("/")[1], name.split(".")[2:3] if name.startswith(f"drahealth.{part}.") else []
+        if mine in folders:
+            found[mine] |= folders.intersection(others) - {mine}
+    return found
+
+
+@pytest.mark.parametrize("part", MAY_IMPORT)
+def test_no_two_folders_of_a_part_stand_on_each_other(part: str) -> None:
+    assert list(TopologicalSorter(folders_of(part)).static_order()) or not folders_of(part)  # CycleError names them
 
 
 @pytest.mark.parametrize("part", MAY_IMPORT)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drahealth.fakes.timelines.durations import Duration, parse_signed
+from drahealth.fakes.durations import Duration, parse_signed
 
 
 @pytest.mark.parametrize(

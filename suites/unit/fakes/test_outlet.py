@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drahealth.fakes.clock import JumpClock
-from drahealth.fakes.hardware.outlet import DEVICES, MESSAGES, Outlet
-from drahealth.fakes.hardware.stream_faults import StreamFaults
+from drahealth.fakes.health.outlet import DEVICES, MESSAGES, Outlet
+from drahealth.fakes.health.stream_faults import StreamFaults
 
 
 class Listener:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drahealth.fakes.hardware.report_encoder import ReportEncoder
+from drahealth.fakes.health.report_encoder import ReportEncoder
 from drahealth.proto.flavours import FLAVOURS, Flavour
 from drahealth.proto.values import DeviceHealth, Health
 

@@ -7,7 +7,7 @@ import grpc.aio
 import pytest
 
 from drahealth.fakes.api import CLAIMS, PODS, Object
-from drahealth.fakes.hardware.overlay import Pinned
+from drahealth.fakes.health.overlay import Pinned
 from drahealth.fakes.standing.pod_annotations import Said, claims_of, pinned, said_by
 from drahealth.proto.flavours import V1
 from drahealth.proto.services import PREPARE, UNPREPARE, Unary

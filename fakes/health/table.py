@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
-from drahealth.fakes.hardware.overlay import Overlay, Pinned
+from drahealth.fakes.health.overlay import Overlay, Pinned
 from drahealth.fakes.hints import near
 from drahealth.proto.flavours import V1
 from drahealth.proto.values import DeviceHealth, Health, Report

@@ -10,10 +10,10 @@ from typing import Any
 import grpc.aio
 from google.protobuf.message import DecodeError
 
-from drahealth.fakes.hardware.health_table import HealthTable
-from drahealth.fakes.hardware.outlet import Outlet
-from drahealth.fakes.hardware.report_encoder import ReportEncoder
-from drahealth.fakes.hardware.stream_faults import KINDS, StreamFaults
+from drahealth.fakes.health.outlet import Outlet
+from drahealth.fakes.health.report_encoder import ReportEncoder
+from drahealth.fakes.health.stream_faults import KINDS, StreamFaults
+from drahealth.fakes.health.table import HealthTable
 from drahealth.proto.clock import Clock, SystemClock
 from drahealth.proto.events import Observe, ReportSent, StreamClosed, StreamOpened
 from drahealth.proto.flavours import FLAVOURS, V1, Flavour, Prepared

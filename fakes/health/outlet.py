@@ -18,7 +18,7 @@ from typing import Generic, TypeVar
 
 import grpc
 
-from drahealth.fakes.hardware.stream_faults import Due, Pipe, StreamFaults
+from drahealth.fakes.health.stream_faults import Due, Pipe, StreamFaults
 from drahealth.fakes.waiting import first_of
 from drahealth.proto.clock import Clock
 
