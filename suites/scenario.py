@@ -9,8 +9,8 @@
 The decorated function is an ordinary one to pytest, so no plugin for asynchronous tests has a say in it.
 """
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any
 
@@ -29,16 +29,22 @@ class Scenario:
     """It restarts the kubelet or the API server, so that no other may run on its node meanwhile."""
     counterpart_of: tuple[str, ...] = ()
     """The tests of the texts and of Kubernetes that it stands for (docs/upstream-tests.md)."""
+    not_on: Mapping[str, str] = field(default_factory=dict)
+    """The targets that cannot run it though they can judge its requirements, and why."""
 
     def beyond(self, flavour: Flavour | None, target: str = "") -> tuple[str, ...]:
         """The requirements it judges that need more than this flavour carries, or this target can do.
 
         With any, it does not apply there.
         """
+        if target in self.not_on:
+            return self.requirements
         return tuple(n for n in self.requirements if _missing(n, flavour) or target in requirements()[n].not_on)
 
     def why_not(self, flavour: Flavour | None, target: str = "") -> str:
         """Why it does not apply there, in a sentence; empty if it does."""
+        if target in self.not_on:
+            return f"it is not run on {target}: {self.not_on[target]}"
         for name in self.requirements:
             if target in requirements()[name].not_on:
                 return f"{name} is not judged on {target}: {requirements()[name].not_on[target]}"
@@ -52,9 +58,10 @@ def _missing(requirement: str, flavour: Flavour | None) -> list[str]:
 
 
 def scenario(
-    *judges: str, alone: bool = False, counterpart_of: tuple[str, ...] = ()
+    *judges: str, alone: bool = False, counterpart_of: tuple[str, ...] = (), not_on: Mapping[str, str] | None = None
 ) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., None]]:
-    """Declares which requirements of the ledger a test judges, whether it disturbs its node, whose counterpart it is.
+    """Declares which requirements of the ledger a test judges, whether it disturbs its node, whose counterpart it is,
+    and which targets cannot run it.
 
     Raises ValueError for an id that is not in the ledger.
     """
@@ -69,7 +76,7 @@ def scenario(
 
         name = story.__name__
         title = name.removeprefix("test_").replace("_", " ")
-        run.scenario = Scenario(name, judges, title, alone, counterpart_of)  # type: ignore[attr-defined]
+        run.scenario = Scenario(name, judges, title, alone, counterpart_of, not_on or {})  # type: ignore[attr-defined]
         return run
 
     return declare

@@ -17,6 +17,7 @@ from drahealth.suites.timelines.holder import Holder
 from drahealth.suites.timelines.plugin_steps import needs_plugin
 from drahealth.suites.timelines.stage import NodeStage
 
+_UNREACHABLE = "what its drivers are told goes through the kubelet, which is stopped then"
 SUFFIX = ".timeline.yaml"
 
 
@@ -95,12 +96,24 @@ def as_scenario(story: Story, speed: float = 1.0) -> Callable[..., None]:
         await tell(story, node, speed)
 
     told.__name__ = story.timeline.name
-    return scenario("STATUS-10", alone=disturbs(story.plan))(told)
+    not_on = {"kind": _UNREACHABLE} if tells_while_stopped(story.plan) else {}
+    return scenario("STATUS-10", alone=disturbs(story.plan), not_on=not_on)(told)
 
 
 def disturbs(plan: Plan) -> bool:
     """It restarts the kubelet, so nothing else may run on its node."""
     return any(action.verb == "kubelet" for action in (*plan.actions, *plan.always))
+
+
+def tells_while_stopped(plan: Plan) -> bool:
+    """Something is done to a driver, a plugin or a pod while the kubelet is stopped."""
+    stopped = False
+    for action in (*plan.actions, *plan.always):
+        if action.verb == "kubelet":
+            stopped = action.what == "stop"
+        elif stopped and action.verb not in ("expect", "mark"):
+            return True
+    return False
 
 
 def lasts(plan: Plan) -> float:

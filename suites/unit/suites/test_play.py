@@ -8,9 +8,12 @@ import pytest
 
 from drahealth.fakes.inventory import Inventory
 from drahealth.fakes.timelines.messages import report_of
+from drahealth.fakes.timelines.story import stories
 from drahealth.proto.events import Restarted, StatusSeen, Step, load_lines
 from drahealth.proto.values import DeviceHealth, Health
 from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.scenario import scenario_of
+from drahealth.suites.timelines.collect import as_scenario
 from drahealth.suites.timelines.playing import play_timelines
 from drahealth.suites.unit.suites.test_command import BROKEN, drahealth
 
@@ -195,6 +198,27 @@ def test_what_befalls_devices_while_no_kubelet_runs_shows_once_it_does_at_the_la
     events = [record.what for record in load_lines((tmp_path / "a story.jsonl").read_text().splitlines())]
     restarts = [number for number, event in enumerate(events) if isinstance(event, Restarted)]
     assert len([number for number in restarts if number < events.index(Step("the story ends"))]) == 3
+
+
+STOPPED = "{kubelet: stop}, {expect: {health: Healthy}}, {kubelet: running}"
+TOLD = "{kubelet: stop}, {recover: all}, {kubelet: running}"
+
+
+@pytest.mark.parametrize(
+    ("steps", "runs"),
+    [
+        (STOPPED, True),
+        (STOPPED.replace("expect", "mark: x}, {recover: all}, {expect"), False),
+        ("{kubelet: stop}", False),
+    ],
+)
+def test_a_story_that_tells_drivers_while_no_kubelet_runs_is_not_one_for_kind(
+    tmp_path: Path, steps: str, runs: bool
+) -> None:
+    (story,) = stories(Path(write(tmp_path, f"timeline: [{steps}]\nalways: [{{recover: all}}]\n")))
+    found = scenario_of(as_scenario(story))
+    assert found
+    assert (found.why_not(None, "kubelet"), found.why_not(None, "kind") == "") == ("", runs)
 
 
 def test_what_a_divided_device_is_set_to_its_parts_are(tmp_path: Path) -> None:

@@ -68,6 +68,12 @@ def test_a_scenario_does_not_apply_on_a_target_that_cannot_do_what_it_judges() -
     assert judging.why_not(None, "kind").startswith("AWAY-01 is not judged on kind: what its drivers are told")
 
 
+def test_a_scenario_that_a_target_cannot_run_does_not_apply_there() -> None:
+    judging = Scenario("name", ("STATUS-01",), "title", not_on={"kind": "it has no hands there"})
+    assert [judging.beyond(None, target) for target in ("kubelet", "kind")] == [(), ("STATUS-01",)]
+    assert judging.why_not(None, "kind") == "it is not run on kind: it has no hands there"
+
+
 def test_the_catalogue_is_in_the_order_of_files_and_of_lines_in_them() -> None:
     names = [found.name for found in scenarios()]
     basic = [found.name for test in vars(test_basic).values() if (found := scenario_of(test))]
