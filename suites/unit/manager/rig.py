@@ -25,7 +25,7 @@ from drahealth.manager.manager import DeviceManager
 from drahealth.manager.profile import KEP, Profile
 from drahealth.proto.events import Event
 from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, PREPARE, UNPREPARE, Method
-from drahealth.proto.values import AllocatedClaim, ClaimRef, ClaimUse, PodClaims, ResourceStatus
+from drahealth.proto.values import AllocatedClaim, ClaimRef, ClaimUse, DeviceHealth, Health, PodClaims, ResourceStatus
 
 E = TypeVar("E")
 
@@ -214,6 +214,25 @@ class Node:
 async def registered(driver: FakeDriver) -> None:
     async with asyncio.timeout(5):
         await driver.wait_registered()
+
+
+def says(device: str, health: Health = Health.HEALTHY, message: str = "") -> DeviceHealth:
+    """Of a device in the node's own pool."""
+    return DeviceHealth("node-a", device, health, message)
+
+
+async def streams(driver: FakeDriver, still_open: int) -> int:
+    """How many health streams there ever were, once this many are open: a plugin hears last that one has ended."""
+    await until(lambda: driver.health.open == still_open)
+    return (await driver.state()).streams_opened
+
+
+async def watched_pod(node: Node, **options: Any) -> FakeDriver:
+    """A driver whose two devices a pod holds and shows healthy."""
+    driver = await node.run_driver(**options)
+    await node.run_pod("pod", await node.claim("gpus", "gpu-0", "gpu-1"))
+    await node.shows("pod", gpu_0="Healthy", gpu_1="Healthy")
+    return driver
 
 
 class OddPlugin:
