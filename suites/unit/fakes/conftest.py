@@ -1,11 +1,15 @@
-"""Places for fake drivers."""
+"""Places for fake drivers, and drivers that are told what to do here or over a stream."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 import pytest
 
+from drahealth.fakes.hardware.control import DriverControl
 from drahealth.suites.unit.endings import calls_end
 from drahealth.suites.unit.fakes.driver_rig import Rig
+
+Make = Callable[..., Awaitable[DriverControl]]
 
 
 @pytest.fixture
@@ -14,3 +18,21 @@ async def rig() -> AsyncIterator[Rig]:
     yield rig
     await rig.close()
     await calls_end()
+
+
+@pytest.fixture(params=["here", "there"])
+def make(rig: Rig, request: pytest.FixtureRequest) -> Make:
+    """Makes drivers that are told what to do here, or over a stream."""
+
+    async def here(**options: Any) -> DriverControl:
+        return rig.here(**options)
+
+    return here if request.param == "here" else rig.there
+
+
+@pytest.fixture
+async def driver(make: Make) -> DriverControl:
+    """A driver that runs."""
+    driver = await make()
+    await driver.start()
+    return driver

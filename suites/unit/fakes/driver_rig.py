@@ -23,7 +23,7 @@ from drahealth.proto.events import Event, Observe
 from drahealth.proto.flavours import V1, Flavour
 from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, Unary
 from drahealth.proto.sockets import target
-from drahealth.proto.values import Report
+from drahealth.proto.values import DeviceHealth, Health, Report
 
 DRIVER = "gpu.example.com"
 REQUEST = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]}}
@@ -188,3 +188,8 @@ class Stream:
 
     def cancel(self) -> None:
         self._call.cancel()
+
+
+def says(device: str, health: Health = Health.HEALTHY, message: str = "", **more: int) -> DeviceHealth:
+    """Of a device in the node's own pool."""
+    return DeviceHealth("node-a", device, health, message, **more)

@@ -15,38 +15,16 @@ from drahealth.fakes.hardware.control import HEALTH_APIS, DriverControl, DriverS
 from drahealth.fakes.hardware.control_lines import CALLS
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.hardware.remote import ControlFailed, RemoteDriver
-from drahealth.proto.events import Prepared, Registered, ReportSent, StreamClosed, StreamOpened, Unprepared
+from drahealth.proto.events import Prepared, Registered, Unprepared
 from drahealth.proto.services import PREPARE, UNPREPARE
 from drahealth.proto.values import DeviceHealth, Health
+from drahealth.suites.unit.fakes.conftest import Make
 from drahealth.suites.unit.fakes.driver_rig import DRIVER, Rig
 
 HEALTHY, UNHEALTHY = Health.HEALTHY, Health.UNHEALTHY
 SOCKETS = ["data/.dra", "data/dra.sock", f"registry/.{DRIVER}-reg", f"registry/{DRIVER}-reg.sock"]
 LEFT_BY_A_CRASH = ["data/dra.sock", f"registry/{DRIVER}-reg.sock"]
 WRONG = (ValueError, ControlFailed)  # here and there
-Make = Callable[..., Awaitable[DriverControl]]
-
-
-@pytest.fixture(params=["here", "there"])
-def make(rig: Rig, request: pytest.FixtureRequest) -> Make:
-    """Makes drivers that are told what to do here, or over a stream."""
-
-    async def here(**options: Any) -> DriverControl:
-        return rig.here(**options)
-
-    return here if request.param == "here" else rig.there
-
-
-@pytest.fixture
-async def driver(make: Make) -> DriverControl:
-    """A driver that runs."""
-    driver = await make()
-    await driver.start()
-    return driver
-
-
-def says(device: str, health: Health = HEALTHY, message: str = "", **more: int) -> DeviceHealth:
-    return DeviceHealth("node-a", device, health, message, **more)
 
 
 # -- the surface
@@ -248,149 +226,6 @@ async def test_devices_of_other_drivers_are_not_its_to_prepare(driver: DriverCon
     claim = await rig.claim("gpu-0", driver="other.example.com")
     answers = (await rig.call(PREPARE["v1.DRAPlugin"], claims=[reference(claim)])).claims
     assert list(answers[claim["metadata"]["uid"]].devices) == []
-
-
-# -- health
-
-
-async def test_a_new_stream_begins_with_a_complete_report(driver: DriverControl, rig: Rig) -> None:
-    async with rig.watch(driver) as stream:
-        assert await stream.report() == (says("gpu-0"), says("gpu-1"))
-    await rig.closed(driver)
-    opened, sent = rig.happened(StreamOpened)[0], rig.happened(ReportSent)[0]
-    assert (opened.flavour, sent.stream, sent.devices) == (
-        "v1.DRAResourceHealth",
-        opened.stream,
-        (says("gpu-0"), says("gpu-1")),
-    )
-
-
-@pytest.mark.counterpart("TestHealthServerBridge")
-async def test_a_change_is_told_at_once_to_every_stream_and_stays(driver: DriverControl, rig: Rig) -> None:
-    async with rig.watch(driver) as first, rig.watch(driver) as second:
-        await driver.set_health("gpu-1", UNHEALTHY, "xid 79", timeout=7)
-        for stream in (first, second):
-            await stream.report()
-            assert await stream.shows() == {"gpu-0": "Healthy", "gpu-1": "Unhealthy: xid 79"}
-    async with rig.watch(driver) as third:
-        assert [(d.health, d.timeout) for d in await third.report()] == [(HEALTHY, 0), (UNHEALTHY, 7)]
-
-
-async def test_a_change_without_a_timeout_leaves_that_as_it_was_and_is_of_now(make: Make, rig: Rig) -> None:
-    driver = await make(timeout=60)
-    rig.clock.jump(10**6)
-    before = int(rig.clock.wall())
-    await driver.set_health("gpu-0", UNHEALTHY)
-    await driver.start()
-    async with rig.watch(driver) as stream:
-        sick, well = await stream.report()
-    assert (sick.timeout, well.timeout, well.updated) == (60, 60, 0)
-    assert before <= sick.updated <= before + 5
-
-
-async def test_health_outlives_a_restart_of_the_driver(driver: DriverControl, rig: Rig) -> None:
-    await driver.set_health("gpu-0", UNHEALTHY)
-    await driver.crash()
-    await driver.start()
-    async with rig.watch(driver) as stream:
-        assert await stream.shows() == {"gpu-0": "Unhealthy", "gpu-1": "Healthy"}
-
-
-async def test_changes_that_are_played_are_told_one_by_one(driver: DriverControl, rig: Rig) -> None:
-    async with rig.watch(driver) as stream:
-        await driver.play(
-            [says("gpu-0", UNHEALTHY), says("gpu-1", UNHEALTHY, updated=7), says("gpu-0", message="back")]
-        )
-        assert [await stream.shows() for _ in range(4)] == [
-            {"gpu-0": "Healthy", "gpu-1": "Healthy"},
-            {"gpu-0": "Unhealthy", "gpu-1": "Healthy"},
-            {"gpu-0": "Unhealthy", "gpu-1": "Unhealthy"},
-            {"gpu-0": "Healthy: back", "gpu-1": "Unhealthy"},
-        ]
-
-
-async def test_a_report_by_hand_is_told_as_it_is_and_not_remembered(driver: DriverControl, rig: Rig) -> None:
-    odd = DeviceHealth("", "no such device", UNHEALTHY, "odd", timeout=-1, updated=-1)
-    async with rig.watch(driver) as stream:
-        await driver.report([odd])
-        await driver.report([])
-        await driver.set_health("gpu-0", UNHEALTHY)
-        assert [await stream.report() for _ in range(3)] == [(says("gpu-0"), says("gpu-1")), (odd,), ()]
-        assert await stream.shows() == {"gpu-0": "Unhealthy", "gpu-1": "Healthy"}
-    await rig.closed(driver)
-    assert [event.complete for event in rig.happened(ReportSent)] == [True, False, False, True]
-
-
-async def test_a_quiet_driver_says_only_what_it_is_told_to_say(make: Make, rig: Rig) -> None:
-    driver = await make(heartbeat=10.0)
-    await driver.start()
-    await driver.hush(True)
-    async with rig.watch(driver) as stream:
-        await driver.set_health("gpu-0", UNHEALTHY)
-        rig.clock.jump(10)
-        await driver.report([says("gpu-1")])
-        assert await stream.report() == (says("gpu-1"),)
-        await driver.hush(False)
-        rig.clock.jump(10)
-        assert await stream.shows() == {"gpu-0": "Unhealthy", "gpu-1": "Healthy"}
-
-
-async def test_heartbeats_come_every_so_many_seconds_of_its_clock(make: Make, rig: Rig) -> None:
-    driver = await make(heartbeat=10.0)
-    await driver.start()
-    async with rig.watch(driver) as stream:
-        await stream.report()
-        for _ in range(3):
-            rig.clock.jump(9)
-            await driver.report([])
-            rig.clock.jump(1)
-            assert [len(await stream.report()) for _ in range(2)] == [0, 2]
-
-
-async def test_raw_bytes_are_sent_as_they_are(driver: DriverControl, rig: Rig) -> None:
-    async with rig.watch(driver) as stream:
-        await stream.report()
-        await driver.send_raw("0aff")
-        assert await stream.raw() == b"\x0a\xff"
-
-
-async def test_streams_end_well_where_no_code_is_given(driver: DriverControl, rig: Rig) -> None:
-    async with rig.watch(driver) as stream:
-        await stream.report()
-        await driver.end_streams()
-        with pytest.raises(StopAsyncIteration):
-            await stream.raw()
-    await rig.closed(driver)
-    assert [event.why for event in rig.happened(StreamClosed)] == ["ended by the driver with OK"]
-
-
-async def test_streams_end_with_the_code_that_is_given_after_what_is_under_way(driver: DriverControl, rig: Rig) -> None:
-    async with rig.watch(driver) as stream:
-        await driver.set_health("gpu-0", UNHEALTHY)
-        await driver.end_streams("RESOURCE_EXHAUSTED")
-        assert len([await stream.report() for _ in range(2)]) == 2
-        with pytest.raises(grpc.aio.AioRpcError, match="RESOURCE_EXHAUSTED"):
-            await stream.raw()
-    await rig.closed(driver)
-    assert [event.why for event in rig.happened(StreamClosed)] == ["ended by the driver with RESOURCE_EXHAUSTED"]
-
-
-@pytest.mark.parametrize("end", ["stop", "crash"])
-async def test_streams_end_with_the_driver(driver: DriverControl, rig: Rig, end: str) -> None:
-    async with rig.watch(driver) as stream:
-        await stream.report()
-        await getattr(driver, end)()
-        with pytest.raises(grpc.aio.AioRpcError):
-            await stream.raw()
-    await rig.closed(driver)
-    assert len(rig.happened(StreamClosed)) == 1
-
-
-async def test_a_kubelet_that_hangs_up_closes_the_stream(driver: DriverControl, rig: Rig) -> None:
-    async with rig.watch(driver) as stream:
-        await stream.report()
-    await rig.closed(driver)
-    assert [event.why for event in rig.happened(StreamClosed)] == ["cancelled by the kubelet, or the connection ended"]
 
 
 # -- what it refuses

@@ -8,22 +8,12 @@ import pytest
 from drahealth.fakes.hardware.control import Attempt, DriverControl
 from drahealth.fakes.hardware.remote import ControlFailed
 from drahealth.proto.values import DeviceHealth, Health
+from drahealth.suites.unit.fakes.conftest import Make
 from drahealth.suites.unit.fakes.driver_rig import Rig, Stream
 from drahealth.suites.unit.manager.rig import settle
 
 WRONG = (ValueError, ControlFailed)  # here and there
-Make = Callable[..., Awaitable[DriverControl]]
 OFF = "Unhealthy: XID 79: gpu-0 has fallen off the bus"
-
-
-@pytest.fixture(params=["here", "there"])
-def make(rig: Rig, request: pytest.FixtureRequest) -> Make:
-    """Makes drivers that are told what to do here, or over a stream."""
-
-    async def here(**options: Any) -> DriverControl:
-        return rig.here(**options)
-
-    return here if request.param == "here" else rig.there
 
 
 async def running(make: Make, **options: Any) -> DriverControl:

@@ -15,14 +15,6 @@ from drahealth.suites.unit.fakes.driver_rig import Rig
 KEY = "example.com/unhealthy"
 
 
-@pytest.fixture(params=["here", "there"])
-async def driver(rig: Rig, request: pytest.FixtureRequest) -> DriverControl:
-    """A driver that runs, with two devices."""
-    driver: DriverControl = rig.here() if request.param == "here" else await rig.there()
-    await driver.start()
-    return driver
-
-
 async def published(rig: Rig) -> dict[str, list[dict[str, str]]]:
     """The taints of each device, as soon as the API server has them."""
     return {d["name"]: d.get("taints", []) for s in await rig.api.list(SLICES) for d in s["spec"]["devices"]}

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +13,9 @@ from drahealth.fakes.kubelet_plugin import Helper, Pool, RegistrationStatus, cur
 from drahealth.fakes.kubelet_plugin.call_log import CallFilter
 from drahealth.proto.flavours import V1
 from drahealth.proto.services import PREPARE
-from drahealth.suites.unit.fakes.plugin_rig import DRIVER, Plugin, PluginRig, plugin_rig
+from drahealth.suites.unit.fakes.kubelet_plugin.plugin_rig import DRIVER, Plugin, PluginRig
 
 SOCKETS = ["data/.dra", "data/dra.sock", f"registry/.{DRIVER}-reg", f"registry/{DRIVER}-reg.sock"]
-
-
-@pytest.fixture
-async def rig() -> AsyncIterator[PluginRig]:
-    async with plugin_rig() as rig:
-        yield rig
 
 
 # -- registration

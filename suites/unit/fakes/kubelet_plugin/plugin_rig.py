@@ -1,9 +1,7 @@
-"""A driver on the helper for its tests, and a kubelet's ends of its sockets."""
+"""A driver on the helper for its tests, what it publishes, and a kubelet's ends of its sockets."""
 
-import asyncio
-import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,13 +11,24 @@ import grpc.aio
 from drahealth.fakes.api import CLAIMS, SLICES, Object
 from drahealth.fakes.api_server.server import ApiServer
 from drahealth.fakes.clock import JumpClock
-from drahealth.fakes.kubelet_plugin import Device, DRAPlugin, Helper, NamespacedObject, Options, PrepareResult, start
+from drahealth.fakes.kubelet_plugin import (
+    Device,
+    DRAPlugin,
+    Helper,
+    NamespacedObject,
+    Options,
+    Pool,
+    PrepareResult,
+    start,
+)
 from drahealth.proto.flavours import Flavour
 from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, PREPARE, UNPREPARE, Unary
 from drahealth.proto.sockets import target
 from drahealth.suites.unit.fakes.driver_rig import Stream
 
 DRIVER = "gpu.example.com"
+MAIN = f"node-a-{DRIVER}"
+"""How the slices of the node's own pool begin."""
 REQUEST = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]}}
 
 
@@ -111,8 +120,39 @@ class PluginRig:
             stream.cancel()
 
 
-@asynccontextmanager
-async def plugin_rig() -> AsyncIterator[PluginRig]:
-    with tempfile.TemporaryDirectory(prefix="dra-") as folder:
-        async with asyncio.timeout(60):
-            yield PluginRig(Path(folder))
+# -- what is published
+
+
+def pool(count: int, *, name: str = "gpu", **more: Any) -> Pool:
+    return Pool([{"name": f"{name}-{number}", **more} for number in range(count)])
+
+
+def devices(count: int, name: str = "gpu") -> list[str]:
+    return [f"{name}-{number}" for number in range(count)]
+
+
+def foreign(name: str, driver: str, node: str, generation: int = 1) -> Object:
+    """A slice of somebody's."""
+    spec = {
+        "driver": driver,
+        "nodeName": node,
+        "pool": {"name": node, "generation": generation, "resourceSliceCount": 1},
+        "devices": [{"name": "other"}],
+    }
+    return {"apiVersion": SLICES.api_version, "kind": SLICES.kind, "metadata": {"name": name}, "spec": spec}
+
+
+async def slices(api: ApiServer, wanted: dict[str, tuple[str, int, list[str]]]) -> None:
+    """Returns once the slices are these: pool, generation and devices of each."""
+    async with aclosing(api.watch(SLICES)) as changes:
+        found: dict[str, tuple[str, int, list[str]]] = {}
+        while found != wanted:
+            event = await anext(changes)
+            spec = event.object["spec"]
+            found[event.object["metadata"]["name"]] = (
+                spec["pool"]["name"],
+                spec["pool"]["generation"],
+                [device["name"] for device in spec["devices"]],
+            )
+            if event.type == "DELETED":
+                del found[event.object["metadata"]["name"]]

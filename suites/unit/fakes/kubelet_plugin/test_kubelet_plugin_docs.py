@@ -5,7 +5,6 @@ import os
 import re
 import signal
 import sys
-from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
 
@@ -15,9 +14,9 @@ from drahealth.fakes import kubelet_plugin
 from drahealth.fakes.api import SLICES
 from drahealth.fakes.api_server.http import HttpApi
 from drahealth.proto.flavours import V1
-from drahealth.suites.unit.fakes.plugin_rig import PluginRig, plugin_rig
+from drahealth.suites.unit.fakes.kubelet_plugin.plugin_rig import PluginRig
 
-DOCS = Path(__file__).parents[3] / "docs"
+DOCS = Path(__file__).parents[4] / "docs"
 PAGE = (DOCS / "kubelet-plugin.md").read_text()
 
 ITEMS = [
@@ -69,12 +68,6 @@ ROWS = {
     for line in PAGE.splitlines()
     if len(cells := [cell.strip() for cell in line.strip("|").split("|")]) == 3 and cells[0].startswith("`")
 }
-
-
-@pytest.fixture
-async def rig() -> AsyncIterator[PluginRig]:
-    async with plugin_rig() as rig:
-        yield rig
 
 
 def test_each_item_of_the_go_package_has_a_row_and_no_row_is_of_another() -> None:

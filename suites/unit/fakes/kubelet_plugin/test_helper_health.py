@@ -9,17 +9,11 @@ import pytest
 from drahealth.fakes.kubelet_plugin import HealthNotSupported
 from drahealth.proto.flavours import V1, V1ALPHA1, Flavour
 from drahealth.proto.values import DeviceHealth, Health
-from drahealth.suites.unit.fakes.plugin_rig import Plugin, PluginRig, plugin_rig
+from drahealth.suites.unit.fakes.kubelet_plugin.plugin_rig import Plugin, PluginRig
 
 WELL = DeviceHealth("node-a", "gpu-0", Health.HEALTHY)
 ILL = DeviceHealth("node-a", "gpu-0", Health.UNHEALTHY, "xid 79")
 OTHER = DeviceHealth("node-a", "gpu-1", Health.HEALTHY)
-
-
-@pytest.fixture
-async def rig() -> AsyncIterator[PluginRig]:
-    async with plugin_rig() as rig:
-        yield rig
 
 
 class Watched(Plugin):

@@ -1,7 +1,7 @@
 """Claims that a kubelet wants prepared, as a driver on the helper sees them, and what the kubelet is told."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import grpc
@@ -10,15 +10,9 @@ from filelock import FileLock
 
 from drahealth.fakes.api import ApiError, Object
 from drahealth.fakes.kubelet_plugin import Device, NamespacedObject, PrepareResult
-from drahealth.suites.unit.fakes.plugin_rig import DRIVER, Plugin, PluginRig, plugin_rig
+from drahealth.suites.unit.fakes.kubelet_plugin.plugin_rig import DRIVER, Plugin, PluginRig
 
 CDI = f"{DRIVER}/gpu=gpu-0"
-
-
-@pytest.fixture
-async def rig() -> AsyncIterator[PluginRig]:
-    async with plugin_rig() as rig:
-        yield rig
 
 
 @pytest.mark.parametrize("version", ["v1.DRAPlugin", "v1beta1.DRAPlugin"])
