@@ -22,7 +22,18 @@ DRA_VERSIONS = ("v1.DRAPlugin", "v1beta1.DRAPlugin")
 TAINT_EFFECTS = ("None", "NoSchedule", "NoExecute")
 _QUALIFIED = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+_INSTANCE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 HEALTH_APIS = ("v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth")
+
+
+def check_instance(instance: str) -> None:
+    """Raises ValueError for what no instance can be called: it is part of file names and of annotations. Nothing is
+    fine: the driver, or device plugin, then has one instance alone."""
+    if instance and not _INSTANCE.fullmatch(instance):
+        raise ValueError(
+            f"{instance!r} is no name of an instance, which is letters, digits and -_. between, such as a pod's uid or "
+            "name"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +101,7 @@ class DriverOptions:
     def __post_init__(self) -> None:
         if not self.name or not self.node:
             raise ValueError("a driver has a name" if not self.name else "a driver lives on a node")
+        check_instance(self.instance)
         if not 0 <= self.heartbeat < math.inf:
             raise ValueError(f"the heartbeat is a finite number of seconds, 0 for none, not {self.heartbeat}")
         if twice := sorted(name for name, count in Counter(self.device_names).items() if count > 1):

@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 
 from drahealth.fakes.faults.catalogue import catalogue, policy
 from drahealth.fakes.hardware.cdi import check_kind
-from drahealth.fakes.hardware.control import Attempt
+from drahealth.fakes.hardware.control import Attempt, check_instance
 from drahealth.fakes.inventory import Device, Inventory
 from drahealth.proto.device_plugin import KUBELET_SOCKET
 from drahealth.proto.extended_resources import is_extended_resource
@@ -54,6 +54,7 @@ class PluginOptions:
     def __post_init__(self) -> None:
         if not is_extended_resource(self.resource):
             raise ValueError(f"{self.resource!r} is not the name of an extended resource, such as example.com/gpu")
+        check_instance(self.instance)
         if self.registration == "plugins_registry" and not (self.registry_dir and self.data_dir):
             raise ValueError("a plugin that waits to be found has a registry_dir and a data_dir")
         if self.socket_name == KUBELET_SOCKET:

@@ -11,7 +11,7 @@ from drahealth.fakes.api_server.strategies import is_name
 from drahealth.fakes.complaint import Complaint
 from drahealth.fakes.control_socket import default_path
 from drahealth.fakes.faults import catalogue as faults
-from drahealth.fakes.hardware.control import DriverOptions
+from drahealth.fakes.hardware.control import DriverOptions, check_instance
 from drahealth.fakes.hardware.inventories import fakes_of
 from drahealth.fakes.hardware.plugin_control import PluginOptions
 from drahealth.fakes.inventory_file import check_driver_name
@@ -74,6 +74,7 @@ class Settings:
         """From the command's flags. Raises Complaint."""
         for option, check, value in (
             ("--driver-name", check_driver_name, driver_name),
+            ("--instance", check_instance, instance),
             ("--catalogue", faults.catalogue, catalogue),
             ("--policy", faults.policy, policy),
         ):

@@ -16,6 +16,7 @@ from pydantic import TypeAdapter
 from drahealth.fakes.api import SLICES, ApiError, Kind, Object
 from drahealth.fakes.api_server.server import ApiServer
 from drahealth.fakes.hardware.control import DriverOptions, Returned
+from drahealth.fakes.hardware.plugin_control import PluginOptions
 from drahealth.fakes.kubelet_plugin.pools import Owner, Pool, slice_object, wanted
 from drahealth.proto.events import ReportSent
 from drahealth.proto.flavours import FLAVOURS, NODE_HEALTH, NODE_HEALTH_DRAFT, V1, V1ALPHA1, Flavour
@@ -211,6 +212,15 @@ async def test_two_instances_live_side_by_side(rig: Rig) -> None:
         await rig.here(instance=instance).start()
     visible = [name for name in rig.sockets() if "/." not in name]
     assert visible == ["data/dra-a.sock", "data/dra-b.sock", *(f"registry/{DRIVER}-{i}-reg.sock" for i in "ab")]
+
+
+@pytest.mark.parametrize("instance", ["a/b", "..", "a b", "a\0", "a\n", "-a", "a-", "\u00e9", "\ud800"])
+def test_what_could_be_neither_a_uid_nor_a_name_is_no_instance(instance: str) -> None:
+    words = f"^{re.escape(repr(instance))} is no name of an instance, .*, such as a pod's uid or name$"
+    with pytest.raises(ValueError, match=words):
+        replace(OPTIONS, instance=instance)
+    with pytest.raises(ValueError, match=words):
+        PluginOptions("example.com/tpu", (), instance=instance, plugins_dir="/d")
 
 
 async def test_what_an_earlier_process_left_is_replaced(rig: Rig) -> None:

@@ -161,6 +161,7 @@ async def test_what_is_no_socket_is_left_alone(rig: Rig, there: str) -> None:
         ({"policy": "nobodys"}, "there is no policy 'nobodys'"),
         ({"catalogue": "nvida"}, "--catalogue: there is no catalogue 'nvida'; did you mean nvidia"),
         ({"driver_name": "x y"}, "--driver-name: 'x y' is no name of a driver, which is a DNS name such as"),
+        ({"instance": "a/b"}, "--instance: 'a/b' is no name of an instance, which is letters, digits and -_. between"),
         ({"node_name": "Node A"}, "'Node A' is no name of a node; give --node-name, such as node-a"),
         ({"metrics_port": 70000}, "there is no port 70000; 0 is any free one"),
         ({"annotation_prefix": "health/x"}, "'health/x' is no prefix of annotations, which is a DNS name such as"),
@@ -172,6 +173,11 @@ async def test_what_makes_no_sense_is_refused_before_anything_begins(rig: Rig, g
         rig.settings(**given)
     assert words in str(refused.value)
     assert refused.value.code == 2
+
+
+@pytest.mark.parametrize("instance", ["0f6c8f5e-9d5b-4f0e-8a53-6f1f8b1d9b11", "gpu-driver-x2x7k.example", "b", ""])
+async def test_an_instance_may_be_called_by_the_uid_or_name_of_its_pod(rig: Rig, instance: str) -> None:
+    assert [driver.instance for driver in rig.settings(instance=instance).drivers] == [instance]
 
 
 async def test_a_file_that_is_wrong_says_all_that_is(rig: Rig) -> None:
