@@ -1,4 +1,4 @@
-"""A driver of a file, and the pods of its node, as the stage of a timeline."""
+"""A driver of a file, a device plugin beside it, and the pods of their node, as the stage of a timeline."""
 
 import asyncio
 import logging
@@ -11,6 +11,7 @@ from drahealth.fakes.durations import Duration
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.hardware.news import Line
 from drahealth.fakes.hardware.upgrading import begin_upgrade
+from drahealth.fakes.standing.plugin_part import PluginPart
 from drahealth.fakes.standing.witness import Witness
 from drahealth.fakes.timelines.driver_steps import VERBS, DriverSteps
 from drahealth.fakes.timelines.expected import fits, sought
@@ -33,7 +34,16 @@ Tell = Callable[[str, Line], None]
 class DriverStage:
     """Implements `play.Stage`. Whatever cannot be done, or is not as expected, is told of, and the story goes on."""
 
-    def __init__(self, driver: FakeDriver, story: Story, tell: Tell, witness: Witness, speed: float = 1.0) -> None:
+    def __init__(
+        self,
+        driver: FakeDriver,
+        story: Story,
+        tell: Tell,
+        witness: Witness,
+        *,
+        plugin: PluginPart | None = None,
+        speed: float = 1.0,
+    ) -> None:
         self.clock = SystemClock()
         self._driver = driver
         self._story = story
@@ -42,6 +52,7 @@ class DriverStage:
         self._speed = speed
         self._tell = tell
         self._witness = witness
+        self._plugin = plugin
         self._failed: set[tuple[str, str]] = set()
         """Steps and devices whose expectation was not met: nothing is to be held."""
 
@@ -86,11 +97,15 @@ class DriverStage:
     async def _act(self, action: Action) -> str:
         match action.verb:
             case verb if verb in VERBS:
+                if self._plugin and (verb, action.what) == ("recover", EVERYTHING):
+                    await self._plugin.heal()
                 return await self._steps.tell(action, self.clock.wall())
             case "set":
                 await self._set(action.what, action.device)
             case "driver":
                 await self._live(action.what)
+            case "plugin" if self._plugin:
+                await self._plugin.tell(action.what, action.device)
         return ""
 
     async def _set(self, what: Mapping[str, Any], device: str) -> None:
@@ -131,8 +146,14 @@ class DriverStage:
     # -- what is seen
 
     def _is_so(self, action: Action) -> bool:
-        shown = self._shown(action.device)
+        shown = self._looked_at(action)
         return bool(shown) and all(fits(found, action.what) for found in shown)
+
+    def _looked_at(self, action: Action) -> list[ResourceHealth]:
+        """What pods show of what an `expect` is about."""
+        if action.what.get("of") == "plugin":
+            return self._plugin.shown(action.device) if self._plugin else []
+        return self._shown(action.device)
 
     def _shown(self, device: str) -> list[ResourceHealth]:
         """What pods show of a device, or of its partitions, whatever the kubelet calls them."""
@@ -153,7 +174,7 @@ class DriverStage:
         self._say("expectation-met", step=action.step, device=action.device, expected=sought(action))
 
     def _fail(self, action: Action, window: str) -> None:
-        shows = ", ".join(dict.fromkeys(f"{found.health} {found.message!r}" for found in self._shown(action.device)))
+        shows = ", ".join(dict.fromkeys(f"{found.health} {found.message!r}" for found in self._looked_at(action)))
         why = self._witness.problem or (f"a pod shows {shows}" if shows else "no pod shows it")
         expected, why, where = f"{sought(action)} {window}", one_line(why, 500), self._story.where(action)
         log.warning("%s: a pod is to show %s: %s", where, expected, why)

@@ -66,14 +66,18 @@ class NodePods:
             changed()
 
 
-def shown(pod: Object, ids: Collection[str]) -> Iterator[ResourceHealth]:
-    """What the containers of a pod that has not ended show of the devices that are called so in a status."""
+def shown(pod: Object, ids: Collection[str], entry: str = "") -> Iterator[ResourceHealth]:
+    """What the containers of a pod that has not ended show of the devices that are called so in a status.
+
+    `entry` is where: under the name of an extended resource, whose devices' ids others may have too (core/v1
+    `ResourceStatus`); empty: anywhere.
+    """
     if is_terminal(pod):
         return
     status = pod.get("status", {})
     for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
-        for entry in container.get("allocatedResourcesStatus") or ():
-            for found in entry.get("resources") or ():
+        for named in container.get("allocatedResourcesStatus") or ():
+            for found in (named.get("resources") or ()) if entry in ("", named.get("name")) else ():
                 if found.get("resourceID") in ids:
                     health = _HEALTH.get(found.get("health", ""), Health.UNKNOWN)
                     yield ResourceHealth(found["resourceID"], health, found.get("message", ""))

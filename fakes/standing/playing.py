@@ -1,7 +1,7 @@
 """A timeline that is played on a driver of a file, once a kubelet has registered it: devices that fail on schedule.
 
-What pods are to show is looked for in those of the node that show a device of the driver, whosever they are; with a pod
-of its own `drahealth play` judges it.
+One that has a device plugin is played on that of the file too. What pods are to show is looked for in those of the node
+that show a device of the driver, or of the plugin, whosever they are; with a pod of its own `drahealth play` judges it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -9,55 +9,95 @@ from pathlib import Path
 
 from drahealth.fakes.complaint import Complaint
 from drahealth.fakes.hardware.control import DriverOptions
+from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.hardware.inventories import inventory_of
+from drahealth.fakes.hardware.plugin_control import PluginOptions
+from drahealth.fakes.hints import near
 from drahealth.fakes.standing.driver_stage import DriverStage, Tell
+from drahealth.fakes.standing.plugin_part import PluginPart
 from drahealth.fakes.standing.witness import Witness
+from drahealth.fakes.timelines.plan import Action
 from drahealth.fakes.timelines.play import play
+from drahealth.fakes.timelines.plugin_steps import is_of_plugin, needs_plugin
 from drahealth.fakes.timelines.story import Story, stories
 from drahealth.fakes.timelines.workload import HELD
-from drahealth.fakes.user_files import FileError
+from drahealth.fakes.user_files import FileError, Finding
 
 
-def load_stories(path: Path, drivers: Sequence[DriverOptions], seed: int | None) -> list[Story]:
-    """Those of a timeline's file, for the one driver that there is. Raises Complaint for what cannot be played here."""
+def load_stories(
+    path: Path, drivers: Sequence[DriverOptions], plugins: Sequence[PluginOptions], seed: int | None
+) -> list[Story]:
+    """Those of a timeline's file, for the one driver that there is, and the device plugin where there is just one.
+
+    Raises Complaint for what cannot be played here.
+    """
     if len(drivers) != 1:
         raise Complaint(f"a timeline is played on one driver, and there are {len(drivers)}; give each a process")
-    (options,) = drivers
+    (driver,) = drivers
     try:
-        found = stories(path, seed=seed, inventory=inventory_of(options))
+        found = stories(path, seed=seed, inventory=inventory_of(driver))
+        odd = [(story.document, _odd(story, driver, plugins)) for story in found]
+        if problems := [one for document, wrong in odd if document for one in document.problems(wrong)]:
+            raise FileError(str(path), problems)
     except FileError as error:
         raise Complaint(str(error)) from None
     except OSError as error:
         raise Complaint(f"{error.filename or path} cannot be read: {error.strerror}") from None
-    if odd := dict.fromkeys(said for story in found for said in _odd(story, options)):
-        raise Complaint("\n".join(f"{path}: {said}" for said in odd))
     return found
 
 
-def _odd(story: Story, options: DriverOptions) -> Iterator[str]:
+def _odd(story: Story, driver: DriverOptions, plugins: Sequence[PluginOptions]) -> Iterator[Finding]:
     """What a process cannot do of it."""
     use = story.timeline.use
-    for what, wanted, has in (("catalogue", use.catalogue, options.catalogue), ("policy", use.policy, options.policy)):
+    for what, wanted, has in (("catalogue", use.catalogue, driver.catalogue), ("policy", use.policy, driver.policy)):
         if wanted != has:
-            yield f"{story.timeline.name} has the {what} {wanted}, and the driver {has}; give --{what} {wanted}"
-    known = {device.path for device in inventory_of(options).devices}
+            why = f"{story.timeline.name} has the {what} {wanted}, and the driver {has}; give --{what} {wanted}"
+            yield ("use", what), why
+    devices = {device.path for device in inventory_of(driver).devices}
+    listed = {device.path: None for plugin in plugins for device in plugin.all_devices.devices}
     for action in (*story.plan.actions, *story.plan.always):
-        if action.verb in ("kubelet", "plugin", "pod"):
-            yield f"{action.step}: a process plays no `{action.verb}`; leave the step out"
+        if action.verb in ("kubelet", "pod"):
+            yield action.place, f"a process plays no `{action.verb}`; leave the step out"
         if action.verb == "expect" and "pod_writes" in action.what:
-            yield f"{action.step}: a process does not count writes of statuses; leave `pod_writes` out"
-        if action.verb == "expect" and action.what.get("of") == "plugin":
-            yield f"{action.step}: a process has no device plugin in its timeline; leave `of: plugin` out"
-        if action.device not in ("", HELD, *known):
-            yield f"{action.step}: the driver has no device {action.device}"
+            yield action.place, "a process does not count writes of statuses; leave `pod_writes` out"
+        if not is_of_plugin(action):
+            if action.device not in ("", HELD) and action.device not in devices:
+                yield action.place, f"the driver has no device {action.device}"
+        elif len(plugins) != 1:
+            yield action.place, _not_one(action, plugins)
+        elif action.device not in ("", HELD) and action.device not in listed:
+            there = near(action.device, listed)
+            yield action.place, f"the device plugin {plugins[0].resource} has no device {action.device}; {there}"
 
 
-async def play_on(driver: FakeDriver, told: Sequence[Story], tell: Tell, witness: Witness, speed: float = 1.0) -> None:
-    """One story after the other, from when the driver is registered. What waits for something waits until it comes."""
+def _not_one(action: Action, plugins: Sequence[PluginOptions]) -> str:
+    out = "leave the step out" if action.verb == "plugin" else "leave `of: plugin` out"
+    if not plugins:
+        return f"it is for a device plugin, and there is none beside the driver; name it in `plugins:`, or {out}"
+    there = ", ".join(plugin.resource for plugin in plugins)
+    return f"it is for one device plugin, and there are {len(plugins)} ({there}); give each a process, or {out}"
+
+
+async def play_on(
+    driver: FakeDriver,
+    told: Sequence[Story],
+    tell: Tell,
+    witness: Witness,
+    plugin: FakeDevicePlugin | None = None,
+    speed: float = 1.0,
+) -> None:
+    """One story after the other, from when the driver is registered, and the device plugin where the story has one.
+
+    What waits for something waits until it comes.
+    """
     await driver.wait_registered()
     for story in told:
+        part = PluginPart(plugin, witness) if plugin and needs_plugin(story.plan) else None
+        if plugin and part:
+            await plugin.wait_registered()
         name = {"story": story.timeline.name, "seed": story.plan.seed, "plan": story.plan.hash}
         tell(driver.options.name, {"event": "story-begins", **name})
-        await play(story.plan, DriverStage(driver, story, tell, witness, speed), speed=speed, patient=True)
+        stage = DriverStage(driver, story, tell, witness, plugin=part, speed=speed)
+        await play(story.plan, stage, speed=speed, patient=True)
         tell(driver.options.name, {"event": "story-ends", **name})

@@ -104,7 +104,8 @@ class Program:
         if self._annotations:
             yield self._annotations.run()
         if stories := self._settings.stories:
-            yield play_on(self.drivers[0], stories, self.news.tell, self._witness, self._settings.speed)
+            plugin = self.plugins[0] if self.plugins else None  # a story that has one has been loaded for the only one
+            yield play_on(self.drivers[0], stories, self.news.tell, self._witness, plugin, self._settings.speed)
 
     async def _serve_metrics(self, stack: AsyncExitStack) -> str:
         if self._settings.metrics is None:

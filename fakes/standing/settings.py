@@ -37,7 +37,7 @@ class Settings:
     socket: Path
     kubeconfig: Path | None
     stories: tuple[Story, ...]
-    """Timelines that are played on the driver."""
+    """Timelines that are played on the driver, and on the device plugin where they have one."""
     speed: float
     annotations: str | None
     """The prefix of the pods' annotations that are followed; None: none are."""
@@ -112,7 +112,7 @@ class Settings:
             raise Complaint(f"a timeline is played at a speed above 0, not {speed:g}")
         if pod_annotations and not found.drivers:
             raise Complaint(f"--pod-annotations are for the devices of claims, and {file} has device plugins alone")
-        stories = tuple(load_stories(play, found.drivers, seed)) if play else ()
+        stories = tuple(load_stories(play, found.drivers, found.plugins, seed)) if play else ()
         annotations = annotation_prefix if pod_annotations else None
         metrics = None if metrics_port is None else (metrics_address, metrics_port)
         return cls(found.drivers, found.plugins, node, path, kubeconfig, stories, speed, annotations, metrics, json)

@@ -38,9 +38,9 @@ class Witness:
         events = [_EVENTS[method]] if method else _EVENTS.values()
         return sum(self._calls[driver, event] for event in events)
 
-    def shown(self, ids: Collection[str]) -> list[ResourceHealth]:
-        """What the statuses of pods on the node show of the devices that are called so there."""
-        return [found for pod in (self._pods.all() if self._pods else ()) for found in shown(pod, ids)]
+    def shown(self, ids: Collection[str], entry: str = "") -> list[ResourceHealth]:
+        """What the statuses of pods on the node show of the devices that are called so there (`node_pods.shown`)."""
+        return [found for pod in (self._pods.all() if self._pods else ()) for found in shown(pod, ids, entry)]
 
     @property
     def problem(self) -> str:

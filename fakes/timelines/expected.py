@@ -21,6 +21,7 @@ def sought(action: Action) -> str:
     """What an `expect` of a plan expects, in words."""
     what = action.what
     said = ["what it holds" if action.device == HELD else action.device]
+    said += ["of the device plugin"] if what.get("of") == "plugin" else []
     said += [str(what.get("health") or ""), repr(what["message"]) if what.get("message") is not None else ""]
     said += [f"with at most {what['pod_writes']} statuses"] if "pod_writes" in what else []
     return " ".join(filter(None, said))

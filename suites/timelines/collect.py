@@ -7,6 +7,7 @@ import pytest
 
 from drahealth.fakes.timelines.plan import Action, Plan
 from drahealth.fakes.timelines.play import play
+from drahealth.fakes.timelines.plugin_steps import needs_plugin
 from drahealth.fakes.timelines.story import Story, stories
 from drahealth.fakes.user_files import FileError
 from drahealth.suites.scenario import scenario
@@ -14,7 +15,6 @@ from drahealth.suites.session import Session
 from drahealth.suites.story.node import Node
 from drahealth.suites.story.patience import PATIENCE
 from drahealth.suites.timelines.holder import Holder
-from drahealth.suites.timelines.plugin_steps import needs_plugin
 from drahealth.suites.timelines.stage import NodeStage
 
 _UNREACHABLE = "what its drivers are told goes through the kubelet, which is stopped then"

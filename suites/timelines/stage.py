@@ -15,6 +15,7 @@ from drahealth.fakes.timelines.driver_steps import VERBS, DriverSteps
 from drahealth.fakes.timelines.expected import fits, sought
 from drahealth.fakes.timelines.model import EVERYTHING
 from drahealth.fakes.timelines.plan import Action
+from drahealth.fakes.timelines.plugin_steps import PluginSteps
 from drahealth.fakes.timelines.story import Story
 from drahealth.fakes.timelines.workload import HELD
 from drahealth.proto.events import Prepared, StatusSeen, StreamOpened, TimePassed, Unprepared
@@ -25,7 +26,7 @@ from drahealth.suites.story.hardware import Driver
 from drahealth.suites.story.node import Node
 from drahealth.suites.story.workload import Pod
 from drahealth.suites.timelines.holder import Holder
-from drahealth.suites.timelines.plugin_steps import heal_plugin, tell_plugin
+from drahealth.suites.timelines.plugin_life import ToldLife
 from drahealth.suites.violation import Violation
 
 STRIDE = 2.0
@@ -137,14 +138,14 @@ class NodeStage:
                 if told := await self._steps.tell(action, time.time()):
                     self._node.tell(told)
                 if self._plugin and (verb, what) == ("recover", EVERYTHING):
-                    await heal_plugin(self._plugin)
+                    await self._plugin_steps(self._plugin).heal()
             case "set":
                 await self._set(what, action.device)
             case "driver":
                 await self._tell_driver(what)
             case "plugin" if self._plugin:
                 names = [self._inventory[path].name for path in self._leaves(action.device)] if action.device else []
-                await tell_plugin(self._plugin, what, names)
+                await self._plugin_steps(self._plugin).tell(what, names)
             case "pod":
                 await self._holder.tell(what)
             case "kubelet":
@@ -158,6 +159,10 @@ class NodeStage:
     def _steps(self) -> DriverSteps:
         """What the driver is told that there is now."""
         return DriverSteps(self._driver.control, self._driver.options.pool_name, self._inventory, self._speed)
+
+    @staticmethod
+    def _plugin_steps(plugin: DevicePlugin) -> PluginSteps:
+        return PluginSteps(plugin.control, ToldLife(plugin))
 
     async def _set(self, what: Mapping[str, Any], device: str) -> None:
         control = self._driver.control

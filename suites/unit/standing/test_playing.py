@@ -112,9 +112,7 @@ async def test_a_story_that_waits_for_its_end_does_not_hold_up_the_process(rig: 
         ("{inject: xid/79, device: gpu-7}", "timeline.0: no device is called 'gpu-7'; there are gpu-0"),
         ("{kubelet: restart}", "timeline.0: a process plays no `kubelet`; leave the step out"),
         ("{pod: keeps-failing}", "timeline.0: a process plays no `pod`; leave the step out"),
-        ("{plugin: restart}", "timeline.0: a process plays no `plugin`; leave the step out"),
         ("{expect: {pod_writes: {max: 3}}}", "timeline.0: a process does not count writes of statuses"),
-        ("{expect: {device: gpu-0, of: plugin, health: Healthy}}", "timeline.0: a process has no device plugin"),
         ("{fly: high}", "nothing is called so here"),
     ],
 )
@@ -129,7 +127,8 @@ async def test_all_that_a_process_cannot_play_is_told_at_once(rig: Rig) -> None:
     path = story(rig, "{kubelet: restart}", "{mark: fine}", "{plugin: restart}")
     with pytest.raises(Complaint) as refused:
         rig.settings(play=path)
-    assert [line.split(": ")[1] for line in str(refused.value).splitlines()] == ["timeline.0", "timeline.2"]
+    told = [line.split(": ")[1:3] for line in str(refused.value).splitlines()]
+    assert told == [["line 5", "timeline.0"], ["line 7", "timeline.2"]]
 
 
 async def test_a_story_of_another_catalogue_or_of_several_drivers_is_refused(rig: Rig) -> None:
