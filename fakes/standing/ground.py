@@ -67,22 +67,29 @@ class GroundedDriver(FakeDriver):
 
     async def _begin(self, instance: DriverInstance) -> None:
         o = instance.options
-        async with _hold_ground(f"driver {o.name}", Path(o.registry_dir), instance.sockets):
-            if UPGRADE not in instance.options.instance:
-                _clear_upgrades(instance.options)
+        upgraded = [] if UPGRADE in o.instance else _upgrades(o)
+        async with _hold_ground(f"driver {o.name}", Path(o.registry_dir), [*instance.sockets, *upgraded]):
+            for path in upgraded:
+                _clear(path, o)
             await super()._begin(instance)
 
 
-def _clear_upgrades(options: DriverOptions) -> None:
-    """Their names are known by the driver's own sockets, in its folder. What somebody serves stays."""
+def _upgrades(options: DriverOptions) -> list[Path]:
+    """The sockets of what the driver has become by upgrades, in another process: served, or left by one that is gone.
+
+    Their names are known by the driver's own sockets, in its folder.
+    """
     first = f"dra-{options.instance}-{UPGRADE}".replace("--", "-")
-    for path in Path(options.data_dir).glob(f"{glob.escape(first)}*.sock"):
-        name = path.stem.removeprefix("dra-")
-        registration = Path(options.registry_dir, f"{options.name}-{name}-reg.sock")
-        if path.is_socket() and not is_served(path):
-            for left in (path, registration):
-                left.unlink(missing_ok=True)
-                hidden(left).unlink(missing_ok=True)
+    found = Path(options.data_dir).glob(f"{glob.escape(first)}*.sock")
+    return sorted(path for path in found if path.is_socket())
+
+
+def _clear(path: Path, options: DriverOptions) -> None:
+    """Removes the sockets of an instance that is gone."""
+    name = path.stem.removeprefix("dra-")
+    for left in (path, Path(options.registry_dir, f"{options.name}-{name}-reg.sock")):
+        left.unlink(missing_ok=True)
+        hidden(left).unlink(missing_ok=True)
 
 
 class GroundedPlugin(FakeDevicePlugin):

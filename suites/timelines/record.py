@@ -48,7 +48,8 @@ class Recording:
 
     def timeline(self) -> Timeline:
         """The same as a story for a fake driver."""
-        steps = [set_(heartbeat="0s"), stream(silence="3650d"), *self._steps()]
+        lasts = math.ceil(max((heard.at for heard in self.heard), default=0.0)) + 1  # longer, but not for ever
+        steps = [set_(heartbeat="0s"), stream(silence=f"{lasts}s"), *self._steps()]
         about = f"recorded from {self.driver or 'a driver'}, {self.flavour.name}"
         return timeline(f"what {self.driver or 'a driver'} said", steps, description=about)
 

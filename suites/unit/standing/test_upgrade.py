@@ -8,6 +8,7 @@ import grpc.aio
 import pytest
 
 from drahealth.fakes.api import PODS
+from drahealth.fakes.complaint import Complaint
 from drahealth.fakes.standing.metrics import Metrics
 from drahealth.proto.services import NOTIFY_REGISTRATION
 from drahealth.proto.sockets import target
@@ -88,6 +89,19 @@ async def test_what_others_serve_is_not_taken(rig: Rig) -> None:
         f"drahealth: driver {DRIVER} is served at {where} already",
     )
     assert (await rig.told("state"))["instance"] == ""
+
+
+async def test_nobody_takes_over_from_a_driver_that_was_upgraded(rig: Rig) -> None:
+    await rig.serve()
+    await registers(rig)
+    upgrading = asyncio.create_task(rig.told("upgrade", overlap=0))
+    await registers(rig, NEWER)
+    await upgrading
+    with pytest.raises(Complaint) as refused:
+        await rig.serve(socket=rig.root / "other.sock")
+    where = rig.root / "plugins" / DRIVER / f"dra-{NEWER}.sock"
+    assert str(refused.value).startswith(f"driver {DRIVER} is served at {where} already; end that process")
+    assert (rig.sockets(), await rig.slices()) == (NEWER_SOCKETS, 1)
 
 
 async def test_it_ends_in_between_and_leaves_nothing(rig: Rig) -> None:

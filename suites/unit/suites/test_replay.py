@@ -115,6 +115,12 @@ async def test_a_recording_that_is_played_gives_the_same_stream(script: Script, 
     assert [one.at for one in again.heard] == pytest.approx([one.at for one in first.heard], abs=0.9)
 
 
+async def test_a_recording_takes_no_longer_to_play_than_it_took() -> None:
+    recording = (await recorded([(7.0, []), (3600.0, "ff")], "OK", V1.name)).recording()
+    plan = checked_plan(load(dump(recording.timeline()))[0], Inventory.of(1))
+    assert recording.heard[-1].at < plan.lasts < recording.heard[-1].at + 2
+
+
 async def test_times_of_the_drivers_own_are_as_old_as_they_were() -> None:
     rig = Rig()
     driver, recorder, listening = await quiet(rig)
