@@ -41,15 +41,20 @@ class ServedSocket:
         self._linked: tuple[int, int] | None = None
         self._server: grpc.aio.Server | None = None
 
+    def check_free(self) -> None:
+        """Raises Taken where somebody serves there."""
+        if self._listen is None:
+            for path in (self.path, self._hidden):
+                if is_served(path):
+                    raise Taken(f"somebody serves at {one_line(str(path))} already")
+
     async def start(self) -> None:
         """Serves; a file of an earlier run at `path` is replaced.
 
         Raises Taken where somebody serves there already, and OSError where it cannot be served.
         """
+        self.check_free()
         if self._listen is None:
-            for path in (self.path, self._hidden):
-                if is_served(path):
-                    raise Taken(f"somebody serves at {one_line(str(path))} already")
             for path in (self.path, self._hidden):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.unlink(missing_ok=True)

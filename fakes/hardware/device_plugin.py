@@ -17,7 +17,7 @@ from drahealth.fakes.hardware.kubelet_registration import KubeletRegistration
 from drahealth.fakes.hardware.plugin_control import ListedDevice, PluginOptions, PluginState
 from drahealth.fakes.hardware.plugin_list import PluginList, Response
 from drahealth.fakes.hardware.waiting_lists import WaitingLists
-from drahealth.fakes.socket_files import Taken
+from drahealth.fakes.socket_files import Taken, is_served
 from drahealth.fakes.sockets import ServedSocket
 from drahealth.proto import events
 from drahealth.proto.clock import Clock, SystemClock
@@ -85,6 +85,8 @@ class FakeDevicePlugin:
     async def start(self) -> None:
         if self._running:
             return
+        for free in filter(None, (self._plugin, self._registration)):
+            free.check_free()  # before anything is written that would be that one's too
         self._running = True
         self._registered.clear()
         try:
@@ -118,7 +120,7 @@ class FakeDevicePlugin:
 
     async def retire(self) -> None:
         await self.stop()
-        if self.options.cdi_dir and self.options.cdi_kind:
+        if self.options.cdi_dir and self.options.cdi_kind and not is_served(self.endpoint):
             cdi.remove(Path(self.options.cdi_dir), self.options.cdi_kind, self.options.instance)
         if self._registration:
             self._leave_folder()

@@ -20,6 +20,7 @@ from drahealth.fakes.inventory import Device
 from drahealth.fakes.kubelet_plugin import Helper, Options, RegistrationStatus
 from drahealth.fakes.kubelet_plugin.serialization import LOCK_FILE
 from drahealth.fakes.list_watch import ListWatch
+from drahealth.fakes.socket_files import is_served
 from drahealth.proto import events
 from drahealth.proto.clock import Clock
 from drahealth.proto.events import Observe
@@ -80,10 +81,15 @@ class DriverInstance:
         self._made_folder = older._made_folder
 
     async def start(self) -> None:
-        """Opens the sockets and publishes the devices. Raises ApiError, ValueError, OSError, and then has ended."""
+        """Opens the sockets and publishes the devices. Raises ApiError, ValueError, OSError, and then has ended.
+
+        Raises Taken where somebody serves at its sockets, before anything is written that would be that one's too.
+        """
         self.registered = self.notified = False
         self.registration_error = ""
-        self._helper = self._new_helper()
+        helper = self._new_helper()
+        helper.check_free()
+        self._helper = helper
         self.running = True
         try:
             self._enter_folder()
@@ -118,7 +124,8 @@ class DriverInstance:
     async def retire(self) -> None:
         """Stops for good: what it published is deleted, unless another instance has made it its own since."""
         await self.stop()
-        if self.options.cdi_dir:  # what is on the node goes, whether the API server is there or not
+        # What is on the node goes, whether the API server is there or not, but for what is of who has its sockets now.
+        if self.options.cdi_dir and not is_served(self.endpoint):
             cdi.remove(Path(self.options.cdi_dir), cdi.kind_of(self.options.name), self.options.instance)
         self._leave_folder()
         await self._helper.withdraw_resources()

@@ -80,6 +80,11 @@ class Helper:
 
     # -- its life
 
+    def check_free(self) -> None:
+        """Raises Taken where somebody serves at one of its sockets."""
+        self._plugin_socket.check_free()
+        self._registration_socket.check_free()
+
     async def start(self) -> None:
         """As the function of that name. Once; a driver that starts again has another helper."""
         try:

@@ -193,6 +193,22 @@ async def test_one_that_cannot_start_does_not_run_and_may_start_later(rig: Rig) 
     assert (rig.root / SOCKET).is_socket()
 
 
+@pytest.mark.parametrize("registration", ["kubelet.sock", "plugins_registry"])
+async def test_one_whose_sockets_are_served_is_refused_and_takes_nothing_from_the_other(
+    rig: Rig, registration: Any
+) -> None:
+    made = options(rig, registration=registration, cdi_kind="example.com/gpu", cdi_dir=str(rig.root / "cdi"))
+    first, second = (FakeDevicePlugin(made) for _ in range(2))
+    for plugin in (first, second):
+        rig.on_close(plugin.stop)
+    await first.start()
+    before = [rig.sockets(), [path.read_text() for path in (rig.root / "cdi").iterdir()]]
+    with pytest.raises(Taken, match="somebody serves at"):
+        await second.start()
+    await second.retire()
+    assert [rig.sockets(), [path.read_text() for path in (rig.root / "cdi").iterdir()]] == before
+
+
 async def test_one_that_waits_to_be_found_says_what_it_is(rig: Rig) -> None:
     plugin = FakeDevicePlugin(options(rig, registration="plugins_registry"), observe=rig.events.append)
     await plugin.start()

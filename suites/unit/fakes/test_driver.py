@@ -18,6 +18,7 @@ from drahealth.fakes.api_server.server import ApiServer
 from drahealth.fakes.hardware.control import DriverOptions, Returned
 from drahealth.fakes.hardware.plugin_control import PluginOptions
 from drahealth.fakes.kubelet_plugin.pools import Owner, Pool, slice_object, wanted
+from drahealth.fakes.socket_files import Taken
 from drahealth.proto.events import ReportSent
 from drahealth.proto.flavours import FLAVOURS, NODE_HEALTH, NODE_HEALTH_DRAFT, V1, V1ALPHA1, Flavour
 from drahealth.proto.services import PREPARE
@@ -248,6 +249,20 @@ async def test_a_folder_that_is_too_deep_for_sockets_is_refused(rig: Rig, folder
 
 
 # -- failed starts
+
+
+@pytest.mark.parametrize("freed", [False, True], ids=["all of it", "but its registration socket"])
+async def test_one_whose_sockets_are_served_is_refused_and_takes_nothing_from_the_other(rig: Rig, freed: bool) -> None:
+    first, second = (rig.here(cdi_dir=str(rig.root / "cdi")) for _ in range(2))
+    await first.start()
+    if freed:
+        await first.unregister()
+    before = [rig.sockets(), await rig.slices(), [*(rig.root / "cdi").iterdir()]]
+    with pytest.raises(Taken, match="somebody serves at"):
+        await second.start()
+    assert [rig.sockets(), await rig.slices(), [*(rig.root / "cdi").iterdir()]] == before
+    await second.retire()
+    assert [rig.sockets(), await rig.slices(), [*(rig.root / "cdi").iterdir()]] == before
 
 
 @pytest.mark.parametrize("blocked", ["data/dra.sock", f"registry/.{DRIVER}-reg", "registry"])
