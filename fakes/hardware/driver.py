@@ -4,6 +4,7 @@ The Python counterpart of what the Go package kubeletplugin gives a driver, with
 health API asked for from one state. What it does wrong on purpose is asked for by name (`control`).
 """
 
+import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -37,6 +38,7 @@ class FakeDriver:
         self._devices = Devices(options, self._clock)
         self._asked = Counter[str]()
         self._counts = CallCounts()
+        self._tainting = asyncio.Lock()
         self._instances = Instances(options, self._clock, self._make, self._begin)
 
     @property
@@ -146,19 +148,23 @@ class FakeDriver:
 
     async def taint(self, device: str, key: str, value: str = "", effect: str = "NoSchedule") -> None:
         path, taint = self._devices.find(device).path, Taint(key, value, effect)
-        kept = (other for other in self._devices.taints.get(path, ()) if (other.key, other.effect) != (key, effect))
-        await self._set_taints({**self._devices.taints, path: (*kept, taint)})
+        async with self._tainting:
+            there = self._devices.taints.get(path, ())
+            kept = (other for other in there if (other.key, other.effect) != (key, effect))
+            await self._set_taints({**self._devices.taints, path: (*kept, taint)})
 
     async def untaint(self, device: str, key: str, effect: str = "") -> None:
         path = self._devices.find(device).path
-        there = self._devices.taints.get(path, ())
-        left = tuple(taint for taint in there if taint.key != key or effect not in ("", taint.effect))
-        await self._set_taints({**self._devices.taints, path: left})
+        async with self._tainting:
+            there = self._devices.taints.get(path, ())
+            left = tuple(taint for taint in there if taint.key != key or effect not in ("", taint.effect))
+            await self._set_taints({**self._devices.taints, path: left})
 
     async def heal(self) -> None:
         self.health.restore_all()
         self._devices.failing.heal()
-        await self._set_taints({})
+        async with self._tainting:
+            await self._set_taints({})
 
     async def fault_streams(self, kind: str, value: float = 1.0) -> None:
         self.health.set_fault(kind, value)
@@ -192,6 +198,7 @@ class FakeDriver:
     # -- inside
 
     async def _set_taints(self, taints: dict[str, tuple[Taint, ...]]) -> None:
+        """Called by one at a time, so that what is put back after a refusal is nothing that was refused."""
         before, wanted = self._devices.taints, {path: there for path, there in taints.items() if there}
         if wanted == before:
             return

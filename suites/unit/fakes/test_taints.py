@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from collections.abc import Set as AbstractSet
 from contextlib import aclosing
 
 import pytest
@@ -65,12 +66,15 @@ async def test_what_is_no_taint_is_refused_and_changes_nothing(
 
 
 class NoTaints(ApiServer):
-    """Refuses devices with taints, while it does."""
+    """Refuses devices with taints, while it does: all, or those with some keys."""
 
     refuses = True
+    refused_keys: AbstractSet[str] = frozenset()
 
     async def replace(self, kind: Kind, obj: Object) -> Object:
-        if self.refuses and any(device.get("taints") for device in obj["spec"].get("devices", [])):
+        await asyncio.sleep(0)  # it takes a while
+        keys = {taint["key"] for device in obj["spec"].get("devices", []) for taint in device.get("taints", [])}
+        if self.refuses and (keys & self.refused_keys if self.refused_keys else keys):
             raise ApiError(422, "Invalid", "no taints here")
         return await super().replace(kind, obj)
 
@@ -85,6 +89,22 @@ async def test_a_taint_that_the_api_server_refuses_is_an_error_and_leaves_all_as
     api.refuses = False
     await driver.taint("gpu-1", KEY)
     assert await published(rig) == {"gpu-0": [], "gpu-1": [{"key": KEY, "effect": "NoSchedule"}]}
+
+
+@pytest.mark.parametrize("refused", ["both", "the first"])
+async def test_of_taints_told_at_once_none_stays_that_is_refused_and_none_goes_that_is_not(
+    rig: Rig, refused: str
+) -> None:
+    api = rig.api = NoTaints()
+    api.refused_keys = {"example.com/a", "example.com/b"} if refused == "both" else {"example.com/a"}
+    driver = rig.here()
+    await driver.start()
+    told = (driver.taint("gpu-0", "example.com/a"), driver.taint("gpu-1", "example.com/b"))
+    async with asyncio.timeout(10):
+        outcomes = await asyncio.gather(*told, return_exceptions=True)
+    left = {} if refused == "both" else {"gpu-1": (Taint("example.com/b"),)}
+    assert ([isinstance(outcome, ApiError) for outcome in outcomes]) == [True, refused == "both"]
+    assert (await driver.state()).taints == left
 
 
 class Dropping(ApiServer):
