@@ -3,7 +3,7 @@
 The worse of both holds: Unhealthy over Unknown over Healthy; of two that are equally bad, what the device is.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from drahealth.proto.values import DeviceHealth, Health
@@ -51,6 +51,10 @@ class Overlay:
         self._pinned = dict(pinned)
         self._beneath = {key: beneath[key] for key in pinned}
         return list(beneath.values())
+
+    def keep(self, there: Collection[Key]) -> None:
+        """These are all devices that there are; one that comes back is said to be what it is pinned to."""
+        self._beneath = {key: device for key, device in self._beneath.items() if key in there}
 
     def _over(self, key: Key, device: DeviceHealth) -> DeviceHealth:
         so = self._pinned[key]

@@ -99,6 +99,7 @@ class HealthTable:
         """These are all devices from now on, and so they are; told at once. ValueError for what no message can say."""
         health = {(device.pool, device.device): device for device in devices}
         V1.encode(health.values())
+        self._overlay.keep(health)
         self._health, self._unlisted = {key: self._overlay.said(device) for key, device in health.items()}, set()
         for teller in self._tellers:
             teller.tell_all()
