@@ -86,14 +86,13 @@ def recover(
         return
     with driver_of(context) as driver:
         came = driver.call("recover", action=action, device=device, fails=fails, claimed=claimed, takes=seconds)
-    if came["takes"]:
-        typer.echo(f"over in {came['takes']:g} s")
-    for word in ("cured", "left"):
-        for fault in came[word]:
-            typer.echo(f"{word}: {printable(fault)}")
-    if not (came["takes"] or came["cured"] or came["left"]):
+    after = f" in {came['takes']:g} s" if came["takes"] else ""
+    for word, faults in (("cured", came["cured"]), ("claimed to be cured" if claimed else "left", came["left"])):
+        for fault in faults:
+            typer.echo(f"{word}{after}: {printable(fault)}")
+    if not (came["cured"] or came["left"]):
         typer.echo(f"there is nothing to recover{f' on {device}' if device else ''}")
-    if came["left"] and not fails:
+    if came["left"] and not (fails or claimed):
         raise typer.Exit(1)
 
 
@@ -140,7 +139,9 @@ def set_(
     said = {"health": health, "message": message, "timeout": timeout, "listed": listed}
     changes = {key: value for key, value in said.items() if value is not None}
     if bool(device) != bool(changes) or (not changes and heartbeat is None):
-        raise Complaint("`set` takes a device with --health, --message or --timeout, or --heartbeat, or both")
+        raise Complaint(
+            "`set` takes a device with --health, --message, --timeout, --listed or --unlisted, or --heartbeat, or both"
+        )
     if heartbeat is not None and not 0 <= heartbeat < float("inf"):
         raise Complaint(f"the heartbeat is a finite number of seconds, 0 for none, not {heartbeat:g}")
     with driver_of(context) as driver:

@@ -61,8 +61,7 @@ class Recoveries:
             outcome: Outcome = "cured" if key in helped else "claimed" if claimed else "nothing"
             self._under_way[key] = (now + seconds, outcome)
             longest = max(longest, seconds)
-        left_over = () if claimed else tuple(words(key) for key in there if key not in helped)
-        return Begun(tuple(map(words, helped)), left_over, longest)
+        return Begun(tuple(map(words, helped)), tuple(words(key) for key in there if key not in helped), longest)
 
     @property
     def due(self) -> float:

@@ -298,7 +298,8 @@ class DriverControl(Protocol):
         """Without it, whatever its effect if none is given; nothing where it has none."""
 
     async def heal(self) -> None:
-        """No device has any fault any more, and nothing is wrong with the streams."""
+        """No device has any fault any more, each is Healthy, whatever it was set to, and nothing is wrong with the
+        streams."""
 
     async def fault_streams(self, kind: str, value: float = 1.0) -> None:
         """Something is wrong with the streams: stall, delay (seconds), drop, duplicate or reorder (a share), partial

@@ -154,7 +154,7 @@ class FakeDevicePlugin:
 
     async def heal(self) -> None:
         self._failing.heal()
-        if self._list.put_all_back():
+        if self._list.heal():
             self._tell(self._list.response())
 
     async def devices(self) -> tuple[ListedDevice, ...]:

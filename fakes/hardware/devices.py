@@ -1,6 +1,7 @@
 """The devices of a driver, whichever instance of it speaks for them: what they are, how they are, what is wrong."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from drahealth.fakes.api import Object
 from drahealth.fakes.faults.catalogue import policy
@@ -13,7 +14,7 @@ from drahealth.fakes.health.table import HealthTable, healthy
 from drahealth.fakes.inventory import Device
 from drahealth.fakes.kubelet_plugin import Pool
 from drahealth.proto.clock import Clock
-from drahealth.proto.values import DeviceHealth
+from drahealth.proto.values import DeviceHealth, Health
 
 
 class Devices:
@@ -32,6 +33,14 @@ class Devices:
         machine = Machine(self.inventory, options.catalogue, policy(options.policy))
         self._clock = clock
         self.failing = FailingDevices(machine, options.devices, seed=options.seed, clock=clock, tell=self._tell)
+
+    def heal(self) -> None:
+        """All are well, whatever they have and were set to."""
+        self.failing.heal()
+        now = int(self._clock.wall())
+        odd = (device for device in self.table.all() if (device.health, device.message) != (Health.HEALTHY, ""))
+        if well := [replace(device, health=Health.HEALTHY, message="", updated=now) for device in odd]:
+            self.table.set(*well)
 
     def find(self, device: str) -> Device:
         """One that is given away, by its path or name. Raises ValueError if there is none."""

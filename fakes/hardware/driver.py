@@ -162,7 +162,7 @@ class FakeDriver:
 
     async def heal(self) -> None:
         self.health.restore_all()
-        self._devices.failing.heal()
+        self._devices.heal()
         async with self._tainting:
             await self._set_taints({})
 

@@ -51,12 +51,13 @@ class PluginList:
         self._vanished.discard(device)
         self._decide(device)
 
-    def put_all_back(self) -> bool:
-        """All are listed; whether one was not."""
-        out = [device.device for device in self.all() if not device.listed]
-        for device in out:
-            self.put_back(device)
-        return bool(out)
+    def heal(self) -> bool:
+        """All are listed and Healthy; whether one was not."""
+        before = self.all()
+        self._taken_out.clear()
+        self._vanished.clear()
+        self._devices = {id_: ListedDevice(id_, PluginDevice(id_).health) for id_ in self._devices}
+        return before != self.all()
 
     def change(self, states: Mapping[str, DeviceState]) -> Response:
         """These are so for their faults, or for the lack of them. Returns what is to be listed once.

@@ -30,15 +30,19 @@ async def _hold_ground(who: str, folder: Path, sockets: Iterable[Path]) -> Async
     held = _opened(folder)
     try:
         await _lock(held, folder)
-        for path in sockets:
-            if is_served(path):
-                raise Taken(
-                    f"{who} is served at {path} already; end that process, give this one an --instance of its own for "
-                    "a rolling update, or another --kubelet-dir"
-                )
+        _check(who, sockets)
         yield
     finally:
         os.close(held)
+
+
+def _check(who: str, sockets: Iterable[Path]) -> None:
+    for path in sockets:
+        if is_served(path):
+            raise Taken(
+                f"{who} is served at {path} already; end that process, give this one an --instance of its own for a "
+                "rolling update, or another --kubelet-dir"
+            )
 
 
 def _opened(folder: Path) -> int:
@@ -64,6 +68,10 @@ class GroundedDriver(FakeDriver):
 
     Sockets that upgrades have left in a process that was killed are cleared away.
     """
+
+    def check_ground(self) -> None:
+        """Raises Taken where somebody has its sockets now."""
+        _check(f"driver {self.options.name}", [*self.sockets, *_upgrades(self.options)])
 
     async def _begin(self, instance: DriverInstance) -> None:
         o = instance.options
@@ -94,6 +102,10 @@ def _clear(path: Path, options: DriverOptions) -> None:
 
 class GroundedPlugin(FakeDevicePlugin):
     """A device plugin likewise. Raises Taken."""
+
+    def check_ground(self) -> None:
+        """Raises Taken where somebody has its sockets now."""
+        _check(f"device plugin {self.options.resource}", self.sockets)
 
     async def start(self) -> None:
         if not (await self.state()).running:

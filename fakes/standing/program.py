@@ -74,7 +74,12 @@ class Program:
             self._tell_all({"event": "ending"})
 
     async def _work(self, stack: AsyncExitStack, path: Path) -> None:
-        """Begins, and does all that goes on, until cancelled."""
+        """Begins, and does all that goes on, until cancelled. Nothing begins where one of them cannot."""
+        with _explained(path):
+            for driver in self.drivers:
+                driver.check_ground()
+            for plugin in self.plugins:
+                plugin.check_ground()
         for driver in self.drivers:
             await self._start(driver)
             stack.push_async_callback(self._retire, driver)
@@ -138,12 +143,12 @@ class Program:
         self.news.add(hear)
         return following
 
-    def _make(self, options: DriverOptions, observe: Observe) -> FakeDriver:
+    def _make(self, options: DriverOptions, observe: Observe) -> GroundedDriver:
         if self._api is None:
             raise ValueError("this process knows no API server, which a driver needs; start it with --kubeconfig")
         return GroundedDriver(options, self._api, observe=observe)
 
-    def _make_plugin(self, options: PluginOptions, observe: Observe) -> FakeDevicePlugin:
+    def _make_plugin(self, options: PluginOptions, observe: Observe) -> GroundedPlugin:
         return GroundedPlugin(options, observe=observe)
 
     async def _start(self, driver: FakeDriver) -> None:

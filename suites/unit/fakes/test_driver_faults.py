@@ -79,7 +79,7 @@ async def test_a_recovery_that_is_claimed_shows_a_device_that_is_not_well(make: 
     driver = await running(make, policy="strict")
     async with rig.watch(driver) as stream:
         await driver.inject("xid/63", "gpu-1")
-        assert await driver.recover("gpu-reset", "gpu-1", claimed=True) == Attempt()
+        assert await driver.recover("gpu-reset", "gpu-1", claimed=True) == Attempt(left=("xid/63 on gpu-1",))
         await until(stream, gpu_0="Healthy", gpu_1="Healthy")
         assert (await driver.state()).faults == {"gpu-1": ("xid/63",)}
 

@@ -90,6 +90,7 @@ async def test_a_device_that_vanishes_is_told_of_once_and_back_when_it_is_recove
 async def test_healing_ends_faults_and_puts_back_what_was_taken_out(rig: Rig, plugin: PluginControl) -> None:
     await plugin.inject("xid/95", "gpu-0")
     await plugin.inject("xid/79", "split")
+    await plugin.set_health("split-mig-1", "Hot")
     await plugin.remove("gpu-0")
     assert (await plugin.state()).listed == ()
     await plugin.heal()

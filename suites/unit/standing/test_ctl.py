@@ -36,13 +36,14 @@ async def test_what_is_not_there_cannot_be_cleared_or_recovered(serving: Rig) ->
 async def test_an_attempt_may_fail_or_be_claimed(serving: Rig) -> None:
     await serving.ctl("inject", "xid/79", "gpu-0")
     assert await serving.ctl("recover", "reboot", "gpu-0", "--fails") == Said(0, "left: xid/79 on gpu-0\n", "")
-    assert (await serving.ctl("recover", "reboot", "gpu-0", "--claimed")).code == 0
+    claimed = Said(0, "claimed to be cured: xid/79 on gpu-0\n", "")
+    assert await serving.ctl("recover", "reboot", "gpu-0", "--claimed") == claimed
     assert (await serving.health(), (await serving.told("state"))["faults"]) == (HEALTHY, {"gpu-0": ["xid/79"]})
 
 
 async def test_a_recovery_takes_the_time_that_it_is_given(serving: Rig) -> None:
     await serving.ctl("inject", "xid/79", "gpu-0")
-    words = "over in 3600 s\ncured: xid/79 on gpu-0\n"
+    words = "cured in 3600 s: xid/79 on gpu-0\n"
     assert await serving.ctl("recover", "reboot", "gpu-0", "--takes", "1h") == Said(0, words, "")
     again = await serving.ctl("recover", "reboot", "gpu-0")
     assert "gpu-0 is being recovered from xid/79 for another" in again.err
@@ -50,6 +51,7 @@ async def test_a_recovery_takes_the_time_that_it_is_given(serving: Rig) -> None:
 
 async def test_all_is_well_again(serving: Rig) -> None:
     await serving.ctl("inject", "xid/79", "gpu-0")
+    await serving.ctl("set", "gpu-1", "--health", "unknown", "--message", "who knows")
     await serving.ctl("stream", "stall")
     assert await serving.ctl("recover", "all") == Said(0, "", "")
     assert (await serving.health(), (await serving.told("state"))["faults"]) == (HEALTHY, {})

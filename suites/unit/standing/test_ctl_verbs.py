@@ -40,7 +40,7 @@ async def test_a_heartbeat_is_the_drivers(rig: Rig) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("gpu-0",), "`set` takes a device with --health, --message or --timeout, or --heartbeat, or both"),
+        (("gpu-0",), "`set` takes a device with --health, --message, --timeout, --listed or --unlisted, or "),
         (("--health", "Healthy"), "`set` takes a device with"),
         ((), "`set` takes a device with"),
         (("gpu-0", "--health", "sick"), "there is no health 'sick'; there are Healthy, Unhealthy, Unknown"),

@@ -116,6 +116,14 @@ async def test_drivers_and_device_plugins_begin_and_end_together(rig: Rig) -> No
     assert [name for name, told in rig.heard if told["event"] == "retired"] == [RESOURCE, DRIVER]
 
 
+async def test_no_driver_begins_where_its_plugin_cannot(alone: Rig) -> None:
+    heard = len(alone.heard)
+    alone.file.write_text(BOTH)
+    with pytest.raises(Complaint, match=f"^device plugin {RESOURCE} is served at "):
+        await alone.serve(alone.api, socket=alone.root / "other.sock")
+    assert ([told["event"] for _, told in alone.heard[heard:]], await alone.slices()) == ([], 0)
+
+
 async def test_two_device_plugins_never_have_one_socket(alone: Rig) -> None:
     with pytest.raises(Complaint) as refused:
         await alone.serve(socket=alone.root / "other.sock")
