@@ -17,7 +17,7 @@ DEVICES_WITH_TAINTS_PER_SLICE = 64
 _NAME_LIMIT = 253
 
 INSTANCE = "drahealth/instance"
-"""The annotation that tells the slices of two instances of a driver apart."""
+"""The annotation that tells the slices of two instances of a driver apart; empty for the one without a name."""
 
 
 TaintKey = tuple[str, str, str, str]
@@ -74,12 +74,10 @@ def wanted(owner: Owner, pools: Mapping[str, Pool]) -> list[Wanted]:
 
 def slice_object(owner: Owner, pool: Wanted, name: str, generation: int, since: Since | None = None) -> Object:
     """One slice of the pool; `since` is when taints were added that are there already."""
-    metadata: Object = {"name": name}
+    metadata: Object = {"name": name, "annotations": {INSTANCE: owner.instance}}
     if owner.node_uid:
         node = {"apiVersion": "v1", "kind": "Node", "name": owner.node, "uid": owner.node_uid, "controller": True}
         metadata["ownerReferences"] = [node]
-    if owner.instance:
-        metadata["annotations"] = {INSTANCE: owner.instance}
     return {
         "apiVersion": SLICES.api_version,
         "kind": SLICES.kind,

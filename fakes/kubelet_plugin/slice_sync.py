@@ -219,7 +219,7 @@ class SliceSync:
                 wrote |= await self._make_pool_so(pool, found, anew and pending)
         known = {pool.pool for pool in pools}
         for obj in [obj for obj in there.values() if obj["spec"]["pool"]["name"] not in known]:
-            if pending or not self._instance_of(obj):
+            if pending or not self._is_of_another(obj):
                 await self._delete(obj)
                 wrote = True
         self._pools = {name: pool for name, pool in self._pools.items() if name in known}
@@ -260,13 +260,13 @@ class SliceSync:
         """Another instance has published this pool since we did."""
         newest = max(found, key=generation, default=None)
         return newest is not None and bool(
-            self._instance_of(newest) and generation(newest) > self._pools.get(pool.pool, (0, pool))[0]
+            self._is_of_another(newest) and generation(newest) > self._pools.get(pool.pool, (0, pool))[0]
         )
 
-    def _instance_of(self, obj: Object) -> str:
-        """The other instance that it is of; nothing for what is ours, or of nobody in particular."""
-        instance: str = obj["metadata"].get("annotations", {}).get(INSTANCE, "")
-        return "" if instance == self._owner.instance or not self._owner.instance else instance
+    def _is_of_another(self, obj: Object) -> bool:
+        """Another instance wrote it: neither we, nor somebody who does not say that he is one."""
+        instance = obj["metadata"].get("annotations", {}).get(INSTANCE)
+        return instance is not None and instance != self._owner.instance
 
     # -- writes
 
@@ -325,5 +325,4 @@ class SliceSync:
 
 def _merged(old: Object, new: Object) -> Object:
     """Metadata with what others wrote there, but for whose it was."""
-    kept = {key: value for key, value in old.get("annotations", {}).items() if key != INSTANCE}
-    return {**old, **new, "annotations": {**kept, **new.get("annotations", {})}}
+    return {**old, **new, "annotations": {**old.get("annotations", {}), **new["annotations"]}}

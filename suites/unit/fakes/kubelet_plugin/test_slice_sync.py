@@ -1,7 +1,7 @@
 """ResourceSlices that stay as a driver published them, whatever others do."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -91,13 +91,16 @@ async def test_slices_of_other_drivers_and_nodes_are_left_alone(rig: PluginRig) 
     assert list(await rig.slices()) == ["a", "b"]
 
 
-async def test_of_two_instances_the_one_that_published_last_is_left_alone(rig: PluginRig) -> None:
-    async with rig.running(rolling_update="old") as old, rig.running(rolling_update="new") as new:
+@pytest.mark.parametrize(("first", "second"), [("old", "new"), ("", "new"), ("old", "")])
+async def test_of_two_instances_the_one_that_published_last_is_left_alone(
+    rig: PluginRig, first: str, second: str
+) -> None:
+    async with rig.running(rolling_update=first) as old, rig.running(rolling_update=second) as new:
         old.publish_resources({"node-a": pool(1)})
         await old.published()
         new.publish_resources({"node-a": pool(2)})
         await new.published()
-        await old.published()
+        await settled(rig.clock)
         assert await rig.slices() == {f"{MAIN}-0": ("node-a", 2, devices(2))}
         await new.withdraw_resources()
         rig.clock.jump(1)
@@ -139,7 +142,7 @@ async def test_whatever_is_deleted_and_changed_it_becomes_what_was_published_las
             last = of if what == "publish" else last
             await happen(api, sync, what, of)
         api.up()
-        await settled(sync, clock)
+        await settled(clock, sync.in_sync)
         await sync.stop()
     found = [slice_["spec"] for slice_ in await api.list(SLICES)]
     by_pool = {name: [spec for spec in found if spec["pool"]["name"] == name] for name in last}
@@ -176,10 +179,11 @@ async def happen(api: ApiServer, sync: SliceSync, what: str, of: Any) -> None:
         pass  # it was not there
 
 
-async def settled(sync: SliceSync, clock: JumpClock) -> None:
+async def settled(clock: JumpClock, *in_sync: Callable[[], Awaitable[None]]) -> None:
     """Nothing is left to do, however long one waits."""
     for _ in range(3):
         clock.jump(31)
         for _ in range(30):
             await asyncio.sleep(0)
-        await sync.in_sync()
+        for wait in in_sync:
+            await wait()
