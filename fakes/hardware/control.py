@@ -291,7 +291,8 @@ class DriverControl(Protocol):
         """The device, by its path, is published with this taint from now on, in place of one with its key and effect.
 
         Effects are None, NoSchedule and NoExecute. Returns once the API server has it, or at once where that is away;
-        where it refuses the taint, or drops it without a word, that is an error, and all is as it was.
+        where it refuses the taint, or drops it without a word, that is an error, and all is as it was. Told while the
+        driver does not run, it is published at the start; refused there, it is dropped, with a warning in the log.
         """
 
     async def untaint(self, device: str, key: str, effect: str = "") -> None:

@@ -26,6 +26,8 @@ class Devices:
         """Those that are given away: of one that is divided its parts."""
         self.taints: dict[str, tuple[Taint, ...]] = {}
         """By path, of those that have any."""
+        self.taken: Mapping[str, tuple[Taint, ...]] = {}
+        """Those that the API server has taken, when it took any last."""
         self._pool = options.pool_name
         self.table = HealthTable(
             options.name, [healthy(self.pool_of(device), device.name, options.timeout) for device in self.given]
@@ -59,6 +61,11 @@ class Devices:
             published = published_device(device, self.taints.get(device.path, ()))
             pools.setdefault(self.pool_of(device), []).append(published)
         return {name: Pool(devices) for name, devices in pools.items()}
+
+    def taints_taken(self) -> dict[str, tuple[Taint, ...]]:
+        """The taints without those that the API server has not taken yet."""
+        taken = {p: tuple(t for t in there if t in self.taken.get(p, ())) for p, there in self.taints.items()}
+        return {path: there for path, there in taken.items() if there}
 
     def _tell(self, states: Mapping[str, DeviceState]) -> None:
         """One report of all that has changed."""

@@ -3,6 +3,7 @@
 In a rolling update there are two of them for a while, which share the devices and the claims that are prepared.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -24,7 +25,10 @@ from drahealth.fakes.socket_files import is_served
 from drahealth.proto import events
 from drahealth.proto.clock import Clock
 from drahealth.proto.events import Observe
+from drahealth.proto.quoting import one_line
 from drahealth.proto.services import PREPARE
+
+log = logging.getLogger(__name__)
 
 
 class DriverInstance:
@@ -94,7 +98,7 @@ class DriverInstance:
         try:
             self._enter_folder()
             self.write_cdi()
-            await self.publish(anew=True)
+            await self._publish_first()
             await self._helper.start()
         except BaseException:
             with suppress(ApiError):
@@ -143,9 +147,12 @@ class DriverInstance:
         ValueError for what it drops without a word.
         """
         self._dropped = None
+        taints = self._devices.taints
         self.publish_later(anew=anew)
         error = await self._helper.publish_attempted() or self._dropped
-        if error and not (isinstance(error, ApiError) and error.status == 503):
+        if not error:
+            self._devices.taken = taints
+        elif not (isinstance(error, ApiError) and error.status == 503):
             raise error
 
     def publish_later(self, *, anew: bool = False) -> None:
@@ -171,6 +178,27 @@ class DriverInstance:
             cdi.write(Path(o.cdi_dir), cdi.kind_of(o.name), o.name, o.instance, {**named, **shared})
 
     # -- inside
+
+    async def _publish_first(self) -> None:
+        """Taints that were told while nobody published do not keep it from starting: refused, they are dropped."""
+        told, taken = self._devices.taints, self._devices.taints_taken()
+        try:
+            await self.publish(anew=True)
+        except (ApiError, ValueError) as refusal:
+            if taken == told:
+                raise
+            self._devices.taints = taken
+            try:
+                await self.publish(anew=True)
+            except BaseException:  # so it is not for the taints
+                self._devices.taints = told
+                raise
+            for path, taints in told.items():
+                for taint in (taint for taint in taints if taint not in taken.get(path, ())):
+                    log.warning(
+                        "driver %s starts without %s:%s of %s, which was refused: %s",
+                        *(self.options.name, taint.key, taint.effect, path, one_line(str(refusal), 500)),
+                    )
 
     def _enter_folder(self) -> None:
         """One with sockets was made for an instance before this one, which left it to this one or was killed."""

@@ -11,7 +11,7 @@ from drahealth.fakes.api import SLICES, ApiError, Kind, Object
 from drahealth.fakes.api_server.server import ApiServer
 from drahealth.fakes.hardware.control import DriverControl, Taint
 from drahealth.fakes.hardware.remote import ControlFailed
-from drahealth.suites.unit.fakes.driver_rig import Rig
+from drahealth.suites.unit.fakes.driver_rig import DRIVER, Rig
 
 KEY = "example.com/unhealthy"
 
@@ -71,12 +71,19 @@ class NoTaints(ApiServer):
     refuses = True
     refused_keys: AbstractSet[str] = frozenset()
 
+    async def create(self, kind: Kind, obj: Object) -> Object:
+        self._check(obj)
+        return await super().create(kind, obj)
+
     async def replace(self, kind: Kind, obj: Object) -> Object:
         await asyncio.sleep(0)  # it takes a while
+        self._check(obj)
+        return await super().replace(kind, obj)
+
+    def _check(self, obj: Object) -> None:
         keys = {taint["key"] for device in obj["spec"].get("devices", []) for taint in device.get("taints", [])}
         if self.refuses and (keys & self.refused_keys if self.refused_keys else keys):
             raise ApiError(422, "Invalid", "no taints here")
-        return await super().replace(kind, obj)
 
 
 async def test_a_taint_that_the_api_server_refuses_is_an_error_and_leaves_all_as_it_was(rig: Rig) -> None:
@@ -107,12 +114,26 @@ async def test_of_taints_told_at_once_none_stays_that_is_refused_and_none_goes_t
     assert (await driver.state()).taints == left
 
 
+class NoSlices(ApiServer):
+    """Refuses all."""
+
+    async def create(self, kind: Kind, obj: Object) -> Object:
+        raise ApiError(403, "Forbidden", "resourceslices is forbidden")
+
+
 class Dropping(ApiServer):
     """Does not know taints, as one whose feature gate is off."""
 
+    async def create(self, kind: Kind, obj: Object) -> Object:
+        return await super().create(kind, _without_taints(obj))
+
     async def replace(self, kind: Kind, obj: Object) -> Object:
-        known = [{k: v for k, v in device.items() if k != "taints"} for device in obj["spec"].get("devices", [])]
-        return await super().replace(kind, {**obj, "spec": {**obj["spec"], "devices": known}})
+        return await super().replace(kind, _without_taints(obj))
+
+
+def _without_taints(obj: Object) -> Object:
+    known = [{k: v for k, v in device.items() if k != "taints"} for device in obj["spec"].get("devices", [])]
+    return {**obj, "spec": {**obj["spec"], "devices": known}}
 
 
 async def test_a_taint_that_the_api_server_drops_is_an_error(rig: Rig) -> None:
@@ -122,6 +143,39 @@ async def test_a_taint_that_the_api_server_drops_is_an_error(rig: Rig) -> None:
     with pytest.raises(ValueError, match="the API server does not keep taints of the devices in slice"):
         await driver.taint("gpu-0", KEY)
     assert (await driver.state()).taints == {}
+
+
+@pytest.mark.parametrize("server", [NoTaints, Dropping])
+async def test_a_taint_that_is_refused_when_its_driver_starts_is_dropped_and_told(
+    rig: Rig, caplog: pytest.LogCaptureFixture, server: type[ApiServer]
+) -> None:
+    rig.api = server()
+    driver = rig.here()
+    await driver.taint("gpu-0", KEY)
+    await driver.start()
+    assert ((await driver.state()).taints, await published(rig)) == ({}, {"gpu-0": [], "gpu-1": []})
+    assert f"driver {DRIVER} starts without {KEY}:NoSchedule of gpu-0, which was refused" in caplog.text
+
+
+async def test_taints_that_were_published_before_are_kept_beside_one_that_is_dropped(rig: Rig) -> None:
+    api = rig.api = NoTaints()
+    api.refused_keys = {"example.com/refused"}
+    driver = rig.here()
+    await driver.start()
+    await driver.taint("gpu-0", KEY)
+    await driver.stop()
+    await driver.taint("gpu-0", "example.com/refused")
+    await driver.start()
+    assert (await driver.state()).taints == {"gpu-0": (Taint(KEY),)}
+
+
+async def test_a_driver_that_may_not_publish_at_all_does_not_start_and_keeps_its_taints(rig: Rig) -> None:
+    rig.api = NoSlices()
+    driver = rig.here()
+    await driver.taint("gpu-0", KEY)
+    with pytest.raises(ApiError, match="resourceslices is forbidden"):
+        await driver.start()
+    assert ((await driver.state()).taints, (await driver.state()).running) == ({"gpu-0": (Taint(KEY),)}, False)
 
 
 async def test_a_taint_told_while_the_api_server_is_away_is_published_later(rig: Rig) -> None:
