@@ -25,17 +25,29 @@ def show_status(drivers: Sequence[Mapping[str, Any]], console: Console | None = 
         devices = sorted(driver["devices"], key=lambda device: _URGENCY.get(device["health"], 1))
         columns = ("device", "health", "message" if _is_driver(driver) else "listed", "faults")
         table = Table(*columns, box=None, header_style="bold cyan", pad_edge=False)
-        faults = {path.replace("/", "-"): ids for path, ids in driver["faults"].items()}
+        faults = _wrong(driver)
         for device in devices[:MOST]:
             table.add_row(
                 Text(printable(device["device"])),
                 Text(printable(device["health"]), _STYLE.get(device["health"], "")),
                 Text(printable(device["message"]) if _is_driver(driver) else "yes" if device["listed"] else "no"),
-                Text(printable(" ".join(faults.get(device["device"], ())))),
+                Text(printable(faults.get(device["device"], ""))),
             )
         if len(devices) > MOST:
             table.add_row(f"... and {len(devices) - MOST} more")
         out.print(table)
+
+
+def _wrong(driver: Mapping[str, Any]) -> dict[str, str]:
+    """By a device's name its faults, and its taints."""
+    found: dict[str, list[str]] = {path: list(ids) for path, ids in driver["faults"].items()}
+    for path, taints in driver.get("taints", {}).items():
+        found.setdefault(path, []).extend(f"taint {_taint(taint)}" for taint in taints)
+    return {path.replace("/", "-"): ", ".join(words) for path, words in found.items()}
+
+
+def _taint(taint: Mapping[str, str]) -> str:
+    return f"{taint['key']}{'=' if taint['value'] else ''}{taint['value']}:{taint['effect']}"
 
 
 def _head(driver: Mapping[str, Any]) -> Text:
@@ -55,6 +67,8 @@ def _head(driver: Mapping[str, Any]) -> Text:
         else f"allocations so far: {len(driver['allocated'])}"
     )
     more = f"health streams: {driver['streams']}, {given}, devices: {health}"
+    if driver.get("stream_faults"):
+        more += f"; what is wrong with streams: {', '.join(driver['stream_faults'])}"
     return head.append(f"\n{printable(more)}", "not bold")
 
 

@@ -197,6 +197,8 @@ class DriverState:
     """Seconds between its reports while nothing changes; 0: none."""
     upgrading: bool = False
     """Another instance of it begins, or is about to end."""
+    stream_faults: tuple[str, ...] = ()
+    """What is wrong with its health streams, such as `stall 1`, `drop 0.2`, `silent`."""
 
     @property
     def streams_opened(self) -> int:

@@ -193,6 +193,7 @@ class FakeDriver:
             health_apis=current.options.health_apis,
             heartbeat=current.heartbeat,
             upgrading=self._instances.updating,
+            stream_faults=current.health.wrong,
         )
 
     # -- inside

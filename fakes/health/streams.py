@@ -85,6 +85,15 @@ class HealthStreams:
         """How often a stream was asked for."""
         return self.asked.total()
 
+    @property
+    def wrong(self) -> tuple[str, ...]:
+        """What is wrong with them, a few words each."""
+        found = [f"{kind} {value:g}" for kind, value in self.faults.values.items()]
+        found += ["silent"] if self.quiet else []
+        found += ["partial"] if self.partial else []
+        found += [f"skew {self.skew} s"] if self.skew else []
+        return tuple(found)
+
     def methods(self, served: Iterable[str]) -> dict[Method, Callable[..., Any]]:
         """Handlers for all flavours, by name; those that are not served answer Unimplemented, and are counted."""
         names = set(served)

@@ -80,7 +80,7 @@ class LiveView:
             name, state = driver.options.name, self._states.get(driver.options.name)
             if state is None:
                 continue
-            claims, wrong = str(len(state.prepared)), plain(_wrong(driver), "red")
+            claims, wrong = str(len(state.prepared)), plain(", ".join(state.stream_faults), "red")
             node = plain(driver.options.node)
             table.add_row(plain(name), node, _state(state), str(state.streams), claims, self._reported(name), wrong)
         for name, plugged in self._plugin_states.items():
@@ -141,12 +141,3 @@ def _state(state: DriverState | PluginState) -> Text:
     if state.registered:
         return plain(f"registered {state.instance}".strip(), "green")
     return plain(f"not registered {state.registration_error}".strip(), "yellow")
-
-
-def _wrong(driver: FakeDriver) -> str:
-    health = driver.health
-    found = [f"{kind} {value:g}" for kind, value in health.faults.values.items()]
-    found += ["silent"] if health.quiet else []
-    found += ["partial"] if health.partial else []
-    found += [f"skew {health.skew} s"] if health.skew else []
-    return ", ".join(found)

@@ -124,6 +124,16 @@ async def test_the_status_tells_all_of_it(serving: Rig) -> None:
     )
 
 
+async def test_the_status_tells_of_taints_and_of_what_is_wrong_with_the_streams(serving: Rig) -> None:
+    await serving.ctl("inject", "xid/63", "split/mig-0")
+    await serving.ctl("taint", "split/mig-0", "example.com/sick=yes:NoExecute")
+    await serving.ctl("stream", "drop", "20%")
+    await serving.ctl("stream", "silence")
+    shown = (await serving.ctl("status")).out.splitlines()
+    assert shown[1].endswith("devices: 4 Healthy; what is wrong with streams: drop 0.2, silent")
+    assert shown[-2].endswith("xid/63, taint example.com/sick=yes:NoExecute")
+
+
 async def test_a_long_message_is_on_one_line_of_the_status(serving: Rig) -> None:
     message = " ".join(["a long story"] * 50)
     await serving.told("set_health", device="gpu-1", health="Unhealthy", message=message)
