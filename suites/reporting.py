@@ -188,7 +188,7 @@ def _explain(report: pytest.TestReport, call: pytest.CallInfo[Any]) -> str:
         report.longrepr = told(error)
     elif isinstance(error, Violation):
         place = [] if error.where else [_place(call)]  # it says itself at which step of a timeline it was
-        report.longrepr = "\n".join((*place, *_sentence(error.requirement), str(error)))
+        report.longrepr = "\n".join((*place, *_sentence(error.requirement), told(error)))
     return str(report.longrepr)
 
 

@@ -12,6 +12,7 @@ from itertools import count
 from typing import Any, NamedTuple, Protocol
 
 from drahealth.fakes.timelines.plan import Action, Plan
+from drahealth.fakes.user_files import Place
 from drahealth.proto.clock import Clock
 
 
@@ -40,6 +41,8 @@ class Stage(Protocol):
 async def play(plan: Plan, stage: Stage, *, speed: float = 1.0, patient: bool = False) -> tuple[Action, ...]:
     """Plays it, `speed` times as fast as it says. Whatever comes of it, what is always done is done.
 
+    What fails first is raised; what fails after it, in what is always done, is in its notes.
+
     What waits for something that has not happened when all the rest is done is left out, and returned; one who is
     `patient` waits for it, however long that is.
     """
@@ -47,10 +50,17 @@ async def play(plan: Plan, stage: Stage, *, speed: float = 1.0, patient: bool = 
         raise ValueError(f"a timeline is played at a speed above 0, not {speed:g}")
     player = _Player(stage, speed, patient)
     try:
-        return await player.play(plan.actions)
-    finally:
+        left_out = await player.play(plan.actions)
+    except BaseException as error:
         await player.close()
-        await _end(plan.always, stage, speed)
+        _add(error, await _end(plan.always, stage, speed))
+        raise
+    await player.close()
+    if failed := await _end(plan.always, stage, speed):
+        first, *others = failed
+        _add(first, others)
+        raise first
+    return left_out
 
 
 class _Due(NamedTuple):
@@ -147,9 +157,9 @@ class _Player:
         self._more.set()
 
 
-async def _end(actions: Iterable[Action], stage: Stage, speed: float) -> None:
-    """Every one of them, whatever becomes of the others; the first that fails is told."""
-    failed: list[Exception] = []
+async def _end(actions: Iterable[Action], stage: Stage, speed: float) -> list[Exception]:
+    """Every one of them, whatever becomes of the others: of each step what fails first."""
+    failed: dict[Place, Exception] = {}
     start = stage.clock.now()
     for action in actions:
         wait = start + action.at / speed - stage.clock.now()
@@ -164,6 +174,12 @@ async def _end(actions: Iterable[Action], stage: Stage, speed: float) -> None:
                 await stage.passes(holds / speed)
                 await stage.held(action)
         except Exception as error:
-            failed.append(error)
-    if failed:
-        raise failed[0]
+            failed.setdefault(action.place, error)
+    return [*failed.values()]
+
+
+def _add(error: BaseException, others: Iterable[Exception]) -> None:
+    """What failed first is what is told; the others are told with it."""
+    for other in others:
+        if other is not error:
+            error.add_note(f"at the end: {other}")

@@ -111,6 +111,18 @@ async def test_whatever_fails_everything_is_healed() -> None:
     assert [text for _, text in stage.log] == ["driver crash", "driver running", "recover all"]
 
 
+async def test_what_fails_at_the_end_does_not_hide_what_failed_before() -> None:
+    class Broken(Rehearsal):
+        """A stage on which nothing can be done."""
+
+        async def act(self, action: Action) -> None:
+            raise AssertionError(action.what)
+
+    with pytest.raises(AssertionError, match="story") as failed:
+        await play(planned("[{mark: story}]", "[{mark: first}, {mark: second}]"), Broken())
+    assert failed.value.__notes__ == ["at the end: first", "at the end: second"]
+
+
 class LongWait(Rehearsal):
     """A stage on which an hour does not pass."""
 
