@@ -209,7 +209,7 @@ class NodeStage:
 
     async def _runs(self) -> None:
         state = await self._driver.control.state()
-        if not state.running:
+        if not (state.running and state.registered):  # one that has unregistered runs on
             await self._driver.starts()
 
     # -- what is seen

@@ -177,6 +177,23 @@ always:
     assert done.returncode == 0, done.stdout
 
 
+UNREGISTERED = """timeline:
+  - {driver: unregister, for: 10s}
+  - {at: 3s, inject: xid/95, device: gpu-0}
+  - {at: 11s, expect: {device: gpu-0, health: Unhealthy, message: "XID 95*"}, within: start}
+  - {driver: unregister}
+  - {after: 3s, recover: reboot}
+  - {driver: running}
+  - {driver: running}
+  - {expect: {device: all, health: Healthy, message: ""}, within: start}
+"""
+
+
+def test_a_driver_that_unregistered_is_registered_again_once_it_is_to_run(tmp_path: Path) -> None:
+    done = drahealth("play", write(tmp_path, UNREGISTERED))
+    assert done.returncode == 0, done.stdout
+
+
 KUBELET_AWAY = """timeline:
   - {kubelet: stop}
   - {inject: xid/95, device: gpu-0}
