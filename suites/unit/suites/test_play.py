@@ -275,6 +275,39 @@ def test_a_pod_fails_whenever_it_runs_until_it_may_run_or_another_takes_its_plac
     assert back_offs == [3, 0]
 
 
+FAILS_TWICE = """
+from drahealth.suites.errors import HarnessError
+from drahealth.suites.targets.reference import ReferenceTarget
+
+ended, end = [], ReferenceTarget.end_container
+
+async def ends_twice(self, *given):
+    if len(ended) > 2:
+        raise HarnessError("it does not end")
+    ended.append(given)
+    await end(self, *given)
+
+ReferenceTarget.end_container = ends_twice
+"""
+CANNOT_FAIL = """timeline:
+  - {inject: xid/95, device: gpu-0}
+  - {pod: keeps-failing}
+  - {after: 300s, mark: never}
+always:
+  - {mark: the end}
+  - {recover: all}
+"""
+
+
+def test_a_pod_that_cannot_be_made_to_fail_ends_the_story_and_not_what_is_always_done(tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    done = drahealth("play", write(tmp_path, CANNOT_FAIL), "--report", str(report), before=FAILS_TWICE)
+    (found,) = json.loads(report.read_text())["scenarios"]
+    assert (found["where"], done.returncode) == ("a.timeline.yaml line 6, timeline.2", 3)
+    assert found["problem"] == "a.timeline.yaml line 6, timeline.2: it does not end"
+    assert "reports gpu-0 Healthy" in found["timeline"].partition("# always.1: recover all")[2]
+
+
 def test_what_the_pod_does_not_hold_it_cannot_show(tmp_path: Path) -> None:
     steps = """use: {inventory: [{name: gpu, count: 3}], workload: {devices: 2}}
 timeline:
