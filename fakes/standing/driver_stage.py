@@ -21,7 +21,7 @@ from drahealth.fakes.timelines.story import Story
 from drahealth.fakes.timelines.workload import HELD
 from drahealth.proto.clock import SystemClock
 from drahealth.proto.quoting import one_line
-from drahealth.proto.values import Health, ResourceHealth
+from drahealth.proto.values import ResourceHealth
 
 WINDOWS = {"push": 5.0, "resync": 95.0, "start": 30.0, "restart": 30.0}
 """Seconds that are waited for what a kubelet is told of, for what it finds at a pod's next sync (each minute), ..."""
@@ -100,24 +100,11 @@ class DriverStage:
                 if self._plugin and (verb, action.what) == ("recover", EVERYTHING):
                     await self._plugin.heal()
                 return await self._steps.tell(action, self.clock.wall())
-            case "set":
-                await self._set(action.what, action.device)
             case "driver":
                 await self._live(action.what)
             case "plugin" if self._plugin:
                 await self._plugin.tell(action.what, action.device)
         return ""
-
-    async def _set(self, what: Mapping[str, Any], device: str) -> None:
-        if "heartbeat" in what:
-            await self._driver.set_heartbeat(what["heartbeat"])
-        said = {"health", "message", "timeout"} & what.keys()
-        for path in self._leaves(device) if said else ():
-            name = self._inventory[path].name
-            old = next(found for found in await self._driver.devices() if found.device == name)
-            timeout = int(what["timeout"]) if "timeout" in what else None
-            health = Health(what.get("health", old.health))
-            await self._driver.set_health(name, health, what.get("message", old.message), timeout)
 
     def _leaves(self, device: str) -> list[str]:
         """The device, or its parts if it is divided; any of them where it is what a pod holds."""

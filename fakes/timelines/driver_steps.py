@@ -1,4 +1,4 @@
-"""What a timeline's steps tell a fake driver: faults, recoveries, taints, and what is wrong with its streams.
+"""What a timeline's steps tell a fake driver: faults, recoveries, taints, what is set, and what is wrong with streams.
 
 None of it needs a kubelet; what a driver is as a process, and what pods show, is the stage's.
 """
@@ -12,8 +12,9 @@ from drahealth.fakes.inventory import Inventory
 from drahealth.fakes.timelines.messages import report_of
 from drahealth.fakes.timelines.model import EVERYTHING
 from drahealth.fakes.timelines.plan import Action
+from drahealth.proto.values import Health
 
-VERBS = frozenset({"inject", "clear", "recover", "taint", "untaint", "stream", "restore"})
+VERBS = frozenset({"inject", "clear", "recover", "set", "taint", "untaint", "stream", "restore"})
 """Those that are told here."""
 
 _KINDS = {"clock_skew": "skew"}
@@ -39,6 +40,8 @@ class DriverSteps:
                 await control.clear(what, action.device)
             case "recover":
                 return await self._recover(what, action.device)
+            case "set":
+                await self._set(what, action.device)
             case "taint":
                 await control.taint(action.device, **what)
             case "untaint":
@@ -58,6 +61,19 @@ class DriverSteps:
             said["takes"] = None if said["takes"] == "catalogue" else said["takes"] / self.speed
         came = await self.control.recover(device=device, **said)
         return f"{said['action']} leaves {', '.join(came.left)}" if came.left else ""
+
+    async def _set(self, what: Mapping[str, Any], device: str) -> None:
+        """What is not named stays what the driver has it, whatever a pod shows."""
+        if "heartbeat" in what:
+            await self.control.set_heartbeat(what["heartbeat"])
+        if not {"health", "message", "timeout"} & what.keys():
+            return
+        had = {said.device: said for said in await self.control.devices()}
+        timeout = int(what["timeout"]) if "timeout" in what else None
+        for path in self.inventory.reached(device, "device"):  # the device, or its parts if it is divided
+            if old := had.get(self.inventory[path].name):
+                health, message = Health(what.get("health", old.health)), what.get("message", old.message)
+                await self.control.set_health(old.device, health, message, timeout)
 
     async def _stream(self, what: Mapping[str, Any], wall: float) -> None:
         ((verb, value),) = what.items()

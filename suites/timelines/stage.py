@@ -19,7 +19,7 @@ from drahealth.fakes.timelines.plugin_steps import PluginSteps
 from drahealth.fakes.timelines.story import Story
 from drahealth.fakes.timelines.workload import HELD
 from drahealth.proto.events import Prepared, StatusSeen, StreamOpened, TimePassed, Unprepared
-from drahealth.proto.values import Health, ResourceHealth
+from drahealth.proto.values import ResourceHealth
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.story.device_plugin import DevicePlugin
 from drahealth.suites.story.hardware import Driver
@@ -140,8 +140,6 @@ class NodeStage:
                     self._node.tell(told)
                 if self._plugin and (verb, what) == ("recover", EVERYTHING):
                     await self._plugin_steps(self._plugin).heal()
-            case "set":
-                await self._set(what, action.device)
             case "driver":
                 await self._tell_driver(what)
             case "plugin" if self._plugin:
@@ -164,18 +162,6 @@ class NodeStage:
     @staticmethod
     def _plugin_steps(plugin: DevicePlugin) -> PluginSteps:
         return PluginSteps(plugin.control, ToldLife(plugin))
-
-    async def _set(self, what: Mapping[str, Any], device: str) -> None:
-        control = self._driver.control
-        if "heartbeat" in what:
-            await control.set_heartbeat(what["heartbeat"])
-        said = {"health", "message", "timeout"} & what.keys()
-        for path in self._leaves(device) if said else ():
-            old = next((found for found in self._shown(path)), ResourceHealth("", Health.HEALTHY))
-            health = Health(what.get("health", Health.HEALTHY if old.health is Health.UNKNOWN else old.health))
-            timeout = int(what["timeout"]) if "timeout" in what else None
-            name = self._inventory[path].name
-            await control.set_health(name, health, what.get("message", old.message), timeout)
 
     def _leaves(self, device: str) -> list[str]:
         """What there is to say something of: the device, or its parts if it is divided."""

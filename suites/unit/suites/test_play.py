@@ -9,7 +9,7 @@ import pytest
 from drahealth.fakes.inventory import Inventory
 from drahealth.fakes.timelines.messages import report_of
 from drahealth.fakes.timelines.story import stories
-from drahealth.proto.events import Restarted, StatusSeen, Step, load_lines
+from drahealth.proto.events import ReportSent, Restarted, StatusSeen, Step, load_lines
 from drahealth.proto.values import DeviceHealth, Health
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.scenario import scenario_of
@@ -192,6 +192,27 @@ UNREGISTERED = """timeline:
 def test_a_driver_that_unregistered_is_registered_again_once_it_is_to_run(tmp_path: Path) -> None:
     done = drahealth("play", write(tmp_path, UNREGISTERED))
     assert done.returncode == 0, done.stdout
+
+
+SET_IN_PARTS = """use: {workload: {devices: 1}}
+timeline:
+  - {device: all, set: {health: Unhealthy, message: broken}}
+  - {device: all, set: {timeout: 60s}}
+  - {after: 1s, expect: {device: held, health: Unhealthy, message: broken}}
+  - {device: all, set: {health: Unknown}}
+  - {device: all, set: {message: lost}}
+  - {after: 1s, expect: {device: held, health: Unknown, message: lost}, holds: 2s}
+"""
+
+
+def test_what_a_set_does_not_name_stays_what_the_driver_has_it(tmp_path: Path) -> None:
+    done = drahealth("play", write(tmp_path, SET_IN_PARTS), "--histories", str(tmp_path))
+    assert done.returncode == 0, done.stdout
+    events = [record.what for record in load_lines((tmp_path / "a story.jsonl").read_text().splitlines())]
+    said = [event.devices for event in events if isinstance(event, ReportSent)]
+    told = [(d.health, d.message, d.timeout) for devices in said for d in devices if d.device == "gpu-1"]
+    assert told[-1] == (Health.UNKNOWN, "lost", 60)
+    assert Health.HEALTHY not in [health for health, _, timeout in told if timeout == 60]
 
 
 KUBELET_AWAY = """timeline:
