@@ -17,6 +17,7 @@ from drahealth.fakes.hints import near
 from drahealth.fakes.standing.driver_stage import DriverStage, Tell
 from drahealth.fakes.standing.plugin_part import PluginPart
 from drahealth.fakes.standing.witness import Witness
+from drahealth.fakes.timelines.check import steps_of
 from drahealth.fakes.timelines.plan import Action
 from drahealth.fakes.timelines.play import play
 from drahealth.fakes.timelines.plugin_steps import is_of_plugin, needs_plugin
@@ -55,6 +56,10 @@ def _odd(story: Story, driver: DriverOptions, plugins: Sequence[PluginOptions]) 
             why = f"{story.timeline.name} has the {what} {wanted}, and the driver {has}; give --{what} {wanted}"
             yield ("use", what), why
     devices = {device.path for device in inventory_of(driver).devices}
+    for place, step in steps_of(story.timeline):
+        seen_of = step.when.device if step.when and step.when.device != HELD else None
+        if seen_of is not None and devices.isdisjoint(story.inventory.matching(seen_of)):
+            yield (*place, "when", "device"), f"the driver has no device {seen_of}"
     listed = {device.path: None for plugin in plugins for device in plugin.all_devices.devices}
     for action in (*story.plan.actions, *story.plan.always):
         if action.verb in ("kubelet", "pod"):

@@ -60,9 +60,9 @@ def _news(found: Sequence[Finding], more: Iterable[Finding]) -> list[Finding]:
 
 def _is_by_chance(timeline: Timeline) -> bool:
     """Whether the seed has a say in which faults and taints there are, or when."""
-    steps = [step for _, step in _steps(timeline) if step.inject or step.flap or step.taint]
+    steps = [step for _, step in steps_of(timeline) if step.inject or step.flap or step.taint]
     wheres = [step.flap.device if step.flap else step.device for step in steps]
-    drawn = [step for _, step in _steps(timeline) if step.probability is not None or step.when is not None]
+    drawn = [step for _, step in steps_of(timeline) if step.probability is not None or step.when is not None]
     return bool(drawn) or any(isinstance(where, Pick) for where in wheres)
 
 
@@ -70,7 +70,7 @@ def unknown(timeline: Timeline, unsure: Set[str] = frozenset()) -> Iterator[Find
     """Names that nothing is called by. `unsure`: what of `use` nobody knows."""
     yield from _wrong(("use", "policy"), partial(faults.policy, timeline.use.policy))
     yield from (missing := [*_wrong(("use", "catalogue"), partial(faults.catalogue, timeline.use.catalogue))])
-    for path, step in _steps(timeline):
+    for path, step in steps_of(timeline):
         for part, name in (("inject",), step.inject), (("flap", "down"), step.flap and step.flap.down):
             if name and not missing and "catalogue" not in unsure:
                 yield from _wrong((*path, *part), partial(faults.fault, timeline.use.catalogue, name))
@@ -131,7 +131,7 @@ def _not_there(timeline: Timeline, inventory: Inventory, unsure: Set[str]) -> It
     use = timeline.use.workload
     if (use.devices or 0) > len(inventory.leaves):
         yield ("use", "workload", "devices"), f"the pod asks for {use.devices} devices of {len(inventory.leaves)}"
-    for path, step in _steps(timeline):
+    for path, step in steps_of(timeline):
         if step.pod == "deleted" and use.kind == "Pod" and "workload" not in unsure:
             yield (*path, "pod"), "a pod by itself does not come again: say `workload: {kind: ReplicaSet}` in `use`"
         if step.when and step.when.device not in (None, HELD):
@@ -170,7 +170,7 @@ def _odd_offer(path: Place, step: Step) -> Iterator[Finding]:
             yield where, f"no health API is called {name!r}; there are {', '.join(FLAVOURS)}"
 
 
-def _steps(timeline: Timeline) -> Iterator[tuple[Place, Step]]:
+def steps_of(timeline: Timeline) -> Iterator[tuple[Place, Step]]:
     """Every step, those inside others too, with its place."""
     yield from _inside(("timeline",), timeline.timeline)
     yield from _inside(("always",), timeline.always)

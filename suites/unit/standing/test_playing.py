@@ -123,6 +123,23 @@ async def test_what_a_process_cannot_play_is_refused_before_it_begins(rig: Rig, 
     assert words in str(refused.value)
 
 
+def waiting(device: str) -> str:
+    return f"{{when: {{seen: Unhealthy, device: {device}}}, mark: seen}}"
+
+
+async def test_a_story_does_not_wait_for_what_a_device_shows_that_the_driver_has_not(rig: Rig) -> None:
+    more = "use: {inventory: [{name: gpu, count: 2}, {name: nic, count: 2}]}\n"
+    path = story(
+        rig, waiting("gpu-0"), waiting("nic-1"), waiting('"nic-*"'), waiting('"*-0"'), waiting("held"), more=more
+    )
+    with pytest.raises(Complaint) as refused:
+        rig.settings(play=path)
+    assert [line.split(": ", 2)[1:] for line in str(refused.value).splitlines()] == [
+        ["line 6", "timeline.1.when.device: the driver has no device nic-1"],
+        ["line 7", "timeline.2.when.device: the driver has no device nic-*"],
+    ]
+
+
 async def test_all_that_a_process_cannot_play_is_told_at_once(rig: Rig) -> None:
     path = story(rig, "{kubelet: restart}", "{mark: fine}", "{plugin: restart}")
     with pytest.raises(Complaint) as refused:
