@@ -73,6 +73,7 @@ class Instances:
         beside, self._beside = self._beside, []
         for instance in beside:  # what a crash in the middle of an update has left
             await instance.stop()
+            instance.forget()
         await self._begin(self.current)
 
     async def stop(self) -> None:
@@ -106,7 +107,9 @@ class Instances:
         await self.stop()
         for instance in self.all():
             await instance.retire()
-        self._beside.clear()
+        beside, self._beside = self._beside, []
+        for instance in beside:
+            instance.forget()
 
     def set_heartbeat(self, seconds: float) -> None:
         """Of all."""
@@ -192,8 +195,9 @@ class Instances:
     async def _give_up(self, older: DriverInstance, newer: DriverInstance) -> None:
         """What it has written by now is the older one's again."""
         self._publisher = older
-        newer.forget()
         await newer.stop()
+        self._beside.remove(newer)
+        newer.forget()
         older.write_cdi()
         if older.running:
             older.publish_later(anew=True)

@@ -1,8 +1,11 @@
 """Rolling updates of a fake driver, told in this process and at the other end of a stream."""
 
 import asyncio
+import gc
 import json
+import weakref
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import grpc.aio
 import pytest
@@ -10,8 +13,11 @@ import pytest
 from drahealth.fakes.api import SLICES, ApiError, Kind, Object
 from drahealth.fakes.api_server.server import ApiServer
 from drahealth.fakes.hardware.control import HEALTH_APIS, DriverControl
+from drahealth.fakes.hardware.driver import FakeDriver
+from drahealth.fakes.hardware.driver_instance import DriverInstance
 from drahealth.fakes.hardware.remote import ControlFailed
 from drahealth.fakes.hardware.upgrading import begin_upgrade
+from drahealth.fakes.health.streams import HealthStreams
 from drahealth.fakes.kubelet_plugin.pools import INSTANCE
 from drahealth.proto.events import Unprepared
 from drahealth.proto.flavours import V1, V1ALPHA1
@@ -325,6 +331,48 @@ async def test_what_ends_the_driver_in_between_ends_both(driver: DriverControl, 
     assert rig.sockets() == (NEWER_SOCKETS if when == "while both run" else OLDER_SOCKETS)
     await driver.retire()
     assert (rig.sockets(), await rig.slices(), [*(rig.root / "cdi").iterdir()]) == ([], [], [])
+
+
+class Watched(FakeDriver):
+    """It tells which instances it knows, and whose health streams are kept by anybody."""
+
+    def __init__(self, rig: Rig) -> None:
+        super().__init__(rig.options(), rig.api, clock=rig.clock)
+        self._begun: list[weakref.ref[HealthStreams]] = []
+        rig.on_close(self.stop)
+
+    async def _begin(self, instance: DriverInstance) -> None:
+        self._begun.append(weakref.ref(instance.health))
+        await super()._begin(instance)
+
+    def known(self) -> list[str]:
+        return [instance.options.instance for instance in self._instances.all()]
+
+    def kept(self) -> list[str]:
+        gc.collect()
+        return [health.instance for ref in self._begun if (health := ref())]
+
+
+@pytest.mark.parametrize("end", ["stop", "retire", "crash"])
+async def test_an_older_instance_that_was_ended_in_an_upgrade_is_let_go_by_the_next_start(rig: Rig, end: str) -> None:
+    driver = Watched(rig)
+    await driver.start()
+    upgrading = asyncio.create_task(driver.upgrade(60.0))
+    await comes_true(lambda: is_now(driver, NEWER))
+    await getattr(driver, end)()
+    await asyncio.gather(upgrading, return_exceptions=True)
+    del upgrading
+    await driver.start()
+    assert driver.kept() == [NEWER, NEWER]
+
+
+async def test_a_newer_instance_that_is_refused_is_let_go(rig: Rig) -> None:
+    rig.api = Moody(clock=rig.clock)
+    driver = Watched(rig)
+    await driver.start()
+    with suppress(ApiError):
+        await driver.upgrade()
+    assert driver.known() == [""]
 
 
 async def test_who_leaves_does_not_end_the_upgrade_that_he_asked_for(rig: Rig) -> None:
