@@ -99,8 +99,7 @@ def validated(model: type[Model], document: Document) -> Model:
     try:
         return model.model_validate(document.data)
     except ValidationError as error:
-        names = _names(model)
-        raise FileError(document.source, [_problem(e, document, names) for e in _causes(error.errors())]) from None
+        raise FileError(document.source, [_problem(e, document, model) for e in _causes(error.errors())]) from None
 
 
 def ill_formed(model: type[BaseModel], data: Any) -> set[Place]:
@@ -110,6 +109,13 @@ def ill_formed(model: type[BaseModel], data: Any) -> set[Place]:
     except ValidationError as error:
         return {cause["loc"] for cause in _causes(error.errors())}
     return set()
+
+
+def meant(model: type[BaseModel], place: Place) -> str:
+    """The name that belongs in a place, by the model's own path, and is next to the one that is said there; empty if
+    none is near."""
+    close = get_close_matches(str(place[-1]), sorted(_names_in(model, place[:-1])), 1)
+    return close[0] if close else ""
 
 
 def sound(model: type[BaseModel], data: Any, names: Iterable[str]) -> dict[str, Any]:
@@ -169,7 +175,7 @@ def _causes(errors: Sequence[Any]) -> list[Any]:
     ]
 
 
-def _problem(error: Any, document: Document, names: frozenset[str]) -> Problem:
+def _problem(error: Any, document: Document, model: type[BaseModel]) -> Problem:
     # Parts of a union are in pydantic's path by the names of its members, which are no places of the file.
     place: Place = ()
     for part in error["loc"]:
@@ -179,16 +185,16 @@ def _problem(error: Any, document: Document, names: frozenset[str]) -> Problem:
     where = place
     if error["type"] in ("missing", "extra_forbidden") and (not place or place[-1] != last):
         where = (*place, last)
-    return Problem(document.line(place), ".".join(map(str, where)), _sentence(error, names))
+    return Problem(document.line(place), ".".join(map(str, where)), _sentence(error, model))
 
 
-def _sentence(error: Any, names: frozenset[str]) -> str:
+def _sentence(error: Any, model: type[BaseModel]) -> str:
     kind, last = error["type"], str(error["loc"][-1]) if error["loc"] else ""
     if kind == "extra_forbidden":
-        if last in names:
+        if last in _names(model):
             return "it does not belong here"
-        close = get_close_matches(last, sorted(names), 1)
-        return f"nothing is called so here{f', did you mean {close[0]}?' if close else ''}"
+        near = meant(model, error["loc"])
+        return f"nothing is called so here{f', did you mean {near}?' if near else ''}"
     if kind == "missing":
         return "it is missing"
     message = str(error["msg"]).removeprefix("Value error, ")
@@ -200,9 +206,34 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-@cache
 def _names(model: type[BaseModel]) -> frozenset[str]:
     """Everything that something is called in files of this model."""
+    schema = _schema(model)
+    return frozenset(name for part in (schema, *schema["$defs"].values()) for name in part.get("properties", {}))
+
+
+def _names_in(model: type[BaseModel], place: Place) -> frozenset[str]:
+    """What something may be called in a place; in one that may hold several models, by any of them."""
+    known = _schema(model)["$defs"]
+    there = [*_objects(_schema(model), known)]
+    for part in place:  # numbers, and the names of a union's members, lead nowhere
+        if inner := [found["properties"][part] for found in there if part in found["properties"]]:
+            there = [found for node in inner for found in _objects(node, known)]
+    return frozenset(name for found in there for name in found["properties"])
+
+
+def _objects(node: dict[str, Any], known: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Those that something of this schema may be, or hold in a list."""
+    if reference := node.get("$ref"):
+        yield from _objects(known[reference.rpartition("/")[2]], known)
+    if "properties" in node:
+        yield node
+    listed = [node["items"]] if "items" in node else []
+    for inner in (*node.get("anyOf", ()), *node.get("oneOf", ()), *listed):
+        yield from _objects(inner, known)
+
+
+@cache
+def _schema(model: type[BaseModel]) -> dict[str, Any]:
     schema = model.model_json_schema()
-    parts = (schema, *schema.get("$defs", {}).values())
-    return frozenset(name for part in parts for name in part.get("properties", {}))
+    return {**schema, "$defs": schema.get("$defs", {})}

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from drahealth.fakes.timelines.model import FORMAT, Timeline, Uses
-from drahealth.fakes.user_files import Document, FileError, Place, Problem, documents, ill_formed, validated
+from drahealth.fakes.user_files import Document, FileError, Place, Problem, documents, ill_formed, meant, validated
 
 _STEPS = ("timeline", "always")
 _ILL_FORMED: dict[str, Any] = {"mark": "ill-formed"}
@@ -69,10 +69,10 @@ def _rest(document: dict[str, Any]) -> tuple[Timeline, set[str]]:
             data[key] = _NEEDED[key]
         elif key == "use" and len(place) > 1:
             data["use"].pop(place[1], None)
-            unsure |= {place[1]} if place[1] in _USES else _USES - data["use"].keys()
+            unsure |= {meant(Uses, place[1:2])} & _USES - data["use"].keys()
         else:
             data.pop(str(key), None)
-            unsure |= _USES if "use" not in data else set()
+            unsure |= _USES if meant(Timeline, place[:1]) == "use" and "use" not in data else set()
     return Timeline.model_validate(data), unsure
 
 

@@ -131,6 +131,42 @@ def places(path: Path, text: str) -> list[str]:
     return [problem.where for problem in refused.value.problems]
 
 
+def test_what_no_timeline_has_hides_nothing_of_its_steps(tmp_path: Path) -> None:
+    steps = ("{inject: xid/97, device: gpu-0}", "{inject: xid/79, device: gpu-9}", "{expect: {helth: Healthy}}")
+    text = f"{HEAD}sed: 7\ndescription: 7\ntimeline:\n" + "".join(f"  - {step}\n" for step in steps)
+    found = places(tmp_path / "a.timeline.yaml", text)
+    assert found == ["sed", "description", "timeline.0.inject", "timeline.1", "timeline.2.expect.helth"]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("sed: 7\ntimeline: [{mark: a}]", "sed: nothing is called so here, did you mean seed?"),
+        ("mrk: 7\ntimeline: [{mark: a}]", "mrk: nothing is called so here"),
+        (
+            "use: {inventroy: x}\ntimeline: [{mark: a}]",
+            "use.inventroy: nothing is called so here, did you mean inventory?",
+        ),
+        ("timeline: [{injekt: xid/79}]", "timeline.0.injekt: nothing is called so here, did you mean inject?"),
+        (
+            "timeline: [{stream: {send: {devics: []}}}]",
+            "timeline.0.stream.send.devics: nothing is called so here, did you mean devices?",
+        ),
+        (
+            "timeline: [{repeat: {times: 1, every: 1s, do: [{recover: {actio: a}}]}}]",
+            "timeline.0.repeat.do.0.recover.actio: nothing is called so here, did you mean action?",
+        ),
+        (
+            "use: {inventory: [{name: a, modell: b}]}\ntimeline: [{mark: a}]",
+            "use.inventory.0.modell: nothing is called so here, did you mean model?",
+        ),
+        ("timeline: [{mark: a, fro: 1s}]", "timeline.0.fro: nothing is called so here, did you mean for?"),
+    ],
+)
+def test_a_hint_names_what_belongs_in_that_place(text: str, told: str) -> None:
+    assert told in [line.partition(": ")[2] for line in problems(HEAD + text)]
+
+
 def test_an_inventory_that_is_not_there_hides_no_other_name(tmp_path: Path) -> None:
     text = HEAD + "use: {policy: foo, inventory: nope}\ntimeline: [{inject: xid/97, device: gpu-9}]\n"
     assert places(tmp_path / "a.timeline.yaml", text) == ["use.inventory", "use.policy", "timeline.0.inject"]
@@ -185,7 +221,7 @@ USES: list[tuple[dict[str, Any], list[str], set[str]]] = [
         ["use.inventory.0.count", "use.inventory.2"],
         {"device"},
     ),
-    ({"use": {"inventry": []}}, ["use.inventry"], {"inject", "device"}),
+    ({"use": {"inventry": []}}, ["use.inventry"], {"device"}),
     ({"uses": {"catalogue": "amd"}, "seed": "x"}, ["uses", "seed"], {"inject", "device"}),
     ({"use": []}, ["use"], {"inject", "device"}),
 ]
