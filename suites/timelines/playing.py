@@ -13,14 +13,16 @@ SUFFIX = ".timeline.yaml"
 
 def play_timelines(path: Path, flags: Mapping[str, str | None], *, report: str | None, histories: str | None) -> int:
     """Plays a file's timelines, or those of a folder. Raises ConfigurationError for what makes no sense, all of it."""
-    seed = flags.get("seed")
+    seed, wrong = flags.get("seed"), list[str]()
     for file in _files(path):
         try:
             stories(file, seed=int(seed) if seed else None)
         except FileError as error:
-            raise ConfigurationError(str(error)) from None
+            wrong.append(str(error))
         except OSError as error:
-            raise ConfigurationError(f"{error.filename or file} cannot be read: {error.strerror}") from None
+            wrong.append(f"{error.filename or file} cannot be read: {error.strerror}")
+    if wrong:
+        raise ConfigurationError("\n".join(wrong))
     return run_scenarios(flags, report=report, histories=histories, played=path)
 
 

@@ -366,6 +366,18 @@ def test_what_cannot_be_played_is_told_before_anything_is_started(
     assert words in str(refused.value)
 
 
+def test_of_a_folder_all_that_cannot_be_played_is_told(tmp_path: Path) -> None:
+    write(tmp_path, "timeline: [{inject: xid/97, device: gpu-0}]", "a.timeline.yaml")
+    write(tmp_path, "timeline: [{mark: a}]", "b.timeline.yaml")
+    write(tmp_path, "timeline: [{injct: xid/79, device: gpu-0}]", "c.timeline.yaml")
+    (tmp_path / "d.timeline.yaml").symlink_to("nowhere")
+    with pytest.raises(ConfigurationError) as refused:
+        play_timelines(tmp_path, {}, report=None, histories=None)
+    assert [line.partition(".timeline.yaml")[0] for line in str(refused.value).splitlines()] == [
+        str(tmp_path / name) for name in "acd"
+    ]
+
+
 DEVICES = Inventory.of(1, partitions=1)
 
 
