@@ -145,6 +145,11 @@ class GateSet:
 
     gate: str
     on: bool
+    """On both sides."""
+    api_server: bool | None = None
+    """On that side; None: nobody has noted it, as in older histories."""
+    kubelet: bool | None = None
+    """Likewise."""
     event: Literal["gate-set"] = "gate-set"
 
 

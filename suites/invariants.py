@@ -82,7 +82,7 @@ class _Excuse:
     where it keeps the health (A-05, A-06)."""
 
     def __init__(self) -> None:
-        self._gate_off = False
+        self._drops_messages = False
         self._drivers: dict[str, float] = {}
         self._everything = _NEVER
         self._reports: dict[Device, float] = {}
@@ -96,9 +96,9 @@ class _Excuse:
                 self._drivers[driver] = record.at
             case Restarted("kubelet"):
                 self._everything = record.at
-            case GateSet(on=on):
+            case GateSet(on=on, api_server=keeps):
                 self._everything = record.at
-                self._gate_off = not on
+                self._drops_messages = not (on if keeps is None else keeps)
             case TimePassed(seconds=seconds):
                 self._jumped += seconds
             case ReportSent() as report:
@@ -112,7 +112,7 @@ class _Excuse:
     @property
     def drops_messages(self) -> bool:
         """Whether messages may be missing now."""
-        return self._gate_off
+        return self._drops_messages
 
     def last_report(self, device: Device) -> float:
         """When it was last heard of."""

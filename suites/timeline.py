@@ -65,7 +65,7 @@ def _words(event: Event) -> str:
             times = f" ({event.count} times)" if event.count > 1 else ""
             return f"{'':24}event {event.reason} on pod {event.pod}: {_short(event.message, 100)}{times}"
         case events.GateSet():
-            return f"gate {event.gate} is {'on' if event.on else 'off'}"
+            return f"gate {event.gate} is {_sides(event)}"
         case events.Restarted():
             return f"{event.component} restarted"
         case events.TimePassed():
@@ -74,6 +74,17 @@ def _words(event: Event) -> str:
 
 def _who(driver: str, instance: str) -> str:
     return f"{driver} ({instance})" if instance else driver
+
+
+def _sides(gate: events.GateSet) -> str:
+    """One word where both sides are alike, or only both together are known."""
+    if gate.api_server == gate.kubelet or None in (gate.api_server, gate.kubelet):
+        return _on(gate.on)
+    return f"{_on(gate.api_server)} in the API server, {_on(gate.kubelet)} in the kubelet"
+
+
+def _on(is_on: bool | None) -> str:
+    return "on" if is_on else "off"
 
 
 def _device(device: DeviceHealth) -> str:

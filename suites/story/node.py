@@ -284,7 +284,7 @@ class Node:
         self.tell(f"the feature gate is {', '.join(f'{_on(is_on)} in the {side}' for side, is_on in sides.items())}")
         self._gates_on = api_server and kubelet
         await self.target.set_gates(api_server=api_server, kubelet=kubelet)
-        self.history.observe(events.GateSet(_GATE, self._gates_on))
+        self.history.observe(events.GateSet(_GATE, self._gates_on, api_server, kubelet))
 
     async def api_server_goes_away(self) -> None:
         """Nobody hears of anything any more, and nobody can write."""

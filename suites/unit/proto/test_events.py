@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drahealth.proto.events import Event, Record, Step, TimePassed, dump_lines, from_json, load_lines, to_json
+from drahealth.proto.events import Event, GateSet, Record, Step, TimePassed, dump_lines, from_json, load_lines, to_json
 
 HEADER = '{"history": "drahealth/v1"}'
 STEP = '{"at": 1.5, "event": "step", "text": "the node starts"}'
@@ -50,6 +50,10 @@ def test_the_lines_are_a_header_and_a_record_each() -> None:
 
 def test_what_a_later_version_adds_to_an_event_is_ignored() -> None:
     assert from_json({"event": "step", "text": "on", "mood": "good"}) == Step("on")
+
+
+def test_a_gate_of_an_older_history_does_not_tell_of_its_sides() -> None:
+    assert from_json({"event": "gate-set", "gate": "G", "on": False}) == GateSet("G", False, None, None)
 
 
 @pytest.mark.parametrize(

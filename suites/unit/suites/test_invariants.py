@@ -129,6 +129,14 @@ def test_a_message_may_be_dropped_while_the_gate_is_off_and_no_longer() -> None:
     assert len(inventions(said, off, on, status(UNHEALTHY))) == 1
 
 
+@pytest.mark.parametrize(("api_server", "kubelet", "found"), [(True, False, 1), (False, True, 0), (False, False, 0)])
+def test_a_message_may_be_dropped_by_the_api_servers_gate_and_not_by_the_kubelets(
+    api_server: bool, kubelet: bool, found: int
+) -> None:
+    off = GateSet("ResourceHealthStatus", False, api_server, kubelet)
+    assert len(inventions(report(UNHEALTHY, "hot"), off, status(UNHEALTHY))) == found
+
+
 def test_unknown_before_anything_was_shown_needs_no_cause() -> None:
     assert inventions(status(UNKNOWN), report(), status()) == []
 

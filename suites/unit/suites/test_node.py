@@ -8,7 +8,7 @@ import pytest
 
 from drahealth.fakes.api import KINDS, PODS, ApiError
 from drahealth.manager.profile import KEP, V1_35, V1_37
-from drahealth.proto.events import Step, TimePassed
+from drahealth.proto.events import GateSet, Step, TimePassed
 from drahealth.proto.values import Health
 from drahealth.suites.binaries.releases import Binaries
 from drahealth.suites.errors import HarnessError
@@ -138,6 +138,16 @@ async def test_time_that_was_jumped_over_is_in_the_history(kep: ReferenceTarget)
     node = node_on(kep)
     await node.passes(25)
     assert [record.what for record in node.history.records] == [TimePassed(25)]
+
+
+async def test_the_sides_on_which_the_gate_is_on_are_in_the_history(kep: ReferenceTarget) -> None:
+    node = node_on(kep)
+    await node.gates(api_server=True, kubelet=False)
+    await node.gates(on=True)
+    assert list(node.history.of(GateSet)) == [
+        GateSet("ResourceHealthStatus", False, api_server=True, kubelet=False),
+        GateSet("ResourceHealthStatus", True, api_server=True, kubelet=True),
+    ]
 
 
 async def test_time_that_really_passed_is_told_and_not_added_to_the_times_of_records() -> None:

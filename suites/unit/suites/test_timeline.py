@@ -47,6 +47,11 @@ LINES: list[tuple[Event, str]] = [
     (Prepared("d", "", "uid", ()), "d prepared no devices"),
     (Unprepared("d", "b", "uid"), "d (b) unprepared a claim"),
     (GateSet("ResourceHealthStatus", False), "gate ResourceHealthStatus is off"),
+    (GateSet("ResourceHealthStatus", True, True, True), "gate ResourceHealthStatus is on"),
+    (
+        GateSet("ResourceHealthStatus", False, True, False),
+        "gate ResourceHealthStatus is on in the API server, off in the kubelet",
+    ),
     (Restarted("kubelet"), "kubelet restarted"),
     (TimePassed(2.5), "2.5 s passed"),
     (StatusSeen("pod-1", "uid", "Pending", ()), f"{'':24}pod pod-1 Pending: "),
