@@ -81,7 +81,7 @@ class Reporting:
                 beyond=scenario.beyond(*self._about) if outcome == "not applicable" else (),
                 reason=scenario.why_not(*self._about) if outcome == "not applicable" else "",
                 where=getattr(call.excinfo.value, "where", "") if call.excinfo else "",
-                notes=tuple(played.node.notes) if played and call.when == "call" else (),
+                notes=(*played.node.showed, *played.node.notes) if played and call.when == "call" else (),
             )
             report.drahealth = asdict(result)  # type: ignore[attr-defined]
         return report

@@ -58,6 +58,8 @@ class Node:
         """Seconds that the story may take."""
         self.notes: list[str] = []
         """What somebody should know of it though it has passed, a line each."""
+        self.showed: list[str] = []
+        """What its pods showed in its course, where that is worth a line."""
         self._title = title
         self._run = run
         self._judge = Judge(target.profile.name, title, judges, self.tell)

@@ -1,5 +1,6 @@
 """Timelines as tests: each one of a `*.timeline.yaml` is a scenario on the run's target."""
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from drahealth.suites.session import Session
 from drahealth.suites.story.node import Node
 from drahealth.suites.story.patience import PATIENCE
 from drahealth.suites.timelines.holder import Holder
+from drahealth.suites.timelines.showed import showed
 from drahealth.suites.timelines.stage import NodeStage
 
 _UNREACHABLE = "what its drivers are told goes through the kubelet, which is stopped then"
@@ -76,8 +78,10 @@ async def tell(story: Story, node: Node, speed: float = 1.0) -> None:
     async with Holder(node, driver, shows=count * (2 if plugin else 1)) as holder:
         await holder.begin(use.workload, count, [plugin.asks(count)] if plugin else [])
         node.tell(f"timeline {story.timeline.name}, seed {plan.seed}, plan {plan.hash}")
+        began = time.monotonic()
         stage = NodeStage(node, driver, holder, story, plugin=plugin, speed=speed)
         node.notes += notes(story, await play(plan, stage, speed=speed))
+        node.showed += showed(node.history.records, began)
         await node.kubelet_runs()  # what is judged at the end is judged of one that runs
 
 
