@@ -62,9 +62,7 @@ def _head(driver: Mapping[str, Any]) -> Text:
     where = f" on {driver['node']}" if _is_driver(driver) else ", a device plugin"
     head = Text(printable(f"{driver['name']}{where}: {state}"), "bold")
     given = (
-        f"claims: {len(driver['prepared'])}"
-        if _is_driver(driver)
-        else f"allocations so far: {len(driver['allocated'])}"
+        f"claims: {len(driver['prepared'])}" if _is_driver(driver) else f"allocations so far: {driver['allocations']}"
     )
     more = f"health streams: {driver['streams']}, {given}, devices: {health}"
     if driver.get("stream_faults"):

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from itertools import count
@@ -14,7 +15,7 @@ from drahealth.fakes.hardware import call_counts, cdi
 from drahealth.fakes.hardware.control import Attempt
 from drahealth.fakes.hardware.failing import FailingDevices
 from drahealth.fakes.hardware.kubelet_registration import KubeletRegistration
-from drahealth.fakes.hardware.plugin_control import ListedDevice, PluginOptions, PluginState
+from drahealth.fakes.hardware.plugin_control import KEPT, ListedDevice, PluginOptions, PluginState
 from drahealth.fakes.hardware.plugin_list import PluginList, Response
 from drahealth.fakes.hardware.waiting_lists import WaitingLists
 from drahealth.fakes.socket_files import Taken, is_served
@@ -52,8 +53,7 @@ class FakeDevicePlugin:
             machine, self._ids, seed=options.seed, clock=clock or SystemClock(), tell=self._tell_states
         )
         self._waiting: dict[str, WaitingLists] = {}
-        self._allocated: list[tuple[str, ...]] = []
-        self._started: list[tuple[str, ...]] = []
+        self._allocated, self._started = _Calls(), _Calls()
         self._registered = asyncio.Event()
         self._registration_error = ""
         self._running = False
@@ -167,10 +167,12 @@ class FakeDevicePlugin:
             registration_error=self._registration_error,
             listed=tuple(device.id for device in self._list.response()),
             streams=self.streams,
-            allocated=tuple(self._allocated),
-            started=tuple(self._started),
+            allocated=tuple(self._allocated.newest),
+            started=tuple(self._started.newest),
             faults=self._failing.faults(),
             instance=self.options.instance,
+            allocations=self._allocated.count,
+            starts=self._started.count,
         )
 
     # -- its life
@@ -280,7 +282,7 @@ class FakeDevicePlugin:
         response = ALLOCATE.response()
         for wanted in request.container_requests:
             devices = tuple(wanted.devices_ids)
-            self._allocated.append(devices)
+            self._allocated.add(devices)
             kind = self.options.cdi_kind
             names = [{"name": f"{kind}={device}"} for device in devices] if kind else []
             envs = {"DEVICES": ",".join(devices), **({} if kind else self._environment(devices))}
@@ -288,7 +290,7 @@ class FakeDevicePlugin:
         return response
 
     async def _pre_start(self, request: Any, context: Any) -> Any:
-        self._started.append(tuple(request.devices_ids))
+        self._started.add(tuple(request.devices_ids))
         return PRE_START_CONTAINER.response()
 
     def _environment(self, devices: Iterable[str]) -> dict[str, str]:
@@ -302,6 +304,18 @@ class FakeDevicePlugin:
     def _tell(self, response: Response) -> None:
         for waiting in self._waiting.values():
             waiting.put(response)
+
+
+class _Calls:
+    """The devices of the newest calls, and how many calls there were."""
+
+    def __init__(self) -> None:
+        self.newest = deque[tuple[str, ...]](maxlen=KEPT)
+        self.count = 0
+
+    def add(self, devices: tuple[str, ...]) -> None:
+        self.newest.append(devices)
+        self.count += 1
 
 
 def _socket(path: Path, methods: Mapping[Method, Any], counts: call_counts.CallCounts) -> ServedSocket:

@@ -12,6 +12,8 @@ from drahealth.fakes.inventory import Device, Inventory
 from drahealth.proto.device_plugin import KUBELET_SOCKET
 from drahealth.proto.extended_resources import is_extended_resource
 
+KEPT = 100
+"""Calls whose devices are remembered, of each kind; all are counted."""
 Registration = Literal["kubelet.sock", "plugins_registry"]
 
 
@@ -120,14 +122,18 @@ class PluginState:
     streams: int
     """Lists that a kubelet is being told now."""
     allocated: tuple[tuple[str, ...], ...]
-    """The devices of each Allocate call, since it was made."""
+    """The devices of each container in Allocate calls: of the newest `KEPT`, the newest last."""
     started: tuple[tuple[str, ...], ...]
-    """The devices of each PreStartContainer call, since it was made."""
+    """The devices of each PreStartContainer call, likewise."""
     listed: tuple[str, ...] = ()
     """The devices that it lists."""
     faults: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """What is wrong with the devices, by path."""
     instance: str = ""
+    allocations: int = 0
+    """Containers in Allocate calls since the plugin was made, kept or not."""
+    starts: int = 0
+    """PreStartContainer calls, likewise."""
 
 
 class PluginControl(Protocol):

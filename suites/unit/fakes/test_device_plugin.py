@@ -10,7 +10,7 @@ import grpc.aio
 import pytest
 
 from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
-from drahealth.fakes.hardware.plugin_control import PluginControl, PluginOptions, PluginState
+from drahealth.fakes.hardware.plugin_control import KEPT, PluginControl, PluginOptions, PluginState
 from drahealth.fakes.hardware.remote import ControlFailed
 from drahealth.fakes.socket_files import Taken
 from drahealth.fakes.sockets import ServedSocket
@@ -142,7 +142,20 @@ async def test_what_it_is_asked_is_answered_and_kept(rig: Rig, plugin: PluginCon
     assert list(chosen.container_responses[0].deviceIDs) == ["gpu-1"]
     assert (dict(given.envs), given.cdi_devices[0].name) == ({"DEVICES": "gpu-1"}, "example.com/gpu=gpu-1")
     assert (asked.pre_start_required, asked.get_preferred_allocation_available) == (False, True)
-    assert await plugin.state() == PluginState(True, False, "", 0, (("gpu-1",),), (("gpu-1",),), ("gpu-0", "gpu-1"))
+    listed, once = ("gpu-0", "gpu-1"), (("gpu-1",),)
+    assert await plugin.state() == PluginState(True, False, "", 0, once, once, listed, allocations=1, starts=1)
+
+
+async def test_of_what_it_is_asked_the_newest_is_kept_and_all_is_counted(rig: Rig, plugin: PluginControl) -> None:
+    await plugin.start()
+    for number in range(KEPT + 2):
+        wanted = [f"gpu-{number % 2}"]
+        await rig.call(ALLOCATE, SOCKET, container_requests=[{"devices_ids": wanted}])
+        await rig.call(PRE_START_CONTAINER, SOCKET, devices_ids=wanted)
+    await rig.call(ALLOCATE, SOCKET, container_requests=[{"devices_ids": ["gpu-0", "gpu-1"]}])
+    state, newest = await plugin.state(), (("gpu-0",), ("gpu-1",)) * (KEPT // 2)
+    assert (state.allocations, state.allocated) == (KEPT + 3, (*newest[1:], ("gpu-0", "gpu-1")))
+    assert (state.starts, state.started) == (KEPT + 2, newest)
 
 
 @pytest.mark.parametrize(("end", "left"), [("stop", []), ("crash", [SOCKET]), ("retire", [])])
