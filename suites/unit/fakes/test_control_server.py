@@ -29,6 +29,7 @@ INSTANCE = {
     "health_apis": ["v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth"],
     "heartbeat": 0.0,
     "upgrading": False,
+    "stream_faults": [],
 }
 
 
