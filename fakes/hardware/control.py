@@ -221,7 +221,8 @@ class DriverControl(Protocol):
 
     async def start(self) -> None:
         """Opens the sockets and publishes the devices. Starting a running driver changes nothing, but that its
-        registration socket comes back if it was taken away."""
+        registration socket comes back if it was taken away. Who starts one that is starting waits for what comes of it.
+        Raises ValueError where the driver is ended before it runs."""
 
     async def stop(self) -> None:
         """Ends in order: unregisters (the registration socket goes first), ends the streams, removes the sockets."""

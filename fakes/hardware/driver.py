@@ -6,9 +6,10 @@ health API asked for from one state. What it does wrong on purpose is asked for 
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import grpc
 
@@ -70,17 +71,15 @@ class FakeDriver:
 
     async def start(self) -> None:
         await self._instances.start()
-        self._devices.failing.resume()
 
     async def stop(self) -> None:
-        await self._devices.failing.suspend()
-        await self._instances.stop()
+        await self._end(self._instances.stop())
 
     async def restart(self, offer: Sequence[str] = ()) -> None:
         self.options.offering(offer)  # raises for what there is not, while all goes on
-        await self._devices.failing.suspend()
-        await self._instances.restart(offer)
-        self._devices.failing.resume()
+        await self.stop()
+        self._instances.offer(offer)
+        await self.start()
 
     async def upgrade(self, overlap: float = 1.0, offer: Sequence[str] = ()) -> None:
         await self._instances.upgrade(overlap, offer)
@@ -89,12 +88,10 @@ class FakeDriver:
         self._instances.unregister()
 
     async def crash(self) -> None:
-        await self._devices.failing.suspend()
-        await self._instances.crash()
+        await self._end(self._instances.crash())
 
     async def retire(self) -> None:
-        await self._devices.failing.suspend()
-        await self._instances.retire()
+        await self._end(self._instances.retire())
 
     async def wait_registered(self) -> None:
         await self._instances.registered.wait()
@@ -218,3 +215,11 @@ class FakeDriver:
 
     async def _begin(self, instance: DriverInstance) -> None:
         await instance.start()
+        self._devices.failing.resume()
+
+    async def _end(self, ending: Coroutine[Any, Any, None]) -> None:
+        """Recoveries go on until a start that is ended has ended, too."""
+        try:
+            await ending
+        finally:
+            await self._devices.failing.suspend()

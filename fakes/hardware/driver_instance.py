@@ -51,6 +51,7 @@ class DriverInstance:
         self.options = options
         self.heartbeat = options.heartbeat
         self.running = False
+        self._served = False
         self.registered = False
         """A kubelet has said so since the last start, and it has not ended since."""
         self.notified = False
@@ -100,6 +101,7 @@ class DriverInstance:
             self.write_cdi()
             await self._publish_first()
             await self._helper.start()
+            self._served = True
         except BaseException:
             with suppress(ApiError):
                 await self.retire()
@@ -111,18 +113,19 @@ class DriverInstance:
         self._helper.unregister()
 
     def register_again(self) -> None:
-        """Puts it back. Raises Taken."""
-        self._helper.register_again()
+        """Puts it back; nothing where it is yet to be made. Raises Taken."""
+        if self._served:
+            self._helper.register_again()
 
     async def stop(self) -> None:
         """Ends in order; also removes the sockets that a crash has left."""
-        self.running = False
+        self.running = self._served = False
         self.unregister()
         await self._helper.stop()
 
     async def crash(self) -> None:
         """Is gone at once, the socket files stay."""
-        self.running = self.registered = False
+        self.running = self.registered = self._served = False
         await self._helper.crash()
 
     async def retire(self) -> None:

@@ -1,6 +1,7 @@
 """The instances of a fake driver: the one that it is now, and beside it for a while another, in a rolling update.
 
-What ends the driver ends all of them, and an update that is under way.
+What ends the driver ends all of them, and a start or an update that is under way. Whoever starts it waits for what
+ends it, and for a start that goes on already.
 """
 
 import asyncio
@@ -8,6 +9,7 @@ import logging
 import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from typing import TypeGuard
 
 from drahealth.fakes.hardware.control import DriverOptions
 from drahealth.fakes.hardware.driver_instance import DriverInstance
@@ -50,11 +52,13 @@ class Instances:
         self._heard = asyncio.Event()
         self._updates = 0
         self._update: asyncio.Task[None] | None = None
+        self._starting: asyncio.Task[None] | None = None
+        self._ending = asyncio.Lock()
 
     @property
     def updating(self) -> bool:
         """A rolling update is under way."""
-        return self._update is not None
+        return _goes_on(self._update)
 
     def all(self) -> list[DriverInstance]:
         """The current one first."""
@@ -63,12 +67,38 @@ class Instances:
     # -- their life
 
     async def start(self) -> None:
-        """The current one begins; those that run register again."""
-        if self.current.running:
-            for instance in self.all():
-                if instance.running:
-                    instance.register_again()
+        """The current one begins; those that run register again. Raises ValueError where it is ended before it runs."""
+        if _goes_on(self._starting):
+            await self._outcome(self._starting)
             return
+        start = self._starting = asyncio.create_task(self._start(), name=f"start of {self.current.options.name}")
+        try:
+            await self._outcome(start)
+        except asyncio.CancelledError:
+            await _cancel(start)
+            raise
+
+    async def _start(self) -> None:
+        await self._ended()
+        if self.current.running:
+            self._register_again()
+        else:
+            await self._begin_current()
+
+    async def _outcome(self, start: "asyncio.Task[None]") -> None:
+        try:
+            await asyncio.shield(start)
+        except asyncio.CancelledError:
+            if start.cancelled():
+                raise ValueError(f"driver {self.current.options.name} was ended while it was starting") from None
+            raise
+
+    def _register_again(self) -> None:
+        for instance in self.all():
+            if instance.running:
+                instance.register_again()
+
+    async def _begin_current(self) -> None:
         self.registered.clear()
         beside, self._beside = self._beside, []
         for instance in beside:  # what a crash in the middle of an update has left
@@ -78,16 +108,19 @@ class Instances:
 
     async def stop(self) -> None:
         """All end in order."""
-        await self._end_update()
+        async with self._ending:
+            await self._stop()
+
+    async def _stop(self) -> None:
+        await _cancel(self._starting)
+        await _cancel(self._update)
         self.unregister()
         for instance in self.all():
             await instance.stop()
 
-    async def restart(self, offer: Sequence[str]) -> None:
-        """All end, and the current one begins again with these health APIs."""
-        await self.stop()
+    def offer(self, offer: Sequence[str]) -> None:
+        """The current one has these health APIs from its next start on."""
         self.current.options = self.current.options.offering(offer)
-        await self.start()
 
     def unregister(self) -> None:
         """Their registration sockets go."""
@@ -97,19 +130,22 @@ class Instances:
 
     async def crash(self) -> None:
         """All are gone at once."""
-        self.registered.clear()
-        for instance in self.all():
-            await instance.crash()
-        await self._end_update()
+        async with self._ending:
+            await _cancel(self._starting)
+            self.registered.clear()
+            for instance in self.all():
+                await instance.crash()
+            await _cancel(self._update)
 
     async def retire(self) -> None:
         """All stop for good."""
-        await self.stop()
-        for instance in self.all():
-            await instance.retire()
-        beside, self._beside = self._beside, []
-        for instance in beside:
-            instance.forget()
+        async with self._ending:
+            await self._stop()
+            for instance in self.all():
+                await instance.retire()
+            beside, self._beside = self._beside, []
+            for instance in beside:
+                instance.forget()
 
     def set_heartbeat(self, seconds: float) -> None:
         """Of all."""
@@ -130,6 +166,9 @@ class Instances:
 
     async def upgrade(self, overlap: float, offer: Sequence[str]) -> None:
         """As `DriverControl.upgrade`."""
+        await self._ended()
+        if _goes_on(self._starting):
+            await asyncio.wait([self._starting])
         older, name = self.current, self.current.options.name
         if not 0 <= overlap < math.inf:
             raise ValueError(f"two instances run side by side for a finite number of seconds, not {overlap:g}")
@@ -202,15 +241,25 @@ class Instances:
         if older.running:
             older.publish_later(anew=True)
 
-    async def _end_update(self) -> None:
-        if self._update:
-            self._update.cancel()
-            await asyncio.gather(self._update, return_exceptions=True)
+    async def _ended(self) -> None:
+        """Returns once what ends the driver has ended it."""
+        async with self._ending:
+            pass
 
     def _told(self, instance: DriverInstance) -> None:
         self._heard.set()
         if instance is self.current:
             (self.registered.set if instance.registered else self.registered.clear)()
+
+
+def _goes_on(task: "asyncio.Task[None] | None") -> "TypeGuard[asyncio.Task[None]]":
+    return task is not None and not task.done()
+
+
+async def _cancel(task: "asyncio.Task[None] | None") -> None:
+    if task:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 def _log_failure(update: "asyncio.Task[None]") -> None:

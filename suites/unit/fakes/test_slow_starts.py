@@ -1,0 +1,133 @@
+"""What is asked of a fake driver while it starts, which takes as long as its API server is silent."""
+
+import asyncio
+
+import pytest
+
+from drahealth.fakes.api import Kind
+from drahealth.fakes.api_server.server import ApiServer
+from drahealth.fakes.hardware.driver import FakeDriver
+from drahealth.fakes.list_watch import Snapshot
+from drahealth.suites.unit.fakes.driver_rig import DRIVER, Rig
+from drahealth.suites.unit.fakes.test_upgrade import comes_true, is_well
+from drahealth.suites.unit.manager.rig import until
+
+PATIENCE = 10.0
+
+
+class Silent(ApiServer):
+    """Answers nobody who lists, while it does not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers, self.asked = asyncio.Event(), asyncio.Event()
+
+    async def snapshot(self, kind: Kind, namespace: str | None = None) -> Snapshot:
+        self.asked.set()
+        await self.answers.wait()
+        return await super().snapshot(kind, namespace)
+
+
+@pytest.fixture
+def api(rig: Rig) -> Silent:
+    rig.api = api = Silent()
+    return api
+
+
+async def starting(driver: FakeDriver, api: Silent) -> "asyncio.Task[None]":
+    """It starts, and waits for the API server."""
+    start = asyncio.create_task(driver.start())
+    await asyncio.wait_for(api.asked.wait(), PATIENCE)
+    return start
+
+
+async def test_a_second_start_is_over_when_the_first_one_is(rig: Rig, api: Silent) -> None:
+    driver = rig.here()
+    first = await starting(driver, api)
+    second = asyncio.create_task(driver.start())
+    await asyncio.sleep(0)
+    api.answers.set()
+    async with asyncio.timeout(PATIENCE):
+        await asyncio.gather(first, second)
+    assert ((await driver.state()).running, len(rig.sockets())) == (True, 4)
+
+
+async def test_what_keeps_it_from_starting_is_told_to_all_who_start_it(rig: Rig, api: Silent) -> None:
+    driver = rig.here()
+    (rig.root / "registry").write_text("not a folder")
+    first = await starting(driver, api)
+    second = asyncio.create_task(driver.start())
+    await asyncio.sleep(0)
+    api.answers.set()
+    async with asyncio.timeout(PATIENCE):
+        outcomes = await asyncio.gather(first, second, return_exceptions=True)
+    assert [isinstance(outcome, FileExistsError | NotADirectoryError) for outcome in outcomes] == [True, True]
+
+
+async def test_an_upgrade_begins_once_it_has_started(rig: Rig, api: Silent) -> None:
+    driver = rig.here()
+    await driver.inject("xid/95", "gpu-0")
+    await driver.recover("gpu-reset", "gpu-0", takes=100.0)
+    start = await starting(driver, api)
+    upgrading = asyncio.create_task(driver.upgrade(0.0))
+    await asyncio.sleep(0)
+    api.answers.set()
+    async with asyncio.timeout(PATIENCE):
+        await asyncio.gather(start, upgrading)
+        rig.clock.jump(100)
+        await comes_true(lambda: is_well(driver))  # recoveries go on, as it runs
+    assert ((await driver.state()).instance, len(rig.sockets())) == ("upgrade-1", 4)
+
+
+@pytest.mark.parametrize("end", ["stop", "crash", "retire", "leave"])
+async def test_what_ends_it_ends_a_start_that_hangs(rig: Rig, api: Silent, end: str) -> None:
+    driver = rig.here()
+    start = await starting(driver, api)
+    waiting = asyncio.create_task(driver.start())
+    await asyncio.sleep(0)
+    async with asyncio.timeout(PATIENCE):
+        await (getattr(driver, end)() if end != "leave" else asyncio.sleep(0, start.cancel()))
+        with pytest.raises(ValueError, match=f"driver {DRIVER} was ended while it was starting"):
+            await waiting
+    await asyncio.gather(start, return_exceptions=True)
+    assert ((await driver.state()).running, rig.sockets()) == (False, [])
+    api.answers.set()
+    await driver.start()
+    assert ((await driver.state()).running, len(await rig.slices())) == (True, 1)
+
+
+@pytest.mark.parametrize("begin", ["start", "upgrade"])
+async def test_what_is_ended_before_it_has_begun_is_over(rig: Rig, api: Silent, begin: str) -> None:
+    api.answers.set()
+    driver = rig.here()
+    if begin == "upgrade":
+        await driver.start()
+    async with asyncio.timeout(PATIENCE):
+        outcomes = await asyncio.gather(getattr(driver, begin)(), driver.stop(), return_exceptions=True)
+        await driver.start()
+    assert "was ended while it was" in str(outcomes[0])
+    assert ((await driver.state()).running, (await driver.state()).upgrading, len(rig.sockets())) == (True, False, 4)
+
+
+@pytest.mark.parametrize("end", ["stop", "crash", "retire"])
+async def test_a_start_begins_once_what_ends_the_driver_has_ended(rig: Rig, api: Silent, end: str) -> None:
+    api.answers.set()
+    driver = rig.here()
+    await driver.start()
+    async with asyncio.timeout(PATIENCE):
+        await asyncio.gather(getattr(driver, end)(), driver.start())
+    assert ((await driver.state()).running, len(rig.sockets())) == (True, 4)
+
+
+async def test_a_start_in_the_beginning_of_an_upgrade_changes_nothing(rig: Rig, api: Silent) -> None:
+    api.answers.set()
+    driver = rig.here()
+    await driver.start()
+    api.answers.clear()
+    api.asked.clear()
+    upgrading = asyncio.create_task(driver.upgrade(0.0))
+    await asyncio.wait_for(api.asked.wait(), PATIENCE)
+    await driver.start()
+    api.answers.set()
+    await asyncio.wait_for(upgrading, PATIENCE)
+    assert await until(lambda: len(rig.sockets()) == 4, PATIENCE)
