@@ -12,11 +12,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 import drahealth.suites.kep  # noqa: F401 -- first: it quiets gRPC
-from drahealth.suites.binaries.progress import silent
 from drahealth.suites.errors import ConfigurationError
-from drahealth.suites.options import FLAGS, Options
 from drahealth.suites.story.node import Node
+from drahealth.suites.targets.kubelet.binaries.progress import silent
 from drahealth.suites.targets.make import make_target
+from drahealth.suites.targets.options import FLAGS, Options
 
 Times = dict[str, list[float]]
 """Milliseconds by what was done."""

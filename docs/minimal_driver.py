@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from drahealth.fakes.clients.kube_client import KubeClient
+from drahealth.fakes.cluster.clients.kube_client import KubeClient
 from drahealth.fakes.kubelet_plugin import Device, NamespacedObject, Options, Pool, PrepareResult, start
 from drahealth.proto.values import DeviceHealth, Health
 

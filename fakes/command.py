@@ -7,10 +7,10 @@ import sys
 
 import typer
 
-from drahealth.fakes.complaint import Complaint
 from drahealth.fakes.ctl.command import app as ctl
-from drahealth.fakes.standing.command import app as driver
-from drahealth.fakes.verbs import Verbs
+from drahealth.fakes.program.errors import CommandError
+from drahealth.fakes.program.usage import Verbs
+from drahealth.fakes.serve.command import app as driver
 from drahealth.proto.quoting import printable_lines
 
 app = typer.Typer(
@@ -25,7 +25,7 @@ app.add_typer(driver, name="driver")
 app.add_typer(ctl, name="ctl")
 
 
-def complain(complaint: Complaint) -> None:
+def complain(complaint: CommandError) -> None:
     """Says it, and ends the program."""
     print(printable_lines(f"drahealth: {complaint}"), file=sys.stderr)  # noqa: T201
     raise SystemExit(complaint.code)
@@ -35,5 +35,5 @@ def main() -> None:
     """The entry point: errors of ours are one sentence and an exit code."""
     try:
         app(prog_name="drahealth")
-    except Complaint as complaint:
+    except CommandError as complaint:
         complain(complaint)

@@ -7,7 +7,7 @@ from typing import Any
 
 import grpc.aio
 
-from drahealth.fakes.socket_files import Taken, is_served
+from drahealth.fakes.files.socket_files import SocketInUse, is_served
 from drahealth.proto.quoting import one_line
 from drahealth.proto.services import Method, serve
 from drahealth.proto.sockets import PATH_LIMIT as PATH_LIMIT
@@ -42,16 +42,16 @@ class ServedSocket:
         self._server: grpc.aio.Server | None = None
 
     def check_free(self) -> None:
-        """Raises Taken where somebody serves there."""
+        """Raises SocketInUse where somebody serves there."""
         if self._listen is None:
             for path in (self.path, self._hidden):
                 if is_served(path):
-                    raise Taken(f"somebody serves at {one_line(str(path))} already")
+                    raise SocketInUse(f"somebody serves at {one_line(str(path))} already")
 
     async def start(self) -> None:
         """Serves; a file of an earlier run at `path` is replaced.
 
-        Raises Taken where somebody serves there already, and OSError where it cannot be served.
+        Raises SocketInUse where somebody serves there already, and OSError where it cannot be served.
         """
         self.check_free()
         if self._listen is None:
@@ -87,11 +87,11 @@ class ServedSocket:
             self._linked = None
 
     def restore(self) -> None:
-        """Puts the file back that was taken away. Raises Taken where somebody serves there by now."""
+        """Puts the file back that was taken away. Raises SocketInUse where somebody serves there by now."""
         if self._linked is not None or self._listen is not None:
             return
         if is_served(self.path):
-            raise Taken(f"somebody serves at {one_line(str(self.path))} already")
+            raise SocketInUse(f"somebody serves at {one_line(str(self.path))} already")
         self.path.unlink(missing_ok=True)
         self.path.hardlink_to(self._hidden)
         self._linked = _identity(self.path)

@@ -20,7 +20,7 @@ from drahealth.proto.device_plugin import (
 )
 from drahealth.proto.extended_resources import DeviceNode, Grant, Mount, PluginDevice
 from drahealth.proto.quoting import one_line
-from drahealth.proto.services import Garbled
+from drahealth.proto.services import MalformedMessage
 from drahealth.proto.sockets import target
 
 CALL_LIMIT = 30.0
@@ -116,7 +116,7 @@ class DevicePlugin:
             why = "ended by the plugin"
         except grpc.aio.AioRpcError as error:
             why = said(error)
-        except Garbled as garbled:
+        except MalformedMessage as garbled:
             why = str(garbled)
         finally:
             responses.cancel()
@@ -130,7 +130,7 @@ class DevicePlugin:
             return await method.stub(self._channel)(request, timeout=CALL_LIMIT)
         except grpc.aio.AioRpcError as error:
             why = said(error)
-        except Garbled as garbled:
+        except MalformedMessage as garbled:
             why = str(garbled)
         raise PluginError(f"device plugin {self}: {what} failed: {why}")
 

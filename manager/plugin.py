@@ -16,9 +16,9 @@ from drahealth.manager.profile import Profile
 from drahealth.manager.stream import Action, Input, State, step
 from drahealth.manager.tasks import spawn
 from drahealth.proto.clock import Clock
-from drahealth.proto.flavours import Flavour, of_service
+from drahealth.proto.health_apis import HealthApi, of_service
 from drahealth.proto.quoting import one_line
-from drahealth.proto.services import PREPARE, UNPREPARE, Garbled
+from drahealth.proto.services import PREPARE, UNPREPARE, MalformedMessage
 from drahealth.proto.sockets import target
 from drahealth.proto.values import ClaimRef, DeviceId, PreparedDevice, Report
 
@@ -129,7 +129,7 @@ class Plugin:
             response = await method.stub(self._channel)(request, timeout=CALL_LIMIT)
         except grpc.aio.AioRpcError as error:
             raise PluginError(f"{self}: {what} failed: {said(error)}") from None
-        except Garbled as error:
+        except MalformedMessage as error:
             raise PluginError(f"{self}: {what} failed: {error}") from None
         answers: Mapping[str, Any] = response.claims
         _check_answers(str(self), what, claims, answers)
@@ -174,20 +174,20 @@ class Plugin:
             self._tell(Input.CONNECTED)
 
     async def _read(self) -> None:
-        flavour = self._methods[self._method]
-        self._observe(StreamOpened(self.driver, str(self.endpoint), flavour.name))
+        health_api = self._methods[self._method]
+        self._observe(StreamOpened(self.driver, str(self.endpoint), health_api.name))
         self._why = "ended by the manager"
-        responses = flavour.method.stub(self._channel)(flavour.method.request())
+        responses = health_api.method.stub(self._channel)(health_api.method.request())
         reported = False
         try:
             async for response in responses:
                 reported = True
                 self._complaint = ""
-                self._on_report(flavour.decode(response))
+                self._on_report(health_api.decode(response))
             self._end("ended by the plugin")
         except grpc.aio.AioRpcError as error:
-            self._failed(error, flavour, reported)
-        except Garbled as error:
+            self._failed(error, health_api, reported)
+        except MalformedMessage as error:
             self._end(str(error))
         except Exception:  # of ours: one report that we cannot take must not be the last one
             log.exception("health stream of plugin %s: a report could not be taken", self)
@@ -196,16 +196,16 @@ class Plugin:
             responses.cancel()
             self._observe(StreamEnded(self.driver, str(self.endpoint), self._why))
 
-    def _failed(self, error: grpc.aio.AioRpcError, flavour: Flavour, reported: bool) -> None:
+    def _failed(self, error: grpc.aio.AioRpcError, health_api: HealthApi, reported: bool) -> None:
         if error.code() is not grpc.StatusCode.UNIMPLEMENTED:
             self._end(said(error))
-        elif flavour is not self._methods[-1] and not reported:
+        elif health_api is not self._methods[-1] and not reported:
             self._why = "not implemented"
-            log.info("plugin %s: %s is not implemented, the next method is called", self, flavour.name)
+            log.info("plugin %s: %s is not implemented, the next method is called", self, health_api.name)
             self._tell(Input.NO_SUCH_METHOD)
         else:
             self._why = "not implemented"
-            log.info("plugin %s: %s is not implemented, its devices read Unknown", self, flavour.name)
+            log.info("plugin %s: %s is not implemented, its devices read Unknown", self, health_api.name)
             self._tell(Input.UNIMPLEMENTED)
 
     def _end(self, why: str) -> None:
@@ -224,7 +224,7 @@ class Plugin:
         self._complaint = why
 
 
-def pick_health_api(versions: Iterable[str], profile: Profile) -> tuple[Flavour, ...]:
+def pick_health_api(versions: Iterable[str], profile: Profile) -> tuple[HealthApi, ...]:
     """The methods of the health API to call: the first of the profile's that the plugin advertises (W-18), or may have
     (B-11); empty if there is none."""
     advertised = set(profile.health_apis if profile.asks_unadvertised else versions)

@@ -9,7 +9,7 @@ facts of real kubelets; docs/facts.md lists them.
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from drahealth.proto.flavours import Flavour, of_service
+from drahealth.proto.health_apis import HealthApi, of_service
 from drahealth.proto.values import DeviceHealth, Health
 
 MEBIBYTE = 2**20
@@ -138,9 +138,9 @@ class Profile:
     """Seconds from the end of a health stream to the next attempt (W-23)."""
 
     @property
-    def flavours(self) -> tuple[Flavour, ...]:
+    def called_apis(self) -> tuple[HealthApi, ...]:
         """The methods of these health APIs."""
-        return tuple(flavour for api in self.health_apis for flavour in of_service(api))
+        return tuple(health_api for api in self.health_apis for health_api in of_service(api))
 
     def as_read(self, device: DeviceHealth) -> DeviceHealth:
         """What is read of a report of this device: a field that is not known is not there."""

@@ -19,7 +19,7 @@ from watchfiles import awatch
 from drahealth.manager.tasks import spawn
 from drahealth.proto.clock import Clock
 from drahealth.proto.quoting import one_line
-from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, Garbled
+from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, MalformedMessage
 from drahealth.proto.sockets import check_path, target
 
 DIAL_LIMIT, INFO_LIMIT, NOTIFY_LIMIT = 10.0, 1.0, 5.0
@@ -147,7 +147,7 @@ class RegistrationDirectory:
                 return f"nobody answers within {DIAL_LIMIT:g} s"
             except grpc.aio.AioRpcError as error:
                 return f"GetInfo failed, is it a plugin? {error.code().name}: {error.details()}"
-            except Garbled as garbled:
+            except MalformedMessage as garbled:
                 return f"GetInfo failed, is it a plugin? {garbled}"
             except Refused as refused:
                 return await self._refuse(channel, refused)
@@ -229,6 +229,6 @@ async def _notify(channel: grpc.aio.Channel, *, ok: bool, error: str = "") -> st
         await NOTIFY_REGISTRATION.stub(channel)(status, timeout=NOTIFY_LIMIT)
     except grpc.aio.AioRpcError as failed:
         return f"{failed.code().name}: {failed.details()}"
-    except Garbled as garbled:
+    except MalformedMessage as garbled:
         return str(garbled)
     return None

@@ -35,7 +35,7 @@ class StreamOpened:
     driver: str
     instance: str
     stream: str
-    flavour: str
+    health_api: str
     event: Literal["stream-opened"] = "stream-opened"
 
 

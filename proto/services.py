@@ -29,14 +29,14 @@ Req = TypeVar("Req", bound=Message)
 Res = TypeVar("Res", bound=Message)
 
 
-class Garbled(ValueError):
+class MalformedMessage(ValueError):
     """The other end sent bytes that are not the message of the method."""
 
 
 class Responses(Generic[Res]):
     """The responses of one stream, as they come.
 
-    Iterating raises `grpc.aio.AioRpcError` for an end that is not OK, and Garbled for a message that cannot be read.
+    Iterating raises `grpc.aio.AioRpcError` for an end that is not OK, and MalformedMessage for an unreadable message.
     """
 
     def __init__(self, call: "grpc.aio.UnaryStreamCall[Any, bytes]", message: type[Res]) -> None:
@@ -63,7 +63,7 @@ class Unary(Generic[Req, Res]):
     def stub(self, channel: grpc.aio.Channel) -> Callable[..., Awaitable[Res]]:
         """A callable `(request, timeout=seconds) -> response` on this channel.
 
-        It raises `grpc.aio.AioRpcError`, and Garbled for an answer that cannot be read.
+        It raises `grpc.aio.AioRpcError`, and MalformedMessage for an answer that cannot be read.
         """
         call: Callable[..., Awaitable[bytes]] = channel.unary_unary(
             self.path, request_serializer=self.request.SerializeToString
@@ -86,7 +86,7 @@ class Unary(Generic[Req, Res]):
         async def answer(data: bytes, context: Any) -> Res:
             try:
                 request = _parse(self.request, data)
-            except Garbled as garbled:
+            except MalformedMessage as garbled:
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(garbled))
                 raise
             return await function(request, context)
@@ -137,7 +137,7 @@ def _parse(message: type[Res], data: bytes) -> Res:
     try:
         return message.FromString(data)
     except DecodeError:
-        raise Garbled(f"{len(data)} bytes that are not a {message.__name__}") from None
+        raise MalformedMessage(f"{len(data)} bytes that are not a {message.__name__}") from None
 
 
 def serve(functions: Mapping[Method, Callable[..., Any]]) -> list[grpc.GenericRpcHandler]:

@@ -6,10 +6,10 @@ from typing import Annotated, Any
 import typer
 
 from drahealth.fakes.command import complain
-from drahealth.fakes.complaint import Complaint
 from drahealth.fakes.ctl.command import app as ctl_app
-from drahealth.fakes.standing.command import app as driver_app
-from drahealth.fakes.verbs import Verbs
+from drahealth.fakes.program.errors import CommandError
+from drahealth.fakes.program.usage import Verbs
+from drahealth.fakes.serve.command import app as driver_app
 from drahealth.proto.quoting import printable_lines
 from drahealth.suites.errors import ConfigurationError, HarnessError, told
 
@@ -70,7 +70,7 @@ def run(
     kubernetes: Kubernetes = None,
     profile: Annotated[str | None, typer.Option(help="What the reference behaves as: kep, v1.34 to v1.37.")] = None,
     driver: Annotated[str | None, typer.Option(help="Where the fake driver lives: inline or process.")] = None,
-    flavour: Annotated[
+    health_api: Annotated[
         str | None, typer.Option(metavar="NAME", help="The drivers' one health API; default: v1 and v1alpha1.")
     ] = None,
     match: Annotated[
@@ -89,10 +89,10 @@ def run(
     driver_base: DriverBase = None,
 ) -> None:
     """Run the scenarios of KEP-4680 and show the result. Exits 0 passed, 1 failed, 2 usage, 3 environment."""
-    from drahealth.suites.running import run_scenarios
+    from drahealth.suites.commands.run_scenarios import run_scenarios
 
     flags = {"target": target, "kubernetes": kubernetes, "profile": profile, "driver": driver}
-    flags |= {"flavour": flavour}
+    flags |= {"health-api": health_api}
     flags |= {"nodes": nodes, "image": image, "kind-config": kind_config, "name": name, "keep": keep, "reuse": reuse}
     flags |= {"driver-image": driver_image, "driver-base": driver_base}
     raise typer.Exit(run_scenarios(flags, match=match, report=report, junitxml=junitxml, histories=histories))
@@ -101,7 +101,7 @@ def run(
 @app.command()
 def scenarios() -> None:
     """List the scenarios, with the sentences of the requirements that they judge."""
-    from drahealth.suites.listing import show_scenarios
+    from drahealth.suites.commands.listing import show_scenarios
 
     show_scenarios()
 
@@ -114,7 +114,7 @@ def doctor(
     start: Annotated[bool, typer.Option("--start", help="Also start a real kubelet, to see that it works.")] = False,
 ) -> None:
     """Say what can run on this machine, and why not. Exits 3 if nothing but the reference can."""
-    from drahealth.suites.listing import show_doctor
+    from drahealth.suites.commands.listing import show_doctor
 
     raise typer.Exit(show_doctor(target=target, kubernetes=kubernetes, image=image, start=start))
 
@@ -142,8 +142,8 @@ def run_manager(
 
     It ends by SIGTERM or Ctrl-C; on the same root directory the next one goes on. Exits 2 for usage, 3 for environment.
     """
-    from drahealth.suites.standalone.options import Options
-    from drahealth.suites.standalone.program import serve
+    from drahealth.suites.manager_command.options import Options
+    from drahealth.suites.manager_command.program import serve
 
     serve(
         Options.make(
@@ -164,7 +164,7 @@ def clean(
     kept: Annotated[bool, typer.Option("--kept", help="Also those that were kept on purpose.")] = False,
 ) -> None:
     """Remove what interrupted runs left: run folders, and kind clusters of ours that nobody uses any more."""
-    from drahealth.suites.listing import clean_up
+    from drahealth.suites.commands.listing import clean_up
 
     clean_up(kept=kept)
 
@@ -172,7 +172,7 @@ def clean(
 @binaries.command("ensure")
 def binaries_ensure(kubernetes: Kubernetes = None) -> None:
     """Get the binaries of a release: from the cache, downloaded, or built with Go."""
-    from drahealth.suites.listing import ensure_binaries
+    from drahealth.suites.commands.listing import ensure_binaries
 
     ensure_binaries(kubernetes)
 
@@ -180,7 +180,7 @@ def binaries_ensure(kubernetes: Kubernetes = None) -> None:
 @binaries.command("helm")
 def binaries_helm() -> None:
     """Get Helm, which the chart is checked with: from the cache, downloaded, or built with Go."""
-    from drahealth.suites.listing import ensure_helm
+    from drahealth.suites.commands.listing import ensure_helm
 
     ensure_helm()
 
@@ -188,7 +188,7 @@ def binaries_helm() -> None:
 @binaries.command("list")
 def binaries_list() -> None:
     """List the releases that are in the cache."""
-    from drahealth.suites.listing import show_binaries
+    from drahealth.suites.commands.listing import show_binaries
 
     show_binaries()
 
@@ -196,7 +196,7 @@ def binaries_list() -> None:
 @binaries.command("remove")
 def binaries_remove(kubernetes: Annotated[str, typer.Argument(help="The release, such as 1.37.1; or helm.")]) -> None:
     """Remove a release from the cache."""
-    from drahealth.suites.listing import remove_binaries
+    from drahealth.suites.commands.listing import remove_binaries
 
     remove_binaries(kubernetes)
 
@@ -207,7 +207,7 @@ def faults_list(
     json: Json = False,
 ) -> None:
     """List the faults of the catalogues."""
-    from drahealth.suites.timelines.fault_listing import show_faults
+    from drahealth.suites.commands.fault_listing import show_faults
 
     show_faults(catalogue, as_json=json)
 
@@ -219,7 +219,7 @@ def faults_show(
     json: Json = False,
 ) -> None:
     """Show a fault, and what each policy makes of it."""
-    from drahealth.suites.timelines.fault_listing import show_fault
+    from drahealth.suites.commands.fault_listing import show_fault
 
     show_fault(fault, catalogue, as_json=json)
 
@@ -231,7 +231,7 @@ def faults_diff(
     json: Json = False,
 ) -> None:
     """Show which faults two policies judge differently."""
-    from drahealth.suites.timelines.fault_listing import show_difference
+    from drahealth.suites.commands.fault_listing import show_difference
 
     show_difference(policy, other, as_json=json)
 
@@ -248,7 +248,7 @@ def plan(
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of timelines instead.")] = False,
 ) -> None:
     """Print what will happen in a timeline, and when: JSON lines, the same for the same file and seed."""
-    from drahealth.suites.timelines.listing import show_plan
+    from drahealth.suites.commands.plans import show_plan
 
     show_plan(file, seed=seed, devices=devices, partitions=partitions, inventory=inventory, schema=schema)
 
@@ -273,7 +273,7 @@ def play(
     driver_base: DriverBase = None,
 ) -> None:
     """Play timelines of faults: a pod holds the devices, and shows what becomes of them. Exits as `run` does."""
-    from drahealth.suites.timelines.playing import play_timelines
+    from drahealth.suites.commands.play import play_timelines
 
     flags = {"target": target, "kubernetes": kubernetes, "profile": profile}
     flags |= {"seed": None if seed is None else str(seed), "speed": None if speed is None else str(speed)}
@@ -290,7 +290,7 @@ def record(
     messages: Annotated[int | None, typer.Option(min=1, help="Until so many have come.", show_default=False)] = None,
 ) -> None:
     """Listen to a driver's health stream and write what it says as a timeline, until it ends or Ctrl-C."""
-    from drahealth.suites.timelines.listing import write_recording
+    from drahealth.suites.commands.plans import write_recording
 
     write_recording(socket, output, seconds=seconds, messages=messages)
 
@@ -299,7 +299,7 @@ def main() -> None:
     """The entry point: errors of ours are one sentence and an exit code."""
     try:
         app()
-    except Complaint as complaint:
+    except CommandError as complaint:
         complain(complaint)
     except ConfigurationError as error:
         _complain(error, 2)

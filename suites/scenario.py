@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any
 
-from drahealth.proto.flavours import Flavour
-from drahealth.suites.ledger import requirements
+from drahealth.proto.health_apis import HealthApi
+from drahealth.suites.judging.ledger import requirements
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,29 +32,31 @@ class Scenario:
     not_on: Mapping[str, str] = field(default_factory=dict)
     """The targets that cannot run it though they can judge its requirements, and why."""
 
-    def beyond(self, flavour: Flavour | None, target: str = "") -> tuple[str, ...]:
-        """The requirements it judges that need more than this flavour carries, or this target can do.
+    def beyond(self, health_api: HealthApi | None, target: str = "") -> tuple[str, ...]:
+        """The requirements it judges that need more than this health API carries, or this target can do.
 
         With any, it does not apply there.
         """
         if target in self.not_on:
             return self.requirements
-        return tuple(n for n in self.requirements if _missing(n, flavour) or target in requirements()[n].not_on)
+        return tuple(n for n in self.requirements if _missing(n, health_api) or target in requirements()[n].not_on)
 
-    def why_not(self, flavour: Flavour | None, target: str = "") -> str:
+    def why_not(self, health_api: HealthApi | None, target: str = "") -> str:
         """Why it does not apply there, in a sentence; empty if it does."""
         if target in self.not_on:
             return f"it is not run on {target}: {self.not_on[target]}"
         for name in self.requirements:
             if target in requirements()[name].not_on:
                 return f"{name} is not judged on {target}: {requirements()[name].not_on[target]}"
-        needs = (f"{name} needs {' and '.join(_missing(name, flavour))}" for name in self.beyond(flavour))
-        return f"{', '.join(needs)}, which {flavour.name} does not carry" if flavour and self.beyond(flavour) else ""
+        needs = (f"{name} needs {' and '.join(_missing(name, health_api))}" for name in self.beyond(health_api))
+        if not health_api or not self.beyond(health_api):
+            return ""
+        return f"{', '.join(needs)}, which {health_api.name} does not carry"
 
 
-def _missing(requirement: str, flavour: Flavour | None) -> list[str]:
-    """What it needs that the flavour does not carry; None is a driver that speaks what was shipped, which has all."""
-    return [field for field in requirements()[requirement].needs if flavour and field not in flavour.carries]
+def _missing(requirement: str, health_api: HealthApi | None) -> list[str]:
+    """What it needs that the health API does not carry; None is a driver of the released APIs, which carry all."""
+    return [field for field in requirements()[requirement].needs if health_api and field not in health_api.carries]
 
 
 def scenario(
@@ -67,7 +69,7 @@ def scenario(
     """
     for name in judges:
         if name not in requirements():
-            raise ValueError(f"requirement {name!r} is not in the ledger, suites/requirements.toml")
+            raise ValueError(f"requirement {name!r} is not in the ledger, suites/judging/requirements.toml")
 
     def declare(story: Callable[..., Awaitable[None]]) -> Callable[..., None]:
         @wraps(story)

@@ -8,7 +8,8 @@ from typing import cast
 
 import pytest
 
-from drahealth.fakes.api import NODES, SLICES, Object
+from drahealth.fakes.cluster.api import NODES, SLICES, Object
+from drahealth.fakes.cluster.list_watch import ListWatch
 from drahealth.fakes.kubelet_plugin import (
     Helper,
     NamespacedObject,
@@ -18,11 +19,10 @@ from drahealth.fakes.kubelet_plugin import (
     RegistrationStatus,
     start,
 )
-from drahealth.fakes.list_watch import ListWatch
 from drahealth.manager.profile import PROFILES
-from drahealth.suites.binaries import ensure as binaries
-from drahealth.suites.binaries.releases import DEFAULT_VERSION
-from drahealth.suites.targets.kubelet import KubeletTarget
+from drahealth.suites.targets.kubelet.binaries import ensure as binaries
+from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION
+from drahealth.suites.targets.kubelet.target import KubeletTarget
 
 DRIVER = "helper.example.com"
 NAME = f"node-a-{DRIVER}-0"

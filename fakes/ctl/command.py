@@ -7,14 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
-from drahealth.fakes.complaint import Complaint
-from drahealth.fakes.control_socket import VARIABLE, default_path
+from drahealth.fakes.control.socket_path import VARIABLE, default_path
 from drahealth.fakes.ctl.connection import Connection
 from drahealth.fakes.ctl.streams import app as streams
 from drahealth.fakes.ctl.told import Driver, driver_of, tell
 from drahealth.fakes.ctl.words import words_of
 from drahealth.fakes.hints import near
-from drahealth.fakes.verbs import Verbs
+from drahealth.fakes.program.errors import CommandError
+from drahealth.fakes.program.usage import Verbs
 from drahealth.proto.quoting import printable
 
 app = typer.Typer(name="ctl", cls=Verbs, no_args_is_help=True, add_completion=False)
@@ -58,7 +58,7 @@ def clear(
         had = driver.call("state")["faults"].get(device, ())
         driver.call("clear", fault=fault, device=device)
     if fault not in had:
-        raise Complaint(f"{device} did not have {fault}, but {', '.join(had) or 'nothing'}", 1)
+        raise CommandError(f"{device} did not have {fault}, but {', '.join(had) or 'nothing'}", 1)
 
 
 @app.command()
@@ -78,10 +78,10 @@ def recover(
     try:
         seconds = None if takes == "catalogue" else parse_signed(takes)
     except ValueError as error:
-        raise Complaint(f"--takes: {error}") from None
+        raise CommandError(f"--takes: {error}") from None
     if action == "all":
         if device or fails or claimed or seconds != 0:
-            raise Complaint("`recover all` makes all well, so it takes nothing else; name an action for one device")
+            raise CommandError("`recover all` makes all well, so it takes nothing else; name an action for one device")
         tell(context, "heal")
         return
     with driver_of(context) as driver:
@@ -139,17 +139,17 @@ def set_(
     said = {"health": health, "message": message, "timeout": timeout, "listed": listed}
     changes = {key: value for key, value in said.items() if value is not None}
     if bool(device) != bool(changes) or (not changes and heartbeat is None):
-        raise Complaint(
+        raise CommandError(
             "`set` takes a device with --health, --message, --timeout, --listed or --unlisted, or --heartbeat, or both"
         )
     if heartbeat is not None and not 0 <= heartbeat < float("inf"):
-        raise Complaint(f"the heartbeat is a finite number of seconds, 0 for none, not {heartbeat:g}")
+        raise CommandError(f"the heartbeat is a finite number of seconds, 0 for none, not {heartbeat:g}")
     with driver_of(context) as driver:
         if driver.is_plugin:
             _set_plugged(driver, device.replace("/", "-"), changes, heartbeat)
             return
         if listed is not None:
-            raise Complaint(f"{driver.name} is a driver; --listed and --unlisted are for device plugins")
+            raise CommandError(f"{driver.name} is a driver; --listed and --unlisted are for device plugins")
         if changes:
             driver.call("set_health", **_changed(driver, device.replace("/", "-"), changes))
         if heartbeat is not None:
@@ -162,7 +162,7 @@ def _changed(driver: Driver, device: str, changes: dict[str, Any]) -> dict[str, 
         return {"device": device, **changes, "health": _health(changes["health"])}
     known = {found["device"]: found for found in driver.call("devices")}
     if device not in known:
-        raise Complaint(f"driver {driver.name} has no device {device!r}; {near(device, known)}")
+        raise CommandError(f"driver {driver.name} has no device {device!r}; {near(device, known)}")
     return {"device": device, "health": known[device]["health"], "message": known[device]["message"], **changes}
 
 
@@ -170,12 +170,12 @@ def _set_plugged(driver: Driver, device: str, changes: dict[str, Any], heartbeat
     """The device of a device plugin with these changes."""
     odd = [f"--{key}" for key in ("message", "timeout") if key in changes] + ["--heartbeat"] * (heartbeat is not None)
     if odd:
-        raise Complaint(f"{driver.name} is a device plugin, which tells kubelets a word of health and no {odd[0][2:]}")
+        raise CommandError(f"{driver.name} is a device plugin, which reports a word of health and no {odd[0][2:]}")
     known = {found["device"]: found["listed"] for found in driver.call("devices")}
     if device not in known:
-        raise Complaint(f"{driver.name} has no device {device!r}; {near(device, known)}")
+        raise CommandError(f"{driver.name} has no device {device!r}; {near(device, known)}")
     if changes.get("listed") == known[device]:
-        raise Complaint(f"{driver.name} {'lists' if known[device] else 'leaves out'} {device} already")
+        raise CommandError(f"{driver.name} {'lists' if known[device] else 'leaves out'} {device} already")
     if "health" in changes:
         driver.call("set_health", device=device, health=changes["health"])
     if "listed" in changes:
@@ -187,7 +187,7 @@ def _health(word: str) -> str:
 
     found = next((health for health in Health if health.lower() == word.lower()), None)
     if found is None:
-        raise Complaint(f"there is no health {word!r}; {near(word, Health)}")
+        raise CommandError(f"there is no health {word!r}; {near(word, Health)}")
     return str(found)
 
 
@@ -217,7 +217,7 @@ def restart(context: typer.Context, offer: Offer = None) -> None:
     """The driver ends in order and starts again."""
     with driver_of(context) as driver:
         if driver.is_plugin and offer:
-            raise Complaint(f"{driver.name} is a device plugin, which has one API and offers no others")
+            raise CommandError(f"{driver.name} is a device plugin, which has one API and offers no others")
         driver.call("restart", **({} if driver.is_plugin else {"offer": offer or []}))
 
 
@@ -233,7 +233,7 @@ def upgrade(
     try:
         seconds = parse_signed(overlap)
     except ValueError as error:
-        raise Complaint(f"--overlap: {error}") from None
+        raise CommandError(f"--overlap: {error}") from None
     with driver_of(context) as driver:
         driver.connection.takes(seconds)
         driver.call("upgrade", overlap=seconds, offer=offer or [])
@@ -271,7 +271,7 @@ def watch(context: typer.Context, json: Json = False) -> None:
                 if told.get("left_out"):
                     line["left_out_before"] = told["left_out"]
                 print(json_.dumps(line) if json else words_of(line), flush=True)  # noqa: T201
-            raise Complaint(f"the process at {printable(str(path))} has ended", 3)
+            raise CommandError(f"the process at {printable(str(path))} has ended", 3)
 
 
 @app.command()

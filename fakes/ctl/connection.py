@@ -12,8 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from drahealth.fakes.complaint import Complaint
-from drahealth.fakes.control_socket import VARIABLE
+from drahealth.fakes.control.socket_path import VARIABLE
+from drahealth.fakes.program.errors import CommandError
 from drahealth.proto.quoting import one_line
 
 PATIENCE = 60.0
@@ -23,7 +23,7 @@ PATIENCE = 60.0
 class Connection:
     """A session for as long as it is open.
 
-    Raises Complaint 2 for what is refused, 3 where nobody answers or what is around the drivers fails them.
+    Raises CommandError 2 for what is refused, 3 where nobody answers or what is around the drivers fails them.
     """
 
     def __init__(self, path: Path) -> None:
@@ -82,17 +82,17 @@ class Connection:
         except OSError as error:
             raise self._lost(error) from None
         except ValueError:
-            raise Complaint(f"what listens at {self._path} does not speak as fake drivers do", 3) from None
+            raise CommandError(f"what listens at {self._path} does not speak as fake drivers do", 3) from None
         if not answer:
             raise self._lost(None)
         if answer.get("error") is not None:
-            raise Complaint(one_line(str(answer["error"]), 2000), 3 if answer.get("environment") else 2)
+            raise CommandError(one_line(str(answer["error"]), 2000), 3 if answer.get("environment") else 2)
         return answer
 
-    def _lost(self, error: OSError | None) -> Complaint:
+    def _lost(self, error: OSError | None) -> CommandError:
         if isinstance(error, TimeoutError):
-            return Complaint(f"no answer within {self._patience:g} s at {self._path}", 3)
-        return Complaint(f"the process at {self._path} has ended before it answered", 3)
+            return CommandError(f"no answer within {self._patience:g} s at {self._path}", 3)
+        return CommandError(f"the process at {self._path} has ended before it answered", 3)
 
 
 def _connected(path: Path) -> socket.socket:
@@ -106,13 +106,13 @@ def _connected(path: Path) -> socket.socket:
     return connection
 
 
-def _unreachable(path: Path, error: OSError) -> Complaint:
+def _unreachable(path: Path, error: OSError) -> CommandError:
     where = one_line(str(path))
     start = f"start drivers with `drahealth driver serve -f FILE`, or name their socket by --socket or {VARIABLE}"
     if isinstance(error, FileNotFoundError):
-        return Complaint(f"nobody listens at {where}, which is not there; {start}", 3)
+        return CommandError(f"nobody listens at {where}, which is not there; {start}", 3)
     if isinstance(error, ConnectionRefusedError):
-        return Complaint(f"nobody listens at {where} any more; {start}", 3)
+        return CommandError(f"nobody listens at {where} any more; {start}", 3)
     if isinstance(error, PermissionError):
-        return Complaint(f"{where} is for its owner alone; be that user", 3)
-    return Complaint(f"{where} cannot be connected to: {error.strerror or error}; {start}", 3)
+        return CommandError(f"{where} is for its owner alone; be that user", 3)
+    return CommandError(f"{where} cannot be connected to: {error.strerror or error}; {start}", 3)

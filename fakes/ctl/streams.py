@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from drahealth.fakes.complaint import Complaint
 from drahealth.fakes.ctl.told import driver_of, tell
 from drahealth.fakes.hints import near
-from drahealth.fakes.verbs import Verbs
+from drahealth.fakes.program.errors import CommandError
+from drahealth.fakes.program.usage import Verbs
 
 app = typer.Typer(name="stream", cls=Verbs, no_args_is_help=True, add_completion=False)
 
@@ -79,7 +79,7 @@ def restore(
     """That is wrong no more."""
     kinds = ("silence", "stall", "delay", "drop", "duplicate", "reorder", "partial", "skew")
     if kind not in (*kinds, "all"):
-        raise Complaint(f"streams have no fault {kind!r}; {near(kind, kinds)}")
+        raise CommandError(f"streams have no fault {kind!r}; {near(kind, kinds)}")
     with driver_of(context) as driver:
         for one in kinds if kind == "all" else (kind,):
             if one == "silence":
@@ -94,11 +94,11 @@ def _seconds(text: str) -> float:
     try:
         return parse_signed(text)
     except ValueError as error:
-        raise Complaint(str(error)) from None
+        raise CommandError(str(error)) from None
 
 
 def _share(text: str) -> float:
     try:
         return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
-        raise Complaint(f"not a share: {text!r} (say 20% or 0.2)") from None
+        raise CommandError(f"not a share: {text!r} (say 20% or 0.2)") from None

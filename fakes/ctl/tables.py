@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from drahealth.fakes.console import standard_output
+from drahealth.fakes.program.console import standard_output
 from drahealth.proto.quoting import printable
 
 MOST = 50

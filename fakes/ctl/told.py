@@ -6,8 +6,8 @@ from typing import Any
 
 import typer
 
-from drahealth.fakes.complaint import Complaint
 from drahealth.fakes.ctl.connection import Connection
+from drahealth.fakes.program.errors import CommandError
 
 PLUGIN_VERBS = ("inject", "clear", "recover", "set", "stop", "start", "restart", "crash")
 """What device plugins know, beside `status` and `watch`."""
@@ -29,13 +29,13 @@ class Driver:
 
 @contextmanager
 def driver_of(context: typer.Context) -> Iterator[Driver]:
-    """The one that the command's options name, for as long as it is entered. Raises Complaint, also where that is a
+    """The one that the command's options name, for as long as it is entered. Raises CommandError, also where that is a
     device plugin and does not know the verb."""
     path, name = context.obj
     with Connection(path) as connection:
         driver, verb = Driver(connection, connection.call("use", name=name)), _verb(context)
         if driver.is_plugin and verb not in PLUGIN_VERBS:
-            raise Complaint(
+            raise CommandError(
                 f"{driver.name} is a device plugin, which knows no `{verb}`; it has {', '.join(PLUGIN_VERBS)}"
             )
         yield driver
@@ -47,6 +47,6 @@ def _verb(context: typer.Context) -> str:
 
 
 def tell(context: typer.Context, call: str, /, **args: Any) -> None:
-    """One call, of which nothing is to be shown. Raises Complaint."""
+    """One call, of which nothing is to be shown. Raises CommandError."""
     with driver_of(context) as driver:
         driver.call(call, **args)

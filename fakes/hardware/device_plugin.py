@@ -9,16 +9,17 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from drahealth.fakes.control.device_plugin import KEPT, ListedDevice, PluginOptions, PluginState
+from drahealth.fakes.control.driver import Attempt
 from drahealth.fakes.faults.catalogue import policy
-from drahealth.fakes.faults.machine import DeviceState, Machine
-from drahealth.fakes.hardware import call_counts, cdi
-from drahealth.fakes.hardware.control import Attempt
+from drahealth.fakes.files.socket_files import SocketInUse, is_served
+from drahealth.fakes.hardware import call_counts
 from drahealth.fakes.hardware.failing import FailingDevices
 from drahealth.fakes.hardware.kubelet_registration import KubeletRegistration
-from drahealth.fakes.hardware.plugin_control import KEPT, ListedDevice, PluginOptions, PluginState
+from drahealth.fakes.hardware.machine import DeviceState, Machine
 from drahealth.fakes.hardware.plugin_list import PluginList, Response
 from drahealth.fakes.hardware.waiting_lists import WaitingLists
-from drahealth.fakes.socket_files import Taken, is_served
+from drahealth.fakes.inventory import cdi
 from drahealth.fakes.sockets import ServedSocket
 from drahealth.proto import events
 from drahealth.proto.clock import Clock, SystemClock
@@ -209,7 +210,7 @@ class FakeDevicePlugin:
         await self._plugin.stop()
         try:
             await self._plugin.start()
-        except (Taken, OSError) as error:
+        except (SocketInUse, OSError) as error:
             if self._registration_error != str(error):
                 log.warning("device plugin %s is not served any more: %s", self.options.resource, error)
                 self._told(False, str(error))

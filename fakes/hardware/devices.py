@@ -3,15 +3,15 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from drahealth.fakes.api import Object
+from drahealth.fakes.cluster.api import Object
+from drahealth.fakes.control.driver import DriverOptions, Taint
 from drahealth.fakes.faults.catalogue import policy
-from drahealth.fakes.faults.machine import DeviceState, Machine
-from drahealth.fakes.hardware.control import DriverOptions, Taint
 from drahealth.fakes.hardware.failing import FailingDevices
 from drahealth.fakes.hardware.inventories import inventory_of
+from drahealth.fakes.hardware.machine import DeviceState, Machine
 from drahealth.fakes.hardware.published import published_device
 from drahealth.fakes.health.table import HealthTable, healthy
-from drahealth.fakes.inventory import Device
+from drahealth.fakes.inventory.devices import Device
 from drahealth.fakes.kubelet_plugin import Pool
 from drahealth.proto.clock import Clock
 from drahealth.proto.values import DeviceHealth, Health

@@ -13,14 +13,14 @@ from typing import Any
 
 import grpc
 
-from drahealth.fakes.api import ApiError
+from drahealth.fakes.cluster.api import ApiError
+from drahealth.fakes.cluster.list_watch import ListWatch
+from drahealth.fakes.control.driver import Attempt, DriverOptions, DriverState, Taint
 from drahealth.fakes.hardware.call_counts import CallCounts
-from drahealth.fakes.hardware.control import Attempt, DriverOptions, DriverState, Taint
 from drahealth.fakes.hardware.devices import Devices
 from drahealth.fakes.hardware.driver_instance import DriverInstance
 from drahealth.fakes.hardware.instances import Instances, Told
 from drahealth.fakes.health.streams import HealthStreams
-from drahealth.fakes.list_watch import ListWatch
 from drahealth.proto import events
 from drahealth.proto.clock import Clock, SystemClock
 from drahealth.proto.events import Observe

@@ -9,19 +9,19 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from drahealth.fakes.api import ApiError
-from drahealth.fakes.hardware import cdi
+from drahealth.fakes.cluster.api import ApiError
+from drahealth.fakes.cluster.list_watch import ListWatch
+from drahealth.fakes.control.driver import DriverOptions
+from drahealth.fakes.files.socket_files import is_served
 from drahealth.fakes.hardware.call_counts import CallCounts
-from drahealth.fakes.hardware.control import DriverOptions
 from drahealth.fakes.hardware.devices import Devices
 from drahealth.fakes.hardware.fake_plugin import FakePlugin
 from drahealth.fakes.hardware.prepared import PreparedClaims
 from drahealth.fakes.health.streams import HealthStreams
-from drahealth.fakes.inventory import Device
+from drahealth.fakes.inventory import cdi
+from drahealth.fakes.inventory.devices import Device
 from drahealth.fakes.kubelet_plugin import Helper, Options, RegistrationStatus
 from drahealth.fakes.kubelet_plugin.serialization import LOCK_FILE
-from drahealth.fakes.list_watch import ListWatch
-from drahealth.fakes.socket_files import is_served
 from drahealth.proto import events
 from drahealth.proto.clock import Clock
 from drahealth.proto.events import Observe
@@ -88,7 +88,7 @@ class DriverInstance:
     async def start(self) -> None:
         """Opens the sockets and publishes the devices. Raises ApiError, ValueError, OSError, and then has ended.
 
-        Raises Taken where somebody serves at its sockets, before anything is written that would be that one's too.
+        Raises SocketInUse where another process serves its sockets, before anything is written.
         """
         self.registered = self.notified = False
         self.registration_error = ""
@@ -113,7 +113,7 @@ class DriverInstance:
         self._helper.unregister()
 
     def register_again(self) -> None:
-        """Puts it back; nothing where it is yet to be made. Raises Taken."""
+        """Puts it back; nothing where it is yet to be made. Raises SocketInUse."""
         if self._served:
             self._helper.register_again()
 

@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 
+from drahealth.fakes.control.driver import Attempt
 from drahealth.fakes.faults.catalogue import action
-from drahealth.fakes.faults.machine import DeviceState, Machine
-from drahealth.fakes.faults.recoveries import Recoveries
-from drahealth.fakes.hardware.control import Attempt
+from drahealth.fakes.hardware.machine import DeviceState, Machine
+from drahealth.fakes.hardware.recoveries import Recoveries
 from drahealth.fakes.waiting import first_of
 from drahealth.proto.clock import Clock
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from drahealth.fakes.api import Object
-from drahealth.fakes.hardware.control import DriverOptions
+from drahealth.fakes.cluster.api import Object
+from drahealth.fakes.control.driver import DriverOptions
 from drahealth.fakes.hardware.prepared import PreparedClaims
 from drahealth.fakes.kubelet_plugin.interface import Device, NamespacedObject, PrepareResult
 from drahealth.proto import events

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TypeGuard
 
-from drahealth.fakes.hardware.control import DriverOptions
+from drahealth.fakes.control.driver import DriverOptions
 from drahealth.fakes.hardware.driver_instance import DriverInstance
 from drahealth.fakes.waiting import first_of
 from drahealth.proto.clock import Clock

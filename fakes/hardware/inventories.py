@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from drahealth.fakes.hardware import cdi
-from drahealth.fakes.hardware.control import DriverOptions
-from drahealth.fakes.hardware.plugin_control import PluginOptions
-from drahealth.fakes.inventory import Device, Inventory
-from drahealth.fakes.inventory_file import Found, load_file
-from drahealth.fakes.user_files import FileError, Problem
+from drahealth.fakes.control.device_plugin import PluginOptions
+from drahealth.fakes.control.driver import DriverOptions
+from drahealth.fakes.files.user_files import FileError, Problem
+from drahealth.fakes.inventory import cdi
+from drahealth.fakes.inventory.devices import Device, Inventory
+from drahealth.fakes.inventory.file import Found, load_file
 
 DRIVER = "gpu.example.com"
 """The driver of a file that names none."""

@@ -6,8 +6,8 @@ A device is left out because somebody took it out, or because of a fault with wh
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from drahealth.fakes.faults.machine import DeviceState
-from drahealth.fakes.hardware.plugin_control import ListedDevice
+from drahealth.fakes.control.device_plugin import ListedDevice
+from drahealth.fakes.hardware.machine import DeviceState
 from drahealth.fakes.hints import near
 from drahealth.proto.extended_resources import PluginDevice
 

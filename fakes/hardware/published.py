@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from drahealth.fakes.api import Object
-from drahealth.fakes.hardware.control import Taint
-from drahealth.fakes.inventory import Device
+from drahealth.fakes.cluster.api import Object
+from drahealth.fakes.control.driver import Taint
+from drahealth.fakes.inventory.devices import Device
 
 
 def published_device(device: Device, taints: Sequence[Taint] = ()) -> Object:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from drahealth.fakes.hardware.control import DriverControl
+from drahealth.fakes.control.driver import DriverControl
 
 _LOOK = 0.02
 """Seconds between two looks at whether a newer instance has taken over."""

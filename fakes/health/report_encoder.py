@@ -6,15 +6,15 @@ repeats a field is its entries one after the other, so what was encoded of the o
 
 from collections.abc import Sequence
 
-from drahealth.proto.flavours import Flavour
+from drahealth.proto.health_apis import HealthApi
 from drahealth.proto.values import DeviceHealth, Report
 
 
 class ReportEncoder:
     """Encodes the reports of one driver for one health API that says nothing of preparations."""
 
-    def __init__(self, flavour: Flavour) -> None:
-        self._flavour = flavour
+    def __init__(self, health_api: HealthApi) -> None:
+        self._health_api = health_api
         self._report: Report = ()
         self._parts: Sequence[bytes] = ()
         self._message = b""
@@ -38,4 +38,4 @@ class ReportEncoder:
         return [known.get(id(device)) or self._part(device) for device in report]
 
     def _part(self, device: DeviceHealth) -> bytes:
-        return bytes(self._flavour.encode((device,)).SerializeToString())
+        return bytes(self._health_api.encode((device,)).SerializeToString())

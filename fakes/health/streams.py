@@ -16,7 +16,7 @@ from drahealth.fakes.health.stream_faults import KINDS, StreamFaults
 from drahealth.fakes.health.table import HealthTable
 from drahealth.proto.clock import Clock, SystemClock
 from drahealth.proto.events import Observe, ReportSent, StreamClosed, StreamOpened
-from drahealth.proto.flavours import FLAVOURS, V1, Flavour, Prepared
+from drahealth.proto.health_apis import HEALTH_APIS, V1, HealthApi, Prepared
 from drahealth.proto.services import Method
 from drahealth.proto.values import DeviceHealth, Report
 
@@ -35,15 +35,15 @@ class _Told:
 
 @dataclass(frozen=True)
 class _Stream:
-    flavour: Flavour
+    health_api: HealthApi
     outlet: Outlet[_Told | bytes]
 
 
 class HealthStreams:
-    """Serves any number of streams, of all the flavours asked for, with what one table says of devices.
+    """Serves any number of streams, of all the health APIs asked for, with what one table says of devices.
 
-    `prepared()` has the devices of prepared claims: the only ones that some flavours list. `faults` is what is wrong on
-    the way of messages.
+    `prepared()` has the devices of prepared claims: the only ones that some health APIs list. `faults` is what
+    is wrong on the way of messages.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class HealthStreams:
         """Seconds by which the driver's own times are off."""
         self.faults = StreamFaults(seed)
         self.asked: Counter[str] = Counter() if asked is None else asked
-        """How often a stream was asked for, by the flavour's name; instances may count together."""
+        """How often a stream was asked for, by the health API's name; instances may count together."""
         self._observe = observe
         self._prepared = prepared
         self._clock = clock or SystemClock()
@@ -95,9 +95,9 @@ class HealthStreams:
         return tuple(found)
 
     def methods(self, served: Iterable[str]) -> dict[Method, Callable[..., Any]]:
-        """Handlers for all flavours, by name; those that are not served answer Unimplemented, and are counted."""
+        """Handlers for all health APIs, by name; those that are not served answer Unimplemented, and are counted."""
         names = set(served)
-        return {f.method: self._serve(f) if f.name in names else self._refuse(f) for f in FLAVOURS.values()}
+        return {f.method: self._serve(f) if f.name in names else self._refuse(f) for f in HEALTH_APIS.values()}
 
     def all(self) -> Report:
         """What is said of each device, in their order."""
@@ -116,7 +116,7 @@ class HealthStreams:
 
     def tell_prepared(self) -> None:
         """The same to the streams whose reports list what is prepared: that has changed."""
-        concerned = (stream for stream in self._streams.values() if stream.flavour.prepared_only)
+        concerned = (stream for stream in self._streams.values() if stream.health_api.prepared_only)
         self._tell_those(concerned, coalesces=False)
 
     def tell(self, devices: Iterable[DeviceHealth], *, complete: bool) -> None:
@@ -181,21 +181,21 @@ class HealthStreams:
     def _newest(self) -> _Told:
         return _Told(self.table.listed(), complete=True, coalesces=True)
 
-    def _serve(self, flavour: Flavour) -> Callable[..., AsyncIterator[Any]]:
+    def _serve(self, health_api: HealthApi) -> Callable[..., AsyncIterator[Any]]:
         async def watch(_: Any, context: "grpc.aio.ServicerContext[Any, Any]") -> AsyncIterator[Any]:
             number = next(_serial)
             stream = f"{self.driver}#{number}"
             why = "cancelled by the kubelet, or the connection ended"
-            self.asked[flavour.name] += 1
+            self.asked[health_api.name] += 1
             outlet = Outlet[_Told | bytes](
                 *(stream, self.faults, self._clock, self.asked.total(), self._newest), coalesces=_coalesces, size=_size
             )
-            mine = self._streams[stream] = _Stream(flavour, outlet)
-            self._observe(StreamOpened(self.driver, self.instance, stream, flavour.name))
+            mine = self._streams[stream] = _Stream(health_api, outlet)
+            self._observe(StreamOpened(self.driver, self.instance, stream, health_api.name))
             self._tell_those([mine], coalesces=True)
             try:
                 async for told in outlet.messages():
-                    yield self._encode(told, flavour, stream)
+                    yield self._encode(told, health_api, stream)
                 code = outlet.end or grpc.StatusCode.OK
                 why = f"ended by the driver with {code.name}"
                 if code is not grpc.StatusCode.OK:
@@ -206,36 +206,36 @@ class HealthStreams:
 
         return watch
 
-    def _refuse(self, flavour: Flavour) -> Callable[..., AsyncIterator[Any]]:
+    def _refuse(self, health_api: HealthApi) -> Callable[..., AsyncIterator[Any]]:
         async def watch(_: Any, context: "grpc.aio.ServicerContext[Any, Any]") -> AsyncIterator[Any]:
-            self.asked[flavour.name] += 1
-            await context.abort(grpc.StatusCode.UNIMPLEMENTED, f"{flavour.name} is not served")
+            self.asked[health_api.name] += 1
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, f"{health_api.name} is not served")
             yield  # what makes it a stream
 
         return watch
 
-    def _observe_raw(self, payload: bytes, flavour: Flavour, stream: str) -> None:
+    def _observe_raw(self, payload: bytes, health_api: HealthApi, stream: str) -> None:
         """What bytes say is said, too, if they are a message."""
         with suppress(DecodeError):
-            report = flavour.decode(flavour.method.response.FromString(payload))
+            report = health_api.decode(health_api.method.response.FromString(payload))
             self._observe(ReportSent(self.driver, self.instance, stream, report, complete=False))
 
-    def _encode(self, told: "_Told | bytes", flavour: Flavour, stream: str) -> Any:
+    def _encode(self, told: "_Told | bytes", health_api: HealthApi, stream: str) -> Any:
         if isinstance(told, bytes):
-            self._observe_raw(told, flavour, stream)
+            self._observe_raw(told, health_api, stream)
             return told
-        prepared = self._prepared() if flavour.prepared_only else {}
+        prepared = self._prepared() if health_api.prepared_only else {}
         listed = told.devices
         if self.skew:
             listed = tuple(replace(device, updated=device.updated + self.skew) for device in listed)
-        if told.complete and flavour.prepared_only:
+        if told.complete and health_api.prepared_only:
             listed = tuple(device for device in listed if (device.pool, device.device) in prepared)
-        # What the flavour does not carry was not said.
-        said = flavour.all_as_carried(listed)
+        # What the health API does not carry was not said.
+        said = health_api.all_as_carried(listed)
         self._observe(ReportSent(self.driver, self.instance, stream, said, told.complete))
-        if told.complete and not flavour.prepared_only:
-            return self._encoders.setdefault(flavour.name, ReportEncoder(flavour)).encode(listed)
-        return flavour.encode(listed, prepared)
+        if told.complete and not health_api.prepared_only:
+            return self._encoders.setdefault(health_api.name, ReportEncoder(health_api)).encode(listed)
+        return health_api.encode(listed, prepared)
 
 
 def _coalesces(message: _Told | bytes) -> bool:

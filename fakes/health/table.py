@@ -9,7 +9,7 @@ from typing import Protocol
 
 from drahealth.fakes.health.overlay import Overlay, Pinned
 from drahealth.fakes.hints import near
-from drahealth.proto.flavours import V1
+from drahealth.proto.health_apis import V1
 from drahealth.proto.values import DeviceHealth, Health, Report
 
 

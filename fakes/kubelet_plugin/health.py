@@ -10,7 +10,7 @@ import grpc
 
 from drahealth.fakes.health.streams import HealthStreams
 from drahealth.fakes.kubelet_plugin.interface import HealthNotSupported, HealthPlugin
-from drahealth.proto.flavours import Flavour
+from drahealth.proto.health_apis import HealthApi
 from drahealth.proto.services import Method
 
 log = logging.getLogger(__name__)
@@ -28,10 +28,10 @@ class HealthFeed:
         """The first report has come, or none will."""
         self._supported = True
 
-    def methods(self, flavours: tuple[Flavour, ...]) -> dict[Method, Callable[..., Any]]:
+    def methods(self, health_apis: tuple[HealthApi, ...]) -> dict[Method, Callable[..., Any]]:
         """Handlers for these; all others are Unimplemented."""
-        served = self._streams.methods(flavour.name for flavour in flavours)
-        watched = {flavour.method for flavour in flavours}
+        served = self._streams.methods(health_api.name for health_api in health_apis)
+        watched = {health_api.method for health_api in health_apis}
         return {method: self._fed(method, of) if method in watched else of for method, of in served.items()}
 
     def start(self) -> None:

@@ -66,7 +66,7 @@ class Helper:
         table = HealthTable(options.driver_name)
         self._streams = health or HealthStreams(options.driver_name, instance, table, events.ignore, clock=self._clock)
         self._feed: HealthFeed | None = None
-        if health is None and isinstance(plugin, HealthPlugin) and options.flavours:
+        if health is None and isinstance(plugin, HealthPlugin) and options.served_apis:
             self._feed = HealthFeed(plugin, self._streams, self._failed)
         has_health = health is not None or self._feed is not None
         versions = options.supported_versions if has_health else options.supported_without_health
@@ -81,7 +81,7 @@ class Helper:
     # -- its life
 
     def check_free(self) -> None:
-        """Raises Taken where somebody serves at one of its sockets."""
+        """Raises SocketInUse where somebody serves at one of its sockets."""
         self._plugin_socket.check_free()
         self._registration_socket.check_free()
 
@@ -135,7 +135,7 @@ class Helper:
         self._registration_socket.remove()
 
     def register_again(self) -> None:
-        """Puts the registration socket back after `unregister`; nothing where it is. Raises Taken."""
+        """Puts the registration socket back after `unregister`; nothing where it is. Raises SocketInUse."""
         self._registration_socket.restore()
 
     # -- resources
@@ -223,10 +223,10 @@ class Helper:
         return self._resources
 
     def _health_methods(self, has_health: bool) -> dict[Method, Any]:
-        flavours = self.options.flavours if has_health else ()
+        health_apis = self.options.served_apis if has_health else ()
         if self._feed:
-            return self._feed.methods(flavours)
-        return dict(self._streams.methods(flavour.name for flavour in flavours))
+            return self._feed.methods(health_apis)
+        return dict(self._streams.methods(health_api.name for health_api in health_apis))
 
     def _socket(self, path: Path, listen: Listen | None, functions: Mapping[Method, Any]) -> ServedSocket:
         o = self.options

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from drahealth.fakes.api import Object
+from drahealth.fakes.cluster.api import Object
 from drahealth.proto.values import DeviceHealth
 
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import grpc
 
-from drahealth.fakes.api import CLAIMS, ApiError, Object
+from drahealth.fakes.cluster.api import CLAIMS, ApiError, Object
 from drahealth.fakes.kubelet_plugin.interface import Device, DRAPlugin, NamespacedObject, PrepareResult
 from drahealth.fakes.kubelet_plugin.options import Options
 from drahealth.fakes.kubelet_plugin.serialization import NoTurns, Turns

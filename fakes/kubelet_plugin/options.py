@@ -14,9 +14,9 @@ from pathlib import Path
 
 import grpc.aio
 
-from drahealth.fakes.api import Object
-from drahealth.fakes.list_watch import ListWatch
-from drahealth.proto.flavours import FLAVOURS, Flavour
+from drahealth.fakes.cluster.api import Object
+from drahealth.fakes.cluster.list_watch import ListWatch
+from drahealth.proto.health_apis import HEALTH_APIS, HealthApi
 from drahealth.proto.services import PREPARE
 from drahealth.proto.sockets import PATH_LIMIT, check_path
 
@@ -26,7 +26,7 @@ KUBELET_REGISTRY_DIR = Path("/var/lib/kubelet/plugins_registry")
 """Where a kubelet looks for registration sockets, unless it was told another."""
 
 DRA_VERSIONS = ("v1.DRAPlugin", "v1beta1.DRAPlugin")
-HEALTH_APIS = ("v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth")
+DEFAULT_HEALTH_APIS = ("v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth")
 
 Listen = Callable[[Path], str]
 """Gives the gRPC address to listen at for a socket of this path, and may make room for it first."""
@@ -83,7 +83,7 @@ class Options:
     """Where instances lock each other out, which is there and nobody else's; None: the data directory."""
     dra_versions: tuple[str, ...] = DRA_VERSIONS
     """Versions of the node service, the preferred one first."""
-    health_apis: tuple[str, ...] = HEALTH_APIS
+    health_apis: tuple[str, ...] = DEFAULT_HEALTH_APIS
     """Health APIs that a driver with health advertises and serves; none: it opts out."""
     heartbeat: float = 10.0
     """Seconds between complete health reports while nothing changes; 0 for none."""
@@ -99,7 +99,7 @@ class Options:
     advertised: tuple[str, ...] | None = None
     """What registration says is supported; None: what is."""
     served_health: tuple[str, ...] | None = None
-    """The health APIs that are served, by the names of `proto.flavours.FLAVOURS`; None: those of `health_apis`."""
+    """The served health APIs, by the names of `proto.health_apis.HEALTH_APIS`; None: those of `health_apis`."""
     verbatim: bool = False
     """Prepared devices are returned as the plugin has them, neither checked nor without what follows a slash."""
     main_pool: str = ""
@@ -146,13 +146,13 @@ class Options:
         return self.dra_versions if self.advertised is None else self.advertised
 
     @property
-    def flavours(self) -> tuple[Flavour, ...]:
+    def served_apis(self) -> tuple[HealthApi, ...]:
         """The health APIs that are served."""
         served = self.served_health
         return tuple(
-            flavour
-            for flavour in FLAVOURS.values()
-            if (flavour.advertised in self.health_apis if served is None else flavour.name in served)
+            health_api
+            for health_api in HEALTH_APIS.values()
+            if (health_api.advertised in self.health_apis if served is None else health_api.name in served)
         )
 
     # -- checks
@@ -190,11 +190,11 @@ class Options:
             raise ValueError(f"a driver serves some version of the node service; there are {', '.join(PREPARE)}")
         if strange := sorted(set(self.dra_versions) - set(PREPARE)):
             raise ValueError(f"no version of the node service is called {strange[0]!r}; there are {', '.join(PREPARE)}")
-        services = dict.fromkeys(flavour.advertised for flavour in FLAVOURS.values())
+        services = dict.fromkeys(health_api.advertised for health_api in HEALTH_APIS.values())
         if self.advertised is None and (strange := sorted(set(self.health_apis) - set(services))):
             raise ValueError(f"no health API is called {strange[0]!r}; there are {', '.join(services)}")
-        if strange := sorted(set(self.served_health or ()) - set(FLAVOURS)):
-            raise ValueError(f"no health API is called {strange[0]!r}; there are {', '.join(FLAVOURS)}")
+        if strange := sorted(set(self.served_health or ()) - set(HEALTH_APIS)):
+            raise ValueError(f"no health API is called {strange[0]!r}; there are {', '.join(HEALTH_APIS)}")
 
 
 def hidden(socket: Path) -> Path:

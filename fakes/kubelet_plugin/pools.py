@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
-from drahealth.fakes.api import SLICES, Object
+from drahealth.fakes.cluster.api import SLICES, Object
 
 DEVICES_PER_SLICE = 128
 DEVICES_WITH_TAINTS_PER_SLICE = 64

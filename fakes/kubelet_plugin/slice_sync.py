@@ -14,7 +14,8 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from drahealth.fakes.api import NODES, SLICES, ApiError, Object
+from drahealth.fakes.cluster.api import NODES, SLICES, ApiError, Object
+from drahealth.fakes.cluster.list_watch import ListWatch
 from drahealth.fakes.kubelet_plugin.pools import (
     INSTANCE,
     Owner,
@@ -26,7 +27,6 @@ from drahealth.fakes.kubelet_plugin.pools import (
     wanted,
 )
 from drahealth.fakes.kubelet_plugin.slice_view import AGAIN, SliceView
-from drahealth.fakes.list_watch import ListWatch
 from drahealth.fakes.waiting import first_of
 from drahealth.proto.clock import Clock
 from drahealth.proto.quoting import one_line

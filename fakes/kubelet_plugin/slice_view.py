@@ -5,9 +5,9 @@ import logging
 from collections.abc import Callable
 from contextlib import aclosing
 
-from drahealth.fakes.api import SLICES, Object
+from drahealth.fakes.cluster.api import SLICES, Object
+from drahealth.fakes.cluster.list_watch import ListWatch
 from drahealth.fakes.kubelet_plugin.pools import Owner, generation
-from drahealth.fakes.list_watch import ListWatch
 from drahealth.proto.clock import Clock
 from drahealth.proto.quoting import one_line
 

@@ -19,12 +19,12 @@ where it is written.
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict, Unpack
 
-from drahealth.fakes.inventory import Inventory
+from drahealth.fakes.files.user_files import Document
+from drahealth.fakes.inventory.devices import Inventory
 from drahealth.fakes.timelines.check import checked_plan
 from drahealth.fakes.timelines.load import Loaded
 from drahealth.fakes.timelines.model import FORMAT, Step, Timeline, Uses
 from drahealth.fakes.timelines.plan import Plan
-from drahealth.fakes.user_files import Document
 
 Where = str | Mapping[str, Any]
 """A device's name, a pattern, `all`, or `{"pick": 2, "from": "gpu-*"}`."""

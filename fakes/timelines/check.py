@@ -6,19 +6,19 @@ from functools import partial
 
 import grpc
 
+from drahealth.fakes.control.driver import Taint
 from drahealth.fakes.durations import Duration
 from drahealth.fakes.faults import catalogue as faults
 from drahealth.fakes.faults.catalogue import UnknownName
-from drahealth.fakes.hardware.control import Taint
-from drahealth.fakes.inventory import Inventory
+from drahealth.fakes.files.user_files import Finding, Place
+from drahealth.fakes.inventory.devices import Inventory
 from drahealth.fakes.timelines.contradictions import contradictions
 from drahealth.fakes.timelines.fields import Pick
 from drahealth.fakes.timelines.load import Loaded
 from drahealth.fakes.timelines.model import EVERYTHING, Step, Timeline
 from drahealth.fakes.timelines.plan import ENDING, Plan, PlanError, plan
 from drahealth.fakes.timelines.workload import HELD
-from drahealth.fakes.user_files import Finding, Place
-from drahealth.proto.flavours import FLAVOURS, full_name
+from drahealth.proto.health_apis import HEALTH_APIS, full_name
 
 WINDOWS = ("push", "resync", "start", "restart")
 """What `within` may name."""
@@ -164,10 +164,10 @@ def _odd_offer(path: Place, step: Step) -> Iterator[Finding]:
     start = step.driver if step.driver is not None and not isinstance(step.driver, str) else None
     offer = start and (start.restart or start.upgrade)
     for number, name in enumerate((offer and offer.offer) or ()):
-        if full_name(name) not in FLAVOURS:
+        if full_name(name) not in HEALTH_APIS:
             verb = "restart" if start and start.restart else "upgrade"
             where = (*path, "driver", verb, "offer", number)
-            yield where, f"no health API is called {name!r}; there are {', '.join(FLAVOURS)}"
+            yield where, f"no health API is called {name!r}; there are {', '.join(HEALTH_APIS)}"
 
 
 def steps_of(timeline: Timeline) -> Iterator[tuple[Place, Step]]:

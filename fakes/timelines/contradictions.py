@@ -9,9 +9,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from drahealth.fakes.faults.catalogue import Fault, UnknownName, action, fault
+from drahealth.fakes.files.user_files import Finding, Place
 from drahealth.fakes.timelines.model import EVERYTHING
 from drahealth.fakes.timelines.plan import Action
-from drahealth.fakes.user_files import Finding, Place
 
 
 def contradictions(actions: Iterable[Action], catalogue: str, *, by_chance: bool = False) -> Iterator[Finding]:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from drahealth.fakes.hardware.control import DriverControl
-from drahealth.fakes.inventory import Inventory
+from drahealth.fakes.control.driver import DriverControl
+from drahealth.fakes.inventory.devices import Inventory
 from drahealth.fakes.timelines.messages import report_of
 from drahealth.fakes.timelines.model import EVERYTHING
 from drahealth.fakes.timelines.plan import Action

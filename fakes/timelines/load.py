@@ -4,8 +4,17 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
+from drahealth.fakes.files.user_files import (
+    Document,
+    FileError,
+    Place,
+    Problem,
+    documents,
+    ill_formed,
+    meant,
+    validated,
+)
 from drahealth.fakes.timelines.model import FORMAT, Timeline, Uses
-from drahealth.fakes.user_files import Document, FileError, Place, Problem, documents, ill_formed, meant, validated
 
 _STEPS = ("timeline", "always")
 _ILL_FORMED: dict[str, Any] = {"mark": "ill-formed"}

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from drahealth.fakes.inventory import Inventory
+from drahealth.fakes.inventory.devices import Inventory
 from drahealth.proto.health_v1_pb2 import DeviceHealth as ShippedHealth
 from drahealth.proto.health_v1_pb2 import NodeWatchResourcesResponse
 from drahealth.proto.values import DeviceHealth, Health

@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 from drahealth.fakes.durations import Duration
-from drahealth.fakes.inventory_model import Whole
+from drahealth.fakes.inventory.model import Whole
 from drahealth.fakes.timelines.fields import Lasting, Offset, Part, Share, Taking, Where, shape
 from drahealth.fakes.timelines.workload import PodVerb, Workload
 from drahealth.proto.values import Health

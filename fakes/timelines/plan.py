@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from drahealth.fakes.durations import Uniform
 from drahealth.fakes.faults.catalogue import fault
-from drahealth.fakes.inventory import Inventory
+from drahealth.fakes.inventory.devices import Inventory
 from drahealth.fakes.timelines.arguments import UNDONE, argument_of, plain, said_by, trigger_of
 from drahealth.fakes.timelines.fields import Pick
 from drahealth.fakes.timelines.model import Attempt, Expectation, Flap, Repeat, Step, Tainting, Timeline

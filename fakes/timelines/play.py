@@ -11,8 +11,8 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Any, NamedTuple, Protocol
 
+from drahealth.fakes.files.user_files import Place
 from drahealth.fakes.timelines.plan import Action, Plan
-from drahealth.fakes.user_files import Place
 from drahealth.proto.clock import Clock
 
 

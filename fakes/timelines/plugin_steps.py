@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from drahealth.fakes.hardware.plugin_control import PluginControl
+from drahealth.fakes.control.device_plugin import PluginControl
 from drahealth.fakes.timelines.plan import Action, Plan
 from drahealth.proto.values import Health
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from drahealth.fakes.inventory_model import InventoryFile
+from drahealth.fakes.inventory.model import InventoryFile
 from drahealth.fakes.timelines.model import VERBS, Timeline
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from drahealth.fakes.api import ApiError
+from drahealth.fakes.cluster.api import ApiError
 from drahealth.manager.profile import Profile
 from drahealth.suites.differential.comparison import Difference, compare
 from drahealth.suites.differential.observation import Played

@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 from drahealth.manager.profile import PROFILES, Profile, for_release
-from drahealth.suites.binaries.releases import DEFAULT_VERSION, parse_version
 from drahealth.suites.differential.record import load_scripts
 from drahealth.suites.differential.running import Plan, run
 from drahealth.suites.differential.script import Script
 from drahealth.suites.errors import ConfigurationError, HarnessError, told
+from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION, parse_version
 
 USAGE, ENVIRONMENT = 2, 3
 _TARGETS = ("kubelet", "reference")

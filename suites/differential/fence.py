@@ -12,11 +12,10 @@ from contextlib import AsyncExitStack, suppress
 from functools import partial
 from itertools import count
 
-from drahealth.fakes.api import CLAIMS, DEVICE_CLASSES, NAMESPACES, PODS, ApiError
-from drahealth.fakes.hardware.control import DriverOptions
+from drahealth.fakes.cluster.api import CLAIMS, DEVICE_CLASSES, NAMESPACES, PODS, ApiError
+from drahealth.fakes.control.driver import DriverOptions
 from drahealth.proto.events import StatusSeen
 from drahealth.proto.values import Health
-from drahealth.suites.belongings import BELONGS
 from drahealth.suites.differential import manifests
 from drahealth.suites.differential.margins import Margins
 from drahealth.suites.differential.observation import FENCE
@@ -24,6 +23,7 @@ from drahealth.suites.differential.polling import comes_true
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.story.history import History
 from drahealth.suites.story.pod_watch import PodWatch
+from drahealth.suites.targets.labels import BELONGS
 from drahealth.suites.targets.target import Target
 
 _LONG = 10_000_000
@@ -88,7 +88,7 @@ class Lane:
     async def start(self) -> None:
         api = self.target.api
         await api.create(NAMESPACES, {"metadata": {"name": self.namespace, "labels": BELONGS}})
-        await self.target.furnish(self.namespace)
+        await self.target.prepare_namespace(self.namespace)
         self.watch.start()
         for claim in ("push", FENCE):
             await api.create(CLAIMS, manifests.claim(self.namespace, claim, {"device": (self._fences.name, 1)}))

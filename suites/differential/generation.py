@@ -14,7 +14,8 @@ import hypothesis
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
-from drahealth.fakes.hardware.control import HEALTH_APIS, Returned
+from drahealth.fakes.control.driver import DEFAULT_HEALTH_APIS as APIS
+from drahealth.fakes.control.driver import Returned
 from drahealth.suites.differential import wire
 from drahealth.suites.differential.script import (
     Claim,
@@ -99,8 +100,8 @@ def _drivers_and_claims(draw: st.DrawFn) -> tuple[tuple[Driver, ...], tuple[Clai
 
 @st.composite
 def _driver(draw: st.DrawFn, devices: int) -> Driver:
-    advertised = draw(st.sampled_from((HEALTH_APIS,) * 9 + (HEALTH_APIS[:1], HEALTH_APIS[1:], ())))
-    served = draw(st.sampled_from((None,) * 12 + ((), HEALTH_APIS[1:])))
+    advertised = draw(st.sampled_from((APIS,) * 9 + (APIS[:1], APIS[1:], ())))
+    served = draw(st.sampled_from((None,) * 12 + ((), APIS[1:])))
     odd = draw(st.sampled_from((False, False, True)))
     return Driver(
         tuple(
@@ -247,7 +248,7 @@ def _side(number: int) -> Literal[0, 1]:
 def _is_served(driver: Driver) -> bool:
     """Whether a kubelet's stream stays open on it."""
     served = driver.advertised if driver.served is None else driver.served
-    called = next((api for api in HEALTH_APIS if api in driver.advertised), None)
+    called = next((api for api in APIS if api in driver.advertised), None)
     return called in served
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from drahealth.fakes.api import CLAIMS, DEVICE_CLASSES, PODS, Object
-from drahealth.suites.belongings import BELONGS
+from drahealth.fakes.cluster.api import CLAIMS, DEVICE_CLASSES, PODS, Object
+from drahealth.suites.targets.labels import BELONGS
 
 ClaimUse = tuple[str, str | None]
 """The pod's own name of a claim, and the request if one is named."""

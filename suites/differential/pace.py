@@ -37,7 +37,7 @@ class Pace:
     async def passes(self, seconds: float) -> None:
         """So much time passes for the node."""
         if seconds > 0:
-            self._begin -= await self._target.let_pass(seconds)
+            self._begin -= await self._target.advance_time(seconds)
 
     async def pause(self, seconds: float) -> None:
         """The same, for who keeps one's own time; who follows comes to it at the next mark."""

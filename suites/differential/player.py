@@ -5,8 +5,8 @@ import secrets
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, suppress
 
-from drahealth.fakes.api import CLAIMS, DEVICE_CLASSES, PODS, ApiError
-from drahealth.fakes.hardware.control import DriverControl, DriverOptions, DriverState
+from drahealth.fakes.cluster.api import CLAIMS, DEVICE_CLASSES, PODS, ApiError
+from drahealth.fakes.control.driver import DriverControl, DriverOptions, DriverState
 from drahealth.suites.differential import manifests, wire
 from drahealth.suites.differential.fence import Lane
 from drahealth.suites.differential.margins import Margins

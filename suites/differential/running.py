@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from drahealth.manager.profile import Profile
-from drahealth.suites.binaries.ensure import ensure
 from drahealth.suites.differential.campaign import Campaign, Outcome, Subject
 from drahealth.suites.differential.record import Record
 from drahealth.suites.differential.script import Script
 from drahealth.suites.differential.shrinking import shrink
 from drahealth.suites.differential.telling import lines, tally
 from drahealth.suites.differential.venue import NO_RESYNC, ReferenceVenue, Venue
+from drahealth.suites.targets.kubelet.binaries.ensure import ensure
 
 SAME, DIFFERENT, ENVIRONMENT = 0, 1, 3
 _EVERY = 20
@@ -90,7 +90,7 @@ async def _subject(plan: Plan, say: Say) -> AsyncIterator[Subject]:
     if plan.target == "reference":
         yield ReferenceVenue(plan.release, lanes)
         return
-    from drahealth.suites.targets.kubelet import KubeletTarget  # only here: it brings clients of real clusters
+    from drahealth.suites.targets.kubelet.target import KubeletTarget  # only here: it brings clients of real clusters
 
     said: set[str] = set()
 

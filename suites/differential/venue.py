@@ -13,7 +13,7 @@ from drahealth.suites.differential.observation import Played
 from drahealth.suites.differential.pace import Pace
 from drahealth.suites.differential.player import Player
 from drahealth.suites.differential.script import Script
-from drahealth.suites.targets.reference import ReferenceTarget
+from drahealth.suites.targets.reference.target import ReferenceTarget
 from drahealth.suites.targets.target import Target
 
 NO_RESYNC = 86400.0

@@ -1,5 +1,5 @@
 """The one fixture of the scenarios."""
 
-from drahealth.suites.fixtures import node
+from drahealth.suites.run.fixtures import node
 
 __all__ = ["node"]

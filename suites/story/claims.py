@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from drahealth.fakes.api import CLAIM_TEMPLATES, CLAIMS, Api, Object
-from drahealth.fakes.scheduling.claims import POD_CLAIM
+from drahealth.fakes.cluster.api import CLAIM_TEMPLATES, CLAIMS, Api, Object
+from drahealth.fakes.cluster.scheduling.claims import POD_CLAIM
 from drahealth.suites.story.hardware import Driver
 
 

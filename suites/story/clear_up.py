@@ -3,7 +3,7 @@
 import asyncio
 from contextlib import AsyncExitStack, suppress
 
-from drahealth.fakes.api import DEVICE_CLASSES, NAMESPACES, PODS, REPLICA_SETS, ApiError
+from drahealth.fakes.cluster.api import DEVICE_CLASSES, NAMESPACES, PODS, REPLICA_SETS, ApiError
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.story.device_plugin import DevicePlugin
 from drahealth.suites.story.hardware import Driver

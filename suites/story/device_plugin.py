@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from drahealth.fakes.hardware.plugin_control import PluginControl, PluginOptions
+from drahealth.fakes.control.device_plugin import PluginControl, PluginOptions
 from drahealth.manager.profile import Profile
 from drahealth.proto.events import Registered
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from drahealth.manager.profile import Profile
-from drahealth.suites import invariants
+from drahealth.suites.judging import invariants
 from drahealth.suites.story.clear_up import ClearUp
 from drahealth.suites.story.history import History
 from drahealth.suites.story.pod_watch import PodWatch
@@ -22,10 +22,10 @@ class Evidence:
         """By requirement, what was against it throughout."""
         return invariants.judge(self._history.as_read(self._profile), self._devices())
 
-    def astray(self, gates_on: bool) -> list[str]:
+    def not_converged(self, gates_on: bool) -> list[str]:
         """What running pods show now that is not the latest."""
         statuses = self._watch.statuses.values()
-        return invariants.astray(self._history.as_read(self._profile), statuses, self._devices(), gates_on)
+        return invariants.not_converged(self._history.as_read(self._profile), statuses, self._devices(), gates_on)
 
     def has_two_streams(self) -> bool:
         """Two health streams of one driver are open."""

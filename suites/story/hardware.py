@@ -6,13 +6,13 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from drahealth.fakes.api import SLICES, Object
-from drahealth.fakes.hardware.control import DriverControl, DriverOptions
+from drahealth.fakes.cluster.api import SLICES, Object
+from drahealth.fakes.control.driver import DriverControl, DriverOptions
 from drahealth.fakes.hardware.inventories import inventory_of
 from drahealth.fakes.hardware.upgrading import begin_upgrade
 from drahealth.manager.profile import Profile
 from drahealth.proto.events import Registered, ReportSent, StreamClosed, StreamOpened
-from drahealth.proto.flavours import Flavour
+from drahealth.proto.health_apis import HealthApi
 from drahealth.proto.values import DeviceHealth, DeviceId, Health
 
 if TYPE_CHECKING:
@@ -105,11 +105,11 @@ class Driver:
         return self.options.name
 
     @property
-    def flavour(self) -> Flavour | None:
+    def health_api(self) -> HealthApi | None:
         """The health API by which the kubelet here learns of its devices; None if there is none."""
         profile = self.node.profile
         apis = profile.health_apis if profile.asks_unadvertised else self.options.health_apis
-        return next((f for f in profile.flavours if f.advertised in apis and f in self.options.flavours), None)
+        return next((f for f in profile.called_apis if f.advertised in apis and f in self.options.answered_apis), None)
 
     async def starts(self) -> None:
         """Starts and is registered."""

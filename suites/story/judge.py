@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from drahealth.suites.ledger import KnownIssue, known_issues
-from drahealth.suites.violation import STORY, Violation
+from drahealth.suites.judging.ledger import KnownIssue, known_issues
+from drahealth.suites.judging.violation import STORY, Violation
 
 
 class Judge:

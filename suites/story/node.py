@@ -6,16 +6,15 @@ from contextlib import AbstractContextManager, AsyncExitStack, suppress
 from functools import partial
 from typing import Any
 
-from drahealth.fakes.api import DEVICE_CLASSES, NAMESPACES, PODS, REPLICA_SETS, ApiError
-from drahealth.fakes.hardware.control import DriverOptions
-from drahealth.fakes.hardware.plugin_control import PluginOptions
+from drahealth.fakes.cluster.api import DEVICE_CLASSES, NAMESPACES, PODS, REPLICA_SETS, ApiError
+from drahealth.fakes.control.device_plugin import PluginOptions
+from drahealth.fakes.control.driver import DriverOptions
 from drahealth.proto import events
 from drahealth.proto.events import StatusSeen
-from drahealth.proto.flavours import Flavour
-from drahealth.suites import invariants
-from drahealth.suites.belongings import BELONGS
+from drahealth.proto.health_apis import HealthApi
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.ledger import KnownIssue
+from drahealth.suites.judging import invariants
+from drahealth.suites.judging.ledger import KnownIssue
 from drahealth.suites.story.claims import Claim, Claims, Use
 from drahealth.suites.story.clear_up import ClearUp
 from drahealth.suites.story.device_plugin import Ask, DevicePlugin, PluginGpu
@@ -28,6 +27,7 @@ from drahealth.suites.story.pod_manifest import Users, pod_manifest
 from drahealth.suites.story.pod_watch import PodWatch
 from drahealth.suites.story.replica_set import ReplicaSet, replica_set_manifest
 from drahealth.suites.story.workload import Pod
+from drahealth.suites.targets.labels import BELONGS
 from drahealth.suites.targets.target import Target, Window
 
 _GATE = "ResourceHealthStatus"
@@ -44,11 +44,11 @@ class Node:
         run: Callable[[Awaitable[Any]], Any],
         *,
         alone: bool = False,
-        flavour: Flavour | None = None,
+        health_api: HealthApi | None = None,
     ) -> None:
         self.target = target
         self._alone = alone
-        self._flavour = flavour
+        self._health_api = health_api
         self.profile = target.profile
         self.history = History()
         self.namespace = f"scenario-{secrets.token_hex(4)}"
@@ -92,7 +92,7 @@ class Node:
         try:
             await self.target.enter(alone=self._alone)
             await self.target.api.create(NAMESPACES, {"metadata": {"name": self.namespace, "labels": BELONGS}})
-            await self.target.furnish(self.namespace)
+            await self.target.prepare_namespace(self.namespace)
             self._watch.start()
         except BaseException:
             with suppress(ApiError):
@@ -303,7 +303,7 @@ class Node:
 
     async def passes(self, seconds: float) -> None:
         """So much time passes."""
-        if jumped := await self.target.let_pass(seconds):
+        if jumped := await self.target.advance_time(seconds):
             self.history.observe(events.TimePassed(jumped))
         else:
             self.tell(f"{seconds:g} s have passed")
@@ -339,16 +339,20 @@ class Node:
     def insists_on_messages_of(self, driver: Driver) -> bool:
         """A message that it reported has to be shown. Where the kubelet or the health API knows none it has not, but
         where just that is judged: there, who knows none fails."""
-        carried = driver.flavour is None or "message" in driver.flavour.carries
+        carried = driver.health_api is None or "message" in driver.health_api.carries
         return (self.profile.messages and carried) or self._judge.requirement == "STATUS-02"
 
     # -- inside
 
     def _spoken(self, **options: Any) -> dict[str, Any]:
         """A driver's options, with the one health API of the run in them where they name none."""
-        if self._flavour is None or "health_apis" in options:
+        if self._health_api is None or "health_apis" in options:
             return options
-        return {"health_apis": (self._flavour.advertised,), "served_health_apis": (self._flavour.name,), **options}
+        return {
+            "health_apis": (self._health_api.advertised,),
+            "served_health_apis": (self._health_api.name,),
+            **options,
+        }
 
     def _must_be_alone(self) -> None:
         if not self._alone:
@@ -371,13 +375,13 @@ class Node:
 
     async def _converges(self) -> None:
         """Nothing is reported any more: every running pod comes to show the latest."""
-        astray = partial(self._evidence.astray, self._gates_on)
+        not_converged = partial(self._evidence.not_converged, self._gates_on)
         with self.judging("STATUS-10", "the final state is the latest"):
             windows: tuple[Window, ...] = ("push", "resync")
             for window in windows:
-                if not astray() or await self._comes_true(lambda: not astray(), window):
+                if not not_converged() or await self._comes_true(lambda: not not_converged(), window):
                     return
-            self.check(False, "every running pod shows the latest health", "; ".join(astray()))
+            self.check(False, "every running pod shows the latest health", "; ".join(not_converged()))
 
     async def _settles(self) -> None:
         """A driver may notice late that a stream has ended; two that stay open are two."""

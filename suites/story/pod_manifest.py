@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from drahealth.fakes.api import PODS, Object
+from drahealth.fakes.cluster.api import PODS, Object
 from drahealth.suites.story.claims import Claim, Use
 from drahealth.suites.story.device_plugin import Ask
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
-from drahealth.fakes.api import EVENTS, PODS, Api, ApiError, Kind, Object
+from drahealth.fakes.cluster.api import EVENTS, PODS, Api, ApiError, Kind, Object
 from drahealth.proto.events import EventSeen, StatusSeen, Step
 from drahealth.suites.story.history import History
 from drahealth.suites.story.workload import status_seen

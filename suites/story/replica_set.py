@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from drahealth.fakes.api import REPLICA_SETS, Object
+from drahealth.fakes.cluster.api import REPLICA_SETS, Object
 from drahealth.proto.events import StatusSeen
 from drahealth.suites.story.pod_manifest import Users
 from drahealth.suites.story.workload import Pod

@@ -7,16 +7,16 @@ from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING
 
-from drahealth.fakes.api import CLAIMS, PODS, Object
-from drahealth.fakes.containers.runtime import UnknownIdError
+from drahealth.fakes.cluster.api import CLAIMS, PODS, Object
+from drahealth.fakes.cluster.containers.runtime import UnknownIdError
 from drahealth.proto.events import ContainerSeen, EventSeen, StatusSeen, Unprepared
 from drahealth.proto.values import Health, ResourceHealth, ResourceStatus
+from drahealth.suites.judging.history_text import tell
 from drahealth.suites.story.device_plugin import Ask, DevicePlugin, PluginGpu
 from drahealth.suites.story.hardware import Driver, Gpu
 from drahealth.suites.story.places import Place, entry_ids, says
 from drahealth.suites.story.pod_manifest import Users
 from drahealth.suites.targets.target import Window
-from drahealth.suites.timeline import tell
 
 if TYPE_CHECKING:
     from drahealth.suites.story.node import Node

@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from drahealth.fakes.hardware.control import DriverControl, DriverOptions
-from drahealth.fakes.hardware.control_lines import LINE_LIMIT
+from drahealth.fakes.cluster.list_watch import ListWatch
+from drahealth.fakes.control.device_plugin import PluginControl, PluginOptions
+from drahealth.fakes.control.driver import DriverControl, DriverOptions
+from drahealth.fakes.control.remote import RemoteDriver, RemoteHost, RemotePlugin
+from drahealth.fakes.control.wire import LINE_LIMIT
 from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
 from drahealth.fakes.hardware.driver import FakeDriver
-from drahealth.fakes.hardware.plugin_control import PluginControl, PluginOptions
-from drahealth.fakes.hardware.remote import RemoteDriver, RemoteHost, RemotePlugin
-from drahealth.fakes.list_watch import ListWatch
 from drahealth.proto.clock import Clock
 from drahealth.proto.events import Event, Record
 
@@ -82,7 +82,7 @@ class ProcessDrivers(RemoteDrivers):
     @classmethod
     async def spawn(cls, kubeconfig: Path, *, jumping: bool) -> "ProcessDrivers":
         """Starts the process."""
-        program = [sys.executable, "-m", "drahealth.fakes.hardware.serve", "--kubeconfig", str(kubeconfig)]
+        program = [sys.executable, "-m", "drahealth.fakes.serve.session_process", "--kubeconfig", str(kubeconfig)]
         pipe = asyncio.subprocess.PIPE
         return cls(
             await asyncio.create_subprocess_exec(

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from drahealth.suites.binaries.progress import Progress
-from drahealth.suites.gates import feature_gates
-from drahealth.suites.options import Options
+from drahealth.suites.targets.gates import feature_gates
+from drahealth.suites.targets.kubelet.binaries.progress import Progress
+from drahealth.suites.targets.options import Options
 from drahealth.suites.targets.target import Target
 
 if TYPE_CHECKING:
-    from drahealth.suites.kind.site_maker import SiteMaker
+    from drahealth.suites.targets.kind.cluster.site_maker import SiteMaker
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Shared:
 
 def site_maker(options: Options, progress: Progress, failed: Callable[[], bool]) -> "SiteMaker":
     """Makes the site that the options ask for. `failed` says at the end whether a scenario has failed."""
-    from drahealth.suites.kind.site_maker import SiteMaker
+    from drahealth.suites.targets.kind.cluster.site_maker import SiteMaker
 
     return SiteMaker(options.kind, options.kubernetes, feature_gates(options.profile), progress, failed)
 
@@ -35,19 +35,19 @@ def make_target(options: Options, progress: Progress, failed: Callable[[], bool]
     Raises HarnessError if it cannot be had on this machine.
     """
     if options.target == "kubelet":
-        from drahealth.suites.binaries.ensure import ensure
-        from drahealth.suites.targets.kubelet import KubeletTarget
+        from drahealth.suites.targets.kubelet.binaries.ensure import ensure
+        from drahealth.suites.targets.kubelet.target import KubeletTarget
 
         # Before any loop runs: a build takes minutes, and Ctrl-C ends it at once.
         found = ensure(options.kubernetes, progress)
         return KubeletTarget(found, options.profile, processes=options.driver == "process")
     if options.target == "kind":
-        from drahealth.suites.kind.site import SharedSite
-        from drahealth.suites.targets.kind import KindTarget
+        from drahealth.suites.targets.kind.cluster.site import SharedSite
+        from drahealth.suites.targets.kind.target import KindTarget
 
         if shared:
             return KindTarget(SharedSite(shared.site), options.profile, worker=shared.worker)
         return KindTarget(site_maker(options, progress, failed), options.profile)
-    from drahealth.suites.targets.reference import ReferenceTarget
+    from drahealth.suites.targets.reference.target import ReferenceTarget
 
     return ReferenceTarget(options.profile, processes=options.driver == "process")

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
-from drahealth.fakes.api import Api
-from drahealth.fakes.hardware.control import DriverControl, DriverOptions
-from drahealth.fakes.hardware.plugin_control import PluginControl, PluginOptions
+from drahealth.fakes.cluster.api import Api
+from drahealth.fakes.control.device_plugin import PluginControl, PluginOptions
+from drahealth.fakes.control.driver import DriverControl, DriverOptions
 from drahealth.manager.profile import Profile
 from drahealth.proto.events import Record
 
@@ -68,7 +68,7 @@ class Target(Protocol):
     async def enter(self, *, alone: bool) -> None:
         """A scenario begins, and shares the node with those of other workers unless it must be alone there."""
 
-    async def furnish(self, namespace: str) -> None:
+    async def prepare_namespace(self, namespace: str) -> None:
         """Sees to all that a new namespace needs before a pod can be made in it."""
 
     async def leave(self) -> None:
@@ -77,7 +77,7 @@ class Target(Protocol):
     async def open_window(self, window: Window) -> Opened:
         """Lets the window's time begin to pass."""
 
-    async def let_pass(self, seconds: float) -> float:
+    async def advance_time(self, seconds: float) -> float:
         """Returns when `seconds` have passed for the node and its drivers, and how many of them were jumped over."""
 
     async def start_driver(self, options: DriverOptions, observe: Callable[[Record], None]) -> DriverControl:

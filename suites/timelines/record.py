@@ -16,8 +16,8 @@ import grpc.aio
 from drahealth.fakes.timelines.build import set_, stream, timeline
 from drahealth.fakes.timelines.model import Step, Timeline
 from drahealth.proto.clock import Clock, SystemClock
-from drahealth.proto.flavours import FLAVOURS, Flavour
-from drahealth.proto.services import GET_INFO, Garbled
+from drahealth.proto.health_apis import HEALTH_APIS, HealthApi
+from drahealth.proto.services import GET_INFO, MalformedMessage
 from drahealth.proto.sockets import target
 from drahealth.proto.values import DeviceHealth
 from drahealth.suites.errors import ConfigurationError, HarnessError
@@ -43,14 +43,14 @@ class Recording:
     """What was heard of a driver over one stream."""
 
     driver: str
-    flavour: Flavour
+    health_api: HealthApi
     heard: tuple[Heard, ...]
 
     def timeline(self) -> Timeline:
         """The same as a story for a fake driver."""
         lasts = math.ceil(max((heard.at for heard in self.heard), default=0.0)) + 1  # longer, but not for ever
         steps = [set_(heartbeat="0s"), stream(silence=f"{lasts}s"), *self._steps()]
-        about = f"recorded from {self.driver or 'a driver'}, {self.flavour.name}"
+        about = f"recorded from {self.driver or 'a driver'}, {self.health_api.name}"
         return timeline(f"what {self.driver or 'a driver'} said", steps, description=about)
 
     def _steps(self) -> Iterator[Step]:
@@ -61,10 +61,10 @@ class Recording:
     def _message(self, heard: Heard) -> dict[str, Any]:
         """As devices, if these are all that it says; else as the bytes that it is."""
         try:
-            report = self.flavour.decode(self.flavour.method.response.FromString(heard.data))
+            report = self.health_api.decode(self.health_api.method.response.FromString(heard.data))
         except Exception:  # whatever protobuf thinks of bytes that are no message
             return {"raw": heard.data.hex()}
-        if self.flavour.encode(report).SerializeToString() != heard.data:
+        if self.health_api.encode(report).SerializeToString() != heard.data:
             return {"raw": heard.data.hex()}
         return {"devices": [_said(device, heard.wall) for device in report]}
 
@@ -91,12 +91,12 @@ class Recorder:
         self._seconds = seconds
         self._messages = messages
         self._driver = ""
-        self._flavour = next(iter(FLAVOURS.values()))
+        self._health_api = next(iter(HEALTH_APIS.values()))
         self._heard: list[Heard] = []
 
     def recording(self) -> Recording:
         """What was heard so far."""
-        return Recording(self._driver, self._flavour, tuple(self._heard))
+        return Recording(self._driver, self._health_api, tuple(self._heard))
 
     async def listen(self) -> None:
         """For so long, for so many messages, or until the driver ends the stream.
@@ -109,8 +109,8 @@ class Recorder:
         self._driver, endpoint, versions = await _ask(self._socket)
         async with grpc.aio.insecure_channel(_target(endpoint)) as channel:
             await _reach(channel, endpoint)
-            for self._flavour in FLAVOURS.values():
-                if versions is None or self._flavour.advertised in versions:
+            for self._health_api in HEALTH_APIS.values():
+                if versions is None or self._health_api.advertised in versions:
                     self._heard.clear()
                     await self._listen(channel)
                     if not self._heard or self._heard[0].code != "UNIMPLEMENTED":
@@ -118,7 +118,7 @@ class Recorder:
         raise HarnessError(f"the driver at {self._socket} has no health stream", "it serves none of the health APIs")
 
     async def _listen(self, channel: grpc.aio.Channel) -> None:
-        watch: Any = channel.unary_stream(self._flavour.method.path)
+        watch: Any = channel.unary_stream(self._health_api.method.path)
         call, began = watch(b""), self._clock.now()
 
         def hear(data: bytes = b"", code: str = "") -> None:
@@ -149,7 +149,7 @@ async def _ask(socket: Path) -> tuple[str, Path, tuple[str, ...] | None]:
             if error.code() is grpc.StatusCode.UNIMPLEMENTED:
                 return "", socket, None
             raise HarnessError(f"the plugin at {socket} does not say what it is: {error.details()}") from None
-        except Garbled as error:
+        except MalformedMessage as error:
             raise HarnessError(f"what answers at {socket} is no plugin: {error}") from None
     return info.name, Path(info.endpoint or socket), tuple(info.supported_versions)
 

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from drahealth.fakes.api import ApiError
+from drahealth.fakes.cluster.api import ApiError
+from drahealth.fakes.control.remote import ControlFailed
 from drahealth.fakes.durations import Duration
-from drahealth.fakes.hardware.remote import ControlFailed
 from drahealth.fakes.timelines.check import WINDOWS
 from drahealth.fakes.timelines.driver_steps import VERBS, DriverSteps
 from drahealth.fakes.timelines.expected import fits, sought
@@ -21,13 +21,13 @@ from drahealth.fakes.timelines.workload import HELD
 from drahealth.proto.events import Prepared, StatusSeen, StreamOpened, TimePassed, Unprepared
 from drahealth.proto.values import ResourceHealth
 from drahealth.suites.errors import ConfigurationError, HarnessError
+from drahealth.suites.judging.violation import Violation
 from drahealth.suites.story.device_plugin import DevicePlugin
 from drahealth.suites.story.hardware import Driver
 from drahealth.suites.story.node import Node
 from drahealth.suites.story.workload import Pod
 from drahealth.suites.timelines.holder import Holder
 from drahealth.suites.timelines.plugin_life import ToldLife
-from drahealth.suites.violation import Violation
 
 STRIDE = 2.0
 """Seconds that are jumped over at once, so that heartbeats come between and no device is taken for silent."""
@@ -83,7 +83,7 @@ class NodeStage:
         left = seconds
         while left > 0:
             step = min(left, STRIDE)
-            if jumped := await self._node.target.let_pass(step):
+            if jumped := await self._node.target.advance_time(step):
                 self._node.history.observe(TimePassed(jumped))
                 await asyncio.sleep(0.01)
             left -= step

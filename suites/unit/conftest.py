@@ -7,8 +7,8 @@ from typing import Protocol
 import pytest
 from hypothesis import settings
 
-from drahealth.fakes.api_server.http import HttpApi
-from drahealth.fakes.api_server.server import ApiServer
+from drahealth.fakes.cluster.api_server.http import HttpApi
+from drahealth.fakes.cluster.api_server.server import ApiServer
 
 settings.register_profile("drahealth", deadline=None)  # a machine that is busy makes an example slow, not wrong
 settings.load_profile("drahealth")

@@ -57,20 +57,25 @@ def test_a_part_imports_only_those_below_it(part: str) -> None:
     assert [(path, other) for path, other in parts if other not in MAY_IMPORT[part]] == []
 
 
-def folders_of(part: str) -> dict[str, set[str]]:
-    """Which of a part's folders imports which."""
-    folders = {path.parent.name for path in MODULES[part] if path.parent.parent == CHECKOUT / part} - {"unit"}
-    found: dict[str, set[str]] = {folder: set() for folder in folders}
+def rooms_of(part: str) -> dict[str, set[str]]:
+    """Which of a part's folders and root modules import which."""
+    rooms = {path.relative_to(CHECKOUT / part).parts[0].removesuffix(".py") for path in MODULES[part]} - {"unit"}
+    found: dict[str, set[str]] = {room: set() for room in rooms}
     for path, name in imported_by(part):
-        mine, others = path.split("/")[1], name.split(".")[2:3] if name.startswith(f"drahealth.{part}.") else []
-        if mine in folders:
-            found[mine] |= folders.intersection(others) - {mine}
+        mine, others = path.split("/")[1].removesuffix(".py"), name.split(".")[2:3]
+        if mine in rooms and name.startswith(f"drahealth.{part}."):
+            found[mine] |= rooms.intersection(others) - {mine}
     return found
 
 
 @pytest.mark.parametrize("part", MAY_IMPORT)
-def test_no_two_folders_of_a_part_stand_on_each_other(part: str) -> None:
-    assert list(TopologicalSorter(folders_of(part)).static_order()) or not folders_of(part)  # CycleError names them
+def test_folders_and_root_modules_of_a_part_import_each_other_in_one_direction(part: str) -> None:
+    assert set(TopologicalSorter(rooms_of(part)).static_order()) == set(rooms_of(part))  # CycleError names them
+
+
+@pytest.mark.parametrize("part", ["fakes", "suites"])
+def test_a_part_has_at_most_eight_modules_at_its_root(part: str) -> None:
+    assert len([path for path in MODULES[part] if path.parent == CHECKOUT / part]) <= 8
 
 
 @pytest.mark.parametrize("part", MAY_IMPORT)
@@ -80,11 +85,11 @@ def test_imports_are_absolute_and_by_the_packages_name(part: str) -> None:
 
 
 def test_the_pytest_plugin_imports_pytest_alone_until_it_is_needed() -> None:
-    assert list(imports(parsed(CHECKOUT / "suites/plugin.py").body)) == ["pathlib.Path", "pytest"]
+    assert list(imports(parsed(CHECKOUT / "suites/run/plugin.py").body)) == ["pathlib.Path", "pytest"]
 
 
 def test_the_reference_needs_no_client_of_real_clusters() -> None:
-    code = "import sys, drahealth.suites.targets.reference; print(*{name.partition('.')[0] for name in sys.modules})"
+    code = "import sys, drahealth.suites.targets.reference.target; print(*{n.partition('.')[0] for n in sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert {"drahealth", "kubernetes", "pytest"} & set(done.stdout.split()) == {"drahealth"}
 
@@ -104,16 +109,23 @@ def test_a_command_to_a_driver_needs_of_the_fakes_no_more_than_the_commands() ->
     loaded = set(done.stdout.split())
     folders = {".".join(name.split(".")[:3]) for name in loaded if name.startswith("drahealth.fakes.")}
     assert not folders & {
-        f"drahealth.fakes.{name}" for name in ("faults", "hardware", "timelines", "user_files", "api")
+        f"drahealth.fakes.{name}" for name in ("faults", "hardware", "timelines", "cluster", "inventory")
     }
-    assert not loaded & {"asyncio", "grpc", "google.protobuf", "ruamel.yaml", "rich.console"}
+    assert not loaded & {
+        "drahealth.fakes.files.user_files",
+        "asyncio",
+        "grpc",
+        "google.protobuf",
+        "ruamel.yaml",
+        "rich.console",
+    }
 
 
 def test_the_command_of_a_pod_needs_no_more_than_its_image_has() -> None:
     missing = ("filelock", "kubernetes", "platformdirs", "psutil", "pytest", "requests", "tenacity", "drahealth.suites")
     code = f"import sys; sys.modules.update(dict.fromkeys({missing}))\n"
-    code += "import drahealth.fakes.command, drahealth.fakes.ctl.tables, drahealth.fakes.standing.running\n"
-    code += "import drahealth.fakes.standing.live_view, drahealth.fakes.standing.metrics"
+    code += "import drahealth.fakes.command, drahealth.fakes.ctl.tables, drahealth.fakes.serve.running\n"
+    code += "import drahealth.fakes.serve.live_view, drahealth.fakes.serve.metrics"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 

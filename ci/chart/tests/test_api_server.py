@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from drahealth.fakes.api import DEVICE_CLASSES, NAMESPACES, SLICES, ApiError, Kind, Object
-from drahealth.fakes.clients.kube_connection import KubeConnection
-from drahealth.fakes.clients.kubeconfig import access
-from drahealth.fakes.containers.cri import CriServer
-from drahealth.fakes.containers.runtime import ContainerRuntime
-from drahealth.suites.binaries import ensure as binaries
-from drahealth.suites.binaries.releases import DEFAULT_VERSION
-from drahealth.suites.local.cluster import LocalCluster
-from drahealth.suites.local.run_directory import RunDirectory
+from drahealth.fakes.cluster.api import DEVICE_CLASSES, NAMESPACES, SLICES, ApiError, Kind, Object
+from drahealth.fakes.cluster.clients.kube_connection import KubeConnection
+from drahealth.fakes.cluster.clients.kubeconfig import access
+from drahealth.fakes.cluster.containers.cri import CriServer
+from drahealth.fakes.cluster.containers.runtime import ContainerRuntime
+from drahealth.suites.targets.kubelet.binaries import ensure as binaries
+from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION
+from drahealth.suites.targets.kubelet.node.cluster import LocalCluster
+from drahealth.suites.targets.kubelet.node.run_directory import RunDirectory
 
 HERE = Path(__file__).resolve().parent
 CHART = HERE.parent / "drahealth-driver"

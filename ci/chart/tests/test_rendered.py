@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from drahealth.fakes.inventory_file import load_inventory
+from drahealth.fakes.inventory.file import load_inventory
 
 Render = Callable[..., list[dict[str, Any]]]
 Refusal = Callable[..., str]

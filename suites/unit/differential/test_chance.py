@@ -1,6 +1,6 @@
 """What a release leaves to chance is played in each of its outcomes."""
 
-from drahealth.fakes.hardware.control import Returned
+from drahealth.fakes.control.driver import Returned
 from drahealth.manager.profile import KEP, V1_37
 from drahealth.suites.differential.chance import managers
 from drahealth.suites.differential.comparison import compare

@@ -1,4 +1,4 @@
-"""What kubelets were seen to do with the scripts in docs/differences, the reference does as well."""
+"""What kubelets were seen to do with the scripts in suites/unit/differential/recorded, the reference does as well."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +11,7 @@ from drahealth.suites.differential.record import load_record
 from drahealth.suites.differential.timing import doubts
 from drahealth.suites.differential.venue import play_on_references
 
-FOLDER = Path(__file__).parents[3] / "docs/differences"
+FOLDER = Path(__file__).with_name("recorded")
 RECORDS = sorted(FOLDER.glob("*.json"))
 
 

@@ -4,13 +4,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from drahealth.fakes.api import CLAIMS, DEVICE_CLASSES, PODS, SLICES
+from drahealth.fakes.cluster.api import CLAIMS, DEVICE_CLASSES, PODS, SLICES
 from drahealth.manager.profile import V1_37
 from drahealth.suites.differential.campaign import Campaign
 from drahealth.suites.differential.margins import REFERENCE
 from drahealth.suites.differential.script import Report, RestartKubelet, Said, Start, Stop
 from drahealth.suites.differential.venue import NO_RESYNC, Venue
-from drahealth.suites.targets.reference import ReferenceTarget
+from drahealth.suites.targets.reference.target import ReferenceTarget
 from drahealth.suites.unit.differential.scripts import script, unhealthy
 
 

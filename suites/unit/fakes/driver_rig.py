@@ -10,17 +10,19 @@ from typing import Any, TypeVar
 
 import grpc.aio
 
-from drahealth.fakes.api import CLAIMS, SLICES, Object
-from drahealth.fakes.api_server.server import ApiServer
 from drahealth.fakes.clock import JumpClock
-from drahealth.fakes.hardware.control import DriverControl, DriverOptions
-from drahealth.fakes.hardware.control_lines import LINE_LIMIT, Writer
-from drahealth.fakes.hardware.control_server import ControlServer, Make
+from drahealth.fakes.cluster.api import CLAIMS, SLICES, Object
+from drahealth.fakes.cluster.api_server.server import ApiServer
+from drahealth.fakes.control.device_plugin import PluginOptions
+from drahealth.fakes.control.driver import DriverControl, DriverOptions
+from drahealth.fakes.control.remote import RemoteDriver, RemoteHost
+from drahealth.fakes.control.server import ControlServer, Make
+from drahealth.fakes.control.wire import LINE_LIMIT, Writer
+from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
 from drahealth.fakes.hardware.driver import FakeDriver
-from drahealth.fakes.hardware.remote import RemoteDriver, RemoteHost
 from drahealth.proto.clock import Clock
 from drahealth.proto.events import Event, Observe
-from drahealth.proto.flavours import V1, Flavour
+from drahealth.proto.health_apis import V1, HealthApi
 from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, Unary
 from drahealth.proto.sockets import target
 from drahealth.proto.values import DeviceHealth, Health, Report
@@ -28,6 +30,10 @@ from drahealth.proto.values import DeviceHealth, Health, Report
 DRIVER = "gpu.example.com"
 REQUEST = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]}}
 E = TypeVar("E")
+
+
+def make_plugin(options: PluginOptions, observe: Observe) -> FakeDevicePlugin:
+    return FakeDevicePlugin(options, observe=observe)
 
 
 class Rig:
@@ -78,7 +84,9 @@ class Rig:
 
     async def host(self, make: Make | None = None) -> RemoteHost:
         """The far end of a stream to a server that makes drivers."""
-        server = ControlServer(make or (lambda _, observe: self.here(observe=observe)), jump=self.clock.jump)
+        server = ControlServer(
+            make or (lambda _, observe: self.here(observe=observe)), jump=self.clock.jump, make_plugin=make_plugin
+        )
 
         async def connect() -> tuple[asyncio.StreamReader, Writer]:
             return await self.connect(server)
@@ -136,12 +144,12 @@ class Rig:
 
     @asynccontextmanager
     async def watch(
-        self, driver: DriverControl, flavour: Flavour = V1, where: str = "data/dra.sock"
+        self, driver: DriverControl, health_api: HealthApi = V1, where: str = "data/dra.sock"
     ) -> AsyncIterator["Stream"]:
         """An open health stream."""
         before = (await driver.state()).streams_opened
         async with grpc.aio.insecure_channel(target(self.root / where)) as channel:
-            stream = Stream(channel, flavour)
+            stream = Stream(channel, health_api)
             async with asyncio.timeout(5):
                 while True:
                     if (await driver.state()).streams_opened > before:
@@ -165,12 +173,12 @@ class Rig:
 class Stream:
     """A health stream as the kubelet sees it."""
 
-    def __init__(self, channel: grpc.aio.Channel, flavour: Flavour) -> None:
-        self._flavour = flavour
+    def __init__(self, channel: grpc.aio.Channel, health_api: HealthApi) -> None:
+        self._health_api = health_api
         call: Any = channel.unary_stream(
-            flavour.method.path, request_serializer=flavour.method.request.SerializeToString
+            health_api.method.path, request_serializer=health_api.method.request.SerializeToString
         )
-        self._call = call(flavour.method.request())
+        self._call = call(health_api.method.request())
         self._messages = aiter(self._call)
 
     async def raw(self) -> bytes:
@@ -180,7 +188,7 @@ class Stream:
         return data
 
     async def report(self) -> Report:
-        return self._flavour.decode(self._flavour.method.response.FromString(await self.raw()))
+        return self._health_api.decode(self._health_api.method.response.FromString(await self.raw()))
 
     async def shows(self) -> dict[str, str]:
         """The next report: health and message by device."""

@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequen
 from contextlib import asynccontextmanager
 from typing import Any
 
-from drahealth.fakes.api import CLAIMS, PODS, Object
-from drahealth.fakes.api_server.server import ApiServer
 from drahealth.fakes.clock import JumpClock
-from drahealth.fakes.containers.runtime import ContainerRuntime
-from drahealth.fakes.pod_worker.worker import PodWorkers
+from drahealth.fakes.cluster.api import CLAIMS, PODS, Object
+from drahealth.fakes.cluster.api_server.server import ApiServer
+from drahealth.fakes.cluster.containers.runtime import ContainerRuntime
+from drahealth.fakes.cluster.pod_worker.worker import PodWorkers
 from drahealth.proto.extended_resources import Amount, Grant
 from drahealth.proto.values import (
     AllocatedClaim,

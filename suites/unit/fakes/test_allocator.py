@@ -6,9 +6,9 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drahealth.fakes.scheduling.allocator import Grant, allocate
-from drahealth.fakes.scheduling.device_requests import Alternatives, Taint, Toleration, Wanted
-from drahealth.fakes.scheduling.pools import Offer, Pool
+from drahealth.fakes.cluster.scheduling.allocator import Grant, allocate
+from drahealth.fakes.cluster.scheduling.device_requests import Alternatives, Taint, Toleration, Wanted
+from drahealth.fakes.cluster.scheduling.pools import Offer, Pool
 from drahealth.proto.values import DeviceId
 
 HOT = Taint("hot", "", "NoSchedule")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from drahealth.fakes.api import (
+from drahealth.fakes.cluster.api import (
     CLAIMS,
     DEVICE_CLASSES,
     NAMESPACES,
@@ -20,10 +20,10 @@ from drahealth.fakes.api import (
     Object,
     WatchEvent,
 )
-from drahealth.fakes.api_server.http import HttpApi
-from drahealth.fakes.api_server.server import ApiServer
-from drahealth.fakes.clients.kube_client import KubeClient
-from drahealth.fakes.list_watch import ListWatch
+from drahealth.fakes.cluster.api_server.http import HttpApi
+from drahealth.fakes.cluster.api_server.server import ApiServer
+from drahealth.fakes.cluster.clients.kube_client import KubeClient
+from drahealth.fakes.cluster.list_watch import ListWatch
 
 NAMESPACE = "story"
 CLASS: Object = {"metadata": {"name": "gpu"}, "spec": {}}

@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 
-from drahealth.fakes.api import KINDS, NODES, Kind, WatchEvent
-from drahealth.fakes.api_server.http import HttpApi
-from drahealth.fakes.api_server.server import ApiServer
-from drahealth.fakes.list_watch import Snapshot
+from drahealth.fakes.cluster.api import KINDS, NODES, Kind, WatchEvent
+from drahealth.fakes.cluster.api_server.http import HttpApi
+from drahealth.fakes.cluster.api_server.server import ApiServer
+from drahealth.fakes.cluster.list_watch import Snapshot
 from drahealth.suites.unit.manager.rig import until
 
 

@@ -5,11 +5,11 @@ from contextlib import aclosing
 
 import pytest
 
-from drahealth.fakes.api import CLAIMS, EVENTS, NAMESPACES, NODES, PODS, ApiError, Object, WatchEvent
-from drahealth.fakes.api_server.deletion import timestamp
-from drahealth.fakes.api_server.server import ApiServer
-from drahealth.fakes.api_server.storage import HISTORY
 from drahealth.fakes.clock import JumpClock
+from drahealth.fakes.cluster.api import CLAIMS, EVENTS, NAMESPACES, NODES, PODS, ApiError, Object, WatchEvent
+from drahealth.fakes.cluster.api_server.deletion import timestamp
+from drahealth.fakes.cluster.api_server.server import ApiServer
+from drahealth.fakes.cluster.api_server.storage import HISTORY
 
 POD: Object = {"metadata": {"name": "train", "namespace": "default"}, "spec": {"containers": [{"name": "main"}]}}
 CLAIM: Object = {"metadata": {"name": "gpu", "namespace": "other", "finalizers": ["held"]}, "spec": {}}

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from drahealth.fakes.api import ApiError
-from drahealth.fakes.hardware import cdi
+from drahealth.fakes.cluster.api import ApiError
+from drahealth.fakes.inventory import cdi
 from drahealth.suites.unit.fakes.driver_rig import DRIVER, Rig
 
 KIND = cdi.kind_of(DRIVER)

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drahealth.fakes.hardware.control_lines import (
+from drahealth.fakes.control.server import ControlServer
+from drahealth.fakes.control.wire import (
     CALLS,
     LINE_LIMIT,
     Unreadable,
@@ -17,9 +18,8 @@ from drahealth.fakes.hardware.control_lines import (
     read_request,
     read_said,
 )
-from drahealth.fakes.hardware.control_server import ControlServer
 from drahealth.fakes.hardware.driver import FakeDriver
-from drahealth.suites.unit.fakes.driver_rig import DRIVER, Rig
+from drahealth.suites.unit.fakes.driver_rig import DRIVER, Rig, make_plugin
 
 Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 MAKE: dict[str, Any] = {"id": 1, "call": "make", "args": {"options": {"name": DRIVER, "node": "node-a"}}}
@@ -34,7 +34,9 @@ INSTANCE = {
 
 
 def server_of(rig: Rig, linger: float = 0.0) -> ControlServer:
-    return ControlServer(lambda _, observe: rig.here(observe=observe), jump=rig.clock.jump, linger=linger)
+    return ControlServer(
+        lambda _, observe: rig.here(observe=observe), jump=rig.clock.jump, linger=linger, make_plugin=make_plugin
+    )
 
 
 async def answer(ends: Ends, request: Any = None) -> Any:
@@ -140,7 +142,7 @@ async def test_a_failure_that_nobody_foresaw_is_answered(rig: Rig) -> None:
         async def crash(self) -> None:
             raise ZeroDivisionError("of all things")
 
-    server = ControlServer(lambda _, __: Broken(rig.options(), rig.api))
+    server = ControlServer(lambda _, __: Broken(rig.options(), rig.api), make_plugin=make_plugin)
     ends = await attached(rig, server)
     options = {"name": "d", "node": "n", "devices": [], "registry_dir": "/r", "data_dir": "/d"}
     await answer(ends, {**MAKE, "args": {"options": options}})

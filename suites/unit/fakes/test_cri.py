@@ -8,8 +8,8 @@ import grpc
 import grpc.aio
 import pytest
 
-from drahealth.fakes.containers.cri import CriServer
-from drahealth.fakes.containers.runtime import ContainerRuntime
+from drahealth.fakes.cluster.containers.cri import CriServer
+from drahealth.fakes.cluster.containers.runtime import ContainerRuntime
 from drahealth.proto import cri as methods
 from drahealth.proto import cri_v1_pb2 as cri
 

@@ -9,10 +9,10 @@ import grpc
 import grpc.aio
 import pytest
 
+from drahealth.fakes.control.device_plugin import KEPT, PluginControl, PluginOptions, PluginState
+from drahealth.fakes.control.remote import ControlFailed
+from drahealth.fakes.files.socket_files import SocketInUse
 from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
-from drahealth.fakes.hardware.plugin_control import KEPT, PluginControl, PluginOptions, PluginState
-from drahealth.fakes.hardware.remote import ControlFailed
-from drahealth.fakes.socket_files import Taken
 from drahealth.fakes.sockets import ServedSocket
 from drahealth.proto.device_plugin import (
     ALLOCATE,
@@ -197,7 +197,7 @@ async def test_one_that_cannot_start_does_not_run_and_may_start_later(rig: Rig) 
     await other.start()
     plugin = FakeDevicePlugin(options(rig))
     rig.on_close(plugin.stop)
-    with pytest.raises(Taken, match="somebody serves at"):
+    with pytest.raises(SocketInUse, match="somebody serves at"):
         await plugin.start()
     assert not (await plugin.state()).running
     other.remove()
@@ -216,7 +216,7 @@ async def test_one_whose_sockets_are_served_is_refused_and_takes_nothing_from_th
         rig.on_close(plugin.stop)
     await first.start()
     before = [rig.sockets(), [path.read_text() for path in (rig.root / "cdi").iterdir()]]
-    with pytest.raises(Taken, match="somebody serves at"):
+    with pytest.raises(SocketInUse, match="somebody serves at"):
         await second.start()
     await second.retire()
     assert [rig.sockets(), [path.read_text() for path in (rig.root / "cdi").iterdir()]] == before

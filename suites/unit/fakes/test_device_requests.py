@@ -2,8 +2,14 @@
 
 import pytest
 
-from drahealth.fakes.api import Object
-from drahealth.fakes.scheduling.device_requests import Taint, Toleration, UnschedulableError, Wanted, requests_of
+from drahealth.fakes.cluster.api import Object
+from drahealth.fakes.cluster.scheduling.device_requests import (
+    Taint,
+    Toleration,
+    UnschedulableError,
+    Wanted,
+    requests_of,
+)
 
 
 def selector(expression: str) -> Object:

@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from drahealth.fakes.api import SLICES, ApiError, Kind, Object
-from drahealth.fakes.api_server.server import ApiServer
-from drahealth.fakes.hardware.control import DriverOptions, Returned
-from drahealth.fakes.hardware.plugin_control import PluginOptions
+from drahealth.fakes.cluster.api import SLICES, ApiError, Kind, Object
+from drahealth.fakes.cluster.api_server.server import ApiServer
+from drahealth.fakes.control.device_plugin import PluginOptions
+from drahealth.fakes.control.driver import DriverOptions, Returned
+from drahealth.fakes.files.socket_files import SocketInUse
 from drahealth.fakes.kubelet_plugin.pools import Owner, Pool, slice_object, wanted
-from drahealth.fakes.socket_files import Taken
 from drahealth.proto.events import ReportSent
-from drahealth.proto.flavours import FLAVOURS, NODE_HEALTH, NODE_HEALTH_DRAFT, V1, V1ALPHA1, Flavour
+from drahealth.proto.health_apis import HEALTH_APIS, NODE_HEALTH, NODE_HEALTH_DRAFT, V1, V1ALPHA1, HealthApi
 from drahealth.proto.services import PREPARE
 from drahealth.proto.values import Health
 from drahealth.suites.unit.fakes.driver_rig import DRIVER, Rig
@@ -57,7 +57,7 @@ class FullApi(ApiServer):
         ({"returns": {"gpu-7": ()}}, "what is returned for a device needs the device: gpu-7"),
         (
             {"served_health_apis": ("v9.Health",)},
-            f"no health API is called 'v9.Health'; there are {', '.join(FLAVOURS)}",
+            f"no health API is called 'v9.Health'; there are {', '.join(HEALTH_APIS)}",
         ),
         (
             {"health_apis": ("v1alpha1.NodeHealth/WatchResources",)},
@@ -88,7 +88,7 @@ RETURNS = st.fixed_dictionaries({"a": st.lists(RETURNED, max_size=3).map(tuple)}
         dra_versions=WORDS,
         health_apis=WORDS,
         heartbeat=st.floats(0, 1e9),
-        served_health_apis=st.none() | st.lists(st.sampled_from(sorted(FLAVOURS))).map(tuple),
+        served_health_apis=st.none() | st.lists(st.sampled_from(sorted(HEALTH_APIS))).map(tuple),
         returns=st.just({}),
     ).flatmap(lambda made: st.just(made) | RETURNS.map(lambda returns: replace(made, devices=("a",), returns=returns)))
 )
@@ -123,17 +123,17 @@ async def test_it_serves_the_node_services_it_advertises_and_no_others(rig: Rig)
 
 
 @pytest.mark.counterpart("TestV1ServerWrapper", "TestHealthServerBridge")
-@pytest.mark.parametrize("flavour", FLAVOURS.values(), ids=FLAVOURS)
-async def test_every_health_api_tells_of_the_same_devices(rig: Rig, flavour: Flavour) -> None:
-    driver = rig.here(health_apis=tuple({flavour.advertised: None for flavour in FLAVOURS.values()}), timeout=7)
+@pytest.mark.parametrize("health_api", HEALTH_APIS.values(), ids=HEALTH_APIS)
+async def test_every_health_api_tells_of_the_same_devices(rig: Rig, health_api: HealthApi) -> None:
+    driver = rig.here(health_apis=tuple({api.advertised: None for api in HEALTH_APIS.values()}), timeout=7)
     await driver.start()
     claim = (await rig.claim("gpu-0", "gpu-1"))["metadata"]
     wanted = {"namespace": "default", "name": claim["name"], "uid": claim["uid"]}
     await rig.call(PREPARE["v1.DRAPlugin"], claims=[wanted])
     await driver.set_health("gpu-0", Health.UNHEALTHY, "xid 79")
-    message = "xid 79" if "message" in flavour.carries else ""
-    timeout = 7 if "timeout" in flavour.carries else 0
-    async with rig.watch(driver, flavour) as stream:
+    message = "xid 79" if "message" in health_api.carries else ""
+    timeout = 7 if "timeout" in health_api.carries else 0
+    async with rig.watch(driver, health_api) as stream:
         report = await stream.report()
     assert [(d.pool, d.device, d.health, d.message, d.timeout) for d in report] == [
         ("node-a", "gpu-0", Health.UNHEALTHY, message, timeout),
@@ -146,9 +146,9 @@ async def test_every_health_api_tells_of_the_same_devices(rig: Rig, flavour: Fla
 async def test_a_health_api_that_is_advertised_but_not_served_is_unimplemented_and_counted(rig: Rig) -> None:
     driver = rig.here(served_health_apis=("v1alpha1.DRAResourceHealth",))
     await driver.start()
-    for flavour in (V1, NODE_HEALTH, NODE_HEALTH_DRAFT):
-        async with rig.watch(driver, flavour) as stream:
-            with pytest.raises(grpc.aio.AioRpcError, match=f"{flavour.name} is not served"):
+    for health_api in (V1, NODE_HEALTH, NODE_HEALTH_DRAFT):
+        async with rig.watch(driver, health_api) as stream:
+            with pytest.raises(grpc.aio.AioRpcError, match=f"{health_api.name} is not served"):
                 await stream.raw()
     async with rig.watch(driver, V1ALPHA1) as stream:
         assert len(await stream.report()) == 2
@@ -167,10 +167,10 @@ async def test_a_health_api_that_is_advertised_but_not_served_is_unimplemented_a
     ],
 )
 def test_it_answers_all_of_the_services_it_advertises_unless_told_otherwise(
-    advertised: tuple[str, ...], served: tuple[str, ...] | None, answered: list[Flavour]
+    advertised: tuple[str, ...], served: tuple[str, ...] | None, answered: list[HealthApi]
 ) -> None:
     options = replace(OPTIONS, health_apis=advertised, served_health_apis=served)
-    assert list(options.flavours) == answered
+    assert list(options.answered_apis) == answered
 
 
 async def test_a_driver_without_cdi_ids_prepares_without(rig: Rig) -> None:
@@ -258,7 +258,7 @@ async def test_one_whose_sockets_are_served_is_refused_and_takes_nothing_from_th
     if freed:
         await first.unregister()
     before = [rig.sockets(), await rig.slices(), [*(rig.root / "cdi").iterdir()]]
-    with pytest.raises(Taken, match="somebody serves at"):
+    with pytest.raises(SocketInUse, match="somebody serves at"):
         await second.start()
     assert [rig.sockets(), await rig.slices(), [*(rig.root / "cdi").iterdir()]] == before
     await second.retire()

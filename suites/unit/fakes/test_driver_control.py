@@ -10,11 +10,11 @@ from typing import Any
 import grpc
 import pytest
 
-from drahealth.fakes.api import SLICES
-from drahealth.fakes.hardware.control import HEALTH_APIS, DriverControl, DriverState
-from drahealth.fakes.hardware.control_lines import CALLS
+from drahealth.fakes.cluster.api import SLICES
+from drahealth.fakes.control.driver import DEFAULT_HEALTH_APIS, DriverControl, DriverState
+from drahealth.fakes.control.remote import ControlFailed, RemoteDriver
+from drahealth.fakes.control.wire import CALLS
 from drahealth.fakes.hardware.driver import FakeDriver
-from drahealth.fakes.hardware.remote import ControlFailed, RemoteDriver
 from drahealth.proto.events import Prepared, Registered, Unprepared
 from drahealth.proto.services import PREPARE, UNPREPARE
 from drahealth.proto.values import DeviceHealth, Health
@@ -159,9 +159,9 @@ async def test_its_state_tells_what_it_knows_of_itself(driver: DriverControl, ri
     await rig.call(PREPARE["v1.DRAPlugin"], claims=[reference(claim)])
     async with rig.watch(driver), rig.watch(driver):
         asked, claims = {"v1.DRAResourceHealth": 2}, (claim["metadata"]["uid"],)
-        assert await driver.state() == DriverState(True, True, "", 2, asked, claims, health_apis=HEALTH_APIS)
+        assert await driver.state() == DriverState(True, True, "", 2, asked, claims, health_apis=DEFAULT_HEALTH_APIS)
     await driver.stop()
-    assert await driver.state() == DriverState(False, False, "", 0, asked, claims, health_apis=HEALTH_APIS)
+    assert await driver.state() == DriverState(False, False, "", 0, asked, claims, health_apis=DEFAULT_HEALTH_APIS)
 
 
 # -- registration

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from drahealth.fakes.hardware.control import Attempt, DriverControl
-from drahealth.fakes.hardware.remote import ControlFailed
+from drahealth.fakes.control.driver import Attempt, DriverControl
+from drahealth.fakes.control.remote import ControlFailed
 from drahealth.proto.values import DeviceHealth, Health
 from drahealth.suites.unit.fakes.conftest import Make
 from drahealth.suites.unit.fakes.driver_rig import Rig, Stream

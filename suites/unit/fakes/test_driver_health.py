@@ -3,7 +3,7 @@
 import grpc
 import pytest
 
-from drahealth.fakes.hardware.control import DriverControl
+from drahealth.fakes.control.driver import DriverControl
 from drahealth.proto.events import ReportSent, StreamClosed, StreamOpened
 from drahealth.proto.values import DeviceHealth, Health
 from drahealth.suites.unit.fakes.conftest import Make
@@ -20,7 +20,7 @@ async def test_a_new_stream_begins_with_a_complete_report(driver: DriverControl,
         assert await stream.report() == (says("gpu-0"), says("gpu-1"))
     await rig.closed(driver)
     opened, sent = rig.happened(StreamOpened)[0], rig.happened(ReportSent)[0]
-    assert (opened.flavour, sent.stream, sent.devices) == (
+    assert (opened.health_api, sent.stream, sent.devices) == (
         "v1.DRAResourceHealth",
         opened.stream,
         (says("gpu-0"), says("gpu-1")),

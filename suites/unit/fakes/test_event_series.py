@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drahealth.fakes.pod_worker.event_series import BURST, COMBINED, REFILL, SIMILAR, EventSeries
-from drahealth.fakes.pod_worker.health_events import Told
+from drahealth.fakes.cluster.pod_worker.event_series import BURST, COMBINED, REFILL, SIMILAR, EventSeries
+from drahealth.fakes.cluster.pod_worker.health_events import Told
 
 
 def told(message: str = "gpu-0 is Unhealthy", reason: str = "DeviceUnhealthy") -> Told:

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from drahealth.fakes.api import EVENTS, Object
-from drahealth.fakes.pod_worker.health_events import Told
+from drahealth.fakes.cluster.api import EVENTS, Object
+from drahealth.fakes.cluster.pod_worker.health_events import Told
 from drahealth.proto.values import Health
 from drahealth.suites.unit.fakes.pod_world import World, running_world, shown
 

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 from aiohttp import WSMsgType, web
 
-from drahealth.fakes.api import ApiError
-from drahealth.fakes.clients.exec_stream import ExecStream, execute
-from drahealth.fakes.clients.kube_connection import KubeConnection
+from drahealth.fakes.cluster.api import ApiError
+from drahealth.fakes.cluster.clients.exec_stream import ExecStream, execute
+from drahealth.fakes.cluster.clients.kube_connection import KubeConnection
 from drahealth.suites.unit.fakes.exec_server import FAILURE, SUCCESS, server_that
 
 
@@ -110,7 +110,7 @@ async def test_a_command_whose_connection_is_lost_has_not_ended_well() -> None:
 
 
 async def test_a_server_that_answers_no_more_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("drahealth.fakes.clients.kube_connection._HEARTBEAT", 0.1)
+    monkeypatch.setattr("drahealth.fakes.cluster.clients.kube_connection._HEARTBEAT", 0.1)
     noticed = asyncio.Event()
 
     async def is_deaf(socket: web.WebSocketResponse) -> None:

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from drahealth.fakes.api import NODES, PODS, Object
-from drahealth.fakes.api_server.server import ApiServer
-from drahealth.fakes.extended_resources import wanted_by_container, wanted_by_pod
-from drahealth.fakes.scheduling.node_resources import insufficient
-from drahealth.fakes.scheduling.scheduler import Scheduler
+from drahealth.fakes.cluster.api import NODES, PODS, Object
+from drahealth.fakes.cluster.api_server.server import ApiServer
+from drahealth.fakes.cluster.extended_resources import wanted_by_container, wanted_by_pod
+from drahealth.fakes.cluster.scheduling.node_resources import insufficient
+from drahealth.fakes.cluster.scheduling.scheduler import Scheduler
 
 GPU, NIC = "example.com/gpu", "example.com/nic"
 

@@ -13,7 +13,7 @@ from drahealth.fakes.faults.catalogue import (
     policies,
     policy,
 )
-from drahealth.fakes.inventory import Inventory
+from drahealth.fakes.inventory.devices import Inventory
 from drahealth.proto.values import MESSAGE_LIMIT, Health
 
 EVERY = [found for name in CATALOGUES for found in catalogue(name).values()]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from drahealth.fakes.api import ApiError, Object
-from drahealth.fakes.api_server.field_selectors import field_selector
+from drahealth.fakes.cluster.api import ApiError, Object
+from drahealth.fakes.cluster.api_server.field_selectors import field_selector
 
 POD: Object = {"metadata": {"name": "train", "namespace": "default"}, "spec": {"nodeName": "node-a"}}
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from drahealth.fakes.api import PODS, Object
-from drahealth.fakes.api_server.gates import KEP_RULES, FieldRules, HealthFields
-from drahealth.fakes.api_server.server import ApiServer
+from drahealth.fakes.cluster.api import PODS, Object
+from drahealth.fakes.cluster.api_server.gates import KEP_RULES, FieldRules, HealthFields
+from drahealth.fakes.cluster.api_server.server import ApiServer
 
 OFF = {"ResourceHealthStatus": False, "ResourceHealthStatusMessage": False}
 MESSAGE_OFF = {"ResourceHealthStatusMessage": False}

@@ -2,8 +2,8 @@
 
 import pytest
 
-from drahealth.fakes.api import Object
-from drahealth.fakes.pod_worker.health_events import Told, health_events
+from drahealth.fakes.cluster.api import Object
+from drahealth.fakes.cluster.pod_worker.health_events import Told, health_events
 
 GPU = "gpu.example.com/node-a/gpu-0"
 

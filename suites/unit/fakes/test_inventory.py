@@ -2,7 +2,7 @@
 
 import pytest
 
-from drahealth.fakes.inventory import Device, Inventory
+from drahealth.fakes.inventory.devices import Device, Inventory
 
 TWO = Inventory.of(2, partitions=2)
 

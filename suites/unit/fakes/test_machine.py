@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from drahealth.fakes.faults.catalogue import ACTIONS, Action, catalogue, fault, policy
-from drahealth.fakes.faults.machine import DeviceState, Machine, Recovery
-from drahealth.fakes.inventory import Inventory
+from drahealth.fakes.hardware.machine import DeviceState, Machine, Recovery
+from drahealth.fakes.inventory.devices import Inventory
 from drahealth.proto.values import Health
 
 TWO = Inventory.of(2, partitions=1)

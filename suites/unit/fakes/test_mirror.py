@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from drahealth.fakes.api import NODES, PODS, Kind, Object
-from drahealth.fakes.api_server.server import ApiServer
-from drahealth.fakes.clients.mirror import Mirror
+from drahealth.fakes.cluster.api import NODES, PODS, Kind, Object
+from drahealth.fakes.cluster.api_server.server import ApiServer
+from drahealth.fakes.cluster.clients.mirror import Mirror
 
 Seen = list[tuple[str, str | None, str | None]]
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from drahealth.fakes.api import CLAIMS, NAMESPACES, PODS, SLICES, ApiError, Object
-from drahealth.fakes.api_server.object_files import ObjectFiles
-from drahealth.fakes.api_server.server import ApiServer
-from drahealth.fakes.api_server.storage import RESTART_GAP
+from drahealth.fakes.cluster.api import CLAIMS, NAMESPACES, PODS, SLICES, ApiError, Object
+from drahealth.fakes.cluster.api_server.object_files import ObjectFiles
+from drahealth.fakes.cluster.api_server.server import ApiServer
+from drahealth.fakes.cluster.api_server.storage import RESTART_GAP
 
 POD: Object = {"metadata": {"name": "pod", "namespace": "default"}, "spec": {"containers": [{"name": "main"}]}}
 KINDS = (NAMESPACES, PODS, CLAIMS)
@@ -88,7 +88,7 @@ paths = st.sampled_from(
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 @given(path=paths, value=json_values)
 def test_whatever_stands_in_a_file_the_rest_is_served(tmp_path: Path, path: str, value: Any) -> None:
-    logging.getLogger("drahealth.fakes.api_server.object_files").setLevel(logging.CRITICAL)
+    logging.getLogger("drahealth.fakes.cluster.api_server.object_files").setLevel(logging.CRITICAL)
     metadata = {**POD["metadata"], "uid": "u", "resourceVersion": "7", "creationTimestamp": "t", "generation": 1}
     obj: Any = {"metadata": metadata, "spec": POD["spec"], "status": {}}
     *way, last = path.split(".")

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drahealth.fakes.api import Object
-from drahealth.fakes.containers.runtime import Container, ContainerConfig, ContainerState
-from drahealth.fakes.pod_worker.plan import Plan, in_order_of_stopping, plan
+from drahealth.fakes.cluster.api import Object
+from drahealth.fakes.cluster.containers.runtime import Container, ContainerConfig, ContainerState
+from drahealth.fakes.cluster.pod_worker.plan import Plan, in_order_of_stopping, plan
 
 SIDECAR = {"name": "side", "restartPolicy": "Always"}
 

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drahealth.fakes.faults.machine import DeviceState
-from drahealth.fakes.hardware.control import Attempt
+from drahealth.fakes.control.device_plugin import ListedDevice, PluginControl, PluginOptions
+from drahealth.fakes.control.driver import Attempt
+from drahealth.fakes.control.remote import ControlFailed
 from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
 from drahealth.fakes.hardware.inventories import plugin_options
-from drahealth.fakes.hardware.plugin_control import ListedDevice, PluginControl, PluginOptions
+from drahealth.fakes.hardware.machine import DeviceState
 from drahealth.fakes.hardware.plugin_list import PluginList
-from drahealth.fakes.hardware.remote import ControlFailed
 from drahealth.fakes.hardware.waiting_lists import MOST, WaitingLists
-from drahealth.fakes.inventory import Device, Inventory
+from drahealth.fakes.inventory.devices import Device, Inventory
 from drahealth.proto.device_plugin import ALLOCATE
 from drahealth.proto.extended_resources import PluginDevice
 from drahealth.proto.values import Health

@@ -4,7 +4,13 @@ from typing import Any
 
 import pytest
 
-from drahealth.fakes.pod_worker.claims import ClaimsNotReadyError, allocated_claim, cdi_devices, claim_names, claim_uses
+from drahealth.fakes.cluster.pod_worker.claims import (
+    ClaimsNotReadyError,
+    allocated_claim,
+    cdi_devices,
+    claim_names,
+    claim_uses,
+)
 from drahealth.proto.values import AllocatedClaim, ClaimRef, ClaimUse, DeviceId, PodClaims, PreparedDevice
 
 POD: dict[str, Any] = {

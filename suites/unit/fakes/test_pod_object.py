@@ -2,10 +2,10 @@
 
 import pytest
 
-from drahealth.fakes.api import PODS, Kind, Object
-from drahealth.fakes.api_server.gates import MESSAGE_GATE, STATUS_GATE
-from drahealth.fakes.api_server.server import ApiServer
-from drahealth.fakes.pod_worker.pod_object import PodObject
+from drahealth.fakes.cluster.api import PODS, Kind, Object
+from drahealth.fakes.cluster.api_server.gates import MESSAGE_GATE, STATUS_GATE
+from drahealth.fakes.cluster.api_server.server import ApiServer
+from drahealth.fakes.cluster.pod_worker.pod_object import PodObject
 
 MANIFEST = {
     "metadata": {"name": "train", "namespace": "default"},

@@ -6,10 +6,10 @@ from typing import cast
 
 import pytest
 
-from drahealth.fakes.api import NODES, PODS
-from drahealth.fakes.api_server.server import ApiServer
-from drahealth.fakes.containers.runtime import ContainerRuntime
-from drahealth.fakes.pod_worker.worker import PodWorkers
+from drahealth.fakes.cluster.api import NODES, PODS
+from drahealth.fakes.cluster.api_server.server import ApiServer
+from drahealth.fakes.cluster.containers.runtime import ContainerRuntime
+from drahealth.fakes.cluster.pod_worker.worker import PodWorkers
 from drahealth.proto.values import Health
 from drahealth.suites.unit.fakes.pod_world import Devices, World, main, phase, running_world, shown, until, waits_for
 

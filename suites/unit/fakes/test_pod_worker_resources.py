@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from drahealth.fakes.api import NODES, Object
-from drahealth.fakes.pod_worker.node_status import PERIOD
+from drahealth.fakes.cluster.api import NODES, Object
+from drahealth.fakes.cluster.pod_worker.node_status import PERIOD
 from drahealth.proto.extended_resources import AdmissionError, Amount
 from drahealth.suites.unit.fakes.pod_world import World, phase, running_world, until, waits_for
 

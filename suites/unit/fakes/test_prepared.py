@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drahealth.fakes.api import Object
+from drahealth.fakes.cluster.api import Object
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.hardware.prepared import PreparedClaims
 from drahealth.proto.events import ReportSent
-from drahealth.proto.flavours import NODE_HEALTH_DRAFT
+from drahealth.proto.health_apis import NODE_HEALTH_DRAFT
 from drahealth.proto.services import PREPARE, UNPREPARE
 from drahealth.proto.values import DeviceHealth, DeviceId, Health, PreparedDevice
 from drahealth.suites.unit.fakes.driver_rig import DRIVER, Rig
@@ -97,7 +97,7 @@ async def test_only_prepared_devices_are_listed_and_a_list_follows_each_preparat
     assert [event.devices for event in rig.happened(ReportSent)] == [(), (said,), ()]
 
 
-async def test_streams_of_other_flavours_hear_nothing_of_a_preparation(rig: Rig) -> None:
+async def test_streams_of_other_health_apis_hear_nothing_of_a_preparation(rig: Rig) -> None:
     driver = rig.here()
     await driver.start()
     async with rig.watch(driver) as stream:

@@ -5,9 +5,9 @@ import math
 import pytest
 
 from drahealth.fakes.faults.catalogue import fault, policy
-from drahealth.fakes.faults.machine import Machine
-from drahealth.fakes.faults.recoveries import Begun, Recoveries
-from drahealth.fakes.inventory import Inventory
+from drahealth.fakes.hardware.machine import Machine
+from drahealth.fakes.hardware.recoveries import Begun, Recoveries
+from drahealth.fakes.inventory.devices import Inventory
 
 
 def ill(*faults: str) -> tuple[Machine, Recoveries]:

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from drahealth.fakes.hardware.control_lines import LINE_LIMIT, Said, Writer
-from drahealth.fakes.hardware.control_server import ControlServer
-from drahealth.fakes.hardware.remote import ControlFailed, RemoteDriver, RemoteHost, clock_offset
+from drahealth.fakes.control.remote import ControlFailed, RemoteDriver, RemoteHost, clock_offset
+from drahealth.fakes.control.server import ControlServer
+from drahealth.fakes.control.wire import LINE_LIMIT, Said, Writer
 from drahealth.proto.events import Record, Registered, StreamOpened
 from drahealth.proto.values import DeviceHealth, Health
-from drahealth.suites.unit.fakes.driver_rig import DRIVER, Rig
+from drahealth.suites.unit.fakes.driver_rig import DRIVER, Rig, make_plugin
 
 ATTACHED = b'{"attached": {"now": 0.0, "taken": 0}}\n'
-OPENED = {"event": "stream-opened", "driver": "d", "instance": "", "stream": "d#1", "flavour": "f"}
+OPENED = {"event": "stream-opened", "driver": "d", "instance": "", "stream": "d#1", "health_api": "f"}
 
 
 async def host_that_hears(rig: Rig, attached: bytes, said: bytes, limit: int = LINE_LIMIT) -> RemoteHost:
@@ -154,7 +154,7 @@ class Line:
 
 @pytest.fixture
 def line(rig: Rig) -> Line:
-    server = ControlServer(lambda _, observe: rig.here(observe=observe), linger=60)
+    server = ControlServer(lambda _, observe: rig.here(observe=observe), linger=60, make_plugin=make_plugin)
     rig.on_close(server.close)
     return Line(rig, server)
 

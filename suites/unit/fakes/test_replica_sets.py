@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from drahealth.fakes.api import PODS, REPLICA_SETS, ApiError, Object
-from drahealth.fakes.api_server.server import ApiServer
-from drahealth.fakes.scheduling.replica_sets import ReplicaSetController
+from drahealth.fakes.cluster.api import PODS, REPLICA_SETS, ApiError, Object
+from drahealth.fakes.cluster.api_server.server import ApiServer
+from drahealth.fakes.cluster.scheduling.replica_sets import ReplicaSetController
 
 POD: Object = {"metadata": {"labels": {"app": "job"}}, "spec": {"containers": [{"name": "main"}]}}
 

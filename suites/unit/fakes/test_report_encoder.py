@@ -6,23 +6,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drahealth.fakes.health.report_encoder import ReportEncoder
-from drahealth.proto.flavours import FLAVOURS, Flavour
+from drahealth.proto.health_apis import HEALTH_APIS, HealthApi
 from drahealth.proto.values import DeviceHealth, Health
 
 NAMES = st.sampled_from(["a", "b", "c", "d"])
 SAID = st.builds(DeviceHealth, st.just("pool"), NAMES, st.sampled_from(Health), st.text(max_size=3), st.integers(0, 9))
-FULL = [flavour for flavour in FLAVOURS.values() if not flavour.prepared_only]
+FULL = [health_api for health_api in HEALTH_APIS.values() if not health_api.prepared_only]
 
 
 @given(st.sampled_from(FULL), st.lists(st.dictionaries(NAMES, SAID), max_size=8))
 def test_the_parts_that_are_kept_make_the_same_message(
-    flavour: Flavour, changes: list[Mapping[str, DeviceHealth]]
+    health_api: HealthApi, changes: list[Mapping[str, DeviceHealth]]
 ) -> None:
-    encoder, health = ReportEncoder(flavour), dict[str, DeviceHealth]()
+    encoder, health = ReportEncoder(health_api), dict[str, DeviceHealth]()
     for changed in changes:
         health |= changed
         report = tuple(health.values())
-        assert encoder.encode(report) == flavour.encode(report).SerializeToString()
+        assert encoder.encode(report) == health_api.encode(report).SerializeToString()
 
 
 def test_a_report_that_is_sent_again_is_encoded_once() -> None:

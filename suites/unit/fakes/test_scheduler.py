@@ -7,12 +7,22 @@ from typing import Any
 
 import pytest
 
-from drahealth.fakes.api import CLAIM_TEMPLATES, CLAIMS, DEVICE_CLASSES, NODES, PODS, SLICES, ApiError, Kind, Object
-from drahealth.fakes.api_server.server import ApiServer
+from drahealth.fakes.cluster.api import (
+    CLAIM_TEMPLATES,
+    CLAIMS,
+    DEVICE_CLASSES,
+    NODES,
+    PODS,
+    SLICES,
+    ApiError,
+    Kind,
+    Object,
+)
+from drahealth.fakes.cluster.api_server.server import ApiServer
+from drahealth.fakes.cluster.scheduling.claims import FINALIZER
+from drahealth.fakes.cluster.scheduling.scheduler import Scheduler
 from drahealth.fakes.kubelet_plugin.pools import Owner, Pool
 from drahealth.fakes.kubelet_plugin.slice_sync import SliceSync
-from drahealth.fakes.scheduling.claims import FINALIZER
-from drahealth.fakes.scheduling.scheduler import Scheduler
 from drahealth.proto.clock import SystemClock
 
 DRIVER = "gpu.example.com"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drahealth.fakes.containers.script import UNTIL_ENDED, Script, parse
+from drahealth.fakes.cluster.containers.script import UNTIL_ENDED, Script, parse
 
 SPACE = st.sampled_from(["", " ", "  ", "\t"])
 SECONDS = st.integers(0, 10**6) | st.decimals(0, 1000, places=2)

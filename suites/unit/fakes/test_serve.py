@@ -11,15 +11,15 @@ from typing import IO
 import pytest
 from watchfiles import awatch
 
-from drahealth.fakes.hardware.control_lines import LINE_LIMIT, Writer
-from drahealth.fakes.hardware.remote import ControlFailed, RemoteDriver, RemoteHost
-from drahealth.fakes.hardware.standard_streams import FileWriter
+from drahealth.fakes.control.remote import ControlFailed, RemoteDriver, RemoteHost
+from drahealth.fakes.control.standard_streams import FileWriter
+from drahealth.fakes.control.wire import LINE_LIMIT, Writer
 from drahealth.proto.events import Registered
 from drahealth.proto.values import Health
 from drahealth.suites.unit.fakes.driver_rig import DRIVER, Rig
 from drahealth.suites.unit.manager.rig import until
 
-PROGRAM = "drahealth.fakes.hardware.serve"
+PROGRAM = "drahealth.fakes.serve.session_process"
 Process = asyncio.subprocess.Process
 
 
@@ -104,7 +104,7 @@ async def test_it_is_reached_by_a_socket_too(rig: Rig, kubeconfig: Path) -> None
     async for _ in awatch(rig.root, step=10):
         if path.is_socket():
             break
-    joining = await run("drahealth.fakes.hardware.connect", str(path))
+    joining = await run("drahealth.fakes.control.connect", str(path))
     driver = await driver_of(rig, joining)
     assert ((await driver.state()).running, path.stat().st_mode & 0o077) == (True, 0)
     serving.send_signal(signal.SIGTERM)
@@ -134,7 +134,7 @@ async def test_what_is_not_a_dead_socket_is_left_alone(rig: Rig, kubeconfig: Pat
 
 
 async def test_a_way_to_a_socket_where_nobody_listens_says_so(rig: Rig) -> None:
-    process = await run("drahealth.fakes.hardware.connect", str(rig.root / "no.sock"))
+    process = await run("drahealth.fakes.control.connect", str(rig.root / "no.sock"))
     _, said = await asyncio.wait_for(process.communicate(), timeout=10)
     assert (process.returncode, said.decode()) == (
         1,

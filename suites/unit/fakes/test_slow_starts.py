@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from drahealth.fakes.api import Kind
-from drahealth.fakes.api_server.server import ApiServer
+from drahealth.fakes.cluster.api import Kind
+from drahealth.fakes.cluster.api_server.server import ApiServer
+from drahealth.fakes.cluster.list_watch import Snapshot
 from drahealth.fakes.hardware.driver import FakeDriver
-from drahealth.fakes.list_watch import Snapshot
 from drahealth.suites.unit.fakes.driver_rig import DRIVER, Rig
 from drahealth.suites.unit.fakes.test_upgrade import comes_true, is_well
 from drahealth.suites.unit.manager.rig import until

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from drahealth.fakes.socket_files import Taken, is_served
+from drahealth.fakes.files.socket_files import SocketInUse, is_served
 from drahealth.fakes.sockets import ServedSocket
 
 
@@ -23,7 +23,7 @@ def socket_in(folder: Path, hidden: str = ".a") -> ServedSocket:
 async def test_a_socket_that_is_served_is_not_taken(short_folder: Path) -> None:
     first, second = socket_in(short_folder), socket_in(short_folder, ".b")
     await first.start()
-    with pytest.raises(Taken, match=r"^somebody serves at .*/a.sock already$"):
+    with pytest.raises(SocketInUse, match=r"^somebody serves at .*/a.sock already$"):
         await second.start()
     await second.stop()
     second.remove()

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from drahealth.fakes.api import CLAIM_TEMPLATES, CLAIMS, PODS, SLICES, ApiError, Kind
-from drahealth.fakes.api_server.spec_validation import validate_spec
+from drahealth.fakes.cluster.api import CLAIM_TEMPLATES, CLAIMS, PODS, SLICES, ApiError, Kind
+from drahealth.fakes.cluster.api_server.spec_validation import validate_spec
 
 
 @pytest.mark.parametrize(

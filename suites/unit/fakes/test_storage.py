@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drahealth.fakes.api import NODES, Object
-from drahealth.fakes.api_server.storage import Changes, Storage, copied
+from drahealth.fakes.cluster.api import NODES, Object
+from drahealth.fakes.cluster.api_server.storage import Changes, Storage, copied
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=3),

@@ -7,10 +7,10 @@ from contextlib import aclosing
 
 import pytest
 
-from drahealth.fakes.api import SLICES, ApiError, Kind, Object
-from drahealth.fakes.api_server.server import ApiServer
-from drahealth.fakes.hardware.control import DriverControl, Taint
-from drahealth.fakes.hardware.remote import ControlFailed
+from drahealth.fakes.cluster.api import SLICES, ApiError, Kind, Object
+from drahealth.fakes.cluster.api_server.server import ApiServer
+from drahealth.fakes.control.driver import DriverControl, Taint
+from drahealth.fakes.control.remote import ControlFailed
 from drahealth.suites.unit.fakes.driver_rig import DRIVER, Rig
 
 KEY = "example.com/unhealthy"

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drahealth.fakes.inventory import Inventory
+from drahealth.fakes.files.user_files import FileError
+from drahealth.fakes.inventory.devices import Inventory
 from drahealth.fakes.timelines import build
 from drahealth.fakes.timelines.check import checked_plan
 from drahealth.fakes.timelines.dump import dump
 from drahealth.fakes.timelines.load import load
 from drahealth.fakes.timelines.story import Story, stories
-from drahealth.fakes.user_files import FileError
 
 FILE = """
 format: fault-timeline/v1

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drahealth.fakes.inventory import Inventory
+from drahealth.fakes.files.user_files import FileError
+from drahealth.fakes.inventory.devices import Inventory
 from drahealth.fakes.timelines.check import checked_plan
 from drahealth.fakes.timelines.load import load
-from drahealth.fakes.user_files import FileError
 
 HEAD = "format: fault-timeline/v1\nname: n\n"
 ILL = "- {inject: xid/46, device: gpu-0}\n"

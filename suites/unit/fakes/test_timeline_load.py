@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drahealth.fakes.files.user_files import LARGEST, FileError
 from drahealth.fakes.timelines.load import load
 from drahealth.fakes.timelines.model import VERBS, Timeline
 from drahealth.fakes.timelines.story import stories
-from drahealth.fakes.user_files import LARGEST, FileError
 
 HEAD = "format: fault-timeline/v1\nname: n\n"
 ONE = HEAD + "timeline:\n  - {inject: xid/79, device: gpu-0}\n"

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drahealth.fakes.faults.catalogue import fault
-from drahealth.fakes.inventory import Inventory
+from drahealth.fakes.inventory.devices import Inventory
 from drahealth.fakes.timelines import plan as plans
 from drahealth.fakes.timelines.load import load
 from drahealth.fakes.timelines.plan import Action, Plan, PlanError, plan

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from drahealth.fakes.inventory import Inventory
+from drahealth.fakes.inventory.devices import Inventory
 from drahealth.fakes.timelines.load import load
 from drahealth.fakes.timelines.plan import Action, Plan, plan
 from drahealth.fakes.timelines.play import play

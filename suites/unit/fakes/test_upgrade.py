@@ -10,17 +10,17 @@ from contextlib import suppress
 import grpc.aio
 import pytest
 
-from drahealth.fakes.api import SLICES, ApiError, Kind, Object
-from drahealth.fakes.api_server.server import ApiServer
-from drahealth.fakes.hardware.control import HEALTH_APIS, DriverControl
+from drahealth.fakes.cluster.api import SLICES, ApiError, Kind, Object
+from drahealth.fakes.cluster.api_server.server import ApiServer
+from drahealth.fakes.control.driver import DEFAULT_HEALTH_APIS, DriverControl
+from drahealth.fakes.control.remote import ControlFailed
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.hardware.driver_instance import DriverInstance
-from drahealth.fakes.hardware.remote import ControlFailed
 from drahealth.fakes.hardware.upgrading import begin_upgrade
 from drahealth.fakes.health.streams import HealthStreams
 from drahealth.fakes.kubelet_plugin.pools import INSTANCE
 from drahealth.proto.events import Unprepared
-from drahealth.proto.flavours import V1, V1ALPHA1
+from drahealth.proto.health_apis import V1, V1ALPHA1
 from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, PREPARE, UNPREPARE
 from drahealth.proto.values import Health
 from drahealth.suites.unit.fakes.driver_rig import DRIVER, Rig
@@ -214,7 +214,7 @@ async def test_a_driver_that_restarts_has_what_it_had(driver: DriverControl, rig
     await driver.restart()
     state = await driver.state()
     assert (rig.sockets(), state.running, state.registered) == (OLDER_SOCKETS, True, False)
-    assert (state.faults, state.health_apis) == ({"gpu-0": ("xid/95",)}, HEALTH_APIS)
+    assert (state.faults, state.health_apis) == ({"gpu-0": ("xid/95",)}, DEFAULT_HEALTH_APIS)
 
 
 # -- what goes wrong

@@ -7,8 +7,8 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from drahealth.fakes.control.device_plugin import PluginOptions
 from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
-from drahealth.fakes.hardware.plugin_control import PluginOptions
 from drahealth.fakes.sockets import ServedSocket
 from drahealth.proto.device_plugin import ALLOCATE, GET_OPTIONS, LIST_AND_WATCH, REGISTER, VERSION
 from drahealth.proto.extended_resources import Amount, Grant

@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 import grpc
 import pytest
 
-from drahealth.fakes.api import CLAIMS
-from drahealth.fakes.api_server.server import ApiServer
 from drahealth.fakes.clock import JumpClock
-from drahealth.fakes.hardware.control import DriverOptions
+from drahealth.fakes.cluster.api import CLAIMS
+from drahealth.fakes.cluster.api_server.server import ApiServer
+from drahealth.fakes.control.driver import DriverOptions
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.sockets import ServedSocket
 from drahealth.manager import observer

@@ -14,7 +14,7 @@ from drahealth.manager.cache import HealthCache
 from drahealth.manager.checkpoint import health_text, load_health
 from drahealth.manager.dra import PrepareError
 from drahealth.manager.profile import KEP, V1_37, Profile
-from drahealth.proto.flavours import FLAVOURS, Flavour
+from drahealth.proto.health_apis import HEALTH_APIS, HealthApi
 from drahealth.proto.services import GET_INFO, PREPARE
 from drahealth.proto.values import AllocatedClaim, ClaimRef, DeviceHealth, DeviceId, Health
 from drahealth.suites.unit.manager.anything import ANYTHING, a_few, is_line, mutated
@@ -25,22 +25,22 @@ NUMBERS = st.integers(-(2**63), 2**63 - 1)
 DEVICES = st.builds(DeviceHealth, ANYTHING, ANYTHING, st.sampled_from(Health), ANYTHING, NUMBERS, NUMBERS)
 
 
-def reports(flavour: Flavour) -> st.SearchStrategy[bytes]:
+def reports(health_api: HealthApi) -> st.SearchStrategy[bytes]:
     devices = DEVICES | DEVICES.map(lambda d: DeviceHealth("node-a", "gpu-0", d.health, d.message, d.timeout))
-    return mutated(st.lists(devices, max_size=3).map(lambda found: bytes(flavour.encode(found).SerializeToString())))
+    return mutated(st.lists(devices, max_size=3).map(lambda found: bytes(health_api.encode(found).SerializeToString())))
 
 
 @pytest.mark.parametrize("profile", [KEP, V1_37], ids=lambda profile: profile.name)
-@pytest.mark.parametrize("flavour", FLAVOURS.values(), ids=FLAVOURS)
+@pytest.mark.parametrize("health_api", HEALTH_APIS.values(), ids=HEALTH_APIS)
 @given(data=st.data(), now=st.integers(0, 10**9))
 def test_any_bytes_are_a_report_that_is_kept_or_garbled(
-    profile: Profile, flavour: Flavour, data: st.DataObject, now: int
+    profile: Profile, health_api: HealthApi, data: st.DataObject, now: int
 ) -> None:
     cache = HealthCache(profile)
-    for payload in data.draw(st.lists(reports(flavour), max_size=4)):
+    for payload in data.draw(st.lists(reports(health_api), max_size=4)):
         try:
-            report = flavour.decode(flavour.method.response.FromString(payload))
-        except DecodeError:  # of which `services` makes Garbled
+            report = health_api.decode(health_api.method.response.FromString(payload))
+        except DecodeError:  # of which `services` makes MalformedMessage
             continue
         cache.update("d", report, now)
         for device in report:
@@ -76,7 +76,7 @@ def nothing_is_logged_but_lines(caplog: pytest.LogCaptureFixture) -> object:
 
 
 @a_few
-@given(payloads=st.lists(reports(FLAVOURS["v1.DRAResourceHealth"]), min_size=1, max_size=6))
+@given(payloads=st.lists(reports(HEALTH_APIS["v1.DRAResourceHealth"]), min_size=1, max_size=6))
 async def test_a_driver_that_sent_any_bytes_is_watched_on(node: Node, good: FakeDriver, payloads: list[bytes]) -> None:
     name = f"d{len(node.events)}.example.com"
     driver = await node.run_driver(name)

@@ -36,7 +36,7 @@ async def test_the_health_api_that_the_kep_wants_most_is_called(
     node: Node, advertised: tuple[str, ...], called: str
 ) -> None:
     await watched_pod(node, health_apis=advertised)
-    assert [event.flavour for event in node.happened(StreamOpened)] == [called]
+    assert [event.health_api for event in node.happened(StreamOpened)] == [called]
 
 
 @pytest.mark.counterpart(
@@ -64,7 +64,7 @@ async def test_a_plugin_with_either_version_shows_its_changes_and_is_called_by_o
         await any_node.shows("pod", gpu_0=health, gpu_1="Healthy")
     await driver.end_streams()
     await any_node.after_jumps(lambda: driver.health.opened == 2)
-    assert [event.flavour for event in any_node.happened(StreamOpened)] == [called, called]
+    assert [event.health_api for event in any_node.happened(StreamOpened)] == [called, called]
 
 
 @pytest.mark.counterpart("TestPickHealthService")
@@ -84,7 +84,7 @@ async def test_a_plugin_with_either_version_shows_its_changes_and_is_called_by_o
 def test_of_the_health_apis_that_are_advertised_v1_is_picked(
     profile: Profile, advertised: tuple[str, ...], picked: str | None
 ) -> None:
-    assert [flavour.name for flavour in pick_health_api(advertised, profile)] == ([picked] if picked else [])
+    assert [health_api.name for health_api in pick_health_api(advertised, profile)] == ([picked] if picked else [])
 
 
 @pytest.mark.counterpart("TestStartWithoutHealth")

@@ -7,7 +7,7 @@ from typing import Any
 import grpc
 import pytest
 
-from drahealth.fakes.api import CLAIMS
+from drahealth.fakes.cluster.api import CLAIMS
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.manager.dra import PrepareError
 from drahealth.proto.events import Prepared, Unprepared

@@ -3,7 +3,7 @@
 import pytest
 
 from drahealth.manager.profile import PROFILES, V1_37, Profile, for_release
-from drahealth.proto.flavours import FLAVOURS
+from drahealth.proto.health_apis import HEALTH_APIS
 
 
 @pytest.mark.parametrize(
@@ -28,6 +28,6 @@ def test_rows_are_found_by_name() -> None:
 
 
 def test_every_row_speaks_health_apis_there_are_newest_first() -> None:
-    order = list(FLAVOURS.values())
+    order = list(HEALTH_APIS.values())
     older = [order[1]]
-    assert [list(profile.flavours) for profile in PROFILES.values()] == [order, order[:2], older, older, older]
+    assert [list(profile.called_apis) for profile in PROFILES.values()] == [order, order[:2], older, older, older]

@@ -17,7 +17,7 @@ from drahealth.proto.services import (
     PREPARE,
     UNPREPARE,
     WATCH_HEALTH_V1,
-    Garbled,
+    MalformedMessage,
     Method,
     serve,
 )
@@ -118,7 +118,7 @@ async def test_a_call_that_is_cancelled_is_cancelled(channel: grpc.aio.Channel) 
 async def test_a_garbled_answer_is_named_and_logs_nothing(
     channel: grpc.aio.Channel, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with pytest.raises(Garbled, match="not a RegistrationStatusResponse"):
+    with pytest.raises(MalformedMessage, match="not a RegistrationStatusResponse"):
         await NOTIFY_REGISTRATION.stub(channel)(NOTIFY_REGISTRATION.request(), timeout=5)
     assert caplog.records == []
 
@@ -127,7 +127,7 @@ async def test_a_garbled_answer_is_named_and_logs_nothing(
 async def test_a_stream_gives_what_is_good_until_a_message_is_garbled(channel: grpc.aio.Channel) -> None:
     responses = aiter(WATCH_HEALTH_V1.stub(channel)(WATCH_HEALTH_V1.request()))
     assert await anext(responses) == WATCH_HEALTH_V1.response(devices=[{"health": 1}])
-    with pytest.raises(Garbled, match="not a NodeWatchResourcesResponse"):
+    with pytest.raises(MalformedMessage, match="not a NodeWatchResourcesResponse"):
         await anext(responses)
 
 

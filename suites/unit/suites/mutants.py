@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from drahealth.fakes.containers.runtime import ContainerRuntime, ContainerState
+from drahealth.fakes.cluster.containers.runtime import ContainerRuntime, ContainerState
 from drahealth.manager.cache import Update
 from drahealth.manager.claims import PreparedClaim
 from drahealth.manager.dra import DraManager, Notify

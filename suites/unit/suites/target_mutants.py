@@ -2,12 +2,12 @@
 
 import asyncio
 
-from drahealth.fakes.api import PODS, Object
-from drahealth.fakes.containers.runtime import ContainerState
-from drahealth.fakes.pod_worker.lifecycle import PodLifecycle
-from drahealth.fakes.pod_worker.status import pod_status
-from drahealth.fakes.pod_worker.worker import PodWorkers
-from drahealth.suites.targets.reference import ReferenceTarget
+from drahealth.fakes.cluster.api import PODS, Object
+from drahealth.fakes.cluster.containers.runtime import ContainerState
+from drahealth.fakes.cluster.pod_worker.lifecycle import PodLifecycle
+from drahealth.fakes.cluster.pod_worker.status import pod_status
+from drahealth.fakes.cluster.pod_worker.worker import PodWorkers
+from drahealth.suites.targets.reference.target import ReferenceTarget
 
 
 class RestartsWorkloads(ReferenceTarget):
@@ -18,7 +18,7 @@ class RestartsWorkloads(ReferenceTarget):
         for container in self.runtime.containers(state=ContainerState.RUNNING):
             self.runtime.stop_container(container.id, 0)
         await asyncio.sleep(0.05)
-        await self.let_pass(11)
+        await self.advance_time(11)
 
 
 class _Restless(PodLifecycle):

@@ -5,12 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from drahealth.suites.binaries.build import GoBuild
-from drahealth.suites.binaries.go_modules import Module, go_mod, linker_flags, module_path, program_path, too_old
-from drahealth.suites.binaries.progress import silent
-from drahealth.suites.binaries.releases import Platform, etcd, helm, kubernetes
-from drahealth.suites.binaries.sources import Order, Unavailable
 from drahealth.suites.errors import ConfigurationError, HarnessError
+from drahealth.suites.targets.kubelet.binaries.build import GoBuild
+from drahealth.suites.targets.kubelet.binaries.go_modules import (
+    Module,
+    go_mod,
+    linker_flags,
+    module_path,
+    program_path,
+    too_old,
+)
+from drahealth.suites.targets.kubelet.binaries.progress import silent
+from drahealth.suites.targets.kubelet.binaries.releases import Platform, etcd, helm, kubernetes
+from drahealth.suites.targets.kubelet.binaries.sources import Order, Unavailable
 
 GO_MOD = """module k8s.io/kubernetes
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from drahealth.suites.binaries.download import OfficialReleases
-from drahealth.suites.binaries.progress import silent
-from drahealth.suites.binaries.releases import Platform, etcd, helm, kubernetes
-from drahealth.suites.binaries.sources import Order, Unavailable
-from drahealth.suites.binaries.transfer import Transfer
 from drahealth.suites.errors import ConfigurationError, HarnessError
+from drahealth.suites.targets.kubelet.binaries.download import OfficialReleases
+from drahealth.suites.targets.kubelet.binaries.progress import silent
+from drahealth.suites.targets.kubelet.binaries.releases import Platform, etcd, helm, kubernetes
+from drahealth.suites.targets.kubelet.binaries.sources import Order, Unavailable
+from drahealth.suites.targets.kubelet.binaries.transfer import Transfer
 from drahealth.suites.unit.suites.release_server import KUBELET, ReleaseServer
 
 LINUX = Platform("linux", "amd64")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from drahealth.suites.binaries.releases import parse_version
 from drahealth.suites.errors import ConfigurationError, HarnessError
+from drahealth.suites.targets.kubelet.binaries.releases import parse_version
 
 
 @pytest.mark.parametrize(

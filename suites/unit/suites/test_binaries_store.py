@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from drahealth.suites.binaries.progress import Progress, silent
-from drahealth.suites.binaries.releases import Platform, etcd, helm, kubernetes
-from drahealth.suites.binaries.sources import FirstThatCan, Order, Unavailable
-from drahealth.suites.binaries.store import Store
 from drahealth.suites.errors import ConfigurationError, HarnessError
+from drahealth.suites.targets.kubelet.binaries.progress import Progress, silent
+from drahealth.suites.targets.kubelet.binaries.releases import Platform, etcd, helm, kubernetes
+from drahealth.suites.targets.kubelet.binaries.sources import FirstThatCan, Order, Unavailable
+from drahealth.suites.targets.kubelet.binaries.store import Store
 
 LINUX = Platform("linux", "amd64")
 PACKAGE = kubernetes("1.37.1")
@@ -22,8 +22,8 @@ PACKAGE = kubernetes("1.37.1")
 FILLER = """
 import sys, time
 from pathlib import Path
-from drahealth.suites.binaries.store import Store
-from drahealth.suites.binaries.releases import Platform, kubernetes
+from drahealth.suites.targets.kubelet.binaries.store import Store
+from drahealth.suites.targets.kubelet.binaries.releases import Platform, kubernetes
 
 class Slow:
     def get(self, order, progress):

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from drahealth.proto.events import StatusSeen, load_lines
 from drahealth.suites import command
-from drahealth.suites.catalogue import scenarios
+from drahealth.suites.run.catalogue import scenarios
 
 LISTENING = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
 """Where we run in the background, Ctrl-C is nothing to those we start."""
@@ -22,9 +22,9 @@ LISTENING = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_hand
 FOR_ALL = "from drahealth.suites.command import main\nmain()"
 
 BROKEN = """
-import drahealth.suites.session as session
+import drahealth.suites.run.session as session
 from drahealth.manager.dra import DraManager
-from drahealth.suites.targets.reference import ReferenceTarget
+from drahealth.suites.targets.reference.target import ReferenceTarget
 
 class Silent(DraManager):
     def _notify(self, devices): pass
@@ -34,7 +34,7 @@ session.make_target = lambda options, *_: ReferenceTarget(options.profile, dra=S
 """
 
 NOWHERE = """
-import drahealth.suites.session as session
+import drahealth.suites.run.session as session
 from drahealth.suites.errors import HarnessError
 
 class Nowhere:

@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 from rich.console import Console
 
-from drahealth.suites.console import Live
-from drahealth.suites.report import Outcome, Result, Run
+from drahealth.suites.commands.console import Live
+from drahealth.suites.judging.report import Outcome, Result, Run
 
 FAILED = Result(
     "test_it_is_so",

@@ -2,7 +2,7 @@
 
 import queue
 
-from drahealth.suites.heartbeat import Heartbeat
+from drahealth.suites.run.heartbeat import Heartbeat
 
 
 def test_it_says_again_and_again_what_is_under_way() -> None:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from drahealth.proto.events import Event, GateSet, ReportSent, Restarted, StatusSeen, StreamClosed, TimePassed
 from drahealth.proto.values import Health
-from drahealth.suites import invariants
+from drahealth.suites.judging import invariants
 from drahealth.suites.unit.suites.histories import (
     DEVICES,
     DRIVER,
@@ -26,8 +26,8 @@ HEALTHY, UNHEALTHY, UNKNOWN = Health
 LONG = "m" * 1000
 
 
-def inventions(*happened: Event | float) -> list[str]:
-    return list(invariants.inventions(history(*happened), DEVICES))
+def unreported(*happened: Event | float) -> list[str]:
+    return list(invariants.unreported(history(*happened), DEVICES))
 
 
 def overlaps(*happened: Event | float) -> list[str]:
@@ -66,10 +66,10 @@ def test_an_invention_or_an_old_health_is_found_wherever_it_stands(place: str) -
         entries = entry(resource(health))
         return pod(init=[container(entries)]) if place == "init" else pod(own=(entries,))
 
-    assert inventions(report(HEALTHY), shown(UNHEALTHY)) == [
+    assert unreported(report(HEALTHY), shown(UNHEALTHY)) == [
         f"pod pod-1 showed {resource(UNHEALTHY)}, which was never reported"
     ]
-    assert len(astray(opened(), report(HEALTHY), report(UNHEALTHY), shown=shown(HEALTHY))) == 1
+    assert len(not_converged(opened(), report(HEALTHY), report(UNHEALTHY), shown=shown(HEALTHY))) == 1
 
 
 def test_the_same_device_and_entry_in_several_containers_and_statuses_are_no_doubles() -> None:
@@ -82,17 +82,17 @@ def test_the_same_device_and_entry_in_several_containers_and_statuses_are_no_dou
 
 
 def test_what_was_reported_may_be_shown_and_shown_again_later() -> None:
-    assert inventions(report(), status(), report(UNHEALTHY, "hot"), status(), status(UNHEALTHY, "hot")) == []
+    assert unreported(report(), status(), report(UNHEALTHY, "hot"), status(), status(UNHEALTHY, "hot")) == []
 
 
 def test_a_health_that_was_never_reported_is_an_invention() -> None:
-    assert inventions(report(HEALTHY), status(UNHEALTHY)) == [
+    assert unreported(report(HEALTHY), status(UNHEALTHY)) == [
         f"pod pod-1 showed {resource(UNHEALTHY)}, which was never reported"
     ]
 
 
 def test_a_health_that_is_reported_only_afterwards_is_an_invention() -> None:
-    assert len(inventions(report(), status(UNHEALTHY, "hot"), report(UNHEALTHY, "hot"))) == 1
+    assert len(unreported(report(), status(UNHEALTHY, "hot"), report(UNHEALTHY, "hot"))) == 1
 
 
 @pytest.mark.parametrize(
@@ -107,15 +107,15 @@ def test_a_health_that_is_reported_only_afterwards_is_an_invention() -> None:
     ],
 )
 def test_another_message_or_device_than_the_reported_one_is_an_invention(shown: Event) -> None:
-    assert len(inventions(report(HEALTHY), report(UNHEALTHY, "hot"), shown)) == 1
+    assert len(unreported(report(HEALTHY), report(UNHEALTHY, "hot"), shown)) == 1
 
 
 def test_a_long_message_may_be_cut_in_the_status() -> None:
-    assert inventions(report(UNHEALTHY, LONG + LONG), status(UNHEALTHY, (LONG + LONG)[:1021] + "...")) == []
+    assert unreported(report(UNHEALTHY, LONG + LONG), status(UNHEALTHY, (LONG + LONG)[:1021] + "...")) == []
 
 
 def test_a_message_that_could_be_shown_whole_may_not_be_another_at_its_end() -> None:
-    assert len(inventions(report(UNHEALTHY, "m" * 300), status(UNHEALTHY, "m" * 299 + "n"))) == 1
+    assert len(unreported(report(UNHEALTHY, "m" * 300), status(UNHEALTHY, "m" * 299 + "n"))) == 1
 
 
 def test_a_message_may_be_dropped_while_the_gate_is_off_and_no_longer() -> None:
@@ -124,9 +124,9 @@ def test_a_message_may_be_dropped_while_the_gate_is_off_and_no_longer() -> None:
         GateSet("ResourceHealthStatus", False),
         GateSet("ResourceHealthStatus", True),
     )
-    assert inventions(said, off, status(UNHEALTHY, "hot"), status(UNHEALTHY)) == []
-    assert len(inventions(said, off, status(HEALTHY), status(UNHEALTHY, "hotter"))) == 2
-    assert len(inventions(said, off, on, status(UNHEALTHY))) == 1
+    assert unreported(said, off, status(UNHEALTHY, "hot"), status(UNHEALTHY)) == []
+    assert len(unreported(said, off, status(HEALTHY), status(UNHEALTHY, "hotter"))) == 2
+    assert len(unreported(said, off, on, status(UNHEALTHY))) == 1
 
 
 @pytest.mark.parametrize(("api_server", "kubelet", "found"), [(True, False, 1), (False, True, 0), (False, False, 0)])
@@ -134,45 +134,45 @@ def test_a_message_may_be_dropped_by_the_api_servers_gate_and_not_by_the_kubelet
     api_server: bool, kubelet: bool, found: int
 ) -> None:
     off = GateSet("ResourceHealthStatus", False, api_server, kubelet)
-    assert len(inventions(report(UNHEALTHY, "hot"), off, status(UNHEALTHY))) == found
+    assert len(unreported(report(UNHEALTHY, "hot"), off, status(UNHEALTHY))) == found
 
 
 def test_unknown_before_anything_was_shown_needs_no_cause() -> None:
-    assert inventions(status(UNKNOWN), report(), status()) == []
+    assert unreported(status(UNKNOWN), report(), status()) == []
 
 
 def test_unknown_after_something_was_shown_needs_a_cause() -> None:
-    assert len(inventions(opened(), report(), status(), status(UNKNOWN))) == 1
+    assert len(unreported(opened(), report(), status(), status(UNKNOWN))) == 1
 
 
 def test_unknown_that_the_driver_said_is_no_invention() -> None:
-    assert inventions(report(), status(), report(UNKNOWN, "no answer"), status(UNKNOWN, "no answer")) == []
+    assert unreported(report(), status(), report(UNKNOWN, "no answer"), status(UNKNOWN, "no answer")) == []
 
 
 @pytest.mark.parametrize("cause", [closed(), Restarted("kubelet"), GateSet("ResourceHealthStatus", True)])
 def test_unknown_is_excused_once_the_stream_ended_or_the_kubelet_was_restarted(cause: Event) -> None:
-    assert inventions(report(), status(), cause, status(UNKNOWN)) == []
+    assert unreported(report(), status(), cause, status(UNKNOWN)) == []
 
 
 def test_a_cause_excuses_nothing_once_something_newer_was_shown() -> None:
     again: list[Event | float] = [opened("s2"), report(stream="s2"), status()]
-    assert len(inventions(report(), status(), closed(), status(UNKNOWN), *again, status(UNKNOWN))) == 1
+    assert len(unreported(report(), status(), closed(), status(UNKNOWN), *again, status(UNKNOWN))) == 1
     assert (
-        inventions(report(), status(), closed(), status(UNKNOWN), *again, Restarted("kubelet"), status(UNKNOWN)) == []
+        unreported(report(), status(), closed(), status(UNKNOWN), *again, Restarted("kubelet"), status(UNKNOWN)) == []
     )
 
 
 def test_a_status_from_before_the_cause_may_come_late() -> None:
-    assert inventions(report(), status(), closed(), status(), status(UNKNOWN), report(stream="s2"), status()) == []
+    assert unreported(report(), status(), closed(), status(), status(UNKNOWN), report(stream="s2"), status()) == []
 
 
 def test_a_device_that_no_driver_has_is_an_invention_though_it_is_unknown() -> None:
-    assert len(inventions(report(), status(UNKNOWN, device="gpu-of-nobody"))) == 1
+    assert len(unreported(report(), status(UNKNOWN, device="gpu-of-nobody"))) == 1
 
 
 def test_the_end_of_another_drivers_stream_excuses_nothing() -> None:
     other = StreamClosed("nic.example.com", "", "s9", "ended")
-    assert len(inventions(report(), status(), other, status(UNKNOWN))) == 1
+    assert len(unreported(report(), status(), other, status(UNKNOWN))) == 1
 
 
 @pytest.mark.parametrize(
@@ -180,21 +180,21 @@ def test_the_end_of_another_drivers_stream_excuses_nothing() -> None:
 )
 def test_unknown_is_excused_once_the_devices_own_timeout_is_over(timeout: int, fresh: float, late: float) -> None:
     told = report(timeout=timeout)
-    assert len(inventions(told, status(), fresh, status(UNKNOWN))) == 1
-    assert inventions(told, status(), late, status(UNKNOWN)) == []
+    assert len(unreported(told, status(), fresh, status(UNKNOWN))) == 1
+    assert unreported(told, status(), late, status(UNKNOWN)) == []
 
 
 def test_a_timeout_runs_anew_with_each_report() -> None:
-    assert len(inventions(report(timeout=2), status(), 1.5, report(timeout=2), 1.5, status(UNKNOWN))) == 1
+    assert len(unreported(report(timeout=2), status(), 1.5, report(timeout=2), 1.5, status(UNKNOWN))) == 1
 
 
 def test_a_clock_that_jumped_counts_for_the_timeout() -> None:
-    assert inventions(report(), status(), TimePassed(31), status(UNKNOWN)) == []
-    assert len(inventions(report(), status(), TimePassed(29), status(UNKNOWN))) == 1
+    assert unreported(report(), status(), TimePassed(31), status(UNKNOWN)) == []
+    assert len(unreported(report(), status(), TimePassed(29), status(UNKNOWN))) == 1
 
 
 def test_a_device_that_was_late_may_still_read_unknown_right_after_the_report_that_ends_it() -> None:
-    assert inventions(report(timeout=2), status(), 3, report(timeout=2), status(UNKNOWN), status()) == []
+    assert unreported(report(timeout=2), status(), 3, report(timeout=2), status(UNKNOWN), status()) == []
 
 
 # STREAM-03: one stream an instance
@@ -232,12 +232,12 @@ def test_an_empty_history_is_without_fault() -> None:
 # STATUS-10: the final state is the latest
 
 
-def astray(*happened: Event | float, shown: StatusSeen, gates_on: bool = True) -> list[str]:
-    return invariants.astray(history(*happened), [shown], DEVICES, gates_on)
+def not_converged(*happened: Event | float, shown: StatusSeen, gates_on: bool = True) -> list[str]:
+    return invariants.not_converged(history(*happened), [shown], DEVICES, gates_on)
 
 
 def test_a_running_pod_that_shows_something_older_is_astray() -> None:
-    found = astray(opened(), report(), report(UNHEALTHY, "hot"), shown=status())
+    found = not_converged(opened(), report(), report(UNHEALTHY, "hot"), shown=status())
     assert found == [
         f"pod pod-1 shows {resource()}, reported last was {report(UNHEALTHY, 'hot').devices[0]}",
     ]
@@ -247,8 +247,8 @@ def test_a_running_pod_that_shows_something_older_is_astray() -> None:
     "shown", [status(UNHEALTHY), status(HEALTHY, "hot"), status(UNKNOWN), status(UNHEALTHY, "hotter")]
 )
 def test_health_and_message_must_both_be_the_latest(shown: StatusSeen) -> None:
-    assert len(astray(opened(), report(UNHEALTHY, "hot"), shown=shown)) == 1
-    assert astray(opened(), report(UNHEALTHY, "hot"), shown=status(UNHEALTHY, "hot")) == []
+    assert len(not_converged(opened(), report(UNHEALTHY, "hot"), shown=shown)) == 1
+    assert not_converged(opened(), report(UNHEALTHY, "hot"), shown=status(UNHEALTHY, "hot")) == []
 
 
 @pytest.mark.parametrize(
@@ -264,17 +264,17 @@ def test_health_and_message_must_both_be_the_latest(shown: StatusSeen) -> None:
     ],
 )
 def test_nothing_is_asked_of_a_device_whose_latest_health_is_open_to_question(happened: list[Event | float]) -> None:
-    assert astray(*happened, shown=status()) == []
+    assert not_converged(*happened, shown=status()) == []
 
 
 def test_nothing_is_asked_of_a_pod_that_does_not_run_or_while_the_gate_is_off() -> None:
     happened: list[Event | float] = [opened(), report(UNHEALTHY)]
-    assert astray(*happened, shown=status(phase="Failed")) == []
-    assert astray(*happened, shown=status(), gates_on=False) == []
+    assert not_converged(*happened, shown=status(phase="Failed")) == []
+    assert not_converged(*happened, shown=status(), gates_on=False) == []
 
 
 def test_a_device_that_was_shown_and_is_reported_may_not_be_lost() -> None:
-    found = astray(opened(), report(), status(), shown=pod([container()]))
+    found = not_converged(opened(), report(), status(), shown=pod([container()]))
     assert found == [f"pod pod-1 does not show {DRIVER}/{POOL}/gpu-0 any more"]
 
 
@@ -287,11 +287,11 @@ def test_a_device_that_was_shown_and_is_reported_may_not_be_lost() -> None:
     ],
 )
 def test_what_need_not_be_shown_is_not_lost(happened: list[Event | float], shown: StatusSeen) -> None:
-    assert astray(opened(), report(), status(), *happened, shown=shown) == []
+    assert not_converged(opened(), report(), status(), *happened, shown=shown) == []
 
 
 def test_nothing_is_lost_while_the_gate_is_off() -> None:
-    assert astray(opened(), report(), status(), shown=pod([container()]), gates_on=False) == []
+    assert not_converged(opened(), report(), status(), shown=pod([container()]), gates_on=False) == []
 
 
 # All of them on histories that a good kubelet could leave
@@ -312,7 +312,7 @@ def test_a_kubelet_that_shows_each_report_is_without_fault(reports: list[ReportS
     last = records[-1].what
     assert isinstance(last, StatusSeen)
     assert not any(invariants.judge(records, DEVICES).values())
-    assert invariants.astray(records, [last], DEVICES, True) == []
+    assert invariants.not_converged(records, [last], DEVICES, True) == []
 
 
 @given(st.lists(healths, min_size=1), st.data())

@@ -11,10 +11,10 @@ import pytest
 
 from drahealth.manager.profile import KEP, PROFILES
 from drahealth.proto.values import DeviceHealth
-from drahealth.suites import invariants
-from drahealth.suites.catalogue import scenarios
-from drahealth.suites.ledger import KnownIssue, known_issues, requirements
-from drahealth.suites.options import TARGETS
+from drahealth.suites.judging import invariants
+from drahealth.suites.judging.ledger import KnownIssue, known_issues, requirements
+from drahealth.suites.run.catalogue import scenarios
+from drahealth.suites.targets.options import TARGETS
 
 SUITES = Path(__file__).resolve().parents[2]
 FACTS = SUITES.parent / "docs" / "facts.md"
@@ -67,7 +67,7 @@ def test_every_known_issue_is_a_numbered_fact() -> None:
 
 
 def test_a_known_issue_holds_for_releases_that_there_are_and_says_how_often_it_happens() -> None:
-    entries = tomllib.loads((SUITES / "known_issues.toml").read_text())["issue"]
+    entries = tomllib.loads((SUITES / "judging" / "known_issues.toml").read_text())["issue"]
     assert {release for entry in entries for release in entry["releases"]} <= set(PROFILES)
     assert {entry["happens"] for entry in entries} <= {"always", "sometimes"}
 
@@ -90,7 +90,7 @@ def test_the_columns_hold_what_they_may() -> None:
 
 
 def test_what_shipped_carries_all_that_is_needed() -> None:
-    shipped = set.intersection(*(set(flavour.carries) for flavour in KEP.flavours[:2]))
+    shipped = set.intersection(*(set(health_api.carries) for health_api in KEP.called_apis[:2]))
     assert {need for entry in requirements().values() for need in entry.needs} <= shipped
 
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from drahealth.suites.local.control_plane import api_server_flags
-from drahealth.suites.local.credentials import kubeconfig, signing_key, token_file
-from drahealth.suites.local.kubelet import configuration
-from drahealth.suites.local.layout import Layout
-from drahealth.suites.local.logs import choose_line, tail, telling_line
-from drahealth.suites.local.mounts import Mount, parse_mount
-from drahealth.suites.local.ports import Reservation
+from drahealth.suites.targets.kubelet.node.control_plane import api_server_flags
+from drahealth.suites.targets.kubelet.node.credentials import kubeconfig, signing_key, token_file
+from drahealth.suites.targets.kubelet.node.kubelet import configuration
+from drahealth.suites.targets.kubelet.node.layout import Layout
+from drahealth.suites.targets.kubelet.node.logs import choose_line, tail, telling_line
+from drahealth.suites.targets.kubelet.node.mounts import Mount, parse_mount
+from drahealth.suites.targets.kubelet.node.ports import Reservation
 
 LAYOUT = Layout(Path("/tmp/dh-123456"))
 NOSUID, NODEV, RELATIME, STRICTATIME = 2, 4, 1 << 21, 1 << 24

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from drahealth.suites.local import doctor, namespaces
+from drahealth.suites.targets.kubelet.node import doctor, namespaces
 
 
 def test_a_cache_with_the_release_needs_nothing_else(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

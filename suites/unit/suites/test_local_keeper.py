@@ -12,16 +12,16 @@ import psutil
 import pytest
 
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.local.layout import Layout
-from drahealth.suites.local.processes import Keeper, Process
-from drahealth.suites.local.run_directory import RunDirectory
+from drahealth.suites.targets.kubelet.node.layout import Layout
+from drahealth.suites.targets.kubelet.node.processes import Keeper, Process
+from drahealth.suites.targets.kubelet.node.run_directory import RunDirectory
 
 MASTER = """
 import asyncio, sys
 from pathlib import Path
-from drahealth.suites.local.layout import Layout
-from drahealth.suites.local.processes import Keeper
-from drahealth.suites.local.run_directory import RunDirectory
+from drahealth.suites.targets.kubelet.node.layout import Layout
+from drahealth.suites.targets.kubelet.node.processes import Keeper
+from drahealth.suites.targets.kubelet.node.run_directory import RunDirectory
 
 async def main():
     run = RunDirectory.create()
@@ -189,7 +189,7 @@ async def test_the_lock_holds_until_the_keeper_has_ended_too(run: RunDirectory) 
 
 
 def test_outside_a_namespace_of_its_own_it_refuses_to_work(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "drahealth.suites.local.keeper", str(tmp_path), "0"]
+    command = [sys.executable, "-m", "drahealth.suites.targets.kubelet.node.keeper", str(tmp_path), "0"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr.strip()) == (
         1,

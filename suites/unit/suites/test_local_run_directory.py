@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.local.layout import Layout
-from drahealth.suites.local.removal import remove_folder
-from drahealth.suites.local.run_directory import RunDirectory, default_base, sweep
+from drahealth.suites.targets.kubelet.node.layout import Layout
+from drahealth.suites.targets.kubelet.node.removal import remove_folder
+from drahealth.suites.targets.kubelet.node.run_directory import RunDirectory, default_base, sweep
 
 DYING = """
 import os, signal, sys
 from pathlib import Path
-from drahealth.suites.local.removal import remove_folder
-from drahealth.suites.local.run_directory import RunDirectory
+from drahealth.suites.targets.kubelet.node.removal import remove_folder
+from drahealth.suites.targets.kubelet.node.run_directory import RunDirectory
 RunDirectory.create(Path(sys.argv[1]))
 os.kill(os.getpid(), signal.SIGKILL)
 """

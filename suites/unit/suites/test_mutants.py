@@ -11,8 +11,10 @@ from drahealth.manager.device_plugins import DevicePluginManager
 from drahealth.manager.dra import DraManager
 from drahealth.manager.profile import KEP, MEBIBYTE, V1_37, Profile
 from drahealth.proto.events import ReportSent
-from drahealth.proto.flavours import NODE_HEALTH, NODE_HEALTH_DRAFT, Flavour
+from drahealth.proto.health_apis import NODE_HEALTH, NODE_HEALTH_DRAFT, HealthApi
 from drahealth.proto.values import Health
+from drahealth.suites.judging.ledger import requirements
+from drahealth.suites.judging.violation import Violation
 from drahealth.suites.kep import test_api_server_away as away
 from drahealth.suites.kep import test_basic as basic
 from drahealth.suites.kep import test_claims as claims
@@ -27,13 +29,11 @@ from drahealth.suites.kep import test_restart as restart
 from drahealth.suites.kep import test_story as story
 from drahealth.suites.kep import test_terminated as terminated
 from drahealth.suites.kep import test_timeouts as timeouts
-from drahealth.suites.ledger import requirements
 from drahealth.suites.scenario import scenario, scenario_of
 from drahealth.suites.story.node import Node
-from drahealth.suites.targets.reference import WINDOWS, ReferenceTarget
+from drahealth.suites.targets.reference.target import WINDOWS, ReferenceTarget
 from drahealth.suites.targets.target import Window
 from drahealth.suites.unit.suites import mutants, plugin_mutants, stream_mutants, target_mutants
-from drahealth.suites.violation import Violation
 
 SOON: Mapping[Window, float] = {"push": 0.4, "resync": 0.4, "start": 10.0, "restart": 0.8}
 """Windows in which a mutant is caught soon."""
@@ -61,10 +61,10 @@ class Case:
     device_plugins: type[DevicePluginManager] = DevicePluginManager
     profile: Profile = KEP
     target: type[ReferenceTarget] = ReferenceTarget
-    flavour: Flavour | None = None
+    health_api: HealthApi | None = None
 
     def __str__(self) -> str:
-        over = f" {self.flavour.name}" if self.flavour else ""
+        over = f" {self.health_api.name}" if self.health_api else ""
         manager = self.manager if self.device_plugins is DevicePluginManager else self.device_plugins
         return f"{self.requirement} {manager.__name__} {self.target.__name__}{over}"
 
@@ -81,7 +81,7 @@ def play(case: Case, windows: Mapping[Window, float] = WINDOWS) -> None:
         halves: dict[str, Any] = {"dra": case.manager, "device_plugins": case.device_plugins}
         target = case.target(case.profile, **halves, windows=windows)
         mutants.KnowsContainers.runtime = target.runtime
-        node = Node(target, found.title, found.requirements, run, alone=found.alone, flavour=case.flavour)
+        node = Node(target, found.title, found.requirements, run, alone=found.alone, health_api=case.health_api)
         try:
             run(target.start())
             run(node.begin())
@@ -236,12 +236,12 @@ CASES = [
         TERMINATED,
         mutants.FollowsTheTerminated,
         target=target_mutants.RewritesTheTerminated,
-        flavour=NODE_HEALTH,
+        health_api=NODE_HEALTH,
     ),
-    Case("UPDATE-01", UPDATED, stream_mutants.WatchesTheOlder, flavour=NODE_HEALTH_DRAFT),
-    Case("UPDATE-02", UPDATED, stream_mutants.ClearsWithAnyInstance, flavour=NODE_HEALTH_DRAFT),
-    Case("TIMEOUT-03", NO_TIMEOUT, mutants.WaitsForTenSeconds, flavour=NODE_HEALTH_DRAFT),
-    Case("PERSIST-01", RESTARTED, mutants.LosesItsCheckpoint, flavour=NODE_HEALTH_DRAFT),
+    Case("UPDATE-01", UPDATED, stream_mutants.WatchesTheOlder, health_api=NODE_HEALTH_DRAFT),
+    Case("UPDATE-02", UPDATED, stream_mutants.ClearsWithAnyInstance, health_api=NODE_HEALTH_DRAFT),
+    Case("TIMEOUT-03", NO_TIMEOUT, mutants.WaitsForTenSeconds, health_api=NODE_HEALTH_DRAFT),
+    Case("PERSIST-01", RESTARTED, mutants.LosesItsCheckpoint, health_api=NODE_HEALTH_DRAFT),
 ]
 
 

@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from drahealth.fakes.api import KINDS, PODS, ApiError
+from drahealth.fakes.cluster.api import KINDS, PODS, ApiError
 from drahealth.manager.profile import KEP, V1_35, V1_37
 from drahealth.proto.events import GateSet, Step, TimePassed
 from drahealth.proto.values import Health
-from drahealth.suites.binaries.releases import Binaries
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.ledger import KnownIssue
+from drahealth.suites.judging.ledger import KnownIssue
+from drahealth.suites.judging.violation import Violation
 from drahealth.suites.story import node as module
 from drahealth.suites.story.node import Node
-from drahealth.suites.targets.kubelet import KubeletTarget
-from drahealth.suites.targets.reference import WINDOWS, ReferenceTarget
-from drahealth.suites.violation import Violation
+from drahealth.suites.targets.kubelet.binaries.releases import Binaries
+from drahealth.suites.targets.kubelet.target import KubeletTarget
+from drahealth.suites.targets.reference.target import WINDOWS, ReferenceTarget
 
 KNOWN = ("STATUS-04", "the id is driver/pool/device")
 
@@ -125,7 +125,7 @@ async def test_where_only_claims_of_templates_are_shown_a_pod_has_one_and_the_ne
 class Slow(ReferenceTarget):
     """Time cannot be jumped over here."""
 
-    async def let_pass(self, seconds: float) -> float:
+    async def advance_time(self, seconds: float) -> float:
         return 0.0
 
 
@@ -152,7 +152,7 @@ async def test_the_sides_on_which_the_gate_is_on_are_in_the_history(kep: Referen
 
 async def test_time_that_really_passed_is_told_and_not_added_to_the_times_of_records() -> None:
     kubelet = KubeletTarget(Binaries("1.37.1", *[Path("/none")] * 5), V1_37)
-    assert await kubelet.let_pass(0.001) == 0
+    assert await kubelet.advance_time(0.001) == 0
     slow = Slow(KEP)
     node = node_on(slow)
     await node.passes(0.5)
@@ -184,7 +184,7 @@ class Barren(ReferenceTarget):
     async def leave(self) -> None:
         self.left += 1
 
-    async def furnish(self, namespace: str) -> None:
+    async def prepare_namespace(self, namespace: str) -> None:
         raise ApiError(403, "Forbidden", "no service accounts here")
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from drahealth.manager.profile import KEP, V1_37
-from drahealth.proto.flavours import FLAVOURS, NODE_HEALTH_DRAFT, V1, V1ALPHA1
+from drahealth.proto.health_apis import HEALTH_APIS, NODE_HEALTH_DRAFT, V1, V1ALPHA1
 from drahealth.suites.errors import ConfigurationError, HarnessError
-from drahealth.suites.kind.options import KindOptions
-from drahealth.suites.options import Options
+from drahealth.suites.targets.kind.cluster.options import KindOptions
+from drahealth.suites.targets.options import Options
 
 SENSIBLE = [
     Options(),
@@ -19,9 +19,9 @@ SENSIBLE = [
     Options(profile=V1_37, driver="process"),
     Options("kubelet", profile=V1_37),
     Options("kubelet", kubernetes="1.37.0", profile=V1_37, driver="process"),
-    Options(profile=V1_37, flavour=V1ALPHA1),
-    Options(flavour=NODE_HEALTH_DRAFT),
-    Options("kubelet", profile=V1_37, flavour=V1),
+    Options(profile=V1_37, health_api=V1ALPHA1),
+    Options(health_api=NODE_HEALTH_DRAFT),
+    Options("kubelet", profile=V1_37, health_api=V1),
     Options("kind", kubernetes="1.37.0", profile=V1_37),
     Options("kind", kubernetes="1.37.0", profile=V1_37, kind=KindOptions(nodes=3, name="x", keep="failed")),
     Options("kind", profile=V1_37, kind=KindOptions(exact=True, node_image="me/node:1")),
@@ -50,16 +50,19 @@ WRONG: list[tuple[dict[str, str], str]] = [
     ({"target": "cluster"}, "there is no target 'cluster'; choose one of reference, kubelet, kind"),
     ({"profile": "v9"}, "there is no profile 'v9'; choose one of kep, v1.37, v1.36, v1.35, v1.34"),
     ({"driver": "pod"}, "there is no driver 'pod'; choose one of inline, process"),
-    ({"flavour": "v1.NodeHealth"}, f"there is no flavour 'v1.NodeHealth'; choose one of {', '.join(FLAVOURS)}"),
     (
-        {"profile": "v1.37", "flavour": "v1alpha1.NodeHealth/WatchResources"},
+        {"health-api": "v1.Node"},
+        f"there is no health API 'v1.Node'; choose one of {', '.join(HEALTH_APIS)}",
+    ),
+    (
+        {"profile": "v1.37", "health-api": "v1alpha1.NodeHealth/WatchResources"},
         (
             "profile v1.37 does not speak v1alpha1.NodeHealth/WatchResources; "
             "choose one of v1.DRAResourceHealth, v1alpha1.DRAResourceHealth"
         ),
     ),
     (
-        {"target": "kubelet", "kubernetes": "1.36.3", "flavour": "v1.DRAResourceHealth"},
+        {"target": "kubelet", "kubernetes": "1.36.3", "health-api": "v1.DRAResourceHealth"},
         "Kubernetes 1.36.3 does not speak v1.DRAResourceHealth; choose one of v1alpha1.DRAResourceHealth",
     ),
     ({"kubernetes": "1.37.1"}, "the reference target has no Kubernetes version; leave it out, or choose a --profile"),
@@ -113,9 +116,9 @@ def test_the_flags_say_no_more_than_is_needed() -> None:
         "--target reference --profile v1.37 --driver process",
         "--target kubelet --kubernetes 1.37.1",
         "--target kubelet --kubernetes 1.37.0 --driver process",
-        "--target reference --profile v1.37 --flavour v1alpha1.DRAResourceHealth",
-        "--target reference --flavour v1alpha1.NodeHealth/WatchDevicesStatus",
-        "--target kubelet --kubernetes 1.37.1 --flavour v1.DRAResourceHealth",
+        "--target reference --profile v1.37 --health-api v1alpha1.DRAResourceHealth",
+        "--target reference --health-api v1alpha1.NodeHealth/WatchDevicesStatus",
+        "--target kubelet --kubernetes 1.37.1 --health-api v1.DRAResourceHealth",
         "--target kind",
         "--target kind --nodes 3 --name x --keep failed",
         "--target kind --kubernetes 1.37.1 --image me/node:1",

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from drahealth.suites.errors import ConfigurationError
-from drahealth.suites.outputs import check_file, check_folder
+from drahealth.suites.run.outputs import check_file, check_folder
 
 
 def test_a_file_that_can_be_written_is_left_as_it_is(tmp_path: Path) -> None:

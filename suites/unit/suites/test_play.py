@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from drahealth.fakes.inventory import Inventory
+from drahealth.fakes.inventory.devices import Inventory
 from drahealth.fakes.timelines.messages import report_of
 from drahealth.fakes.timelines.story import stories
 from drahealth.proto.events import ReportSent, Restarted, StatusSeen, Step, load_lines
 from drahealth.proto.values import DeviceHealth, Health
+from drahealth.suites.commands.play import play_timelines
 from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.run.collect import as_scenario
 from drahealth.suites.scenario import scenario_of
-from drahealth.suites.timelines.collect import as_scenario
-from drahealth.suites.timelines.playing import play_timelines
 from drahealth.suites.unit.suites.test_command import BROKEN, drahealth
 
 HEAD = "format: fault-timeline/v1\nname: a story\n"
@@ -298,7 +298,7 @@ def test_a_pod_fails_whenever_it_runs_until_it_may_run_or_another_takes_its_plac
 
 FAILS_TWICE = """
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.targets.reference import ReferenceTarget
+from drahealth.suites.targets.reference.target import ReferenceTarget
 
 ended, end = [], ReferenceTarget.end_container
 

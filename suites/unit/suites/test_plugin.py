@@ -11,7 +11,7 @@ KEP = ("--pyargs", "drahealth.suites.kep")
 
 STORIES = """
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.fixtures import node
+from drahealth.suites.run.fixtures import node
 from drahealth.suites.scenario import scenario
 
 @scenario("STATUS-03", "STATUS-04")
@@ -42,7 +42,7 @@ def test_a_run_without_scenarios_is_left_alone(pytester: pytest.Pytester) -> Non
         import sys
 
         def test_imports():
-            heavy = {"grpc", "pydantic", "rich", "typer", "drahealth.suites.reporting", "drahealth.fakes"}
+            heavy = {"grpc", "pydantic", "rich", "typer", "drahealth.suites.run.reporting", "drahealth.fakes"}
             assert not heavy & set(sys.modules)
         """
     )
@@ -131,7 +131,7 @@ def test_a_known_issue_is_an_expected_failure_with_its_number(pytester: pytest.P
 def test_what_needs_more_than_the_health_api_carries_is_skipped_for_that_reason(
     pytester: pytest.Pytester, workers: str
 ) -> None:
-    over = ("--drahealth-flavour=v1alpha1.NodeHealth/WatchDevicesStatus", "--drahealth-report=r.json")
+    over = ("--drahealth-health-api=v1alpha1.NodeHealth/WatchDevicesStatus", "--drahealth-report=r.json")
     wanted = ("-k", "own_timeout or recovered", "-rs", "--junitxml=j.xml")
     run = pytester.runpytest_subprocess(*KEP, workers, *wanted, *over)
     run.assert_outcomes(passed=1, skipped=1)
@@ -139,7 +139,7 @@ def test_what_needs_more_than_the_health_api_carries_is_skipped_for_that_reason(
     run.stdout.fnmatch_lines([f"SKIPPED * {reason}"])
     report = json.loads((pytester.path / "r.json").read_text())
     scenarios = {s["outcome"]: s["reason"] for s in report["scenarios"]}
-    assert (scenarios, report["flavour"]) == ({"passed": "", "not applicable": reason}, over[0].partition("=")[2])
+    assert (scenarios, report["health_api"]) == ({"passed": "", "not applicable": reason}, over[0].partition("=")[2])
     assert (report["exit_code"], report["requirements"]["TIMEOUT-02"]["verdict"]) == (0, "NOT_APPLICABLE")
     properties = ElementTree.parse(pytester.path / "j.xml").iter("property")
     assert ("requirement", "TIMEOUT-02") in [(p.get("name"), p.get("value")) for p in properties]

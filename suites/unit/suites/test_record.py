@@ -74,7 +74,7 @@ async def test_the_first_api_that_the_driver_serves_is_listened_to(rig: Rig) -> 
     driver = await run(rig, served_health_apis=("v1alpha1.DRAResourceHealth",))
     recorder = Recorder(registration(driver), messages=1)
     await recorder.listen()
-    assert recorder.recording().flavour.name == "v1alpha1.DRAResourceHealth"
+    assert recorder.recording().health_api.name == "v1alpha1.DRAResourceHealth"
 
 
 async def test_a_driver_without_a_health_stream_is_told_so(rig: Rig) -> None:

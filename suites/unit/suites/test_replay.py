@@ -9,14 +9,14 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from drahealth.fakes.hardware.driver import FakeDriver
-from drahealth.fakes.inventory import Inventory
+from drahealth.fakes.inventory.devices import Inventory
 from drahealth.fakes.timelines.check import checked_plan
 from drahealth.fakes.timelines.driver_steps import DriverSteps
 from drahealth.fakes.timelines.dump import dump
 from drahealth.fakes.timelines.load import load
 from drahealth.fakes.timelines.plan import Action
 from drahealth.fakes.timelines.play import play
-from drahealth.proto.flavours import FLAVOURS, V1
+from drahealth.proto.health_apis import HEALTH_APIS, V1
 from drahealth.proto.values import DeviceHealth, Health
 from drahealth.suites.timelines.record import Heard, Recorder
 from drahealth.suites.unit.fakes.driver_rig import Rig
@@ -77,10 +77,10 @@ async def quiet(rig: Rig, **options: Any) -> tuple[FakeDriver, Recorder, "asynci
     return driver, recorder, listening
 
 
-async def recorded(script: Script, code: str, flavour: str) -> Recorder:
+async def recorded(script: Script, code: str, health_api: str) -> Recorder:
     """What is heard of a driver that says this, with these pauses before."""
     rig = Rig()
-    driver, recorder, listening = await quiet(rig, served_health_apis=(flavour,))
+    driver, recorder, listening = await quiet(rig, served_health_apis=(health_api,))
     for number, (pause, said) in enumerate(script, 1):
         rig.clock.jump(pause)
         await (driver.send_raw(said) if isinstance(said, str) else driver.report(said))
@@ -91,10 +91,10 @@ async def recorded(script: Script, code: str, flavour: str) -> Recorder:
     return recorder
 
 
-async def replayed(text: str, flavour: str) -> Recorder:
+async def replayed(text: str, health_api: str) -> Recorder:
     """What is heard of a driver that plays this."""
     rig = Rig()
-    driver, recorder, listening = await quiet(rig, served_health_apis=(flavour,))
+    driver, recorder, listening = await quiet(rig, served_health_apis=(health_api,))
     await play(checked_plan(load(text)[0], Inventory.of(1)), Replay(rig, driver, recorder))
     await listening
     await rig.close()
@@ -106,11 +106,11 @@ def in_short(heard: Sequence[Heard]) -> list[tuple[bytes, str]]:
 
 
 @example([(0.0, [DeviceHealth("node-a", "gpu-0", Health.HEALTHY, "\x85 \u2028\r\n\t\x00")])], "OK", V1.name)
-@given(SCRIPTS, st.sampled_from(["OK", "UNAVAILABLE", "INTERNAL"]), st.sampled_from([*FLAVOURS]))
+@given(SCRIPTS, st.sampled_from(["OK", "UNAVAILABLE", "INTERNAL"]), st.sampled_from([*HEALTH_APIS]))
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-async def test_a_recording_that_is_played_gives_the_same_stream(script: Script, code: str, flavour: str) -> None:
-    first = (await recorded(script, code, flavour)).recording()
-    again = (await replayed(dump(first.timeline()), flavour)).recording()
+async def test_a_recording_that_is_played_gives_the_same_stream(script: Script, code: str, health_api: str) -> None:
+    first = (await recorded(script, code, health_api)).recording()
+    again = (await replayed(dump(first.timeline()), health_api)).recording()
     assert in_short(again.heard) == in_short(first.heard)
     assert [one.at for one in again.heard] == pytest.approx([one.at for one in first.heard], abs=0.9)
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from drahealth.suites.ledger import requirements
-from drahealth.suites.report import Outcome, Result, Run
+from drahealth.suites.judging.ledger import requirements
+from drahealth.suites.judging.report import Outcome, Result, Run
 
 INVARIANTS = {"STATUS-06", "STATUS-07", "STATUS-10", "STREAM-03"}
 
@@ -112,7 +112,7 @@ def test_the_report_says_all_there_is_to_say() -> None:
         "report": "drahealth-report/v1",
         "target": "reference",
         "about": "the reference",
-        "flavour": None,
+        "health_api": None,
         "exit_code": 0,
         "counts": {"passed": 1},
     }

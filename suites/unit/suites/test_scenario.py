@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from drahealth.proto.flavours import NODE_HEALTH, NODE_HEALTH_DRAFT, V1, Flavour
-from drahealth.suites.catalogue import scenarios
+from drahealth.proto.health_apis import NODE_HEALTH, NODE_HEALTH_DRAFT, V1, HealthApi
 from drahealth.suites.kep import test_basic, test_timeouts
+from drahealth.suites.run.catalogue import scenarios
 from drahealth.suites.scenario import Scenario, scenario, scenario_of
 
 
@@ -52,7 +52,9 @@ def test_pytest_sees_an_ordinary_function_with_the_storys_fixtures() -> None:
 
 
 def test_a_requirement_that_is_not_in_the_ledger_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"^requirement 'STATUS-99' is not in the ledger, suites/requirements\.toml$"):
+    with pytest.raises(
+        ValueError, match=r"^requirement 'STATUS-99' is not in the ledger, suites/judging/requirements\.toml$"
+    ):
         scenario("STATUS-01", "STATUS-99")
 
 
@@ -87,7 +89,7 @@ def test_names_in_the_catalogue_are_unique_and_none_is_part_of_another() -> None
 
 
 @pytest.mark.parametrize(
-    ("flavour", "beyond", "reason"),
+    ("health_api", "beyond", "reason"),
     [
         (None, (), ""),
         (V1, (), ""),
@@ -108,7 +110,7 @@ def test_names_in_the_catalogue_are_unique_and_none_is_part_of_another() -> None
     ids=lambda value: getattr(value, "name", ""),
 )
 def test_a_scenario_does_not_apply_where_less_is_carried_than_what_it_judges_needs(
-    flavour: Flavour | None, beyond: tuple[str, ...], reason: str
+    health_api: HealthApi | None, beyond: tuple[str, ...], reason: str
 ) -> None:
     judging = Scenario("test_a", ("TIMEOUT-01", "STATUS-02", "STATUS-01"), "a")
-    assert (judging.beyond(flavour), judging.why_not(flavour)) == (beyond, reason)
+    assert (judging.beyond(health_api), judging.why_not(health_api)) == (beyond, reason)

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from drahealth.suites import session as module
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.options import Options
-from drahealth.suites.session import Session
+from drahealth.suites.run import session as module
+from drahealth.suites.run.session import Session
+from drahealth.suites.targets.options import Options
 
 
 class Unwilling:

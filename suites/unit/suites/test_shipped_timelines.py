@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 
 from drahealth.fakes.timelines.story import stories
-from drahealth.suites.timelines import collect
+from drahealth.suites import timelines
+from drahealth.suites.judging.violation import Violation
+from drahealth.suites.run import collect
 from drahealth.suites.unit.suites import mutants, plugin_mutants, stream_mutants
 from drahealth.suites.unit.suites.test_mutants import SOON, Case, play
-from drahealth.suites.violation import Violation
 
-SHIPPED = Path(collect.__file__).parent / "shipped"
+SHIPPED = Path(timelines.__file__).parent / "shipped"
 NOTHING = Case("", lambda: None)
 BROKEN = [
     ("gpu-off-the-bus", replace(NOTHING, manager=mutants.NeverNotifies)),

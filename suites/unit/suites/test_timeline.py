@@ -25,7 +25,7 @@ from drahealth.proto.events import (
 )
 from drahealth.proto.extended_resources import PluginDevice
 from drahealth.proto.values import DeviceHealth, Health
-from drahealth.suites.timeline import draw, tell
+from drahealth.suites.judging.history_text import draw, tell
 from drahealth.suites.unit.suites.histories import container, entry, history, pod, report, resource, status
 
 HOT = DeviceHealth("node-a", "gpu-0", Health.UNHEALTHY, "hot")

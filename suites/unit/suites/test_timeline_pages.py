@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 from ruamel.yaml import YAML
 
-from drahealth.fakes.inventory import Inventory
+from drahealth.fakes.inventory.devices import Inventory
 from drahealth.fakes.timelines.check import checked_plan
 from drahealth.fakes.timelines.load import load
 from drahealth.fakes.timelines.plan import Plan

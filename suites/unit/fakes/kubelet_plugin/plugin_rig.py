@@ -8,9 +8,9 @@ from typing import Any
 
 import grpc.aio
 
-from drahealth.fakes.api import CLAIMS, SLICES, Object
-from drahealth.fakes.api_server.server import ApiServer
 from drahealth.fakes.clock import JumpClock
+from drahealth.fakes.cluster.api import CLAIMS, SLICES, Object
+from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.kubelet_plugin import (
     Device,
     DRAPlugin,
@@ -21,7 +21,7 @@ from drahealth.fakes.kubelet_plugin import (
     PrepareResult,
     start,
 )
-from drahealth.proto.flavours import Flavour
+from drahealth.proto.health_apis import HealthApi
 from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, PREPARE, UNPREPARE, Unary
 from drahealth.proto.sockets import target
 from drahealth.suites.unit.fakes.driver_rig import Stream
@@ -113,9 +113,9 @@ class PluginRig:
         await self.call(NOTIFY_REGISTRATION, where, plugin_registered=ok, error=error)
 
     @asynccontextmanager
-    async def watch(self, flavour: Flavour, where: str = "data/dra.sock") -> AsyncIterator[Stream]:
+    async def watch(self, health_api: HealthApi, where: str = "data/dra.sock") -> AsyncIterator[Stream]:
         async with grpc.aio.insecure_channel(target(self.root / where)) as channel:
-            stream = Stream(channel, flavour)
+            stream = Stream(channel, health_api)
             yield stream
             stream.cancel()
 

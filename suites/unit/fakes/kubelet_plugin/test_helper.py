@@ -11,7 +11,7 @@ import pytest
 
 from drahealth.fakes.kubelet_plugin import Helper, Pool, RegistrationStatus, current_call, start
 from drahealth.fakes.kubelet_plugin.call_log import CallFilter
-from drahealth.proto.flavours import V1
+from drahealth.proto.health_apis import V1
 from drahealth.proto.services import PREPARE
 from drahealth.suites.unit.fakes.kubelet_plugin.plugin_rig import DRIVER, Plugin, PluginRig
 

@@ -8,7 +8,7 @@ import grpc
 import pytest
 from filelock import FileLock
 
-from drahealth.fakes.api import ApiError, Object
+from drahealth.fakes.cluster.api import ApiError, Object
 from drahealth.fakes.kubelet_plugin import Device, NamespacedObject, PrepareResult
 from drahealth.suites.unit.fakes.kubelet_plugin.plugin_rig import DRIVER, Plugin, PluginRig
 

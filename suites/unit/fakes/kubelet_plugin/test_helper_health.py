@@ -7,7 +7,7 @@ import grpc
 import pytest
 
 from drahealth.fakes.kubelet_plugin import HealthNotSupported
-from drahealth.proto.flavours import V1, V1ALPHA1, Flavour
+from drahealth.proto.health_apis import V1, V1ALPHA1, HealthApi
 from drahealth.proto.values import DeviceHealth, Health
 from drahealth.suites.unit.fakes.kubelet_plugin.plugin_rig import Plugin, PluginRig
 
@@ -85,20 +85,20 @@ async def test_heartbeats_come_while_nothing_changes(rig: PluginRig) -> None:
     ],
     ids=["no health", "opted out"],
 )
-@pytest.mark.parametrize("flavour", [V1, V1ALPHA1])
+@pytest.mark.parametrize("health_api", [V1, V1ALPHA1])
 async def test_a_driver_without_health_advertises_none_and_answers_unimplemented(
-    rig: PluginRig, plugin: Plugin, options: dict[str, tuple[str, ...]], flavour: Flavour
+    rig: PluginRig, plugin: Plugin, options: dict[str, tuple[str, ...]], health_api: HealthApi
 ) -> None:
     async with rig.running(plugin, **options):
         assert not [version for version in (await rig.ask()).supported_versions if "Health" in version]
-        await unimplemented(rig, flavour)
+        await unimplemented(rig, health_api)
 
 
 async def test_a_driver_that_opts_out_when_asked_answers_unimplemented(rig: PluginRig) -> None:
     plugin = Watched(HealthNotSupported())
     async with rig.running(plugin):
-        for flavour in (V1, V1ALPHA1, V1):
-            await unimplemented(rig, flavour)
+        for health_api in (V1, V1ALPHA1, V1):
+            await unimplemented(rig, health_api)
     assert (plugin.asked, rig.errors) == (1, [])
 
 
@@ -133,7 +133,7 @@ async def test_when_the_source_fails_the_streams_do_and_the_driver_is_told(rig: 
     assert rig.errors == ["the device library is gone"]
 
 
-async def unimplemented(rig: PluginRig, flavour: Flavour) -> None:
-    async with rig.watch(flavour) as stream:
+async def unimplemented(rig: PluginRig, health_api: HealthApi) -> None:
+    async with rig.watch(health_api) as stream:
         with pytest.raises(grpc.aio.AioRpcError, match="UNIMPLEMENTED"):
             await stream.raw()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from drahealth.fakes.kubelet_plugin import KUBELET_PLUGINS_DIR, KUBELET_REGISTRY_DIR, Options
-from drahealth.proto.flavours import FLAVOURS
+from drahealth.proto.health_apis import HEALTH_APIS
 
 DRIVER = "gpu.example.com"
 NODE = {"metadata": {"name": "node-a", "uid": "abc"}}
@@ -51,7 +51,7 @@ def test_names_of_sockets_that_would_be_too_long_are_hashed_and_differ() -> None
         ({"dra_versions": ()}, "a driver serves some version of the node service; there are v1.DRAPlugin, v1beta1"),
         ({"dra_versions": ("v2.DRAPlugin",)}, "no version of the node service is called 'v2.DRAPlugin'; there are v1"),
         ({"health_apis": ("v2",)}, "no health API is called 'v2'; there are v1.DRAResourceHealth"),
-        ({"served_health": ("v2",)}, f"no health API is called 'v2'; there are {', '.join(FLAVOURS)}"),
+        ({"served_health": ("v2",)}, f"no health API is called 'v2'; there are {', '.join(HEALTH_APIS)}"),
     ],
 )
 def test_what_makes_no_helper_is_refused_with_a_sentence(wrong: dict[str, Any], reason: str) -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from drahealth.fakes import kubelet_plugin
-from drahealth.fakes.api import SLICES
-from drahealth.fakes.api_server.http import HttpApi
-from drahealth.proto.flavours import V1
+from drahealth.fakes.cluster.api import SLICES
+from drahealth.fakes.cluster.api_server.http import HttpApi
+from drahealth.proto.health_apis import V1
 from drahealth.suites.unit.fakes.kubelet_plugin.plugin_rig import PluginRig
 
 DOCS = Path(__file__).parents[4] / "docs"

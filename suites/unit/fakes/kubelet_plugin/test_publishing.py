@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from drahealth.fakes.api import NODES, SLICES, Object
+from drahealth.fakes.cluster.api import NODES, SLICES, Object
 from drahealth.fakes.kubelet_plugin import Pool, PublishState
 from drahealth.suites.unit.fakes.kubelet_plugin.plugin_rig import DRIVER, MAIN, PluginRig, devices, foreign, pool
 

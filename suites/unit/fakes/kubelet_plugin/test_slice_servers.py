@@ -6,9 +6,9 @@ from copy import deepcopy
 
 import pytest
 
-from drahealth.fakes.api import SLICES, ApiError, Kind, Object
-from drahealth.fakes.api_server.server import ApiServer
 from drahealth.fakes.clock import JumpClock
+from drahealth.fakes.cluster.api import SLICES, ApiError, Kind, Object
+from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.kubelet_plugin import Pool, PublishState
 from drahealth.fakes.kubelet_plugin.pools import Owner
 from drahealth.fakes.kubelet_plugin.slice_sync import SliceSync

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from drahealth.fakes.api import SLICES, ApiError
-from drahealth.fakes.api_server.http import HttpApi
-from drahealth.fakes.api_server.server import ApiServer
-from drahealth.fakes.clients.kube_client import KubeClient
 from drahealth.fakes.clock import JumpClock
+from drahealth.fakes.cluster.api import SLICES, ApiError
+from drahealth.fakes.cluster.api_server.http import HttpApi
+from drahealth.fakes.cluster.api_server.server import ApiServer
+from drahealth.fakes.cluster.clients.kube_client import KubeClient
 from drahealth.fakes.kubelet_plugin.pools import Owner
 from drahealth.fakes.kubelet_plugin.slice_sync import SliceSync
 from drahealth.suites.unit.fakes.kubelet_plugin.plugin_rig import (

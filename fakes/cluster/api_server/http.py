@@ -1,0 +1,75 @@
+"""Serves the in-memory API server on a loopback port, for fakes in other processes and for kubectl's plainer commands.
+
+    http = HttpApi(server)
+    url = await http.start()
+    http.write_kubeconfig(path)
+
+There is no authentication: whoever is on this machine may connect.
+"""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from drahealth.fakes.cluster.api_server.server import ApiServer
+from drahealth.fakes.files.atomic import replace_file
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+_NAME = "drahealth"
+
+
+class HttpApi:
+    """From `start` to `stop` the server answers at `url`; all its rules and refusals stay its own."""
+
+    def __init__(self, server: ApiServer) -> None:
+        self._server = server
+        self._runner: web.AppRunner | None = None
+        self._url = ""
+
+    @property
+    def url(self) -> str:
+        """Where it is served. RuntimeError while it is not."""
+        if not self._url:
+            raise RuntimeError("the API server is not served now: start it first")
+        return self._url
+
+    async def start(self, port: int = 0) -> str:
+        """Listens on this port of the loopback address, 0 for any free one, and gives back the URL. Raises OSError."""
+        from aiohttp import web  # the server in this process needs none of this
+
+        from drahealth.fakes.cluster.api_server.routes import application
+
+        # Whoever leaves a watch ends its handler; those who stay do not delay the end.
+        self._runner = web.AppRunner(
+            application(self._server), handler_cancellation=True, access_log=None, shutdown_timeout=0.1
+        )
+        await self._runner.setup()
+        try:
+            await web.TCPSite(self._runner, "127.0.0.1", port).start()
+        except OSError:
+            await self.stop()
+            raise
+        host, port = self._runner.addresses[0][:2]
+        self._url = f"http://{host}:{port}"
+        return self._url
+
+    async def stop(self) -> None:
+        """Closes every connection; the server itself goes on."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+        self._runner, self._url = None, ""
+
+    def write_kubeconfig(self, path: Path) -> None:
+        """Writes a kubeconfig whose current context is this server, for its owner alone. Raises OSError."""
+        context = {"cluster": _NAME, "user": _NAME, "namespace": "default"}
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": _NAME, "cluster": {"server": self.url}}],
+            "users": [{"name": _NAME, "user": {}}],
+            "contexts": [{"name": _NAME, "context": context}],
+            "current-context": _NAME,
+        }
+        replace_file(path, json.dumps(config, indent=2).encode() + b"\n")

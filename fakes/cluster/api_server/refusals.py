@@ -1,0 +1,119 @@
+"""How an API server words its refusals: each function gives the `ApiError` to raise, in the wording of Kubernetes 1.37.
+
+Wording after k8s.io/apimachinery, `pkg/api/errors` and `pkg/util/validation/field`.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from drahealth.fakes.cluster.api import ApiError, Kind
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """One thing wrong with an object: the path of the field and what is wrong there."""
+
+    field: str
+    body: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.body}"
+
+
+def invalid_value(field: str, value: Any, detail: str) -> FieldError:
+    return FieldError(field, f"Invalid value: {_quoted(value)}: {detail}")
+
+
+def unsupported_value(field: str, value: Any, supported: Iterable[str]) -> FieldError:
+    names = ", ".join(_quoted(name) for name in supported)
+    return FieldError(field, f"Unsupported value: {_quoted(value)}: supported values: {names}")
+
+
+def duplicate_value(field: str, value: Any) -> FieldError:
+    return FieldError(field, f"Duplicate value: {_quoted(value)}")
+
+
+def required_value(field: str, detail: str = "") -> FieldError:
+    return FieldError(field, f"Required value: {detail}" if detail else "Required value")
+
+
+def too_long(field: str, limit: int) -> FieldError:
+    """`limit` in bytes."""
+    return FieldError(field, f"Too long: may not be more than {limit} bytes")
+
+
+def forbidden(field: str, detail: str) -> FieldError:
+    return FieldError(field, f"Forbidden: {detail}")
+
+
+def invalid(kind: Kind, name: str, errors: Sequence[FieldError]) -> ApiError:
+    """422 for an object whose fields are wrong; every error is in the message."""
+    texts = list(dict.fromkeys(str(error) for error in errors))
+    listed = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    return ApiError(422, "Invalid", f'{_qualified(kind.kind, kind)} "{name}" is invalid: {listed}')
+
+
+def not_found(kind: Kind, name: str) -> ApiError:
+    return ApiError(404, "NotFound", f'{_qualified(kind.plural, kind)} "{name}" not found')
+
+
+def no_such_resource() -> ApiError:
+    """A path that is not served at all."""
+    return ApiError(404, "NotFound", "the server could not find the requested resource")
+
+
+def already_exists(kind: Kind, name: str) -> ApiError:
+    return ApiError(409, "AlreadyExists", f'{_qualified(kind.plural, kind)} "{name}" already exists')
+
+
+def conflict(kind: Kind, name: str, why: str) -> ApiError:
+    what = _qualified(kind.plural, kind)
+    return ApiError(409, "Conflict", f'Operation cannot be fulfilled on {what} "{name}": {why}')
+
+
+def stale(kind: Kind, name: str) -> ApiError:
+    """The caller's resourceVersion is not the latest."""
+    why = "the object has been modified; please apply your changes to the latest version and try again"
+    return conflict(kind, name, why)
+
+
+def terminating(kind: Kind, name: str, namespace: str) -> ApiError:
+    what = f'{_qualified(kind.plural, kind)} "{name}" is forbidden'
+    why = f"unable to create new content in namespace {namespace} because it is being terminated"
+    return ApiError(403, "Forbidden", f"{what}: {why}")
+
+
+def bad_request(message: str) -> ApiError:
+    return ApiError(400, "BadRequest", message)
+
+
+def versioned_at_creation() -> ApiError:
+    """The one answer to a client's mistake that Kubernetes gives as its own."""
+    message = "resourceVersion should not be set on objects to be created"
+    return ApiError(500, "InternalServerError", message)
+
+
+def expired(since: int, oldest: int) -> ApiError:
+    """A watch from a revision that is no longer in the history."""
+    return ApiError(410, "Expired", f"too old resource version: {since} ({oldest})")
+
+
+def unavailable() -> ApiError:
+    return ApiError(503, "ServiceUnavailable", "the server is currently unable to handle the request")
+
+
+def not_stored(kind: Kind, name: str, error: OSError) -> ApiError:
+    """What lies behind the server does not take the object."""
+    message = f'{_qualified(kind.plural, kind)} "{name}" cannot be stored: {error.strerror or error}'
+    return ApiError(503, "ServiceUnavailable", message)
+
+
+def _qualified(word: str, kind: Kind) -> str:
+    group, slash, _ = kind.api_version.partition("/")
+    return f"{word}.{group}" if slash else word
+
+
+def _quoted(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

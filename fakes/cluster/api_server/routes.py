@@ -1,0 +1,195 @@
+"""The REST surface of the in-memory API server: its paths, watches as JSON lines, refusals as `Status` objects."""
+
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing, suppress
+from typing import Any
+
+from aiohttp import web
+
+from drahealth.fakes.cluster.api import KINDS, ApiError, Kind, Object, WatchEvent
+from drahealth.fakes.cluster.api_server import refusals
+from drahealth.fakes.cluster.api_server.discovery import documents
+from drahealth.fakes.cluster.api_server.field_selectors import Matches, field_selector
+from drahealth.fakes.cluster.api_server.server import ApiServer
+from drahealth.fakes.cluster.api_server.strategies import WITH_STATUS
+
+_BODY_LIMIT = 3 * 2**20
+"""Bytes of a request's body, as in a real API server."""
+
+_INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
+
+
+def application(server: ApiServer) -> web.Application:
+    """The server's paths; they answer as long as the application is served."""
+    app = web.Application(middlewares=[_refusing], client_max_size=_BODY_LIMIT)
+    for path, document in documents().items():
+        app.router.add_get(path, _constant(document))
+    for path in ("/readyz", "/livez", "/healthz"):
+        app.router.add_get(path, _health(server))
+    for kind in KINDS:
+        app.add_routes(_Resource(server, kind).routes())
+    return app
+
+
+class _Resource:
+    """One kind's handlers."""
+
+    def __init__(self, server: ApiServer, kind: Kind) -> None:
+        self._server = server
+        self._kind = kind
+
+    def routes(self) -> list[web.RouteDef]:
+        collection = self._kind.path("{namespace}")
+        one = self._kind.path("{namespace}", "{name}")
+        routes = [
+            web.get(collection, self._list_or_watch, allow_head=False),
+            web.post(collection, self._create),
+            web.get(one, self._get, allow_head=False),
+            web.put(one, self._replace),
+            web.delete(one, self._delete),
+        ]
+        if self._kind.namespaced:
+            routes.append(web.get(self._kind.path(), self._list_or_watch, allow_head=False))
+        if self._kind in WITH_STATUS:
+            routes.append(web.get(one + "/status", self._get, allow_head=False))
+            routes.append(web.put(one + "/status", self._replace_status))
+        return routes
+
+    async def _get(self, request: web.Request) -> web.Response:
+        return web.json_response(await self._server.get(self._kind, request.match_info["name"], _namespace(request)))
+
+    async def _create(self, request: web.Request) -> web.Response:
+        return web.json_response(await self._server.create(self._kind, await self._body(request)), status=201)
+
+    async def _replace(self, request: web.Request) -> web.Response:
+        return web.json_response(await self._server.replace(self._kind, await self._body(request)))
+
+    async def _replace_status(self, request: web.Request) -> web.Response:
+        return web.json_response(await self._server.replace_status(self._kind, await self._body(request)))
+
+    async def _delete(self, request: web.Request) -> web.Response:
+        options = await _json(request) if request.can_read_body else {}
+        grace = request.query.get("gracePeriodSeconds", options.get("gracePeriodSeconds"))
+        name = request.match_info["name"]
+        await self._server.delete(self._kind, name, _namespace(request), None if grace is None else _number(grace))
+        return web.json_response({"kind": "Status", "apiVersion": "v1", "status": "Success"})
+
+    async def _list_or_watch(self, request: web.Request) -> web.StreamResponse:
+        if request.query.get("labelSelector"):
+            raise refusals.bad_request("this API server does not select by labels: leave labelSelector out")
+        matches = field_selector(request.query.get("fieldSelector", ""))
+        if request.query.get("watch", "").lower() in ("true", "1"):
+            return await self._watch(request, matches)
+        objects, revision = await self._server.snapshot(self._kind, _namespace(request))
+        listed = {"kind": f"{self._kind.kind}List", "apiVersion": self._kind.api_version}
+        return web.json_response(
+            {**listed, "metadata": {"resourceVersion": revision}, "items": [*filter(matches, objects)]}
+        )
+
+    async def _watch(self, request: web.Request, matches: Matches) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        response.enable_chunked_encoding()
+        with suppress(ConnectionError):  # who watched is gone; the web server finds that out only later
+            await response.prepare(request)
+            async with aclosing(self._lines(request)) as lines:
+                async for line in lines:
+                    if line["type"] in ("ERROR", "BOOKMARK") or matches(line["object"]):
+                        await response.write(json.dumps(line).encode() + b"\n")
+        return response
+
+    async def _lines(self, request: web.Request) -> AsyncGenerator[Object, None]:
+        """The events, and the refusal of a watch that cannot begin, since the answer has begun already."""
+        namespace, since = _namespace(request), request.query.get("resourceVersion", "")
+        try:
+            if request.query.get("sendInitialEvents") == "true":
+                objects, since = await self._server.snapshot(self._kind, namespace)
+                for obj in objects:
+                    yield {"type": "ADDED", "object": obj}
+                yield self._bookmark(since)
+            async with aclosing(self._server.watch(self._kind, namespace, _start(since))) as watch:
+                async for event in watch:
+                    yield _event(event)
+        except ApiError as error:
+            yield {"type": "ERROR", "object": status_of(error)}
+
+    def _bookmark(self, revision: str) -> Object:
+        metadata = {"resourceVersion": revision, "annotations": _INITIAL_EVENTS_END}
+        obj = {"kind": self._kind.kind, "apiVersion": self._kind.api_version, "metadata": metadata}
+        return {"type": "BOOKMARK", "object": obj}
+
+    async def _body(self, request: web.Request) -> Object:
+        """The object of the request, whose name and namespace are those of the path."""
+        obj = await _json(request)
+        metadata = obj.setdefault("metadata", {})
+        for key, value in request.match_info.items():
+            if not isinstance(metadata, dict) or metadata.setdefault(key, value) != value:
+                raise refusals.bad_request(f"the {key} of the object is not that of the request, {value}")
+        return obj
+
+
+def status_of(error: ApiError) -> Object:
+    """The refusal as the API's `Status` object."""
+    status: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
+    return {**status, "code": error.status, "reason": error.reason, "message": error.message}
+
+
+@web.middleware
+async def _refusing(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except ApiError as error:
+        return web.json_response(status_of(error), status=error.status)
+    except web.HTTPNotFound:
+        return web.json_response(status_of(refusals.no_such_resource()), status=404)
+    except web.HTTPException as error:
+        reason = error.reason.replace(" ", "")
+        refusal = ApiError(error.status, reason, f"{request.method} {request.path}: {error.reason}")
+        return web.json_response(status_of(refusal), status=error.status)
+
+
+async def _json(request: web.Request) -> Object:
+    try:
+        body = await request.json()
+    except ValueError as error:
+        raise refusals.bad_request(f"the body is not JSON: {error}") from None
+    if not isinstance(body, dict):
+        raise refusals.bad_request(f"the body is not an object but {type(body).__name__}")
+    return body
+
+
+def _namespace(request: web.Request) -> str | None:
+    return request.match_info.get("namespace")
+
+
+def _start(revision: str) -> str | None:
+    """No revision, and the 0 of "any", ask for what exists first."""
+    return revision if revision not in ("", "0") else None
+
+
+def _event(event: WatchEvent) -> Object:
+    return {"type": event.type, "object": event.object}
+
+
+def _number(text: Any) -> int:
+    try:
+        return int(text)
+    except (ValueError, TypeError):
+        raise refusals.bad_request(f"not a number of seconds: {text!r}") from None
+
+
+def _constant(document: Object) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def answer(_: web.Request) -> web.Response:
+        return web.json_response(document)
+
+    return answer
+
+
+def _health(server: ApiServer) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def answer(_: web.Request) -> web.Response:
+        await server.list(KINDS[0], "default")
+        return web.Response(text="ok")
+
+    return answer

@@ -1,0 +1,237 @@
+"""An API server in memory: what a kubelet, a driver and a scheduler need of Kubernetes, in this process.
+
+It has the real one's rules where they matter to device health: optimistic concurrency, the status subresource, graceful
+deletion, finalizers, watches that lose nothing, the validation of `allocatedResourcesStatus` and the feature gates.
+Everything happens at once, in the order of the calls; only `watch` and `wait_ready` wait.
+"""
+
+import asyncio
+import uuid
+from collections.abc import AsyncGenerator, Mapping
+
+from drahealth.fakes.cluster.api import EVENTS, KINDS, NAMESPACES, NODES, PODS, Kind, Object, WatchEvent
+from drahealth.fakes.cluster.api_server import deletion, refusals, strategies
+from drahealth.fakes.cluster.api_server.gates import KEP_RULES, FieldRules, HealthFields
+from drahealth.fakes.cluster.api_server.object_files import ObjectFiles
+from drahealth.fakes.cluster.api_server.pod_validation import validate_status
+from drahealth.fakes.cluster.api_server.storage import Storage, copied, key_of, twin
+from drahealth.fakes.cluster.list_watch import Snapshot
+from drahealth.fakes.cluster.pods import with_condition
+from drahealth.proto.clock import Clock, SystemClock
+
+_IN_NAMESPACES = tuple(kind for kind in KINDS if kind.namespaced)
+_NO_GATES: Mapping[str, bool] = {}
+
+
+class ApiServer:
+    """Implements `Api` and `ListWatch`; every object given or taken is the caller's own copy.
+
+    `gates` by name, on unless said otherwise; `rules` say what becomes of `allocatedResourcesStatus`. ValueError for
+    gates that a real API server refuses at its start. With `files` its objects outlive it; OSError where these cannot
+    be.
+    """
+
+    def __init__(
+        self,
+        *,
+        rules: FieldRules = KEP_RULES,
+        gates: Mapping[str, bool] = _NO_GATES,
+        clock: Clock | None = None,
+        files: ObjectFiles | None = None,
+    ) -> None:
+        self._rules = rules
+        self._fields = HealthFields.at_start(rules, gates)
+        self._clock = clock or SystemClock()
+        self._storage = Storage(files)
+        self._ready = asyncio.Event()
+        self._ready.set()
+        for name in ("default", "kube-system"):
+            if self._storage.get(NAMESPACES, ("", name)) is None:
+                self._put(NAMESPACES, strategies.created(NAMESPACES, {"metadata": {"name": name}}, self._birth()))
+
+    # What an administrator does
+
+    def restart(self, gates: Mapping[str, bool] | None = None) -> None:
+        """Ends all watches and serves anew from the same storage, with these gates (None: with the same)."""
+        if gates is not None:
+            self._fields = HealthFields.at_start(self._rules, gates)
+        self.down()
+        self.up()
+
+    def down(self) -> None:
+        """Ends all watches; every call is refused with 503 until `up`."""
+        self._ready.clear()
+        self._storage.end_watches()
+
+    def up(self) -> None:
+        """Serves again from the same storage."""
+        self._ready.set()
+
+    async def wait_ready(self) -> None:
+        """Returns once the server serves."""
+        await self._ready.wait()
+
+    # What a client does
+
+    async def create(self, kind: Kind, obj: Object) -> Object:
+        """Creates and returns the stored object; 404 for an unknown namespace, 409 AlreadyExists, 422 Invalid."""
+        self._check_ready()
+        new = strategies.created(kind, copied(obj), self._birth())
+        namespace, name = strategies.namespace_of(kind, new), new["metadata"]["name"]
+        if namespace is not None:
+            self._check_open(kind, namespace, name)
+        if self._storage.get(kind, (namespace or "", name)) is not None:
+            raise refusals.already_exists(kind, name)
+        if kind == EVENTS:
+            self._forget_events()
+        return self._served(kind, self._put(kind, self._gated(kind, new, None)))
+
+    async def get(self, kind: Kind, name: str, namespace: str | None = None) -> Object:
+        """The object; 404 NotFound where there is none."""
+        self._check_ready()
+        return self._served(kind, self._stored(kind, name, namespace))
+
+    async def list(self, kind: Kind, namespace: str | None = None) -> list[Object]:
+        """All objects of the kind in the order of namespace and name."""
+        return (await self.snapshot(kind, namespace)).objects
+
+    async def snapshot(self, kind: Kind, namespace: str | None = None) -> Snapshot:
+        """The list, and the revision from which `watch` goes on without loss."""
+        self._check_ready()
+        objects = [self._served(kind, obj) for obj in self._storage.objects(kind, namespace)]
+        return Snapshot(objects, str(self._storage.revision))
+
+    async def replace(self, kind: Kind, obj: Object) -> Object:
+        """Stores spec and metadata; the status stays. An object whose last finalizer goes is deleted if that is due."""
+        old, new = self._precondition(kind, obj)
+        new = self._gated(kind, strategies.updated(kind, new, old), old)
+        return self._served(kind, self._settle(kind, new))
+
+    async def replace_status(self, kind: Kind, obj: Object) -> Object:
+        """Stores the status; spec and metadata stay. 422 Invalid for a health entry that breaks a rule."""
+        if kind not in strategies.WITH_STATUS:
+            raise refusals.no_such_resource()
+        old, new = self._precondition(kind, obj)
+        new = self._gated(kind, strategies.status_updated(new, old), old)
+        if kind == PODS:
+            validate_status(new, self._rules)
+        return self._served(kind, self._put(kind, new))
+
+    async def delete(self, kind: Kind, name: str, namespace: str | None = None, grace: int | None = None) -> None:
+        """Marks the object, which goes when nothing holds it any longer; a namespace takes with it what is in it."""
+        self._check_ready()
+        self._delete(kind, self._stored(kind, name, namespace), grace)
+
+    async def watch(
+        self, kind: Kind, namespace: str | None = None, since: str | None = None
+    ) -> AsyncGenerator[WatchEvent, None]:
+        """All that exist as ADDED, then every change; or, with `since` of `snapshot`, every change after it.
+
+        Raises 410 Expired where `since` is too long ago. Begins when it is first asked for an event.
+        """
+        self._check_ready()
+        fields = self._fields
+        with self._storage.watching(kind, namespace, _revision(since)) as changes:
+            while (change := await changes.get()) is not None:
+                served = fields.served(change.object) if kind == PODS else change.object
+                yield WatchEvent(change.type, twin(served))
+
+    async def bind(self, name: str, namespace: str, node: str) -> None:
+        """Puts a pod on a node and says so in its conditions; 409 Conflict if it is on one already."""
+        self._check_ready()
+        pod = self._stored(PODS, name, namespace)
+        self._stored(NODES, node, None)
+        if pod["spec"].get("nodeName"):
+            raise refusals.conflict(PODS, name, f"pod {name} is already assigned to node {pod['spec']['nodeName']}")
+        status = with_condition(pod["status"], "PodScheduled", True, now=deletion.timestamp(self._clock.wall()))
+        self._put(PODS, {**pod, "spec": {**pod["spec"], "nodeName": node}, "status": status})
+
+    # Inside
+
+    def _check_ready(self) -> None:
+        if not self._ready.is_set():
+            raise refusals.unavailable()
+
+    def _birth(self) -> strategies.Birth:
+        return strategies.Birth(str(uuid.uuid4()), deletion.timestamp(self._clock.wall()))
+
+    def _stored(self, kind: Kind, name: str, namespace: str | None) -> Object:
+        obj = self._storage.get(kind, (strategies.checked_namespace(kind, namespace) or "", name))
+        if obj is None:
+            raise refusals.not_found(kind, name)
+        return obj
+
+    def _check_open(self, kind: Kind, namespace: str, name: str) -> None:
+        if "deletionTimestamp" in self._stored(NAMESPACES, namespace, None)["metadata"]:
+            raise refusals.terminating(kind, name, namespace)
+
+    def _precondition(self, kind: Kind, obj: Object) -> tuple[Object, Object]:
+        """What is stored and a copy of what the caller wants instead, if the caller knew the latest."""
+        self._check_ready()
+        strategies.check_shape(kind, obj)
+        metadata = obj["metadata"]
+        old = self._stored(kind, metadata.get("name", ""), strategies.namespace_of(kind, obj))
+        for key in ("uid", "resourceVersion"):
+            if metadata.get(key) not in (None, "", old["metadata"][key]):
+                raise refusals.stale(kind, metadata["name"])
+        return old, copied(obj)
+
+    def _gated(self, kind: Kind, new: Object, old: Object | None) -> Object:
+        return self._fields.written(new, old) if kind == PODS else new
+
+    def _served(self, kind: Kind, obj: Object) -> Object:
+        return twin(self._fields.served(obj) if kind == PODS else obj)
+
+    def _put(self, kind: Kind, new: Object) -> Object:
+        """Stores it; a write that changes nothing is no write, as in the real API server."""
+        old = self._storage.get(kind, key_of(new))
+        if old is not None:
+            new = {**new, "metadata": {**new["metadata"], "resourceVersion": old["metadata"]["resourceVersion"]}}
+        return old if old is not None and new == old else self._storage.put(kind, new)
+
+    def _settle(self, kind: Kind, new: Object) -> Object:
+        """Stores it, or lets it go if its deletion is due."""
+        if kind != NAMESPACES and deletion.is_due(new):
+            self._storage.remove(kind, new)
+            self._finish(new["metadata"].get("namespace"))
+            return new
+        stored = self._put(kind, new)
+        if kind == NAMESPACES:
+            self._finish(new["metadata"]["name"])
+        return stored
+
+    def _delete(self, kind: Kind, obj: Object, grace: int | None) -> None:
+        """A watcher sees a pod marked before it is gone, even if that is at once."""
+        new = deletion.marked(kind, obj, grace, self._clock.wall())
+        if kind in (NAMESPACES, PODS):
+            new = self._put(kind, new)
+        if kind == NAMESPACES:
+            self._empty(new["metadata"]["name"])
+        else:
+            self._settle(kind, new)
+
+    def _forget_events(self) -> None:
+        wall = self._clock.wall()
+        for event in self._storage.objects(EVENTS):
+            if deletion.is_forgotten(event, wall):
+                self._storage.remove(EVENTS, event)
+
+    def _empty(self, namespace: str) -> None:
+        for kind in _IN_NAMESPACES:
+            for obj in self._storage.objects(kind, namespace):
+                self._delete(kind, obj, None)
+        self._finish(namespace)
+
+    def _finish(self, namespace: str | None) -> None:
+        """A namespace that is being deleted goes when nothing is left in it."""
+        obj = self._storage.get(NAMESPACES, ("", namespace or ""))
+        if obj is None or not deletion.is_due(obj):
+            return
+        if not any(self._storage.objects(kind, namespace) for kind in _IN_NAMESPACES):
+            self._storage.remove(NAMESPACES, obj)
+
+
+def _revision(since: str | None) -> int | None:
+    if since is not None and not since.isdecimal():
+        raise refusals.bad_request(f"a resource version is a number, not {since!r}")
+    return None if since is None else int(since)

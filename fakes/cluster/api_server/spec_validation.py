@@ -1,0 +1,96 @@
+"""What a spec must say at least: the names that a scheduler and a kubelet take for granted."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from drahealth.fakes.cluster.api import CLAIM_TEMPLATES, CLAIMS, PODS, REPLICA_SETS, SLICES, Kind, Object
+from drahealth.fakes.cluster.api_server import refusals
+from drahealth.fakes.cluster.api_server.refusals import FieldError
+from drahealth.proto.extended_resources import is_extended_resource
+
+_REQUESTS = ("devices.requests[].name", "devices.requests[].firstAvailable[].name")
+
+_REQUIRED: dict[Kind, tuple[str, ...]] = {
+    PODS: ("spec.containers[].name", "spec.initContainers[].name", "spec.resourceClaims[].name"),
+    CLAIMS: tuple(f"spec.{path}" for path in _REQUESTS),
+    CLAIM_TEMPLATES: tuple(f"spec.spec.{path}" for path in _REQUESTS),
+    REPLICA_SETS: ("spec.template.spec.containers[].name",),
+    SLICES: ("spec.driver", "spec.pool.name", "spec.devices[].name"),
+}
+"""Paths of names that must be given; `[]` stands for each element of a list, which may be missing itself."""
+
+_SOURCES = ("resourceClaimName", "resourceClaimTemplateName")
+
+
+def validate_spec(kind: Kind, obj: Object) -> None:
+    """Raises `ApiError`: 400 BadRequest for what is no spec of this kind at all, 422 Invalid for what it lacks."""
+    errors = [error for path in _REQUIRED.get(kind, ()) for error in _missing(obj, path.split("."), "")]
+    if kind == PODS:
+        errors += _source_errors(obj.get("spec", {}).get("resourceClaims") or ())
+        errors += _amount_errors(obj.get("spec", {}))
+    if kind == REPLICA_SETS:
+        errors += _set_errors(obj.get("spec", {}))
+    if errors:
+        raise refusals.invalid(kind, str(obj["metadata"].get("name", "")), errors)
+
+
+def _set_errors(spec: Object) -> Iterator[FieldError]:
+    replicas = spec.get("replicas", 1)
+    if isinstance(replicas, bool) or not isinstance(replicas, int) or replicas < 0:
+        yield refusals.invalid_value("spec.replicas", replicas, "must be a whole number from 0 on")
+    if not ((spec.get("template") or {}).get("spec") or {}).get("containers"):
+        yield refusals.required_value("spec.template.spec.containers")
+
+
+def _missing(value: Any, parts: list[str], at: str) -> Iterator[FieldError]:
+    if not isinstance(value, dict):
+        raise refusals.bad_request(f"{at} is not an object but {type(value).__name__}")
+    name, rest = parts[0].removesuffix("[]"), parts[1:]
+    field, inner = f"{at}.{name}".lstrip("."), value.get(name)
+    if parts[0].endswith("[]"):
+        if not isinstance(inner, list | None):
+            raise refusals.bad_request(f"{field} is not a list but {type(inner).__name__}")
+        for index, item in enumerate(inner or ()):
+            yield from _missing(item, rest, f"{field}[{index}]")
+    elif rest:
+        yield from _missing({} if inner is None else inner, rest, field)
+    elif not isinstance(inner, str | None):
+        raise refusals.bad_request(f"{field} is not a string but {type(inner).__name__}")
+    elif not inner:
+        yield refusals.required_value(field)
+
+
+def _source_errors(entries: Any) -> list[FieldError]:
+    detail = f"must specify exactly one of: {', '.join(_SOURCES)}"
+    return [
+        refusals.invalid_value(f"spec.resourceClaims[{index}]", entry, detail)
+        for index, entry in enumerate(entries)
+        if len([source for source in _SOURCES if entry.get(source)]) != 1
+    ]
+
+
+def _amount_errors(spec: Any) -> Iterator[FieldError]:
+    """Extended resources are whole numbers, and what is requested is what is the limit."""
+    for field in ("containers", "initContainers"):
+        for index, container in enumerate(spec.get(field) or ()):
+            at = f"spec.{field}[{index}].resources"
+            resources = _object(at, container.get("resources"))
+            limits, requests = (_object(f"{at}.{key}", resources.get(key)) for key in ("limits", "requests"))
+            for name, amount in {**requests, **limits}.items():
+                if is_extended_resource(name):
+                    yield from _extended_errors(at, name, str(amount), limits, requests)
+
+
+def _extended_errors(at: str, name: str, amount: str, limits: Object, requests: Object) -> Iterator[FieldError]:
+    if not amount.isdecimal():
+        yield refusals.invalid_value(f"{at}.limits[{name}]", amount, "must be an integer")
+    elif name not in limits:
+        yield refusals.required_value(f"{at}.limits", "Limit must be set for non overcommitable resources")
+    elif str(requests.get(name, amount)) != amount:
+        yield refusals.invalid_value(f"{at}.requests", requests[name], f"must be equal to {name} limit of {amount}")
+
+
+def _object(at: str, value: Any) -> Object:
+    if not isinstance(value, dict | None):
+        raise refusals.bad_request(f"{at} is not an object but {type(value).__name__}")
+    return value or {}

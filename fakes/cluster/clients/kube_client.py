@@ -1,0 +1,133 @@
+"""A client of any real API server that implements the same Protocols as the in-memory one."""
+
+from collections.abc import AsyncGenerator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from drahealth.fakes.cluster.api import ApiError, Kind, Object, WatchEvent
+from drahealth.fakes.cluster.api_server import refusals
+from drahealth.fakes.cluster.api_server.strategies import check_shape, checked_namespace, is_name, namespace_of
+from drahealth.fakes.cluster.clients.access import Access, in_cluster
+from drahealth.fakes.cluster.list_watch import Snapshot
+
+if TYPE_CHECKING:
+    from drahealth.fakes.cluster.clients.kube_connection import KubeConnection
+
+
+class KubeClient:
+    """Implements `Api` and `ListWatch`. Where the server cannot be reached, calls raise `ApiError` 503."""
+
+    def __init__(self, connection: "KubeConnection", fields: str = "") -> None:
+        self._connection = connection
+        self._selected = {"fieldSelector": fields} if fields else {}
+
+    @classmethod
+    async def from_kubeconfig(cls, path: Path | str, context: str | None = None) -> "KubeClient":
+        """A client for the current context of a kubeconfig, or for this one. ValueError if that cannot be read."""
+        from drahealth.fakes.cluster.clients.kubeconfig import access  # the official client takes most of a second
+
+        return cls._of(await access(Path(path), context))
+
+    @classmethod
+    def in_cluster(cls) -> "KubeClient":
+        """A client of the API server of the pod that this runs in. ValueError outside of a pod."""
+        return cls._of(in_cluster())
+
+    @classmethod
+    def _of(cls, access: Access) -> "KubeClient":
+        from drahealth.fakes.cluster.clients.kube_connection import KubeConnection  # it brings a web client
+
+        return cls(KubeConnection(access))
+
+    def selecting(self, fields: str) -> "KubeClient":
+        """The same client, but it lists and watches only what this field selector matches. It is not to be closed."""
+        return KubeClient(self._connection, fields)
+
+    @property
+    def connection(self) -> "KubeConnection":
+        """For what is not about objects: web sockets, metrics."""
+        return self._connection
+
+    async def close(self) -> None:
+        """Closes the connections; watches end."""
+        await self._connection.close()
+
+    async def create(self, kind: Kind, obj: Object) -> Object:
+        """Creates and returns the stored object."""
+        check_shape(kind, obj)
+        path = kind.path(namespace_of(kind, obj))
+        return await self._connection.call("POST", path, body=_whole(kind, obj))
+
+    async def get(self, kind: Kind, name: str, namespace: str | None = None) -> Object:
+        """The object; 404 NotFound where there is none."""
+        return await self._connection.call("GET", _path(kind, name, namespace))
+
+    async def replace(self, kind: Kind, obj: Object) -> Object:
+        """Stores spec and metadata; the status stays."""
+        return await self._connection.call("PUT", _own_path(kind, obj), body=_whole(kind, obj))
+
+    async def replace_status(self, kind: Kind, obj: Object) -> Object:
+        """Stores the status; spec and metadata stay."""
+        return await self._connection.call("PUT", _own_path(kind, obj) + "/status", body=_whole(kind, obj))
+
+    async def delete(self, kind: Kind, name: str, namespace: str | None = None, grace: int | None = None) -> None:
+        """Asks for deletion; `grace` in seconds, None for the kind's default."""
+        options: Object = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        if grace is not None:
+            options["gracePeriodSeconds"] = grace
+        await self._connection.call("DELETE", _path(kind, name, namespace), body=options)
+
+    async def snapshot(self, kind: Kind, namespace: str | None = None) -> Snapshot:
+        """The list, and the revision from which `watch` goes on without loss."""
+        answer = await self._connection.call("GET", kind.path(namespace), query=self._selected)
+        return Snapshot([_whole(kind, obj) for obj in answer["items"] or ()], answer["metadata"]["resourceVersion"])
+
+    async def list(self, kind: Kind, namespace: str | None = None) -> list[Object]:
+        """All objects of the kind, in one namespace or in all."""
+        return (await self.snapshot(kind, namespace)).objects
+
+    async def watch(
+        self, kind: Kind, namespace: str | None = None, since: str | None = None
+    ) -> AsyncGenerator[WatchEvent, None]:
+        """All that exist as ADDED, then every change; or, with `since` of `snapshot`, every change after it.
+
+        Ends when the server ends it, goes away, or no longer knows the changes since the last event; that it does not
+        know those after the caller's own `since` is raised as 410 Expired.
+        """
+        start = since
+        if start is None:
+            objects, start = await self.snapshot(kind, namespace)
+            for obj in objects:
+                yield WatchEvent("ADDED", obj)
+        try:
+            async for event in self._events(kind, namespace, start):
+                yield event
+        except ApiError as error:
+            if error.status != 410 or since is not None:
+                raise
+
+    async def _events(self, kind: Kind, namespace: str | None, since: str) -> AsyncGenerator[WatchEvent, None]:
+        query = {"watch": "true", "resourceVersion": since, "allowWatchBookmarks": "true", **self._selected}
+        async for event in self._connection.lines(kind.path(namespace), query):
+            if event["type"] == "ERROR":
+                status: Mapping[str, Any] = event["object"]
+                raise ApiError(status.get("code", 500), status.get("reason", ""), status.get("message", ""))
+            if event["type"] != "BOOKMARK":
+                yield WatchEvent(event["type"], event["object"])
+
+
+def _whole(kind: Kind, obj: Object) -> Object:
+    return {**obj, "apiVersion": kind.api_version, "kind": kind.kind}
+
+
+def _own_path(kind: Kind, obj: Object) -> str:
+    check_shape(kind, obj)
+    return _path(kind, obj["metadata"].get("name", ""), namespace_of(kind, obj))
+
+
+def _path(kind: Kind, name: str, namespace: str | None) -> str:
+    """The path of one object. What is no name must not become a path: without one it is that of them all."""
+    namespace = checked_namespace(kind, namespace)
+    if not is_name(name):
+        raise refusals.not_found(kind, name)
+    return kind.path(namespace, name)

@@ -1,0 +1,171 @@
+"""HTTP to a real API server: JSON in and out, refusals as `ApiError`.
+
+The requests are made here, since the official client's own way to make a plain one differs from release to release.
+"""
+
+import ipaddress
+import json
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from drahealth.fakes.cluster.api import ApiError
+from drahealth.fakes.cluster.clients.access import Access
+
+CALL_TIMEOUT = 30.0
+"""Seconds for a whole call, and for the connection of a watch."""
+
+_HEARTBEAT = 12.0
+"""Seconds of silence after which a web socket's server is asked for a sign, for which it has half as long. The API
+server's own client is more patient; streams of ours can be opened again."""
+_LINE_LIMIT = 2**21
+"""Half of what one line of a watch may have, in bytes; objects have up to 1.5 MiB."""
+
+
+class KubeConnection:
+    """One API server, with credentials."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._streams: list[aiohttp.StreamReader] = []
+        connector = aiohttp.TCPConnector(ssl=access.tls or True, limit=0)
+        by_proxy = not is_loopback(access.host)
+        self._session = aiohttp.ClientSession(connector=connector, trust_env=by_proxy, read_bufsize=_LINE_LIMIT)
+
+    async def call(
+        self, method: str, path: str, *, query: Mapping[str, str] | None = None, body: Any = None
+    ) -> dict[str, Any]:
+        """The answer's JSON object. `ApiError` as the server refuses, or 503 where it cannot be reached."""
+        timeout = aiohttp.ClientTimeout(total=CALL_TIMEOUT)
+        with self._reaching():
+            async with self._request(method, path, query, body, await self._access.headers(), timeout) as response:
+                text = await response.text()
+        answer = _object(text)
+        if response.status >= 400 or answer is None:
+            raise refusal(response.status, response.reason or "", answer, text)
+        return answer
+
+    async def lines(self, path: str, query: Mapping[str, str]) -> AsyncGenerator[dict[str, Any], None]:
+        """The JSON objects of an answer that goes on; ends when the server ends it or goes away."""
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CALL_TIMEOUT)
+        with self._reaching():
+            response = await self._request("GET", path, query, None, await self._access.headers(), timeout)
+        async with response:
+            if response.status >= 400:
+                text = await response.text()
+                raise refusal(response.status, response.reason or "", _object(text), text)
+            self._streams.append(response.content)
+            try:
+                while line := await _line(response):
+                    yield json.loads(line)
+            finally:
+                self._streams.remove(response.content)
+
+    async def websocket(self, path: str, query: Sequence[tuple[str, str]], protocols: Sequence[str]) -> Any:
+        """An aiohttp web socket. `ApiError` as the server refuses, or 503 where it cannot be reached.
+
+        It ends with an error within 20 s of the server's last sign of life.
+        """
+        try:
+            return await self._session.ws_connect(
+                self._access.host + path,
+                params=query,
+                protocols=protocols,
+                headers=await self._access.headers(),
+                max_msg_size=0,
+                heartbeat=_HEARTBEAT,
+                timeout=aiohttp.ClientWSTimeout(ws_close=2),
+                proxy=self._access.proxy,
+                server_hostname=self._access.server_name,
+            )
+        except aiohttp.WSServerHandshakeError as error:
+            raise ApiError(
+                error.status, _one_word(error.message), f"no web socket at {path}: {error.message}"
+            ) from error
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            why = f"cannot reach the API server {self._access.host}: {error or type(error).__name__}"
+            raise ApiError(503, "ServiceUnavailable", why) from error
+
+    async def text(self, path: str) -> str:
+        """What the server has at a path that is no object, such as /metrics. Raises `ApiError`."""
+        timeout = aiohttp.ClientTimeout(total=CALL_TIMEOUT)
+        with self._reaching():
+            async with self._request("GET", path, None, None, await self._access.headers(), timeout) as response:
+                text: str = await response.text()
+        if response.status >= 400:
+            raise refusal(response.status, response.reason or "", _object(text), text)
+        return text
+
+    async def close(self) -> None:
+        """Closes every connection. Who reads lines would not notice this by itself."""
+        for stream in self._streams:
+            stream.feed_eof()
+        await self._session.close()
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None,
+        body: Any,
+        headers: Mapping[str, str],
+        timeout: aiohttp.ClientTimeout,
+    ) -> Any:
+        return self._session.request(
+            method,
+            self._access.host + path,
+            params=query,
+            json=body,
+            headers={"Accept": "application/json", **headers},
+            timeout=timeout,
+            proxy=self._access.proxy,
+            server_hostname=self._access.server_name,
+        )
+
+    @contextmanager
+    def _reaching(self) -> Iterator[None]:
+        try:
+            yield
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            why = f"cannot reach the API server {self._access.host}: {error or type(error).__name__}"
+            raise ApiError(503, "ServiceUnavailable", why) from error
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a URL is of this machine by its address; kubectl, as all in Go, never asks a proxy for such."""
+    name = urlsplit(host).hostname or ""
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return name == "localhost"
+
+
+def refusal(status: int, reason: str, answer: Mapping[str, Any] | None, text: str) -> ApiError:
+    """An `ApiError` from the server's `Status` object, or from the bare HTTP answer where it gives none."""
+    if answer is not None and answer.get("kind") == "Status":
+        code = answer.get("code") or status
+        return ApiError(code, answer.get("reason") or _one_word(reason), answer.get("message") or text)
+    return ApiError(status, _one_word(reason), text.strip()[:500] or "no explanation")
+
+
+def _one_word(reason: str) -> str:
+    """The phrase of HTTP in the manner of the API's reasons."""
+    return reason.replace(" ", "") or "Unknown"
+
+
+async def _line(response: aiohttp.ClientResponse) -> bytes:
+    try:
+        return await response.content.readline()
+    except (aiohttp.ClientError, OSError, RuntimeError):  # RuntimeError: this side has closed the connection
+        return b""
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    try:
+        answer = json.loads(text)
+    except ValueError:
+        return None
+    return answer if isinstance(answer, dict) else None

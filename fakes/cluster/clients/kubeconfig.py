@@ -1,0 +1,74 @@
+"""Access to an API server as a kubeconfig describes it: the official client reads it and keeps credentials fresh."""
+
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+
+from kubernetes.aio import client, config
+
+from drahealth.fakes.cluster.clients.access import Access, lenient
+from drahealth.fakes.files.user_files import FileError, documents
+from drahealth.fakes.hints import near
+from drahealth.proto.quoting import one_line
+
+
+async def access(path: Path, context: str | None) -> Access:
+    """ValueError, with the path, for a kubeconfig that says no server to connect to."""
+    configuration, text = client.Configuration(), ""
+    try:
+        text = _text(path)
+        await config.load_kube_config(
+            config_file=str(path), context=context, client_configuration=configuration, persist_config=False
+        )
+        tls = _tls(configuration) if configuration.host.startswith("https:") else None
+    except OSError as error:
+        raise ValueError(f"kubeconfig {path}: {error.strerror or error}") from None
+    except Exception as error:  # the loader lets through whatever its parser and credential plugins raise
+        raise ValueError(f"kubeconfig {path}: {(text and _why(text, context)) or one_line(str(error))}") from error
+
+    async def headers() -> Mapping[str, str]:
+        settings = (await configuration.auth_settings()).values()
+        return {one["key"]: one["value"] for one in settings if one["in"] == "header"}
+
+    return Access(configuration.host, headers, tls, configuration.proxy, configuration.tls_server_name)
+
+
+def _text(path: Path) -> str:
+    """The loader takes a file that is not there, or is empty, for one with strange contents."""
+    text = path.read_text()
+    if not text.strip():
+        raise ValueError("the file is empty")
+    return text
+
+
+def _why(text: str, context: str | None) -> str:
+    """Why the loader does not take this, in words for who wrote it; empty for what only the loader knows."""
+    try:
+        (document,) = documents(text, "")
+    except FileError as error:
+        return str(error.problems[0])
+    except ValueError:
+        return "it is more than one document"
+    if not isinstance(document.data, dict):
+        return "it is no kubeconfig, which begins with `apiVersion: v1` and `kind: Config`"
+    name = context or document.data.get("current-context")
+    contexts = _names(document.data.get("contexts"))
+    if not name:
+        return f"it has no current-context; {near('', contexts)}"
+    return f"it has no context {name!r}; {near(str(name), contexts)}" if name not in contexts else ""
+
+
+def _names(entries: object) -> list[str]:
+    named = entries if isinstance(entries, list) else []
+    return [entry["name"] for entry in named if isinstance(entry, dict) and isinstance(entry.get("name"), str)]
+
+
+def _tls(configuration: client.Configuration) -> ssl.SSLContext:
+    """As kubectl does it: the CA of the kubeconfig, client certificates."""
+    context = lenient(ssl.create_default_context(cafile=configuration.ssl_ca_cert))
+    if not configuration.verify_ssl:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if configuration.cert_file:
+        context.load_cert_chain(configuration.cert_file, configuration.key_file)
+    return context

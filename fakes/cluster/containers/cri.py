@@ -1,0 +1,220 @@
+"""A container runtime for a real kubelet: the scripted containers behind the Container Runtime Interface, version 1.
+
+It answers what a kubelet cannot do without; everything else is Unimplemented. What the interface says of idempotence
+holds: to stop or remove what is not there is no error, anything else about an unknown id is NOT_FOUND.
+
+A kubelet that collects a dead container deletes every file whose name begins with the container's `log_path`. So each
+container gets a log file of its own in `log_dir`, wherever the kubelet wanted it.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import grpc
+import grpc.aio
+
+from drahealth.fakes.cluster.containers.cri_images import Images
+from drahealth.fakes.cluster.containers.cri_messages import (
+    CONTAINER_STATES,
+    SANDBOX_STATES,
+    container_config,
+    container_item,
+    container_stats,
+    container_status,
+    sandbox_config,
+    sandbox_item,
+    sandbox_stats,
+    sandbox_status,
+)
+from drahealth.fakes.cluster.containers.runtime import (
+    Container,
+    ContainerRuntime,
+    Sandbox,
+    UnknownIdError,
+    WrongStateError,
+)
+from drahealth.fakes.sockets import PATH_LIMIT
+from drahealth.proto import cri as methods
+from drahealth.proto import cri_v1_pb2 as cri
+from drahealth.proto.services import Method, serve
+
+_CONTAINER_STATES = {number: state for state, number in CONTAINER_STATES.items()}
+_SANDBOX_STATES = {number: state for state, number in SANDBOX_STATES.items()}
+
+
+class CriServer:
+    """Serves `runtime` on the unix socket `socket`, which is the kubelet's `containerRuntimeEndpoint`.
+
+    `log_dir` must belong to this run alone. The containers are the runtime's: they outlive this server.
+    """
+
+    def __init__(self, runtime: ContainerRuntime, socket: Path, log_dir: Path) -> None:
+        if len(str(socket).encode()) > PATH_LIMIT:
+            raise ValueError(f"the socket path {socket} has more than {PATH_LIMIT} bytes; use a shorter directory")
+        self.socket = socket
+        self._runtime = runtime
+        self._log_dir = log_dir.absolute()
+        self._server: grpc.aio.Server | None = None
+
+    async def start(self) -> None:
+        """Serves; a socket that an earlier run left is replaced. Raises OSError where the path cannot be used."""
+        self._log_dir.mkdir(parents=True, exist_ok=True)
+        self.socket.parent.mkdir(parents=True, exist_ok=True)
+        self.socket.unlink(missing_ok=True)
+        functions = {**self._functions(), **Images(self._runtime, self._log_dir).functions()}
+        self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+        self._server.add_generic_rpc_handlers(serve({method: _answer(f) for method, f in functions.items()}))
+        self._server.add_insecure_port(f"unix:{self.socket}")
+        await self._server.start()
+
+    async def stop(self) -> None:
+        """Ends the server and its connections; the socket goes, the containers stay."""
+        server, self._server = self._server, None
+        if server is not None:
+            await server.stop(grace=None)
+            self.socket.unlink(missing_ok=True)
+
+    def _functions(self) -> Mapping[Method, Callable[[Any], Any]]:
+        return {
+            methods.VERSION: _version,
+            methods.STATUS: _status,
+            methods.RUNTIME_CONFIG: _runtime_config,
+            methods.UPDATE_RUNTIME_CONFIG: lambda request: cri.UpdateRuntimeConfigResponse(),
+            methods.RUN_POD_SANDBOX: self._run_sandbox,
+            methods.STOP_POD_SANDBOX: self._stop_sandbox,
+            methods.REMOVE_POD_SANDBOX: self._remove_sandbox,
+            methods.POD_SANDBOX_STATUS: self._sandbox_status,
+            methods.LIST_POD_SANDBOX: self._list_sandboxes,
+            methods.CREATE_CONTAINER: self._create_container,
+            methods.START_CONTAINER: self._start_container,
+            methods.STOP_CONTAINER: self._stop_container,
+            methods.REMOVE_CONTAINER: self._remove_container,
+            methods.CONTAINER_STATUS: self._container_status,
+            methods.LIST_CONTAINERS: self._list_containers,
+            methods.REOPEN_CONTAINER_LOG: self._reopen_log,
+            methods.CONTAINER_STATS: self._container_stats,
+            methods.LIST_CONTAINER_STATS: self._list_container_stats,
+            methods.LIST_POD_SANDBOX_STATS: self._list_sandbox_stats,
+        }
+
+    def _run_sandbox(self, request: cri.RunPodSandboxRequest) -> cri.RunPodSandboxResponse:
+        sandbox = self._runtime.run_sandbox(sandbox_config(request.config))
+        return cri.RunPodSandboxResponse(pod_sandbox_id=sandbox.id)
+
+    def _stop_sandbox(self, request: cri.StopPodSandboxRequest) -> cri.StopPodSandboxResponse:
+        with suppress(UnknownIdError):
+            self._runtime.stop_sandbox(request.pod_sandbox_id)
+        return cri.StopPodSandboxResponse()
+
+    def _remove_sandbox(self, request: cri.RemovePodSandboxRequest) -> cri.RemovePodSandboxResponse:
+        with suppress(UnknownIdError):
+            containers = self._runtime.containers(sandbox_id=request.pod_sandbox_id)
+            self._runtime.remove_sandbox(request.pod_sandbox_id)
+            for container in containers:
+                _remove_log(container)
+        return cri.RemovePodSandboxResponse()
+
+    def _sandbox_status(self, request: cri.PodSandboxStatusRequest) -> cri.PodSandboxStatusResponse:
+        return cri.PodSandboxStatusResponse(status=sandbox_status(self._runtime.sandbox(request.pod_sandbox_id)))
+
+    def _list_sandboxes(self, request: cri.ListPodSandboxRequest) -> cri.ListPodSandboxResponse:
+        wanted = request.filter
+        state = _SANDBOX_STATES[wanted.state.state] if wanted.HasField("state") else None
+        found = self._runtime.sandboxes(sandbox_id=wanted.id, state=state, labels=wanted.label_selector)
+        return cri.ListPodSandboxResponse(items=[sandbox_item(sandbox) for sandbox in found])
+
+    def _create_container(self, request: cri.CreateContainerRequest) -> cri.CreateContainerResponse:
+        log_path = self._log_dir / f"{uuid4().hex}.log"
+        config = container_config(request.config, str(log_path))
+        container = self._runtime.create_container(request.pod_sandbox_id, config)
+        log_path.touch()
+        return cri.CreateContainerResponse(container_id=container.id)
+
+    def _start_container(self, request: cri.StartContainerRequest) -> cri.StartContainerResponse:
+        self._runtime.start_container(request.container_id)
+        return cri.StartContainerResponse()
+
+    def _stop_container(self, request: cri.StopContainerRequest) -> cri.StopContainerResponse:
+        with suppress(UnknownIdError):
+            self._runtime.stop_container(request.container_id, grace=request.timeout)
+        return cri.StopContainerResponse()
+
+    def _remove_container(self, request: cri.RemoveContainerRequest) -> cri.RemoveContainerResponse:
+        with suppress(UnknownIdError):
+            container = self._runtime.container(request.container_id)
+            self._runtime.remove_container(container.id)
+            _remove_log(container)
+        return cri.RemoveContainerResponse()
+
+    def _container_status(self, request: cri.ContainerStatusRequest) -> cri.ContainerStatusResponse:
+        return cri.ContainerStatusResponse(status=container_status(self._runtime.container(request.container_id)))
+
+    def _list_containers(self, request: cri.ListContainersRequest) -> cri.ListContainersResponse:
+        wanted = request.filter
+        if wanted.HasField("state") and wanted.state.state not in _CONTAINER_STATES:
+            return cri.ListContainersResponse()  # unknown: no container here ever is
+        found = self._runtime.containers(
+            container_id=wanted.id,
+            sandbox_id=wanted.pod_sandbox_id,
+            state=_CONTAINER_STATES[wanted.state.state] if wanted.HasField("state") else None,
+            labels=wanted.label_selector,
+        )
+        return cri.ListContainersResponse(containers=[container_item(container) for container in found])
+
+    def _reopen_log(self, request: cri.ReopenContainerLogRequest) -> cri.ReopenContainerLogResponse:
+        Path(self._runtime.container(request.container_id).config.log_path).touch()
+        return cri.ReopenContainerLogResponse()
+
+    def _container_stats(self, request: cri.ContainerStatsRequest) -> cri.ContainerStatsResponse:
+        return cri.ContainerStatsResponse(stats=container_stats(self._runtime.container(request.container_id)))
+
+    def _list_container_stats(self, request: cri.ListContainerStatsRequest) -> cri.ListContainerStatsResponse:
+        wanted = request.filter
+        found = self._runtime.containers(
+            container_id=wanted.id, sandbox_id=wanted.pod_sandbox_id, labels=wanted.label_selector
+        )
+        return cri.ListContainerStatsResponse(stats=[container_stats(container) for container in found])
+
+    def _list_sandbox_stats(self, request: cri.ListPodSandboxStatsRequest) -> cri.ListPodSandboxStatsResponse:
+        found = self._runtime.sandboxes(sandbox_id=request.filter.id, labels=request.filter.label_selector)
+        return cri.ListPodSandboxStatsResponse(stats=[self._stats(sandbox) for sandbox in found])
+
+    def _stats(self, sandbox: Sandbox) -> cri.PodSandboxStats:
+        return sandbox_stats(sandbox, self._runtime.containers(sandbox_id=sandbox.id))
+
+
+def _answer(function: Callable[[Any], Any]) -> Callable[[Any, Any], Awaitable[Any]]:
+    """The gRPC handler of a plain function; what the runtime refuses becomes the interface's status codes."""
+
+    async def handle(request: Any, context: Any) -> Any:
+        try:
+            return function(request)
+        except UnknownIdError as error:
+            await context.abort(grpc.StatusCode.NOT_FOUND, str(error))
+        except WrongStateError as error:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+
+    return handle
+
+
+def _remove_log(container: Container) -> None:
+    if container.config.log_path:  # another edge's containers have none
+        Path(container.config.log_path).unlink(missing_ok=True)
+
+
+def _version(request: cri.VersionRequest) -> cri.VersionResponse:
+    return cri.VersionResponse(
+        version="0.1.0", runtime_name="drahealth", runtime_version="1.0.0", runtime_api_version="v1"
+    )
+
+
+def _status(request: cri.StatusRequest) -> cri.StatusResponse:
+    conditions = [cri.RuntimeCondition(type=name, status=True) for name in ("RuntimeReady", "NetworkReady")]
+    return cri.StatusResponse(status=cri.RuntimeStatus(conditions=conditions))
+
+
+def _runtime_config(request: cri.RuntimeConfigRequest) -> cri.RuntimeConfigResponse:
+    return cri.RuntimeConfigResponse(linux=cri.LinuxRuntimeConfiguration(cgroup_driver=cri.CGROUPFS))

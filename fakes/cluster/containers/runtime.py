@@ -1,0 +1,272 @@
+"""A container runtime without containers: sandboxes and scripted containers as values that change with time.
+
+Two edges share it: the CRI server for a real kubelet and the pod worker of this process. What it holds survives
+whoever drives it, so a restarted kubelet finds its containers again. A container's command is its script
+(`drahealth.fakes.cluster.containers.script`); `end` is the hand of a scenario that ends one from outside.
+"""
+
+import asyncio
+import hashlib
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from uuid import uuid4
+
+from drahealth.fakes.cluster.containers.script import parse
+from drahealth.proto.clock import Clock, SystemClock
+
+TERMINATED = 143
+"""Exit code of a container that was stopped and given time to obey (128 + SIGTERM)."""
+KILLED = 137
+"""Exit code of a container that was given none (128 + SIGKILL)."""
+
+
+ADDRESS = "127.0.0.1"
+"""Where every sandbox is."""
+
+
+def image_id(image: str) -> str:
+    """The id of an image: made from its name, and itself where it is an id already."""
+    return image if image.startswith("sha256:") else "sha256:" + hashlib.sha256(image.encode()).hexdigest()
+
+
+class SandboxState(StrEnum):
+    READY = "ready"
+    NOT_READY = "not ready"
+
+
+class ContainerState(StrEnum):
+    CREATED = "created"
+    RUNNING = "running"
+    EXITED = "exited"
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxConfig:
+    """What a sandbox is asked to be: the pod it belongs to, and how often that pod needed a new one (`attempt`)."""
+
+    pod_name: str
+    pod_namespace: str
+    pod_uid: str
+    attempt: int = 0
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    host_network: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Sandbox:
+    """A sandbox; `created` in Unix nanoseconds."""
+
+    id: str
+    config: SandboxConfig
+    state: SandboxState
+    created: int
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerConfig:
+    """What a container is asked to be; `cdi_devices` are the full CDI names that the drivers prepared."""
+
+    name: str
+    image: str
+    attempt: int = 0
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+    cdi_devices: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    log_path: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """A container; times in Unix nanoseconds, 0 where it has not come to that."""
+
+    id: str
+    sandbox_id: str
+    config: ContainerConfig
+    state: ContainerState
+    created: int
+    started: int = 0
+    finished: int = 0
+    exit_code: int = 0
+    reason: str = ""
+
+
+class UnknownIdError(KeyError):
+    """There is no such sandbox or container, or not any more."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class WrongStateError(ValueError):
+    """The sandbox or container is there, but not in a state that allows the operation."""
+
+
+class ContainerRuntime:
+    """Runs nothing and remembers everything: what a container runtime tells a kubelet about its containers."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
+        self._sandboxes: dict[str, Sandbox] = {}
+        self._containers: dict[str, Container] = {}
+        self._sandboxes_of: dict[str, list[str]] = {}
+        self._containers_of: dict[str, list[str]] = {}
+        self._lives: dict[str, asyncio.Task[None]] = {}
+        self._subscribers: list[Callable[[Container], None]] = []
+
+    def subscribe(self, notify: Callable[[Container], None]) -> Callable[[], None]:
+        """Calls `notify` with each container that has started or exited, at once; what it returns ends that."""
+        self._subscribers.append(notify)
+        return lambda: self._subscribers.remove(notify) if notify in self._subscribers else None
+
+    def wall(self) -> int:
+        """The runtime's own time in Unix nanoseconds."""
+        return int(self._clock.wall() * 1e9)
+
+    async def close(self) -> None:
+        """Ends all tasks; containers keep their last state, and none exits of itself any more."""
+        lives = list(self._lives.values())
+        for life in lives:
+            life.cancel()
+        await asyncio.gather(*lives, return_exceptions=True)
+
+    def run_sandbox(self, config: SandboxConfig) -> Sandbox:
+        """A new sandbox, ready."""
+        sandbox = Sandbox(uuid4().hex, config, SandboxState.READY, self.wall())
+        self._sandboxes[sandbox.id] = sandbox
+        self._sandboxes_of.setdefault(config.pod_uid, []).append(sandbox.id)
+        return sandbox
+
+    def stop_sandbox(self, sandbox_id: str) -> None:
+        """Kills the sandbox's containers and makes it not ready; again is no error."""
+        sandbox = self.sandbox(sandbox_id)
+        for container in self.containers(sandbox_id=sandbox_id):
+            self.stop_container(container.id, grace=0)
+        self._sandboxes[sandbox_id] = replace(sandbox, state=SandboxState.NOT_READY)
+
+    def remove_sandbox(self, sandbox_id: str) -> None:
+        """Stops the sandbox and forgets it with its containers."""
+        self.stop_sandbox(sandbox_id)
+        for container in self.containers(sandbox_id=sandbox_id):
+            self.remove_container(container.id)
+        _forget(self._sandboxes_of, self._sandboxes.pop(sandbox_id).config.pod_uid, sandbox_id)
+
+    def sandbox(self, sandbox_id: str) -> Sandbox:
+        """The sandbox; raises `UnknownIdError`."""
+        if sandbox_id not in self._sandboxes:
+            raise UnknownIdError(f"no sandbox has the id {sandbox_id!r}")
+        return self._sandboxes[sandbox_id]
+
+    def sandboxes(
+        self,
+        *,
+        sandbox_id: str = "",
+        state: SandboxState | None = None,
+        labels: Mapping[str, str] | None = None,
+        pod_uid: str = "",
+    ) -> list[Sandbox]:
+        """The sandboxes that match all that is given, oldest first."""
+        ids = self._sandboxes_of.get(pod_uid, ()) if pod_uid else self._sandboxes
+        return [
+            sandbox
+            for sandbox in map(self._sandboxes.__getitem__, ids)
+            if sandbox_id in ("", sandbox.id)
+            and state in (None, sandbox.state)
+            and (labels or {}).items() <= sandbox.config.labels.items()
+        ]
+
+    def create_container(self, sandbox_id: str, config: ContainerConfig) -> Container:
+        """A new container in a sandbox that is ready, else `WrongStateError`."""
+        if self.sandbox(sandbox_id).state is not SandboxState.READY:
+            raise WrongStateError(f"sandbox {sandbox_id} is not ready; run a new one for container {config.name!r}")
+        container = Container(uuid4().hex, sandbox_id, config, ContainerState.CREATED, self.wall())
+        self._containers[container.id] = container
+        self._containers_of.setdefault(self._pod_of(container), []).append(container.id)
+        return container
+
+    def start_container(self, container_id: str) -> None:
+        """Starts a created container, else `WrongStateError`; one with nothing to wait for exits at once."""
+        container = self.container(container_id)
+        if container.state is not ContainerState.CREATED:
+            raise WrongStateError(f"container {container_id} is {container.state}; only a created one can be started")
+        self._change(replace(container, state=ContainerState.RUNNING, started=self.wall()))
+        script = parse(container.config.command + container.config.args)
+        if script.seconds <= 0:
+            self._exit(container_id, script.code)
+        elif script.seconds < math.inf:
+            end = self._clock.now() + script.seconds
+            self._lives[container_id] = asyncio.create_task(self._live(container_id, end, script.code))
+
+    def stop_container(self, container_id: str, grace: float) -> None:
+        """Ends a running container at once: it obeys if `grace` is more than 0 seconds, else is killed."""
+        if self.container(container_id).state is ContainerState.RUNNING:
+            self._exit(container_id, TERMINATED if grace > 0 else KILLED)
+
+    def remove_container(self, container_id: str) -> None:
+        """Forgets the container; a running one is killed first."""
+        self.stop_container(container_id, grace=0)
+        _forget(self._containers_of, self._pod_of(self._containers.pop(container_id)), container_id)
+
+    def container(self, container_id: str) -> Container:
+        """The container; raises `UnknownIdError`."""
+        if container_id not in self._containers:
+            raise UnknownIdError(f"no container has the id {container_id!r}")
+        return self._containers[container_id]
+
+    def containers(
+        self,
+        *,
+        container_id: str = "",
+        sandbox_id: str = "",
+        state: ContainerState | None = None,
+        labels: Mapping[str, str] | None = None,
+        pod_uid: str = "",
+    ) -> list[Container]:
+        """The containers that match all that is given, oldest first."""
+        ids = self._containers_of.get(pod_uid, ()) if pod_uid else self._containers
+        return [
+            container
+            for container in map(self._containers.__getitem__, ids)
+            if container_id in ("", container.id)
+            and sandbox_id in ("", container.sandbox_id)
+            and state in (None, container.state)
+            and (labels or {}).items() <= container.config.labels.items()
+        ]
+
+    def end(self, pod_uid: str, container_name: str, exit_code: int) -> None:
+        """Ends the pod's running container of that name, as if its process had exited; raises `UnknownIdError`."""
+        for container in self.containers(pod_uid=pod_uid, state=ContainerState.RUNNING):
+            if container.config.name == container_name:
+                return self._exit(container.id, exit_code)
+        raise UnknownIdError(f"pod {pod_uid} has no running container {container_name!r} to end")
+
+    def _pod_of(self, container: Container) -> str:
+        return self._sandboxes[container.sandbox_id].config.pod_uid
+
+    async def _live(self, container_id: str, end: float, code: int) -> None:
+        await self._clock.sleep(end - self._clock.now())
+        self._exit(container_id, code)
+
+    def _exit(self, container_id: str, code: int) -> None:
+        life = self._lives.pop(container_id, None)
+        if life is not None and life is not asyncio.current_task():
+            life.cancel()
+        reason = "Completed" if code == 0 else "Error"
+        exited = replace(self._containers[container_id], state=ContainerState.EXITED, exit_code=code, reason=reason)
+        self._change(replace(exited, finished=self.wall()))
+
+    def _change(self, container: Container) -> None:
+        self._containers[container.id] = container
+        for notify in tuple(self._subscribers):
+            notify(container)
+
+
+def _forget(ids_of: dict[str, list[str]], pod_uid: str, one: str) -> None:
+    """Leaves nothing of a pod that has no more of them."""
+    ids_of[pod_uid].remove(one)
+    if not ids_of[pod_uid]:
+        del ids_of[pod_uid]

@@ -1,0 +1,80 @@
+"""From a pod to its claims: which objects they are, whether they are ready, and what each container gets. Pure.
+
+After the Pod API, `spec.resourceClaims` and `status.resourceClaimStatuses`, and the ResourceClaim API of version
+resource.k8s.io/v1.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from drahealth.fakes.cluster.api import Object
+from drahealth.proto.values import AllocatedClaim, ClaimRef, ClaimUse, PodClaims, PreparedDevice
+
+
+class ClaimsNotReadyError(Exception):
+    """A claim of the pod is not there yet, not allocated, or not reserved for the pod; says which."""
+
+
+def claim_names(pod: Object) -> dict[str, str]:
+    """The names of the pod's ResourceClaim objects by their names in the pod.
+
+    A claim from a template has its object's name in the pod's status; an entry there without a name needs no claim.
+    """
+    made = {status["name"]: status for status in pod.get("status", {}).get("resourceClaimStatuses") or ()}
+    names = {}
+    for claim in pod["spec"].get("resourceClaims") or ():
+        if claim.get("resourceClaimName"):
+            names[claim["name"]] = claim["resourceClaimName"]
+        elif claim["name"] not in made:
+            raise ClaimsNotReadyError(
+                f"no ResourceClaim has been made from the template of claim {claim['name']!r} yet"
+            )
+        elif made[claim["name"]].get("resourceClaimName"):
+            names[claim["name"]] = made[claim["name"]]["resourceClaimName"]
+    return names
+
+
+def allocated_claim(claim: Object, pod_uid: str) -> AllocatedClaim:
+    """The claim with the drivers of its devices, each once. Raises `ClaimsNotReadyError`."""
+    metadata, status = claim["metadata"], claim.get("status") or {}
+    words = f"ResourceClaim {metadata['namespace']}/{metadata['name']}"
+    if not status.get("allocation"):
+        raise ClaimsNotReadyError(f"{words} is not allocated yet")
+    if not any(consumer.get("uid") == pod_uid for consumer in status.get("reservedFor") or ()):
+        raise ClaimsNotReadyError(f"{words} is not reserved for the pod")
+    results = (status["allocation"].get("devices") or {}).get("results") or ()
+    drivers = dict.fromkeys(result["driver"] for result in results)
+    return AllocatedClaim(ClaimRef(metadata["namespace"], metadata["name"], metadata["uid"]), tuple(drivers))
+
+
+def claim_uses(pod: Object, claim_uids: Mapping[str, str]) -> PodClaims:
+    """Who uses what, given the claims' uids by their names in the pod; every container has a key."""
+    listed = {status["name"] for status in pod.get("status", {}).get("resourceClaimStatuses") or ()}
+
+    def use(name: str, request: str | None = None) -> ClaimUse:
+        return ClaimUse(name, claim_uids[name], request, name in listed)
+
+    def uses(field: str) -> dict[str, tuple[ClaimUse, ...]]:
+        return {
+            container["name"]: tuple(
+                use(claim["name"], claim.get("request"))
+                for claim in (container.get("resources") or {}).get("claims") or ()
+                if claim["name"] in claim_uids
+            )
+            for container in pod["spec"].get(field) or ()
+        }
+
+    containers, init_containers = uses("containers"), uses("initContainers")
+    used = {use.name for uses in (*containers.values(), *init_containers.values()) for use in uses}
+    return PodClaims(containers, init_containers, tuple(use(name) for name in claim_uids if name not in used))
+
+
+def cdi_devices(uses: Sequence[ClaimUse], prepared: Mapping[str, Sequence[PreparedDevice]]) -> tuple[str, ...]:
+    """The CDI names that a container with these uses is started with, each once."""
+    names = (
+        name
+        for use in uses
+        for device in prepared.get(use.claim_uid, ())
+        if use.request is None or not device.requests or use.request.split("/")[0] in device.requests
+        for name in device.cdi_ids
+    )
+    return tuple(dict.fromkeys(names))

@@ -1,0 +1,98 @@
+"""Tells of a node's pods by events (core/v1 `Event`), in their order and beside the pods' own work."""
+
+import asyncio
+import logging
+
+from drahealth.fakes.cluster.api import EVENTS, Api, ApiError, Object
+from drahealth.fakes.cluster.api_server.deletion import timestamp
+from drahealth.fakes.cluster.pod_worker.backoff import Retry
+from drahealth.fakes.cluster.pod_worker.event_series import EventSeries, Written
+from drahealth.fakes.cluster.pod_worker.health_events import Told
+from drahealth.proto.clock import Clock
+
+log = logging.getLogger(__name__)
+
+COMPONENT = "kubelet"
+QUEUED = 1000
+"""Events that wait to be written, at most; what comes beyond is lost, as in a kubelet."""
+_TRIES = 12
+"""For one event while the API server is away."""
+
+
+class EventRecorder:
+    """`tell` never blocks and never fails; what it is told is written while `run` runs."""
+
+    def __init__(self, api: Api, clock: Clock, node_name: str) -> None:
+        self._api = api
+        self._clock = clock
+        self._node_name = node_name
+        self._series = EventSeries()
+        self._queue: asyncio.Queue[Object] = asyncio.Queue(QUEUED)
+
+    def tell(self, pod: Object, told: Told) -> None:
+        """Something happened to the pod just now."""
+        now = self._clock.wall()
+        written = self._series.take(pod["metadata"]["uid"], told, now)
+        if written is None:
+            return
+        try:
+            self._queue.put_nowait(self._object(pod, written, now))
+        except asyncio.QueueFull:
+            log.warning("an event is lost, %d others wait to be written: %s", QUEUED, told.message)
+
+    async def run(self) -> None:
+        """Writes what is told until cancelled."""
+        while True:
+            event = await self._queue.get()
+            try:
+                await self._write_with_patience(event)
+            except ApiError as error:
+                log.warning("an event of pod %s is not written: %s", event["involvedObject"]["name"], error)
+
+    async def _write_with_patience(self, event: Object) -> None:
+        retry = Retry()
+        for left in reversed(range(_TRIES)):
+            try:
+                await self._write(event)
+            except ApiError as error:
+                if error.status != 503 or not left:
+                    raise
+                await self._clock.sleep(retry.next())
+            else:
+                return
+
+    async def _write(self, event: Object) -> None:
+        if event["count"] > 1:
+            try:
+                await self._api.replace(EVENTS, event)
+                return
+            except ApiError as error:
+                if error.status != 404:  # the API server forgets events after a while
+                    raise
+        await self._api.create(EVENTS, event)
+
+    def _object(self, pod: Object, written: Written, now: float) -> Object:
+        metadata = pod["metadata"]
+        name = f"{metadata['name']}.{int(written.first * 1e9) + written.number:x}"
+        return {
+            "apiVersion": EVENTS.api_version,
+            "kind": EVENTS.kind,
+            "metadata": {"name": name, "namespace": metadata["namespace"]},
+            "involvedObject": {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "namespace": metadata["namespace"],
+                "name": metadata["name"],
+                "uid": metadata["uid"],
+                "resourceVersion": metadata["resourceVersion"],
+            },
+            "type": written.told.type,
+            "reason": written.told.reason,
+            "message": written.told.message,
+            "count": written.count,
+            "firstTimestamp": timestamp(written.first),
+            "lastTimestamp": timestamp(now),
+            "source": {"component": COMPONENT, "host": self._node_name},
+            "reportingComponent": COMPONENT,
+            "reportingInstance": self._node_name,
+        }

@@ -1,0 +1,63 @@
+"""What there is to tell of devices' health when a pod's status has changed. Pure.
+
+KEP-4680 asks for device health "in Pod Status and events" and says no more. Here an event is told when the health that
+a status shows of a device is another than the status before showed, and of a device that is unhealthy from the start.
+A new message, a new timeout, a heartbeat or a first Healthy or Unknown is nothing to tell of.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from drahealth.fakes.cluster.api import Object
+from drahealth.fakes.cluster.api_server.gates import FIELD, STATUS_LISTS
+from drahealth.proto.values import Health
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """An event before it is an object: `type`, `reason` and `message` are the API's."""
+
+    type: Literal["Normal", "Warning"]
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    entry: str
+    health: str
+    message: str
+
+
+_Device = tuple[str, str]
+"""The resource, for a device plugin's device alone, whose id is unique in it; and the id."""
+
+
+def health_events(before: Object, after: Object) -> Iterator[Told]:
+    """What to tell of the change from one pod status to another, in the order of the later one."""
+    old = dict(_shown(before))
+    for device, shown in dict(_shown(after)).items():
+        known = old.get(device)
+        if shown.health != known.health if known else shown.health == Health.UNHEALTHY:
+            yield _told(device[1], shown)
+
+
+def _told(device: str, shown: _Shown) -> Told:
+    message = f"Device {device} of {shown.entry} is {shown.health}"
+    return Told(
+        "Normal" if shown.health == Health.HEALTHY else "Warning",
+        f"Device{shown.health}",
+        f"{message}: {shown.message}" if shown.message else message,
+    )
+
+
+def _shown(status: Object) -> Iterator[tuple[_Device, _Shown]]:
+    """Every device of a status; one that stands in it several times is the same each time."""
+    lists = [container.get(FIELD) or () for name in STATUS_LISTS for container in status.get(name) or ()]
+    for entries in (*lists, status.get(FIELD) or ()):
+        for entry in entries:
+            resource = "" if entry["name"].startswith("claim:") else entry["name"]
+            for found in entry.get("resources") or ():
+                shown = _Shown(entry["name"], found.get("health", ""), found.get("message", ""))
+                yield (resource, found["resourceID"]), shown

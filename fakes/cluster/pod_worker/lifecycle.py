@@ -1,0 +1,189 @@
+"""One pod on its node: from its admission to its end, decided anew at each sync from what is there.
+
+Little is remembered that the API, the runtime or the device manager do not remember too, so a new worker goes on where
+another stopped. The order at the end: containers stop, devices are given back, then the final status. A kubelet writes
+a status before the first of these as well (P-27); here the one that stands already serves for it.
+"""
+
+import asyncio
+import logging
+from dataclasses import dataclass
+
+from drahealth.fakes.cluster.api import Api, Object
+from drahealth.fakes.cluster.containers.runtime import ContainerRuntime
+from drahealth.fakes.cluster.pod_worker.backoff import Retry
+from drahealth.fakes.cluster.pod_worker.containers import PodContainers
+from drahealth.fakes.cluster.pod_worker.devices import DeviceManager, PodDevices
+from drahealth.fakes.cluster.pod_worker.events import EventRecorder
+from drahealth.fakes.cluster.pod_worker.health_events import Told, health_events
+from drahealth.fakes.cluster.pod_worker.pod_object import PodObject
+from drahealth.fakes.cluster.pod_worker.status import PodFacts, failed_status, pod_status
+from drahealth.fakes.cluster.pods import is_terminal
+from drahealth.proto.clock import Clock
+from drahealth.proto.values import AllocatedResources
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """What all pods of a node share; `resync` in seconds. `health_events`: changes of health are told by events."""
+
+    api: Api
+    devices: DeviceManager
+    runtime: ContainerRuntime
+    clock: Clock
+    resync: float
+    events: EventRecorder
+    health_events: bool
+
+
+class PodLifecycle:
+    """Drives one pod. `run` returns once the pod is gone and nothing of it is left."""
+
+    def __init__(self, node: Node, pod: PodObject) -> None:
+        self.pod = pod
+        self._node = node
+        self._devices = PodDevices(node.api, node.devices, node.clock, pod, self.wake)
+        self._containers = PodContainers(node.runtime, node.clock, pod, self._devices, self._tell)
+        self._woken = asyncio.Event()
+        self._retry = Retry()
+        self._next_sync = 0.0
+        self._is_deleted = False
+        self._is_ended = False
+        self._last_health: AllocatedResources | None = None
+
+    def wake(self) -> None:
+        """Something has changed: sync soon. Calls that come before the sync are one."""
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Syncs when woken, when a back-off is over and every `resync` seconds, until the end."""
+        try:
+            while not self._is_ended:
+                self._woken.clear()
+                self._next_sync = self._node.clock.now() + self._node.resync
+                await self._sync_safely()
+                if not self._is_ended:
+                    await self._rest()
+        finally:
+            await self._devices.close()
+
+    # When
+
+    async def _rest(self) -> None:
+        alarm = asyncio.create_task(self._wake_when_due())
+        try:
+            await self._woken.wait()
+        finally:
+            alarm.cancel()
+            await asyncio.gather(alarm, return_exceptions=True)
+
+    async def _wake_when_due(self) -> None:
+        await self._node.clock.sleep(self._next_sync - self._node.clock.now())
+        self.wake()
+
+    def _again_in(self, seconds: float) -> None:
+        self._next_sync = min(self._next_sync, self._node.clock.now() + seconds)
+
+    async def _sync_safely(self) -> None:
+        """A fault in one sync must not end the pod's life; it is told and the pod is tried again."""
+        try:
+            await self._sync()
+        except Exception:
+            log.exception("pod %s: the sync failed; tried again with back-off", self.pod.uid)
+            self._again_in(self._retry.next())
+
+    # What
+
+    async def _sync(self) -> None:
+        if self.pod.is_gone:
+            self._clean_up()
+        elif is_terminal(self.pod.newest):
+            await self._stay_at_rest()
+        elif self.pod.is_deleting or self._containers.have_run_to_their_end:
+            await self._terminate()
+        else:
+            await self._run()
+        if self.pod.is_gone and not self._is_ended:
+            self.wake()
+
+    def _clean_up(self) -> None:
+        self._containers.stop()
+        self._devices.release()
+        if self._devices.is_released:
+            self._containers.remove()
+            self._devices.forget()
+            self._is_ended = True
+
+    async def _stay_at_rest(self) -> None:
+        """The pod has its final status; if someone else gave it that, it is stopped here."""
+        if self._containers.stop() or self._devices.is_asked_for:
+            self._devices.release()
+        if not self._devices.is_releasing:
+            await self._delete_if_asked()
+
+    async def _run(self) -> None:
+        self._devices.prepare()
+        if self._devices.refusal:
+            await self._refuse("UnexpectedAdmissionError", self._devices.refusal)
+            return
+        if (seconds := self._containers.run()) is not None:
+            self._again_in(seconds)
+        await self._write_status(is_over=False)
+
+    async def _refuse(self, reason: str, message: str) -> None:
+        wall = self._node.clock.wall()
+        written = await self.pod.write_status(lambda pod: failed_status(pod, reason, message, wall))
+        self._judge(written)
+        if written:
+            await self._stay_at_rest()
+
+    async def _terminate(self) -> None:
+        self._containers.stop()
+        self._devices.release()
+        self._containers.waiting.clear()
+        is_over = self._devices.is_released
+        if await self._write_status(is_over) and is_over:
+            await self._delete_if_asked()
+
+    async def _delete_if_asked(self) -> None:
+        if self.pod.is_deleting and not self._is_deleted:
+            self._is_deleted = await self.pod.delete()
+            self._judge(self._is_deleted)
+
+    async def _write_status(self, is_over: bool) -> bool:
+        if self._containers.all() and not self._devices.is_resolved:
+            return False  # containers of an earlier worker: their claims are about to be known, and wake this
+        before = self.pod.newest
+        written = await self.pod.write_status(lambda pod: pod_status(pod, self._facts(is_over)))
+        self._tell_of_health(before.get("status", {}), self.pod.newest.get("status", {}))
+        self._judge(written)
+        return written
+
+    def _tell_of_health(self, before: Object, after: Object) -> None:
+        for told in health_events(before, after) if self._node.health_events else ():
+            self._tell(told)
+
+    def _tell(self, told: Told) -> None:
+        self._node.events.tell(self.pod.newest, told)
+
+    def _facts(self, is_over: bool) -> PodFacts:
+        """The final status is built once: refused, it is tried again with the same health (B-32)."""
+        health = self._devices.health() if self._last_health is None else self._last_health
+        if is_over:
+            self._last_health = health
+        return PodFacts(
+            containers=self._containers.all(),
+            waiting=self._containers.waiting,
+            health=health,
+            has_sandbox=self._containers.has_sandbox,
+            is_over=is_over,
+            wall=self._node.clock.wall(),
+        )
+
+    def _judge(self, done: bool) -> None:
+        if done:
+            self._retry.reset()
+        else:
+            self._again_in(self._retry.next())

@@ -1,0 +1,99 @@
+"""Which containers of a pod are due to be started, and whether it has run to its end, as kubelets decide it. Pure.
+
+After the Pod API, "Init Containers" and "Sidecar Containers": init containers run one after the other, each to its end;
+one with the restart policy Always, a sidecar, is up once it is started, and is kept up while the others run. What the
+order of things was is read from the containers that there are, so nothing is remembered between two decisions.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from drahealth.fakes.cluster.api import Object
+from drahealth.fakes.cluster.containers.runtime import Container, ContainerState
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`due` are the specs of containers that shall run now and do not; one that has exited waits for its back-off."""
+
+    due: tuple[Object, ...] = ()
+    is_over: bool = False
+    """Nothing of it will be started again; sidecars may still run."""
+
+
+def plan(spec: Object, containers: Sequence[Container]) -> Plan:
+    """What is to do for a pod of this spec that is not being deleted."""
+    initial = spec.get("initContainers") or ()
+    regular = [(one, latest(containers, one["name"])) for one in spec["containers"]]
+    if all(found is not None and _stays_down(found, spec) for _, found in regular):
+        return Plan(is_over=True)
+    if any(found is not None for _, found in regular):
+        sidecars = [one for one in initial if is_sidecar(one)]
+        due = [one for one in sidecars if _is_down(latest(containers, one["name"]))]
+    elif any(_has_failed_for_good(one, latest(containers, one["name"]), spec) for one in initial):
+        return Plan(is_over=True)
+    else:
+        due, is_initialized = _initialization(initial, containers)
+        if not is_initialized:
+            return Plan(tuple(due))
+    return Plan((*due, *(one for one, found in regular if found is None or _is_to_restart(found, spec))))
+
+
+def is_sidecar(spec: Object) -> bool:
+    """Whether an init container is kept up beside the others ("restartable" in the API's words)."""
+    return bool(spec.get("restartPolicy") == "Always")
+
+
+def latest(containers: Sequence[Container], name: str) -> Container | None:
+    """The last attempt at running the container of this name."""
+    return max(attempts(containers, name), key=lambda container: container.config.attempt, default=None)
+
+
+def attempts(containers: Sequence[Container], name: str) -> list[Container]:
+    """All that there are of the container of this name."""
+    return [container for container in containers if container.config.name == name]
+
+
+def in_order_of_stopping(spec: Object, running: Sequence[Container]) -> Iterator[Container]:
+    """Sidecars are stopped after all others, the one that was started last first."""
+    order = [one["name"] for one in reversed(spec.get("initContainers") or ())]
+    yield from sorted(running, key=lambda c: order.index(c.config.name) + 1 if c.config.name in order else 0)
+
+
+def _initialization(specs: Sequence[Object], containers: Sequence[Container]) -> tuple[list[Object], bool]:
+    """Which init containers are due, and whether it is the regular containers' turn."""
+    due: list[Object] = []
+    is_next = True
+    for spec in specs:
+        found = latest(containers, spec["name"])
+        if found is None:
+            return ([*due, spec] if is_next else due), False
+        is_next = _lets_the_next_begin(spec, found)
+        if not is_next and _is_down(found):
+            due.append(spec)
+    return due, is_next
+
+
+def _lets_the_next_begin(spec: Object, found: Container) -> bool:
+    if is_sidecar(spec):
+        return found.state is ContainerState.RUNNING
+    return found.state is ContainerState.EXITED and found.exit_code == 0
+
+
+def _has_failed_for_good(spec: Object, found: Container | None, pod: Object) -> bool:
+    failed = found is not None and _is_down(found) and found.exit_code != 0
+    return failed and not is_sidecar(spec) and pod.get("restartPolicy") == "Never"
+
+
+def _is_down(found: Container | None) -> bool:
+    return found is not None and found.state is ContainerState.EXITED
+
+
+def _is_to_restart(found: Container, pod: Object) -> bool:
+    return _is_down(found) and not _stays_down(found, pod)
+
+
+def _stays_down(found: Container, pod: Object) -> bool:
+    policy = pod.get("restartPolicy", "Always")
+    restarts = policy == "Always" or (policy == "OnFailure" and found.exit_code != 0)
+    return found.state is ContainerState.EXITED and not restarts

@@ -1,0 +1,185 @@
+"""The status of a pod as a kubelet builds it, whole and anew each time, from what the runtime knows. Pure.
+
+After the Pod API, core/v1 `PodStatus`, and the rules of kubelets for phase and conditions. What others own (claim
+statuses, conditions that are not a kubelet's) stays as it was.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from drahealth.fakes.cluster.api import Object
+from drahealth.fakes.cluster.api_server.deletion import timestamp
+from drahealth.fakes.cluster.api_server.gates import FIELD
+from drahealth.fakes.cluster.containers.runtime import ADDRESS, Container, ContainerState, image_id
+from drahealth.fakes.cluster.pod_worker.plan import attempts, is_sidecar, latest
+from drahealth.fakes.cluster.pods import with_condition
+from drahealth.proto.values import AllocatedResources
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Why a container does not run, though it shall."""
+
+    reason: str
+    message: str = ""
+
+
+CREATING = Waiting("ContainerCreating")
+INITIALIZING = Waiting("PodInitializing")
+"""What kubelets say instead for every container of a pod that has init containers."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodFacts:
+    """What a status is made of, besides the pod.
+
+    `health` has every `allocatedResourcesStatus`; one without entries is left out. `is_over`: nothing of the pod runs
+    or will run again, and its devices are given back; only then it gets a terminal phase.
+    """
+
+    containers: Sequence[Container]
+    waiting: Mapping[str, Waiting]
+    health: AllocatedResources
+    has_sandbox: bool
+    is_over: bool
+    wall: float
+
+
+def pod_status(pod: Object, facts: PodFacts) -> Object:
+    """The pod's whole status, on top of the one it has."""
+    spec, now = pod["spec"], timestamp(facts.wall)
+    old = {key: value for key, value in (pod.get("status") or {}).items() if key != FIELD}
+    initial = [_init_status(one, _container_status(one, pod, facts)) for one in spec.get("initContainers") or ()]
+    regular = [_container_status(one, pod, facts) for one in spec["containers"]]
+    status = {"startTime": now, **old, "phase": _phase(regular, facts.is_over), "containerStatuses": regular}
+    if initial:
+        status["initContainerStatuses"] = initial
+    if facts.health.pod:
+        status[FIELD] = [entry.to_json() for entry in facts.health.pod]
+    if facts.has_sandbox:
+        status |= {"hostIP": ADDRESS, "podIP": ADDRESS, "podIPs": [{"ip": ADDRESS}]}
+    return _with_conditions(status, spec, facts.has_sandbox, now)
+
+
+def failed_status(pod: Object, reason: str, message: str, wall: float) -> Object:
+    """The status of a pod that is not admitted: Failed, with the reason and a sentence."""
+    status = {"startTime": timestamp(wall), **(pod.get("status") or {})}
+    return {**status, "phase": "Failed", "reason": reason, "message": message}
+
+
+def _container_status(spec: Object, pod: Object, facts: PodFacts) -> Object:
+    name = spec["name"]
+    found = latest(facts.containers, name)
+    running = found is not None and found.state is ContainerState.RUNNING
+    default = INITIALIZING if pod["spec"].get("initContainers") else CREATING
+    status: Object = {
+        "name": name,
+        "image": spec.get("image", ""),
+        "imageID": "",
+        "lastState": {},
+        "ready": running,
+        "started": running,
+        "restartCount": found.config.attempt if found else _old_restarts(pod.get("status") or {}, name),
+        "state": _state(found, facts.waiting.get(name, default), name in facts.waiting),
+    }
+    if found is not None:
+        status |= {"imageID": image_id(found.config.image), "containerID": _container_id(found)}
+        status["lastState"] = _last_state(found, facts)
+    if entries := facts.health.containers.get(name):
+        status[FIELD] = [entry.to_json() for entry in entries]
+    return status
+
+
+def _init_status(spec: Object, status: Object) -> Object:
+    """One that runs to its end is ready when it has come there, and never counts as started; sidecars are as others."""
+    if is_sidecar(spec):
+        return status
+    end = status["state"].get("terminated")
+    return {**status, "ready": end is not None and end["exitCode"] == 0, "started": False}
+
+
+def _old_restarts(old: Object, name: str) -> int:
+    statuses = [*(old.get("containerStatuses") or ()), *(old.get("initContainerStatuses") or ())]
+    return next((int(status["restartCount"]) for status in statuses if status["name"] == name), 0)
+
+
+def _state(found: Container | None, waiting: Waiting, waits: bool) -> Object:
+    """`waits`: it shall be started again."""
+    if found is not None and found.state is ContainerState.RUNNING:
+        return {"running": {"startedAt": _time(found.started)}}
+    if found is not None and found.state is ContainerState.EXITED and not waits:
+        return _terminated(found)
+    return {"waiting": {"reason": waiting.reason, **({"message": waiting.message} if waiting.message else {})}}
+
+
+def _last_state(found: Container, facts: PodFacts) -> Object:
+    """How the attempt before ended; or this one, if it exited and waits to be started again."""
+    if found.state is ContainerState.EXITED and found.config.name in facts.waiting:
+        return _terminated(found)
+    earlier = [c for c in attempts(facts.containers, found.config.name) if c.config.attempt < found.config.attempt]
+    before = latest(earlier, found.config.name)
+    return _terminated(before) if before is not None and before.state is ContainerState.EXITED else {}
+
+
+def _terminated(container: Container) -> Object:
+    return {
+        "terminated": {
+            "exitCode": container.exit_code,
+            "reason": container.reason,
+            "startedAt": _time(container.started),
+            "finishedAt": _time(container.finished),
+            "containerID": _container_id(container),
+        }
+    }
+
+
+def _container_id(container: Container) -> str:
+    return f"drahealth://{container.id}"
+
+
+def _time(nanoseconds: int) -> str:
+    return timestamp(nanoseconds / 1e9)
+
+
+def _phase(statuses: Sequence[Object], is_over: bool) -> str:
+    ended = [status["state"].get("terminated") or status["lastState"].get("terminated") for status in statuses]
+    if is_over:
+        return "Succeeded" if all(end is not None and end["exitCode"] == 0 for end in ended) else "Failed"
+    begun = all("running" in status["state"] or end for status, end in zip(statuses, ended, strict=True))
+    return "Running" if begun else "Pending"
+
+
+def _with_conditions(status: Object, spec: Object, has_sandbox: bool, now: str) -> Object:
+    initialized, why, missing = _initialization(status, spec)
+    ready, reason, message = _readiness(status, spec)
+    status = with_condition(status, "PodReadyToStartContainers", has_sandbox, now=now)
+    status = with_condition(status, "Initialized", initialized, now=now, reason=why, message=missing)
+    for kind in ("Ready", "ContainersReady"):
+        status = with_condition(status, kind, ready, now=now, reason=reason, message=message)
+    return with_condition(status, "PodScheduled", True, now=now)
+
+
+def _initialization(status: Object, spec: Object) -> tuple[bool, str, str]:
+    """A pod whose containers have begun stays initialized, whatever becomes of its sidecars."""
+    if status["phase"] == "Succeeded":
+        return True, "PodCompleted", ""
+    pairs = zip(spec.get("initContainers") or (), status.get("initContainerStatuses") or (), strict=True)
+    missing = [one["name"] for one, found in pairs if not found["started" if is_sidecar(one) else "ready"]]
+    if not missing or any(_has_begun(one) for one in status["containerStatuses"]):
+        return True, "", ""
+    return False, "ContainersNotInitialized", f"containers with incomplete status: [{' '.join(missing)}]"
+
+
+def _has_begun(status: Object) -> bool:
+    return not status["state"].get("waiting") or bool(status["lastState"])
+
+
+def _readiness(status: Object, spec: Object) -> tuple[bool, str, str]:
+    if status["phase"] in ("Succeeded", "Failed"):
+        return False, {"Succeeded": "PodCompleted", "Failed": "PodFailed"}[status["phase"]], ""
+    sidecars = {one["name"] for one in spec.get("initContainers") or () if is_sidecar(one)}
+    counted = [one for one in status.get("initContainerStatuses") or () if one["name"] in sidecars]
+    unready = " ".join(one["name"] for one in (*counted, *status["containerStatuses"]) if not one["ready"])
+    if unready:
+        return False, "ContainersNotReady", f"containers with unready status: [{unready}]"
+    return True, "", ""

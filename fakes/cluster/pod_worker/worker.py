@@ -1,0 +1,175 @@
+"""The small part of a kubelet around its device manager: it runs the pods of a node, one task each.
+
+It watches the pods that are bound to its node, prepares their claims through a `DeviceManager`, runs their containers
+in a `ContainerRuntime` and keeps each pod's status current in the API. A worker that stops leaves runtime and API
+alone; a new one on the same runtime takes up what runs.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import aclosing
+from typing import Any
+
+from drahealth.fakes.cluster.api import PODS, ApiError, Object, WatchEvent
+from drahealth.fakes.cluster.containers.runtime import Container, ContainerRuntime, ContainerState
+from drahealth.fakes.cluster.list_watch import ListWatch
+from drahealth.fakes.cluster.pod_worker.backoff import Retry
+from drahealth.fakes.cluster.pod_worker.devices import DeviceManager
+from drahealth.fakes.cluster.pod_worker.events import EventRecorder
+from drahealth.fakes.cluster.pod_worker.lifecycle import Node, PodLifecycle
+from drahealth.fakes.cluster.pod_worker.node_status import NodeStatus
+from drahealth.fakes.cluster.pod_worker.pod_object import PodObject
+from drahealth.proto.clock import Clock, SystemClock
+
+__all__ = ["DeviceManager", "PodWorkers"]
+
+log = logging.getLogger(__name__)
+
+
+class PodWorkers:
+    """The pods of the node `node_name`; one that nothing happens to is synced every `resync` seconds of `clock`.
+
+    With `health_events` each change of health that a status shows is told by an event on the pod.
+    """
+
+    lifecycle = PodLifecycle
+    """What drives a pod."""
+
+    def __init__(
+        self,
+        api: ListWatch,
+        devices: DeviceManager,
+        runtime: ContainerRuntime,
+        node_name: str,
+        clock: Clock | None = None,
+        resync: float = 60.0,
+        health_events: bool = True,
+    ) -> None:
+        if resync <= 0:
+            raise ValueError(f"resync is a number of seconds above 0, not {resync}")
+        self._api = api
+        self._clock = clock or SystemClock()
+        self._events = EventRecorder(api, self._clock, node_name)
+        self._node = Node(api, devices, runtime, self._clock, resync, self._events, health_events)
+        self._node_name = node_name
+        self._status = NodeStatus(api, devices, node_name, self._clock)
+        self._pods: dict[str, PodLifecycle] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._leave: list[Callable[[], None]] = []
+        self._listed = asyncio.Event()
+
+    async def start(self) -> None:
+        """Returns when the pods that are there were taken up, or when the API has refused to list them once."""
+        self._leave = [self._node.runtime.subscribe(self._changed), self._node.devices.subscribe(self._wake)]
+        self._spawn(self._events.run())
+        self._spawn(self._follow())
+        self._spawn(self._status.run())
+        await self._listed.wait()
+
+    async def stop(self) -> None:
+        """Ends all tasks; containers run on, and the API keeps what it has."""
+        for leave in self._leave:
+            leave()
+        self._leave.clear()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._pods.clear()
+        self._listed.clear()
+
+    # The API
+
+    async def _follow(self) -> None:
+        """Holds the picture of the node's pods, through every end of the connection."""
+        retry, complaint = Retry(limit=2.0), ""
+        try:
+            while True:
+                try:
+                    await self._list_and_watch(retry)
+                    complaint = ""
+                except ApiError as error:
+                    if str(error) != complaint:
+                        complaint = str(error)
+                        log.warning(
+                            "cannot watch the pods of %s: %s; tried again with back-off", self._node_name, error
+                        )
+                self._listed.set()
+                await self._clock.sleep(retry.next())
+        finally:
+            self._listed.set()
+
+    async def _list_and_watch(self, retry: Retry) -> None:
+        listed = await self._api.snapshot(PODS)
+        self._reconcile(listed.objects)
+        self._listed.set()
+        retry.reset()
+        async with aclosing(self._api.watch(PODS, since=listed.revision)) as events:
+            async for event in events:
+                self._saw(event)
+
+    def _reconcile(self, objects: Iterable[Object]) -> None:
+        """Takes up what there is, and ends what there is no more, be it only known to the runtime."""
+        pods = {pod["metadata"]["uid"]: pod for pod in objects if self._is_ours(pod)}
+        for uid in self._pods.keys() - pods.keys():
+            self._gone(uid)
+        for uid, pod in pods.items():
+            if uid in self._pods:
+                self._pods[uid].pod.relisted(pod)
+                self._pods[uid].wake()
+            else:
+                self._begin(PodObject(self._api, pod))
+        for uid in {sandbox.config.pod_uid for sandbox in self._node.runtime.sandboxes()} - self._pods.keys():
+            orphan = {"metadata": {"uid": uid, "resourceVersion": "0"}}
+            self._begin(PodObject(self._api, orphan, is_gone=True))
+
+    def _saw(self, event: WatchEvent) -> None:
+        uid = event.object["metadata"]["uid"]
+        if event.type == "DELETED":
+            self._gone(uid)
+        elif uid in self._pods:
+            if self._pods[uid].pod.take(event.object):
+                self._pods[uid].wake()
+        elif self._is_ours(event.object):
+            self._begin(PodObject(self._api, event.object))
+
+    def _is_ours(self, pod: Object) -> bool:
+        return bool(pod["spec"].get("nodeName") == self._node_name)
+
+    def _gone(self, uid: str) -> None:
+        if uid in self._pods:
+            self._pods[uid].pod.is_gone = True
+            self._pods[uid].wake()
+
+    # The pods
+
+    def _changed(self, container: Container) -> None:
+        if container.state is ContainerState.EXITED:
+            sandbox = self._node.runtime.sandbox(container.sandbox_id)
+            self._wake({sandbox.config.pod_uid})
+
+    def _wake(self, pod_uids: Iterable[str]) -> None:
+        for uid in pod_uids:
+            if uid in self._pods:
+                self._pods[uid].wake()
+
+    def _begin(self, pod: PodObject) -> None:
+        self._pods[pod.uid] = self.lifecycle(self._node, pod)
+        self._spawn(self._live(self._pods[pod.uid]))
+
+    async def _live(self, life: PodLifecycle) -> None:
+        try:
+            await life.run()
+        finally:
+            self._pods.pop(life.pod.uid, None)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("the pods of %s: a task ended by a fault", self._node_name, exc_info=error)

@@ -1,0 +1,113 @@
+"""Gives devices to requests: all or nothing, no device twice. Pure.
+
+The search goes back on a choice that leaves a later request without devices, as the real allocator does. To stay quick
+with many devices it does not try them one by one: devices that suit exactly the same requests are interchangeable, so
+it only tries how many of each such group a request takes.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from drahealth.fakes.cluster.scheduling.device_requests import Alternatives, Wanted
+from drahealth.fakes.cluster.scheduling.pools import Offer, Pool
+from drahealth.proto.values import DeviceId
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """The devices that one request got, and which of its alternatives this is."""
+
+    wanted: Wanted
+    offers: tuple[Offer, ...]
+
+
+def allocate(
+    requests: Sequence[Alternatives], pools: Sequence[Pool], in_use: Collection[DeviceId]
+) -> list[Grant] | None:
+    """One grant for each request, or None if they cannot all be met. `in_use`: devices that other claims hold."""
+    return _Search(requests, pools, in_use).grants(0, ())
+
+
+class _Search:
+    """`taken` below holds how many devices of each group are given away; a group's devices go in their order."""
+
+    def __init__(self, requests: Sequence[Alternatives], pools: Sequence[Pool], in_use: Collection[DeviceId]) -> None:
+        self._requests = requests
+        self._pools = pools
+        self._in_use = in_use
+        self._offers = [offer for pool in pools for offer in pool.offers]
+        self._groups = self._grouped()
+
+    def grants(self, index: int, taken: tuple[int, ...]) -> list[Grant] | None:
+        """Grants for the requests from `index` on."""
+        if index == len(self._requests):
+            return []
+        for wanted in self._requests[index]:
+            for offers, taken_then in self._ways(wanted, taken or (0,) * len(self._groups)):
+                rest = self.grants(index + 1, taken_then)
+                if rest is not None:
+                    return [Grant(wanted, offers), *rest]
+        return None
+
+    def _ways(self, wanted: Wanted, taken: tuple[int, ...]) -> Iterator[tuple[tuple[Offer, ...], tuple[int, ...]]]:
+        if wanted.count is None:
+            yield from self._all(wanted, taken)
+        elif wanted.admin:
+            suitable = tuple(offer for offer in self._offers if _suits(wanted, offer))[: wanted.count]
+            if len(suitable) == wanted.count:
+                yield suitable, taken
+        else:
+            yield from self._counted(wanted, wanted.count, taken)
+
+    def _all(self, wanted: Wanted, taken: tuple[int, ...]) -> Iterator[tuple[tuple[Offer, ...], tuple[int, ...]]]:
+        """Every matching device, so long as there is one, all may be given, and their pools are whole."""
+        pools = [pool for pool in self._pools if wanted.matches(pool.driver)]
+        offers = tuple(offer for pool in pools for offer in pool.offers)
+        may = all(pool.complete for pool in pools) and all(wanted.tolerates(offer.taints) for offer in offers)
+        if not offers or not may:
+            return
+        if wanted.admin:
+            yield offers, taken
+        elif self._away(taken).isdisjoint(offer.id for offer in offers):
+            whole = [len(g) if _suits(wanted, g[0]) else n for g, n in zip(self._groups, taken, strict=True)]
+            yield offers, tuple(whole)
+
+    def _counted(
+        self, wanted: Wanted, count: int, taken: tuple[int, ...]
+    ) -> Iterator[tuple[tuple[Offer, ...], tuple[int, ...]]]:
+        pairs = list(zip(self._groups, taken, strict=True))
+        room = [len(group) - n if _suits(wanted, group[0]) else 0 for group, n in pairs]
+        for split in _splits(count, room):
+            chosen = [group[n : n + more] for (group, n), more in zip(pairs, split, strict=True)]
+            then = tuple(n + more for n, more in zip(taken, split, strict=True))
+            yield tuple(offer for part in chosen for offer in part), then
+
+    def _away(self, taken: tuple[int, ...]) -> set[DeviceId]:
+        """What may not be given any more."""
+        given = (offer.id for group, n in zip(self._groups, taken, strict=True) for offer in group[:n])
+        return {*self._in_use, *given}
+
+    def _grouped(self) -> list[list[Offer]]:
+        """The free devices by what they suit."""
+        groups: dict[tuple[bool, ...], list[Offer]] = {}
+        for offer in self._offers:
+            if offer.id not in self._in_use:
+                suits = tuple(_suits(wanted, offer) for request in self._requests for wanted in request)
+                groups.setdefault(suits, []).append(offer)
+        return list(groups.values())
+
+
+def _suits(wanted: Wanted, offer: Offer) -> bool:
+    return wanted.matches(offer.id.driver) and wanted.tolerates(offer.taints)
+
+
+def _splits(count: int, room: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """The ways to take `count` from parts that have so much room, as much as possible from the first ones first."""
+    if count > sum(room):
+        return
+    if not room:
+        yield ()
+        return
+    for first in range(min(count, room[0]), -1, -1):
+        for rest in _splits(count - first, room[1:]):
+            yield (first, *rest)

@@ -1,0 +1,114 @@
+"""Claims and the pods they are for: makes claims from templates, reserves them, and frees them when pods are over.
+
+It stands in for the resource claim controller of Kubernetes, and for the scheduler where that writes to claims.
+"""
+
+from drahealth.fakes.cluster.api import CLAIM_TEMPLATES, CLAIMS, PODS, ApiError, Object
+from drahealth.fakes.cluster.clients.mirror import Mirror
+from drahealth.fakes.cluster.list_watch import ControlPlaneApi
+from drahealth.fakes.cluster.pods import is_terminal
+from drahealth.fakes.cluster.scheduling import claims
+from drahealth.fakes.cluster.scheduling.device_requests import UnschedulableError
+
+
+class ClaimController:
+    """Reads from the mirror, writes to the API server; every method raises `ApiError` where a write is refused."""
+
+    def __init__(self, api: ControlPlaneApi, mirror: Mirror) -> None:
+        self._api = api
+        self._mirror = mirror
+
+    async def claims_of(self, pod: Object) -> list[Object]:
+        """The claims of the pod, made from their templates where need be. `UnschedulableError` if one is missing."""
+        names, found = [], {}
+        for entry in pod["spec"].get("resourceClaims") or ():
+            if "resourceClaimTemplateName" in entry:
+                claim = self._made_for(pod, entry["name"]) or await self._make(pod, entry)
+                names.append({"name": entry["name"], "resourceClaimName": claim["metadata"]["name"]})
+            else:
+                claim = self._existing(pod, entry["resourceClaimName"])
+            found[claim["metadata"]["uid"]] = claim
+        await self._tell_pod(pod, names)
+        return list(found.values())
+
+    async def reserve(self, claim: Object, pod: Object, allocation: Object | None) -> None:
+        """Reserves the claim for the pod, with this allocation if it has none yet."""
+        if not claims.is_protected(claim):
+            claim = await self._api.replace(CLAIMS, claims.protected(claim, held=True))
+            self._mirror.take(CLAIMS, claim)
+        if allocation is not None:
+            claim = {**claim, "status": {**(claim.get("status") or {}), "allocation": allocation}}
+        self._mirror.take(CLAIMS, await self._api.replace_status(CLAIMS, claims.reserved(claim, pod)))
+
+    async def collect(self) -> None:
+        """Frees what pods that are over held; claims that were made for them go with them."""
+        for claim in self._mirror.objects(CLAIMS):
+            claim = await self._freed(claim)
+            if claims.is_protected(claim) and not claims.is_allocated(claim):
+                claim = await self._unprotected(claim)
+            owner = claims.owner_uid(claim)
+            if owner and "deletionTimestamp" not in claim["metadata"] and await self._is_over(claim, owner):
+                await self._api.delete(CLAIMS, claim["metadata"]["name"], claim["metadata"]["namespace"])
+
+    async def _unprotected(self, claim: Object) -> Object:
+        """Without the finalizer; a claim that only waited for this is gone now."""
+        claim = await self._api.replace(CLAIMS, claims.protected(claim, held=False))
+        if "deletionTimestamp" not in claim["metadata"]:
+            self._mirror.take(CLAIMS, claim)
+        return claim
+
+    async def _freed(self, claim: Object) -> Object:
+        pods = [one for one in claims.consumers(claim) if one["resource"] == "pods"]
+        gone = {pod["uid"] for pod in pods if await self._is_over(claim, pod["uid"], pod["name"])}
+        is_left = "deletionTimestamp" in claim["metadata"] and not claims.consumers(claim)
+        if not gone and not (is_left and claims.is_allocated(claim)):
+            return claim
+        freed = await self._api.replace_status(CLAIMS, claims.released(claim, gone))
+        self._mirror.take(CLAIMS, freed)
+        return freed
+
+    async def _is_over(self, claim: Object, uid: str, name: str | None = None) -> bool:
+        """Whether the pod has ended or is gone; that it is gone is asked of the server, the mirror may lag behind."""
+        namespace = claim["metadata"]["namespace"]
+        name = name or next(o["name"] for o in claim["metadata"]["ownerReferences"] if o["uid"] == uid)
+        pod = self._mirror.get(PODS, name, namespace)
+        if pod is None or pod["metadata"]["uid"] != uid:
+            try:
+                pod = await self._api.get(PODS, name, namespace)
+            except ApiError as error:
+                if error.reason != "NotFound":
+                    raise
+                return True
+        return pod["metadata"]["uid"] != uid or is_terminal(pod)
+
+    def _made_for(self, pod: Object, pod_claim: str) -> Object | None:
+        for claim in self._mirror.objects(CLAIMS):
+            is_ours = claims.owner_uid(claim) == pod["metadata"]["uid"] and "deletionTimestamp" not in claim["metadata"]
+            if is_ours and claim["metadata"]["annotations"][claims.POD_CLAIM] == pod_claim:
+                return claim
+        return None
+
+    async def _make(self, pod: Object, entry: Object) -> Object:
+        template_name = entry["resourceClaimTemplateName"]
+        template = self._mirror.get(CLAIM_TEMPLATES, template_name, pod["metadata"]["namespace"])
+        if template is None:
+            raise UnschedulableError(f"resourceclaimtemplate {template_name} not found")
+        claim = await self._api.create(CLAIMS, claims.from_template(pod, entry["name"], template))
+        self._mirror.take(CLAIMS, claim)
+        return claim
+
+    def _existing(self, pod: Object, name: str) -> Object:
+        claim = self._mirror.get(CLAIMS, name, pod["metadata"]["namespace"])
+        if claim is None:
+            raise UnschedulableError(f"resourceclaim {name} not found")
+        if "deletionTimestamp" in claim["metadata"]:
+            raise UnschedulableError(f"resourceclaim {name} is being deleted")
+        return claim  # whoever it was made for
+
+    async def _tell_pod(self, pod: Object, names: list[Object]) -> None:
+        """What the pod's status says about the claims that were made for it."""
+        if names == (pod["status"].get("resourceClaimStatuses") or []):
+            return
+        latest = await self._api.get(PODS, pod["metadata"]["name"], pod["metadata"]["namespace"])
+        latest["status"]["resourceClaimStatuses"] = names
+        self._mirror.take(PODS, await self._api.replace_status(PODS, latest))

@@ -1,0 +1,131 @@
+"""The changes that a control plane makes to claim objects. Pure functions; source: API resource.k8s.io/v1.
+
+A claim that is allocated carries a finalizer, so that it does not go while a pod uses it.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from drahealth.fakes.cluster.api import Object
+from drahealth.fakes.cluster.scheduling.allocator import Grant
+from drahealth.proto.values import DeviceId
+
+FINALIZER = "resource.kubernetes.io/delete-protection"
+POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
+"""The annotation of a claim that was made from a template: the pod's own name for it."""
+
+
+def from_template(pod: Object, pod_claim: str, template: Object) -> Object:
+    """The claim for one entry of the pod's `resourceClaims`, still without a name of its own."""
+    meta = template["spec"].get("metadata") or {}
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
+    metadata = {
+        "generateName": f"{pod['metadata']['name']}-{pod_claim}-",
+        "namespace": pod["metadata"]["namespace"],
+        "labels": dict(meta.get("labels") or {}),
+        "annotations": {**(meta.get("annotations") or {}), POD_CLAIM: pod_claim},
+        "ownerReferences": [{**owner, "controller": True, "blockOwnerDeletion": True}],
+    }
+    return {"metadata": metadata, "spec": template["spec"]["spec"]}
+
+
+def owner_uid(claim: Object) -> str | None:
+    """The uid of the pod that the claim was made for, None for a claim that someone made."""
+    metadata = claim["metadata"]
+    if POD_CLAIM not in (metadata.get("annotations") or {}):
+        return None
+    owners = metadata.get("ownerReferences") or ()
+    return next((owner["uid"] for owner in owners if owner.get("kind") == "Pod" and owner.get("controller")), None)
+
+
+def is_allocated(claim: Object) -> bool:
+    return bool((claim.get("status") or {}).get("allocation"))
+
+
+def consumers(claim: Object) -> list[Object]:
+    """Who the claim is reserved for: `resource`, `name` and `uid` of each."""
+    return list((claim.get("status") or {}).get("reservedFor") or ())
+
+
+def devices_held(claim: Object) -> set[DeviceId]:
+    """The devices that no other claim may have now."""
+    if not is_allocated(claim):
+        return set()
+    results = claim["status"]["allocation"].get("devices", {}).get("results") or ()
+    return {DeviceId(r["driver"], r["pool"], r["device"]) for r in results if not r.get("adminAccess")}
+
+
+def suits_node(claim: Object, node: str) -> bool:
+    """Whether an allocated claim can be used there."""
+    selector = claim["status"]["allocation"].get("nodeSelector")
+    return selector is None or any(
+        all(node in field.get("values", ()) for field in term.get("matchFields") or ())
+        for term in selector.get("nodeSelectorTerms") or ()
+    )
+
+
+def allocation(claim: Object, grants: Sequence[Grant], classes: Mapping[str, Object], node: str) -> Object:
+    """What goes into the status of the claim. It names the node if one of the devices is only there."""
+    results = [_result(grant, offer.id) for grant in grants for offer in grant.offers]
+    devices: Object = {"results": results}
+    if config := _config(claim, grants, classes):
+        devices["config"] = config
+    if not any(offer.node_local for grant in grants for offer in grant.offers):
+        return {"devices": devices}
+    field = {"key": "metadata.name", "operator": "In", "values": [node]}
+    return {"devices": devices, "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]}}
+
+
+def protected(claim: Object, *, held: bool) -> Object:
+    """The claim with or without the finalizer that keeps it while it is allocated."""
+    others = [name for name in claim["metadata"].get("finalizers") or () if name != FINALIZER]
+    return {**claim, "metadata": {**claim["metadata"], "finalizers": [*others, FINALIZER] if held else others}}
+
+
+def is_protected(claim: Object) -> bool:
+    return FINALIZER in (claim["metadata"].get("finalizers") or ())
+
+
+def reserved(claim: Object, pod: Object) -> Object:
+    """The claim with the pod among its consumers."""
+    uid = pod["metadata"]["uid"]
+    others = [consumer for consumer in consumers(claim) if consumer["uid"] != uid]
+    this = {"resource": "pods", "name": pod["metadata"]["name"], "uid": uid}
+    return {**claim, "status": {**(claim.get("status") or {}), "reservedFor": [*others, this]}}
+
+
+def released(claim: Object, gone: set[str]) -> Object:
+    """The claim without the consumers of these uids; with its last consumer it loses its allocation."""
+    left = [consumer for consumer in consumers(claim) if consumer["uid"] not in gone]
+    status = {key: value for key, value in (claim.get("status") or {}).items() if key != "reservedFor"}
+    if left:
+        return {**claim, "status": {**status, "reservedFor": left}}
+    return {**claim, "status": {key: value for key, value in status.items() if key not in ("allocation", "devices")}}
+
+
+def _result(grant: Grant, device: DeviceId) -> Object:
+    wanted = grant.wanted
+    result: Object = {"request": wanted.request, "driver": device.driver, "pool": device.pool, "device": device.device}
+    if wanted.admin:
+        result["adminAccess"] = True
+    if wanted.tolerations:
+        result["tolerations"] = [
+            {"key": t.key, "operator": t.operator, "value": t.value, "effect": t.effect} for t in wanted.tolerations
+        ]
+    return result
+
+
+def _config(claim: Object, grants: Sequence[Grant], classes: Mapping[str, Object]) -> list[Object]:
+    """Parameters for drivers: those of the classes first, then those of the claim."""
+    from_classes = [
+        {"source": "FromClass", "requests": [grant.wanted.request], **entry}
+        for grant in grants
+        for entry in classes[grant.wanted.device_class].get("spec", {}).get("config") or ()
+    ]
+    granted = {grant.wanted.request for grant in grants}
+    names = granted | {name.partition("/")[0] for name in granted}
+    from_claim = [
+        {"source": "FromClaim", **entry}
+        for entry in claim["spec"].get("devices", {}).get("config") or ()
+        if not entry.get("requests") or names & set(entry["requests"])
+    ]
+    return from_classes + from_claim

@@ -1,0 +1,166 @@
+"""The small part of a control plane that pods in one process need: claims from templates, allocation, binding.
+
+It stands in for kube-scheduler and the resource claim controller. Claims and extended resources are counted, nothing
+else; of the nodes that suit, the first by name gets the pod. It acts when something changes and never polls.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from drahealth.fakes.cluster.api import (
+    CLAIM_TEMPLATES,
+    CLAIMS,
+    DEVICE_CLASSES,
+    NODES,
+    PODS,
+    SLICES,
+    ApiError,
+    Kind,
+    Object,
+)
+from drahealth.fakes.cluster.api_server.deletion import timestamp
+from drahealth.fakes.cluster.list_watch import ControlPlaneApi
+from drahealth.fakes.cluster.pods import is_terminal, with_condition
+from drahealth.fakes.cluster.scheduling import claims
+from drahealth.fakes.cluster.scheduling.allocator import allocate
+from drahealth.fakes.cluster.scheduling.claim_controller import ClaimController
+from drahealth.fakes.cluster.scheduling.control_loop import ControlLoop
+from drahealth.fakes.cluster.scheduling.device_requests import UnschedulableError, requests_of
+from drahealth.fakes.cluster.scheduling.node_resources import allocatable, insufficient
+from drahealth.fakes.cluster.scheduling.pools import Pool, pools_on
+from drahealth.proto.clock import Clock, SystemClock
+
+_KINDS = (PODS, CLAIMS, CLAIM_TEMPLATES, DEVICE_CLASSES, SLICES, NODES)
+_CHANGED_UNDER_US = (404, 409, 503)
+"""Refusals after which an event is on its way that says why."""
+
+_Allocations = dict[str, Object]
+"""New allocations by the uid of their claim."""
+
+
+class Scheduler(ControlLoop):
+    """Places pods from `start` to `stop`; pods that cannot be placed say why in their PodScheduled condition."""
+
+    def __init__(self, api: ControlPlaneApi, *, clock: Clock | None = None) -> None:
+        super().__init__("scheduler", api, _KINDS)
+        self._api = api
+        self._clock = clock or SystemClock()
+        self._controller = ClaimController(api, self._mirror)
+        self._pools: dict[str, list[Pool]] = {}
+        """By node, until a slice changes: reading many devices takes a while."""
+        self._bound: dict[str, str] = {}
+        """The nodes of pods that were just bound, until the mirror shows it."""
+        self._is_refused = False
+
+    def _changed(self, kind: Kind, old: Object | None, new: Object | None) -> None:
+        if kind == SLICES:
+            self._pools.clear()
+        if kind == PODS and (new is None or new["spec"].get("nodeName")):
+            self._bound.pop((new or old or {})["metadata"]["uid"], None)
+        if self._is_refused or old is None or new is None or _view(kind, old) != _view(kind, new):
+            self._wake.set()
+
+    async def _pass(self) -> None:
+        """Looks at everything once: first what is over, then what waits, the oldest first."""
+        self._is_refused = False
+        try:
+            await self._controller.collect()
+            pending = [pod for pod in self._mirror.objects(PODS) if _is_pending(pod)]
+            for pod in sorted(pending, key=lambda pod: str(pod["metadata"]["creationTimestamp"])):
+                await self._place(pod)
+        except ApiError as error:
+            if error.status not in _CHANGED_UNDER_US:
+                raise
+            self._is_refused = True
+
+    async def _place(self, pod: Object) -> None:
+        try:
+            found = await self._controller.claims_of(pod)
+            node, allocations = self._choose(pod, found)
+            for claim in found:
+                await self._controller.reserve(claim, pod, allocations.get(claim["metadata"]["uid"]))
+        except UnschedulableError as why:
+            await self._explain(pod, str(why))
+        except ApiError as error:
+            if error.status in _CHANGED_UNDER_US:
+                raise
+            await self._explain(pod, error.message)
+        else:
+            await self._api.bind(pod["metadata"]["name"], pod["metadata"]["namespace"], node)
+            self._bound[pod["metadata"]["uid"]] = node
+
+    def _choose(self, pod: Object, found: list[Object]) -> tuple[str, _Allocations]:
+        """A node and what each claim without an allocation gets there. `UnschedulableError` where there is none."""
+        nodes = sorted(self._mirror.objects(NODES), key=lambda node: str(node["metadata"]["name"]))
+        if not nodes:
+            raise UnschedulableError("no nodes available to schedule pods")
+        reasons: Counter[str] = Counter()
+        for node in nodes:
+            fit = self._fit(pod, found, node)
+            if not isinstance(fit, str):
+                return node["metadata"]["name"], fit
+            reasons[fit] += 1
+        told = ", ".join(f"{count} {reason}" for reason, count in reasons.items())
+        raise UnschedulableError(f"0/{len(nodes)} nodes are available: {told}")
+
+    def _fit(self, pod: Object, found: list[Object], node: Object) -> _Allocations | str:
+        """The allocations, or why the pod cannot be on this node."""
+        name, labels = node["metadata"]["name"], node["metadata"].get("labels") or {}
+        if node.get("spec", {}).get("unschedulable"):
+            return "node(s) were unschedulable"
+        if not (pod["spec"].get("nodeSelector") or {}).items() <= labels.items():
+            return "node(s) didn't match Pod's node affinity/selector"
+        if lacking := insufficient(pod, node, self._pods_on(name)):
+            return lacking
+        if not all(claims.suits_node(claim, name) for claim in found if claims.is_allocated(claim)):
+            return "resourceclaim not available on the node"
+        allocations = self._allocations([claim for claim in found if not claims.is_allocated(claim)], name)
+        return "cannot allocate all claims" if allocations is None else allocations
+
+    def _pods_on(self, node: str) -> list[Object]:
+        pods = self._mirror.objects(PODS)
+        return [p for p in pods if node in (p["spec"].get("nodeName"), self._bound.get(p["metadata"]["uid"]))]
+
+    def _allocations(self, unallocated: list[Object], node: str) -> _Allocations | None:
+        if not unallocated:
+            return {}
+        classes = {one["metadata"]["name"]: one for one in self._mirror.objects(DEVICE_CLASSES)}
+        wanted = [requests_of(claim, classes) for claim in unallocated]
+        in_use = {device for claim in self._mirror.objects(CLAIMS) for device in claims.devices_held(claim)}
+        flat = [request for requests in wanted for request in requests]
+        if node not in self._pools:
+            self._pools[node] = pools_on(node, self._mirror.objects(SLICES))
+        grants = allocate(flat, self._pools[node], in_use)
+        if grants is None:
+            return None
+        left = iter(grants)
+        return {
+            claim["metadata"]["uid"]: claims.allocation(claim, [next(left) for _ in requests], classes, node)
+            for claim, requests in zip(unallocated, wanted, strict=True)
+        }
+
+    async def _explain(self, pod: Object, why: str) -> None:
+        """Says in the pod why it waits, once."""
+        latest = await self._api.get(PODS, pod["metadata"]["name"], pod["metadata"]["namespace"])
+        now = timestamp(self._clock.wall())
+        told = with_condition(latest["status"], "PodScheduled", False, now=now, reason="Unschedulable", message=why)
+        if told != latest["status"]:
+            self._mirror.take(PODS, await self._api.replace_status(PODS, {**latest, "status": told}))
+
+
+def _is_pending(pod: Object) -> bool:
+    return not pod["spec"].get("nodeName") and not is_terminal(pod) and "deletionTimestamp" not in pod["metadata"]
+
+
+def _view(kind: Kind, obj: Object) -> Any:
+    """What of the object matters here: health reports and heartbeats do not."""
+    if kind == PODS:
+        return obj["spec"].get("nodeName"), is_terminal(obj), "deletionTimestamp" in obj["metadata"]
+    if kind == NODES:
+        return obj.get("spec"), _labels(obj), allocatable(obj)
+    return obj
+
+
+def _labels(obj: Object) -> Mapping[str, str]:
+    return obj["metadata"].get("labels") or {}

@@ -1,0 +1,1 @@
+"""The control surface of fake drivers and device plugins: its calls, their wire format, client and server."""

@@ -1,0 +1,190 @@
+"""The control surface of a fake device plugin, beside that of a driver (`control`): asynchronous calls, plain data."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Protocol
+
+from drahealth.fakes.control.driver import Attempt, check_instance
+from drahealth.fakes.faults.catalogue import catalogue, policy
+from drahealth.fakes.inventory.cdi import check_kind
+from drahealth.fakes.inventory.devices import Device, Inventory
+from drahealth.proto.device_plugin import KUBELET_SOCKET
+from drahealth.proto.extended_resources import is_extended_resource
+
+KEPT = 100
+"""Calls whose devices are remembered, of each kind; all are counted."""
+Registration = Literal["kubelet.sock", "plugins_registry"]
+
+
+@dataclass(frozen=True, slots=True)
+class PluginOptions:
+    """How a fake device plugin is made. Paths are as the kubelet and the plugin see them. ValueError for what makes
+    none."""
+
+    resource: str
+    """The extended resource that it has devices of, such as example.com/gpu."""
+    devices: tuple[str, ...]
+    """Their ids."""
+    plugins_dir: str
+    """The directory of the device plugins, where the kubelet's socket is."""
+    registry_dir: str = ""
+    """Where the kubelet looks for registration sockets."""
+    data_dir: str = ""
+    """Where a plugin that registers there puts its own socket."""
+    registration: Registration = "kubelet.sock"
+    """Whether it calls the kubelet, or waits to be found."""
+    instance: str = ""
+    """Tells two plugins of one resource apart; part of the socket names."""
+    preferred: tuple[str, ...] = ()
+    """The devices that it would rather give, the first first; none: it is not asked."""
+    pre_start: bool = False
+    """It wants to be told before a container starts."""
+    cdi_kind: str = ""
+    """Allocated devices come with a CDI name each, of this kind; empty: without."""
+    cdi_dir: str = ""
+    """Where a CDI specification of that kind is written, for a real container runtime; empty: nowhere."""
+    catalogue: str = "nvidia"
+    """What the faults are called that the devices can have (`faults.catalogue`)."""
+    policy: str = "nvidia-catalogue"
+    """Which of them make a device Unhealthy."""
+    seed: int = 0
+    """How long recoveries take that are drawn at random comes of this."""
+    inventory: tuple[Device, ...] = ()
+    """What is known of its devices, by the names that are their ids, and of those that they are parts of."""
+
+    def __post_init__(self) -> None:
+        if not is_extended_resource(self.resource):
+            raise ValueError(f"{self.resource!r} is not the name of an extended resource, such as example.com/gpu")
+        check_instance(self.instance)
+        if self.registration == "plugins_registry" and not (self.registry_dir and self.data_dir):
+            raise ValueError("a plugin that waits to be found has a registry_dir and a data_dir")
+        if self.socket_name == KUBELET_SOCKET:
+            raise ValueError(f"no plugin's socket is called {KUBELET_SOCKET}")
+        if self.cdi_dir and self.cdi_kind:
+            check_kind(self.cdi_kind)
+        catalogue(self.catalogue)
+        policy(self.policy)
+        self.all_devices  # noqa: B018  ValueError where two have one name
+
+    @property
+    def socket_name(self) -> str:
+        """What its sockets are called."""
+        instance = f"-{self.instance}" if self.instance else ""
+        return f"{self.resource.replace('/', '_')}{instance}.sock"
+
+    @property
+    def sockets(self) -> tuple[Path, ...]:
+        """Where it is reached while it runs: the plugin's own, and that of its registration if it waits to be found."""
+        if self.registration == "kubelet.sock":
+            return (Path(self.plugins_dir) / self.socket_name,)
+        return Path(self.data_dir) / self.socket_name, Path(self.registry_dir) / self.socket_name
+
+    @property
+    def ids(self) -> dict[str, str]:
+        """Its devices' ids by their paths, in which faults think; one of which nothing is known is a whole device."""
+        known = {device.name: device.path for device in self.inventory}
+        return {known.get(id_, _path(id_)): id_ for id_ in self.devices}
+
+    @property
+    def all_devices(self) -> Inventory:
+        """Its devices, and those that they are parts of."""
+        return Inventory((*self.inventory, *self._unknown()))
+
+    def _unknown(self) -> tuple[Device, ...]:
+        known = {device.name for device in self.inventory}
+        return tuple(Device(_path(id_)) for id_ in dict.fromkeys(self.devices) if id_ not in known)
+
+
+def _path(id_: str) -> str:
+    """The path of a whole device of this id, which may be any text."""
+    return id_.replace("/", "-")
+
+
+@dataclass(frozen=True, slots=True)
+class ListedDevice:
+    """What a device plugin says of a device: a word of health, if it lists it at all."""
+
+    device: str
+    """Its id."""
+    health: str
+    listed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class PluginState:
+    """What a fake device plugin knows of itself."""
+
+    running: bool
+    registered: bool
+    """A kubelet has said so since the last start."""
+    registration_error: str
+    streams: int
+    """Lists that a kubelet is being told now."""
+    allocated: tuple[tuple[str, ...], ...]
+    """The devices of each container in Allocate calls: of the newest `KEPT`, the newest last."""
+    started: tuple[tuple[str, ...], ...]
+    """The devices of each PreStartContainer call, likewise."""
+    listed: tuple[str, ...] = ()
+    """The devices that it lists."""
+    faults: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """What is wrong with the devices, by path."""
+    instance: str = ""
+    allocations: int = 0
+    """Containers in Allocate calls since the plugin was made, kept or not."""
+    starts: int = 0
+    """PreStartContainer calls, likewise."""
+
+
+class PluginControl(Protocol):
+    """What one can tell a fake device plugin."""
+
+    async def start(self) -> None:
+        """Opens its socket and registers, now and whenever a kubelet starts anew. A running one stays as it is."""
+
+    async def stop(self) -> None:
+        """Ends in order: its sockets go, then its lists end."""
+
+    async def restart(self) -> None:
+        """Ends in order, if it runs, and starts again."""
+
+    async def crash(self) -> None:
+        """Is gone at once, as after SIGKILL: its lists are cut, the socket files stay."""
+
+    async def retire(self) -> None:
+        """Stops for good."""
+
+    async def wait_registered(self) -> None:
+        """Returns once a kubelet has said that the plugin is registered, since its last start."""
+
+    async def set_health(self, device: str, health: str) -> None:
+        """From now on the device is so, in whatever word; told at once if it is listed."""
+
+    async def remove(self, device: str) -> None:
+        """The device is listed no more; told at once."""
+
+    async def restore(self, device: str) -> None:
+        """A device that is not listed is listed again, as it is; told at once."""
+
+    async def inject(self, fault: str, device: str) -> None:
+        """The device, by its path, has this fault of the catalogue from now on; told at once as the policy has it.
+
+        One that vanishes with it is in the next list, as Unhealthy, and in none after that while the fault lasts.
+        """
+
+    async def clear(self, fault: str, device: str) -> None:
+        """The device has this fault no more, however that came."""
+
+    async def recover(
+        self, action: str, device: str = "", fails: bool = False, claimed: bool = False, takes: float | None = 0.0
+    ) -> Attempt:
+        """Does this to recover a device, or all, as with a driver (`control.DriverControl.recover`)."""
+
+    async def heal(self) -> None:
+        """No device has any fault any more, and all are listed."""
+
+    async def devices(self) -> tuple[ListedDevice, ...]:
+        """What it says of each of its devices now."""
+
+    async def state(self) -> PluginState:
+        """What the plugin knows of itself now."""

@@ -1,0 +1,396 @@
+"""Drivers in another process or in a pod, told what to do over a stream (`control_lines`)."""
+
+import asyncio
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from itertools import count
+from typing import Any
+
+from pydantic import TypeAdapter
+from pydantic_core import to_jsonable_python
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_fixed
+
+from drahealth.fakes.control.device_plugin import ListedDevice, PluginOptions, PluginState
+from drahealth.fakes.control.driver import Attempt, DriverOptions, DriverState
+from drahealth.fakes.control.wire import (
+    LINE_LIMIT,
+    Said,
+    Unreadable,
+    Writer,
+    read_attached,
+    read_said,
+    to_line,
+)
+from drahealth.proto.events import Record
+from drahealth.proto.values import DeviceHealth, Health
+
+Connect = Callable[[], Awaitable[tuple[asyncio.StreamReader, Writer]]]
+"""Makes a connection. Raises OSError where it may be tried again, and anything else where that is of no use."""
+
+_EVERY = 0.2
+"""Seconds between attempts to connect again."""
+_ACKNOWLEDGE = 100
+"""Lines after which the other side is told that they came, if no call does it."""
+_FAREWELL = 8.0
+"""Seconds that the drivers have to retire at the end."""
+_STATE = TypeAdapter(DriverState)
+_DEVICES = TypeAdapter(tuple[DeviceHealth, ...])
+_ATTEMPT = TypeAdapter(Attempt)
+_PLUGIN_STATE = TypeAdapter(PluginState)
+_LISTED = TypeAdapter(tuple[ListedDevice, ...])
+_GONE = "the driver is gone"
+
+
+class ControlFailed(Exception):
+    """The driver refused a call, or is gone; says which call and why."""
+
+
+class RemoteHost:
+    """A place where drivers are made: one session, over a connection that may be lost and made again.
+
+    `patience` is how many seconds a connection may be away; calls wait for it so long.
+    """
+
+    def __init__(self, connect: Connect, *, patience: float = 0.0) -> None:
+        self._connect = connect
+        self._patience = patience
+        self._session = uuid.uuid4().hex
+        self._numbers = count(1)
+        self._last = 0
+        self._waiting: dict[int, tuple[bytes, asyncio.Future[Any]]] = {}
+        self._observers: dict[int, Callable[[Record], None]] = {}
+        self._seen = 0
+        self._offset = 0.0
+        self._writer: Writer | None = None
+        self._over = ""
+        self._life = asyncio.create_task(self._live(), name="control connection of drivers")
+
+    @property
+    def problem(self) -> str:
+        """Why nothing can be told to these drivers any more; empty while it can."""
+        return self._over
+
+    async def make(self, options: DriverOptions, observe: Callable[[Record], None]) -> "RemoteDriver":
+        """Makes a driver, not started; what happens to it is observed at our own monotonic time."""
+        number = int(await self.call("make", options=asdict(options)))
+        self._observers[number] = observe
+        return RemoteDriver(self, number)
+
+    async def make_plugin(self, options: PluginOptions, observe: Callable[[Record], None]) -> "RemotePlugin":
+        """Makes a device plugin, likewise."""
+        number = int(await self.call("make_plugin", options=asdict(options)))
+        self._observers[number] = observe
+        return RemotePlugin(self, number)
+
+    async def use(self, name: str = "") -> "RemoteDriver":
+        """A driver that stands there by itself; by no name the only one. What happens to it is not observed."""
+        return RemoteDriver(self, await self._use(name, "driver"))
+
+    async def use_plugin(self, name: str = "") -> "RemotePlugin":
+        """A device plugin, by its resource, likewise."""
+        return RemotePlugin(self, await self._use(name, "device-plugin"))
+
+    async def _use(self, name: str, kind: str) -> int:
+        used = await self.call("use", name=name)
+        if used.get("kind", "driver") != kind:
+            await self.call("drop", driver=used["driver"])
+            raise ControlFailed(f"{used['name']} is a {used['kind']}, not a {kind}")
+        return int(used["driver"])
+
+    async def drop(self, driver: "RemoteDriver | RemotePlugin") -> None:
+        """Stops a driver and forgets it."""
+        self._observers.pop(driver.number, None)
+        await self.call("drop", driver=driver.number)
+
+    async def jump(self, seconds: float) -> None:
+        """Lets the drivers' clock jump."""
+        await self.call("jump", seconds=seconds)
+
+    async def close(self) -> None:
+        """Retires all drivers and ends the connection."""
+        if not self._over:
+            with suppress(ControlFailed, TimeoutError):
+                await asyncio.wait_for(self.call("close"), _FAREWELL)
+        self._life.cancel()
+        await asyncio.wait([self._life])
+        if self._writer:
+            self._writer.close()
+            with suppress(OSError):
+                await self._writer.wait_closed()
+
+    async def call(self, name: str, of: int | None = None, /, **args: Any) -> Any:
+        """Makes a call, of the session or of driver `of`. Raises ControlFailed."""
+        number = self._last + 1
+        request = {"id": number, "driver": of, "call": name, "args": to_jsonable_python(args), "seen": self._seen}
+        line = to_line(request)
+        if len(line) > LINE_LIMIT:
+            raise ControlFailed(f"{name}: a line has at most {LINE_LIMIT} bytes, this one would have {len(line)}")
+        if self._over:
+            raise ControlFailed(f"{name}: {self._over}")
+        self._last = number
+        answer = asyncio.get_running_loop().create_future()
+        self._waiting[number] = (line, answer)
+        if self._writer:
+            self._writer.write(line)
+        try:
+            return await answer
+        except ControlFailed as failed:
+            raise ControlFailed(f"{name}: {failed}") from None
+        finally:
+            self._waiting.pop(number, None)
+
+    # -- the connection
+
+    async def _live(self) -> None:
+        """Keeps a connection, and takes what comes over it, until it cannot be had any more."""
+        why = _GONE
+        patience = self._patience or _FAREWELL
+        try:
+            while True:
+                reader = await self._connected(patience)
+                patience = self._patience
+                with suppress(OSError):
+                    await self._listen(reader)
+                if not self._patience:
+                    return
+                self._lose()
+        except Unreadable as unreadable:
+            why = str(unreadable)
+        except OSError as error:
+            why = f"{_GONE}: {error}" if str(error) else _GONE
+        except Exception as error:  # whatever it is, who called is waiting for an answer
+            why = str(error) or type(error).__name__
+        finally:
+            self._over = why
+            self._fail(why)
+
+    def _lose(self) -> None:
+        """The connection has ended; what is called from now on waits for the next one."""
+        if self._writer:
+            self._writer.close()
+        self._writer = None
+
+    async def _connected(self, patience: float) -> asyncio.StreamReader:
+        retrying = AsyncRetrying(
+            retry=retry_if_exception_type(OSError),
+            wait=wait_fixed(_EVERY),
+            stop=stop_after_delay(patience),
+            reraise=True,
+        )
+        return await retrying(self._attach)
+
+    async def _attach(self) -> asyncio.StreamReader:
+        reader, writer = await self._connect()
+        try:
+            before = time.monotonic()
+            writer.write(to_line({"attach": self._session, "seen": self._seen, "calls": self._last_answered()}))
+            line = await _line(reader)
+            if not line:
+                raise ConnectionError("the connection ended at once")
+            attached = read_attached(line)
+        except BaseException:
+            writer.close()
+            raise
+        self._offset = clock_offset(before, attached.now, time.monotonic())
+        for number, (call, _) in self._waiting.items():
+            if number > attached.taken:
+                writer.write(call)
+        self._writer = writer
+        return reader
+
+    def _last_answered(self) -> int:
+        """The newest call that surely came: with none, a session that nobody knows is a new one."""
+        return min(self._waiting, default=self._last + 1) - 1
+
+    async def _listen(self, reader: asyncio.StreamReader) -> None:
+        while line := await _line(reader):
+            self._take(read_said(line))
+
+    def _take(self, said: Said) -> None:
+        if said.seq and said.seq <= self._seen:
+            return
+        self._seen = max(self._seen, said.seq)
+        if self._writer and said.seq % _ACKNOWLEDGE == 0:
+            self._writer.write(to_line({"seen": self._seen}))
+        record = said.record(self._offset)
+        if said.news is not None:
+            return  # for who watches, which this does not
+        if record:
+            if observe := self._observers.get(said.driver or 0):
+                observe(record)
+        elif said.id is None:
+            self._fail(said.error or _GONE)
+        elif (waiting := self._waiting.get(said.id)) and not waiting[1].done():
+            if said.error is not None:
+                waiting[1].set_exception(ControlFailed(said.error))
+            else:
+                waiting[1].set_result(said.result)
+
+    def _fail(self, why: str) -> None:
+        for _, waiting in self._waiting.values():
+            if not waiting.done():
+                waiting.set_exception(ControlFailed(why))
+
+
+class RemoteDriver:
+    """A driver of a RemoteHost. Implements `control.DriverControl`; calls raise ControlFailed too."""
+
+    def __init__(self, host: RemoteHost, number: int) -> None:
+        self.host = host
+        self.number = number
+
+    async def start(self) -> None:
+        await self._call("start")
+
+    async def stop(self) -> None:
+        await self._call("stop")
+
+    async def restart(self, offer: Sequence[str] = ()) -> None:
+        await self._call("restart", offer=list(offer))
+
+    async def upgrade(self, overlap: float = 1.0, offer: Sequence[str] = ()) -> None:
+        await self._call("upgrade", overlap=overlap, offer=list(offer))
+
+    async def unregister(self) -> None:
+        await self._call("unregister")
+
+    async def crash(self) -> None:
+        await self._call("crash")
+
+    async def retire(self) -> None:
+        await self._call("retire")
+
+    async def wait_registered(self) -> None:
+        await self._call("wait_registered")
+
+    async def set_health(self, device: str, health: Health, message: str = "", timeout: int | None = None) -> None:
+        await self._call("set_health", device=device, health=health, message=message, timeout=timeout)
+
+    async def play(self, changes: Sequence[DeviceHealth]) -> None:
+        await self._call("play", changes=list(changes))
+
+    async def report(self, devices: Sequence[DeviceHealth]) -> None:
+        await self._call("report", devices=list(devices))
+
+    async def hush(self, quiet: bool) -> None:
+        await self._call("hush", quiet=quiet)
+
+    async def send_raw(self, payload: str) -> None:
+        await self._call("send_raw", payload=payload)
+
+    async def end_streams(self, code: str = "OK") -> None:
+        await self._call("end_streams", code=code)
+
+    async def inject(self, fault: str, device: str) -> None:
+        await self._call("inject", fault=fault, device=device)
+
+    async def clear(self, fault: str, device: str) -> None:
+        await self._call("clear", fault=fault, device=device)
+
+    async def recover(
+        self, action: str, device: str = "", fails: bool = False, claimed: bool = False, takes: float | None = 0.0
+    ) -> Attempt:
+        came = await self._call("recover", action=action, device=device, fails=fails, claimed=claimed, takes=takes)
+        return _ATTEMPT.validate_python(came)
+
+    async def taint(self, device: str, key: str, value: str = "", effect: str = "NoSchedule") -> None:
+        await self._call("taint", device=device, key=key, value=value, effect=effect)
+
+    async def untaint(self, device: str, key: str, effect: str = "") -> None:
+        await self._call("untaint", device=device, key=key, effect=effect)
+
+    async def heal(self) -> None:
+        await self._call("heal")
+
+    async def fault_streams(self, kind: str, value: float = 1.0) -> None:
+        await self._call("fault_streams", kind=kind, value=value)
+
+    async def restore_streams(self, kind: str) -> None:
+        await self._call("restore_streams", kind=kind)
+
+    async def set_heartbeat(self, seconds: float) -> None:
+        await self._call("set_heartbeat", seconds=seconds)
+
+    async def devices(self) -> tuple[DeviceHealth, ...]:
+        return _DEVICES.validate_python(await self._call("devices"))
+
+    async def state(self) -> DriverState:
+        return _STATE.validate_python(await self._call("state"))
+
+    async def _call(self, name: str, **args: Any) -> Any:
+        return await self.host.call(name, self.number, **args)
+
+
+class RemotePlugin:
+    """A device plugin of a RemoteHost. Implements `plugin_control.PluginControl`; calls raise ControlFailed too."""
+
+    def __init__(self, host: RemoteHost, number: int) -> None:
+        self.host = host
+        self.number = number
+
+    async def start(self) -> None:
+        await self._call("start")
+
+    async def stop(self) -> None:
+        await self._call("stop")
+
+    async def restart(self) -> None:
+        await self._call("restart")
+
+    async def crash(self) -> None:
+        await self._call("crash")
+
+    async def retire(self) -> None:
+        await self._call("retire")
+
+    async def wait_registered(self) -> None:
+        await self._call("wait_registered")
+
+    async def set_health(self, device: str, health: str) -> None:
+        await self._call("set_health", device=device, health=health)
+
+    async def remove(self, device: str) -> None:
+        await self._call("remove", device=device)
+
+    async def restore(self, device: str) -> None:
+        await self._call("restore", device=device)
+
+    async def inject(self, fault: str, device: str) -> None:
+        await self._call("inject", fault=fault, device=device)
+
+    async def clear(self, fault: str, device: str) -> None:
+        await self._call("clear", fault=fault, device=device)
+
+    async def recover(
+        self, action: str, device: str = "", fails: bool = False, claimed: bool = False, takes: float | None = 0.0
+    ) -> Attempt:
+        came = await self._call("recover", action=action, device=device, fails=fails, claimed=claimed, takes=takes)
+        return _ATTEMPT.validate_python(came)
+
+    async def heal(self) -> None:
+        await self._call("heal")
+
+    async def devices(self) -> tuple[ListedDevice, ...]:
+        return _LISTED.validate_python(await self._call("devices"))
+
+    async def state(self) -> PluginState:
+        return _PLUGIN_STATE.validate_python(await self._call("state"))
+
+    async def _call(self, name: str, **args: Any) -> Any:
+        return await self.host.call(name, self.number, **args)
+
+
+async def _line(reader: asyncio.StreamReader) -> bytes:
+    try:
+        return await reader.readline()
+    except ValueError:  # readline's word for a line over the limit
+        raise Unreadable("the driver said a line that is too long to read") from None
+
+
+def clock_offset(before: float, there: float, after: float) -> float:
+    """What to add to a time there, which was read between `before` and `after` here. Nothing where it may be the same
+    clock: on one machine it is, and events shall not change places."""
+    return 0.0 if before <= there <= after else (before + after) / 2 - there

@@ -1,0 +1,348 @@
+"""The drivers' side of the control surface: sessions of drivers, for whoever connects.
+
+A session makes drivers of its own, and may use those that stand by themselves, which no session's end concerns.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import to_jsonable_python
+
+from drahealth.fakes.cluster.api import ApiError
+from drahealth.fakes.control.device_plugin import PluginControl, PluginOptions
+from drahealth.fakes.control.driver import DriverControl, DriverOptions
+from drahealth.fakes.control.news import Line, line_of_call
+from drahealth.fakes.control.served import Calls, Served, ServedDrivers
+from drahealth.fakes.control.wire import (
+    CALLS,
+    LINE_LIMIT,
+    PLUGIN_CALLS,
+    QUESTIONS,
+    Attached,
+    Request,
+    Unreadable,
+    Writer,
+    read_attach,
+    read_request,
+    to_line,
+    waiting,
+)
+from drahealth.proto.events import Event, Observe, to_json
+
+Make = Callable[[DriverOptions, Observe], DriverControl]
+MakePlugin = Callable[[PluginOptions, Observe], PluginControl]
+Jump = Callable[[float], None]
+
+_OWN_CALLS = ("make", "make_plugin", "drop", "jump", "close", "drivers", "use", "watch")
+
+_LAST_WORD = 0.5
+"""Seconds that calls under way have for their answer once their session has ended."""
+_BACKLOG = 4 * 1024 * 1024
+"""Bytes that may wait for one who watches standing drivers; what would be more is left out, and counted."""
+_RETIREMENT = 5.0
+"""Seconds that drivers have to withdraw what they published, once nobody tells them what to do any more."""
+
+
+class ControlServer:
+    """Serves any number of connections. A session, with its drivers, outlives its connection for `linger` seconds.
+
+    `jump` lets the drivers' clock jump; None for drivers that live on the system's time.
+    """
+
+    def __init__(
+        self,
+        make: Make,
+        *,
+        make_plugin: MakePlugin,
+        jump: Jump | None = None,
+        linger: float = 0.0,
+        served: ServedDrivers | None = None,
+    ) -> None:
+        self._make = make
+        self._make_plugin = make_plugin
+        self._jump = jump
+        self._linger = linger
+        self._served = served or ServedDrivers()
+        self._sessions: dict[str, Session] = {}
+        self._endings: dict[str, asyncio.Task[None]] = {}
+        self._connections: dict[asyncio.Task[Any], Writer] = {}
+        self._closing = asyncio.Event()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: Writer) -> None:
+        """Serves a connection until it ends."""
+        me = asyncio.current_task()
+        assert me
+        self._connections[me] = writer
+        name = ""
+        try:
+            attach = read_attach(await reader.readline())
+            name = attach.attach
+            session = self._session(name, attach.calls, brief=attach.brief)
+            session.attach(writer, attach.seen)
+            while line := await reader.readline():
+                session.take(line)
+        except Unreadable as unreadable:
+            writer.write(to_line({"seq": 0, "id": None, "error": str(unreadable)}))
+        except ValueError:  # readline's word for a line over the limit
+            writer.write(to_line({"seq": 0, "id": None, "error": f"a line has at most {LINE_LIMIT} bytes"}))
+        except OSError:
+            pass  # it ended less politely
+        finally:
+            del self._connections[me]
+            self._left(name, writer)
+            writer.close()
+
+    async def close(self) -> None:
+        """Ends all sessions and connections at once."""
+        self._closing.set()
+        for name, session in self._sessions.items():
+            self._begin_end(name, session)
+        await asyncio.gather(*self._endings.values())
+        for writer in self._connections.values():
+            writer.close()
+        if self._connections:
+            await asyncio.wait(self._connections, timeout=_LAST_WORD)
+
+    def _session(self, name: str, calls: int, *, brief: bool) -> "Session":
+        session = self._sessions.get(name)
+        if (session is None and calls) or (session and session.over):
+            raise Unreadable("the drivers are lost: their process was started anew")
+        if session is None:
+            session = self._sessions[name] = Session(
+                self._make, self._make_plugin, self._jump, self._served, brief=brief
+            )
+        elif ending := self._endings.pop(name, None):
+            ending.cancel()
+        return session
+
+    def _left(self, name: str, writer: Writer) -> None:
+        session = self._sessions.get(name)
+        if session and session.detach(writer):
+            self._begin_end(name, session)
+
+    def _begin_end(self, name: str, session: "Session") -> None:
+        if name not in self._endings:
+            ending = asyncio.create_task(self._end(name, session), name="end of a control session")
+            self._endings[name] = ending
+
+    async def _end(self, name: str, session: "Session") -> None:
+        if not session.over and not session.brief:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._closing.wait(), self._linger)
+        await session.close()
+        del self._sessions[name], self._endings[name]
+
+
+class Session:
+    """The drivers and device plugins that one client made, and what it has yet to hear."""
+
+    def __init__(
+        self,
+        make: Make,
+        make_plugin: MakePlugin,
+        jump: Jump | None,
+        served: ServedDrivers,
+        *,
+        brief: bool = False,
+    ) -> None:
+        self.over = False
+        """The client has said that it is done."""
+        self.brief = brief
+        """It ends with its connection."""
+        self._make_driver = make
+        self._make_device_plugin = make_plugin
+        self._jump_clock = jump
+        self._drivers: dict[int, DriverControl | PluginControl] = {}
+        self._calls_of: dict[int, Calls] = {}
+        self._served = served
+        self._used: dict[int, Served] = {}
+        """Those that stand by themselves, which it did not make."""
+        self._watched: dict[str, int] = {}
+        self._end_watch: Callable[[], None] | None = None
+        self._left_out = 0
+        self._made = 0
+        self._calls: set[asyncio.Task[None]] = set()
+        self._taken = 0
+        self._said = 0
+        self._unseen: deque[tuple[int, bytes]] = deque()
+        self._writer: Writer | None = None
+        self._end: asyncio.Task[None] | None = None
+        self._own_calls = Calls(self, _OWN_CALLS)
+
+    # -- its connection
+
+    def attach(self, writer: Writer, seen: int) -> None:
+        """From now on it is this connection, which is told what came after `seen`."""
+        if self._writer:
+            self._writer.close()
+        self._writer = writer
+        self._forget(seen)
+        writer.write(to_line({"attached": Attached(now=time.monotonic(), taken=self._taken).model_dump()}))
+        for _, line in self._unseen:
+            writer.write(line)
+
+    def detach(self, writer: Writer) -> bool:
+        """The connection has ended; whether the session is without one now."""
+        if self._writer is writer:
+            self._writer = None
+        return self._writer is None
+
+    def take(self, line: bytes) -> None:
+        """Takes a line; a call runs beside those that are under way, and one that came before is left out."""
+        try:
+            request = read_request(line)
+        except Unreadable as unreadable:
+            self._say(id=None, error=str(unreadable))
+            return
+        self._forget(request.seen)
+        if isinstance(request, Request) and request.id > self._taken:
+            self._taken = request.id
+            self._calls.add(call := asyncio.create_task(self._answer(request), name="control call"))
+            call.add_done_callback(self._calls.discard)
+
+    # -- the session's own calls
+
+    async def make(self, options: DriverOptions) -> int:
+        """Makes a driver; returns its number."""
+        number = self._next_number()
+        self._drivers[number] = driver = self._make_driver(options, self._observer(number))
+        self._calls_of[number] = Calls(driver, CALLS)
+        return number
+
+    async def make_plugin(self, options: PluginOptions) -> int:
+        """Makes a device plugin; returns its number, which is a driver's to every other call."""
+        number = self._next_number()
+        self._drivers[number] = plugin = self._make_device_plugin(options, self._observer(number))
+        self._calls_of[number] = Calls(plugin, PLUGIN_CALLS)
+        return number
+
+    async def drivers(self) -> list[Mapping[str, Any]]:
+        """What there is of drivers that stand by themselves."""
+        return [driver.described for driver in self._served.all()]
+
+    async def use(self, name: str = "") -> Mapping[str, Any]:
+        """A driver that stands by itself is from now on the session's too, and may be told what to do.
+
+        Returns its number and what it is. ValueError where `name` is none, or is left out and there are several.
+        """
+        driver, number = self._served.get(name), self._next_number()
+        self._used[number] = driver
+        self._calls_of[number] = driver.calls
+        return {"driver": number, **driver.described}
+
+    async def watch(self, driver: int) -> None:
+        """From now on it is told what happens to that driver, which it uses: `news` without a number.
+
+        They are not repeated on another connection. What a connection is too slow for is left out, and counted.
+        """
+        if driver not in self._used:
+            raise ValueError(f"there is no driver {driver} that stands by itself; `use` one first")
+        self._watched[self._used[driver].name] = driver
+        if self._end_watch is None:
+            self._end_watch = self._served.news.add(self._hear)
+
+    async def drop(self, driver: int) -> None:
+        """Stops a driver and forgets it; one that stands by itself it just forgets."""
+        self._calls_of.pop(driver, None)
+        if used := self._used.pop(driver, None):
+            self._watched.pop(used.name, None)
+        if known := self._drivers.pop(driver, None):
+            await known.stop()
+
+    async def jump(self, seconds: float) -> None:
+        """Lets the drivers' clock jump. Raises ValueError where they live on the system's time."""
+        if self._jump_clock is None:
+            raise ValueError("the drivers live on the system's time, which does not jump")
+        self._jump_clock(seconds)
+
+    async def close(self) -> None:
+        """Ends what is under way, and retires the drivers."""
+        self.over = True
+        if self._end is None:
+            others = {call for call in self._calls if call is not asyncio.current_task()}
+            self._end = asyncio.create_task(self._retire(others), name="retirement of drivers")
+        await asyncio.shield(self._end)
+
+    # -- inside
+
+    def _next_number(self) -> int:
+        self._made += 1
+        return self._made
+
+    def _observer(self, number: int) -> Observe:
+        def observe(event: Event) -> None:
+            self._say(driver=number, at=time.monotonic(), event=to_json(event))
+
+        return observe
+
+    async def _retire(self, calls: "set[asyncio.Task[None]]") -> None:
+        await _end(calls)
+        drivers, self._drivers = self._drivers, {}
+        if self._end_watch:
+            self._end_watch()
+        await asyncio.gather(*(_retire(driver) for driver in drivers.values()))
+
+    async def _answer(self, request: Request) -> None:
+        try:
+            self._say(id=request.id, result=to_jsonable_python(await self._called(request)))
+        except ValidationError as error:
+            wrong = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+            self._say(id=request.id, error="; ".join(wrong))
+        except ValueError as error:
+            self._say(id=request.id, error=str(error))
+        except ApiError as error:
+            self._say(id=request.id, error=str(error), environment=True)
+        except Exception as error:  # whatever it is, who called is waiting for an answer
+            self._say(id=request.id, error=f"{type(error).__name__}: {error}", environment=True)
+
+    async def _called(self, request: Request) -> Any:
+        if request.driver is None:
+            return await self._own_calls[request.call](**request.args)
+        if request.driver not in self._calls_of:
+            raise ValueError(f"there is no driver {request.driver}")
+        call, used = self._calls_of[request.driver][request.call], self._used.get(request.driver)
+        result = await call(**request.args)
+        if used and request.call not in QUESTIONS:
+            self._served.news.tell(used.name, line_of_call(request.call, request.args))
+        return result
+
+    def _hear(self, driver: str, line: Line) -> None:
+        if driver not in self._watched or self._writer is None or self._writer.is_closing():
+            return
+        if waiting(self._writer) > _BACKLOG:
+            self._left_out += 1
+            return
+        said = {"seq": 0, "driver": self._watched[driver], "at": time.monotonic(), "news": line}
+        if self._left_out:
+            said["left_out"] = self._left_out
+            self._left_out = 0
+        self._writer.write(to_line(said))
+
+    def _say(self, **data: Any) -> None:
+        self._said += 1
+        line = to_line({"seq": self._said, **data})
+        self._unseen.append((self._said, line))
+        if self._writer and not self._writer.is_closing():
+            self._writer.write(line)
+
+    def _forget(self, seen: int) -> None:
+        while self._unseen and self._unseen[0][0] <= seen:
+            self._unseen.popleft()
+
+
+async def _retire(driver: DriverControl | PluginControl) -> None:
+    with suppress(ApiError, TimeoutError):
+        await asyncio.wait_for(driver.retire(), _RETIREMENT)
+
+
+async def _end(calls: "set[asyncio.Task[None]]") -> None:
+    if calls:
+        _, late = await asyncio.wait(calls, timeout=_LAST_WORD)
+        for call in late:
+            call.cancel()
+        await asyncio.gather(*late, return_exceptions=True)

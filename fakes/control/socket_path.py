@@ -1,0 +1,68 @@
+"""The unix socket by which programs with fake drivers are told what to do: where it is, and whose.
+
+It is its owner's alone, and never anything but a unix socket.
+"""
+
+import errno
+import os
+import socket
+from pathlib import Path
+
+from drahealth.fakes.files.socket_files import SocketInUse, is_served
+from drahealth.proto.quoting import one_line
+from drahealth.proto.sockets import check_path
+
+VARIABLE = "DRAHEALTH_SOCKET"
+
+
+def default_path() -> Path:
+    """That of the environment, or one in a folder of this user."""
+    if named := os.environ.get(VARIABLE):
+        return Path(named)
+    if os.geteuid() == 0:
+        return Path("/run/drahealth/control.sock")
+    folder = os.environ.get("XDG_RUNTIME_DIR")
+    return Path(folder, "drahealth") / "control.sock" if folder else Path(f"/tmp/drahealth-{os.geteuid()}/control.sock")
+
+
+def listen(path: Path) -> socket.socket:
+    """A socket there, for its owner alone; one that a process has left that is gone is replaced.
+
+    Raises SocketInUse where the path is, ValueError for one that no socket can have, OSError where it cannot be made.
+    """
+    check_path(path)
+    _own_folder(path.parent)
+    make_way(path)
+    listening = socket.socket(socket.AF_UNIX)
+    mask = os.umask(0o177)
+    try:
+        listening.bind(str(path))
+    except BaseException as error:
+        listening.close()
+        if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+            raise SocketInUse(f"somebody listens at {one_line(str(path))} already; name another --socket") from None
+        raise
+    finally:
+        os.umask(mask)
+    return listening
+
+
+def make_way(path: Path) -> None:
+    """Removes a socket at which nobody listens any more. Raises SocketInUse if something else is there."""
+    if not path.exists() and not path.is_symlink():
+        return
+    if not path.is_socket():
+        raise SocketInUse(f"there is something at {one_line(str(path))} that is no socket; name another --socket")
+    if is_served(path):
+        raise SocketInUse(f"somebody listens at {one_line(str(path))} already; name another --socket")
+    path.unlink(missing_ok=True)
+
+
+def _own_folder(folder: Path) -> None:
+    """A folder that is not there is made for its owner alone; one in /tmp must be nobody else's."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if folder != Path(f"/tmp/drahealth-{os.geteuid()}"):
+        return
+    found = folder.lstat()
+    if found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        raise SocketInUse(f"{folder} is not this user's alone; name another --socket")

@@ -1,0 +1,178 @@
+"""The control surface as JSON lines, for drivers in another process or in a pod.
+
+    -> {"attach": "a-session", "seen": 0, "calls": 0}      first on every connection: whose session, and how far it is
+    <- {"attached": {"now": 812.5, "taken": 0}}
+    -> {"id": 1, "call": "make", "args": {"options": {"name": "gpu.example.com", ...}}}
+    <- {"seq": 1, "id": 1, "result": 1}
+    -> {"id": 2, "driver": 1, "call": "set_health", "args": {"device": "gpu-0", "health": "Unhealthy"}, "seen": 1}
+    <- {"seq": 2, "driver": 1, "at": 812.6, "event": {"event": "report-sent", ...}}
+    <- {"seq": 3, "id": 2, "result": null}          or {"seq": 3, "id": 2, "error": "driver ... has no device ..."}
+
+An error of what is around, such as an API server that is away, and not of what was asked, has `"environment": true`.
+
+Calls are numbered by who makes them, and what is said is numbered by who says it; `seen` is the last of these that
+came. A session may outlive its connection: who attaches to it again is told what came after `seen`, and repeats the
+calls after `taken`. Calls are answered as they end, so a long one holds up no other. `at` and `now` are the monotonic
+time of the drivers' machine, in seconds.
+
+Drivers that stand by themselves, of a process that was given a file of them, are shared by all sessions:
+
+    -> {"id": 1, "call": "use", "args": {"name": "gpu.example.com"}}      by no name: the only one
+    <- {"seq": 1, "id": 1, "result": {"driver": 1, "name": "gpu.example.com", "node": "node-a", ...}}
+    -> {"id": 2, "call": "watch", "args": {"driver": 1}}
+    <- {"seq": 0, "driver": 1, "at": 812.6, "news": {"event": "change", "device": "node-a/gpu-0", ...}}
+
+What is told to who watches (`news.py`) has no number and is not repeated; `left_out` lines before it were too many for
+the connection. A session that attaches with `"brief": true` ends with its connection.
+"""
+
+import json
+from typing import Any, Protocol
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from drahealth.fakes.control.device_plugin import PluginControl
+from drahealth.fakes.control.driver import DriverControl
+from drahealth.proto.events import Record, from_json
+
+CALLS = tuple(name for name in vars(DriverControl) if not name.startswith("_"))
+"""The names of a driver's calls."""
+
+QUESTIONS = ("state", "devices", "wait_registered")
+"""Those that change nothing."""
+
+PLUGIN_CALLS = tuple(name for name in vars(PluginControl) if not name.startswith("_"))
+"""The names of a device plugin's calls. It is made by `make_plugin`, and is a driver in every other respect here."""
+
+LINE_LIMIT = 16 * 1024 * 1024
+"""Bytes of one line; a report of ten thousand devices is about two million."""
+
+
+class Writer(Protocol):
+    """The end of a connection that is written to, as `asyncio.StreamWriter` has it."""
+
+    def write(self, data: bytes) -> None: ...
+    def is_closing(self) -> bool: ...
+    def close(self) -> None: ...
+    async def wait_closed(self) -> None: ...
+
+
+class _Line(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class Attach(_Line):
+    """The first line of a connection."""
+
+    attach: str = Field(min_length=1, max_length=100)
+    seen: int = 0
+    calls: int = 0
+    """How many calls were made in this session so far."""
+    brief: bool = False
+    """The session ends with this connection."""
+
+
+class Attached(_Line):
+    """The answer to it."""
+
+    now: float
+    taken: int
+    """The number of the last call that came."""
+
+
+class Request(_Line):
+    """A call, of a driver or of the session."""
+
+    id: int = Field(ge=1)
+    call: str
+    args: dict[str, Any] = {}
+    driver: int | None = None
+    seen: int = 0
+
+
+class Seen(_Line):
+    """Nothing but how far one is."""
+
+    seen: int
+
+
+class Unreadable(Exception):
+    """A line that is not what it should be; the sentence is for who reads the error."""
+
+
+def waiting(writer: Writer) -> int:
+    """Bytes that wait for the other end of a connection to be read."""
+    transport = getattr(writer, "transport", None)
+    return transport.get_write_buffer_size() if transport else 0
+
+
+def to_line(data: Any) -> bytes:
+    """One line of JSON."""
+    return json.dumps(data).encode() + b"\n"
+
+
+def read_attach(line: bytes) -> Attach:
+    """The first line of a connection. Raises Unreadable."""
+    try:
+        return Attach.model_validate_json(line)
+    except ValidationError:
+        raise Unreadable('a connection begins with {"attach": SESSION}, on one line') from None
+
+
+def read_request(line: bytes) -> Request | Seen:
+    """A later line. Raises Unreadable."""
+    try:
+        return Seen.model_validate_json(line)
+    except ValidationError:
+        pass
+    try:
+        return Request.model_validate_json(line)
+    except ValidationError:
+        raise Unreadable("a call is a JSON object with id, call and args, on one line") from None
+
+
+def read_attached(line: bytes) -> Attached:
+    """The other side's answer to `Attach`. Raises Unreadable, also with what it refuses."""
+    try:
+        answer = json.loads(line)
+        if "error" in answer:
+            raise Unreadable(str(answer["error"]))
+        return Attached.model_validate(answer["attached"])
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise Unreadable(_strange(line)) from None
+
+
+class Said(_Line):
+    """What the drivers' side says: an event of a driver, or the answer to a call."""
+
+    seq: int
+    id: int | None = None
+    result: Any = None
+    error: str | None = None
+    environment: bool = False
+    """The error is of what is around, such as the API server, and not of what was asked."""
+    driver: int | None = None
+    at: float | None = None
+    event: dict[str, Any] | None = None
+    news: dict[str, Any] | None = None
+    left_out: int = 0
+
+    def record(self, offset: float) -> Record | None:
+        """The event, at our own time, which is `offset` seconds ahead of theirs."""
+        if self.event is None or self.at is None:
+            return None
+        return Record(self.at + offset, from_json(self.event))
+
+
+def read_said(line: bytes) -> Said:
+    """A line of the drivers' side. Raises Unreadable."""
+    try:
+        said = Said.model_validate_json(line)
+        said.record(0)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise Unreadable(_strange(line)) from None
+    return said
+
+
+def _strange(line: bytes) -> str:
+    return f"the driver said what is no answer: {line.decode(errors='replace').strip()[:200]!r}"

@@ -1,0 +1,1 @@
+"""Files: atomic replacement, socket files, and YAML files that users write."""

@@ -1,0 +1,145 @@
+"""Devices and what is wrong with each: faults go in, actions recover from them, and a policy says what each device is.
+
+Pure: it knows no time and tells nobody. Who holds it reports what has changed.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from drahealth.fakes.faults.catalogue import Action, Fault, Policy, fault
+from drahealth.fakes.inventory.devices import Inventory
+from drahealth.proto.values import Health
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceState:
+    """What a driver knows of a device, and says of it."""
+
+    health: Health = Health.HEALTHY
+    message: str = ""
+    listed: bool = True
+    """False: the driver does not mention it at all."""
+    faults: tuple[str, ...] = ()
+    """Their ids, those of which nothing is said too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """What came of an attempt: the faults that are gone, and those that are still there, as `fault on device`."""
+
+    cured: tuple[str, ...]
+    left: tuple[str, ...]
+    changed: frozenset[str] = frozenset()
+    """The paths of the devices that are concerned."""
+
+
+Key = tuple[str, str]
+"""A fault's id, and the device that it is on."""
+
+
+class Machine:
+    """The devices of an inventory under a policy. A fault is on the device that it was injected into, once."""
+
+    def __init__(self, inventory: Inventory, catalogue: str, policy: Policy) -> None:
+        self._inventory = inventory
+        self._catalogue = catalogue
+        self._policy = policy
+        self._faults: dict[Key, Fault] = {}
+        self._reaching: dict[str, dict[Key, Fault]] = {device.path: {} for device in inventory.devices}
+        self._claimed: set[Key] = set()
+
+    def inject(self, fault_id: str, device: str) -> frozenset[str]:
+        """The device has this fault from now on; the paths of those whose state is another for it.
+
+        Raises UnknownName, or ValueError for a device that is not there or has it already.
+        """
+        found = fault(self._catalogue, fault_id)
+        reached = self._inventory.reached(device, found.reaches)
+        key = (fault_id, device)
+        if key in self._faults:
+            raise ValueError(f"{device} has {fault_id} already")
+        self._faults[key] = found
+        for path in reached:
+            self._reaching[path][key] = found
+        return frozenset(reached)
+
+    def clear(self, fault_id: str, device: str) -> frozenset[str]:
+        """The fault is gone, however that came, or was never there; the paths of those whose state is another for it.
+
+        Raises ValueError for a fault or a device that there is none of.
+        """
+        fault(self._catalogue, fault_id)
+        self._inventory[device]
+        return self._remove([(fault_id, device)])
+
+    def recover(self, action: Action, device: str = "", *, fails: bool = False) -> Recovery:
+        """Does this to a device, or to all, at once. What it is too weak for stays, and so does all if it `fails`.
+
+        What is on a partition is recovered with the whole device.
+        """
+        there = self.faults_on(device)
+        cured = [] if fails else [key for key in there if self.is_recovered(key, action)]
+        changed = self.cure(cured)
+        return Recovery(tuple(map(words, cured)), tuple(words(key) for key in there if key not in cured), changed)
+
+    def faults_on(self, device: str = "") -> list[Key]:
+        """Those on a device and its partitions, or on all."""
+        inside = frozenset(self._inventory.reached(device, "device")) if device else None
+        return [key for key in self._faults if inside is None or key[1] in inside]
+
+    def fault(self, key: Key) -> Fault:
+        """What is known of it."""
+        return self._faults[key]
+
+    def is_recovered(self, key: Key, action: Action) -> bool:
+        """Whether the action is enough."""
+        return self._faults[key].is_recovered_by(action)
+
+    def cure(self, keys: Iterable[Key]) -> frozenset[str]:
+        """These are gone, those of them that were there; the paths of the devices whose state is another for it."""
+        return self._remove(list(keys))
+
+    def claim(self, keys: Iterable[Key]) -> frozenset[str]:
+        """The driver takes its devices for recovered from these, and says so, though they are not."""
+        claimed = [key for key in keys if key in self._faults and key not in self._claimed]
+        self._claimed.update(claimed)
+        return self._reached(claimed)
+
+    def heal(self) -> frozenset[str]:
+        """All is well again, everywhere."""
+        return self._remove(list(self._faults))
+
+    def state(self, path: str) -> DeviceState:
+        """Of one device. Raises ValueError if it is not there."""
+        mine = self._reaching[self._inventory[path].path]
+        told = [found for key, found in mine.items() if not found.silent and key not in self._claimed]
+        ids = tuple(id_ for id_, _ in mine)
+        if not told:
+            return DeviceState(faults=ids)
+        bad = [found for found in told if self._policy.health(found.id) is Health.UNHEALTHY]
+        worst = (bad or told)[-1]  # the newest of those that count
+        vanished = any(found.vanishes for found in bad)
+        return DeviceState(self._policy.health(worst.id), worst.says(path), not vanished, ids)
+
+    def states(self) -> dict[str, DeviceState]:
+        """Of all, in the inventory's order."""
+        return {device.path: self.state(device.path) for device in self._inventory.devices}
+
+    def _remove(self, keys: list[Key]) -> frozenset[str]:
+        there = [key for key in keys if key in self._faults]
+        reached = self._reached(there)
+        for path in reached:
+            for key in there:
+                self._reaching[path].pop(key, None)
+        for key in there:
+            del self._faults[key]
+            self._claimed.discard(key)
+        return reached
+
+    def _reached(self, keys: list[Key]) -> frozenset[str]:
+        return frozenset(path for key in keys for path in self._inventory.reached(key[1], self._faults[key].reaches))
+
+
+def words(key: Key) -> str:
+    """The fault as people read it."""
+    return f"{key[0]} on {key[1]}"

@@ -1,0 +1,89 @@
+"""Recoveries that take their time: a device stays as it is until then. Pure: the time is an argument.
+
+While a device is being recovered no other recovery of it can begin, as with a GPU that is being reset. What happens to
+it meanwhile is not what is being recovered from, and stays.
+"""
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from random import Random
+from typing import Literal
+
+from drahealth.fakes.faults.catalogue import Action
+from drahealth.fakes.hardware.machine import Key, Machine, words
+
+Outcome = Literal["cured", "claimed", "nothing"]
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """What will have come of an attempt: the faults that will be gone, those that stay, and seconds until then."""
+
+    cured: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    takes: float = 0.0
+
+
+class Recoveries:
+    """Those of one machine. The times that the catalogue leaves open are drawn from the seed."""
+
+    def __init__(self, machine: Machine, seed: int = 0) -> None:
+        self._machine = machine
+        self._seed = seed
+        self._drawn: Counter[Key] = Counter()
+        self._under_way: dict[Key, tuple[float, Outcome]] = {}
+
+    def begin(
+        self,
+        action: Action,
+        device: str,
+        now: float,
+        *,
+        takes: float | None = 0.0,
+        fails: bool = False,
+        claimed: bool = False,
+    ) -> Begun:
+        """Does this to a device, or to all, from now on. `takes` is in seconds; None: as the catalogue has it.
+
+        Raises ValueError for a device that is being recovered.
+        """
+        if takes is not None and not 0 <= takes < math.inf:
+            raise ValueError(f"a recovery takes a finite number of seconds, not {takes:g}")
+        there = self._machine.faults_on(device)
+        if busy := [key for key in there if key in self._under_way]:
+            left = max(self._under_way[key][0] for key in busy) - now
+            raise ValueError(f"{busy[0][1]} is being recovered from {busy[0][0]} for another {max(left, 0):.1f} s")
+        helped = [key for key in there if not fails and not claimed and self._machine.is_recovered(key, action)]
+        longest = 0.0
+        for key in there:
+            seconds = self._draw(key) if takes is None else takes
+            outcome: Outcome = "cured" if key in helped else "claimed" if claimed else "nothing"
+            self._under_way[key] = (now + seconds, outcome)
+            longest = max(longest, seconds)
+        return Begun(tuple(map(words, helped)), tuple(words(key) for key in there if key not in helped), longest)
+
+    @property
+    def due(self) -> float:
+        """When the next one is over; infinite if there is none."""
+        return min((due for due, _ in self._under_way.values()), default=math.inf)
+
+    def finish(self, now: float) -> frozenset[str]:
+        """Those that are over by now; the paths of the devices whose state is another for it."""
+        over = {key: outcome for key, (due, outcome) in self._under_way.items() if due <= now}
+        for key in over:
+            del self._under_way[key]
+        cured = self._machine.cure([key for key, outcome in over.items() if outcome == "cured"])
+        return cured | self._machine.claim([key for key, outcome in over.items() if outcome == "claimed"])
+
+    def forget(self, key: Key) -> None:
+        """The fault is gone by other ways."""
+        self._under_way.pop(key, None)
+
+    def forget_all(self) -> None:
+        """All are."""
+        self._under_way.clear()
+
+    def _draw(self, key: Key) -> float:
+        self._drawn[key] += 1
+        return self._machine.fault(key).takes.draw(Random(f"{self._seed}/{key[0]}/{key[1]}/{self._drawn[key]}"))

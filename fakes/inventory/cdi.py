@@ -1,0 +1,91 @@
+"""The CDI side of fakes: what its devices are called for container runtimes, and their specification.
+
+A real runtime starts a container only if each CDI id is in a specification in one of its folders (Container Device
+Interface, SPEC.md); a fake one does not look.
+"""
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from drahealth.fakes.inventory.devices import Device
+
+_VERSION = "0.6.0"
+"""The oldest version with annotations."""
+_INSTANCE = "drahealth.instance"
+
+_PART = r"[A-Za-z]([A-Za-z0-9_.-]*[A-Za-z0-9])?"
+KIND = rf"{_PART}/{_PART}"
+"""A vendor and a class (SPEC.md, "Kind"), such as example.com/gpu."""
+
+SHARED = "all"
+"""The device of a specification that stands for all of a driver's."""
+
+
+def cdi_id(driver: str, device: str) -> str:
+    """The CDI id that the fake gives a device; the name in the API may differ, this one is for container runtimes."""
+    return f"{kind_of(driver)}={device}"
+
+
+def kind_of(driver: str) -> str:
+    """The kind of a driver's devices."""
+    return f"{driver}/gpu"
+
+
+def check_kind(kind: str) -> None:
+    """Raises ValueError for what is no kind of CDI devices."""
+    if not re.fullmatch(KIND, kind):
+        raise ValueError(f"{kind[:80]!r} is no kind of CDI devices, such as example.com/gpu")
+
+
+def file_name(kind: str) -> str:
+    """What the specification of a kind is called."""
+    vendor, _, class_ = kind.rpartition("/")
+    return f"{vendor.replace(os.sep, '_')}-{class_}.json"
+
+
+def write(folder: Path, kind: str, owner: str, instance: str, devices: Mapping[str, Device | None]) -> None:
+    """Writes the specification of a kind, whole or not at all. An older instance's is replaced.
+
+    A container that gets one of these devices, by name, sees in an environment variable that it has it and whose it is,
+    and what is known of it in others.
+    """
+    specification = {
+        "cdiVersion": _VERSION,
+        "kind": kind,
+        "annotations": {_INSTANCE: instance},
+        "devices": [
+            {"name": name, "containerEdits": {"env": [f"{key}={value}" for key, value in seen.items()]}}
+            for name, known in devices.items()
+            for seen in [_environment(owner, name, known)]
+        ],
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / file_name(kind)
+    draft = path.with_name(f".{path.name}.{instance}.draft")
+    draft.write_text(json.dumps(specification))
+    draft.replace(path)
+
+
+def remove(folder: Path, kind: str, instance: str) -> None:
+    """Removes it, unless another instance has made it its own since."""
+    path = folder / file_name(kind)
+    try:
+        owner = json.loads(path.read_text())["annotations"][_INSTANCE]
+    except (OSError, ValueError, KeyError):
+        return
+    if owner == instance:
+        path.unlink(missing_ok=True)
+
+
+def _environment(owner: str, name: str, known: Device | None) -> dict[str, str]:
+    seen = {_variable(name): owner}
+    if known and known.parent:
+        seen[f"{_variable(name)}_PARENT"] = known.parent
+    return {**seen, **(known.environment if known else {})}
+
+
+def _variable(device: str) -> str:
+    return "DRAHEALTH_" + "".join(c if c.isalnum() else "_" for c in device).upper()

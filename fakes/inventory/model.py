@@ -1,0 +1,133 @@
+"""What the file of an inventory may say, each part by itself; `inventory_file` looks at parts taken together."""
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
+
+from drahealth.fakes.faults.catalogue import catalogue, policy
+from drahealth.fakes.inventory.cdi import KIND
+from drahealth.fakes.inventory.names import MOST, names_of
+from drahealth.proto.extended_resources import is_extended_resource
+
+_ATTRIBUTES = 30
+"""Attributes and capacities of a device in the resource.k8s.io API are 32; model and memory are there anyhow."""
+
+Label = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,40}[a-z0-9])?$")]
+Quantity = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)?([KMGTP]i?)?$")]
+_Attribute = Annotated[str, Field(pattern=r"^([a-z0-9][-a-z0-9.]{0,62}/)?[A-Za-z_][A-Za-z0-9_]{0,31}$")]
+_Text = Annotated[StrictStr, Field(max_length=64)]
+_Subdomain = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+_DriverName = Annotated[str, Field(pattern=rf"^{_Subdomain}$", max_length=63)]
+_PoolName = Annotated[str, Field(pattern=rf"^{_Subdomain}(/{_Subdomain})*$", max_length=253)]
+
+
+def _fits(number: int) -> int:
+    if not -(2**63) <= number < 2**63:
+        raise ValueError("a number has 64 bits at most")
+    return number
+
+
+def _catalogue(name: str) -> str:
+    catalogue(name)
+    return name
+
+
+def _policy(name: str) -> str:
+    policy(name)
+    return name
+
+
+def _resource(name: str) -> str:
+    if not is_extended_resource(name):
+        raise ValueError(f"{name[:80]!r} is not the name of an extended resource, such as example.com/gpu")
+    return name
+
+
+def _advertised(api: str) -> str:
+    from drahealth.proto.health_apis import check_advertised  # brings gRPC's messages, and few files name one
+
+    check_advertised(api)
+    return api
+
+
+def _served(api: str) -> str:
+    from drahealth.proto.health_apis import check_served
+
+    check_served(api)
+    return api
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Group(_Part):
+    """Equal devices."""
+
+    name: Label
+    count: int = Field(default=1, ge=1, le=MOST)
+    model: _Text = "fake"
+    memory: Quantity = "80Gi"
+    attributes: dict[_Attribute, _Text | StrictBool | Annotated[StrictInt, AfterValidator(_fits)]] = Field(
+        default={}, max_length=_ATTRIBUTES
+    )
+    environment: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], StrictStr] = {}
+    """What a container that gets one has in its environment, by CDI."""
+    pool: _PoolName | Literal[""] = ""
+    """The pool that they are published in; empty: the driver's, or that of the device which they are parts of."""
+
+    def names(self) -> Iterator[str]:
+        """What its devices are called."""
+        return names_of(self.name, self.count)
+
+
+class Whole(Group):
+    """Equal whole devices."""
+
+    partitions: tuple[Group, ...] = ()
+    linked: bool = True
+    """Each shares a link with all others of the group."""
+
+
+class Driven(_Part):
+    """The devices of one driver. What is not said here of the driver itself is as `DriverOptions` has it."""
+
+    name: _DriverName
+    devices: tuple[Whole, ...] = Field(min_length=1)
+    pool: _PoolName | Literal[""] = ""
+    heartbeat: float = Field(default=10.0, ge=0, allow_inf_nan=False)
+    timeout: int = Field(default=0, ge=-(2**63), lt=2**63)
+    catalogue: Annotated[str, AfterValidator(_catalogue)] = "nvidia"
+    policy: Annotated[str, AfterValidator(_policy)] = "nvidia-catalogue"
+    dra_versions: tuple[str, ...] = ()
+    health_apis: tuple[Annotated[str, AfterValidator(_advertised)], ...] = ()
+    served_health_apis: tuple[Annotated[str, AfterValidator(_served)], ...] | None = None
+    cdi_ids: bool = True
+    shared_cdi_id: bool = False
+
+
+class Plugged(_Part):
+    """The devices of one device plugin. What is not said here of the plugin itself is as `PluginOptions` has it."""
+
+    resource: Annotated[str, AfterValidator(_resource)]
+    """The extended resource that they are counted as, such as example.com/gpu."""
+    devices: tuple[Whole, ...] = Field(min_length=1)
+    """Kubelets are told their names alone: no plugin publishes models, memory, attributes or pools."""
+    registration: Literal["kubelet.sock", "plugins_registry"] = "kubelet.sock"
+    preferred: tuple[str, ...] = ()
+    """The devices that it would rather give, the first first."""
+    pre_start: bool = False
+    cdi_kind: Annotated[str, Field(pattern=rf"^({KIND})?$")] = ""
+    """Containers get their devices by CDI names of this kind, of which a specification is written; empty: without."""
+    catalogue: Annotated[str, AfterValidator(_catalogue)] = "nvidia"
+    policy: Annotated[str, AfterValidator(_policy)] = "nvidia-catalogue"
+
+
+class InventoryFile(_Part):
+    """What such a file says."""
+
+    format: Literal["inventory/v1"]
+    devices: tuple[Whole, ...] = Field(default=(), min_length=1)
+    drivers: tuple[Driven, ...] = Field(default=(), min_length=1)
+    plugins: tuple[Plugged, ...] = Field(default=(), min_length=1)

@@ -1,0 +1,132 @@
+"""The process' metrics for Prometheus, served over HTTP.
+
+What happens is counted when it is told; how the drivers are is looked up when somebody asks.
+"""
+
+from collections import Counter as Count
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
+
+from prometheus_client import CollectorRegistry, Counter, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from drahealth.fakes.control.device_plugin import PluginState
+from drahealth.fakes.control.driver import DriverState
+from drahealth.fakes.control.news import Line
+from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
+from drahealth.fakes.hardware.driver import FakeDriver
+from drahealth.fakes.program.metrics_server import MetricsServer
+from drahealth.proto.health_apis import HEALTH_APIS
+
+Labels = tuple[str, ...]
+State = TypeVar("State")
+
+
+class Metrics:
+    """Hears the news and counts. A device plugin is labelled as a driver, by its resource."""
+
+    def __init__(self, drivers: Sequence[FakeDriver], plugins: Sequence[FakeDevicePlugin] = ()) -> None:
+        self._registry = registry = CollectorRegistry()
+        self._drivers = drivers
+        self._plugins = plugins
+        self._now = _Now(drivers, plugins)
+
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(f"drahealth_fake_{name}", text, ("driver", *labels), registry=registry)
+
+        self._reports = counter("reports_sent", "Reports written to health streams.")
+        self._changes = counter("device_changes", "Changes of a device that were told of.")
+        self._opened = counter("streams_opened", "Health streams that were opened.")
+        self._told = counter("told", "Calls of the control surface that were done, by their names.", "call")
+        self._expected = counter("expectations", "What a timeline expected of pods, by what came of it.", "outcome")
+        registry.register(self._now)
+
+    def __call__(self, driver: str, line: Line, /) -> None:
+        match line["event"]:
+            case "report":
+                self._reports.labels(driver).inc()
+            case "change":
+                self._changes.labels(driver).inc()
+            case "stream-opened":
+                self._opened.labels(driver).inc()
+            case "expectation-met" | "expectation-failed":
+                self._expected.labels(driver, line["event"].removeprefix("expectation-")).inc()
+            case "call":
+                self._told.labels(driver, line["call"]).inc()
+
+    async def text(self) -> bytes:
+        """All of it, as Prometheus reads it."""
+        self._now.states = {driver.options.name: await driver.state() for driver in self._drivers}
+        self._now.plugged = {plugin.options.resource: await plugin.state() for plugin in self._plugins}
+        return generate_latest(self._registry)
+
+    async def serve(self, address: str, port: int) -> "MetricsServer":
+        """Serves them at `/metrics`; port 0 is any free one. Raises OSError where that cannot be had."""
+        server = MetricsServer(self.text)
+        await server.start(address, port)
+        return server
+
+
+class _Now(Collector):
+    """How the drivers are at the moment of the question."""
+
+    def __init__(self, drivers: Sequence[FakeDriver], plugins: Sequence[FakeDevicePlugin]) -> None:
+        self._drivers = drivers
+        self._plugins = plugins
+        self.states: Mapping[str, DriverState] = {}
+        self.plugged: Mapping[str, PluginState] = {}
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing, so that registering asks for no values."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        devices, faults = Count[Labels](), Count[Labels]()
+        for driver in self._drivers:
+            devices.update((driver.options.name, str(device.health)) for device in driver.health.all())
+        for plugin in self._plugins:
+            devices.update((plugin.options.resource, device.health) for device in plugin.known)
+        both: Mapping[str, DriverState | PluginState] = {**self.states, **self.plugged}
+        for name, state in both.items():
+            faults.update((name, fault) for ids in state.faults.values() for fault in ids)
+        yield _calls(self._drivers, self._plugins)
+        yield _family("devices", "Devices by what is said of them.", devices, "health")
+        yield _family("faults", "Devices that a fault reaches, by the fault.", faults, "fault")
+        yield _each("streams", "Health streams that are open.", both, lambda state: state.streams)
+        yield _each("prepared_claims", "Claims that are prepared.", self.states, lambda state: len(state.prepared))
+        yield _each(
+            "listed_devices", "Devices that a device plugin lists.", self.plugged, lambda state: len(state.listed)
+        )
+        yield _each("running", "1 while the driver runs.", both, lambda state: state.running)
+        yield _each(
+            "registered",
+            "1 once a kubelet has said that the driver is registered.",
+            both,
+            lambda state: state.registered,
+        )
+
+
+def _each(name: str, text: str, states: Mapping[str, State], value: Callable[[State], float]) -> Metric:
+    return _family(name, text, {(driver,): value(state) for driver, state in states.items()})
+
+
+def _calls(drivers: Iterable[FakeDriver], plugins: Iterable[FakeDevicePlugin]) -> Metric:
+    family = CounterMetricFamily(
+        "drahealth_fake_calls", "Calls of gRPC methods, as a kubelet makes them.", labels=("driver", "method")
+    )
+    for driver in drivers:
+        streams = {HEALTH_APIS[name].method.path: count for name, count in driver.health.asked.items()}
+        for path, count in {**driver.calls, **streams}.items():
+            family.add_metric((driver.options.name, path.removeprefix("/")), count)
+    for plugin in plugins:
+        for path, count in plugin.calls.items():
+            family.add_metric((plugin.options.resource, path.removeprefix("/")), count)
+    return family
+
+
+def _family(name: str, text: str, values: Mapping[Labels, float], *labels: str) -> Metric:
+    family = GaugeMetricFamily(f"drahealth_fake_{name}", text, labels=("driver", *labels))
+    for key, value in values.items():
+        family.add_metric(key, value)
+    return family

@@ -1,0 +1,108 @@
+"""A timeline that is played on a driver of a file, once a kubelet has registered it: devices that fail on schedule.
+
+One that has a device plugin is played on that of the file too. What pods are to show is looked for in those of the node
+that show a device of the driver, or of the plugin, whosever they are; with a pod of its own `drahealth play` judges it.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from drahealth.fakes.control.device_plugin import PluginOptions
+from drahealth.fakes.control.driver import DriverOptions
+from drahealth.fakes.files.user_files import FileError, Finding
+from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
+from drahealth.fakes.hardware.driver import FakeDriver
+from drahealth.fakes.hardware.inventories import inventory_of
+from drahealth.fakes.hints import near
+from drahealth.fakes.program.errors import CommandError
+from drahealth.fakes.serve.driver_stage import DriverStage, Tell
+from drahealth.fakes.serve.plugin_part import PluginPart
+from drahealth.fakes.serve.witness import PodObserver
+from drahealth.fakes.timelines.check import steps_of
+from drahealth.fakes.timelines.plan import Action
+from drahealth.fakes.timelines.play import play
+from drahealth.fakes.timelines.plugin_steps import is_of_plugin, needs_plugin
+from drahealth.fakes.timelines.story import Story, stories
+from drahealth.fakes.timelines.workload import HELD
+
+
+def load_stories(
+    path: Path, drivers: Sequence[DriverOptions], plugins: Sequence[PluginOptions], seed: int | None
+) -> list[Story]:
+    """Those of a timeline's file, for the one driver that there is, and the device plugin where there is just one.
+
+    Raises CommandError for what cannot be played here.
+    """
+    if len(drivers) != 1:
+        raise CommandError(f"a timeline is played on one driver, and there are {len(drivers)}; give each a process")
+    (driver,) = drivers
+    try:
+        found = stories(path, seed=seed, inventory=inventory_of(driver))
+        odd = [(story.document, _odd(story, driver, plugins)) for story in found]
+        if problems := [one for document, wrong in odd if document for one in document.problems(wrong)]:
+            raise FileError(str(path), problems)
+    except FileError as error:
+        raise CommandError(str(error)) from None
+    except OSError as error:
+        raise CommandError(f"{error.filename or path} cannot be read: {error.strerror}") from None
+    return found
+
+
+def _odd(story: Story, driver: DriverOptions, plugins: Sequence[PluginOptions]) -> Iterator[Finding]:
+    """What a process cannot do of it."""
+    use = story.timeline.use
+    for what, wanted, has in (("catalogue", use.catalogue, driver.catalogue), ("policy", use.policy, driver.policy)):
+        if wanted != has:
+            why = f"{story.timeline.name} has the {what} {wanted}, and the driver {has}; give --{what} {wanted}"
+            yield ("use", what), why
+    devices = {device.path for device in inventory_of(driver).devices}
+    for place, step in steps_of(story.timeline):
+        seen_of = step.when.device if step.when and step.when.device != HELD else None
+        if seen_of is not None and devices.isdisjoint(story.inventory.matching(seen_of)):
+            yield (*place, "when", "device"), f"the driver has no device {seen_of}"
+    listed = {device.path: None for plugin in plugins for device in plugin.all_devices.devices}
+    for action in (*story.plan.actions, *story.plan.always):
+        if action.verb in ("kubelet", "pod"):
+            yield action.place, f"a process plays no `{action.verb}`; leave the step out"
+        if action.verb == "expect" and "pod_writes" in action.what:
+            yield action.place, "a process does not count writes of statuses; leave `pod_writes` out"
+        if not is_of_plugin(action):
+            if action.device not in ("", HELD) and action.device not in devices:
+                yield action.place, f"the driver has no device {action.device}"
+        elif len(plugins) != 1:
+            yield action.place, _not_one(action, plugins)
+        elif action.device not in ("", HELD) and action.device not in listed:
+            there = near(action.device, listed)
+            yield action.place, f"the device plugin {plugins[0].resource} has no device {action.device}; {there}"
+
+
+def _not_one(action: Action, plugins: Sequence[PluginOptions]) -> str:
+    out = "leave the step out" if action.verb == "plugin" else "leave `of: plugin` out"
+    if not plugins:
+        return f"it is for a device plugin, and there is none beside the driver; name it in `plugins:`, or {out}"
+    there = ", ".join(plugin.resource for plugin in plugins)
+    return f"it is for one device plugin, and there are {len(plugins)} ({there}); give each a process, or {out}"
+
+
+async def play_on(
+    driver: FakeDriver,
+    told: Sequence[Story],
+    tell: Tell,
+    witness: PodObserver,
+    plugin: FakeDevicePlugin | None = None,
+    speed: float = 1.0,
+) -> None:
+    """One story after the other, from when the driver is registered, and the device plugin where the story has one.
+
+    What waits for something waits until it comes.
+    """
+    await driver.wait_registered()
+    for story in told:
+        part = PluginPart(plugin, witness) if plugin and needs_plugin(story.plan) else None
+        if plugin and part:
+            await plugin.wait_registered()
+        name = {"story": story.timeline.name, "seed": story.plan.seed, "plan": story.plan.hash}
+        tell(driver.options.name, {"event": "story-begins", **name})
+        stage = DriverStage(driver, story, tell, witness, plugin=part, speed=speed)
+        await play(story.plan, stage, speed=speed, patient=True)
+        tell(driver.options.name, {"event": "story-ends", **name})

@@ -1,0 +1,172 @@
+"""Health by the annotations of pods: `health.example.com/gpu-0: unhealthy`, as the example driver of DRA has it.
+
+A pod of the node speaks for the devices of its claims that are prepared; the driver's own pod for all. Of several that
+speak for one device the worst holds, and it never makes a device better than it is.
+"""
+
+import asyncio
+import logging
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from drahealth.fakes.cluster.api import CLAIMS, Api, ApiError, Object
+from drahealth.fakes.hardware.driver import FakeDriver
+from drahealth.fakes.health.overlay import Pinned
+from drahealth.fakes.serve.node_pods import NodePods
+from drahealth.proto.quoting import one_line
+from drahealth.proto.values import DeviceId, Health
+
+PREFIX = "health.example.com"
+RETRY = 1.0
+"""Seconds until claims are asked for again that could not be had."""
+
+_MOST_TOLD = 1000
+"""Sentences that are remembered as told."""
+
+log = logging.getLogger(__name__)
+
+_HEALTH = {health.lower(): health for health in Health}
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One annotation that says something: which device, by the API's name, is how."""
+
+    device: str
+    so: Pinned
+
+
+def said_by(pod: Object, prefix: str) -> Iterator[Said | str]:
+    """What a pod's annotations say; a sentence for one that says nothing."""
+    name = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+    for key, value in sorted((pod["metadata"].get("annotations") or {}).items()):
+        group, _, device = key.partition("/")
+        if group != prefix:
+            continue
+        if health := _HEALTH.get(value.strip().lower()):
+            yield Said(device, Pinned(health, f"pod {name} says {health.lower()} ({key})"))
+        else:
+            odd = one_line(value, 60)
+            yield f"pod {name}, {key}: there is no health {odd!r}, say healthy, unhealthy or unknown; it is passed over"
+
+
+def claims_of(pod: Object) -> Iterator[str]:
+    """The names of the claims that a pod uses, in its namespace."""
+    made = {
+        one["name"]: one.get("resourceClaimName") for one in pod.get("status", {}).get("resourceClaimStatuses") or ()
+    }
+    for claim in pod["spec"].get("resourceClaims") or ():
+        if name := claim.get("resourceClaimName") or made.get(claim["name"]):
+            yield name
+
+
+def pinned(said: Iterable[tuple[Said, Collection[DeviceId]]]) -> dict[DeviceId, Pinned]:
+    """What is said of each device, by who may speak for which: the worst of it, and of two alike the first."""
+    worst: dict[DeviceId, Pinned] = {}
+    for one, spoken_for in said:
+        for device in spoken_for:
+            if device.device == one.device:
+                worst[device] = worst[device] | one.so if device in worst else one.so
+    return worst
+
+
+class PodAnnotations:
+    """Heeds the pods of a node, and tells these drivers what is said of their devices.
+
+    `pods` are followed by somebody, `api` is for claims, `own` is the namespace and name of the pod that
+    this runs in, if it runs in one. While the API server is away, what was said before holds.
+    """
+
+    def __init__(
+        self,
+        pods: NodePods,
+        api: Api,
+        drivers: Sequence[FakeDriver],
+        *,
+        prefix: str = PREFIX,
+        own: tuple[str, str] | None = None,
+    ) -> None:
+        self._pods = pods
+        self._api = api
+        self._drivers = drivers
+        self._prefix = prefix
+        self._own = own
+        self._ours = frozenset(device for driver in drivers for device in _all(driver))
+        self._known = frozenset(device.device for device in self._ours)
+        self._told: set[str] = set()
+        self._woken = asyncio.Event()
+        pods.add(self.wake)
+
+    def wake(self) -> None:
+        """Pods are others now, or claims are prepared, or are not any more."""
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Heeds them until cancelled, while somebody follows the pods."""
+        while True:
+            await self._woken.wait()
+            self._woken.clear()
+            with suppress(ApiError):  # a claim cannot be read: what was said before holds
+                await self.apply()
+                continue
+            await asyncio.sleep(RETRY)
+            self._woken.set()
+
+    async def apply(self) -> None:
+        """Says to the drivers what is said now. Raises ApiError where a claim cannot be read, and then says nothing."""
+        said = [(one, pod) for pod in self._pods.all() for one in self._heard(pod)]
+        held = {uid: await self._held(pod) for uid, pod in {id(pod): pod for _, pod in said}.items()}
+        worst = pinned((one, held[id(pod)]) for one, pod in said)
+        for driver in self._drivers:
+            name = driver.options.name
+            driver.health.table.pin({(d.pool, d.device): so for d, so in worst.items() if d.driver == name})
+
+    # -- inside
+
+    def _heard(self, pod: Object) -> Iterator[Said]:
+        for one in said_by(pod, self._prefix):
+            if isinstance(one, str):
+                self._complain(one)
+            elif one.device not in self._known:
+                self._complain(f"{one.so.message}: no driver here has a device {one_line(one.device, 80)!r}")
+            else:
+                yield one
+
+    def _complain(self, sentence: str) -> None:
+        if len(self._told) > _MOST_TOLD:
+            self._told.clear()
+        if sentence not in self._told:
+            self._told.add(sentence)
+            log.warning("%s", sentence)
+
+    async def _held(self, pod: Object) -> Collection[DeviceId]:
+        """The devices that a pod speaks for."""
+        metadata = pod["metadata"]
+        if self._own == (metadata["namespace"], metadata["name"]):
+            return self._ours
+        found = set[DeviceId]()
+        prepared = {driver.options.name: frozenset((await driver.state()).prepared) for driver in self._drivers}
+        for name in claims_of(pod):
+            claim = await self._claim(name, metadata["namespace"])
+            found |= {
+                device for device in _allocated(claim) if claim["metadata"]["uid"] in prepared.get(device.driver, ())
+            }
+        return found & self._ours  # what was prepared before may be there no more
+
+    async def _claim(self, name: str, namespace: str) -> Object:
+        try:
+            return await self._api.get(CLAIMS, name, namespace)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return {"metadata": {"uid": ""}}
+
+
+def _all(driver: FakeDriver) -> Iterator[DeviceId]:
+    return (DeviceId(driver.options.name, device.pool, device.device) for device in driver.health.all())
+
+
+def _allocated(claim: Mapping[str, Object]) -> Iterator[DeviceId]:
+    results = claim.get("status", {}).get("allocation", {}).get("devices", {}).get("results", [])
+    return (DeviceId(result["driver"], result["pool"], result["device"]) for result in results)

@@ -1,0 +1,247 @@
+"""The process: drivers and device plugins of a file, and the socket that says to them what happens, until SIGTERM or
+SIGINT.
+
+They begin in order: registered sockets that somebody serves are left alone, those of a process that is gone are
+replaced. At the end they retire: what they published is withdrawn and their sockets are gone.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import AbstractContextManager, AsyncExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from drahealth.fakes.cluster.api import ApiError
+from drahealth.fakes.cluster.clients.given import client_of
+from drahealth.fakes.cluster.list_watch import ListWatch
+from drahealth.fakes.control.device_plugin import PluginOptions
+from drahealth.fakes.control.driver import DriverOptions
+from drahealth.fakes.control.news import Line, News
+from drahealth.fakes.control.served import Served, ServedDrivers
+from drahealth.fakes.control.server import ControlServer
+from drahealth.fakes.control.socket_path import listen, make_way
+from drahealth.fakes.control.wire import LINE_LIMIT
+from drahealth.fakes.files.socket_files import SocketInUse
+from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
+from drahealth.fakes.hardware.driver import FakeDriver
+from drahealth.fakes.program.errors import CommandError
+from drahealth.fakes.serve.ground import ExclusiveDriver, ExclusivePlugin
+from drahealth.fakes.serve.node_pods import NodePods
+from drahealth.fakes.serve.playing import play_on
+from drahealth.fakes.serve.pod_annotations import PREFIX, PodAnnotations
+from drahealth.fakes.serve.settings import Settings
+from drahealth.fakes.serve.witness import PodObserver, looks_at_pods
+from drahealth.proto.events import Observe
+
+RETIREMENT = 8.0
+"""Seconds that a driver has to withdraw what it published; a pod has thirty to end."""
+_LINGER = 120.0
+_END = 1.0
+"""Seconds that what goes on has to end, until it is told again."""
+
+log = logging.getLogger(__name__)
+
+
+class Program:
+    """All of it, in one loop. Device plugins need no API server, `api` and `pods` are for drivers."""
+
+    def __init__(self, settings: Settings, api: ListWatch | None, news: News, pods: ListWatch | None = None) -> None:
+        self._settings = settings
+        self._api = api
+        self.news = news
+        self.drivers = [self._make(each, news.observer(each.name)) for each in settings.drivers]
+        self.plugins = [self._make_plugin(each, news.observer(each.resource)) for each in settings.plugins]
+        looked_at = pods and (settings.annotations or looks_at_pods(settings.stories))
+        self._pods = NodePods(pods) if pods and looked_at else None
+        self._annotations = self._following(self._pods) if self._pods and settings.annotations else None
+        self._witness = PodObserver(self._pods)
+        if settings.stories:
+            news.add(self._witness)
+        served = (Served.driver(driver.options, driver) for driver in self.drivers)
+        plugged = (Served.plugin(plugin.options, plugin) for plugin in self.plugins)
+        self.served = ServedDrivers((*served, *plugged), news)
+
+    async def run(self, told: asyncio.Event) -> None:
+        """Returns in order once it is `told`. Raises CommandError where it cannot be."""
+        path = self._settings.socket
+        with _explained(path):
+            make_way(path)
+        async with AsyncExitStack() as stack:
+            await _until(told, self._work(stack, path))
+            self._tell_all({"event": "ending"})
+
+    async def _work(self, stack: AsyncExitStack, path: Path) -> None:
+        """Begins, and does all that goes on, until cancelled. Nothing begins where one of them cannot."""
+        with _explained(path):
+            for driver in self.drivers:
+                driver.check_ground()
+            for plugin in self.plugins:
+                plugin.check_ground()
+        for driver in self.drivers:
+            await self._start(driver)
+            stack.push_async_callback(self._retire, driver)
+        for plugin in self.plugins:
+            await self._start_plugin(plugin)
+            stack.push_async_callback(self._retire_plugin, plugin)
+        with _explained(path):
+            listening = listen(path)
+        server = ControlServer(self._make, make_plugin=self._make_plugin, linger=_LINGER, served=self.served)
+        stack.push_async_callback(server.close)
+        serving = await asyncio.start_unix_server(server.serve, sock=listening, limit=LINE_LIMIT)
+        stack.callback(_remove, path)
+        stack.callback(serving.close)
+        metrics = await self._serve_metrics(stack)
+        self._tell_all({"event": "serving", "socket": str(path), **({"metrics": metrics} if metrics else {})})
+        parts = [asyncio.create_task(part) for part in self._parts()]
+        try:
+            await asyncio.gather(*parts)
+        finally:
+            await _end(parts)
+
+    def _parts(self) -> Iterator[Coroutine[Any, Any, object]]:
+        """What goes on beside the drivers, for ever."""
+        yield asyncio.Event().wait()
+        if self._pods:
+            yield self._pods.run()
+        if self._annotations:
+            yield self._annotations.run()
+        if stories := self._settings.stories:
+            plugin = self.plugins[0] if self.plugins else None  # a story that has one has been loaded for the only one
+            yield play_on(self.drivers[0], stories, self.news.tell, self._witness, plugin, self._settings.speed)
+
+    async def _serve_metrics(self, stack: AsyncExitStack) -> str:
+        if self._settings.metrics is None:
+            return ""
+        from drahealth.fakes.serve.metrics import Metrics  # only here: it brings the Prometheus client
+
+        address, port = self._settings.metrics
+        metrics = Metrics(self.drivers, self.plugins)
+        stack.callback(self.news.add(metrics))
+        try:
+            server = await metrics.serve(address, port)
+        except OSError as error:
+            raise CommandError(
+                f"metrics cannot be served on {address}, port {port}: {error.strerror}; choose another --metrics-port",
+                3,
+            ) from None
+        stack.push_async_callback(server.stop)
+        return server.url
+
+    def _following(self, pods: NodePods) -> PodAnnotations:
+        assert self._api
+        own = (os.environ.get("POD_NAMESPACE", ""), os.environ.get("POD_NAME", ""))
+        prefix = self._settings.annotations or PREFIX
+        following = PodAnnotations(pods, self._api, self.drivers, prefix=prefix, own=own if all(own) else None)
+
+        def hear(driver: str, line: Line) -> None:
+            if line["event"] in ("prepared", "unprepared"):
+                following.wake()
+
+        self.news.add(hear)
+        return following
+
+    def _make(self, options: DriverOptions, observe: Observe) -> ExclusiveDriver:
+        if self._api is None:
+            raise ValueError("this process knows no API server, which a driver needs; start it with --kubeconfig")
+        return ExclusiveDriver(options, self._api, observe=observe)
+
+    def _make_plugin(self, options: PluginOptions, observe: Observe) -> ExclusivePlugin:
+        return ExclusivePlugin(options, observe=observe)
+
+    async def _start(self, driver: FakeDriver) -> None:
+        name = driver.options.name
+        with _explained(Path(driver.options.data_dir)):
+            try:
+                await driver.start()
+            except ApiError as error:
+                raise CommandError(f"driver {name} cannot publish its devices: {error}", 3) from None
+        self.news.tell(name, {"event": "started", "node": driver.options.node, "devices": len(driver.options.devices)})
+
+    async def _retire(self, driver: FakeDriver) -> None:
+        name = driver.options.name
+        try:
+            await asyncio.wait_for(driver.retire(), RETIREMENT)
+        except (ApiError, TimeoutError) as error:
+            why = error if isinstance(error, ApiError) else f"no answer within {RETIREMENT:g} s"
+            log.warning("driver %s ends, but its ResourceSlices are still there: %s", name, why)
+        self.news.tell(name, {"event": "retired"})
+
+    async def _start_plugin(self, plugin: FakeDevicePlugin) -> None:
+        with _explained(plugin.endpoint):
+            await plugin.start()
+        started = {"event": "started", "node": self._settings.node, "devices": len(plugin.options.devices)}
+        self.news.tell(plugin.options.resource, started)
+
+    async def _retire_plugin(self, plugin: FakeDevicePlugin) -> None:
+        await plugin.retire()
+        self.news.tell(plugin.options.resource, {"event": "retired"})
+
+    def _tell_all(self, line: dict[str, object]) -> None:
+        for each in self.served.all():
+            self.news.tell(each.name, line)
+
+
+async def _until(told: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
+    """Does the work until told. Raises what ends it before."""
+    tasks = [asyncio.create_task(work), asyncio.create_task(told.wait())]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        await _end(tasks)
+
+
+async def _end(tasks: Iterable["asyncio.Task[Any]"]) -> None:
+    """Cancels them until they have ended: a story has an end of its own, which may wait for something."""
+    left = set(tasks)
+    while left:
+        for task in left:
+            task.cancel()
+        _, left = await asyncio.wait(left, timeout=_END)
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except SocketInUse as taken:
+        raise CommandError(str(taken)) from None
+    except ValueError as error:
+        raise CommandError(str(error)) from None
+    except OSError as error:
+        where = error.filename or path
+        hint = "; be root, or name folders of yours (--help)" if isinstance(error, PermissionError) else ""
+        raise CommandError(f"{where} cannot be made: {error.strerror}{hint}", 3) from None
+
+
+def _remove(path: Path) -> None:
+    with suppress(SocketInUse):  # somebody has put another in its place
+        make_way(path)
+
+
+Shown = Callable[[Program], AbstractContextManager[None]]
+"""Shows somewhere what happens to a program, while it is entered."""
+
+
+async def serve(settings: Settings, news: News, shown: Shown) -> None:
+    """Runs the program in this process until SIGTERM or SIGINT. Raises CommandError."""
+    told = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, told.set)
+    needed = settings.drivers or settings.kubeconfig
+    api = await client_of(settings.kubeconfig) if needed else None
+    try:
+        pods = api.selecting(f"spec.nodeName={settings.node}") if api else None
+        try:
+            program = Program(settings, api, news, pods)
+        except ValueError as error:  # such as a path that is too long for a socket
+            raise CommandError(str(error)) from None
+        with shown(program):
+            await program.run(told)
+    finally:
+        if api:
+            await api.close()

@@ -1,0 +1,131 @@
+"""Fake drivers as a process: `drahealth driver serve`, or `python -m drahealth.fakes.serve.session_process`.
+
+    drahealth driver serve [--socket PATH] [--kubeconfig FILE] [--jumping-clock]
+
+The control surface (`control_lines`) is spoken on a unix socket, or on standard input and output. With a socket,
+drivers outlive the connection of who made them by two minutes, so that a lost one can be made again; without, they
+retire when the input ends. On SIGTERM or SIGINT all drivers retire and the process ends. Without a kubeconfig the API
+server is that of the pod that this runs in. Log lines go to standard error.
+"""
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+
+from drahealth.fakes.clock import JumpClock
+from drahealth.fakes.cluster.clients.given import client_of
+from drahealth.fakes.cluster.list_watch import ListWatch
+from drahealth.fakes.control.device_plugin import PluginOptions
+from drahealth.fakes.control.driver import DriverOptions
+from drahealth.fakes.control.server import ControlServer
+from drahealth.fakes.control.socket_path import listen, make_way
+from drahealth.fakes.control.standard_streams import standard_streams
+from drahealth.fakes.control.wire import LINE_LIMIT
+from drahealth.fakes.files.socket_files import SocketInUse
+from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
+from drahealth.fakes.hardware.driver import FakeDriver
+from drahealth.fakes.program.errors import CommandError
+from drahealth.proto.clock import SystemClock
+from drahealth.proto.events import Observe
+from drahealth.proto.sockets import check_path
+
+LINGER = 120.0
+"""Seconds that drivers behind a socket outlive a connection. A restart of a kubelet or an API server takes less."""
+
+
+async def serve(api: ListWatch, path: Path | None, *, jumping: bool = False) -> None:
+    """Serves on a socket there, or on standard input and output, until SIGTERM or SIGINT, or until the input ends.
+
+    Raises SocketInUse where the path is, and OSError where the socket cannot be made.
+    """
+    clock = JumpClock() if jumping else SystemClock()
+
+    def make(options: DriverOptions, observe: Observe) -> FakeDriver:
+        return FakeDriver(options, api, clock=clock, observe=observe)
+
+    def make_plugin(options: PluginOptions, observe: Observe) -> FakeDevicePlugin:
+        return FakeDevicePlugin(options, clock=clock, observe=observe)
+
+    jump = clock.jump if isinstance(clock, JumpClock) else None
+    server = ControlServer(make, make_plugin=make_plugin, jump=jump, linger=LINGER if path else 0.0)
+    told = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, told.set)
+    try:
+        await (_on_socket(server, path, told) if path else _on_standard_streams(server, told))
+    finally:
+        await server.close()
+
+
+async def _on_socket(server: ControlServer, path: Path, told: asyncio.Event) -> None:
+    """A socket that an earlier process has left there is replaced."""
+    listening = await asyncio.start_unix_server(server.serve, sock=listen(path), limit=LINE_LIMIT)
+    try:
+        await told.wait()
+    finally:
+        listening.close()
+        with suppress(SocketInUse):  # somebody has put another in its place
+            make_way(path)
+
+
+async def _on_standard_streams(server: ControlServer, told: asyncio.Event) -> None:
+    serving = asyncio.create_task(server.serve(*await standard_streams(LINE_LIMIT)))
+    telling = asyncio.create_task(told.wait())
+    await asyncio.wait([serving, telling], return_when=asyncio.FIRST_COMPLETED)
+    for task in (serving, telling):
+        task.cancel()
+    await asyncio.gather(serving, telling, return_exceptions=True)
+
+
+def main(arguments: Sequence[str] | None = None, program: str = "drahealth.fakes.serve.session_process") -> None:
+    """The program. Exits 2 for wrong arguments, of which a taken path is one, and 3 where it cannot serve."""
+    parser = argparse.ArgumentParser(prog=program, description="Fake DRA drivers, told what to do from outside.")
+    parser.add_argument("--socket", type=Path, metavar="PATH", help="listen here, not on standard input and output")
+    parser.add_argument("--kubeconfig", type=Path, metavar="FILE", help="the API server; without, the pod's own")
+    parser.add_argument("--jumping-clock", action="store_true", help="live on a clock that whoever connects can jump")
+    options = parser.parse_args(arguments)
+    run(options.socket, options.kubeconfig, jumping=options.jumping_clock, program=program)
+
+
+def run(path: Path | None, kubeconfig: Path | None, *, jumping: bool, program: str) -> None:
+    """Until the input ends, or SIGTERM or SIGINT. Exits as `main` does."""
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
+    try:
+        asyncio.run(_main(path, kubeconfig, jumping))
+    except CommandError as complaint:
+        print(f"{program}: {complaint}", file=sys.stderr)  # noqa: T201
+        raise SystemExit(complaint.code) from None
+
+
+async def _main(path: Path | None, kubeconfig: Path | None, jumping: bool) -> None:
+    if path:
+        _check(path)
+        os.umask(0o077)  # the socket is for its owner alone
+    async with AsyncExitStack() as stack:
+        api = await client_of(kubeconfig)
+        stack.push_async_callback(api.close)
+        try:
+            await serve(api, path, jumping=jumping)
+        except SocketInUse as taken:
+            raise CommandError(str(taken)) from None
+        except OSError as error:
+            raise CommandError(
+                f"{error.filename or path} cannot be made: {error.strerror}; name another --socket", 3
+            ) from None
+
+
+def _check(path: Path) -> None:
+    try:
+        check_path(path)
+    except ValueError as error:
+        raise CommandError(str(error)) from None
+
+
+if __name__ == "__main__":
+    main()

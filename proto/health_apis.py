@@ -1,0 +1,165 @@
+"""The health APIs, each a row: what it is called, how it is called, what it carries, how it maps to the values.
+
+`carries` names the fields of DeviceHealth that survive the wire; decoding gives the defaults for the others.
+A scenario that needs more than a health API carries does not apply to it, by this data.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, dataclass, fields, replace
+from typing import Any
+
+from drahealth.proto import services
+from drahealth.proto.health_v1_pb2 import DeviceHealth as ShippedHealth
+from drahealth.proto.health_v1alpha1_pb2 import DeviceHealth as ShippedAlphaHealth
+from drahealth.proto.node_health_draft_pb2 import Device as DraftDevice
+from drahealth.proto.node_health_pb2 import DeviceHealth as DrawnHealth
+from drahealth.proto.values import DeviceHealth, Health, PreparedDevice, Report
+
+_NUMBERS = {Health.UNKNOWN: 0, Health.HEALTHY: 1, Health.UNHEALTHY: 2}
+_HEALTHS = {number: health for health, number in _NUMBERS.items()}
+_WORDS = {str(health): health for health in Health}
+_DEFAULTS: dict[str, Any] = {f.name: f.default for f in fields(DeviceHealth) if f.default is not MISSING}
+
+Prepared = Mapping[tuple[str, str], PreparedDevice]
+"""The devices that are prepared, by pool and name."""
+
+
+@dataclass(frozen=True)
+class HealthApi:
+    """One health API: a method, and what its messages say."""
+
+    name: str
+    """Unique; for a service with one such method it is what a plugin advertises."""
+    advertised: str
+    """The string among a plugin's supported versions; the service of the method."""
+    method: services.ServerStream[Any, Any]
+    carries: frozenset[str]
+    prepared_only: bool
+    """A report lists the devices of prepared claims alone, and follows each preparation and its end."""
+    source: str
+    """Who speaks it, or which text draws it."""
+    encode_device: Callable[[DeviceHealth, PreparedDevice | None], Any]
+    decode_device: Callable[[Any], DeviceHealth]
+
+    def encode(self, devices: Iterable[DeviceHealth], prepared: Prepared | None = None) -> Any:
+        """The response message that reports `devices`; what is known of their preparation goes with them."""
+        known = prepared or {}
+        return self.method.response(devices=[self.encode_device(d, known.get((d.pool, d.device))) for d in devices])
+
+    def decode(self, response: Any) -> Report:
+        """The devices that a response message reports, in its order; nothing is validated (H-09, H-10)."""
+        return tuple([self.decode_device(device) for device in response.devices])
+
+    def as_carried(self, device: DeviceHealth) -> DeviceHealth:
+        """What is left of it at the other end."""
+        lost = {name: value for name, value in _DEFAULTS.items() if name not in self.carries}
+        return replace(device, **lost) if lost else device
+
+    def all_as_carried(self, devices: Report) -> Report:
+        """The same of a whole report."""
+        return devices if self.carries >= _DEFAULTS.keys() else tuple(map(self.as_carried, devices))
+
+
+def _shipped(name: str, method: services.ServerStream[Any, Any], message: type[Any], source: str) -> HealthApi:
+    def encode(device: DeviceHealth, _: PreparedDevice | None) -> Any:
+        return message(
+            device={"pool_name": device.pool, "device_name": device.device},
+            health=_NUMBERS[device.health],
+            last_updated_time=device.updated,
+            health_check_timeout_seconds=device.timeout,
+            message=device.message,
+        )
+
+    def decode(device: Any) -> DeviceHealth:
+        name = device.device
+        health = _HEALTHS.get(device.health, Health.UNKNOWN)
+        timeout, updated = device.health_check_timeout_seconds, device.last_updated_time
+        return DeviceHealth(name.pool_name, name.device_name, health, device.message, timeout, updated)
+
+    carries = frozenset({"pool", "device", "health", "message", "timeout", "updated"})
+    return HealthApi(name, name, method, carries, False, source, encode, decode)
+
+
+def _encode_drawn(device: DeviceHealth, _: PreparedDevice | None) -> DrawnHealth:
+    return DrawnHealth(
+        pool_name=device.pool,
+        device_name=device.device,
+        health_status=str(device.health),
+        last_updated_timestamp=device.updated,
+        health_check_timeout_seconds=device.timeout,
+    )
+
+
+def _decode_drawn(device: DrawnHealth) -> DeviceHealth:
+    return DeviceHealth(
+        pool=device.pool_name,
+        device=device.device_name,
+        health=_WORDS.get(device.health_status, Health.UNKNOWN),
+        timeout=device.health_check_timeout_seconds,
+        updated=device.last_updated_timestamp,
+    )
+
+
+def _encode_draft(device: DeviceHealth, prepared: PreparedDevice | None) -> DraftDevice:
+    return DraftDevice(
+        request_names=prepared.requests if prepared else (),
+        pool_name=device.pool,
+        device_name=device.device,
+        cdi_device_ids=prepared.cdi_ids if prepared else (),
+        health=str(device.health),
+    )
+
+
+def _decode_draft(device: DraftDevice) -> DeviceHealth:
+    return DeviceHealth(device.pool_name, device.device_name, _WORDS.get(device.health, Health.UNKNOWN))
+
+
+V1 = _shipped("v1.DRAResourceHealth", services.WATCH_HEALTH_V1, ShippedHealth, "Kubernetes 1.37")
+V1ALPHA1 = _shipped(
+    "v1alpha1.DRAResourceHealth", services.WATCH_HEALTH_V1ALPHA1, ShippedAlphaHealth, "Kubernetes 1.34 and newer"
+)
+NODE_HEALTH = HealthApi(
+    name="v1alpha1.NodeHealth/WatchResources",
+    advertised="v1alpha1.NodeHealth",
+    method=services.WATCH_NODE_HEALTH,
+    carries=frozenset({"pool", "device", "health", "timeout", "updated"}),
+    prepared_only=False,
+    source="KEP-4680, newest revision",
+    encode_device=_encode_drawn,
+    decode_device=_decode_drawn,
+)
+NODE_HEALTH_DRAFT = HealthApi(
+    name="v1alpha1.NodeHealth/WatchDevicesStatus",
+    advertised="v1alpha1.NodeHealth",
+    method=services.WATCH_DEVICES_STATUS,
+    carries=frozenset({"pool", "device", "health"}),
+    prepared_only=True,
+    source="KEP-4680, oldest revision",
+    encode_device=_encode_draft,
+    decode_device=_decode_draft,
+)
+
+HEALTH_APIS = {health_api.name: health_api for health_api in (V1, V1ALPHA1, NODE_HEALTH, NODE_HEALTH_DRAFT)}
+"""Every health API by its name, in the order in which a kubelet prefers them (W-18)."""
+
+
+def of_service(advertised: str) -> tuple[HealthApi, ...]:
+    """The methods of a service, by the string that is advertised for it, in the order in which they are tried."""
+    return tuple(health_api for health_api in HEALTH_APIS.values() if health_api.advertised == advertised)
+
+
+def check_served(api: str) -> None:
+    """Raises ValueError for what is no health API by the names of `HEALTH_APIS`."""
+    if api not in HEALTH_APIS:
+        raise ValueError(f"no health API is called {api!r}; there are {', '.join(HEALTH_APIS)}")
+
+
+def check_advertised(api: str) -> None:
+    """Raises ValueError for a method, by its name in `HEALTH_APIS`, where a service belongs."""
+    if api in HEALTH_APIS and api != (service := HEALTH_APIS[api].advertised):
+        raise ValueError(f"{api} is a method, which nobody advertises; advertise {service}, and serve {api}")
+
+
+def full_name(api: str) -> str:
+    """The health API that `v1` or `v1alpha1` stands for."""
+    return f"{api}.DRAResourceHealth" if "." not in api and "/" not in api else api

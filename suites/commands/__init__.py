@@ -1,0 +1,1 @@
+"""The subcommands of `drahealth` that run scenarios and timelines or print lists."""

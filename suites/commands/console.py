@@ -1,0 +1,108 @@
+"""The command's own way to show a run: a row as each scenario ends, a table with times, what went wrong in full."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from rich.console import Console
+from rich.markup import escape
+from rich.text import Text
+
+from drahealth.proto.quoting import printable, printable_lines
+from drahealth.suites.judging.report import Result, Run
+from drahealth.suites.run.heartbeat import Heartbeat
+from drahealth.suites.scenario import scenario_of
+
+_STYLE = {
+    "passed": "green",
+    "known issue": "yellow",
+    "not applicable": "dim",
+    "failed": "bold red",
+    "error": "bold magenta",
+}
+_MANY = {"known issue": "known issues", "error": "errors"}
+_MARK = {"passed": "PASS", "known issue": "KNOWN", "not applicable": "N/A", "failed": "FAIL", "error": "ERROR"}
+
+
+class Live:
+    """A pytest plugin that prints rows; pytest's own terminal output is off."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self.run: Run | None = None
+        self.problem = ""
+        self._unread = False
+        self._cannot_start: Callable[[], bool] = lambda: False
+        self._heartbeat = Heartbeat(lambda what, seconds: self._print(Text(f"{seconds:13.0f} s  {what}", style="dim")))
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> None:
+        reporting = session.config.pluginmanager.get_plugin("drahealth-reporting")
+        self.run = reporting.run if reporting else None
+        if reporting:
+            self._cannot_start = lambda: bool(reporting.cannot_start)
+        if self.run and session.items:
+            count = f"{len(session.items)} scenario{'s' if len(session.items) > 1 else ''}"
+            self._print(f"[bold]{escape(self.run.about)}[/], {count}\n")
+
+    def pytest_runtest_call(self, item: pytest.Item) -> None:
+        scenario = scenario_of(getattr(item, "function", None))
+        self._heartbeat.begins(f"{scenario.title if scenario else item.name} ...")
+
+    def pytest_runtest_teardown(self) -> None:
+        self._heartbeat.begins("clearing up after it ...")
+
+    def pytest_runtest_logfinish(self) -> None:
+        self._heartbeat.ends()
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if hasattr(report, "drahealth"):
+            self._row(Result.of(report.drahealth))
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            self.problem = str(report.longrepr)
+
+    def pytest_internalerror(self, excrepr: Any) -> None:
+        self.problem = str(excrepr)
+
+    def _print(self, words: Text | str) -> None:
+        """Prints until nobody reads any more, as `head` does not; the run goes on all the same."""
+        if self._unread:
+            return
+        try:
+            self._console.print(words, soft_wrap=True)
+        except (BrokenPipeError, SystemExit):  # the latter is how rich tells it
+            self._unread = True
+
+    def _row(self, result: Result) -> None:
+        if result.outcome == "error" and self._cannot_start():
+            self._print(_text(f"No scenario was run. {result.problem}", "red"))
+            return
+        row = Text(f"{_MARK[result.outcome]:6}", style=_STYLE[result.outcome])
+        row.append(f"{result.seconds:7.2f} s  ", style="dim")
+        row.append(result.title, style="default")
+        about = result.reason or " ".join((*result.requirements, *result.known_issues))
+        row.append(f"  {printable(about)}", style="cyan")
+        self._print(row)
+        for note in result.notes:
+            self._print(_text(f"{'':18}{note}", "yellow"))
+        if result.outcome in ("failed", "error"):
+            self._print(_text(result.problem, "red"))
+            for text in filter(None, (result.timeline, f"again: {result.again}")):
+                self._print(_text(text, "dim"))
+
+    def close(self, seconds: float) -> None:
+        """The last line: how many, how long."""
+        self._heartbeat.ends()
+        if self.run is None or not self.run.results or self._cannot_start():
+            return
+        counts = self.run.counts()
+        parts = [f"[{_STYLE[o]}]{n} {_MANY.get(o, o) if n > 1 else o}[/]" for o, n in counts.items()]
+        self._print(f"\n{', '.join(parts)} in {seconds:.1f} s")
+
+
+def _text(words: str, style: str) -> Text:
+    """Lines in which words of plugins may stand, that a terminal might take for orders."""
+    return Text(printable_lines(words), style)

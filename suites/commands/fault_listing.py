@@ -1,0 +1,116 @@
+"""What the command shows of faults and policies, to people and as JSON."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any
+
+from rich.markup import escape
+from rich.table import Table
+
+from drahealth.fakes.faults.catalogue import (
+    CATALOGUES,
+    Fault,
+    Policy,
+    UnknownName,
+    catalogue,
+    fault,
+    policies,
+    policy,
+)
+from drahealth.fakes.program.console import standard_output
+from drahealth.suites.errors import ConfigurationError
+
+_PUBLIC = "nvidia"
+"""The catalogue that policies are compared by."""
+
+
+def show_faults(vendor: str | None, *, as_json: bool = False) -> None:
+    """All faults, or those of one catalogue. Raises ConfigurationError."""
+    with _told():
+        found = {name: catalogue(name) for name in ([vendor] if vendor else CATALOGUES)}
+    if as_json:
+        faults = {name: [_plain(each) for each in known.values()] for name, known in found.items()}
+        _write({"catalogues": faults, "policies": list(policies())})
+        return
+    console = standard_output()
+    for name, known in found.items():
+        table = Table(title=name, box=None, title_justify="left", title_style="bold")
+        for column in ("fault", "kind", "what happened", "reaches", "recovery", "takes"):
+            table.add_column(column, overflow="fold")
+        for each in known.values():
+            table.add_row(each.id, each.kind, each.means, each.reaches, each.recovery, str(each.takes))
+        console.print(table)
+        console.print()
+    console.print(f"policies: {', '.join(policies())}", soft_wrap=True)
+
+
+def show_fault(name: str, vendor: str | None, *, as_json: bool = False) -> None:
+    """All that is known of a fault, and what each policy makes of it. Raises ConfigurationError."""
+    vendors = [vendor] if vendor else [known for known in CATALOGUES if name in catalogue(known)] or [_PUBLIC]
+    with _told("drahealth faults list shows all"):
+        found = {known: fault(known, name) for known in vendors}
+    judged = {each.name: str(each.health(name)) if each.knows(name) else None for each in policies().values()}
+    if as_json:
+        _write({"faults": [{"catalogue": known, **_plain(each)} for known, each in found.items()], "policies": judged})
+        return
+    console = standard_output()
+    for known, each in found.items():
+        console.print(f"[bold]{each.id}[/] ({known}, {each.kind}): {escape(each.means)}", soft_wrap=True)
+        for title, text in _details(each):
+            console.print(f"  [cyan]{title:10}[/] {escape(text)}", soft_wrap=True)
+        for policy_name, health in judged.items():
+            console.print(f"  [cyan]{policy_name:18}[/] {health or 'not named'}")
+
+
+def show_difference(first: str, second: str, *, as_json: bool = False) -> None:
+    """The faults of which two policies think differently. Raises ConfigurationError."""
+    with _told():
+        one, other = policy(first), policy(second)
+    faults = catalogue(_PUBLIC)
+    both = [name for name in faults if one.knows(name) or other.knows(name)]
+    differing = [name for name in both if one.health(name) is not other.health(name)]
+    if as_json:
+        told = {name: {"means": faults[name].means, "health": _judgements(name, one, other)} for name in differing}
+        _write({"policies": [first, second], "compared": len(both), "differing": told})
+        return
+    console, table = standard_output(), Table(box=None)
+    for column in ("fault", "what happened", first, second):
+        table.add_column(column, overflow="fold")
+    for name in differing:
+        judged = (f"[red]{said}[/]" if said == "Unhealthy" else said for said in _judgements(name, one, other).values())
+        table.add_row(name, faults[name].means, *judged)
+    if differing:
+        console.print(table)
+    console.print(f"{len(differing)} of {len(both)} faults are judged differently")
+
+
+def _judgements(fault_id: str, *judges: Policy) -> dict[str, str]:
+    return {judge.name: str(judge.health(fault_id)) for judge in judges}
+
+
+def _plain(found: Fault) -> dict[str, Any]:
+    return {**asdict(found), "takes": str(found.takes)}
+
+
+def _details(found: Fault) -> list[tuple[str, str]]:
+    details = [("message", found.says("gpu-0")), ("reaches", found.reaches)]
+    details.append(("recovery", f"{found.recovery}, {found.takes}" + (", may fail" if found.may_fail else "")))
+    details += [("then", found.then)] if found.then else []
+    details += [("vanishes", "told once, then the driver does not list the device any more")] if found.vanishes else []
+    details += [("silent", "nothing is reported of it")] if found.silent else []
+    return [*details, ("source", found.source)]
+
+
+def _write(told: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(told, indent=1, ensure_ascii=False) + "\n")
+
+
+@contextmanager
+def _told(hint: str = "") -> Iterator[None]:
+    try:
+        yield
+    except UnknownName as error:
+        raise ConfigurationError(str(error), hint) from None

@@ -1,0 +1,37 @@
+"""`drahealth play`: timelines on a target, as `drahealth run` has scenarios."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from drahealth.fakes.files.user_files import FileError
+from drahealth.fakes.timelines.story import stories
+from drahealth.suites.commands.run_scenarios import run_scenarios
+from drahealth.suites.errors import ConfigurationError
+
+SUFFIX = ".timeline.yaml"
+
+
+def play_timelines(path: Path, flags: Mapping[str, str | None], *, report: str | None, histories: str | None) -> int:
+    """Plays a file's timelines, or those of a folder. Raises ConfigurationError for what makes no sense, all of it."""
+    seed, wrong = flags.get("seed"), list[str]()
+    for file in _files(path):
+        try:
+            stories(file, seed=int(seed) if seed else None)
+        except FileError as error:
+            wrong.append(str(error))
+        except OSError as error:
+            wrong.append(f"{error.filename or file} cannot be read: {error.strerror}")
+    if wrong:
+        raise ConfigurationError("\n".join(wrong))
+    return run_scenarios(flags, report=report, histories=histories, played=path)
+
+
+def _files(path: Path) -> list[Path]:
+    if path.is_dir():
+        files = sorted(path.rglob(f"*{SUFFIX}"))
+        if not files:
+            raise ConfigurationError(f"there are no timelines in {path}", f"their names end in {SUFFIX}")
+        return files
+    if path.exists() and not path.name.endswith(SUFFIX):
+        raise ConfigurationError(f"{path} is not called like a timeline", f"let its name end in {SUFFIX}")
+    return [path]

@@ -1,0 +1,105 @@
+"""`drahealth run`: pytest on our scenarios, away from the settings of whatever folder we are in."""
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib import resources
+from pathlib import Path
+from types import FrameType
+
+import pytest
+from rich.console import Console
+
+from drahealth.suites.commands.console import Live
+from drahealth.suites.errors import ConfigurationError, HarnessError
+from drahealth.suites.run.outputs import check_file, check_folder
+from drahealth.suites.targets.options import Options
+
+
+def run_scenarios(
+    flags: Mapping[str, str | None],
+    *,
+    match: str | None = None,
+    report: str | None = None,
+    junitxml: str | None = None,
+    histories: str | None = None,
+    played: Path | None = None,
+    console: Console | None = None,
+) -> int:
+    """Runs them, or the timelines that are `played`, and returns the command's exit code.
+
+    `flags` are the target's, and those of timelines. Raises ConfigurationError before anything is started.
+    """
+    Options.make(flags)
+    check_file(report)
+    check_file(junitxml)
+    check_folder(histories)
+    package = resources.files("drahealth.suites")
+    settings = str(package.joinpath("run/run.ini"))
+    scenarios = str(played.absolute() if played else package.joinpath("kep"))
+    arguments = ["-c", settings, "--rootdir", str(package.joinpath("kep")), "-p", "drahealth.suites.run.plugin"]
+    arguments += ["-p", "no:terminal", "-p", "no:cacheprovider", scenarios]
+    arguments += [f"--drahealth-{name}={value}" for name, value in flags.items() if value is not None]
+    arguments += ["-k", match] if match else []
+    arguments += [f"--drahealth-report={Path(report).absolute()}"] if report else []
+    arguments += [f"--drahealth-histories={Path(histories).absolute()}"] if histories else []
+    arguments += [f"--junitxml={Path(junitxml).absolute()}"] if junitxml else []
+    # pytest captures what scenarios print; rows go past it, to the output as it was.
+    with os.fdopen(os.dup(sys.stdout.fileno()), "w") as output, _alone(), _ended_in_order():
+        live = Live(console or Console(file=output, highlight=False))
+        start = time.monotonic()
+        code = pytest.main(arguments, plugins=[live])
+        live.close(time.monotonic() - start)
+    return _exit_code(code, live, match)
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Neither the settings nor the plugins that happen to be around have a say in what pytest does."""
+    before = dict(os.environ)
+    os.environ.pop("PYTEST_ADDOPTS", None)
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+@contextmanager
+def _ended_in_order() -> Iterator[None]:
+    """SIGTERM ends the run as Ctrl-C does: what is under way is cancelled, what was started is taken down."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(number: int, frame: FrameType | None) -> None:
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started in the background
+            signal.default_int_handler(number, frame)
+        signal.raise_signal(signal.SIGINT)  # the loop that runs has its own way with it
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _exit_code(code: int, live: Live, match: str | None) -> int:
+    gave_up = live.run is not None and live.run.counts().get("error")  # no target: the rest was not tried
+    if code == pytest.ExitCode.INTERRUPTED and not live.problem and not gave_up:
+        sys.stderr.write("drahealth: interrupted\n")
+        return 3
+    if code == pytest.ExitCode.USAGE_ERROR:
+        return 2  # pytest has said what is wrong with -k
+    if live.problem:
+        raise HarnessError(f"the scenarios could not be run: {live.problem}")
+    if live.run is None or not live.run.results:
+        raise ConfigurationError(
+            f"no scenario matches {match!r}", "`drahealth scenarios` lists their names; -k takes words of them"
+        )
+    return live.run.exit_code()

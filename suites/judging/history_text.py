@@ -1,0 +1,118 @@
+"""A history as a time line that a person can read: what was told on the left, what was shown on the right."""
+
+from collections.abc import Iterator, Sequence
+
+from drahealth.proto import events
+from drahealth.proto.events import Event, Record
+from drahealth.proto.quoting import printable
+from drahealth.proto.values import DeviceHealth, ResourceStatus
+
+_LINES = 60
+_DEVICES = 16
+"""Devices of a report that are told; it may have thousands."""
+
+
+def draw(records: Sequence[Record]) -> str:
+    """The time line, in seconds from its beginning. A long one is shown by its ends."""
+    if not records:
+        return "nothing happened"
+    start = records[0].at
+    lines = [f"{record.at - start:8.3f} s  {tell(record.what)}" for record in records]
+    return "\n".join(_shortened(lines))
+
+
+def _shortened(lines: Sequence[str]) -> Iterator[str]:
+    if len(lines) <= 2 * _LINES:
+        yield from lines
+        return
+    yield from lines[:_LINES]
+    yield f"           ... {len(lines) - 2 * _LINES} more ..."
+    yield from lines[-_LINES:]
+
+
+def tell(event: Event) -> str:
+    """One event in one line; what cannot be printed is written as Python writes it."""
+    return printable(_words(event))
+
+
+def _words(event: Event) -> str:
+    match event:
+        case events.Step():
+            return f"# {event.text}"
+        case events.Registered():
+            outcome = "registered" if event.ok else f"not registered: {event.error}"
+            return f"{_who(event.driver, event.instance)} is {outcome}"
+        case events.StreamOpened():
+            return f"{_who(event.driver, event.instance)}: stream {event.stream} opened ({event.health_api})"
+        case events.StreamClosed():
+            return f"{_who(event.driver, event.instance)}: stream {event.stream} closed: {event.why}"
+        case events.ReportSent():
+            kind = "reports" if event.complete else "reports in part"
+            devices = ", ".join(map(_device, event.devices[:_DEVICES])) or "nothing"
+            more = len(event.devices) - _DEVICES
+            devices += f", and {more} more" if more > 0 else ""
+            return f"{_who(event.driver, event.instance)} {kind} {devices}"
+        case events.DevicesListed():
+            devices = ", ".join(f"{device.id} {_short(device.health)}" for device in event.devices) or "nothing"
+            return f"{_who(event.driver, event.instance)} lists {devices}"
+        case events.Prepared():
+            return f"{_who(event.driver, event.instance)} prepared {', '.join(event.devices) or 'no devices'}"
+        case events.Unprepared():
+            return f"{_who(event.driver, event.instance)} unprepared a claim"
+        case events.StatusSeen():
+            return f"{'':24}pod {event.pod} {event.phase}: {'; '.join(_places(event))}"
+        case events.EventSeen():
+            times = f" ({event.count} times)" if event.count > 1 else ""
+            return f"{'':24}event {event.reason} on pod {event.pod}: {_short(event.message, 100)}{times}"
+        case events.GateSet():
+            return f"gate {event.gate} is {_sides(event)}"
+        case events.Restarted():
+            return f"{event.component} restarted"
+        case events.TimePassed():
+            return f"{event.seconds:g} s passed"
+
+
+def _who(driver: str, instance: str) -> str:
+    return f"{driver} ({instance})" if instance else driver
+
+
+def _sides(gate: events.GateSet) -> str:
+    """One word where both sides are alike, or only both together are known."""
+    if gate.api_server == gate.kubelet or None in (gate.api_server, gate.kubelet):
+        return _on(gate.on)
+    return f"{_on(gate.api_server)} in the API server, {_on(gate.kubelet)} in the kubelet"
+
+
+def _on(is_on: bool | None) -> str:
+    return "on" if is_on else "off"
+
+
+def _device(device: DeviceHealth) -> str:
+    message = f" {_short(device.message)!r}" if device.message else ""
+    return f"{device.device} {device.health}{message}"
+
+
+def _places(status: events.StatusSeen) -> Iterator[str]:
+    for container in (*status.init_containers, *status.containers):
+        yield _container(container)
+    if status.resources is not None:
+        yield f"used by none: {', '.join(map(entry, status.resources)) or 'no entries'}"
+
+
+def _container(container: events.ContainerSeen) -> str:
+    restarts = f" after {container.restarts} restarts" if container.restarts else ""
+    if container.resources is None:
+        return f"{container.name} {container.state}{restarts}, no health"
+    return f"{container.name} {container.state}{restarts}, {', '.join(map(entry, container.resources)) or 'no entries'}"
+
+
+def entry(status: ResourceStatus) -> str:
+    """One entry of `allocatedResourcesStatus` in a few words."""
+    resources = (
+        f"{r.resource_id}={r.health}" + (f" {_short(r.message)!r}" if r.message else "") for r in status.resources
+    )
+    return f"{status.name} [{', '.join(resources)}]"
+
+
+def _short(message: str, limit: int = 40) -> str:
+    return message if len(message) <= limit else message[: limit - 3] + "..."

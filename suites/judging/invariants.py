@@ -1,0 +1,259 @@
+"""What holds in every history, whatever the scenario: pure functions from records to what is wrong in them."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+from drahealth.proto.events import (
+    GateSet,
+    Record,
+    ReportSent,
+    Restarted,
+    StatusSeen,
+    StreamClosed,
+    StreamOpened,
+    TimePassed,
+)
+from drahealth.proto.values import DEFAULT_TIMEOUT, MESSAGE_LIMIT, DeviceHealth, Health, ResourceHealth
+
+Device = tuple[str, str, str]
+"""Driver, pool, device."""
+
+OVERLAP = 0.5
+"""Seconds that the end of a stream may be noticed late by its driver."""
+
+_NEVER = float("-inf")
+
+_WHOLE = MESSAGE_LIMIT - 24
+"""Bytes; a message with fewer is surely neither cut nor what is left of one."""
+
+
+def judge(records: Sequence[Record], devices: Mapping[str, Device]) -> dict[str, list[str]]:
+    """By requirement, what is wrong in the history. `devices` are known by their names in a status."""
+    return {
+        "STATUS-06": list(doubles(records)),
+        "STATUS-07": list(unreported(records, devices)),
+        "STREAM-03": list(overlaps(records)),
+    }
+
+
+def doubles(records: Iterable[Record]) -> Iterator[str]:
+    """Entry names twice in a container or in the pod's own field, ids twice in an entry."""
+    for record in records:
+        if not isinstance(status := record.what, StatusSeen):
+            continue
+        for place, entries in status.entries():
+            for name in _twice(entry.name for entry in entries):
+                container = f"container {place} of " if place else ""
+                yield f"entry {name} is there twice in {container}pod {status.pod}"
+            for entry in entries:
+                for name in _twice(resource.resource_id for resource in entry.resources):
+                    yield f"{name} is there twice in entry {entry.name} of pod {status.pod}"
+
+
+def unreported(records: Iterable[Record], devices: Mapping[str, Device]) -> Iterator[str]:
+    """Healths and messages that were shown and never reported, and Unknown without a cause."""
+    said: dict[Device, set[tuple[Health, str]]] = {}
+    shown: dict[tuple[str, Device], float] = {}  # to which report the last known health belongs, at the latest
+    excuse = _Excuse()
+    for record in records:
+        excuse.take(record)
+        match record.what:
+            case ReportSent() as report:
+                for health in report.devices:
+                    device = (report.driver, health.pool, health.device)
+                    said.setdefault(device, set()).add((health.health, _cut(health.message)))
+            case StatusSeen() as status:
+                for name, resource in _resources(status):
+                    device = devices.get(name, ("", "", name))
+                    key = (status.uid, device)
+                    if resource.health is not Health.UNKNOWN:
+                        shown[key] = excuse.last_report(device)
+                    reported = (resource.health, _cut(resource.message)) in said.get(device, ())
+                    if excuse.drops_messages and not resource.message:
+                        reported |= any(health is resource.health for health, _ in said.get(device, ()))
+                    unknown = resource.health is Health.UNKNOWN and not resource.message and device[0]
+                    since = shown.get(key)
+                    if not reported and not (unknown and (since is None or excuse.since(since, device, record.at))):
+                        yield f"pod {status.pod} showed {resource}, which was never reported"
+
+
+class _Excuse:
+    """Why a device may read Unknown: its stream ended, the kubelet was restarted, it was left out of a complete report,
+    or not heard of in time. And why a message may be missing: an API server whose gate is off drops it, also
+    where it keeps the health (A-05, A-06)."""
+
+    def __init__(self) -> None:
+        self._drops_messages = False
+        self._drivers: dict[str, float] = {}
+        self._everything = _NEVER
+        self._reports: dict[Device, float] = {}
+        self._deadlines: dict[Device, float] = {}
+        self._expired: dict[Device, float] = {}
+        self._jumped = 0.0
+
+    def take(self, record: Record) -> None:
+        match record.what:
+            case StreamClosed(driver=driver):
+                self._drivers[driver] = record.at
+            case Restarted("kubelet"):
+                self._everything = record.at
+            case GateSet(on=on, api_server=keeps):
+                self._everything = record.at
+                self._drops_messages = not (on if keeps is None else keeps)
+            case TimePassed(seconds=seconds):
+                self._jumped += seconds
+            case ReportSent() as report:
+                self._expired.update(dict.fromkeys(_left_out(report, self._reports), record.at))
+                for health in report.devices:
+                    device = (report.driver, health.pool, health.device)
+                    self._note_expiry(device, record.at)
+                    self._reports[device] = record.at
+                    self._deadlines[device] = record.at + self._jumped + (max(health.timeout, 0) or DEFAULT_TIMEOUT)
+
+    @property
+    def drops_messages(self) -> bool:
+        """Whether messages may be missing now."""
+        return self._drops_messages
+
+    def last_report(self, device: Device) -> float:
+        """When it was last heard of."""
+        return self._reports.get(device, _NEVER)
+
+    def since(self, time: float, device: Device, at: float) -> bool:
+        """Whether any of it happened after that time."""
+        self._note_expiry(device, at)
+        causes = (self._everything, self._drivers.get(device[0], _NEVER), self._expired.get(device, _NEVER))
+        return max(causes) > time
+
+    def _note_expiry(self, device: Device, at: float) -> None:
+        if at + self._jumped > self._deadlines.get(device, float("inf")):
+            self._expired[device] = at
+
+
+def overlaps(records: Sequence[Record]) -> Iterator[str]:
+    """Instances with two streams open at once, for longer than a late notice explains."""
+    open_: _Streams = {}
+    for record in records:
+        yield from _follow(open_, record)
+    for (driver, _), streams in open_.items():
+        for name in list(streams):
+            yield from _ends(driver, streams, name, records[-1].at)
+
+
+def has_two_streams(records: Iterable[Record]) -> bool:
+    """Whether an instance has two streams open at the end of the history, be it only for a moment."""
+    open_: _Streams = {}
+    for record in records:
+        list(_follow(open_, record))
+    return any(len(streams) > 1 for streams in open_.values())
+
+
+_Streams = dict[tuple[str, str], dict[str, float]]
+"""By driver and instance, when each open stream was opened."""
+
+
+def _follow(open_: _Streams, record: Record) -> Iterator[str]:
+    match record.what:
+        case StreamOpened() as stream:
+            open_.setdefault((stream.driver, stream.instance), {})[stream.stream] = record.at
+        case StreamClosed() as stream:
+            yield from _ends(stream.driver, open_.get((stream.driver, stream.instance), {}), stream.stream, record.at)
+
+
+def _ends(driver: str, streams: dict[str, float], name: str, at: float) -> Iterator[str]:
+    """The streams beside which this one, which ends, was open for too long."""
+    opened = streams.pop(name, at)
+    for other, begun in streams.items():
+        if (long := at - max(opened, begun)) > OVERLAP:
+            yield f"driver {driver} had streams {name} and {other} open beside each other for {long:.2f} s"
+
+
+def not_converged(
+    records: Sequence[Record], statuses: Collection[StatusSeen], devices: Mapping[str, Device], gates_on: bool
+) -> list[str]:
+    """Running pods whose status is not the latest: what was reported last, over a stream that is still open.
+
+    Says nothing of a device that nobody watches, that two instances report, or that may have expired meanwhile.
+    """
+    latest = _latest(records)
+    found = list(_lost(records, statuses, devices, latest)) if gates_on else []
+    for status in statuses if gates_on else ():
+        for name, resource in _resources(status) if status.phase == "Running" else ():
+            last = latest.get(devices.get(name, ("", "", "")))
+            if last and (resource.health, resource.message) != (last.health, last.message):
+                found.append(f"pod {status.pod} shows {resource}, reported last was {last}")
+    return found
+
+
+def _lost(
+    records: Sequence[Record],
+    statuses: Iterable[StatusSeen],
+    devices: Mapping[str, Device],
+    latest: Mapping[Device, DeviceHealth],
+) -> Iterator[str]:
+    """Devices that are reported, were once in a running pod's status, and are there no more."""
+    now = {status.uid: status for status in statuses if status.phase == "Running"}
+    once: dict[str, set[str]] = {}
+    for record in records:
+        if isinstance(record.what, StatusSeen) and record.what.uid in now:
+            once.setdefault(record.what.uid, set()).update(name for name, _ in _resources(record.what))
+    for uid, names in once.items():
+        for name in sorted(names - {name for name, _ in _resources(now[uid])}):
+            if devices.get(name) in latest:
+                yield f"pod {now[uid].pod} does not show {name} any more"
+
+
+def _latest(records: Sequence[Record]) -> dict[Device, DeviceHealth]:
+    """The last word on each device that must be shown by now."""
+    open_: dict[str, set[str]] = {}
+    said: dict[Device, tuple[str, float, DeviceHealth]] = {}
+    jumped = 0.0
+    for record in records:
+        match record.what:
+            case StreamOpened() as stream:
+                open_.setdefault(stream.driver, set()).add(stream.stream)
+            case StreamClosed() as stream:
+                open_.get(stream.driver, set()).discard(stream.stream)
+            case TimePassed(seconds=seconds):
+                jumped += seconds
+            case ReportSent() as report:
+                for device in _left_out(report, said):
+                    del said[device]
+                for health in report.devices:
+                    device = (report.driver, health.pool, health.device)
+                    said[device] = (report.stream, record.at + jumped, health)
+    now = (records[-1].at if records else 0.0) + jumped
+    return {
+        device: health
+        for device, (stream, at, health) in said.items()
+        if open_.get(device[0]) == {stream}
+        and now - at < (max(health.timeout, 0) or DEFAULT_TIMEOUT)
+        and len(health.message.encode()) <= MESSAGE_LIMIT
+    }
+
+
+def _left_out(report: ReportSent, known: Iterable[Device]) -> list[Device]:
+    """The known devices of its driver that a complete report says nothing of."""
+    said = {(report.driver, health.pool, health.device) for health in report.devices}
+    return [device for device in known if report.complete and device[0] == report.driver and device not in said]
+
+
+def name_in(entry: str, resource_id: str) -> str:
+    """What a device is known by here: its id, and for a device plugin's, which is one's own, with the resource."""
+    return resource_id if entry.startswith("claim:") else f"{entry}={resource_id}"
+
+
+def _resources(status: StatusSeen) -> Iterator[tuple[str, ResourceHealth]]:
+    for _, entries in status.entries():
+        for entry in entries:
+            for resource in entry.resources:
+                yield name_in(entry.name, resource.resource_id), resource
+
+
+def _twice(names: Iterable[str]) -> list[str]:
+    seen: set[str] = set()
+    return [name for name in names if name in seen or seen.add(name)]  # type: ignore[func-returns-value]
+
+
+def _cut(message: str) -> str:
+    """What to know a message by: one that is too long for a status is cut there, somehow, so its beginning counts."""
+    return message if len(message.encode()) < _WHOLE else message[:200]

@@ -1,0 +1,70 @@
+"""The ledger of requirements and the known issues of released kubelets: data, read and checked.
+
+Both are TOML files beside this module, with the meaning of their columns at the top.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+from typing import Any, Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One entry of the ledger."""
+
+    id: str
+    level: Literal["MUST", "SHOULD", "MAY"]
+    binds: str
+    sentence: str
+    source: str
+    judged: Literal["scenario", "invariant"]
+    needs: tuple[str, ...] = ()
+    """What a health API must carry for it, as DeviceHealth calls it."""
+    not_on: Mapping[str, str] = field(default_factory=dict)
+    """The targets on which it cannot be judged, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownIssue:
+    """One way in which released kubelets differ: the assertion of a requirement that it covers, and where."""
+
+    id: str
+    requirement: str
+    assertion: str
+    releases: tuple[str, ...]
+    happens: Literal["always", "sometimes"]
+    settings: str
+    link: str
+    what: str
+    scenario: str = ""
+    """The only one that brings it about, by its title; "" if that is any which makes the assertion."""
+
+    def covers(self, requirement: str, assertion: str, scenario: str) -> bool:
+        """Whether a failure of this assertion, in that scenario, is it."""
+        return (self.requirement, self.assertion) == (requirement, assertion) and self.scenario in ("", scenario)
+
+
+@cache
+def requirements() -> dict[str, Requirement]:
+    """The ledger by id, in its order."""
+    entries = _load("requirements.toml").items()
+    return {name: Requirement(id=name, **{**entry, "needs": tuple(entry.get("needs", ()))}) for name, entry in entries}
+
+
+@cache
+def known_issues(profile: str) -> tuple[KnownIssue, ...]:
+    """The known issues that hold for a profile, by its name; the KEP has none."""
+    return tuple(issue for issue in every_known_issue() if profile in issue.releases)
+
+
+def every_known_issue() -> tuple[KnownIssue, ...]:
+    """Those of all releases, in the file's order."""
+    entries = _load("known_issues.toml")["issue"]
+    return tuple(KnownIssue(**{**entry, "releases": tuple(entry["releases"])}) for entry in entries)
+
+
+def _load(name: str) -> dict[str, Any]:
+    return tomllib.loads(resources.files("drahealth.suites.judging").joinpath(name).read_text())

@@ -1,0 +1,183 @@
+"""Makes the API server's objects what the manifests ask for: made, changed, deleted, and made again.
+
+Level-triggered: each pass compares all that is wanted with all that is there. What others made through the API is left
+alone. A change that the API does not allow in place is a deletion, and a new object once the old one is gone.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection
+from contextlib import aclosing
+
+from drahealth.fakes.cluster.api import CLAIMS, NAMESPACES, PODS, ApiError, Kind, Object
+from drahealth.fakes.cluster.api_server.server import ApiServer
+from drahealth.fakes.cluster.scheduling.claims import consumers
+from drahealth.suites.manager_command.manifest import DIGEST, FILE, Key, Manifest, described
+from drahealth.suites.manager_command.manifest_directory import ManifestDirectory
+from drahealth.suites.manager_command.schema import SCHEMAS
+
+RETRY = 1.0
+"""Seconds until a write that was refused is tried again."""
+
+log = logging.getLogger(__name__)
+
+
+class Applier:
+    """Follows a directory of manifests while `run` runs; `refused(file, line, problem)` for what cannot be done."""
+
+    def __init__(self, api: ApiServer, directory: ManifestDirectory, refused: Callable[[str, int, str], None]) -> None:
+        self._api = api
+        self._directory = directory
+        self._refused = refused
+        self._woken = asyncio.Event()
+        self._told: dict[Key, str] = {}
+
+    def wake(self) -> None:
+        """Something has changed; calls that come before the next pass are one."""
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Applies whatever changes, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for kind in (PODS, CLAIMS):
+                tasks.create_task(self._follow(kind), name=f"manifests and {kind.plural}")
+            while True:
+                await self._woken.wait()
+                self._woken.clear()
+                await self.apply()
+
+    async def apply(self) -> None:
+        """One pass. What is refused is told of once and tried again."""
+        if not self._directory.is_read:
+            return
+        wanted = self._directory.wanted
+        self._told = {key: problem for key, problem in self._told.items() if key in wanted}
+        for key in await self._unwanted(wanted):
+            await self._delete(key)
+        for file, manifest in sorted(wanted.values(), key=lambda pair: list(SCHEMAS).index(pair[1].kind)):
+            try:
+                await self._settle(file, manifest)
+                self._told.pop(manifest.key, None)
+            except ApiError as error:
+                self._tell(file, manifest.key, error.message)
+
+    async def _follow(self, kind: Kind) -> None:
+        """What is gone may have to be made again, and a claim that was freed may have to be allocated again."""
+        while True:
+            try:
+                async with aclosing(self._api.watch(kind)) as events:
+                    async for event in events:
+                        if event.type == "DELETED" or (event.type == "MODIFIED" and kind == CLAIMS):
+                            self.wake()
+            except ApiError as error:
+                log.debug("%s cannot be watched: %s", kind.plural, error)
+            await asyncio.sleep(RETRY)
+
+    def _tell(self, file: str, key: Key, problem: str) -> None:
+        asyncio.get_running_loop().call_later(RETRY, self.wake)
+        if self._told.get(key) != problem:
+            self._told[key] = problem
+            self._refused(file, 0, problem)
+
+    async def _unwanted(self, wanted: Collection[Key]) -> list[Key]:
+        """Our objects that no file asks for; pods before the claims they use."""
+        unread = self._directory.unread
+        there = [(kind, obj) for kind in reversed(SCHEMAS) for obj in await self._api.list(kind)]
+        ours = [(kind, obj) for kind, obj in there if _file(obj) is not None and _file(obj) not in unread]
+        keys = [_key(kind, obj) for kind, obj in ours if "deletionTimestamp" not in obj["metadata"]]
+        return [key for key in keys if key not in wanted]
+
+    async def _delete(self, key: Key) -> None:
+        kind, namespace, name = key
+        try:
+            await self._api.delete(kind, name, namespace or None)
+        except ApiError as error:
+            log.warning("%s cannot be deleted: %s; tried again", described(key), error.message)
+            asyncio.get_running_loop().call_later(RETRY, self.wake)
+
+    async def _settle(self, file: str, manifest: Manifest) -> None:
+        kind, namespace, name = manifest.key
+        there = await self._get(manifest.key)
+        if there is None:
+            await self._create(file, manifest)
+        elif _file(there) is None:
+            raise ApiError(409, "AlreadyExists", f"{manifest} is there already, and from no manifest")
+        elif "deletionTimestamp" in there["metadata"]:
+            return  # made again once it is gone
+        elif _digest(there) == manifest.digest:
+            await self._allocate(manifest, there)
+        elif not await self._replace(file, manifest, there):
+            log.info("%s cannot be changed in place: it is deleted and made again", manifest)
+            await self._api.delete(kind, name, namespace or None)
+
+    async def _get(self, key: Key) -> Object | None:
+        kind, namespace, name = key
+        try:
+            return await self._api.get(kind, name, namespace or None)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return None
+
+    async def _create(self, file: str, manifest: Manifest) -> None:
+        _, namespace, _ = manifest.key
+        if namespace and await self._get((NAMESPACES, "", namespace)) is None:
+            await self._api.create(NAMESPACES, {"metadata": {"name": namespace}})
+        await self._allocate(manifest, await self._api.create(manifest.kind, manifest.annotated(file)))
+
+    async def _replace(self, file: str, manifest: Manifest, there: Object) -> bool:
+        """Changes it in place. False if that cannot be."""
+        new = manifest.annotated(file)
+        new["metadata"] |= _kept(there["metadata"], "finalizers")
+        if manifest.kind == PODS:
+            if _images(new) != _images(there):
+                return False  # the API would allow it, but containers that run would go on with the old one
+            new["spec"] = {**new["spec"], **_kept(there["spec"], "nodeName")}
+        if manifest.kind == CLAIMS and consumers(there) and manifest.allocation != _allocation(there):
+            return False
+        try:
+            changed = await self._api.replace(manifest.kind, new)
+        except ApiError as error:
+            if error.reason != "Invalid":
+                raise
+            return False
+        await self._allocate(manifest, changed, again=True)
+        return True
+
+    async def _allocate(self, manifest: Manifest, there: Object, *, again: bool = False) -> None:
+        """Gives a claim the allocation that its manifest has, unless it is in use."""
+        wanted = manifest.allocation
+        if wanted is None or wanted == _allocation(there) or consumers(there):
+            return
+        if again or _allocation(there) is None:
+            await self._api.replace_status(
+                CLAIMS, {**there, "status": {**there.get("status", {}), "allocation": wanted}}
+            )
+
+
+def _file(obj: Object) -> str | None:
+    file: str | None = (obj["metadata"].get("annotations") or {}).get(FILE)
+    return file
+
+
+def _digest(obj: Object) -> str | None:
+    digest: str | None = (obj["metadata"].get("annotations") or {}).get(DIGEST)
+    return digest
+
+
+def _key(kind: Kind, obj: Object) -> Key:
+    return kind, obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
+
+
+def _kept(values: Object, key: str) -> Object:
+    return {key: values[key]} if key in values else {}
+
+
+def _allocation(claim: Object) -> Object | None:
+    found: Object | None = (claim.get("status") or {}).get("allocation")
+    return found
+
+
+def _images(pod: Object) -> list[object]:
+    lists = (pod["spec"].get(name) or () for name in ("containers", "initContainers"))
+    return [container.get("image") for containers in lists for container in containers]

@@ -1,0 +1,134 @@
+"""The live table: plugins with their streams, devices with their health, pods with what their statuses show.
+
+What is wrong comes first, so that it is seen however many there are. Log lines go past above it. What plugins and
+manifests bring is made fit for a terminal, which would take escapes among it for orders.
+"""
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from drahealth.fakes.cluster.api import Object
+from drahealth.fakes.program.live_frame import empty_table, on_terminal, plain
+from drahealth.manager.dra import Device
+from drahealth.manager.observer import (
+    PluginDeregistered,
+    PluginRegistered,
+    ReportTaken,
+    StreamEnded,
+    StreamOpened,
+)
+from drahealth.proto.values import Health
+from drahealth.suites.manager_command.events import Event, PodGone, Started, StatusChanged
+from drahealth.suites.story.workload import status_seen
+
+_STYLE = {Health.HEALTHY: "green", Health.UNHEALTHY: "bold red", Health.UNKNOWN: "yellow"}
+_URGENCY = [Health.UNHEALTHY, Health.UNKNOWN, Health.HEALTHY]
+
+
+@dataclass(slots=True)
+class _Plugin:
+    health_api: str | None
+    is_open: bool = False
+    why: str = ""
+    reports: int = 0
+
+
+class LiveTable:
+    """The onlooker that shows it; `devices` gives all devices as they are now."""
+
+    def __init__(self, devices: Callable[[], Iterable[Device]], console: Console | None = None) -> None:
+        self._devices = devices
+        self._console = console or Console()
+        self._started: Started | None = None
+        self._plugins: dict[tuple[str, str], _Plugin] = {}
+        self._pods: dict[str, Object] = {}
+
+    def __call__(self, event: Event, /) -> None:
+        match event:
+            case Started():
+                self._started = event
+            case PluginRegistered(driver, endpoint, health_api):
+                self._plugins[driver, endpoint] = _Plugin(health_api)
+            case PluginDeregistered(driver, endpoint):
+                self._plugins.pop((driver, endpoint), None)
+            case StreamOpened(driver, endpoint, health_api) if plugin := self._plugins.get((driver, endpoint)):
+                plugin.health_api, plugin.is_open = health_api, True
+            case StreamEnded(driver, endpoint, why) if plugin := self._plugins.get((driver, endpoint)):
+                plugin.is_open, plugin.why = False, why
+            case ReportTaken(driver):
+                for (name, _), plugin in self._plugins.items():
+                    plugin.reports += name == driver and plugin.is_open
+            case StatusChanged(pod):
+                self._pods[pod["metadata"]["uid"]] = pod
+            case PodGone(pod):
+                self._pods.pop(pod["metadata"]["uid"], None)
+
+    def shown(self) -> AbstractContextManager[None]:
+        """It is on the terminal, and log lines go past above it."""
+        return on_terminal(self._console, self.table)
+
+    def table(self) -> RenderableType:
+        """What is shown now."""
+        room = max((self._console.height - 12) // 2, 3)
+        return Group(self._head(), self._plugin_table(), self._device_table(room), self._pod_table(room))
+
+    def _head(self) -> Text:
+        if self._started is None:
+            return Text("drahealth manager is starting")
+        started = self._started
+        head = plain(f"node {started.node}, profile {started.profile}, root directory {started.root_dir}", "bold")
+        head.append("\n").append(plain(f"manifests {started.pods}   kubeconfig {started.kubeconfig}", "dim"))
+        if started.metrics:
+            head.append(plain(f"   metrics {started.metrics}", "dim"))
+        return head
+
+    def _plugin_table(self) -> Table:
+        table = empty_table("plugin", "endpoint", "health stream", "reports")
+        for (driver, endpoint), plugin in self._plugins.items():
+            if plugin.health_api is None:
+                stream = Text("none: it reports no health", style="yellow")
+            elif plugin.is_open:
+                stream = plain(f"open, {plugin.health_api}", "green")
+            else:
+                stream = plain(f"not open {plugin.why}".strip(), "red")
+            table.add_row(plain(driver), plain(endpoint), stream, str(plugin.reports))
+        return table
+
+    def _device_table(self, room: int) -> Table:
+        table = empty_table("device", "health", "message", "reported")
+        devices = sorted(self._devices(), key=lambda device: _URGENCY.index(device.reading.health))
+        for device in devices[:room]:
+            health, age = device.reading.health, f"{device.age:.0f} s ago" + (", stale" if device.stale else "")
+            table.add_row(plain(str(device.id)), plain(health, _STYLE[health]), plain(device.reading.message), age)
+        if len(devices) > room:
+            table.add_row(f"... and {len(devices) - room} more", "", "", "")
+        return table
+
+    def _pod_table(self, room: int) -> Table:
+        table = empty_table("pod", "phase", "containers", "devices")
+        rows = sorted((_pod_row(pod) for pod in self._pods.values()), key=lambda row: row[0])
+        for _, *cells in rows[:room]:
+            table.add_row(*cells)
+        if len(rows) > room:
+            table.add_row(f"... and {len(rows) - room} more", "", "", "")
+        return table
+
+
+def _pod_row(pod: Object) -> tuple[tuple[int, str], Text, Text, Text, Text]:
+    """How urgent it is, and the cells."""
+    seen, name = status_seen(pod), f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+    devices, worst = Text(), len(_URGENCY)
+    for container, entries in seen.entries():
+        for shown in (shown for entry in entries for shown in entry.resources):
+            worst = min(worst, _URGENCY.index(shown.health))
+            devices.append("\n" if devices else "").append(plain(f"{shown.resource_id} "))
+            devices.append(plain(shown.health, _STYLE[shown.health]))
+            devices.append(plain(f" {shown.message}" if shown.message else ""))
+            devices.append("" if container else ", used by no container")
+    containers = ", ".join(f"{c.name} {c.state}" for c in (*seen.init_containers, *seen.containers))
+    return (worst, name), plain(name), plain(seen.phase), plain(containers), devices

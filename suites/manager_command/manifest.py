@@ -1,0 +1,204 @@
+"""From the text of a manifest file to the objects that it asks for. Pure; all of a file or nothing.
+
+YAML 1.2, of which JSON is a part, with any number of documents.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+from ruamel.yaml import YAML
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from drahealth.fakes.cluster.api import CLAIMS, PODS, ApiError, Kind, Object
+from drahealth.fakes.cluster.api_server import strategies
+from drahealth.suites.manager_command.schema import SCHEMAS
+from drahealth.suites.yaml_tree import Malformed, documents, get, items, line_of, text
+
+FILE, DIGEST = "drahealth/manifest-file", "drahealth/manifest-digest"
+"""Annotations of objects that came from a manifest: the name of its file, and what it said."""
+
+_SERVERS_OWN = (
+    *("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink"),
+    *("deletionTimestamp", "deletionGracePeriodSeconds", "ownerReferences", "finalizers"),
+)
+"""Of an object's metadata, what a manifest that was read from a cluster has and a new object gets anew."""
+
+Key = tuple[Kind, str, str]
+"""Kind, namespace ("" for kinds without one) and name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """One object that a file asks for; `object` has no status."""
+
+    kind: Kind
+    object: Object
+    allocation: Object | None = None
+    """Of a claim that is allocated already."""
+
+    @property
+    def key(self) -> Key:
+        metadata = self.object["metadata"]
+        return self.kind, metadata.get("namespace", ""), metadata["name"]
+
+    @property
+    def digest(self) -> str:
+        """Another one, if the manifest says something else."""
+        said = json.dumps([self.object, self.allocation], sort_keys=True)
+        return hashlib.sha256(said.encode()).hexdigest()[:16]
+
+    def annotated(self, file: str) -> Object:
+        """The object with the marks of where it came from."""
+        metadata = self.object["metadata"]
+        annotations = {**metadata.get("annotations", {}), FILE: file, DIGEST: self.digest}
+        return {**self.object, "metadata": {**metadata, "annotations": annotations}}
+
+    def __str__(self) -> str:
+        return described(self.key)
+
+
+def described(key: Key) -> str:
+    """The object in words."""
+    kind, namespace, name = key
+    return f"{kind.kind} {namespace}/{name}" if namespace else f"{kind.kind} {name}"
+
+
+def parse(data: bytes, node_name: str) -> tuple[Manifest, ...]:
+    """The objects that a file asks for, on the node of this name. Malformed if it is none, or asks for nothing."""
+    try:
+        found = documents(data.decode())
+        if not found:
+            raise Malformed("it is empty; remove it if its objects are to go", 1)
+        manifests = [_manifest(document, node_name) for document in found]
+    except UnicodeDecodeError as error:
+        raise Malformed("it is not UTF-8", data.count(b"\n", 0, error.start) + 1) from None
+    except RecursionError:
+        raise Malformed("it is nested too deeply", 1) from None
+    for index, (manifest, document) in enumerate(zip(manifests, found, strict=True)):
+        if manifest.key in [other.key for other in manifests[:index]]:
+            raise Malformed(f"{manifest} is in it twice", line_of(document))
+    return tuple(manifests)
+
+
+def _manifest(document: Node, node_name: str) -> Manifest:
+    if not isinstance(document, MappingNode):
+        raise Malformed("a manifest is a mapping with apiVersion, kind, metadata and spec", line_of(document))
+    kind = _kind(document)
+    obj: Object = value_of(document)
+    try:
+        SCHEMAS[kind].model_validate(obj)
+    except ValidationError as error:
+        raise _explained(document, kind, error) from None
+    status = obj.pop("status", {})
+    allocation = status.get("allocation") if kind == CLAIMS else None
+    metadata = {key: value for key, value in obj["metadata"].items() if key not in _SERVERS_OWN}
+    metadata |= {"namespace": metadata.get("namespace", "default")} if kind.namespaced else {}
+    if not kind.namespaced:
+        metadata.pop("namespace", None)
+    obj |= {"metadata": metadata, "spec": obj.get("spec", {})}
+    if kind == PODS:
+        _check_node(document, obj, node_name)
+    try:
+        strategies.created(kind, obj, strategies.Birth("", ""))
+    except ApiError as error:
+        raise Malformed(error.message, line_of(document)) from None
+    if kind.namespaced and ("." in metadata["namespace"] or not strategies.is_name(metadata["namespace"])):
+        raise Malformed(f"{metadata['namespace']!r} can be no namespace", _line(document, ("metadata", "namespace")))
+    return Manifest(kind, obj, allocation)
+
+
+def _kind(document: MappingNode) -> Kind:
+    name, version = text(get(document, "kind")), text(get(document, "apiVersion"))
+    for kind in SCHEMAS:
+        if kind.kind == name:
+            if kind.api_version != version:
+                raise Malformed(
+                    f"the apiVersion of a {name} is {kind.api_version} here, not {version or 'missing'!r}",
+                    _line(document, ("apiVersion",)),
+                )
+            return kind
+    kinds = ", ".join(kind.kind for kind in reversed(SCHEMAS))
+    wrong = f"objects of kind {name!r} are not taken" if name else "it has no kind"
+    raise Malformed(f"{wrong}; there may be {kinds}", _line(document, ("kind",)))
+
+
+def _check_node(document: Node, pod: Object, node_name: str) -> None:
+    """The scheduler binds the pod, so that its claims are reserved for it."""
+    spec = dict(pod["spec"])
+    wanted = spec.pop("nodeName", node_name)
+    if wanted not in ("", node_name):
+        raise Malformed(
+            f"the pod is for node {wanted}, and this is {node_name}; leave nodeName out",
+            _line(document, ("spec", "nodeName")),
+        )
+    pod["spec"] = spec
+
+
+def _explained(document: Node, kind: Kind, error: ValidationError) -> Malformed:
+    """The first thing that is wrong, in words."""
+    first, *others = error.errors(include_url=False, include_context=False, include_input=False)
+    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
+    more = f" (and {len(others)} more)" if others else ""
+    said = first["msg"][:1].lower() + first["msg"][1:]
+    return Malformed(f"{place} of a {kind.kind}: {said}{more}", _line(document, first["loc"]))
+
+
+def _line(node: Node, path: tuple[int | str, ...]) -> int:
+    """Where the value at this path is, or the last part of the path that there is."""
+    for part in path:
+        inner = dict(enumerate(items(node))).get(part) if isinstance(part, int) else get(node, part)
+        if inner is None:
+            break
+        node = inner
+    return line_of(node)
+
+
+def value_of(node: Node) -> Any:
+    """The JSON value of a YAML tree; keys whose value is null are left out. Malformed for what JSON cannot say."""
+    if isinstance(node, MappingNode):
+        return {key: value for key, value in _entries(node) if value is not None}
+    if isinstance(node, SequenceNode):
+        return [value_of(item) for item in node.value]
+    assert isinstance(node, ScalarNode)
+    return _scalar(node)
+
+
+def _entries(node: MappingNode) -> Iterator[tuple[str, Any]]:
+    for key, value in node.value:
+        yield _text(key), value_of(value)
+
+
+_CONSTRUCTOR = YAML(typ="safe", pure=True).constructor
+_CONSTRUCT: Mapping[str, Callable[[ScalarNode], Any]] = {
+    "tag:yaml.org,2002:int": _CONSTRUCTOR.construct_yaml_int,
+    "tag:yaml.org,2002:float": _CONSTRUCTOR.construct_yaml_float,
+    "tag:yaml.org,2002:bool": _CONSTRUCTOR.construct_yaml_bool,
+}
+
+
+def _scalar(node: ScalarNode) -> Any:
+    tag = str(node.tag)
+    if tag == "tag:yaml.org,2002:null":
+        return None
+    if tag in ("tag:yaml.org,2002:str", "tag:yaml.org,2002:timestamp"):
+        return _text(node)
+    if tag not in _CONSTRUCT:
+        raise Malformed(f"a value is tagged {tag.replace('tag:yaml.org,2002:', '!!')}, which is no JSON", line_of(node))
+    try:
+        value = _CONSTRUCT[tag](node)
+        json.dumps(value, allow_nan=False)
+    except (ValueError, KeyError, OverflowError):
+        raise Malformed(f"{node.value[:40]!r} is no number or truth of JSON", line_of(node)) from None
+    return value
+
+
+def _text(node: ScalarNode) -> str:
+    try:
+        node.value.encode()  # an escape can spell half a character
+    except UnicodeEncodeError:
+        raise Malformed("a text has half a character in it", line_of(node)) from None
+    return str(node.value)

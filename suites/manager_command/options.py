@@ -1,0 +1,91 @@
+"""What `drahealth manager` is told, checked before anything is started."""
+
+import math
+import os
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from drahealth.fakes.cluster.api_server.gates import MESSAGE_GATE, STATUS_GATE
+from drahealth.fakes.cluster.api_server.strategies import is_name
+from drahealth.manager.gates import Gates
+from drahealth.manager.profile import PROFILES, Profile
+from drahealth.proto.sockets import PATH_LIMIT
+from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.run.outputs import check_folder
+
+ROOM_FOR_NAMES = 52
+"""Bytes of a socket's path that are left for `/plugins_registry/DRIVER-reg.sock`, so a driver's name may have 25."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Absolute paths; `resync` in seconds; `metrics_port` None for no metrics, 0 for any free port."""
+
+    root: Path
+    pods: Path
+    profile: Profile
+    node_name: str
+    resync: float
+    gates: Gates
+    metrics_port: int | None
+    json: bool
+
+    @classmethod
+    def make(
+        cls,
+        *,
+        root_dir: Path,
+        pods: Path | None,
+        profile: str,
+        node_name: str | None,
+        resync: float,
+        feature_gates: str | None,
+        metrics_port: int | None,
+        json: bool,
+    ) -> "Options":
+        """From the command's flags; makes the directories. Raises ConfigurationError."""
+        root = root_dir.absolute()
+        _check_root(root)
+        folder = (pods or root / "pods").absolute()
+        for path in (root, folder):
+            check_folder(str(path))
+        if profile not in PROFILES:
+            raise ConfigurationError(f"there is no profile {profile!r}", f"choose one of {', '.join(PROFILES)}")
+        if not 0 < resync < math.inf:
+            raise ConfigurationError(f"--resync is a number of seconds above 0, not {resync:g}", "leave it out for 60")
+        if metrics_port is not None and not 0 <= metrics_port < 1 << 16:
+            raise ConfigurationError(f"there is no port {metrics_port}", "0 is any free one")
+        name = node_name or socket.gethostname().lower()
+        if not is_name(name):
+            raise ConfigurationError(f"{name!r} is no name of a node", "give --node-name, such as node-a")
+        gates = gates_of(feature_gates or "")
+        return cls(root, folder, PROFILES[profile], name, resync, gates, metrics_port, json)
+
+
+def gates_of(text: str) -> Gates:
+    """The gates of `NAME=true|false,...`, as a kubelet takes them. Raises ConfigurationError."""
+    given = {STATUS_GATE: True, MESSAGE_GATE: True}
+    for word in filter(None, text.split(",")):
+        name, _, value = word.partition("=")
+        if name not in given:
+            raise ConfigurationError(f"there is no feature gate {name!r} here", f"there are {', '.join(given)}")
+        if value.lower() not in ("true", "false"):
+            raise ConfigurationError(f"a feature gate is true or false, not {value!r}", f"write {name}=false")
+        given[name] = value.lower() == "true"
+    if given[MESSAGE_GATE] and not given[STATUS_GATE]:
+        raise ConfigurationError(
+            f"{MESSAGE_GATE} is on, but depends on {STATUS_GATE}, which is not",
+            f"write --feature-gates {STATUS_GATE}=false,{MESSAGE_GATE}=false",
+        )
+    return Gates(given[STATUS_GATE], given[MESSAGE_GATE])
+
+
+def _check_root(root: Path) -> None:
+    room, size = PATH_LIMIT - ROOM_FOR_NAMES, len(os.fsencode(root))
+    if size > room:
+        raise ConfigurationError(
+            f"the path of {root} has {size} bytes, and plugins' sockets below it would be longer than the {PATH_LIMIT} "
+            "that a unix socket's path may have",
+            f"use a --root-dir of at most {room} bytes",
+        )

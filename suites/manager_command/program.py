@@ -1,0 +1,212 @@
+"""`drahealth manager`: the reference node as a program, from the manifests to the statuses, until it is told to end.
+
+What it knows is in its root directory: the checkpoints of the manager, and the objects of its API server, which stand
+in for etcd. So after any end, kill -9 among them, pods keep their identity, their claims and their restarts' count, and
+nothing is prepared twice. The containers of the fake runtime start anew.
+"""
+
+import asyncio
+import json
+import logging
+import signal
+import sys
+from collections.abc import Coroutine
+from contextlib import AbstractContextManager, AsyncExitStack, closing, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from filelock import FileLock, Timeout
+
+from drahealth.fakes.cluster.api import CLAIM_TEMPLATES, CLAIMS, DEVICE_CLASSES, NAMESPACES, NODES, PODS
+from drahealth.fakes.cluster.api_server.http import HttpApi
+from drahealth.fakes.cluster.api_server.object_files import ObjectFiles
+from drahealth.fakes.program.log_lines import log_to
+from drahealth.proto.clock import SystemClock
+from drahealth.suites.errors import ConfigurationError, HarnessError
+from drahealth.suites.manager_command.applier import Applier
+from drahealth.suites.manager_command.events import ManifestRefused, Observers, Started, Stopped
+from drahealth.suites.manager_command.manifest_directory import ManifestDirectory
+from drahealth.suites.manager_command.options import Options
+from drahealth.suites.manager_command.pod_watch import watch_pods
+from drahealth.suites.manager_command.status_files import StatusFiles
+from drahealth.suites.targets.reference.node import ReferenceNode
+
+if TYPE_CHECKING:
+    from drahealth.fakes.program.metrics_server import MetricsServer
+
+KEPT = (NAMESPACES, NODES, DEVICE_CLASSES, CLAIM_TEMPLATES, CLAIMS, PODS)
+"""Kinds whose objects outlive the program; ResourceSlices are wiped by a kubelet that starts, anyway (W-30)."""
+
+log = logging.getLogger(__name__)
+
+
+class Program:
+    """All of it, in one loop."""
+
+    def __init__(self, options: Options, onlookers: Observers) -> None:
+        self._options = options
+        self._tell = onlookers
+        root, clock = options.root, SystemClock()
+        try:
+            self.node = ReferenceNode(
+                root,
+                profile=options.profile,
+                clock=clock,
+                name=options.node_name,
+                resync=options.resync,
+                gates=options.gates,
+                files=ObjectFiles(root / "api", KEPT),
+                observe=onlookers,
+            )
+        except OSError as error:
+            raise HarnessError(f"the objects in {root / 'api'} cannot be read: {error.strerror}") from error
+        self._http = HttpApi(self.node.api)
+        self._statuses = StatusFiles(options.pods, SystemClock())
+        self._directory = ManifestDirectory(options.pods, options.node_name, self._wake, self._refuse)
+        self._applier = Applier(self.node.api, self._directory, self._refuse)
+        onlookers.add(self._statuses)
+
+    async def run(self, told: asyncio.Event) -> None:
+        """Returns in order once it is `told`. Raises HarnessError where it cannot be, or what ended a part of it."""
+        await self._check_name()
+        async with AsyncExitStack() as stack:
+            metrics = await self._serve_metrics(stack)
+            stack.push_async_callback(self._http.stop)
+            await self._serve_api()
+            stack.callback(self._statuses.flush)
+            self._statuses.sweep()
+            await self._directory.read()
+            await self._applier.apply()
+            stack.push_async_callback(self.node.stop)
+            await self.node.start()
+            self._tell(self._started(metrics))
+            await self._work(told)
+        self._tell(Stopped())
+
+    async def _work(self, told: asyncio.Event) -> None:
+        """Does all that goes on, until told, or until a part of it fails, which none should."""
+        parts: list[Coroutine[Any, Any, object]] = [self._directory.follow(), self._applier.run()]
+        parts += [watch_pods(self.node.api, self._tell), self._statuses.run(), self.node.wait(), told.wait()]
+        tasks = [asyncio.create_task(part) for part in parts]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _wake(self) -> None:
+        self._applier.wake()
+
+    def _refuse(self, file: str, line: int, problem: str) -> None:
+        where = f"{file}, line {line}" if line else file
+        log.error("%s: %s; what it asked for before holds", where, problem)
+        self._tell(ManifestRefused(file, line, problem))
+
+    async def _check_name(self) -> None:
+        for node in await self.node.api.list(NODES):
+            if node["metadata"]["name"] != self.node.name:
+                raise ConfigurationError(
+                    f"{self._options.root} is the root directory of node {node['metadata']['name']}, not of "
+                    f"{self.node.name}",
+                    f"give --node-name {node['metadata']['name']}, or another --root-dir",
+                )
+
+    async def _serve_api(self) -> None:
+        """Where it was served before, if that is free, so that drivers that live on find it again."""
+        kubeconfig = self._options.root / "kubeconfig"
+        try:
+            await self._http.start(port_in(kubeconfig))
+        except OSError:
+            await self._http.start()
+        try:
+            self._http.write_kubeconfig(kubeconfig)
+        except OSError as error:
+            raise HarnessError(f"{kubeconfig} cannot be written: {error.strerror}") from error
+
+    async def _serve_metrics(self, stack: AsyncExitStack) -> "MetricsServer | None":
+        port = self._options.metrics_port
+        if port is None:
+            return None
+        from drahealth.suites.manager_command.metrics import Metrics  # only here: it brings the Prometheus client
+
+        metrics = Metrics(self.node.manager.devices)
+        self._tell.add(metrics)
+        try:
+            server = await metrics.serve(port)
+        except OSError as error:
+            raise HarnessError(
+                f"metrics cannot be served on port {port}: {error.strerror}", "choose another --metrics-port; 0 is any"
+            ) from error
+        stack.push_async_callback(server.stop)
+        return server
+
+    def _started(self, metrics: "MetricsServer | None") -> Started:
+        root, options = self._options.root, self._options
+        return Started(
+            root_dir=str(root),
+            plugins_registry=str(root / "plugins_registry"),
+            kubeconfig=str(root / "kubeconfig"),
+            pods=str(options.pods),
+            node=options.node_name,
+            profile=options.profile.name,
+            metrics=metrics.url if metrics else None,
+        )
+
+
+def port_in(kubeconfig: Path) -> int:
+    """The port of the server that a kubeconfig of ours names; 0 if there is none."""
+    with suppress(OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
+        config = json.loads(kubeconfig.read_bytes())
+        return urlsplit(config["clusters"][0]["cluster"]["server"]).port or 0
+    return 0
+
+
+def serve(options: Options) -> None:
+    """Runs the program in this process until SIGTERM or SIGINT. Raises HarnessError."""
+    lock = FileLock(options.root / "lock", blocking=False)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise HarnessError(
+            f"another drahealth manager uses {options.root}", "end that one, or give another --root-dir"
+        ) from None
+    except OSError as error:
+        raise HarnessError(f"{options.root / 'lock'} cannot be locked: {error.strerror}") from error
+    with lock:
+        asyncio.run(_serve(options))
+
+
+async def _serve(options: Options) -> None:
+    told = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, told.set)
+    onlookers = Observers()
+    program = Program(options, onlookers)
+    with _shown(options, onlookers, program):
+        try:
+            await program.run(told)
+        except HarnessError:
+            raise
+        except Exception as error:
+            log.critical("a part of it ended by a fault", exc_info=error)
+            raise HarnessError(f"it ended by a fault of its own: {error!r}", "please report the lines above") from error
+
+
+def _shown(options: Options, onlookers: Observers, program: Program) -> AbstractContextManager[object]:
+    """The live table on a terminal, JSON lines anywhere else."""
+    if sys.stdout.isatty() and not options.json:
+        from drahealth.suites.manager_command.live_table import LiveTable
+
+        table = LiveTable(program.node.manager.devices)
+        onlookers.add(table)
+        return table.shown()
+    from drahealth.suites.manager_command.json_lines import JsonLines
+
+    log_to(logging.StreamHandler(sys.stderr))
+    lines = JsonLines(sys.stdout, SystemClock())
+    onlookers.add(lines)
+    return closing(lines)

@@ -1,0 +1,1 @@
+"""A pytest run of scenarios: plugin, options, session, outcomes."""

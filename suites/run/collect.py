@@ -1,0 +1,129 @@
+"""Timelines as tests: each one of a `*.timeline.yaml` is a scenario on the run's target."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+from drahealth.fakes.files.user_files import FileError
+from drahealth.fakes.timelines.plan import Action, Plan
+from drahealth.fakes.timelines.play import play
+from drahealth.fakes.timelines.plugin_steps import needs_plugin
+from drahealth.fakes.timelines.story import Story, stories
+from drahealth.suites.run.session import Session
+from drahealth.suites.scenario import scenario
+from drahealth.suites.story.node import Node
+from drahealth.suites.story.patience import PATIENCE
+from drahealth.suites.timelines.holder import Holder
+from drahealth.suites.timelines.showed import showed
+from drahealth.suites.timelines.stage import NodeStage
+
+_UNREACHABLE = "what its drivers are told goes through the kubelet, which is stopped then"
+SUFFIX = ".timeline.yaml"
+
+
+class TimelineFile(pytest.File):
+    """A file of timelines."""
+
+    def collect(self) -> Iterator["TimelineItem"]:
+        seed = self.config.getoption("--drahealth-seed")
+        try:
+            found = stories(self.path, seed=int(seed) if seed else None)
+        except FileError as error:
+            raise self.CollectError(str(error)) from None
+        for story in found:
+            yield TimelineItem.from_parent(self, name=story.timeline.name, story=story)
+
+
+class TimelineWarning(pytest.PytestWarning):
+    """A timeline has passed, and shows less than its author may think."""
+
+
+class TimelineItem(pytest.Item):
+    """One timeline, to be played with a driver of its own, whose devices its workload holds."""
+
+    def __init__(self, *, story: Story, **known: object) -> None:
+        super().__init__(**known)  # type: ignore[arg-type]
+        self._story = story
+        speed = self.config.getoption("--drahealth-speed")
+        self._speed = float(speed) if speed else 1.0
+        self.function = as_scenario(story, self._speed)
+
+    def runtest(self) -> None:
+        session = Session.of(self.config)
+        node = session.begin(self)
+        node.patience = PATIENCE + lasts(self._story.plan) / self._speed
+        try:
+            self.function(node=node)
+        finally:
+            session.finish(node)
+        for note in node.notes:
+            self.warn(TimelineWarning(note))
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        return self.path, 0, self.name
+
+
+async def tell(story: Story, node: Node, speed: float = 1.0) -> None:
+    """The story itself, on a driver of its own whose devices its workload holds."""
+    inventory, plan, use = story.inventory, story.plan, story.timeline.use
+    paths = inventory.leaves
+    names = [inventory[path].name for path in paths]
+    driver = await node.driver(
+        devices=paths, catalogue=use.catalogue, policy=use.policy, inventory=inventory.devices, seed=plan.seed
+    )
+    plugin = await node.device_plugin(names) if needs_plugin(plan) else None
+    count = use.workload.devices or len(paths)
+    async with Holder(node, driver, shows=count * (2 if plugin else 1)) as holder:
+        await holder.begin(use.workload, count, [plugin.asks(count)] if plugin else [])
+        node.tell(f"timeline {story.timeline.name}, seed {plan.seed}, plan {plan.hash}")
+        began = time.monotonic()
+        stage = NodeStage(node, driver, holder, story, plugin=plugin, speed=speed)
+        node.notes += notes(story, await play(plan, stage, speed=speed))
+        node.showed += showed(node.history.records, began)
+        await node.kubelet_runs()  # what is judged at the end is judged of one that runs
+
+
+def notes(story: Story, left_out: Iterable[Action]) -> Iterator[str]:
+    """What somebody should know of a story that has come to its end, a line each."""
+    if not any(action.verb == "expect" for action in (*story.plan.actions, *story.plan.always)):
+        yield "nothing was expected: all that it shows is that the pod ends with what was reported last"
+    for where in dict.fromkeys(map(story.where, left_out)):
+        yield f"{where} was left out: what it waited for did not happen"
+
+
+def as_scenario(story: Story, speed: float = 1.0) -> Callable[..., None]:
+    """A function as scenarios are, whose name is the timeline's."""
+
+    async def told(node: Node) -> None:
+        await tell(story, node, speed)
+
+    told.__name__ = story.timeline.name
+    not_on = {"kind": _UNREACHABLE} if tells_while_stopped(story.plan) else {}
+    return scenario("STATUS-10", alone=disturbs(story.plan), not_on=not_on)(told)
+
+
+def disturbs(plan: Plan) -> bool:
+    """It restarts the kubelet, so nothing else may run on its node."""
+    return any(action.verb == "kubelet" for action in (*plan.actions, *plan.always))
+
+
+def tells_while_stopped(plan: Plan) -> bool:
+    """Something is done to a driver, a plugin or a pod while the kubelet is stopped."""
+    stopped = False
+    for action in (*plan.actions, *plan.always):
+        if action.verb == "kubelet":
+            stopped = action.what == "stop"
+        elif stopped and action.verb not in ("expect", "mark"):
+            return True
+    return False
+
+
+def lasts(plan: Plan) -> float:
+    """Seconds of the story, with what it expects to hold."""
+    ends = (
+        action.at + (action.what.get("holds", 0.0) if action.verb == "expect" else 0.0)
+        for action in (*plan.actions, *plan.always)
+    )
+    return max(ends, default=0.0)

@@ -1,0 +1,214 @@
+"""What becomes of a scenario in pytest: known issues, the time line of a failure, reports and histories.
+
+A scenario whose only failures were known issues is reported as an expected failure, with their numbers as the reason.
+One that shows a known issue's assertion passing, though it must fail, fails: the entry is stale.
+"""
+
+import os
+from collections.abc import Generator, Iterable
+from dataclasses import asdict
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+import pytest
+
+from drahealth.fakes.cluster.api import ApiError
+from drahealth.fakes.control.remote import ControlFailed
+from drahealth.proto.events import dump_lines
+from drahealth.suites.errors import ConfigurationError, HarnessError, told
+from drahealth.suites.judging import history_text
+from drahealth.suites.judging.ledger import requirements
+from drahealth.suites.judging.report import Outcome, Result, Run
+from drahealth.suites.judging.violation import STORY, Violation
+from drahealth.suites.run.catalogue import scenarios_folder
+from drahealth.suites.run.outputs import check_file, check_folder
+from drahealth.suites.run.session import PLAYED, Played, Session
+from drahealth.suites.scenario import Scenario, scenario_of
+
+
+class Reporting:
+    """Registered for runs in which there are scenarios. `run` fills as they end."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        try:
+            if not hasattr(config, "workerinput"):
+                check_file(config.getoption("drahealth_report"))
+                check_folder(config.getoption("drahealth_histories"))
+            self._session = Session.of(config)
+        except ConfigurationError as error:
+            raise pytest.UsageError(str(error)) from None
+        options = self._session.options
+        self._about = (options.health_api, options.target)
+        self.run = Run(options.target, options.about, options.health_api.name if options.health_api else None)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        scenario = scenario_of(getattr(item, "function", None))
+        if scenario is None:
+            return report
+        if call.when == "setup":
+            item.user_properties += [("requirement", name) for name in scenario.requirements]
+        problem = _explain(report, call)
+        played = item.stash.get(PLAYED, None)
+        outcome: Outcome = "passed"
+        if report.failed:
+            self._session.failed = True
+            if self._session.cannot_start:
+                item.session.shouldstop = "the target cannot be started"
+            elif self._session.is_lost:
+                item.session.shouldstop = "the target is lost"
+            outcome = "failed" if call.when == "call" and not _is_harness(call) else "error"
+        if call.when == "call" and played:
+            outcome, problem = self._judge(item, report, played, outcome, problem)
+        if call.when == "setup" and report.skipped and scenario.beyond(*self._about):
+            outcome = "not applicable"
+        if call.when == "call" or report.failed or outcome == "not applicable":
+            result = Result(
+                name=scenario.name,
+                title=scenario.title,
+                requirements=scenario.requirements,
+                outcome=outcome,
+                seconds=round(call.duration, 3),
+                known_issues=tuple(sorted({issue.id for issue in played.known_issues})) if played else (),
+                broken=_broken(scenario, call, played),
+                problem=problem,
+                timeline=history_text.draw(played.node.history.records) if played and report.failed else "",
+                again=self._again(item) if report.failed else "",
+                beyond=scenario.beyond(*self._about) if outcome == "not applicable" else (),
+                reason=scenario.why_not(*self._about) if outcome == "not applicable" else "",
+                where=getattr(call.excinfo.value, "where", "") if call.excinfo else "",
+                notes=(*played.node.showed, *played.node.notes) if played and call.when == "call" else (),
+            )
+            report.drahealth = asdict(result)  # type: ignore[attr-defined]
+        return report
+
+    @property
+    def cannot_start(self) -> bool:
+        """There is no target, so no scenario was played."""
+        return self._session.cannot_start
+
+    def has_scenarios(self, items: Iterable[pytest.Item]) -> None:
+        """This process has collected some. Those that do not apply are skipped, for a reason that is stated."""
+        self._session.wants_cluster()
+        for item in items:
+            scenario = scenario_of(getattr(item, "function", None))
+            if scenario and (reason := scenario.why_not(*self._about)):
+                item.add_marker(pytest.mark.skip(reason=reason))
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """A worker is about to start."""
+        if cluster := self._session.cluster:
+            cluster.tell(node.workerinput)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, node: Any, ids: list[str]) -> None:
+        """A worker knows what it may have to run; nothing runs before all workers do."""
+        if cluster := self._session.cluster:
+            cluster.make()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Gathers results; in a distributed run they come to the controller inside the reports."""
+        self._session.failed |= report.failed
+        if hasattr(report, "drahealth"):
+            self.run.take(report.drahealth)
+
+    def pytest_report_collectionfinish(self) -> str:
+        return f"drahealth: {self.run.about}"
+
+    def pytest_sessionfinish(self) -> None:
+        path = self._config.getoption("drahealth_report")
+        if path and not hasattr(self._config, "workerinput"):
+            Path(path).write_text(self.run.to_json() + "\n")
+
+    def _judge(
+        self, item: pytest.Item, report: pytest.TestReport, played: Played, outcome: Outcome, problem: str
+    ) -> tuple[Outcome, str]:
+        """The outcome once known issues are weighed; keeps the history and attaches the time line of a failure."""
+        self._keep_history(played)
+        if report.passed and played.stale:
+            report.outcome = "failed"
+            outcome = "failed"
+            problem = report.longrepr = _stale(played)
+        elif report.passed and played.known_issues:
+            ids = sorted({issue.id for issue in played.known_issues})
+            item.user_properties += [("known-issue", name) for name in ids]
+            report.outcome = "skipped"
+            outcome = "known issue"
+            report.wasxfail = "; ".join(f"{i.id}: {i.what}" for i in played.known_issues)
+        if report.failed:
+            report.sections.append(("time line", history_text.draw(played.node.history.records)))
+            if logs := self._session.log_tail():
+                report.sections.append(("logs", logs))
+            report.sections.append(("again", self._again(item)))
+        return outcome, problem
+
+    def _again(self, item: pytest.Item) -> str:
+        options = self._session.options
+        if scenarios_folder().samefile(item.path.parent):
+            return f"drahealth run {options.flags} -k {item.name}"
+        if not isinstance(item, pytest.Function):  # a timeline, of a file
+            return f"drahealth play {quote(os.path.relpath(item.path))} {options.flags}"
+        return f"pytest {quote(item.nodeid)} {options.flags_as('--drahealth-')}"
+
+    def _keep_history(self, played: Played) -> None:
+        directory = self._config.getoption("drahealth_histories")
+        if directory:
+            path = Path(directory, f"{played.scenario.name}.jsonl")
+            path.write_text("\n".join(dump_lines(played.node.history.records)) + "\n")
+
+
+def _is_harness(call: pytest.CallInfo[Any]) -> bool:
+    """Only what a scenario asserts is about the subject; everything else that is raised is the harness' fault."""
+    return call.excinfo is not None and not isinstance(call.excinfo.value, AssertionError)
+
+
+def _broken(scenario: Scenario, call: pytest.CallInfo[Any], played: Played | None) -> tuple[str, ...]:
+    """The requirements that a failure breaks, or that known issues do; a harness' error breaks none."""
+    error = call.excinfo.value if call.excinfo else None
+    if played and played.stale:
+        return ()
+    if isinstance(error, Violation) and error.assertion != STORY:
+        return (error.requirement,)
+    if error:
+        return () if call.when != "call" or _is_harness(call) else scenario.requirements
+    return tuple(sorted({issue.requirement for issue in played.known_issues})) if played else ()
+
+
+def _explain(report: pytest.TestReport, call: pytest.CallInfo[Any]) -> str:
+    """The problem in full, and in place of a traceback where one says nothing to the reader."""
+    if call.excinfo is None or not report.failed:
+        return ""
+    error = call.excinfo.value
+    if isinstance(error, HarnessError | ControlFailed | ApiError):
+        report.longrepr = told(error)
+    elif isinstance(error, Violation):
+        place = [] if error.where else [_place(call)]  # it says itself at which step of a timeline it was
+        report.longrepr = "\n".join((*place, *_sentence(error.requirement), told(error)))
+    return str(report.longrepr)
+
+
+def _sentence(requirement: str) -> list[str]:
+    entry = requirements().get(requirement)
+    return (
+        [f"{entry.id} ({entry.level}, {entry.binds}): {entry.sentence}", f"  source:   {entry.source}"] if entry else []
+    )
+
+
+def _place(call: pytest.CallInfo[Any]) -> str:
+    """The line of the scenario that failed."""
+    assert call.excinfo
+    lines = [entry for entry in call.excinfo.traceback if Path(str(entry.path)).name.startswith("test_")]
+    if not lines:
+        return "judged on the history"
+    return f"{Path(str(lines[-1].path)).name}:{lines[-1].lineno + 1}: {str(lines[-1].statement).strip()}"
+
+
+def _stale(played: Played) -> str:
+    names = "; ".join(f"{issue.id} ({issue.requirement}, {issue.assertion!r})" for issue in played.stale)
+    return f"known issue {names} did not happen: the entry in known_issues.toml is stale for this release"

@@ -1,0 +1,9 @@
+"""The feature gates of device health, by release."""
+
+from drahealth.fakes.cluster.api_server.gates import MESSAGE_GATE, STATUS_GATE
+from drahealth.manager.profile import Profile
+
+
+def feature_gates(profile: Profile, on: bool = True) -> dict[str, bool]:
+    """Those that a release has, all on or all off: one cannot be off alone (A-03), and before 1.36 there is but one."""
+    return {STATUS_GATE: on} | ({MESSAGE_GATE: on} if profile.messages else {})

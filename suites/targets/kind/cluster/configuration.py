@@ -1,0 +1,187 @@
+"""The configuration a cluster is made from: the user's, with ours merged into it.
+
+Ours is little: a mark on every node that tells our clusters from others', a kubelet that looks at its pods often, and
+the feature gates that were asked for. Where the user says something else about one of them, the user's `syncFrequency`
+holds, and a gate is an error.
+"""
+
+from collections.abc import Mapping
+
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.targets.kind.cluster.marker import HOST_PATH, is_mark, mark
+from drahealth.suites.targets.kind.cluster.patches import (
+    KUBELET,
+    MERGED,
+    Setting,
+    boolean,
+    gates,
+    patches,
+    replaces_flag,
+    sets,
+)
+from drahealth.suites.yaml_tree import (
+    Malformed,
+    documents,
+    dump,
+    get,
+    is_null,
+    items,
+    line_of,
+    mapping,
+    pairs,
+    put,
+    scalar,
+    sequence,
+    text,
+)
+
+API_VERSION = "kind.x-k8s.io/v1alpha4"
+SYNC_FREQUENCY = "3s"
+"""How often the kubelet looks at each pod again where the user says nothing: 60 s is its own, 1 s a load."""
+_WHERE = "The kind configuration"
+_SEE = "see https://kind.sigs.k8s.io/docs/user/configuration"
+_DEFAULT = f"kind: Cluster\napiVersion: {API_VERSION}\n"
+_KUBELET_PATCH = f"apiVersion: kubelet.config.k8s.io/v1beta1\nkind: {KUBELET}\nsyncFrequency: {SYNC_FREQUENCY}\n"
+
+
+def compose(
+    user: str | None,
+    *,
+    nodes: int | None = None,
+    run_id: str,
+    gates: Mapping[str, bool] | None = None,
+    where: str = _WHERE,
+) -> str:
+    """The text for `kind create cluster --config`.
+
+    `user` is the text of the user's own configuration, `where` what errors call it. `nodes` counts all of them, the
+    control plane among them.
+    Raises ConfigurationError with the line where the two do not fit, or where the text is no kind configuration.
+    """
+    path = mark(run_id)
+    try:
+        cluster = _cluster(_DEFAULT if user is None else user)
+        _set_nodes(cluster, nodes, where)
+        _check_roles(cluster)
+        for node in items(get(cluster, "nodes")):
+            _append(node, "extraMounts", _mount(path))
+        _set_gates(cluster, gates or {})
+        if not any(patch.target == KUBELET and sets(patch, "syncFrequency") for patch in patches(cluster)):
+            _prepend(cluster, MERGED, scalar(_KUBELET_PATCH, style="|"))
+        return dump(cluster)
+    except Malformed as error:
+        raise error.told(where, _SEE) from None
+
+
+def cluster_name(user: str, where: str = _WHERE) -> str | None:
+    """The name that the user's configuration gives to the cluster, which kind's --name would override."""
+    try:
+        return text(get(_cluster(user), "name")) or None
+    except Malformed as error:
+        raise error.told(where, _SEE) from None
+
+
+def _cluster(said: str) -> MappingNode:
+    found = documents(said)
+    if not found:
+        raise Malformed("it is empty", 1)
+    if len(found) > 1:
+        raise Malformed("a second document begins, and kind takes one alone", line_of(found[1]))
+    cluster = found[0]
+    if not isinstance(cluster, MappingNode):
+        raise Malformed("it is not a mapping", line_of(cluster))
+    for key, wanted in (("kind", "Cluster"), ("apiVersion", API_VERSION)):
+        value = get(cluster, key)
+        if value is None:
+            raise Malformed(f"it has no `{key}: {wanted}`", line_of(cluster))
+        if text(value) != wanted:
+            raise Malformed(f"its {key} is {_shown(value)}, not {wanted}", line_of(value))
+    _check(cluster)
+    return cluster
+
+
+def _check(cluster: MappingNode) -> None:
+    """What will be changed must be of the shape that kind gives it."""
+    _expect(cluster, "nodes", SequenceNode, "a list")
+    _expect(cluster, "featureGates", MappingNode, "a mapping")
+    for node in items(get(cluster, "nodes")):
+        if not isinstance(node, MappingNode):
+            raise Malformed("a node is not a mapping", line_of(node))
+        _expect(node, "extraMounts", SequenceNode, "a list")
+        for mount in items(get(node, "extraMounts")):
+            if (path := get(mount, "containerPath")) is not None and is_mark(text(path)):
+                raise Malformed(f"{text(path)} is the mark of drahealth's own clusters; leave it out", line_of(path))
+    for of in (cluster, *items(get(cluster, "nodes"))):
+        _expect(of, MERGED, SequenceNode, "a list")
+        for patch in items(get(of, MERGED)):
+            if not isinstance(patch, ScalarNode):
+                raise Malformed(f"an item of {MERGED} is not a text (begin it with `- |`)", line_of(patch))
+
+
+def _expect(of: Node, key: str, kind: type[Node], what: str) -> None:
+    value = get(of, key)
+    if value is not None and not isinstance(value, kind):
+        raise Malformed(f"{key} is not {what}", line_of(value))
+
+
+def _set_nodes(cluster: MappingNode, wanted: int | None, where: str) -> None:
+    if wanted is not None and wanted < 1:
+        raise ConfigurationError(f"A cluster of {wanted} nodes cannot be made", "give --nodes 1 or more")
+    there = items(get(cluster, "nodes"))
+    if not there:
+        roles = ["control-plane"] + ["worker"] * ((wanted or 1) - 1)
+        put(cluster, "nodes", sequence(*(mapping(role=scalar(role)) for role in roles)))
+    elif wanted not in (None, len(there)):
+        raise ConfigurationError(
+            f"{where}, line {line_of(there[0])}: it has {len(there)} nodes, and {wanted} were asked for",
+            "leave --nodes out, or the nodes",
+        )
+
+
+def _set_gates(cluster: MappingNode, wanted: Mapping[str, bool]) -> None:
+    if not wanted:
+        return
+    table = get(cluster, "featureGates") or mapping()
+    assert isinstance(table, MappingNode)
+    said = [Setting(gate, boolean(on), line_of(on)) for gate, on in pairs(table) if not is_null(on)]
+    for of in (cluster, *items(get(cluster, "nodes"))):
+        for patch in patches(of):
+            found = list(gates(patch))
+            said += found
+            lost = sorted(set(wanted) - {setting.gate for setting in found}) if replaces_flag(patch) else []
+            if lost:
+                raise Malformed(f"its feature gates of the API server replace {', '.join(lost)}", patch.line)
+    for setting in said:
+        if wanted.get(setting.gate, setting.on) != setting.on:
+            value = str(wanted[setting.gate]).lower()
+            raise Malformed(f"it sets the feature gate {setting.gate}, which has to be {value} here", setting.line)
+    for gate, on in wanted.items():
+        put(table, gate, scalar(str(on).lower(), "bool"))
+    put(cluster, "featureGates", table)
+
+
+def _check_roles(cluster: MappingNode) -> None:
+    """One API server is what the gates are set on, so there is to be one."""
+    roles = [role for node in items(get(cluster, "nodes")) if (role := get(node, "role")) is not None]
+    planes = [role for role in roles if text(role) == "control-plane"]
+    if len(planes) > 1:
+        raise Malformed("it has a second control plane, and one alone can be worked with", line_of(planes[1]))
+
+
+def _mount(path: str) -> MappingNode:
+    return mapping(hostPath=scalar(HOST_PATH), containerPath=scalar(path), readOnly=scalar("true", "bool"))
+
+
+def _append(of: Node, key: str, item: Node) -> None:
+    assert isinstance(of, MappingNode)
+    put(of, key, sequence(*items(get(of, key)), item))
+
+
+def _prepend(of: MappingNode, key: str, item: Node) -> None:
+    put(of, key, sequence(item, *items(get(of, key))))
+
+
+def _shown(value: Node) -> str:
+    return repr(text(value)) if isinstance(value, ScalarNode) else "no text"

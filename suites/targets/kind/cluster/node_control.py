@@ -1,0 +1,214 @@
+"""What the nodes of a kind cluster can do, by commands in their containers: kubelets restarted, feature gates set.
+
+All is done hard, as a crash would do it: no kubelet and no API server is given time to end in order. The API server
+alone would take up to a minute of it.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
+
+from drahealth.fakes.cluster.api import NODES, PODS, ApiError, Kind
+from drahealth.fakes.cluster.clients.kube_client import KubeClient
+from drahealth.suites.errors import ConfigurationError, HarnessError
+from drahealth.suites.targets.kind.cluster import node_files, node_scripts
+from drahealth.suites.targets.kind.engine.engine import Engine
+from drahealth.suites.targets.kubelet.node.node_readiness import speaks_since, takes_pods
+
+LIMIT = 90.0
+"""Seconds for a component to be back; it takes 2 to 6."""
+
+_INTERVAL = 0.05
+_CALL = 5.0
+"""Seconds for one question to a server that may be on its way up or down."""
+_LEASES = Kind("Lease", "leases", "coordination.k8s.io/v1", namespaced=True)
+_LEADERS = node_scripts.LEADERS
+_API_SERVER = "/metrics"
+_CONFIG_HASH = "kubernetes.io/config.hash"
+
+Condition = Callable[[], Awaitable[bool]]
+
+
+class KindNodes:
+    """The nodes by the names of their containers, which are those of the Node objects too. One change at a time."""
+
+    def __init__(self, engine: Engine, control_plane: str, nodes: Sequence[str], client: KubeClient) -> None:
+        self._engine = engine
+        self._control_plane = control_plane
+        self._nodes = list(nodes)
+        self._client = client
+
+    async def restart_kubelet(self, node: str) -> None:
+        """Kills the kubelet, starts it, and returns when the new one serves the node. Raises HarnessError."""
+        since = float(await self._sh(node, node_scripts.RESTART))
+        await self._until_served(node, since)
+
+    async def stop_kubelet(self, node: str) -> None:
+        """Kills the kubelet, and nobody starts it again before `start_kubelet`."""
+        await self._sh(node, node_scripts.STOP)
+
+    async def start_kubelet(self, node: str) -> None:
+        """Starts it if it does not run, and returns when it serves the node; else nothing. Raises HarnessError."""
+        if since := await self._sh(node, node_scripts.START):
+            await self._until_served(node, float(since))
+
+    async def set_gates(self, gates: Mapping[str, bool], kubelet: Mapping[str, bool] | None = None) -> None:
+        """The API server and all kubelets are restarted with these gates besides those they have, and have them.
+
+        `kubelet` are the kubelets', if they are to be others than the API server's. Nothing is done where they have
+        them already. ConfigurationError for a gate that the API server does not know.
+        """
+        kubelet = gates if kubelet is None else kubelet
+        with _told("The gates cannot be set"):
+            if await self._all_have(gates, kubelet):
+                return
+            await self._stage(gates, kubelet)
+            await self._change(node_scripts.APPLY)
+        has = partial(self._has, gates, _API_SERVER)
+        await self._until(has, "the API server to have its gates", self._control_plane, api=True)
+        for node in self._nodes:
+            await self._until(partial(self._has, kubelet, _kubelet(node)), f"the kubelet of {node} to have them", node)
+
+    async def stop_api_server(self) -> None:
+        """Takes its manifest from the kubelet and kills it; who leads by a lease there is stopped meanwhile."""
+        await self._sh(self._control_plane, node_scripts.TAKE_API_SERVER)
+
+    async def start_api_server(self) -> None:
+        """Gives the manifest back and returns when it serves and scheduler and controllers go on; else nothing."""
+        if not await self._sh(self._control_plane, node_scripts.GIVE_API_SERVER):
+            return
+        await self._until(self._ready, "the API server to be ready", self._control_plane, api=True)
+        with _told("The scheduler and the controllers cannot be started anew"):
+            await self._restart_leaders()
+
+    async def restore(self) -> None:
+        """Undoes all that `set_gates` has changed on these nodes, by whatever process: the files are as they were."""
+        with _told("What was changed on the nodes cannot be undone"):
+            await self._change(node_scripts.RESTORE)
+
+    async def read(self, node: str, path: str) -> str:
+        """The text of a file."""
+        return await self._engine.run("exec", node, "cat", path)
+
+    async def write(self, node: str, path: str, text: str) -> None:
+        """Writes a file, for root only, and the folders above it."""
+        await self._sh(node, node_scripts.WRITE, path, stdin=text.encode())
+
+    async def log_tail(self, node: str, *, api: bool = False) -> str:
+        """The last lines of the node's kubelet, or of its API server."""
+        try:
+            return await self._sh(node, node_scripts.API_SERVER_LOG if api else node_scripts.KUBELET_LOG)
+        except HarnessError as error:
+            return f"(no log: {error})"
+
+    async def _stage(self, gates: Mapping[str, bool], kubelet: Mapping[str, bool]) -> None:
+        uid = await self._static_pod_uid()
+        manifest = await self.read(self._control_plane, node_files.API_SERVER_MANIFEST)
+        text = node_files.api_server_manifest(manifest, gates, uid)
+        await self.write(self._control_plane, node_scripts.STAGED_MANIFEST, text)
+        for node in self._nodes:
+            config = await self.read(node, node_files.KUBELET_CONFIG)
+            await self.write(node, node_scripts.STAGED_CONFIG, node_files.kubelet_config(config, kubelet))
+
+    async def _static_pod_uid(self) -> str:
+        """The uid by which the kubelet knows its API server; that of the mirror pod in the API is another."""
+        pod = await self._client.get(PODS, f"{node_files.API_SERVER}-{self._control_plane}", "kube-system")
+        try:
+            return str(pod["metadata"]["annotations"][_CONFIG_HASH])
+        except KeyError:
+            raise HarnessError(
+                f"The API server of {self._control_plane} is no static pod", "use a cluster that kind has made"
+            ) from None
+
+    async def _change(self, script: str) -> None:
+        """Runs it on every node and waits until those on which it restarted something are served again."""
+        done = await asyncio.gather(*(self._sh(node, script) for node in self._nodes))
+        changed = {node: float(since) for node, since in zip(self._nodes, done, strict=True) if since}
+        for node, since in changed.items():
+            await self._until_served(node, since)
+        if self._control_plane in changed:
+            await self._restart_leaders()
+
+    async def _restart_leaders(self) -> None:
+        """The scheduler and the controllers begin anew, at once: each failure of a watch while the API server was away
+        has doubled the time until its next attempt, up to a minute. A lease of the dead would hold them up 15 s."""
+        leases = await self._client.list(_LEASES, "kube-system")
+        old = {x["metadata"]["name"]: x["metadata"]["uid"] for x in leases if x["metadata"]["name"] in _LEADERS}
+        await self._sh(self._control_plane, node_scripts.END_LEADERS)
+        for name in old:
+            await self._client.delete(_LEASES, name, "kube-system")
+        await self._until(
+            partial(self._elected, old), "the scheduler and the controllers to go on", self._control_plane, api=True
+        )
+
+    async def _until_served(self, node: str, since: float) -> None:
+        await self._until(self._ready, "the API server to be ready", self._control_plane, api=True)
+        await self._until(partial(self._served, node, since), f"the kubelet of {node} to be back", node)
+
+    async def _ready(self) -> bool:
+        return await self._client.connection.text("/readyz") == "ok"
+
+    async def _served(self, node: str, since: float) -> bool:
+        found = await self._client.get(NODES, node)
+        lease = await self._client.get(_LEASES, node, "kube-node-lease")
+        return takes_pods(found) and speaks_since(found, lease, since)
+
+    async def _elected(self, old: Mapping[str, str]) -> bool:
+        """Whether all of these have a lease anew."""
+        leases = await self._client.list(_LEASES, "kube-system")
+        now = {x["metadata"]["name"]: x["metadata"]["uid"] for x in leases}
+        return all(now.get(name, uid) != uid for name, uid in old.items())
+
+    async def _has(self, gates: Mapping[str, bool], path: str) -> bool:
+        return gates.items() <= node_files.enabled(await self._client.connection.text(path)).items()
+
+    async def _all_have(self, gates: Mapping[str, bool], kubelet: Mapping[str, bool]) -> bool:
+        known = node_files.enabled(await self._client.connection.text(_API_SERVER))
+        if unknown := ", ".join(sorted(gates.keys() - known.keys())):
+            raise ConfigurationError(f"This API server knows no feature gate {unknown}", "see those of its release")
+        wanted = {_API_SERVER: gates, **dict.fromkeys(map(_kubelet, self._nodes), kubelet)}
+        return all([await self._has(these, path) for path, these in wanted.items()])
+
+    async def _until(self, condition: Condition, what: str, node: str, *, api: bool = False) -> None:
+        try:
+            async with asyncio.timeout(LIMIT):
+                while True:
+                    if await _holds(condition):
+                        return
+                    await asyncio.sleep(_INTERVAL)
+        except TimeoutError:
+            failure = HarnessError(
+                f"Waited {LIMIT:g} s in vain for {what}", "see the log below, and whether the machine is busy"
+            )
+            if api:
+                failure.add_note(f"The last lines of {node_files.API_SERVER}:\n{await self.log_tail(node, api=True)}")
+            # It is the kubelet that runs the API server: what keeps the one down may be the other's.
+            failure.add_note(f"The last lines of the kubelet on {node}:\n{await self.log_tail(node)}")
+            raise failure from None
+
+    async def _sh(self, node: str, script: str, *arguments: str, stdin: bytes | None = None) -> str:
+        options = ["-i"] if stdin is not None else []
+        return (
+            await self._engine.run("exec", *options, node, "sh", "-c", script, "sh", *arguments, stdin=stdin)
+        ).strip()
+
+
+async def _holds(condition: Condition) -> bool:
+    """False as well while the server cannot be asked, or says that it is not there yet."""
+    with contextlib.suppress(ApiError, TimeoutError):
+        async with asyncio.timeout(_CALL):
+            return await condition()
+    return False
+
+
+@contextlib.contextmanager
+def _told(what: str) -> Iterator[None]:
+    try:
+        yield
+    except ApiError as error:
+        raise HarnessError(f"{what}: {error}", "see whether the cluster is well") from error
+
+
+def _kubelet(node: str) -> str:
+    return f"/api/v1/nodes/{node}/proxy/metrics"

@@ -1,0 +1,29 @@
+"""Which release of Kubernetes a cluster is to be of, and whether a node image is of it."""
+
+from drahealth.suites.errors import HarnessError
+from drahealth.suites.targets.kind.engine.engine import Engine
+
+DEFAULT = "1.37.0"
+"""The newest release that kind has published a node image of (v0.33.0); not all patch releases get one."""
+
+
+def plain(version: str) -> str:
+    """A version without the `v` before it and what was built into it: `v1.37.1+x` is 1.37.1."""
+    return version.removeprefix("v").partition("+")[0]
+
+
+def differs(wanted: str, found: str, *, exact: bool) -> bool:
+    """Whether these are different releases; unless `exact`, those of one minor are alike."""
+    ours, theirs = plain(wanted), plain(found)
+    return ours != theirs if exact else ours.split(".")[:2] != theirs.split(".")[:2]
+
+
+async def release_of(engine: Engine, image: str) -> str | None:
+    """The release that a node image says it is of; None if the engine has no such image, or it does not say."""
+    if await engine.image_id(image) is None:
+        return None
+    try:
+        said = await engine.run("run", "--rm", "--network=none", "--entrypoint=cat", image, "/kind/version")
+    except HarnessError:
+        return None
+    return said.strip() or None

@@ -1,0 +1,127 @@
+"""Shell scripts that run in a node's container, by a POSIX `sh`. Times are Unix seconds of the node's clock.
+
+A kubelet is killed and then started by `systemctl restart`: `start` would wait out the unit's RestartSec. What is
+changed is changed while no kubelet runs, so none sees half of it; its state lies outside of the manifests folder.
+
+While the API server is away, those who lead are stopped (SIGSTOP): one that is just starting would end for want of it,
+and its kubelet would then let it wait 10 s and more. A kubelet that was itself started anew makes nobody wait.
+"""
+
+from drahealth.suites.targets.kind.cluster.node_files import API_SERVER, API_SERVER_MANIFEST, KUBELET_CONFIG
+
+STATE = "/etc/kubernetes/drahealth"
+"""Holds `staged`, files to be put in place, `original`, those that were there before the first change, and `away`, the
+API server's manifest while that is to be away."""
+LEADERS = ("kube-scheduler", "kube-controller-manager")
+"""Who watches the API server and leads by a Lease of the same name."""
+STAGED_MANIFEST = f"{STATE}/staged/{API_SERVER}.yaml"
+STAGED_CONFIG = f"{STATE}/staged/kubelet.yaml"
+
+
+def _each(signal: str) -> str:
+    return "\n".join(f"signal {signal} {name}" for name in LEADERS)
+
+
+_PARTS = f"""
+set -eu
+end_kubelet() {{
+  pid=$(systemctl show -p MainPID --value kubelet)
+  [ "${{pid:-0}}" = 0 ] && return
+  kill -9 "$pid" 2>/dev/null || return 0
+  while kill -0 "$pid" 2>/dev/null; do sleep 0.02; done
+}}
+signal() {{
+  for process in /proc/[0-9]*; do
+    name=$(tr '\\0' '\\n' 2>/dev/null < "$process/cmdline" | head -n 1)
+    if [ "${{name##*/}}" = "$2" ]; then kill -s "$1" "${{process#/proc/}}" 2>/dev/null || true; fi
+  done
+  return 0
+}}
+end_api_server() {{
+{_each("STOP")}
+  signal KILL {API_SERVER}
+}}
+start_kubelet() {{
+  date +%s.%N
+  systemctl restart kubelet
+}}
+put() {{
+  [ -e "{STATE}/staged/$1" ] || return 1
+  if ! [ -e "{STATE}/original/$1" ]; then
+    cp -p "$2" "{STATE}/original/.$1"
+    mv "{STATE}/original/.$1" "{STATE}/original/$1"
+  fi
+  mv "{STATE}/staged/$1" "$2"
+}}
+give() {{
+  [ -e "{STATE}/away/{API_SERVER}.yaml" ] || return 1
+  mv "{STATE}/away/{API_SERVER}.yaml" {API_SERVER_MANIFEST}
+}}
+back() {{
+  [ -e "{STATE}/original/$1" ] || return 1
+  mv "{STATE}/original/$1" "$2"
+}}
+"""
+
+RESTART = f"{_PARTS}end_kubelet\nstart_kubelet\n"
+"""Kills the kubelet and starts it; prints when."""
+
+STOP = f"{_PARTS}end_kubelet\nsystemctl stop kubelet\n"
+"""Kills the kubelet, and keeps its unit from starting it again."""
+
+START = f"{_PARTS}systemctl is-active --quiet kubelet || start_kubelet\n"
+"""Starts a kubelet that was stopped; prints when, nothing if it runs."""
+
+APPLY = f"""{_PARTS}
+mkdir -p {STATE}/original
+end_kubelet
+if put {API_SERVER}.yaml {API_SERVER_MANIFEST}; then end_api_server; fi
+put kubelet.yaml {KUBELET_CONFIG} || true
+start_kubelet
+"""
+"""Puts the staged files in place, kills what has read the old ones, and starts the kubelet; prints when."""
+
+END_LEADERS = f"{_PARTS}\n{_each('KILL')}\n"
+"""Kills those who were stopped with the API server; their kubelet starts them anew."""
+
+TAKE_API_SERVER = f"""{_PARTS}
+mkdir -p {STATE}/away
+if [ -e {API_SERVER_MANIFEST} ]; then mv {API_SERVER_MANIFEST} {STATE}/away/{API_SERVER}.yaml; fi
+for _ in 1 2 3 4 5 6 7 8 9 10; do end_api_server; sleep 0.1; done
+"""
+"""Takes the API server's manifest away and kills it, for so long that its kubelet has surely missed the manifest."""
+
+GIVE_API_SERVER = f"""{_PARTS}
+if give; then echo given; fi
+"""
+"""Puts the manifest back, and says so; prints nothing if it was not away."""
+
+RESTORE = f"""{_PARTS}
+rm -rf {STATE}/staged
+give || true
+if [ -e {STATE}/original/{API_SERVER}.yaml ] || [ -e {STATE}/original/kubelet.yaml ]; then
+  end_kubelet
+  if back {API_SERVER}.yaml {API_SERVER_MANIFEST}; then end_api_server; fi
+  back kubelet.yaml {KUBELET_CONFIG} || true
+  start_kubelet
+else
+  systemctl is-active --quiet kubelet || start_kubelet
+fi
+rm -rf {STATE}
+"""
+"""Puts the original files back, and starts a kubelet that was stopped; prints when it was started, nothing if there was
+nothing to do."""
+
+WRITE = """set -eu
+umask 077
+mkdir -p "$(dirname "$1")"
+cat > "$1.new"
+mv "$1.new" "$1"
+"""
+"""Writes standard input to the path that is its argument, whole or not at all. No kubelet may read its folder."""
+
+KUBELET_LOG = "journalctl -u kubelet -n 20 --no-pager -o cat 2>&1"
+API_SERVER_LOG = f"""
+newest=$(ls -t /var/log/pods/kube-system_{API_SERVER}-*/{API_SERVER}/*.log 2>/dev/null | head -n 1)
+[ -n "$newest" ] && tail -n 20 "$newest" | cut -d ' ' -f 4-
+"""

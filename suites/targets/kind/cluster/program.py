@@ -1,0 +1,172 @@
+"""The `kind` program: makes and deletes clusters, loads images into them, and never touches the user's kubeconfig."""
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from drahealth.suites.errors import HarnessError
+from drahealth.suites.targets.kind.cluster import node_release
+from drahealth.suites.targets.kind.engine import processes
+from drahealth.suites.targets.kind.engine.engine import Engine
+from drahealth.suites.targets.kind.engine.refusals import explain
+
+OLDEST = (0, 30)
+"""The first kind whose configuration and node images fit Kubernetes 1.34, the oldest release looked at here."""
+NODE_IMAGE = "DRAHEALTH_NODE_IMAGE"
+"""The variable that names the image of the nodes where no option does."""
+CREATE_LIMIT = 900.0
+"""Seconds for a cluster to be made, an image of 1 GB pulled on a slow line included."""
+_DELETE_LIMIT = 120.0
+_LOAD_LIMIT = 300.0
+_ANSWERS_WITHIN = 20.0
+_INSTALL = f"install kind v{OLDEST[0]}.{OLDEST[1]} or newer: https://kind.sigs.k8s.io/docs/user/quick-start"
+_VERSION = re.compile(r"\bv(\d+)\.(\d+)\.(\d+)\S*")
+_BEAT = re.compile(r" \(\d+ s\)$")
+_STAGE = re.compile(r"[•✓] (?P<what>.*?[\w)])[^\w)]*")
+
+
+class Kind:
+    """The program with one engine; `version` is its own, like v0.33.0."""
+
+    def __init__(self, engine: Engine, version: str = "") -> None:
+        self.engine = engine
+        self.version = version
+
+    async def create(
+        self, name: str, image: str, config: str, kubeconfig: Path, on_line: Callable[[str], None] = lambda _: None
+    ) -> None:
+        """Makes a cluster from a configuration's text; its credentials go to the file `kubeconfig` and nowhere else.
+
+        `on_line` gets each stage as it begins, and again with its seconds while it lasts. HarnessError says why there
+        is no cluster; kind has then removed what it had made. When cancelled, containers may be left.
+        """
+        command = ("create", "cluster", "--name", name, "--image", image, "--config", "-")
+        doing = f"make the cluster {name} with {image}"
+        await self._run(
+            *(*command, "--kubeconfig", str(kubeconfig)),
+            doing=doing,
+            stdin=config.encode(),
+            limit=CREATE_LIMIT,
+            on_line=Stages("Making the cluster", on_line),
+        )
+
+    async def delete(self, name: str, on_line: Callable[[str], None] = lambda _: None) -> None:
+        """Deletes all nodes of the cluster; one that is not there is no error. HarnessError if it cannot.
+
+        `on_line` gets a line with the seconds while it lasts.
+        """
+        with _scratch() as scratch:
+            await self._run(
+                *("delete", "cluster", "--name", name, "--kubeconfig", str(Path(scratch, "kubeconfig"))),
+                doing=f"delete the cluster {name}",
+                limit=_DELETE_LIMIT,
+                on_line=Stages(f"Removing the cluster {name}", on_line),
+            )
+
+    async def load(self, image: str, name: str, on_line: Callable[[str], None] = lambda _: None) -> None:
+        """Puts an image of the engine's onto all nodes of the cluster; `on_line` as in `create`."""
+        doing, to = f"load the image {image} into the cluster {name}", ("--name", name)
+        stages = Stages(f"Loading {image} into the cluster {name}", on_line)
+        if self.engine.name == "docker":
+            await self._run("load", "docker-image", image, *to, doing=doing, limit=_LOAD_LIMIT, on_line=stages)
+            return
+        with _scratch() as scratch:  # kind asks Docker alone for its images
+            archive = str(Path(scratch) / "image.tar")
+            save = ("save", "--format", "docker-archive", "-o", archive, image)
+            await self.engine.run(*save, limit=_LOAD_LIMIT, on_line=stages)
+            await self._run("load", "image-archive", archive, *to, doing=doing, limit=_LOAD_LIMIT, on_line=stages)
+
+    async def names(self) -> list[str]:
+        """All clusters of this engine, whoever made them."""
+        return (await self._run("get", "clusters", doing="list the clusters")).split()
+
+    async def kubeconfig(self, name: str) -> str:
+        """The text of a kubeconfig for a cluster that is there."""
+        return await self._run("get", "kubeconfig", "--name", name, doing=f"get the kubeconfig of the cluster {name}")
+
+    async def _run(
+        self,
+        *args: str,
+        doing: str,
+        stdin: bytes | None = None,
+        limit: float = 60,
+        on_line: Callable[[str], None] | None = None,
+    ) -> str:
+        try:
+            done = await processes.run(
+                ["kind", *args], stdin=stdin, limit=limit, on_line=on_line, environment=self.engine.environment
+            )
+        except TimeoutError:
+            raise HarnessError(
+                f"Could not {doing} within {limit:g} s", "see whether the engine still answers and is not too busy"
+            ) from None
+        if done.code:
+            raise explain(doing, done.stderr or done.stdout)
+        return done.stdout
+
+
+def _scratch() -> tempfile.TemporaryDirectory[str]:
+    """A temporary folder. HarnessError where none can be made; one that cannot be removed is left."""
+    try:
+        return tempfile.TemporaryDirectory(prefix="drahealth-", ignore_cleanup_errors=True)
+    except OSError as error:
+        raise HarnessError(
+            f"No temporary folder can be made: {error}", "make room, or set TMPDIR to a folder that can be written"
+        ) from error
+
+
+class Stages:
+    """Picks kind's stages out of its lines, which have marks and pictures about them, and passes them on."""
+
+    def __init__(self, stage: str, on_line: Callable[[str], None]) -> None:
+        self._stage = stage
+        self._on_line = on_line
+
+    def __call__(self, line: str) -> None:
+        beat = _BEAT.search(line)
+        begun = _STAGE.fullmatch(line.removesuffix(beat[0]) if beat else line)
+        if begun and not beat and begun["what"] != self._stage:
+            self._stage = begun["what"]
+            self._on_line(self._stage)
+        elif beat:
+            self._on_line(self._stage + beat[0])
+
+
+async def find_kind(engine: Engine) -> Kind:
+    """The `kind` on the PATH, made to use this engine. HarnessError if there is none or it is too old."""
+    if shutil.which("kind") is None:
+        raise HarnessError("The program kind was not found on the PATH", _INSTALL)
+    try:
+        done = await processes.run(["kind", "version"], limit=_ANSWERS_WITHIN)
+    except TimeoutError:
+        raise HarnessError(f"`kind version` did not answer within {_ANSWERS_WITHIN:g} s", _INSTALL) from None
+    found = _VERSION.search(done.stdout)
+    if done.code or found is None:
+        raise HarnessError(f"`kind version` told no version: {(done.stdout + done.stderr).strip()[:200]!r}", _INSTALL)
+    if tuple(map(int, found.groups()[:2])) < OLDEST:
+        raise HarnessError(f"kind {found[0]} is too old for the node images of Kubernetes 1.34 to 1.37", _INSTALL)
+    return Kind(engine, found[0])
+
+
+def node_image(kubernetes: str, named: str | None = None) -> str:
+    """The image of the nodes: the one `named`, or that of DRAHEALTH_NODE_IMAGE, or kind's own for the release."""
+    return named or os.environ.get(NODE_IMAGE) or f"kindest/node:v{kubernetes.removeprefix('v')}"
+
+
+def other_release(wanted: str, served: str, image: str, *, exact: bool = True, reused: str = "") -> HarnessError | None:
+    """What to say if the API server's version (`gitVersion`) is not the release that was asked for; else None.
+
+    Unless `exact`, any of its minor will do. `reused` is the name of a cluster that was there; without it, ours was
+    made of the node image.
+    """
+    if not node_release.differs(wanted, served, exact=exact):
+        return None
+    what = f"cluster {reused}" if reused else f"node image {image}"
+    otherwise = "leave --reuse out to make a cluster" if reused else "an --image"
+    return HarnessError(
+        f"The {what} is one of Kubernetes {node_release.plain(served)}, and {node_release.plain(wanted)} was asked for",
+        f"give --kubernetes {node_release.plain(served)}, or {otherwise} of the release wanted",
+    )

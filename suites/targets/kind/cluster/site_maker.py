@@ -1,0 +1,189 @@
+"""Makes the site of a run on kind, or prepares the cluster that is reused; and takes it down."""
+
+import secrets
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+
+from drahealth.fakes.cluster.api import ApiError
+from drahealth.fakes.cluster.clients.kube_client import KubeClient
+from drahealth.suites.errors import ConfigurationError, HarnessError
+from drahealth.suites.targets.kind.cluster import ownership, reuse
+from drahealth.suites.targets.kind.cluster.configuration import cluster_name, compose
+from drahealth.suites.targets.kind.cluster.marker import run_id_of
+from drahealth.suites.targets.kind.cluster.node_control import KindNodes
+from drahealth.suites.targets.kind.cluster.node_release import release_of
+from drahealth.suites.targets.kind.cluster.options import KindOptions
+from drahealth.suites.targets.kind.cluster.program import Kind, find_kind, node_image, other_release
+from drahealth.suites.targets.kind.cluster.records import Claim, default_base, records
+from drahealth.suites.targets.kind.cluster.site import Site, seconds
+from drahealth.suites.targets.kind.engine.engine import Engine, find_engine
+from drahealth.suites.targets.kind.pods.deployment import deploy, remove
+from drahealth.suites.targets.kind.pods.image import ensure_image, has_image
+from drahealth.suites.targets.kubelet.binaries.progress import Progress
+from drahealth.suites.targets.kubelet.node.run_directory import RunDirectory
+
+_KUBECONFIG = "kubeconfig"
+_NO_RUN = "0" * 12
+
+
+class SiteMaker:
+    """One site of a release, with these feature gates. `failed` says at the end whether a scenario has failed."""
+
+    def __init__(
+        self,
+        options: KindOptions,
+        kubernetes: str,
+        gates: Mapping[str, bool],
+        progress: Progress,
+        failed: Callable[[], bool],
+    ) -> None:
+        self._options = options
+        self._kubernetes = kubernetes
+        self._gates = gates
+        self._progress = progress
+        self._failed = failed
+        self._image = ""
+        self._is_made = False
+        self._ends = AsyncExitStack()
+
+    async def up(self) -> Site:
+        """The site, ready. Raises HarnessError; then nothing of it is left."""
+        try:
+            return await self._up()
+        except OSError as error:
+            await self._ends.aclose()
+            raise HarnessError(
+                f"A file of the run cannot be written: {error}", "make room, or set TMPDIR to another folder"
+            ) from error
+        except BaseException:
+            await self._ends.aclose()
+            raise
+
+    async def down(self) -> None:
+        """Leaves the machine as it was, but for a cluster that is to be kept."""
+        await self._ends.aclose()
+
+    async def _up(self) -> Site:
+        engine = await find_engine()
+        kind = await find_kind(engine)
+        await ownership.sweep(engine, kind, self._progress)
+        name, folder = await (self._reused(kind) if self._options.reuse else self._made(kind))
+        nodes = sorted((node for node in await engine.nodes() if node.cluster == name), key=lambda node: node.name)
+        planes = [node.name for node in nodes if node.role == "control-plane"]
+        if len(planes) != 1:
+            raise HarnessError(
+                f"The cluster {name} has {len(planes)} control planes, and one alone can be worked with",
+                "leave --reuse out to make a cluster",
+            )
+        client = await KubeClient.from_kubeconfig(folder / _KUBECONFIG)
+        self._ends.push_async_callback(client.close)
+        try:
+            served = str((await client.connection.call("GET", "/version"))["gitVersion"])
+            self._check_release(served, node_image(self._kubernetes, self._options.node_image))
+            return await self._furnished(kind, client, name, folder, [node.name for node in nodes], planes[0])
+        except ApiError as error:
+            raise HarnessError(
+                f"The API server of the cluster {name} cannot be used: {error}",
+                "see whether the cluster is well, and whether its engine is on this machine",
+            ) from error
+
+    async def _made(self, kind: Kind) -> tuple[str, Path]:
+        """A cluster of ours, and the folder for what goes with it."""
+        o = self._options
+        user = _text(o.config) if o.config else None
+        where = f"The kind configuration {o.config}"
+        name = o.name or (cluster_name(user, where) if user else None) or f"drahealth-{secrets.token_hex(3)}"
+        if name in await kind.names():
+            raise HarnessError(f"There is a kind cluster {name} already", f"choose another --name, or --reuse {name}")
+        image = node_image(self._kubernetes, o.node_image)
+        merge = partial(compose, user, nodes=o.nodes, gates=self._gates, where=where)
+        merge(run_id=_NO_RUN)  # what cannot be merged is told before all else
+        if found := await release_of(kind.engine, image):
+            self._check_release(found, image)
+        await self._ensure_image(kind.engine)
+        claim = Claim.make(name, kind.engine.identity)
+        self._ends.push_async_callback(self._end, kind, claim)
+        self._progress(f"Making the cluster {name} with {image}")
+        await kind.create(name, image, merge(run_id=claim.run_id), claim.folder / _KUBECONFIG, on_line=self._progress)
+        self._is_made = True
+        return name, claim.folder
+
+    async def _end(self, kind: Kind, claim: Claim) -> None:
+        """Removes our cluster, unless it was made and shall be kept."""
+        keep = self._options.keep == "always" or (self._options.keep == "failed" and self._failed())
+        if keep and self._is_made:
+            claim.keep()
+            claim.release()
+            self._progress(
+                f"Kept the cluster {claim.cluster}: --reuse {claim.cluster} runs on it, clean --kept removes it"
+            )
+        else:
+            await ownership.remove(claim, kind.engine, kind, self._progress)
+
+    async def _reused(self, kind: Kind) -> tuple[str, Path]:
+        """A cluster that is there, and the folder for what goes with it."""
+        name = self._options.reuse or ""
+        if name not in (names := await kind.names()):
+            found = f"there are {', '.join(names)}" if names else "there are none"
+            raise HarnessError(f"There is no kind cluster {name} to reuse", f"{found}; leave --reuse out to make one")
+        self._ends.callback(reuse.hold(name, kind.engine.identity, default_base().parent / "reused").release)
+        for node in await kind.engine.nodes():
+            if node.cluster == name and (run_id := run_id_of(node.mounts)) and run_id in {r.run_id for r in records()}:
+                self._ends.callback(Claim.attach(run_id).release)  # no sweep removes it meanwhile
+        await self._ensure_image(kind.engine)
+        run = RunDirectory.create()
+        self._ends.callback(run.remove)
+        kubeconfig = run.path / _KUBECONFIG
+        kubeconfig.touch(0o600)
+        kubeconfig.write_text(await kind.kubeconfig(name))
+        return name, run.path
+
+    async def _ensure_image(self, engine: Engine) -> None:
+        """Before a cluster is made: what cannot be had is told at once."""
+        named, base = self._options.driver_image, self._options.driver_base
+        self._image = await ensure_image(engine, named=named, base=base, progress=self._progress)
+
+    def _check_release(self, served: str, image: str) -> None:
+        o = self._options
+        if error := other_release(self._kubernetes, served, image, exact=o.exact, reused=o.reuse or ""):
+            raise error
+
+    async def _furnished(
+        self, kind: Kind, client: KubeClient, name: str, folder: Path, names: list[str], control_plane: str
+    ) -> Site:
+        engine, image = kind.engine, self._image
+        if self._options.driver_image or not await has_image(client, names, image):
+            await kind.load(image, name, self._progress)
+        if self._options.reuse:
+            self._progress(f"Preparing the cluster {name}")
+            await reuse.tidy(client)
+            self._ends.push_async_callback(remove, client, self._progress)
+            nodes = KindNodes(engine, control_plane, names, client)
+            self._ends.push_async_callback(nodes.restore)
+            self._ends.callback(self._progress, f"Leaving the cluster {name} as it was")
+            await nodes.set_gates(self._gates)
+        pods = await deploy(client, image, self._progress)
+        proxied = await client.connection.call("GET", f"/api/v1/nodes/{control_plane}/proxy/configz")
+        return Site(
+            engine=engine.name,
+            folder=str(folder),
+            kubeconfig=str(folder / _KUBECONFIG),
+            control_plane=control_plane,
+            nodes=tuple(names),
+            pods={node: pod for node, pod in pods.items() if len(names) == 1 or node != control_plane},
+            image=image,
+            sync_frequency=seconds(proxied["kubeletconfig"]["syncFrequency"]),
+        )
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(
+            f"{file} is no text: byte {error.start + 1} is not UTF-8", "name a YAML file"
+        ) from None
+    except OSError as error:
+        raise ConfigurationError(f"{file} cannot be read: {error.strerror}", "name a kind configuration") from None

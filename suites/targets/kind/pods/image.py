@@ -1,0 +1,179 @@
+"""The fake driver's image: the project's `proto` and `fakes` and the few packages they need, on a Python of anyone's.
+
+Nothing is run and nothing is fetched while the image is built, so that it can be built where containers have no
+network: what goes in is gathered here before. The image's tag says what is in it; one that the engine has already is
+not built again.
+"""
+
+import asyncio
+import contextlib
+import errno
+import json
+import os
+import shutil
+import time
+from collections.abc import AsyncIterator, Iterable, Iterator
+from importlib import metadata
+from pathlib import Path
+
+import filelock
+
+from drahealth import fakes, proto
+from drahealth.fakes.cluster.api import NODES, Api
+from drahealth.suites.errors import HarnessError
+from drahealth.suites.targets.kind.engine.engine import Engine
+from drahealth.suites.targets.kind.pods.packages import Interpreter, digest, ensure_packages, requirements
+from drahealth.suites.targets.kubelet.binaries.progress import Progress
+from drahealth.suites.targets.kubelet.binaries.store import default_root
+
+DEFAULT_BASE = "python:3.11-slim"
+"""Any image with Python 3.11 or newer and glibc will do."""
+REPOSITORY = "localhost/drahealth-fakes"
+"""With a host, so that Docker, Podman and containerd call it the same."""
+
+_RECIPE = Path(__file__).with_name("recipe")
+_LIMIT = 600.0
+_LEFT_OUT = (".pyc", ".pyi", ".proto")
+_ASK = "import json, platform as p; print(json.dumps([p.python_version(), p.machine(), p.libc_ver()[0]]))"
+_OLDEST = (3, 11)
+
+
+async def ensure_image(engine: Engine, *, named: str | None, base: str | None, progress: Progress) -> str:
+    """The name of an image with the fake driver that the engine has: the one that is named, or ours, built if need be.
+
+    Raises HarnessError if it cannot be pulled or built.
+    """
+    if named:
+        await _ensure_there(engine, named, progress, "The fake driver's image", "--driver-image")
+        return named
+    base, needed = base or DEFAULT_BASE, requirements()
+    tag = f"{REPOSITORY}:{metadata.version('drahealth')}-{digest([base, *needed, *_contents()])}".replace("+", ".")
+    if await engine.image_id(tag) is None:
+        await _build(engine, tag, base, needed, progress)
+    return tag
+
+
+async def has_image(api: Api, nodes: Iterable[str], image: str) -> bool:
+    """Whether all these nodes say that they have an image of that name. Raises ApiError."""
+    for name in nodes:
+        images = (await api.get(NODES, name)).get("status", {}).get("images") or ()
+        if not any(image in (found.get("names") or ()) for found in images):
+            return False
+    return True
+
+
+async def _build(engine: Engine, tag: str, base: str, needed: list[str], progress: Progress) -> None:
+    began, cache = time.monotonic(), default_root() / "images"
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        async with _alone(cache, progress):
+            if await engine.image_id(tag) is not None:
+                return
+            await _ensure_there(engine, base, progress, "The base of the fake driver's image", "--driver-base")
+            packages = await ensure_packages(cache, await _interpreter(engine, base), needed, progress)
+            with _context(cache / "context", packages) as context:
+                await _run_build(engine, tag, base, context, progress)
+    except OSError as error:
+        hint = "make room" if error.errno == errno.ENOSPC else "set its permissions right"
+        raise HarnessError(
+            f"The cache {cache} cannot be written: {error}", f"{hint}, or set DRAHEALTH_CACHE to another folder"
+        ) from error
+    size = int(await engine.run("image", "inspect", "--format", "{{.Size}}", tag))
+    progress(f"Built {tag}, {size / 1e6:.0f} MB on {base}, in {time.monotonic() - began:.1f} s")
+
+
+async def _run_build(engine: Engine, tag: str, base: str, context: Path, progress: Progress) -> None:
+    doing = f"Building the fake driver's image on {base}"
+    progress(doing)
+    command = ("build", "--build-arg", f"BASE={base}", "--label", "app.kubernetes.io/part-of=drahealth", "-t", tag)
+    try:
+        await engine.run(*command, str(context), limit=_LIMIT, on_line=lambda line: progress(doing))
+    except HarnessError as error:
+        raise _about("The fake driver's image cannot be built", error) from error
+
+
+async def _ensure_there(engine: Engine, image: str, progress: Progress, what: str, option: str) -> None:
+    if await engine.image_id(image) is not None:
+        return
+    doing = f"Pulling {image}"
+    progress(doing)
+    try:
+        await engine.run("pull", image, limit=_LIMIT, on_line=lambda line: progress(doing))
+    except HarnessError as error:
+        failure = _about(f"{what}, {image}, cannot be had", error)
+        failure.hint = f"check the name, pull it before, or name another with {option}"
+        raise failure from error
+
+
+async def _interpreter(engine: Engine, base: str) -> Interpreter:
+    """The Python of the base, which says itself what it is."""
+    try:
+        said = await engine.run("run", "--rm", "--network=none", "--entrypoint=python", base, "-c", _ASK)
+        version, machine, libc = json.loads(said)
+    except (HarnessError, ValueError) as error:
+        said = error.message if isinstance(error, HarnessError) else str(error)
+        raise HarnessError(
+            f"The base {base} cannot run Python: {said}", "name an image with `python` by --driver-base"
+        ) from error
+    parts = tuple(int(part) for part in version.split(".")[:2])
+    if parts < _OLDEST or libc != "glibc":
+        raise HarnessError(
+            f"The base {base} has Python {version} on {libc or 'another libc than glibc'}",
+            "name an image with Python 3.11 or newer on glibc by --driver-base, such as python:3.11-slim",
+        )
+    return Interpreter(".".join(map(str, parts)), machine)
+
+
+def _about(what: str, error: HarnessError) -> HarnessError:
+    """The engine's refusal as one of ours, with its hint and notes."""
+    failure = HarnessError(f"{what}: {error.message}", error.hint)
+    for note in getattr(error, "__notes__", ()):
+        failure.add_note(note)
+    return failure
+
+
+@contextlib.contextmanager
+def _context(folder: Path, packages: Path) -> Iterator[Path]:
+    """What the engine builds from: hard links to the packages, and copies of our own files."""
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        shutil.copytree(packages, folder / "site", copy_function=os.link)
+        for name, path in _ours():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, folder / name)
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _ours() -> Iterator[tuple[str, Path]]:
+    """The files of ours, from wherever they are imported, by their names in the context."""
+    parts = {f"package/{part.__name__.rpartition('.')[2]}/": part.__path__[0] for part in (proto, fakes)}
+    for name, source in {"": _RECIPE, **{name: Path(path) for name, path in parts.items()}}.items():
+        for path in sorted(source.rglob("*")):
+            if path.is_file() and path.suffix not in _LEFT_OUT:
+                yield f"{name}{path.relative_to(source)}", path
+
+
+def _contents() -> Iterator[str]:
+    """The name and text of all that is ours in the image."""
+    for name, path in _ours():
+        yield name
+        yield path.read_text(encoding="utf-8")
+
+
+@contextlib.asynccontextmanager
+async def _alone(cache: Path, progress: Progress) -> AsyncIterator[None]:
+    """Holds the cache's lock, which goes with its process."""
+    lock, began = filelock.FileLock(cache / "lock"), time.monotonic()
+    while True:
+        try:
+            lock.acquire(timeout=0)
+            break
+        except filelock.Timeout:
+            progress(f"Waiting for another process that builds an image ({time.monotonic() - began:.0f} s)")
+            await asyncio.sleep(0.2)
+    try:
+        yield
+    finally:
+        lock.release()

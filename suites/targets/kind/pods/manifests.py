@@ -1,0 +1,110 @@
+"""The objects that run the fake driver on every node of a cluster, as data."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from drahealth.fakes.cluster.api import NAMESPACES, Kind, Object
+from drahealth.suites.targets.kind.pods.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, DAEMON_SETS, SERVICE_ACCOUNTS
+
+NAMESPACE = "drahealth"
+NAME = "drahealth-driver"
+SELECTOR = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/part-of": "drahealth"}
+"""The labels of the driver's pods, and of everything that belongs to them."""
+CONTROL_SOCKET = "/run/drahealth/control.sock"
+"""Where the driver listens for what it is told, in its pod."""
+SHARED = (
+    "/var/lib/kubelet/plugins",
+    "/var/lib/kubelet/plugins_registry",
+    "/var/lib/kubelet/device-plugins",
+    "/var/run/cdi",
+)
+"""Folders of the node that the driver writes into: sockets for the kubelet, and specifications for the runtime."""
+
+_RESOURCES = "resource.k8s.io"
+
+
+def manifests(image: str, version: str) -> list[tuple[Kind, Object]]:
+    """All of them in the order in which they are made. `version` is ours, for the label."""
+    labels = {**SELECTOR, "app.kubernetes.io/version": version}
+    return [
+        (NAMESPACES, _object(NAMESPACE, labels | {"pod-security.kubernetes.io/enforce": "privileged"}, within=None)),
+        (SERVICE_ACCOUNTS, _object(NAME, labels)),
+        (CLUSTER_ROLES, _object(NAME, labels, within=None) | {"rules": _rules()}),
+        (CLUSTER_ROLE_BINDINGS, _object(NAME, labels, within=None) | _binding()),
+        (DAEMON_SETS, _object(NAME, labels) | {"spec": _daemon_set(image, labels)}),
+    ]
+
+
+def _object(name: str, labels: dict[str, str], within: str | None = NAMESPACE) -> Object:
+    return {"metadata": {"name": name, "labels": labels, **({"namespace": within} if within else {})}}
+
+
+def _rules() -> list[dict[str, Any]]:
+    """What the driver does itself: it publishes slices, and reads the claims that it is asked to prepare."""
+    return [
+        _rule("resourceslices", ("get", "list", "watch", "create", "update", "delete")),
+        _rule("resourceclaims", ("get",)),
+    ]
+
+
+def _rule(resource: str, verbs: Sequence[str]) -> dict[str, Any]:
+    return {"apiGroups": [_RESOURCES], "resources": [resource], "verbs": list(verbs)}
+
+
+def _binding() -> Object:
+    return {
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": CLUSTER_ROLES.kind, "name": NAME},
+        "subjects": [{"kind": SERVICE_ACCOUNTS.kind, "name": NAME, "namespace": NAMESPACE}],
+    }
+
+
+def _daemon_set(image: str, labels: dict[str, str]) -> Object:
+    return {
+        "selector": {"matchLabels": SELECTOR},
+        "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "100%"}},
+        "template": {"metadata": {"labels": labels}, "spec": _pod(image)},
+    }
+
+
+def _pod(image: str) -> Object:
+    return {
+        "serviceAccountName": NAME,
+        "enableServiceLinks": False,
+        "priorityClassName": "system-node-critical",  # the last to be evicted
+        "terminationGracePeriodSeconds": 5,
+        "tolerations": [{"operator": "Exists"}],
+        "containers": [_container(image)],
+        "volumes": [
+            {"name": "control", "emptyDir": {}},
+            *({"name": _volume(path), "hostPath": {"path": path, "type": "DirectoryOrCreate"}} for path in SHARED),
+        ],
+    }
+
+
+def _container(image: str) -> Object:
+    control = CONTROL_SOCKET.rpartition("/")[0]
+    return {
+        "name": "driver",
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["python", "-m", "drahealth.fakes.serve.session_process", "--socket", CONTROL_SOCKET],
+        "startupProbe": {
+            "exec": {"command": ["test", "-S", CONTROL_SOCKET]},
+            "periodSeconds": 1,
+            "timeoutSeconds": 10,
+            "failureThreshold": 60,
+        },
+        "terminationMessagePolicy": "FallbackToLogsOnError",  # so that its status says why it ended
+        "securityContext": {
+            "runAsUser": 0,  # the kubelet's folders are root's
+            "allowPrivilegeEscalation": False,
+        },
+        "volumeMounts": [
+            {"name": "control", "mountPath": control},
+            *({"name": _volume(path), "mountPath": path} for path in SHARED),
+        ],
+    }
+
+
+def _volume(path: str) -> str:
+    return path.rpartition("/")[2].replace("_", "-")

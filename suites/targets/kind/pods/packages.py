@@ -1,0 +1,99 @@
+"""The packages that the fake driver needs in its image, fetched by pip for the image's Python and architecture.
+
+They are fetched once, into a folder of the cache that is whole or not there at all.
+"""
+
+import hashlib
+import re
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from drahealth.suites.errors import HarnessError
+from drahealth.suites.targets.kind.engine import processes
+from drahealth.suites.targets.kubelet.binaries.progress import Progress
+
+NEEDED = ("aiohttp", "filelock", "grpcio", "protobuf", "pydantic", "watchfiles")
+"""What the fake driver imports; the official client of Kubernetes is not among them, and weighs more than all."""
+
+_FETCHING = "Fetching the packages of the fake driver's image"
+_LIMIT = 600.0
+_GLIBC = ("manylinux_2_28", "manylinux_2_17", "manylinux2014")
+_NAME = re.compile(r"[A-Za-z0-9._-]+")
+_WITHOUT = "or name an image that has the fake driver with --driver-image"
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """The Python of a base image: its version (3.11) and its machine (x86_64, aarch64)."""
+
+    version: str
+    machine: str
+
+    @property
+    def tags(self) -> list[str]:
+        """What pip is told to fetch for; a system with glibc."""
+        return [f"--platform={family}_{self.machine}" for family in _GLIBC]
+
+
+def requirements(declared: Iterable[str] | None = None) -> list[str]:
+    """The needed packages with the versions that this project asks for."""
+    if declared is None:
+        declared = metadata.requires("drahealth") or ()
+    plain = [one for one in declared if ";" not in one]
+    named = {match[0].lower(): one for one in plain if (match := _NAME.match(one))}
+    return [named.get(name, name).replace(" ", "") for name in NEEDED]
+
+
+def digest(parts: Iterable[str]) -> str:
+    """A short hash of texts in their order."""
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
+
+
+async def ensure_packages(cache: Path, interpreter: Interpreter, needed: Sequence[str], progress: Progress) -> Path:
+    """The folder with the packages, from the cache or fetched. Who calls holds the cache's lock.
+
+    HarnessError if pip is missing or cannot get them, OSError if the cache cannot be written.
+    """
+    folder = cache / digest([interpreter.version, interpreter.machine, *needed])
+    if not folder.is_dir():
+        draft = folder.with_suffix(".part")
+        shutil.rmtree(draft, ignore_errors=True)
+        try:
+            await _fetch(draft, interpreter, needed, progress)
+            draft.rename(folder)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+    return folder
+
+
+async def _fetch(into: Path, interpreter: Interpreter, needed: Sequence[str], progress: Progress) -> None:
+    progress(_FETCHING)
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "install", "--no-compile"]
+    how = ["--only-binary=:all:", "--implementation=cp", f"--python-version={interpreter.version}", *interpreter.tags]
+    try:
+        done = await processes.run(
+            [*pip, *how, "--target", str(into), *needed], limit=_LIMIT, on_line=lambda line: progress(_FETCHING)
+        )
+    except TimeoutError:
+        raise HarnessError(f"{_FETCHING} took more than {_LIMIT:g} s", f"see the network, {_WITHOUT}") from None
+    if done.code:
+        raise refusal(done.stderr)
+
+
+def refusal(said: str) -> HarnessError:
+    """The error for a pip that failed: `said` is its standard error."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    told = next(
+        (line for line in reversed(lines) if line.startswith("ERROR")), lines[-1] if lines else "it said nothing"
+    )
+    if "No module named pip" in said:
+        return HarnessError(
+            f"The fake driver's image cannot be built: {sys.executable} has no pip",
+            f"get it with `{sys.executable} -m ensurepip`, {_WITHOUT}",
+        )
+    hint = "make room on the disk" if "No space left" in said else "see whether pip can reach its package index"
+    return HarnessError(f"pip cannot get the packages of the fake driver's image: {told}", f"{hint}, {_WITHOUT}")

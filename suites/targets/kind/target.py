@@ -1,0 +1,153 @@
+"""The kind target: a cluster in containers, with a real runtime, and the fake driver in a pod of the node."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+
+from drahealth.fakes.cluster.api import PODS, Api, ApiError
+from drahealth.fakes.cluster.clients.exec_stream import execute
+from drahealth.fakes.cluster.clients.kube_client import KubeClient
+from drahealth.fakes.control.device_plugin import PluginControl, PluginOptions
+from drahealth.fakes.control.driver import DriverControl, DriverOptions
+from drahealth.fakes.control.remote import RemoteHost
+from drahealth.manager.profile import Profile
+from drahealth.proto.events import Record
+from drahealth.suites.errors import HarnessError
+from drahealth.suites.targets.drivers import RemoteDrivers
+from drahealth.suites.targets.gates import feature_gates
+from drahealth.suites.targets.kind.cluster.node_control import KindNodes
+from drahealth.suites.targets.kind.cluster.site import Provider, Site
+from drahealth.suites.targets.kind.cluster.turnstile import Turnstile
+from drahealth.suites.targets.kind.engine.engine import Engine
+from drahealth.suites.targets.kind.pods.deployment import NAMESPACE, why_gone
+from drahealth.suites.targets.kind.pods.drivers import host_in
+from drahealth.suites.targets.kind.pods.kinds import SERVICE_ACCOUNTS
+from drahealth.suites.targets.target import Opened, Window
+
+_KUBELET = Path("/var/lib/kubelet")
+_CDI = "/var/run/cdi"
+
+
+class KindTarget:
+    """Implements `target.Target`. `worker` is the number of this process among those that share the site."""
+
+    registry_dir = _KUBELET / "plugins_registry"
+    plugins_dir = _KUBELET / "plugins"
+    device_plugins_dir = _KUBELET / "device-plugins"
+
+    def __init__(self, provider: Provider, profile: Profile, *, worker: int = 0) -> None:
+        self.profile = profile
+        self.windows: Mapping[Window, float] = {}
+        self._provider = provider
+        self._worker = worker
+        self._site: Site | None = None
+        self._client: KubeClient | None = None
+        self._host: RemoteHost | None = None
+        self._turnstile: Turnstile | None = None
+
+    async def start(self) -> None:
+        self._site = site = await self._provider.up()
+        self.windows = {"push": 6.0, "resync": site.sync_frequency * 1.5 + 6, "start": 60.0, "restart": 90.0}
+        self._turnstile = Turnstile(Path(site.folder))
+        self._client = client = await KubeClient.from_kubeconfig(site.kubeconfig)
+        self._nodes = KindNodes(Engine(site.engine), site.control_plane, site.nodes, client)
+        pod = site.pods[self.node_name]
+        self._host = host_in(client, NAMESPACE, pod, lambda: why_gone(client, pod))
+        self._drivers = RemoteDrivers(self._host)
+
+    async def stop(self) -> None:
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(self._provider.down)
+            if self._client:
+                stack.push_async_callback(self._client.close)
+            if self._host:
+                stack.push_async_callback(self._host.close)
+
+    @property
+    def node_name(self) -> str:
+        return self._started.node_for(self._worker)
+
+    @property
+    def workload_image(self) -> str:
+        return self._started.image
+
+    @property
+    def api(self) -> Api:
+        assert self._client, "the target is not started"
+        return self._client
+
+    async def enter(self, *, alone: bool) -> None:
+        assert self._turnstile, "the target is not started"
+        await self._turnstile.enter(alone=alone)
+
+    async def prepare_namespace(self, namespace: str) -> None:
+        """Makes the service account that a controller would, which may be long in coming after a restart."""
+        try:
+            await self.api.create(SERVICE_ACCOUNTS, {"metadata": {"name": "default", "namespace": namespace}})
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+
+    async def leave(self) -> None:
+        if self._turnstile:
+            self._turnstile.leave()
+
+    async def open_window(self, window: Window) -> Opened:
+        return Opened(self.windows[window])
+
+    async def advance_time(self, seconds: float) -> float:
+        await asyncio.sleep(seconds)
+        return 0.0
+
+    async def start_driver(self, options: DriverOptions, observe: Callable[[Record], None]) -> DriverControl:
+        return await self._drivers.start(replace(options, cdi_dir=_CDI), observe)
+
+    async def start_device_plugin(self, options: PluginOptions, observe: Callable[[Record], None]) -> PluginControl:
+        return await self._drivers.start_plugin(options, observe)
+
+    async def drop_driver(self, driver: DriverControl | PluginControl) -> None:
+        await self._drivers.drop(driver)
+
+    async def restart_kubelet(self) -> None:
+        await self._nodes.restart_kubelet(self.node_name)
+
+    async def stop_kubelet(self) -> None:
+        await self._nodes.stop_kubelet(self.node_name)
+
+    async def start_kubelet(self) -> None:
+        await self._nodes.start_kubelet(self.node_name)
+
+    async def set_gates(self, *, api_server: bool, kubelet: bool) -> None:
+        gates = feature_gates(self.profile, api_server), feature_gates(self.profile, kubelet)
+        await self._nodes.set_gates(*gates)
+
+    async def stop_api_server(self) -> None:
+        await self._nodes.stop_api_server()
+
+    async def start_api_server(self) -> None:
+        await self._nodes.start_api_server()
+
+    async def end_container(self, pod_uid: str, container: str, code: int) -> None:
+        assert self._client, "the target is not started"
+        found = [pod["metadata"] for pod in await self._client.list(PODS) if pod["metadata"]["uid"] == pod_uid]
+        if not found:
+            raise ApiError(404, "NotFound", f"there is no pod with the uid {pod_uid}")
+        tell = ("sh", "-c", f"echo {code} > /tmp/exit")
+        await execute(self._client.connection, found[0]["namespace"], found[0]["name"], tell, container=container)
+
+    def check(self) -> None:
+        if self._host and self._host.problem:
+            raise HarnessError(self._host.problem, "see the pods and events of the namespace " + NAMESPACE)
+
+    async def log_tail(self) -> str:
+        if not self._site:
+            return ""
+        kubelet = await self._nodes.log_tail(self.node_name)
+        return f"kubelet:\n{kubelet}\nkube-apiserver:\n{await self._nodes.log_tail(self._site.control_plane, api=True)}"
+
+    @property
+    def _started(self) -> Site:
+        assert self._site, "the target is not started"
+        return self._site

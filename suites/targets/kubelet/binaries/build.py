@@ -1,0 +1,159 @@
+"""Builds a package with the machine's Go toolchain: needs a module proxy or a filled module cache, and minutes."""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from drahealth.suites.errors import ConfigurationError, HarnessError
+from drahealth.suites.targets.kubelet.binaries.go_modules import (
+    Module,
+    go_mod,
+    linker_flags,
+    module_path,
+    program_path,
+    too_old,
+)
+from drahealth.suites.targets.kubelet.binaries.progress import Progress
+from drahealth.suites.targets.kubelet.binaries.releases import Package
+from drahealth.suites.targets.kubelet.binaries.sources import Order, Unavailable
+
+_NO_NETWORK = ("dial tcp", "no such host", "lookup ", "i/o timeout", "connection re", "tls:", "x509:", "proxyconnect")
+_INSTALL_GO = "install Go {minimum} or newer from https://go.dev/dl"
+_ANY_GO = _INSTALL_GO.format(minimum="1.26")
+
+
+class GoFailed(Exception):
+    """A go command ended with an error; its last words are the message."""
+
+
+@dataclass(frozen=True, slots=True)
+class GoBuild:
+    """Builds from published Go modules with the command `go`."""
+
+    go: str = "go"
+
+    def get(self, order: Order, progress: Progress) -> str:
+        """See `Source`: Unavailable without a fitting Go or a module proxy."""
+        program = shutil.which(self.go)
+        if program is None:
+            raise Unavailable("there is no Go toolchain to build it with", _ANY_GO)
+        build = _Build(program, order, progress)
+        try:
+            return build.run()
+        except GoFailed as failure:
+            raise HarnessError(f"{order.package} could not be built: {failure}", "see what Go says there") from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Build:
+    go: str
+    order: Order
+    progress: Progress
+
+    def run(self) -> str:
+        package = self.order.package
+        self._write_go_mod("module drahealth.local/build\n")
+        running, policy = self._run(f"Looking at {self.go}", "env", "GOVERSION", "GOTOOLCHAIN").split("\n")[:2]
+        module = self._find(package)
+        if too_old(running, policy, module.minimum_go):
+            hint = _INSTALL_GO.format(minimum=module.minimum_go)
+            raise Unavailable(f"{running} is too old to build it (it needs Go {module.minimum_go})", hint)
+        self._write_go_mod(go_mod(module))
+        programs = [program_path(package, name) for name in self.order.programs]
+        tools = [f"{path}@{module.version}" for path in programs]
+        self._run(f"Resolving the modules of {package}", "get", "-tool", *tools)
+        output = f"{self.order.into}/{self._only_program()}"
+        flags = ["-trimpath", "-ldflags", linker_flags(package, module), "-o", output]
+        self._run(f"Compiling {package} with {running}, for some minutes", "build", *flags, *programs)
+        return f"built with {running} from {module.path}@{module.version}"
+
+    def _only_program(self) -> str:
+        """The name to give a single program (Go would name etcd after its module's folder); "" leaves it to Go."""
+        return self.order.programs[0] if len(self.order.programs) == 1 else ""
+
+    def _find(self, package: Package) -> Module:
+        path, version = module_path(package), f"v{package.version}"
+        stage = f"Fetching the module {path}@{version}"
+        answer = json.loads(self._run(stage, "mod", "download", "-json", f"{path}@{version}", tell_by_output=True))
+        if "GoMod" not in answer:
+            raise _no_module(package, answer.get("Error", ""))
+        info = json.loads(Path(answer["Info"]).read_text(encoding="utf-8"))
+        go_mod_text = Path(answer["GoMod"]).read_text(encoding="utf-8")
+        return Module(path, version, go_mod_text, info.get("Time", ""))
+
+    def _write_go_mod(self, text: str) -> None:
+        (self.order.scratch / "go.mod").write_text(text, encoding="utf-8")
+
+    def _run(self, stage: str, *arguments: str, tell_by_output: bool = False) -> str:
+        environment = {**os.environ, **self._environment()}
+        return run_go([self.go, *arguments], self.order.scratch, environment, stage, self.progress, tell_by_output)
+
+    def _environment(self) -> Mapping[str, str]:
+        platform, temporary = self.order.platform, self.order.scratch / "tmp"
+        temporary.mkdir(exist_ok=True)  # where a killed Go leaves its work, and the next run removes it
+        fixed = {"GO111MODULE": "on", "GOWORK": "off", "GOFLAGS": "-buildvcs=false", "CGO_ENABLED": "0"}
+        return {**fixed, "GOOS": platform.system, "GOARCH": platform.architecture, "GOTMPDIR": str(temporary)}
+
+
+def run_go(
+    command: Sequence[str],
+    folder: Path,
+    environment: Mapping[str, str],
+    stage: str,
+    progress: Progress,
+    tell_by_output: bool = False,
+) -> str:
+    """What the command prints; shows the seconds it has taken so far. It ends with this process, however that ends.
+
+    With `tell_by_output` a command that failed but printed something has given its answer.
+    """
+    since = time.monotonic()
+    with subprocess.Popen(
+        [*_ends_with_its_parent(), *command],
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            while True:
+                progress(f"{stage} ({time.monotonic() - since:.0f} s)")
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    output, errors = process.communicate(timeout=2)
+                    break
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    if process.returncode and not (tell_by_output and output):
+        raise GoFailed(_last_words(errors))
+    return output
+
+
+def _ends_with_its_parent() -> list[str]:
+    setpriv = shutil.which("setpriv")
+    return [setpriv, "--pdeathsig", "KILL", "--"] if setpriv else []
+
+
+def _last_words(errors: str) -> str:
+    told = [line.strip() for line in errors.splitlines() if not line.startswith(("go: downloading", "go: added"))]
+    return " / ".join([line for line in told if line][-3:]) or "it said nothing"
+
+
+def _no_module(package: Package, error: str) -> Exception:
+    if any(sign in error for sign in _NO_NETWORK):
+        return Unavailable("Go's module proxy cannot be reached", "run once where Go's module proxy can be reached")
+    words = " ".join(error.split()) or "no reason given"
+    return ConfigurationError(
+        f"{package} is not among Go's published modules ({words})",
+        "see https://kubernetes.io/releases for those there are",
+    )

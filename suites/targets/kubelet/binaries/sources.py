@@ -1,0 +1,58 @@
+"""Where the programs of a package can come from, tried in order."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from drahealth.suites.errors import HarnessError
+from drahealth.suites.targets.kubelet.binaries.progress import Progress
+from drahealth.suites.targets.kubelet.binaries.releases import Package, Platform
+
+
+class Unavailable(Exception):
+    """This source cannot help here: `reason` as a clause ("there is no Go toolchain"), `hint` for making it help."""
+
+    def __init__(self, reason: str, hint: str = "") -> None:
+        super().__init__(reason, hint)
+        self.reason = reason
+        self.hint = hint
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """These programs of a package are wanted, each as the file `into`/NAME; `scratch` is an empty folder to work in."""
+
+    package: Package
+    programs: Sequence[str]
+    platform: Platform
+    into: Path
+    scratch: Path
+
+
+class Source(Protocol):
+    """One way to get programs."""
+
+    def get(self, order: Order, progress: Progress) -> str:
+        """Writes the files and says where they came from, for people.
+
+        Raises `Unavailable` if another source may do better, HarnessError if none can.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class FirstThatCan:
+    """Asks each source in turn; what all of them lacked becomes one HarnessError."""
+
+    sources: Sequence[Source]
+
+    def get(self, order: Order, progress: Progress) -> str:
+        lacking: list[Unavailable] = []
+        for source in self.sources:
+            try:
+                return source.get(order, progress)
+            except Unavailable as lack:
+                lacking.append(lack)
+        reasons = ", and ".join(lack.reason for lack in lacking)
+        hints = ", or ".join(lack.hint for lack in lacking if lack.hint)
+        raise HarnessError(f"{order.package} cannot be had here: {reasons}", hints)

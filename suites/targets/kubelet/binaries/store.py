@@ -1,0 +1,186 @@
+"""The cache of programs: one folder a release and platform, complete or not there at all.
+
+    <root>/kubernetes/v1.37.1/linux-amd64/{kubelet,...,manifest.json}
+    <root>/etcd/v3.6.5/linux-amd64/{etcd,manifest.json}
+    <root>/helm/v4.3.1/linux-amd64/{helm,manifest.json}
+    <root>/parts/...    what is being made, worth nothing once its process has ended
+    <root>/lock         held by the process that changes anything
+
+A folder is made in parts/ and moved to its place when it is complete. The lock dies with its process, so whoever holds
+it may throw away what lies in parts/.
+"""
+
+import contextlib
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import filelock
+import platformdirs
+
+from drahealth.suites.errors import ConfigurationError, HarnessError
+from drahealth.suites.targets.kubelet.binaries import manifest
+from drahealth.suites.targets.kubelet.binaries.progress import Progress, silent
+from drahealth.suites.targets.kubelet.binaries.releases import (
+    Package,
+    Platform,
+    etcd,
+    kubernetes,
+    parse_version,
+    this_platform,
+)
+from drahealth.suites.targets.kubelet.binaries.sources import Order, Source
+
+HELM = "helm"
+"""The name of its project."""
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """One release in the cache: its version, where it lies, bytes on disk, and where its programs came from."""
+
+    version: str
+    folder: Path
+    size: int
+    origins: tuple[str, ...]
+
+
+def default_root() -> Path:
+    """DRAHEALTH_CACHE, or the user's cache folder."""
+    return Path(os.environ.get("DRAHEALTH_CACHE") or platformdirs.user_cache_path("drahealth")).absolute()
+
+
+class Store:
+    """The cache below one root folder; several processes may use it at once."""
+
+    def __init__(self, root: Path | None = None, platform: Platform | None = None) -> None:
+        self.root = default_root() if root is None else root.absolute()
+        self.platform = this_platform() if platform is None else platform
+        self._parts = self.root / "parts"
+
+    def folder(self, package: Package) -> Path:
+        """Where the package's programs lie once they are there."""
+        return self.root / package.project / f"v{package.version}" / str(self.platform)
+
+    def ensure(self, package: Package, source: Source, progress: Progress) -> Path:
+        """The folder with all the package's programs, undamaged; asks the source only for what is missing.
+
+        Raises HarnessError if they cannot be had or the cache cannot be written.
+        """
+        folder = self.folder(package)
+        if self._missing(package):
+            with self._changing(progress):
+                if missing := self._missing(package):  # no other process was faster
+                    self._complete(Order(package, missing, self.platform, *self._workplace()), source, progress)
+        return folder
+
+    def installed(self, project: str = "kubernetes") -> list[Installed]:
+        """All releases of a project for this platform, oldest version first."""
+        folders = self.root.glob(f"{project}/v*/{self.platform}")
+        return sorted(map(_describe, folders), key=lambda release: _order(release.version))
+
+    def remove(self, version: str) -> int:
+        """Takes a Kubernetes release out of the cache, and etcd with the last one; gives the bytes freed.
+
+        `helm` is every Helm instead. Raises ConfigurationError if it is not there.
+        """
+        if version == HELM:
+            return self._remove_helm()
+        package = kubernetes(parse_version(version))
+        if not self.folder(package).exists():
+            there = ", ".join(release.version for release in self.installed()) or "none"
+            raise ConfigurationError(f"{package} is not in the cache {self.root}", f"the releases there: {there}")
+        with self._changing(silent):
+            freed = self._discard(self.folder(package))
+            return freed if self.installed() else freed + self._discard(self.folder(etcd()))
+
+    def _remove_helm(self) -> int:
+        folders = [entry.folder for entry in self.installed(HELM)]
+        if not folders:
+            raise ConfigurationError(f"Helm is not in the cache {self.root}", "`drahealth binaries helm` gets it")
+        with self._changing(silent):
+            return sum(map(self._discard, folders))
+
+    def _missing(self, package: Package) -> list[str]:
+        good = manifest.good(self.folder(package), package.programs)
+        return [name for name in package.programs if name not in good]
+
+    def _workplace(self) -> tuple[Path, Path]:
+        files, scratch = self._parts / "files", self._parts / "scratch"
+        files.mkdir(parents=True)
+        scratch.mkdir()
+        return files, scratch
+
+    def _complete(self, order: Order, source: Source, progress: Progress) -> None:
+        folder = self.folder(order.package)
+        kept = manifest.good(folder, order.package.programs)
+        origin = source.get(order, progress)
+        for name in order.programs:
+            (order.into / name).chmod(0o755)
+        for name in kept:
+            os.link(folder / name, order.into / name)
+        new = {name: manifest.record(order.into / name, origin) for name in order.programs}
+        manifest.write(order.into, kept | new)
+        self._discard(folder)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        order.into.rename(folder)
+
+    def _discard(self, folder: Path) -> int:
+        if not folder.exists():
+            return 0
+        self._parts.mkdir(exist_ok=True)
+        old = folder.rename(self._parts / "old")
+        freed = _size(old)
+        shutil.rmtree(old)
+        with contextlib.suppress(OSError):  # other platforms lie beside it
+            folder.parent.rmdir()
+        return freed
+
+    @contextlib.contextmanager
+    def _changing(self, progress: Progress) -> Iterator[None]:
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            with _held(filelock.FileLock(self.root / "lock"), progress):
+                try:
+                    shutil.rmtree(self._parts, ignore_errors=True)
+                    yield
+                finally:
+                    shutil.rmtree(self._parts, ignore_errors=True)
+        except OSError as error:
+            raise HarnessError(
+                f"The cache {self.root} cannot be changed: {error}",
+                "make room or set its permissions right, or set DRAHEALTH_CACHE to another folder",
+            ) from error
+
+
+@contextlib.contextmanager
+def _held(lock: filelock.BaseFileLock, progress: Progress) -> Iterator[None]:
+    since, patience = time.monotonic(), 0.0
+    while True:
+        try:
+            lock.acquire(timeout=patience, poll_interval=0.1)
+            break
+        except filelock.Timeout:
+            patience = 2.0
+            progress(f"Waiting for another process that is filling the cache ({time.monotonic() - since:.0f} s)")
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _describe(folder: Path) -> Installed:
+    origins = {entry.origin for entry in manifest.read(folder).values()}
+    return Installed(folder.parent.name.removeprefix("v"), folder, _size(folder), tuple(sorted(origins)))
+
+
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.iterdir())
+
+
+def _order(version: str) -> tuple[tuple[int, ...], str]:
+    plain, _, candidate = version.partition("-")
+    return tuple(int(part) for part in plain.split(".")), candidate or "~"

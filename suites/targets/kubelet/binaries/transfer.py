@@ -1,0 +1,110 @@
+"""One file over HTTP: streamed to disk, taken up again where it was cut, its SHA-256 taken on the way."""
+
+import hashlib
+import time
+from pathlib import Path
+from typing import BinaryIO
+
+import requests
+
+from drahealth.suites.errors import HarnessError
+from drahealth.suites.targets.kubelet.binaries.progress import Progress
+from drahealth.suites.targets.kubelet.binaries.sources import Unavailable
+
+_CHUNK = 1 << 16
+_TIMEOUT = (3.0, 9.0)
+"""Seconds to connect, and seconds of silence after which a connection counts as cut."""
+
+
+class NotThere(Exception):
+    """The server answers, and has no such file."""
+
+
+def read_text(url: str) -> str:
+    """A small text; raises NotThere or Unavailable."""
+    try:
+        with requests.get(url, timeout=_TIMEOUT) as answer:
+            _judge(answer)
+            return answer.text
+    except requests.RequestException as error:
+        raise _unavailable(url, error) from error
+
+
+class Transfer:
+    """Fetches `url` into `target`; gives up after `attempts` connections in a row that brought nothing new."""
+
+    def __init__(self, url: str, target: Path, *, attempts: int = 3, pause: float = 1.0) -> None:
+        self.url = url
+        self.target = target
+        self.attempts = attempts
+        self.pause = pause
+        self._digest = hashlib.sha256()
+        self._done = 0
+
+    def run(self, sha256: str, stage: str, progress: Progress) -> None:
+        """Raises NotThere, Unavailable if the connection does not hold, HarnessError for a wrong checksum."""
+        self._fetch(stage, progress)
+        if self._digest.hexdigest() != sha256:
+            raise HarnessError(
+                f"{self.url} does not match its published checksum "
+                f"(expected {sha256[:12]}..., received {self._digest.hexdigest()[:12]}...)",
+                "try again; if it stays so, something between here and the server changes the file",
+            )
+
+    def _fetch(self, stage: str, progress: Progress) -> None:
+        failures = 0
+        with self.target.open("wb") as file:
+            while True:
+                before = self._done
+                try:
+                    return self._stream(file, stage, progress)
+                except requests.RequestException as error:
+                    failures = 1 if self._done > before else failures + 1
+                    if failures >= self.attempts:
+                        raise _unavailable(self.url, error) from error
+                progress(f"{stage}: the connection was cut, trying again", self._done)
+                time.sleep(self.pause)
+
+    def _stream(self, file: BinaryIO, stage: str, progress: Progress) -> None:
+        headers = {"Accept-Encoding": "identity", "Range": f"bytes={self._done}-"}
+        with requests.get(self.url, headers=headers, stream=True, timeout=_TIMEOUT) as answer:
+            _judge(answer)
+            if answer.status_code != requests.codes.partial_content:
+                self._start_over(file)
+            length = answer.headers.get("Content-Length")
+            total = self._done + int(length) if length else None
+            for chunk in answer.iter_content(_CHUNK):
+                file.write(chunk)
+                self._digest.update(chunk)
+                self._done += len(chunk)
+                progress(stage, self._done, total)
+
+    def _start_over(self, file: BinaryIO) -> None:
+        file.seek(0)
+        file.truncate()
+        self._digest = hashlib.sha256()
+        self._done = 0
+
+
+def _judge(answer: requests.Response) -> None:
+    if answer.status_code in (404, 410):
+        raise NotThere(answer.url)
+    if answer.status_code in (401, 403, 407, 416):
+        raise Unavailable(f"{_host(answer.url)} refuses with status {answer.status_code}")
+    answer.raise_for_status()
+
+
+def _unavailable(url: str, error: requests.RequestException) -> Unavailable:
+    if isinstance(error, requests.HTTPError) and error.response is not None:
+        return Unavailable(f"{_host(url)} answers with status {error.response.status_code}")
+    return Unavailable(f"the connection to {_host(url)} does not hold ({_cause(error)})")
+
+
+def _cause(error: BaseException) -> str:
+    while (inner := error.__cause__ or error.__context__) is not None:
+        error = inner
+    return str(error) or type(error).__name__
+
+
+def _host(url: str) -> str:
+    return url.split("/")[2]

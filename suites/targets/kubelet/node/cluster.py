@@ -1,0 +1,175 @@
+"""A control plane and a node on this machine: the real programs, a fake container runtime, no root.
+
+run = RunDirectory.create()
+cri = CriServer(ContainerRuntime(), run.path / "cri.sock", run.path / "containers")
+await cri.start()
+cluster = LocalCluster(binaries, run_dir=run, cri_socket=cri.socket, sync_frequency=1, node_name="node")
+await cluster.start()
+...
+await cluster.stop()
+await cri.stop()
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from drahealth.suites.errors import HarnessError
+from drahealth.suites.targets.kubelet.binaries.releases import Binaries
+from drahealth.suites.targets.kubelet.node import credentials, kubelet, logs
+from drahealth.suites.targets.kubelet.node.layout import Layout
+from drahealth.suites.targets.kubelet.node.parts import Parts
+from drahealth.suites.targets.kubelet.node.run_directory import RunDirectory
+from drahealth.suites.targets.kubelet.node.waiting import check, until
+
+START_LIMIT = 60.0
+"""Seconds for the API server or the node to become ready; for one that hangs, one that ends is noticed at once."""
+
+
+class LocalCluster:
+    """One node and its control plane. Everything ends with `stop`, or with this process, however that ends.
+
+    `cri_socket` is where the container runtime listens when `start` is called. `sync_frequency` is the kubelet's, in
+    seconds. `gates` are feature gates of the API server and the kubelet.
+    """
+
+    def __init__(
+        self,
+        binaries: Binaries,
+        *,
+        run_dir: RunDirectory,
+        cri_socket: Path,
+        sync_frequency: float = 60.0,
+        node_name: str = "drahealth",
+        gates: Mapping[str, bool] | None = None,
+    ) -> None:
+        self.node_name = node_name
+        self.layout = Layout(run_dir.path)
+        self.gates = dict(gates or {})
+        self._kubelet_gates = dict(self.gates)
+        self._api_server_is_stopped = False
+        self._binaries = binaries
+        self._run_dir = run_dir
+        self._cri_socket = cri_socket
+        self._sync_frequency = sync_frequency
+        self._parts: Parts | None = None
+
+    @property
+    def kubeconfig(self) -> Path:
+        """How to reach the API server as an administrator; there once `start` has been called."""
+        return self.layout.kubeconfig(credentials.ADMIN)
+
+    @property
+    def registry_dir(self) -> Path:
+        """Where DRA drivers register: the kubelet's plugins_registry."""
+        return self.layout.registry_dir
+
+    @property
+    def plugins_dir(self) -> Path:
+        """Where DRA drivers have their sockets: the kubelet's plugins."""
+        return self.layout.plugins_dir
+
+    @property
+    def device_plugins_dir(self) -> Path:
+        """Where device plugins find `kubelet.sock`."""
+        return self.layout.device_plugins_dir
+
+    async def start(self) -> None:
+        """Starts everything and returns when the node is Ready and takes pods.
+
+        Raises HarnessError with the telling line of its log if a component fails; then nothing is left running.
+        """
+        try:
+            await self._start()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self, keep: bool = False) -> None:
+        """Ends everything and removes the run's folder, unless it shall be kept; doing so again is no error."""
+        parts, self._parts = self._parts, None
+        try:
+            if parts is not None:
+                await parts.close(remove=not keep)
+        finally:
+            if keep:
+                self._run_dir.keep()
+            else:
+                self._run_dir.remove()
+
+    async def stop_kubelet(self, hard: bool = True) -> None:
+        """Ends the kubelet: killed if `hard`, asked to end otherwise. Its containers, checkpoints and sockets stay."""
+        await self._running().kubelet.stop(hard)
+
+    async def start_kubelet(self) -> None:
+        """Starts the kubelet on what it left, unless it runs, and returns when its node is Ready again."""
+        parts = self._running()
+        if parts.kubelet.process is None:
+            await self._start_kubelet(parts)
+        await self._until_node_is_ready(parts)
+
+    async def restart_kubelet(self, hard: bool = True) -> None:
+        """Stops and starts it."""
+        await self.stop_kubelet(hard)
+        await self.start_kubelet()
+
+    async def set_gates(self, gates: Mapping[str, bool], kubelet: Mapping[str, bool] | None = None) -> None:
+        """Restarts the API server and the kubelet with these feature gates; what they have stored stays.
+
+        `kubelet` are its own, if they are to be others than the API server's.
+        """
+        await self.stop_kubelet()
+        await self.stop_api_server()
+        self.gates = {**self.gates, **gates}
+        self._kubelet_gates = {**self._kubelet_gates, **(gates if kubelet is None else kubelet)}
+        await self.start_api_server()
+        await self.start_kubelet()
+
+    async def stop_api_server(self) -> None:
+        """Ends the API server hard; its store, the kubelet and what it runs stay."""
+        if not self._api_server_is_stopped:
+            self._api_server_is_stopped = True
+            await self._running().control_plane.stop_api_server()
+
+    async def start_api_server(self) -> None:
+        """Starts it again, unless it runs, and returns when it is ready."""
+        parts = self._running()
+        if self._api_server_is_stopped:
+            await parts.control_plane.start_api_server(self.gates)
+            self._api_server_is_stopped = False
+            await until(parts.probe.ready_again, parts.processes(), "the API server to be ready again", START_LIMIT)
+
+    def check(self) -> None:
+        """Raises HarnessError if a process that should be running has ended, with the telling line of its log."""
+        check(self._running().processes())
+
+    def tail(self, component: str, lines: int = 20) -> str:
+        """The end of a component's log: kubelet, kube-apiserver, kube-scheduler, kube-controller-manager or etcd."""
+        return logs.tail(self.layout.log(component), lines)
+
+    async def _start(self) -> None:
+        self.layout.make()
+        parts = self._parts = await Parts.make(self._binaries, self._run_dir, self.layout, self.node_name)
+        await parts.control_plane.start(self.gates)
+        await self._start_kubelet(parts)
+        await until(parts.probe.ready, parts.processes(), "the API server to be ready", START_LIMIT)
+        await self._until_node_is_ready(parts)
+
+    async def _start_kubelet(self, parts: Parts) -> None:
+        parts.readiness.begin()
+        await parts.kubelet.start(
+            kubelet.configuration(
+                self.layout,
+                runtime=str(self._cri_socket),
+                port=parts.kubelet_port,
+                sync_frequency=self._sync_frequency,
+                gates=self._kubelet_gates,
+            )
+        )
+
+    async def _until_node_is_ready(self, parts: Parts) -> None:
+        await until(parts.readiness.reached, parts.processes(), f"the node {self.node_name} to be Ready", START_LIMIT)
+
+    def _running(self) -> Parts:
+        if self._parts is None:
+            raise HarnessError("The local cluster is not running", "call start first")
+        return self._parts

@@ -1,0 +1,108 @@
+"""etcd, the API server, the scheduler and the controller manager of one run.
+
+etcd is reached over a unix socket of the run's folder, and answers nobody else.
+"""
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from drahealth.suites.targets.kubelet.binaries.releases import Binaries
+from drahealth.suites.targets.kubelet.node import credentials
+from drahealth.suites.targets.kubelet.node.layout import Layout
+from drahealth.suites.targets.kubelet.node.processes import Keeper, Process
+
+ETCD, API_SERVER = "etcd", "kube-apiserver"
+
+_ETCD_URL = "unix://localhost:1"  # etcd reads it as the socket `localhost:1` in its working folder
+
+
+class ControlPlane:
+    """The four processes; the API server can be restarted with other feature gates."""
+
+    def __init__(self, keeper: Keeper, binaries: Binaries, layout: Layout, port: int) -> None:
+        self.processes: dict[str, Process] = {}
+        self._keeper = keeper
+        self._binaries = binaries
+        self._layout = layout
+        self._port = port
+
+    async def start(self, gates: Mapping[str, bool]) -> None:
+        """Starts all four; the API server need not be ready yet."""
+        await self._spawn(ETCD, self._binaries.etcd, etcd_flags(self._layout))
+        await self._spawn(API_SERVER, self._binaries.kube_apiserver, api_server_flags(self._layout, self._port, gates))
+        await self._start_followers()
+
+    async def stop_api_server(self) -> None:
+        """Ends the API server hard, for it would wait a minute for its watches.
+
+        The scheduler and the controller manager end with it: their own retries back off for long (C-02).
+        """
+        names = (API_SERVER, credentials.SCHEDULER, credentials.CONTROLLER_MANAGER)
+        await asyncio.gather(*(self.processes.pop(name).end() for name in names))
+
+    async def start_api_server(self, gates: Mapping[str, bool]) -> None:
+        """Starts what was stopped, the API server with these gates; it need not be ready yet."""
+        await self._spawn(API_SERVER, self._binaries.kube_apiserver, api_server_flags(self._layout, self._port, gates))
+        await self._start_followers()
+
+    async def _start_followers(self) -> None:
+        for name, program in (
+            (credentials.SCHEDULER, self._binaries.kube_scheduler),
+            (credentials.CONTROLLER_MANAGER, self._binaries.kube_controller_manager),
+        ):
+            await self._spawn(name, program, follower_flags(self._layout, name))
+
+    async def _spawn(self, name: str, program: Path, flags: Sequence[str]) -> None:
+        argv, env = [str(program), *flags], environment(self._layout)
+        self.processes[name] = await self._keeper.spawn(name, argv, env, self._layout.log(name))
+
+
+def environment(layout: Layout) -> Mapping[str, str]:
+    """What the components get of this process's environment: next to nothing."""
+    return {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(layout.root), "TMPDIR": str(layout.temporary_dir)}
+
+
+def etcd_flags(layout: Layout) -> list[str]:
+    """One member that need not survive the machine and elects itself at once."""
+    return [
+        f"--data-dir={layout.etcd_dir}",
+        f"--listen-client-urls={_ETCD_URL}",
+        "--advertise-client-urls=http://localhost:2379",
+        "--listen-peer-urls=http://127.0.0.1:0",
+        "--unsafe-no-fsync",
+        "--heartbeat-interval=10",
+        "--election-timeout=50",
+    ]
+
+
+def api_server_flags(layout: Layout, port: int, gates: Mapping[str, bool]) -> list[str]:
+    """An API server on loopback for static tokens."""
+    return [
+        f"--etcd-servers={_ETCD_URL}",
+        f"--secure-port={port}",
+        "--bind-address=127.0.0.1",
+        "--advertise-address=127.0.0.1",
+        "--endpoint-reconciler-type=none",  # with a loopback address any other is refused
+        f"--cert-dir={layout.pki_dir}",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        f"--service-account-key-file={layout.service_account_key}",
+        f"--service-account-signing-key-file={layout.service_account_key}",
+        f"--token-auth-file={layout.tokens}",
+        "--authorization-mode=RBAC",
+        "--service-cluster-ip-range=10.0.0.0/24",
+        "--allow-privileged",
+        "--disable-admission-plugins=ServiceAccount",
+        *([f"--feature-gates={feature_gates(gates)}"] if gates else []),
+    ]
+
+
+def follower_flags(layout: Layout, name: str) -> list[str]:
+    """A scheduler or a controller manager that serves nothing and has no rival."""
+    return [f"--kubeconfig={layout.kubeconfig(name)}", "--leader-elect=false", "--secure-port=0"]
+
+
+def feature_gates(gates: Mapping[str, bool]) -> str:
+    """The value of a --feature-gates flag."""
+    return ",".join(f"{name}={str(on).lower()}" for name, on in gates.items())

@@ -1,0 +1,177 @@
+"""Whether this machine can run a local cluster, as a list of checks with what was found and what to do."""
+
+import asyncio
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from drahealth.suites.errors import HarnessError
+from drahealth.suites.targets.checks import Check
+from drahealth.suites.targets.kubelet.binaries.progress import Progress, silent
+from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION, parse_version, this_platform
+from drahealth.suites.targets.kubelet.node import namespaces
+
+MEMORY_NEEDED = 1_000_000_000
+DISK_NEEDED = 2_000_000_000
+_PYTHON_NEEDED = (3, 11)
+_GO_NEEDED = "1.26"
+_GIGABYTE = 1_000_000_000
+
+
+def examine(version: str = DEFAULT_VERSION, *, start: bool = False, progress: Progress = silent) -> Iterator[Check]:
+    """All checks for a node of this Kubernetes release, each as soon as it is known.
+
+    With `start` the last one starts such a node, whose programs are got first if they are not there.
+    """
+    yield python()
+    yield system()
+    yield private_namespaces()
+    network, go = releases_in_reach(), go_toolchain()
+    yield programs(version, obtainable=network.ok or go.ok)
+    yield network
+    yield go
+    yield cgroups()
+    yield memory()
+    yield from disks()
+    yield socket_paths()
+    if start:
+        yield asyncio.run(node_start(version, progress))
+
+
+async def node_start(version: str, progress: Progress = silent) -> Check:
+    """Starts a node and a control plane, and ends them again."""
+    from drahealth.suites.targets.kubelet.node.trial import seconds_to_ready
+
+    try:
+        seconds = await seconds_to_ready(version, progress)
+    except HarnessError as error:
+        return Check("a real start", False, error.message, error.hint)
+    return Check("a real start", True, f"the node of Kubernetes {version} was Ready after {seconds:.1f} s")
+
+
+def python() -> Check:
+    """The interpreter's version."""
+    needed = ".".join(map(str, _PYTHON_NEEDED))
+    return _check(
+        "Python", sys.version_info >= _PYTHON_NEEDED, platform.python_version(), f"use Python {needed} or newer"
+    )
+
+
+def system() -> Check:
+    """The operating system and the architecture."""
+    try:
+        return _check("system", True, str(this_platform()))
+    except HarnessError as error:
+        return _check("system", False, error.message, error.hint)
+
+
+def private_namespaces() -> Check:
+    """Whether the kernel lets us hide the node's processes and mounts from the machine."""
+    name, said = "namespaces", []
+    try:
+        for options in namespaces.ways():
+            if not (refusal := namespaces.refusal(options)):
+                kind = "user, mount and process" if options is namespaces.WITH_USER else "mount and process, as root"
+                return _check(name, True, f"{kind} namespaces can be made")
+            said.append(refusal)
+    except HarnessError as error:
+        return _check(name, False, error.message, error.hint)
+    return _check(name, False, "; ".join(said), namespaces.allow_hint())
+
+
+def programs(version: str, *, obtainable: bool) -> Check:
+    """Whether the programs of the release are in the cache; if not, whether they can be got."""
+    from drahealth.suites.targets.kubelet.binaries.store import Store
+
+    name = f"Kubernetes {version}"
+    try:
+        number = parse_version(version)
+        there = next((release for release in Store().installed() if release.version == number), None)
+    except HarnessError as error:
+        return _check(name, False, error.message, error.hint)
+    if there is not None:
+        return _check(name, True, f"{there.folder}, {' and '.join(there.origins)}")
+    found = "not in the cache; it will be got when it is needed" if obtainable else "not in the cache, and out of reach"
+    return _check(name, obtainable, found, "see the two checks that follow: one of them must be ok")
+
+
+def releases_in_reach() -> Check:
+    """Whether the official releases can be downloaded."""
+    from drahealth.suites.targets.kubelet.binaries.download import KUBERNETES_URL
+    from drahealth.suites.targets.kubelet.binaries.reach import reachable
+
+    ok = reachable(KUBERNETES_URL)
+    found = f"{KUBERNETES_URL} can{'' if ok else 'not'} be reached"
+    return _check("download", ok, found, "without it, releases are built with Go", needed=False)
+
+
+def go_toolchain() -> Check:
+    """Whether releases can be built where they cannot be downloaded."""
+    from drahealth.suites.targets.kubelet.binaries.go_modules import too_old
+
+    hint = f"only for building releases that cannot be downloaded: Go {_GO_NEEDED} or newer from https://go.dev/dl"
+    go = shutil.which("go")
+    if go is None:
+        return _check("Go", False, "none", hint, needed=False)
+    done = subprocess.run([go, "env", "GOVERSION", "GOTOOLCHAIN"], capture_output=True, text=True, check=False)
+    found, policy = [*done.stdout.splitlines(), "", ""][:2]
+    ok = done.returncode == 0 and not too_old(found, policy, _GO_NEEDED)
+    return _check("Go", ok, f"{found or 'broken'} ({go})", hint, needed=False)
+
+
+def cgroups(root: Path = Path("/sys/fs/cgroup")) -> Check:
+    """The version of the control groups, which a kubelet insists on finding."""
+    hint = "mount /sys/fs/cgroup"
+    if (root / "cgroup.controllers").exists():
+        return _check("control groups", True, "version 2")
+    if (root / "memory").is_dir():
+        return _check("control groups", True, "version 1")
+    return _check("control groups", False, f"none at {root}", hint)
+
+
+def memory() -> Check:
+    """Memory for one API server, etcd, kubelet, scheduler and controller manager."""
+    import psutil
+
+    free = psutil.virtual_memory().available
+    return _check(
+        "free memory", free >= MEMORY_NEEDED, _size(free), f"{_size(MEMORY_NEEDED)} are needed: end something"
+    )
+
+
+def disks() -> Iterator[Check]:
+    """Room for the programs and for the folder of a run."""
+    from drahealth.suites.targets.kubelet.binaries.store import default_root
+    from drahealth.suites.targets.kubelet.node.run_directory import default_base
+
+    for name, folder, setting in (("cache", default_root(), "DRAHEALTH_CACHE"), ("run", default_base(), "TMPDIR")):
+        free = shutil.disk_usage(_nearest(folder)).free
+        hint = f"{_size(DISK_NEEDED)} are needed: make room, or set {setting} to another folder"
+        yield _check(f"disk for the {name} folder", free >= DISK_NEEDED, f"{_size(free)} free at {folder}", hint)
+
+
+def socket_paths() -> Check:
+    """Whether the sockets of drivers fit below the folder of a run."""
+    from drahealth.suites.targets.kubelet.node.run_directory import LONGEST_BASE, default_base
+
+    base = default_base()
+    ok = len(os.fsencode(base)) <= LONGEST_BASE and os.access(base, os.W_OK)
+    return _check(
+        "run folder", ok, f"runs live in {base}", "make /tmp writable, or set TMPDIR to a short writable folder"
+    )
+
+
+def _nearest(folder: Path) -> Path:
+    return next(path for path in (folder, *folder.parents) if path.exists())
+
+
+def _size(number: int) -> str:
+    return f"{number / _GIGABYTE:.1f} GB"
+
+
+def _check(name: str, ok: bool, found: str, hint: str = "", needed: bool = True) -> Check:
+    return Check(name, ok, found, "" if ok else hint, needed)

@@ -1,0 +1,66 @@
+"""When a node is ready: for the first time, and again after its kubelet has been started anew.
+
+The Node object of a killed kubelet goes on saying Ready. So after a restart the sign is the Node's Lease, renewed since
+the new kubelet was started, together with the heartbeat of its Ready condition; the heartbeat alone is too coarse, for
+it has whole seconds.
+"""
+
+import time
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from drahealth.suites.targets.kubelet.node.api_probe import ApiProbe
+
+_KEEPING_OFF = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+
+
+class NodeReadiness:
+    """Asks for one node; `begin` before each start of its kubelet."""
+
+    def __init__(self, probe: ApiProbe, node_name: str) -> None:
+        self._probe = probe
+        self._node_name = node_name
+        self._since: float | None = None
+        self._been_ready = False
+
+    def begin(self) -> None:
+        """A kubelet is about to be started."""
+        self._since = time.time() if self._been_ready else None
+
+    async def reached(self) -> bool:
+        """Whether the node takes pods, by the word of the kubelet that was started last."""
+        node = await self._probe.node(self._node_name)
+        lease = None if self._since is None else await self._probe.lease(self._node_name)
+        ready = node is not None and takes_pods(node) and speaks_since(node, lease, self._since)
+        self._been_ready |= ready
+        return ready and await self._probe.has_namespace("default")
+
+
+def takes_pods(node: Mapping[str, Any]) -> bool:
+    """Whether a Node is Ready and without the taints of one that is not."""
+    taints = {taint["key"] for taint in node["spec"].get("taints", ())}
+    return _ready_condition(node).get("status") == "True" and not taints.intersection(_KEEPING_OFF)
+
+
+def speaks_since(node: Mapping[str, Any], lease: Mapping[str, Any] | None, since: float | None) -> bool:
+    """Whether the Node's state was reported at or after `since` (Unix seconds); None asks for nothing."""
+    if since is None:
+        return True
+    heartbeat = _ready_condition(node).get("lastHeartbeatTime")
+    return heartbeat is not None and renewed_since(lease, since) and _unix(heartbeat) >= int(since)
+
+
+def renewed_since(lease: Mapping[str, Any] | None, since: float) -> bool:
+    """Whether whoever holds the Lease has renewed it at or after `since` (Unix seconds)."""
+    renewed = None if lease is None else lease.get("spec", {}).get("renewTime")
+    return renewed is not None and _unix(renewed) >= since
+
+
+def _ready_condition(node: Mapping[str, Any]) -> Mapping[str, Any]:
+    conditions = node.get("status", {}).get("conditions", ())
+    return next((condition for condition in conditions if condition["type"] == "Ready"), {})
+
+
+def _unix(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()

@@ -1,0 +1,109 @@
+"""The folder of one run: short, private, and recognisably dead once nobody uses it any more.
+
+Sockets of plugins lie in it, and the path of a unix socket has at most 107 bytes, so it is `/tmp/dh-XXXXXX` where
+TMPDIR is long. Its file `lock` is locked as long as the process that made it, or the keeper that inherited the lock,
+lives. The next run removes what is no longer locked.
+"""
+
+import contextlib
+import fcntl
+import os
+import secrets
+import stat
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from drahealth.suites.errors import HarnessError
+from drahealth.suites.targets.kubelet.node.removal import remove_folder
+
+LONGEST_BASE = 20
+"""Bytes of the base folder that leave 48 for the name of a driver in the path of its socket."""
+
+_PREFIX = "dh-"
+_DRAFT = ".dh-"
+_DRAFT_LASTS = 60.0
+"""Seconds after which a folder that never got its lock and its name counts as dead."""
+
+
+class RunDirectory:
+    """A locked folder: `create` one, `remove` it at the end."""
+
+    def __init__(self, path: Path, lock: int) -> None:
+        self.path = path
+        self.lock = lock
+
+    @classmethod
+    def create(cls, base: Path | None = None) -> "RunDirectory":
+        """A new folder of mode 0700, after a sweep of dead ones. HarnessError if the base cannot be written."""
+        base = default_base() if base is None else base
+        try:
+            sweep(base)
+            return cls._create(base, secrets.token_hex(3))
+        except OSError as error:
+            raise HarnessError(
+                f"No run folder can be made in {base}: {error}", "make room there, or set TMPDIR to a short path"
+            ) from error
+
+    @classmethod
+    def _create(cls, base: Path, name: str) -> "RunDirectory":
+        draft = base / f"{_DRAFT}{name}"
+        draft.mkdir(mode=0o700)
+        lock = os.open(draft / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return cls(draft.rename(base / f"{_PREFIX}{name}"), lock)
+
+    def remove(self) -> None:
+        """Removes the folder, if the keeper has not, and lets go of the lock."""
+        remove_folder(self.path)
+        self.release()
+
+    def keep(self) -> None:
+        """Lets go of the folder and leaves it where it is; no sweep will take it."""
+        (self.path / "lock").unlink(missing_ok=True)
+        self.release()
+
+    def release(self) -> None:
+        """Lets go of the lock; doing so again is no error."""
+        if self.lock >= 0:
+            os.close(self.lock)
+        self.lock = -1
+
+
+def default_base() -> Path:
+    """TMPDIR if the sockets' paths fit below it, /tmp otherwise."""
+    base = Path(tempfile.gettempdir()).absolute()
+    return base if len(os.fsencode(base)) <= LONGEST_BASE else Path("/tmp")
+
+
+def sweep(base: Path) -> list[Path]:
+    """Removes this user's dead run folders and says which."""
+    dead = [path for path in _own_folders(base) if _is_dead(path)]
+    for path in dead:
+        remove_folder(path)
+    return dead
+
+
+def _own_folders(base: Path) -> Iterator[Path]:
+    for path in [*base.glob(f"{_PREFIX}*"), *base.glob(f"{_DRAFT}*")]:
+        with contextlib.suppress(OSError):
+            found = path.lstat()
+            if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) == 0o700:
+                yield path
+
+
+def _is_dead(path: Path) -> bool:
+    try:
+        if path.name.startswith(_DRAFT):
+            return time.time() - path.stat().st_mtime > _DRAFT_LASTS
+        lock = os.open(path / "lock", os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        os.close(lock)
+    return True

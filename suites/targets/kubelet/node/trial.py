@@ -1,0 +1,28 @@
+"""One start of a local cluster, to see that it works here."""
+
+import time
+
+from drahealth.fakes.cluster.containers.cri import CriServer
+from drahealth.fakes.cluster.containers.runtime import ContainerRuntime
+from drahealth.suites.targets.kubelet.binaries import ensure as binaries
+from drahealth.suites.targets.kubelet.binaries.progress import Progress, silent
+from drahealth.suites.targets.kubelet.node.cluster import LocalCluster
+from drahealth.suites.targets.kubelet.node.run_directory import RunDirectory
+
+
+async def seconds_to_ready(version: str, progress: Progress = silent) -> float:
+    """Starts and stops a node; gives the seconds from the first process to Ready. HarnessError if it fails."""
+    programs = binaries.ensure(version, progress)
+    run = RunDirectory.create()
+    containers = ContainerRuntime()
+    runtime = CriServer(containers, run.path / "cri.sock", run.path / "containers")
+    cluster = LocalCluster(programs, run_dir=run, cri_socket=runtime.socket)
+    try:
+        await runtime.start()
+        since = time.monotonic()
+        await cluster.start()
+        return time.monotonic() - since
+    finally:
+        await cluster.stop()
+        await runtime.stop()
+        await containers.close()

@@ -1,0 +1,36 @@
+"""Waiting for a component without outlasting it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+
+from drahealth.suites.errors import HarnessError
+from drahealth.suites.targets.kubelet.node import logs
+from drahealth.suites.targets.kubelet.node.processes import Process
+
+_INTERVAL = 0.03
+
+
+async def until(
+    condition: Callable[[], Awaitable[bool]], processes: Iterable[Process], what: str, limit: float
+) -> None:
+    """Returns when the condition holds. HarnessError as soon as one of the processes ends, or after `limit` seconds."""
+    watched = list(processes)
+    try:
+        async with asyncio.timeout(limit):
+            while not await condition():
+                check(watched)
+                await asyncio.sleep(_INTERVAL)
+    except TimeoutError:
+        failure = HarnessError(
+            f"Waited {limit:g} s in vain for {what}", "see the logs above, and whether the machine is busy"
+        )
+        for process in watched:
+            failure.add_note(logs.note(process.name, process.log))
+        raise failure from None
+
+
+def check(processes: Iterable[Process]) -> None:
+    """HarnessError if one of the processes has ended."""
+    for process in processes:
+        if process.exited.done():
+            raise process.failure()

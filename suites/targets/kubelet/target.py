@@ -1,0 +1,170 @@
+"""The kubelet target: a real kubelet and a real control plane on this machine, with a fake container runtime.
+
+No root and no container engine. Time is real here: what waits for a pod's next sync waits for it.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import MappingProxyType
+
+from drahealth.fakes.cluster.api import Api
+from drahealth.fakes.cluster.clients.kube_client import KubeClient
+from drahealth.fakes.cluster.containers.cri import CriServer
+from drahealth.fakes.cluster.containers.runtime import ContainerRuntime
+from drahealth.fakes.control.device_plugin import PluginControl, PluginOptions
+from drahealth.fakes.control.driver import DriverControl, DriverOptions
+from drahealth.manager.profile import Profile
+from drahealth.proto.clock import SystemClock
+from drahealth.proto.events import Record
+from drahealth.suites.targets.drivers import Drivers, InlineDrivers, ProcessDrivers
+from drahealth.suites.targets.gates import feature_gates
+from drahealth.suites.targets.kubelet.binaries.releases import Binaries
+from drahealth.suites.targets.kubelet.node.cluster import LocalCluster
+from drahealth.suites.targets.kubelet.node.run_directory import RunDirectory
+from drahealth.suites.targets.target import Opened, Window
+
+SYNC_FREQUENCY = 6.0
+"""Seconds; the kubelet syncs a pod after 1 to 1.5 times as long. More than `push`, so that a change of which nobody is
+notified is seldom taken for one that is: a sync may be due by chance. In the reference it never is."""
+
+
+class KubeletTarget:
+    """Implements `target.Target`."""
+
+    node_name = "node-a"
+    workload_image = "workload.example.com/gpu-job:1"
+    windows: Mapping[Window, float]
+
+    def __init__(
+        self, binaries: Binaries, profile: Profile, *, processes: bool = False, sync_frequency: float = SYNC_FREQUENCY
+    ) -> None:
+        self.profile = profile
+        self._binaries = binaries
+        self._processes = processes
+        self._sync_frequency = sync_frequency
+        self.windows = MappingProxyType(
+            {"push": 5.0, "resync": sync_frequency * 1.5 + 5, "start": 30.0, "restart": 30.0}
+        )
+        self._runtime = ContainerRuntime()
+        self._run: RunDirectory | None = None
+        self._cri: CriServer | None = None
+        self._cluster: LocalCluster | None = None
+        self._client: KubeClient | None = None
+        self._drivers: Drivers | None = None
+
+    async def start(self) -> None:
+        self._run = run = RunDirectory.create()
+        self._cri = CriServer(self._runtime, run.path / "cri.sock", run.path / "containers")
+        await self._cri.start()
+        self._cluster = LocalCluster(
+            self._binaries,
+            run_dir=run,
+            cri_socket=run.path / "cri.sock",
+            sync_frequency=self._sync_frequency,
+            node_name=self.node_name,
+            gates=feature_gates(self.profile),
+        )
+        await self._cluster.start()
+        self._client = client = await KubeClient.from_kubeconfig(self._cluster.kubeconfig)
+        if self._processes:
+            self._drivers = await ProcessDrivers.spawn(self._cluster.kubeconfig, jumping=False)
+        else:
+            self._drivers = InlineDrivers(client, SystemClock())
+
+    async def stop(self) -> None:
+        async with (
+            AsyncExitStack() as stack
+        ):  # the last pushed goes first, and each goes whatever becomes of the others
+            stack.push_async_callback(self._runtime.close)
+            if self._run:
+                stack.callback(self._run.remove)
+            if self._cri:
+                stack.push_async_callback(self._cri.stop)
+            if self._cluster:
+                stack.push_async_callback(self._cluster.stop)
+            if self._client:
+                stack.push_async_callback(self._client.close)
+            if self._drivers:
+                stack.push_async_callback(self._drivers.close)
+
+    @property
+    def api(self) -> Api:
+        assert self._client, "the target is not started"
+        return self._client
+
+    @property
+    def registry_dir(self) -> Path:
+        return self._started.registry_dir
+
+    @property
+    def plugins_dir(self) -> Path:
+        return self._started.plugins_dir
+
+    @property
+    def device_plugins_dir(self) -> Path:
+        return self._started.device_plugins_dir
+
+    async def enter(self, *, alone: bool) -> None:
+        """The node is this process' own."""
+
+    async def prepare_namespace(self, namespace: str) -> None:
+        """Nothing: no admission plugin asks for anything."""
+
+    async def leave(self) -> None:
+        """It always was."""
+
+    async def open_window(self, window: Window) -> Opened:
+        return Opened(self.windows[window])
+
+    async def advance_time(self, seconds: float) -> float:
+        await asyncio.sleep(seconds)
+        return 0.0
+
+    async def start_driver(self, options: DriverOptions, observe: Callable[[Record], None]) -> DriverControl:
+        assert self._drivers, "the target is not started"
+        return await self._drivers.start(options, observe)
+
+    async def start_device_plugin(self, options: PluginOptions, observe: Callable[[Record], None]) -> PluginControl:
+        assert self._drivers, "the target is not started"
+        return await self._drivers.start_plugin(options, observe)
+
+    async def drop_driver(self, driver: DriverControl | PluginControl) -> None:
+        assert self._drivers, "the target is not started"
+        await self._drivers.drop(driver)
+
+    async def restart_kubelet(self) -> None:
+        await self._started.restart_kubelet()
+
+    async def stop_kubelet(self) -> None:
+        await self._started.stop_kubelet()
+
+    async def start_kubelet(self) -> None:
+        await self._started.start_kubelet()
+
+    async def set_gates(self, *, api_server: bool, kubelet: bool) -> None:
+        gates = feature_gates(self.profile, api_server), feature_gates(self.profile, kubelet)
+        await self._started.set_gates(*gates)
+
+    async def stop_api_server(self) -> None:
+        await self._started.stop_api_server()
+
+    async def start_api_server(self) -> None:
+        await self._started.start_api_server()
+
+    async def end_container(self, pod_uid: str, container: str, code: int) -> None:
+        self._runtime.end(pod_uid, container, code)
+
+    def check(self) -> None:
+        self._started.check()
+
+    async def log_tail(self) -> str:
+        if not self._cluster:
+            return ""
+        return "\n".join(f"{name}:\n{self._cluster.tail(name)}" for name in ("kubelet", "kube-apiserver"))
+
+    @property
+    def _started(self) -> LocalCluster:
+        assert self._cluster, "the target is not started"
+        return self._cluster

@@ -1,0 +1,1 @@
+"""The reference target: manager and fakes in this process."""

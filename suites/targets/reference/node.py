@@ -1,0 +1,146 @@
+"""The reference as a whole node with its control plane: the manager, the pod worker and the runtime around it, an API
+server in memory and a scheduler, joined.
+
+The reference target runs scenarios on it, with time under control; `drahealth manager` is it as a program.
+"""
+
+import asyncio
+from pathlib import Path
+
+from drahealth.fakes.cluster.api import NODES, SLICES, ApiError
+from drahealth.fakes.cluster.api_server.gates import MESSAGE_GATE, STATUS_GATE, FieldRules
+from drahealth.fakes.cluster.api_server.object_files import ObjectFiles
+from drahealth.fakes.cluster.api_server.server import ApiServer
+from drahealth.fakes.cluster.containers.runtime import ContainerRuntime
+from drahealth.fakes.cluster.pod_worker.worker import PodWorkers
+from drahealth.fakes.cluster.scheduling.replica_sets import ReplicaSetController
+from drahealth.fakes.cluster.scheduling.scheduler import Scheduler
+from drahealth.manager.device_plugins import DevicePluginManager
+from drahealth.manager.dra import DraManager
+from drahealth.manager.gates import Gates
+from drahealth.manager.manager import DeviceManager
+from drahealth.manager.observer import Observer, nobody
+from drahealth.manager.profile import Profile
+from drahealth.proto.clock import Clock
+
+ALL_ON = Gates()
+
+
+class ReferenceNode:
+    """A node named `name` whose kubelet has `root` as its root directory and syncs each pod every `resync` seconds.
+
+    `gates` are those of the API server and the kubelet. With `files` the API server's objects outlive the process;
+    OSError where these cannot be. `observe` is told what the manager does. `dra` and `workers` make what is to stand
+    for the reference's own.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        profile: Profile,
+        clock: Clock,
+        name: str,
+        resync: float,
+        gates: Gates = ALL_ON,
+        files: ObjectFiles | None = None,
+        observe: Observer = nobody,
+        dra: type[DraManager] = DraManager,
+        device_plugins: type[DevicePluginManager] = DevicePluginManager,
+        workers: type[PodWorkers] = PodWorkers,
+    ) -> None:
+        self.name = name
+        self.root = root
+        self._profile = profile
+        self._clock = clock
+        self._resync = resync
+        self._gates = gates
+        self._observe = observe
+        self._dra = dra
+        self._device_plugins = device_plugins
+        self._workers_type = workers
+        rules = FieldRules(
+            filters_reads=profile.api_filters_reads,
+            keeps_what_was_there=profile.api_keeps_stored,
+            has_pod_field=profile.pod_level,
+            names_every_request=profile.whole_claim == "an entry for each request",
+        )
+        self.api = ApiServer(rules=rules, gates=_by_name(gates), clock=clock, files=files)
+        self.runtime = ContainerRuntime(clock)
+        self._scheduler = Scheduler(self.api, clock=clock)
+        self._replica_sets = ReplicaSetController(self.api)
+        self._make_kubelet()
+
+    async def start(self) -> None:
+        """The control plane, then the kubelet."""
+        await self.start_control_plane()
+        await self.start_kubelet()
+
+    async def start_control_plane(self) -> None:
+        """Makes the node object, unless it is there, and begins to place pods."""
+        try:
+            await self.api.create(NODES, {"metadata": {"name": self.name}})
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+        await self._scheduler.start()
+        await self._replica_sets.start()
+
+    async def wait(self) -> None:
+        """Raises what ends a part of the control plane; none should end before `stop`."""
+        await asyncio.gather(self._scheduler.wait(), self._replica_sets.wait())
+
+    async def stop(self) -> None:
+        """Ends all of it; what outlives it is in its files. Harmless on what never started."""
+        await self.stop_kubelet()
+        await self._replica_sets.stop()
+        await self._scheduler.stop()
+        await self.runtime.close()
+
+    async def restart_kubelet(self, gates: Gates | None = None, *, api_server: Gates | None = None) -> None:
+        """Ends the kubelet and starts it again on the same files; with `gates` the API server too, before it.
+
+        `api_server` are its gates, if they are to be others than the kubelet's.
+        """
+        if gates is not None:
+            self._gates = gates
+            self.api.restart(_by_name(api_server or gates))
+        await self.stop_kubelet()
+        self._make_kubelet()
+        await self.start_kubelet()
+
+    async def start_kubelet(self) -> None:
+        """Returns when the pods that are there were taken up."""
+        for slice_ in await self.api.list(SLICES):  # as a kubelet does when it starts (W-30)
+            await self.api.delete(SLICES, slice_["metadata"]["name"])
+        await self.manager.start()
+        await self._workers.start()
+
+    async def stop_kubelet(self) -> None:
+        """Ends the kubelet; containers run on."""
+        await self._workers.stop()
+        await self.manager.stop()
+
+    def _make_kubelet(self) -> None:
+        self.manager = DeviceManager(
+            self.root,
+            profile=self._profile,
+            gates=self._gates,
+            clock=self._clock,
+            observe=self._observe,
+            dra=self._dra,
+            device_plugins=self._device_plugins,
+        )
+        self._workers = self._workers_type(
+            self.api,
+            self.manager,
+            self.runtime,
+            self.name,
+            clock=self._clock,
+            resync=self._resync,
+            health_events=self._profile.health_events,
+        )
+
+
+def _by_name(gates: Gates) -> dict[str, bool]:
+    return {STATUS_GATE: gates.resource_health_status, MESSAGE_GATE: gates.resource_health_status_message}

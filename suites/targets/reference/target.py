@@ -1,0 +1,166 @@
+"""The reference target: manager and fakes in this process, over real unix sockets and gRPC, time under control.
+
+It needs nothing but Python. What would take the node seconds is jumped over: a window that waits for a pod's next sync
+moves the clock by one resync.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from drahealth.fakes.clock import JumpClock
+from drahealth.fakes.cluster.pod_worker.worker import PodWorkers
+from drahealth.fakes.control.device_plugin import PluginControl, PluginOptions
+from drahealth.fakes.control.driver import DriverControl, DriverOptions
+from drahealth.manager.device_plugins import DevicePluginManager
+from drahealth.manager.dra import DraManager
+from drahealth.manager.gates import Gates
+from drahealth.manager.profile import Profile
+from drahealth.proto.events import Record
+from drahealth.suites.targets.drivers import Drivers, InlineDrivers, ProcessDrivers
+from drahealth.suites.targets.kubelet.node.run_directory import RunDirectory
+from drahealth.suites.targets.reference.node import ReferenceNode
+from drahealth.suites.targets.target import Opened, Window
+
+if TYPE_CHECKING:
+    from drahealth.fakes.cluster.api_server.http import HttpApi
+
+RESYNC = 8.0
+"""Seconds between a pod's syncs when nothing happens."""
+
+_MOMENT = 0.05
+"""Real seconds that go before a jump of the clock."""
+
+WINDOWS: Mapping[Window, float] = MappingProxyType({"push": 5.0, "resync": 12.0, "start": 10.0, "restart": 10.0})
+
+
+class ReferenceTarget:
+    """Implements `target.Target`. Other halves of the manager than the reference's are judged just like a kubelet."""
+
+    node_name = "node-a"
+    workload_image = "workload.example.com/gpu-job:1"
+    workers = PodWorkers
+
+    def __init__(
+        self,
+        profile: Profile,
+        *,
+        processes: bool = False,
+        dra: type[DraManager] = DraManager,
+        device_plugins: type[DevicePluginManager] = DevicePluginManager,
+        windows: Mapping[Window, float] = WINDOWS,
+        resync: float = RESYNC,
+    ) -> None:
+        self.profile = profile
+        self.windows = windows
+        self._resync = resync
+        self._processes = processes
+        self._clock = JumpClock()
+        self._folder = RunDirectory.create()
+        self._root = self._folder.path
+        self.registry_dir = self._root / "plugins_registry"
+        self.plugins_dir = self._root / "plugins"
+        self.device_plugins_dir = self._root / "device-plugins"
+        self._node = ReferenceNode(
+            self._root,
+            profile=profile,
+            clock=self._clock,
+            name=self.node_name,
+            resync=resync,
+            dra=dra,
+            device_plugins=device_plugins,
+            workers=self.workers,
+        )
+        self.api, self.runtime = self._node.api, self._node.runtime
+        self._drivers: Drivers = InlineDrivers(self.api, self._clock)
+        self._http: HttpApi | None = None
+        self._kubelet_is_stopped = False
+
+    async def start(self) -> None:
+        if self._processes:
+            await self._serve_http()
+        await self._node.start()
+
+    async def stop(self) -> None:
+        await self._drivers.close()
+        await self._node.stop()
+        if self._http:
+            await self._http.stop()
+        self._folder.remove()
+
+    async def enter(self, *, alone: bool) -> None:
+        """The node is this process' own."""
+
+    async def prepare_namespace(self, namespace: str) -> None:
+        """Nothing: no admission plugin asks for anything."""
+
+    async def leave(self) -> None:
+        """It always was."""
+
+    async def open_window(self, window: Window) -> Opened:
+        if window != "resync":
+            return Opened(self.windows[window])
+        # What is to show at the next sync must have reached the kubelet before the clock brings that sync; where the
+        # machine was too slow for this, the sync after it comes in real time, within the window.
+        await asyncio.sleep(_MOMENT)
+        await self._jump(self._resync)
+        return Opened(self.windows[window], self._resync)
+
+    async def advance_time(self, seconds: float) -> float:
+        await asyncio.sleep(min(seconds, _MOMENT))  # so that what is under way was there before
+        await self._jump(seconds)
+        return seconds
+
+    async def start_driver(self, options: DriverOptions, observe: Callable[[Record], None]) -> DriverControl:
+        return await self._drivers.start(options, observe)
+
+    async def start_device_plugin(self, options: PluginOptions, observe: Callable[[Record], None]) -> PluginControl:
+        return await self._drivers.start_plugin(options, observe)
+
+    async def drop_driver(self, driver: DriverControl | PluginControl) -> None:
+        await self._drivers.drop(driver)
+
+    async def restart_kubelet(self) -> None:
+        await self._node.restart_kubelet()
+        self._kubelet_is_stopped = False
+
+    async def stop_kubelet(self) -> None:
+        self._kubelet_is_stopped = True
+        await self._node.stop_kubelet()
+
+    async def start_kubelet(self) -> None:
+        if self._kubelet_is_stopped:
+            await self.restart_kubelet()
+
+    async def set_gates(self, *, api_server: bool, kubelet: bool) -> None:
+        await self._node.restart_kubelet(Gates(kubelet, kubelet), api_server=Gates(api_server, api_server))
+
+    async def stop_api_server(self) -> None:
+        self.api.down()
+
+    async def start_api_server(self) -> None:
+        self.api.up()
+
+    async def end_container(self, pod_uid: str, container: str, code: int) -> None:
+        self.runtime.end(pod_uid, container, code)
+
+    def check(self) -> None:
+        """All of it lives in this process."""
+
+    async def log_tail(self) -> str:
+        return ""
+
+    async def _jump(self, seconds: float) -> None:
+        await self._drivers.jump(seconds)
+        self._clock.jump(seconds)
+
+    async def _serve_http(self) -> None:
+        """Drivers in other processes reach the API server over loopback."""
+        from drahealth.fakes.cluster.api_server.http import HttpApi  # only here: it brings a web server
+
+        self._http = HttpApi(self.api)
+        await self._http.start()
+        kubeconfig = self._root / "kubeconfig"
+        self._http.write_kubeconfig(kubeconfig)
+        self._drivers = await ProcessDrivers.spawn(kubeconfig, jumping=True)

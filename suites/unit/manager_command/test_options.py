@@ -1,0 +1,68 @@
+"""What the command refuses before anything is started."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from drahealth.manager.gates import Gates
+from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.manager_command.options import gates_of
+from drahealth.suites.unit.suites.test_command import refused
+
+OFF = "ResourceHealthStatus=false,ResourceHealthStatusMessage=false"
+THERE_ARE = "there are ResourceHealthStatus, ResourceHealthStatusMessage"
+
+
+@pytest.fixture
+def root() -> Iterator[Path]:
+    """With a short path."""
+    with tempfile.TemporaryDirectory(prefix="dra-") as folder:
+        yield Path(folder)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("--profile", "v0"), "there is no profile 'v0'; choose one of kep, v1.37, v1.36, v1.35, v1.34"),
+        (("--resync", "0"), "--resync is a number of seconds above 0, not 0; leave it out for 60"),
+        (("--metrics-port", "70000"), "there is no port 70000; 0 is any free one"),
+        (("--node-name", "Node A"), "'Node A' is no name of a node; give --node-name, such as node-a"),
+        (("--feature-gates", "Fast=true"), f"there is no feature gate 'Fast' here; {THERE_ARE}"),
+        (("--pods", "/dev/null"), "no files can be put into /dev/null: File exists; name another folder"),
+    ],
+)
+def test_what_cannot_be_done_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    root: Path,
+    arguments: tuple[str, ...],
+    sentence: str,
+) -> None:
+    assert refused(monkeypatch, "manager", "--root-dir", str(root), *arguments) == 2
+    assert capfd.readouterr() == ("", f"drahealth: {sentence}\n")
+
+
+def test_a_root_directory_whose_path_is_too_long_for_sockets_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    root = tmp_path / ("x" * 60)
+    assert refused(monkeypatch, "manager", "--root-dir", str(root)) == 2
+    assert f"has {len(os.fsencode(root))} bytes, and plugins' sockets below it would be" in capfd.readouterr().err
+    assert not root.exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "gates"),
+    [("", Gates(True, True)), ("ResourceHealthStatusMessage=False", Gates(True, False)), (OFF, Gates(False, False))],
+)
+def test_gates_are_given_as_to_a_kubelet(text: str, gates: Gates) -> None:
+    assert gates_of(text) == gates
+
+
+@pytest.mark.parametrize("text", ["ResourceHealthStatus=false", "ResourceHealthStatus", "ResourceHealthStatus=1,"])
+def test_gates_that_a_kubelet_refuses_are_refused(text: str) -> None:
+    with pytest.raises(ConfigurationError):
+        gates_of(text)

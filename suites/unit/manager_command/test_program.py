@@ -1,0 +1,218 @@
+"""The program in this process: manifests in, statuses out, over changes, restarts and bad files."""
+
+import asyncio
+import logging
+from contextlib import aclosing
+
+import pytest
+
+from drahealth.fakes.cluster.api import CLAIMS, NODES, PODS
+from drahealth.fakes.cluster.clients.kube_client import KubeClient
+from drahealth.fakes.hardware.driver import FakeDriver
+from drahealth.proto.events import Prepared, Unprepared
+from drahealth.proto.values import Health
+from drahealth.suites.errors import HarnessError
+from drahealth.suites.manager_command.events import PodGone
+from drahealth.suites.manager_command.program import port_in
+from drahealth.suites.unit.manager.rig import until
+from drahealth.suites.unit.manager_command.rig import CLAIM, DIRECT, DRIVER, PATIENCE, SCHEDULED, TEMPLATE, Rig, pod
+
+GPU = f"{DRIVER}/node-a/gpu-0"
+HEALTHY, UNHEALTHY, UNKNOWN = (GPU, "Healthy", ""), (GPU, "Unhealthy", "xid 79"), (GPU, "Unknown", "")
+
+
+async def unhealthy_pod(rig: Rig, claim: str = TEMPLATE) -> FakeDriver:
+    """A pod that shows its device unhealthy."""
+    rig.write("classes.yaml", SCHEDULED)
+    rig.write("job.yaml", pod(claim=claim), *([CLAIM] if claim == DIRECT else []))
+    await rig.start()
+    driver = await rig.driver()
+    await rig.shows(HEALTHY)
+    await driver.set_health("gpu-0", Health.UNHEALTHY, "xid 79")
+    await rig.shows(UNHEALTHY)
+    return driver
+
+
+@pytest.mark.parametrize("claim", [TEMPLATE, DIRECT], ids=["allocated by the scheduler", "by its manifest"])
+async def test_a_pod_shows_the_health_of_its_device(rig: Rig, claim: str) -> None:
+    await unhealthy_pod(rig, claim)
+    status = rig.status()
+    assert (status["phase"], [c["name"] for c in status["containerStatuses"]]) == ("Running", ["main"])
+
+
+async def test_a_new_file_makes_its_objects_and_a_removed_one_deletes_them(rig: Rig) -> None:
+    await rig.start()
+    rig.write("a.yaml", pod("a"), pod("b"))
+    await rig.runs("a")
+    await rig.runs("b")
+    (rig.pods / "a.yaml").unlink()
+    await rig.is_gone("a")
+    await rig.is_gone("b")
+    assert await rig.objects() == {}
+    assert sorted(e.pod["metadata"]["name"] for e in rig.events if isinstance(e, PodGone)) == ["a", "b"]
+
+
+async def test_a_pod_whose_spec_changes_is_made_again(rig: Rig) -> None:
+    rig.write("job.yaml", pod())
+    await rig.start()
+    old = await rig.runs()
+    rig.write("job.yaml", pod(image="two"))
+    new = await rig.runs(image="two")
+    assert new["uid"] != old["uid"]
+
+
+async def test_labels_are_changed_in_place(rig: Rig) -> None:
+    rig.write("job.yaml", pod())
+    program = await rig.start()
+    old = await rig.runs()
+    rig.write("job.yaml", pod().replace("{name: job}", "{name: job, labels: {new: yes}}"))
+    async with asyncio.timeout(PATIENCE), aclosing(program.node.api.watch(PODS)) as events:
+        labelled = await anext(e.object async for e in events if e.object["metadata"].get("labels") == {"new": "yes"})
+    assert (labelled["metadata"]["uid"], labelled["status"]["phase"]) == (old["uid"], "Running")
+
+
+async def test_a_pod_that_somebody_deletes_is_made_again(rig: Rig) -> None:
+    rig.write("job.yaml", pod())
+    program = await rig.start()
+    old = await rig.runs()
+    await program.node.api.delete(PODS, "job", "default")
+    await until(lambda: rig.status().get("uid") not in (None, old["uid"]), PATIENCE)
+    await rig.runs()
+
+
+async def test_a_bad_file_is_told_of_and_the_others_go_on(rig: Rig) -> None:
+    rig.write("bad.yaml", pod("good"), "\nkind: [")
+    rig.write("job.yaml", pod())
+    await rig.start()
+    await rig.runs()
+    await rig.refuses(("bad.yaml", 10, "expected the node content, but found '<stream end>'"))
+    assert list(await rig.objects()) == ["job"]
+
+
+async def test_what_a_file_asked_for_holds_while_it_is_bad(rig: Rig) -> None:
+    rig.write("job.yaml", pod())
+    await rig.start()
+    old = await rig.runs()
+    for half in ("", "apiVersion: v1\nkind: P", pod()[:60]):
+        rig.events.clear()
+        rig.write("job.yaml", half)
+        await until(lambda: rig.refused, PATIENCE)
+    rig.write("fence.yaml", pod("fence"))
+    await rig.runs("fence")
+    assert rig.status()["uid"] == old["uid"]
+
+
+async def test_an_object_is_one_files_and_the_others_once_that_has_gone(rig: Rig) -> None:
+    rig.write("a.yaml", pod())
+    await rig.start()
+    old = await rig.runs()
+    rig.write("b.yaml", pod(), pod("other"))
+    await rig.refuses(("b.yaml", 1, "Pod default/job is in a.yaml already"))
+    (rig.pods / "a.yaml").unlink()
+    await rig.runs("other")
+    assert rig.status()["uid"] == old["uid"]
+
+
+async def test_what_others_made_is_left_alone(rig: Rig) -> None:
+    program = await rig.start()
+    mine = await program.node.api.create(CLAIMS, {"metadata": {"name": "gpu", "namespace": "default"}, "spec": {}})
+    rig.write("claim.yaml", CLAIM)
+    await rig.refuses(("claim.yaml", 0, "ResourceClaim default/gpu is there already, and from no manifest"))
+    assert await program.node.api.get(CLAIMS, "gpu", "default") == mine
+
+
+async def test_a_claim_that_was_freed_has_its_allocation_again(rig: Rig) -> None:
+    rig.write("claim.yaml", CLAIM)
+    rig.write("a.yaml", pod("a", claim=DIRECT))
+    await rig.start()
+    await rig.driver()
+    await rig.shows(HEALTHY, name="a")
+    (rig.pods / "a.yaml").unlink()
+    await rig.is_gone("a")
+    rig.write("b.yaml", pod("b", claim=DIRECT))
+    await rig.shows(HEALTHY, name="b")
+
+
+# Restarts
+
+
+async def test_after_a_restart_all_is_there_before_any_driver_is(rig: Rig) -> None:
+    driver = await unhealthy_pod(rig)
+    before = rig.status()
+    await rig.stop()
+    await driver.crash()  # so that nobody answers
+    await rig.start()
+    after = await rig.shows(UNHEALTHY)
+    assert (after["uid"], after["resourceClaimStatuses"]) == (before["uid"], before["resourceClaimStatuses"])
+    assert (after["phase"], [type(e) for e in rig.driver_events].count(Prepared)) == ("Running", 1)
+
+
+async def test_a_pod_whose_file_went_meanwhile_gives_its_devices_back(rig: Rig) -> None:
+    await unhealthy_pod(rig)
+    await rig.stop()
+    (rig.pods / "job.yaml").unlink()
+    await rig.start()
+    await until(lambda: [event for event in rig.events if isinstance(event, PodGone)], PATIENCE)
+    assert [type(event) for event in rig.driver_events].count(Unprepared) == 1
+
+
+async def test_a_pod_whose_file_became_bad_meanwhile_goes_on(rig: Rig) -> None:
+    rig.write("job.yaml", pod())
+    await rig.start()
+    old = await rig.runs()
+    await rig.stop()
+    rig.write("job.yaml", "nonsense: [")
+    await rig.start()
+    await rig.refuses(("job.yaml", 1, "expected the node content, but found '<stream end>'"))
+    assert (await rig.runs())["uid"] == old["uid"]
+
+
+async def test_the_api_is_where_it_was(rig: Rig) -> None:
+    await rig.start()
+    kubeconfig = rig.root / "kubeconfig"
+    port = port_in(kubeconfig)
+    await rig.stop()
+    await rig.start()
+    client = await KubeClient.from_kubeconfig(kubeconfig)
+    assert [node["metadata"]["name"] for node in await client.list(NODES)] == ["node-a"]
+    await client.close()
+    assert (port_in(kubeconfig), kubeconfig.stat().st_mode & 0o777) == (port, 0o600)
+
+
+async def test_a_root_directory_is_of_one_node(rig: Rig) -> None:
+    await rig.start()
+    await rig.stop()
+    with pytest.raises(HarnessError, match="is the root directory of node node-a, not of node-b"):
+        await rig.start(node_name="node-b")
+
+
+# Files of statuses
+
+
+async def test_status_files_of_pods_that_are_gone_are_removed_and_others_left(rig: Rig) -> None:
+    rig.write("job.yaml", pod())
+    await rig.start()
+    await rig.runs()
+    await rig.stop()
+    (rig.pods / "job.yaml").unlink()
+    (rig.pods / "mine.status.yaml").write_text("mine")
+    await rig.start()
+    await until(lambda: [event for event in rig.events if isinstance(event, PodGone)], PATIENCE)
+    await rig.stop()
+    assert [path.name for path in rig.pods.iterdir()] == ["mine.status.yaml"]
+
+
+async def test_statuses_that_cannot_be_written_are_told_of_once(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    (rig.pods / "default.job.status.yaml").mkdir()
+    rig.write("job.yaml", pod())
+    await rig.start()
+    await until(lambda: [r for r in caplog.records if "cannot be written" in r.getMessage()], PATIENCE)
+    rig.write("fence.yaml", pod("fence"))
+    await rig.runs("fence")
+    assert len([r for r in caplog.records if r.levelno >= logging.ERROR]) == 1
+
+
+async def test_a_root_that_is_not_whole_is_one_sentence(rig: Rig) -> None:
+    (rig.root / "api").write_text("in the way")
+    with pytest.raises(HarnessError, match=r"the objects in .*api cannot be read: (File exists|Not a directory)"):
+        await rig.start()

@@ -1,0 +1,174 @@
+"""Drivers of a file in this process, and `drahealth ctl` at the other end of their socket."""
+
+import asyncio
+import json
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from drahealth.fakes.cluster.api import SLICES
+from drahealth.fakes.cluster.api_server.server import ApiServer
+from drahealth.fakes.control.news import Line, News
+from drahealth.fakes.control.wire import LINE_LIMIT
+from drahealth.fakes.ctl.connection import Connection
+from drahealth.fakes.serve.program import Program
+from drahealth.fakes.serve.running import settings_of
+from drahealth.fakes.serve.settings import Settings
+from drahealth.suites.unit.manager.rig import until
+
+DRIVER = "gpu.example.com"
+PATIENCE = 30.0
+"""Seconds that anything may take on a busy machine."""
+FILE = """
+format: inventory/v1
+devices:
+  - {name: gpu, count: 2}
+  - {name: split, partitions: [{name: mig, count: 2}]}
+"""
+
+TWO = """
+format: inventory/v1
+drivers:
+  - {name: gpu.example.com, devices: [{name: gpu}]}
+  - {name: nic.example.com, catalogue: nic, devices: [{name: nic}]}
+"""
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command has come to."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Rig:
+    """A kubelet's directory, a file, and the program on them."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="dra-")
+        self.root = Path(self._folder.name)
+        self.socket = self.root / "control.sock"
+        self.file = self.root / "gpus.yaml"
+        self.file.write_text(FILE)
+        self.api = ApiServer()
+        self.heard: list[tuple[str, Line]] = []
+        self.processes: list[asyncio.subprocess.Process] = []
+        """Those that are to have ended with the test."""
+        self._running: list[tuple[asyncio.Event, asyncio.Task[None]]] = []
+
+    async def close(self) -> None:
+        for told, task in self._running:
+            told.set()
+            await asyncio.wait_for(asyncio.gather(task, return_exceptions=True), PATIENCE)
+        for process in self.processes:
+            if process.returncode is None:
+                process.kill()
+                await process.communicate()
+        self._folder.cleanup()
+
+    def settings(self, **given: Any) -> Settings:
+        """Those of the program; `given` are more of the command's options."""
+        usual = {"kubelet_dir": self.root, "node_name": "node-a", **given}
+        path = usual.pop("socket", self.socket)
+        return settings_of(self.file, socket=path, kubeconfig=None, given=usual)
+
+    async def serve(self, api: Any = None, **given: Any) -> Program:
+        """The program, once it serves. Raises what it ends with before."""
+        news, serves = News(), asyncio.Event()
+
+        def hear(driver: str, line: Line) -> None:
+            self.heard.append((driver, line))
+            if line["event"] == "serving":
+                serves.set()
+
+        news.add(hear)
+        program, told = Program(self.settings(**given), api or self.api, news, self.api), asyncio.Event()
+        running = asyncio.create_task(program.run(told))
+        self._running.append((told, running))
+        await until(lambda: running.done() or serves.is_set(), PATIENCE)
+        if running.done():
+            running.result()
+        return program
+
+    async def end(self) -> None:
+        """The program is told to end, and has."""
+        told, running = self._running.pop()
+        told.set()
+        await asyncio.wait_for(running, PATIENCE)
+
+    def sockets(self) -> list[str]:
+        """All that are there."""
+        return sorted(str(path.relative_to(self.root)) for path in self.root.rglob("*") if path.is_socket())
+
+    async def slices(self) -> int:
+        """How many are published."""
+        return len(await self.api.list(SLICES))
+
+    async def ctl(self, *arguments: str, program: str = "drahealth.fakes") -> Said:
+        """What `drahealth ctl` says to that."""
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-m", program, "ctl", "--socket", str(self.socket), *arguments),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, err = await asyncio.wait_for(process.communicate(), PATIENCE)
+        return Said(process.returncode or 0, out.decode(), err.decode())
+
+    async def told(self, call: str, /, name: str = "", **args: Any) -> Any:
+        """A call of a driver by a connection of its own, as `ctl` makes it."""
+
+        def tell() -> Any:
+            with Connection(self.socket) as connection:
+                return connection.call(call, connection.call("use", name=name)["driver"], **args)
+
+        return await asyncio.to_thread(tell)
+
+    async def health(self) -> dict[str, str]:
+        """What the driver says of its devices."""
+        return {device["device"]: device["health"] for device in await self.told("devices")}
+
+    @asynccontextmanager
+    async def line(self) -> AsyncIterator["Ends"]:
+        """A connection for lines of one's own."""
+        reader, writer = await asyncio.open_unix_connection(str(self.socket), limit=LINE_LIMIT)
+        yield Ends(reader, writer)
+        writer.close()
+
+
+Wanted = Callable[[Any], bool]
+
+
+def _any(said: Any) -> bool:
+    return True
+
+
+@dataclass(frozen=True)
+class Ends:
+    """A connection to the control socket."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    async def asks(self, *requests: Any, until: Wanted = _any) -> Any:
+        """Says these, lines of JSON or of bytes; the answer to the last."""
+        answer = None
+        for request in requests:
+            self.writer.write(request if isinstance(request, bytes) else json.dumps(request).encode() + b"\n")
+            answer = await self.hears(until)
+        return answer
+
+    async def hears(self, wanted: Wanted = _any) -> Any:
+        """The next line of that kind; None where the connection has ended."""
+        async with asyncio.timeout(PATIENCE):
+            while line := await self.reader.readline():
+                said = json.loads(line)
+                if wanted(said):
+                    return said
+        return None

@@ -1,0 +1,140 @@
+"""`drahealth ctl`: what it tells drivers, and what it says to who does not say it right."""
+
+import json
+
+import pytest
+
+from drahealth.fakes.control.wire import LINE_LIMIT
+from drahealth.fakes.program.errors import CommandError
+from drahealth.suites.unit.serve.rig import Rig, Said
+
+HEALTHY = {"gpu-0": "Healthy", "gpu-1": "Healthy", "split-mig-0": "Healthy", "split-mig-1": "Healthy"}
+
+
+async def test_a_fault_is_injected_and_recovered_by_what_is_enough(serving: Rig) -> None:
+    assert await serving.ctl("inject", "xid/79", "gpu-0") == Said(0, "", "")
+    assert await serving.health() == {**HEALTHY, "gpu-0": "Unhealthy"}
+    assert await serving.ctl("recover", "gpu-reset", "gpu-0") == Said(1, "left: xid/79 on gpu-0\n", "")
+    assert await serving.ctl("recover", "reboot") == Said(0, "cured: xid/79 on gpu-0\n", "")
+    assert await serving.health() == HEALTHY
+
+
+async def test_a_fault_of_a_divided_device_reaches_its_partitions(serving: Rig) -> None:
+    await serving.ctl("inject", "xid/79", "split")
+    assert await serving.health() == {**HEALTHY, "split-mig-0": "Unhealthy", "split-mig-1": "Unhealthy"}
+    await serving.ctl("clear", "xid/79", "split")
+    assert await serving.health() == HEALTHY
+
+
+async def test_what_is_not_there_cannot_be_cleared_or_recovered(serving: Rig) -> None:
+    unknown = await serving.ctl("clear", "xid/97", "gpu-0")
+    nothing = Said(1, "", "drahealth: gpu-0 did not have xid/79, but nothing\n")
+    assert (unknown.code, await serving.ctl("clear", "xid/79", "gpu-0")) == (2, nothing)
+    assert await serving.ctl("recover", "reboot", "gpu-1") == Said(0, "there is nothing to recover on gpu-1\n", "")
+
+
+async def test_an_attempt_may_fail_or_be_claimed(serving: Rig) -> None:
+    await serving.ctl("inject", "xid/79", "gpu-0")
+    assert await serving.ctl("recover", "reboot", "gpu-0", "--fails") == Said(0, "left: xid/79 on gpu-0\n", "")
+    claimed = Said(0, "claimed to be cured: xid/79 on gpu-0\n", "")
+    assert await serving.ctl("recover", "reboot", "gpu-0", "--claimed") == claimed
+    assert (await serving.health(), (await serving.told("state"))["faults"]) == (HEALTHY, {"gpu-0": ["xid/79"]})
+
+
+async def test_a_recovery_takes_the_time_that_it_is_given(serving: Rig) -> None:
+    await serving.ctl("inject", "xid/79", "gpu-0")
+    words = "cured in 3600 s: xid/79 on gpu-0\n"
+    assert await serving.ctl("recover", "reboot", "gpu-0", "--takes", "1h") == Said(0, words, "")
+    again = await serving.ctl("recover", "reboot", "gpu-0")
+    assert "gpu-0 is being recovered from xid/79 for another" in again.err
+
+
+async def test_all_is_well_again(serving: Rig) -> None:
+    await serving.ctl("inject", "xid/79", "gpu-0")
+    await serving.ctl("set", "gpu-1", "--health", "unknown", "--message", "who knows")
+    await serving.ctl("stream", "stall")
+    assert await serving.ctl("recover", "all") == Said(0, "", "")
+    assert (await serving.health(), (await serving.told("state"))["faults"]) == (HEALTHY, {})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            ("injct", "xid/79", "gpu-0"),
+            "drahealth ctl has no command 'injct'; did you mean inject? there are inject, c",
+        ),
+        (
+            ("stream", "stal"),
+            "drahealth ctl stream has no command 'stal'; did you mean stall? there are silence, stall",
+        ),
+        (
+            ("stream", "restore", "sillence"),
+            "streams have no fault 'sillence'; did you mean silence? there are silence",
+        ),
+        (("inject",), "missing argument 'fault'; drahealth ctl inject --help says what it takes"),
+        (("inject", "xid/79", "gpu-0", "now"), "got unexpected extra argument(s) (now); drahealth ctl inject --help"),
+        (("recover", "reboot", "--claimd"), "there is no option --claimd, did you mean --claimed?; drahealth ctl rec"),
+        (("inject", "xid/79", "slpit"), "there is no device 'slpit'; did you mean split? there are gpu-0, gpu-1"),
+        (("inject", "xid/97", "gpu-0"), "there is no fault in the catalogue nvidia 'xid/97'; did you mean xid/95"),
+        (("inject", "xid/79", "gpu-9"), "there is no device 'gpu-9'; there are gpu-0, gpu-1, split"),
+        (("recover", "gpu-rset"), "there is no recovery action 'gpu-rset'; did you mean gpu-reset"),
+        (("--driver", "nic", "inject", "xid/79", "gpu-0"), "there is no driver 'nic'; there is gpu.example.com"),
+        (("recover", "all", "gpu-0"), "`recover all` makes all well"),
+        (("recover", "reboot", "--takes", "soon"), "--takes: not a duration: 'soon'"),
+    ],
+)
+async def test_what_there_is_not_is_told_of_in_one_sentence(
+    serving: Rig, arguments: tuple[str, ...], words: str
+) -> None:
+    said = await serving.ctl(*arguments)
+    assert (said.code, said.out, said.err.count("\n")) == (2, "", 1)
+    assert said.err.startswith(f"drahealth: {words}")
+    assert (await serving.health(), (await serving.told("state"))["faults"]) == (HEALTHY, {})
+
+
+async def test_a_request_that_is_too_large_is_told_so(serving: Rig) -> None:
+    with pytest.raises(CommandError) as refused:
+        await serving.told("set_health", device="gpu-0", health="Healthy", message="x" * LINE_LIMIT)
+    assert (str(refused.value), refused.value.code) == (f"a line has at most {LINE_LIMIT} bytes", 2)
+    assert await serving.health() == HEALTHY
+
+
+async def test_where_nothing_is_asked_it_says_what_can_be(rig: Rig) -> None:
+    shown, told = await rig.ctl("stream"), await rig.ctl()
+    assert ("stall" in shown.out + shown.err, "has no" in shown.err) == (True, False)
+    assert told == Said(2, "", "drahealth: missing command; drahealth ctl --help says what it takes\n")
+
+
+async def test_where_nobody_listens_it_says_how_to_begin(rig: Rig) -> None:
+    said = await rig.ctl("status")
+    assert (said.code, said.out, said.err.count("\n")) == (3, "", 1)
+    assert said.err.startswith(f"drahealth: nobody listens at {rig.socket}, which is not there; start drivers with")
+
+
+async def test_the_status_tells_all_of_it(serving: Rig) -> None:
+    await serving.ctl("inject", "xid/79", "gpu-1")
+    shown = await serving.ctl("status")
+    (driver,) = json.loads((await serving.ctl("status", "--json")).out)["drivers"]
+    assert (driver["name"], driver["running"], driver["faults"]) == ("gpu.example.com", True, {"gpu-1": ["xid/79"]})
+    assert [device["health"] for device in driver["devices"]] == ["Healthy", "Unhealthy", "Healthy", "Healthy"]
+    assert shown.out.splitlines()[0] == "gpu.example.com on node-a: running, not registered"
+    assert [word for word in shown.out.splitlines()[3].split() if word] == (
+        ["gpu-1", "Unhealthy", "XID", "79:", "gpu-1", "has", "fallen", "off", "the", "bus", "xid/79"]
+    )
+
+
+async def test_the_status_tells_of_taints_and_of_what_is_wrong_with_the_streams(serving: Rig) -> None:
+    await serving.ctl("inject", "xid/63", "split/mig-0")
+    await serving.ctl("taint", "split/mig-0", "example.com/sick=yes:NoExecute")
+    await serving.ctl("stream", "drop", "20%")
+    await serving.ctl("stream", "silence")
+    shown = (await serving.ctl("status")).out.splitlines()
+    assert shown[1].endswith("devices: 4 Healthy; what is wrong with streams: drop 0.2, silent")
+    assert shown[-2].endswith("xid/63, taint example.com/sick=yes:NoExecute")
+
+
+async def test_a_long_message_is_on_one_line_of_the_status(serving: Rig) -> None:
+    message = " ".join(["a long story"] * 50)
+    await serving.told("set_health", device="gpu-1", health="Unhealthy", message=message)
+    assert message in (await serving.ctl("status")).out

@@ -1,0 +1,180 @@
+"""What else `drahealth ctl` tells drivers: what is said of devices, what is wrong with streams, and their lives."""
+
+import pytest
+
+from drahealth.suites.unit.manager.rig import until
+from drahealth.suites.unit.serve.rig import DRIVER, PATIENCE, TWO, Rig, Said
+from drahealth.suites.unit.serve.test_program import SOCKETS
+
+DONE = Said(0, "", "")
+
+
+async def said(rig: Rig, device: str) -> tuple[str, str, int]:
+    """What the driver says of a device."""
+    found = {one["device"]: one for one in await rig.told("devices")}[device]
+    return found["health"], found["message"], found["timeout"]
+
+
+# -- set
+
+
+async def test_a_device_is_told_of_as_one_says(serving: Rig) -> None:
+    assert await serving.ctl("set", "gpu-0", "--health", "unknown", "--message", "who knows") == DONE
+    assert await said(serving, "gpu-0") == ("Unknown", "who knows", 0)
+
+
+async def test_what_is_not_said_stays_but_for_the_message_of_another_health(serving: Rig) -> None:
+    await serving.ctl("set", "split/mig-0", "--health", "Unhealthy", "--message", "odd", "--timeout", "7")
+    await serving.ctl("set", "split/mig-0", "--message", "odder")
+    assert await said(serving, "split-mig-0") == ("Unhealthy", "odder", 7)
+    await serving.ctl("set", "split/mig-0", "--health", "Healthy")
+    assert await said(serving, "split-mig-0") == ("Healthy", "", 7)
+
+
+async def test_a_heartbeat_is_the_drivers(rig: Rig) -> None:
+    program = await rig.serve()
+    assert await rig.ctl("set", "--heartbeat", "3.5") == DONE
+    assert (await program.drivers[0].state()).heartbeat == 3.5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("gpu-0",), "`set` takes a device with --health, --message, --timeout, --listed or --unlisted, or "),
+        (("--health", "Healthy"), "`set` takes a device with"),
+        ((), "`set` takes a device with"),
+        (("gpu-0", "--health", "sick"), "there is no health 'sick'; there are Healthy, Unhealthy, Unknown"),
+        (
+            ("gpu-9", "--message", "x", "--heartbeat", "3"),
+            "driver gpu.example.com has no device 'gpu-9'; there are gpu-0",
+        ),
+        (("gpu-9", "--health", "Unknown", "--heartbeat", "3"), "driver gpu.example.com has no device node-a/gpu-9"),
+        (("gpu-0", "--health", "Unknown", "--heartbeat", "-1"), "the heartbeat is a finite number of seconds"),
+        (("gpu-0", "--timeout", "99999999999999999999"), "Value out of range"),
+    ],
+)
+async def test_what_cannot_be_set_changes_nothing(rig: Rig, arguments: tuple[str, ...], words: str) -> None:
+    program = await rig.serve()
+    refused = await rig.ctl("set", *arguments)
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.err.startswith(f"drahealth: {words}")
+    heartbeat = (await program.drivers[0].state()).heartbeat
+    assert (heartbeat, await said(rig, "gpu-0")) == (10.0, ("Healthy", "", 0))
+
+
+# -- streams
+
+
+@pytest.mark.parametrize(
+    ("arguments", "values"),
+    [
+        (("stall",), {"stall": 1.0}),
+        (("delay", "1m500ms"), {"delay": 60.5}),
+        (("drop", "20%"), {"drop": 0.2}),
+        (("duplicate", "0.5"), {"duplicate": 0.5}),
+        (("reorder",), {"reorder": 1.0}),
+    ],
+)
+async def test_streams_have_faults_until_they_are_restored(
+    rig: Rig, arguments: tuple[str, ...], values: dict[str, float]
+) -> None:
+    health = (await rig.serve()).drivers[0].health
+    assert (await rig.ctl("stream", *arguments), health.faults.values) == (DONE, values)
+    assert (await rig.ctl("stream", "restore", arguments[0]), health.faults.values) == (DONE, {})
+
+
+async def test_a_driver_may_be_silent_partial_and_late_at_once_and_all_is_restored(rig: Rig) -> None:
+    health = (await rig.serve()).drivers[0].health
+    for arguments in (("silence",), ("partial",), ("skew", "-5m")):
+        assert await rig.ctl("stream", *arguments) == DONE
+    assert (health.quiet, health.partial, health.skew) == (True, True, -300)
+    assert await rig.ctl("stream", "restore") == DONE
+    assert (health.quiet, health.partial, health.skew) == (False, False, 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("delay", "soon"), "not a duration: 'soon' (say 500ms"),
+        (("delay", "-5s"), "delay -5 makes no sense"),
+        (("drop", "much"), "not a share: 'much' (say 20% or 0.2)"),
+        (("drop", "120%"), "drop 1.2 makes no sense; a share is at most 1"),
+        (("close", "GONE"), "no gRPC status code is called 'GONE'; there are OK, CANCELLED"),
+        (("send", "xyz"), "a message is given in hexadecimal, such as 0aff, not 'xyz'"),
+        (("restore", "stal"), "streams have no fault 'stal'; did you mean stall? there are silence, stall"),
+    ],
+)
+async def test_a_fault_of_streams_that_there_is_not_is_told_of(
+    rig: Rig, arguments: tuple[str, ...], words: str
+) -> None:
+    health = (await rig.serve()).drivers[0].health
+    refused = await rig.ctl("stream", *arguments)
+    assert (refused.code, refused.err.count("\n"), health.faults.values) == (2, 1, {})
+    assert refused.err.startswith(f"drahealth: {words}")
+
+
+# -- lives
+
+
+async def test_a_driver_stops_and_starts_and_its_process_stays(serving: Rig) -> None:
+    assert (await serving.ctl("stop"), serving.sockets()) == (DONE, ["control.sock"])
+    assert (await serving.ctl("start"), serving.sockets()) == (DONE, SOCKETS)
+
+
+async def test_a_driver_crashes_and_its_sockets_stay(serving: Rig) -> None:
+    assert await serving.ctl("crash") == DONE
+    left = [f"plugins/{DRIVER}/dra.sock", f"plugins_registry/{DRIVER}-reg.sock"]
+    assert serving.sockets() == ["control.sock", *left]
+    assert (await serving.told("state"))["running"] is False
+    assert (await serving.ctl("start"), serving.sockets()) == (DONE, SOCKETS)
+
+
+async def test_a_driver_unregisters(serving: Rig) -> None:
+    assert await serving.ctl("unregister") == DONE
+    assert f"plugins_registry/{DRIVER}-reg.sock" not in serving.sockets()
+
+
+# -- several drivers
+
+
+async def test_where_there_are_several_one_is_named(rig: Rig) -> None:
+    rig.file.write_text(TWO)
+    await rig.serve()
+    which = await rig.ctl("inject", "link/down", "nic")
+    assert which == Said(2, "", "drahealth: say which driver is meant; there are gpu.example.com, nic.example.com\n")
+    assert (await rig.ctl("--driver", "nic.example.com", "inject", "link/down", "nic")).code == 0
+    assert (await rig.told("state", "gpu.example.com"))["faults"] == {}
+    assert (await rig.told("state", "nic.example.com"))["faults"] == {"nic": ["link/down"]}
+
+
+async def test_the_status_is_that_of_all(rig: Rig) -> None:
+    rig.file.write_text(TWO)
+    await rig.serve()
+    shown = (await rig.ctl("status")).out.splitlines()
+    assert [line.partition(" ")[0] for line in shown if "running" in line] == ["gpu.example.com", "nic.example.com"]
+
+
+async def test_all_of_a_file_retire_together(rig: Rig) -> None:
+    rig.file.write_text(TWO)
+    await rig.serve()
+    assert await until(lambda: len(rig.sockets()) == 9, PATIENCE)
+    await rig.end()
+    assert (rig.sockets(), await rig.slices()) == ([], 0)
+
+
+async def test_a_device_is_tainted_until_it_is_not(serving: Rig) -> None:
+    assert await serving.ctl("taint", "gpu-0", "example.com/sick=yes:NoExecute") == DONE
+    tainted = (await serving.told("state"))["taints"]
+    assert await serving.ctl("untaint", "gpu-0", "example.com/sick") == DONE
+    expected = {"gpu-0": [{"key": "example.com/sick", "value": "yes", "effect": "NoExecute"}]}
+    assert (tainted, (await serving.told("state"))["taints"]) == (expected, {})
+    refused = await serving.ctl("taint", "gpu-0", "example.com/sick:Never")
+    assert (refused.code, refused.err.startswith("drahealth: no effect of a taint is called 'Never'")) == (2, True)
+
+
+async def test_a_driver_restarts(serving: Rig) -> None:
+    before = [socket.stat().st_mtime_ns for socket in serving.root.rglob("*-reg.sock")]
+    assert await serving.ctl("restart") == DONE
+    after = [socket.stat().st_mtime_ns for socket in serving.root.rglob("*-reg.sock")]
+    assert (len(before), len(after), before != after) == (1, 1, True)
+    assert (await serving.told("state"))["running"]

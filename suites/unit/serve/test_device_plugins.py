@@ -1,0 +1,334 @@
+"""Device plugins of a file: they stand beside drivers, or alone, and are told what happens as drivers are."""
+
+import asyncio
+import io
+import json
+import signal
+import sys
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from drahealth.fakes.control.device_plugin import ListedDevice
+from drahealth.fakes.control.news import News
+from drahealth.fakes.control.remote import ControlFailed, RemoteHost
+from drahealth.fakes.control.wire import LINE_LIMIT, to_line
+from drahealth.fakes.program.errors import CommandError
+from drahealth.fakes.serve.live_view import LiveView
+from drahealth.fakes.serve.program import Program
+from drahealth.fakes.sockets import ServedSocket
+from drahealth.proto.device_plugin import REGISTER
+from drahealth.proto.events import DevicesListed
+from drahealth.proto.extended_resources import PluginDevice
+from drahealth.suites.unit.manager.rig import until
+from drahealth.suites.unit.serve.rig import DRIVER, FILE, PATIENCE, Rig, Said
+from drahealth.suites.unit.serve.test_program import line
+from drahealth.suites.unit.serve.test_sessions import ALMOST, ATTACH, JSON, USE, call
+
+RESOURCE = "example.com/gpu"
+SOCKET = "device-plugins/example.com_gpu.sock"
+PLUGINS = """
+plugins:
+  - {resource: example.com/gpu, devices: [{name: gpu, count: 2}, {name: split, partitions: [{name: mig}]}]}
+"""
+ALONE = f"format: inventory/v1{PLUGINS}"
+BOTH = FILE + PLUGINS
+DONE = Said(0, "", "")
+WELL = {"gpu-0": "Healthy", "gpu-1": "Healthy", "split-mig": "Healthy"}
+
+
+@pytest.fixture
+async def alone(rig: Rig) -> Rig:
+    """A device plugin stands, and nothing else."""
+    rig.file.write_text(ALONE)
+    await rig.serve()
+    return rig
+
+
+class Kubelet:
+    """The kubelet's registration socket."""
+
+    def __init__(self, rig: Rig) -> None:
+        folder = rig.root / "device-plugins"
+        self.asked: asyncio.Queue[str] = asyncio.Queue()
+        self.socket = ServedSocket(folder / "kubelet.sock", folder / ".kubelet", {REGISTER: self._register})
+
+    async def _register(self, request: Any, context: Any) -> Any:
+        self.asked.put_nowait(request.endpoint)
+        return REGISTER.response()
+
+
+@pytest.fixture
+async def kubelet(rig: Rig) -> AsyncIterator[Kubelet]:
+    kubelet = Kubelet(rig)
+    await kubelet.socket.start()
+    yield kubelet
+    await kubelet.socket.stop()
+
+
+async def unlisted(rig: Rig) -> list[str]:
+    return [device["device"] for device in await rig.told("devices", RESOURCE) if not device["listed"]]
+
+
+# -- as a process
+
+
+async def test_device_plugins_alone_need_no_api_server(rig: Rig, kubelet: Kubelet) -> None:
+    rig.file.write_text(ALONE)
+    where = ("--kubelet-dir", str(rig.root), "--socket", str(rig.socket), "--node-name", "node-a")
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "drahealth.fakes", "driver", "serve", "-f", str(rig.file), *where),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    rig.processes.append(process)
+    started, registered = await line(process, "started"), await line(process, "registered")
+    assert (started["driver"], started["devices"], registered["ok"]) == (RESOURCE, 3, True)
+    process.send_signal(signal.SIGTERM)
+    await line(process, "retired")
+    _, said = await asyncio.wait_for(process.communicate(), PATIENCE)
+    assert (process.returncode, said, (rig.root / SOCKET).exists()) == (0, b"", False)
+
+
+async def test_a_kubelet_that_starts_anew_is_registered_with_again(alone: Rig) -> None:
+    for _ in range(2):
+        for path in (alone.root / "device-plugins").iterdir():
+            path.unlink()
+        kubelet = Kubelet(alone)
+        await kubelet.socket.start()
+        assert await asyncio.wait_for(kubelet.asked.get(), PATIENCE) == "example.com_gpu.sock"
+        assert (alone.root / SOCKET).is_socket()
+        await kubelet.socket.stop()
+
+
+async def test_drivers_and_device_plugins_begin_and_end_together(rig: Rig) -> None:
+    rig.file.write_text(BOTH)
+    await rig.serve()
+    assert ({SOCKET, f"plugins/{DRIVER}/dra.sock"} <= set(rig.sockets()), await rig.slices()) == (True, 1)
+    await rig.end()
+    assert (rig.sockets(), await rig.slices()) == ([], 0)
+    assert [name for name, told in rig.heard if told["event"] == "retired"] == [RESOURCE, DRIVER]
+
+
+async def test_no_driver_begins_where_its_plugin_cannot(alone: Rig) -> None:
+    heard = len(alone.heard)
+    alone.file.write_text(BOTH)
+    with pytest.raises(CommandError, match=f"^device plugin {RESOURCE} is served at "):
+        await alone.serve(alone.api, socket=alone.root / "other.sock")
+    assert ([told["event"] for _, told in alone.heard[heard:]], await alone.slices()) == ([], 0)
+
+
+async def test_two_device_plugins_never_have_one_socket(alone: Rig) -> None:
+    with pytest.raises(CommandError) as refused:
+        await alone.serve(socket=alone.root / "other.sock")
+    assert str(refused.value).startswith(f"device plugin {RESOURCE} is served at {alone.root / SOCKET} already; end")
+    assert (await alone.told("state"))["running"]
+
+
+async def test_a_plugin_that_stopped_does_not_start_in_anothers_place(alone: Rig) -> None:
+    await alone.told("stop")
+    await alone.serve(socket=alone.root / "other.sock")
+    refused = await alone.ctl("start")
+    assert (refused.code, refused.err.partition(" at ")[0]) == (2, f"drahealth: device plugin {RESOURCE} is served")
+    assert (await alone.told("state"))["running"] is False
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"pod_annotations": True}, "--pod-annotations are for the devices of claims, and"),
+        ({"play": "x.timeline.yaml"}, "a timeline is played on one driver, and there are 0"),
+    ],
+)
+async def test_what_is_for_drivers_is_refused_where_there_is_none(rig: Rig, given: Any, words: str) -> None:
+    rig.file.write_text(ALONE)
+    with pytest.raises(CommandError, match=words):
+        rig.settings(**given)
+
+
+# -- told by ctl
+
+
+async def test_a_fault_is_injected_and_recovered_by_what_is_enough(alone: Rig) -> None:
+    assert await alone.ctl("inject", "xid/95", "split") == DONE
+    assert await alone.health() == {**WELL, "split-mig": "Unhealthy"}
+    assert await alone.ctl("recover", "app-restart") == Said(1, "left: xid/95 on split\n", "")
+    assert await alone.ctl("recover", "gpu-reset", "split") == Said(0, "cured: xid/95 on split\n", "")
+    assert await alone.health() == WELL
+
+
+async def test_a_device_is_told_of_in_any_word_and_taken_out_of_the_list(alone: Rig) -> None:
+    assert await alone.ctl("set", "split/mig", "--health", "healthy", "--unlisted") == DONE
+    assert (await alone.health(), await unlisted(alone)) == ({**WELL, "split-mig": "healthy"}, ["split-mig"])
+    assert await alone.ctl("set", "split/mig", "--listed") == DONE
+    assert await unlisted(alone) == []
+
+
+async def test_a_fault_is_cleared_and_all_is_well_again(alone: Rig) -> None:
+    await alone.ctl("inject", "xid/79", "gpu-0")
+    await alone.ctl("inject", "xid/95", "gpu-1")
+    assert (await alone.ctl("clear", "xid/95", "gpu-1"), await unlisted(alone)) == (DONE, ["gpu-0"])
+    assert (await alone.ctl("recover", "all"), await unlisted(alone)) == (DONE, [])
+    assert (await alone.health(), (await alone.told("state"))["faults"]) == (WELL, {})
+
+
+async def test_a_plugin_crashes_stops_and_starts_and_its_process_stays(alone: Rig) -> None:
+    for verb, left in (("crash", True), ("start", True), ("stop", False), ("restart", True)):
+        assert await alone.ctl(verb) == DONE
+        assert (verb, (alone.root / SOCKET).is_socket()) == (verb, left)
+    assert (await alone.told("state"))["running"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            ("stream", "silence"),
+            f"{RESOURCE} is a device plugin, which knows no `stream silence`; it has inject, clear",
+        ),
+        (("taint", "gpu-0", "a/b"), f"{RESOURCE} is a device plugin, which knows no `taint`"),
+        (("upgrade",), f"{RESOURCE} is a device plugin, which knows no `upgrade`"),
+        (("restart", "--offer", "v1"), f"{RESOURCE} is a device plugin, which has one API and offers no others"),
+        (("unregister",), f"{RESOURCE} is a device plugin, which knows no `unregister`"),
+        (("set", "gpu-0", "--health", "x", "--message", "y"), f"{RESOURCE} is a device plugin, which reports a"),
+        (("set", "--heartbeat", "3"), f"{RESOURCE} is a device plugin, which reports a word of health and no h"),
+        (("set", "gpu-9", "--health", "x"), f"{RESOURCE} has no device 'gpu-9'; there are gpu-0, gpu-1, split-mig"),
+        (("set", "gpu-0", "--health", "x", "--listed"), f"{RESOURCE} lists gpu-0 already"),
+        (("inject", "xid/97", "gpu-0"), "there is no fault in the catalogue nvidia 'xid/97'; did you mean xid/95"),
+        (("inject", "xid/79", "gpu-9"), "there is no device 'gpu-9'; there are gpu-0, gpu-1, split"),
+    ],
+)
+async def test_what_a_device_plugin_does_not_know_is_told_of_in_one_sentence(
+    alone: Rig, arguments: tuple[str, ...], words: str
+) -> None:
+    said = await alone.ctl(*arguments)
+    assert (said.code, said.out, said.err.count("\n")) == (2, "", 1)
+    assert said.err.startswith(f"drahealth: {words}")
+    assert (await alone.health(), await unlisted(alone)) == (WELL, [])
+
+
+async def test_a_driver_has_no_list_that_devices_are_taken_out_of(rig: Rig) -> None:
+    rig.file.write_text(BOTH)
+    await rig.serve()
+    which = await rig.ctl("set", "gpu-0", "--unlisted")
+    refused = await rig.ctl("--driver", DRIVER, "set", "gpu-0", "--health", "Unknown", "--unlisted")
+    assert which.err == f"drahealth: say which driver is meant; there are {DRIVER}, {RESOURCE}\n"
+    assert refused.err == f"drahealth: {DRIVER} is a driver; --listed and --unlisted are for device plugins\n"
+    assert (await rig.ctl("--driver", RESOURCE, "set", "gpu-0", "--unlisted"), await unlisted(rig)) == (DONE, ["gpu-0"])
+
+
+# -- shown
+
+
+async def test_the_status_tells_of_devices_and_whether_they_are_listed(rig: Rig) -> None:
+    rig.file.write_text(BOTH)
+    await rig.serve()
+    await rig.told("inject", RESOURCE, fault="xid/79", device="gpu-1")
+    shown = (await rig.ctl("status")).out.splitlines()
+    first, second = json.loads((await rig.ctl("status", "--json")).out)["drivers"]
+    assert (first["kind"], second["kind"], second["faults"]) == ("driver", "device-plugin", {"gpu-1": ["xid/79"]})
+    assert shown[7] == f"{RESOURCE}, a device plugin: running, not registered"
+    assert shown[8] == "health streams: 0, allocations so far: 0, devices: 2 Healthy, 1 Unhealthy"
+    assert [row.split() for row in shown[10:12]] == [
+        ["gpu-1", "Unhealthy", "no", "xid/79"],
+        ["gpu-0", "Healthy", "yes"],
+    ]
+
+
+async def test_metrics_have_device_plugins_by_their_resource(rig: Rig, kubelet: Kubelet) -> None:
+    rig.file.write_text(ALONE)
+    await rig.serve(metrics_port=0)
+    await until(lambda: any(told["event"] == "registered" for _, told in rig.heard), PATIENCE)
+    await rig.told("inject", fault="xid/79", device="gpu-0")
+    url = next(told["metrics"] for _, told in rig.heard if "metrics" in told)
+    async with ClientSession() as session, session.get(url) as answer:
+        lines = (await answer.text()).splitlines()
+    label = f'driver="{RESOURCE}"'
+    for said in (
+        f'drahealth_fake_devices{{{label},health="Unhealthy"}} 1.0',
+        f'drahealth_fake_faults{{{label},fault="xid/79"}} 1.0',
+        f'drahealth_fake_told_total{{call="inject",{label}}} 1.0',
+        f"drahealth_fake_listed_devices{{{label}}} 2.0",
+        f"drahealth_fake_registered{{{label}}} 1.0",
+    ):
+        assert said in lines
+
+
+async def test_the_live_view_has_device_plugins_too(rig: Rig) -> None:
+    rig.file.write_text(BOTH)
+    program = await rig.serve()
+    view, out = LiveView(Console(width=160, height=40, file=io.StringIO())), io.StringIO()
+    with view.shown(program.drivers, program.plugins):
+        await rig.told("inject", RESOURCE, fault="xid/79", device="split/mig")
+        await rig.told("set_health", RESOURCE, device="gpu-1", health="h\x1bt")
+        await view.look()
+        Console(width=160, file=out).print(view.view())
+    lines = [" ".join(shown.split()) for shown in out.getvalue().splitlines()]
+    assert f"{RESOURCE} not registered 0 none" in lines
+    assert [shown for shown in lines if shown.startswith(f"{RESOURCE}/")] == [
+        f"{RESOURCE}/gpu-1 h\\x1bt",
+        f"{RESOURCE}/split-mig Unhealthy, not listed xid/79",
+        f"{RESOURCE}/gpu-0 Healthy",
+    ]
+
+
+def test_lists_are_told_of_by_what_is_another_in_them() -> None:
+    news, heard = News(), list[Any]()
+    news.add(lambda _, told: heard.append(tuple(told.values())[:3]))
+    observe = news.observer(RESOURCE)
+    for said in ({"a": "Healthy", "b": "Hot"}, {"b": "Hot"}, {"a": "Healthy", "b": "Healthy"}):
+        devices = tuple(PluginDevice(id_, health) for id_, health in said.items())
+        observe(DevicesListed(RESOURCE, "", "s", devices))
+    assert [told for told in heard if told[0] != "report"] == [
+        ("change", "b", "Hot"),
+        ("unlisted", "a"),
+        ("change", "a", "Healthy"),
+        ("change", "b", "Healthy"),
+    ]
+
+
+# -- at the ends of connections
+
+
+async def test_python_uses_a_device_plugin_that_stands(alone: Rig) -> None:
+    host = RemoteHost(lambda: asyncio.open_unix_connection(str(alone.socket), limit=LINE_LIMIT))
+    plugin = await host.use_plugin(RESOURCE)
+    await plugin.inject("xid/95", "gpu-1")
+    assert (await plugin.devices())[1] == ListedDevice("gpu-1", "Unhealthy")
+    with pytest.raises(ControlFailed, match=f"{RESOURCE} is a device-plugin, not a driver"):
+        await host.use(RESOURCE)
+    await host.close()
+    assert (await alone.health())["gpu-1"] == "Unhealthy"
+
+
+async def test_a_session_makes_no_driver_where_no_api_server_is_known(rig: Rig) -> None:
+    rig.file.write_text(ALONE)
+    program = Program(rig.settings(), None, News())
+    options = {"name": DRIVER, "node": "node-a", "devices": ["gpu-0"], "registry_dir": "/r", "data_dir": "/d"}
+    told = asyncio.Event()
+    running = asyncio.create_task(program.run(told))
+    await until(rig.socket.is_socket, PATIENCE)
+    async with rig.line() as ends:
+        refused = await ends.asks(ATTACH, call(1, "make", None, options=options))
+    told.set()
+    await asyncio.wait_for(running, PATIENCE)
+    assert refused["error"].startswith("this process knows no API server, which a driver needs; start it with")
+
+
+CALLS = st.sampled_from(["inject", "clear", "recover", "set_health", "remove", "restore", "watch", "make_plugin"])
+
+
+@given(st.fixed_dictionaries({**ALMOST, "call": CALLS}) | JSON)
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+async def test_no_line_that_makes_no_sense_does_anything(alone: Rig, said: Any) -> None:
+    async with alone.line() as ends:
+        await ends.asks(ATTACH, USE)
+        ends.writer.write(to_line(said))
+        devices = await ends.asks(call(100, "devices"), until=lambda told: told["id"] == 100)
+    assert [(device["health"], device["listed"]) for device in devices["result"]] == [("Healthy", True)] * 3

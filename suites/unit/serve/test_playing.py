@@ -1,0 +1,270 @@
+"""Timelines that are played on a driver of a file."""
+
+from pathlib import Path
+
+import grpc.aio
+import pytest
+
+from drahealth.fakes.cluster.api import PODS, ApiError, Kind, Object
+from drahealth.fakes.cluster.api_server.server import ApiServer
+from drahealth.fakes.cluster.list_watch import Snapshot
+from drahealth.fakes.control.news import Line
+from drahealth.fakes.program.errors import CommandError
+from drahealth.proto.services import NOTIFY_REGISTRATION
+from drahealth.proto.sockets import target
+from drahealth.suites.unit.manager.rig import until
+from drahealth.suites.unit.serve.rig import DRIVER, PATIENCE, TWO, Rig
+from drahealth.suites.unit.serve.test_pod_annotations import World, pod
+
+HEAD = "format: fault-timeline/v1\nname: story\nseed: 7\ntimeline:\n"
+
+
+def story(rig: Rig, *steps: str, more: str = "") -> Path:
+    """A timeline with these steps."""
+    path = rig.root / "story.timeline.yaml"
+    path.write_text(HEAD + "".join(f"  - {step}\n" for step in steps) + more)
+    return path
+
+
+async def registered(rig: Rig, instance: str = "") -> None:
+    """A kubelet tells the driver so, once it is there."""
+    path = rig.root / f"plugins_registry/{'-'.join(filter(None, (DRIVER, instance)))}-reg.sock"
+    assert await until(path.is_socket, PATIENCE)
+    async with grpc.aio.insecure_channel(target(path)) as channel:
+        await NOTIFY_REGISTRATION.stub(channel)(NOTIFY_REGISTRATION.request(plugin_registered=True), timeout=PATIENCE)
+
+
+def told(rig: Rig, *events: str) -> list[Line]:
+    """What was told of these events."""
+    return [line for _, line in rig.heard if line["event"] in events]
+
+
+async def played(rig: Rig, path: Path, **given: object) -> list[Line]:
+    """What the story has told, once it is over."""
+    await rig.serve(play=path, **given)
+    await registered(rig)
+    await until(lambda: told(rig, "story-ends"), PATIENCE)
+    return told(rig, "step", "step-failed")
+
+
+async def test_a_story_is_played_from_when_the_driver_is_registered(rig: Rig) -> None:
+    path = story(rig, "{inject: xid/79, device: gpu-0}", "{after: 10s, recover: reboot, device: gpu-0}")
+    await rig.serve(play=path, speed=100.0)
+    assert told(rig, "story-begins") == []
+    await registered(rig)
+    await until(lambda: told(rig, "step"), PATIENCE)
+    assert (await rig.told("state"))["faults"] in ({"gpu-0": ["xid/79"]}, {})  # it is fast
+    await until(lambda: told(rig, "story-ends"), PATIENCE)
+    assert [(line["do"], line["device"], line["at"]) for line in told(rig, "step")] == [
+        ("inject", "gpu-0", 0.0),
+        ("recover", "gpu-0", 10.0),
+    ]
+    assert ((await rig.told("state"))["faults"], told(rig, "story-begins")[0]["seed"]) == ({}, 7)
+
+
+async def test_it_sets_devices_faults_streams_and_leads_the_drivers_life(rig: Rig) -> None:
+    steps = ("{set: {heartbeat: 3s}}", "{set: {message: odd}, device: gpu-1}", "{stream: {drop: 20%}}")
+    lives = ("{driver: crash}", "{driver: running}", "{driver: restart}", "{driver: unregister}", "{driver: stop}")
+    assert [line["event"] for line in await played(rig, story(rig, *steps, *lives))] == ["step"] * 8
+    state, devices = await rig.told("state"), await rig.told("devices")
+    assert (state["running"], devices[1]["message"], rig.sockets()) == (False, "odd", ["control.sock"])
+
+
+async def test_a_story_with_a_workload_of_its_own_is_played_with_the_pods_that_there_are(rig: Rig) -> None:
+    step = "{expect: {device: held, health: Unhealthy}, within: 10ms}"
+    assert await played(rig, story(rig, step, "{mark: over}", more="use: {workload: {devices: 1}}\n")) == [
+        {"event": "step", "at": 0.0, "do": "mark", "what": "over", "step": "timeline.1"}
+    ]
+
+
+async def test_it_taints_devices_and_takes_taints_away(rig: Rig) -> None:
+    sick, odd = "{taint: {key: sick, effect: NoExecute}, device: gpu-0}", "{taint: {key: odd}, device: gpu-1, for: 1ms}"
+    assert [line["event"] for line in await played(rig, story(rig, sick, odd))] == ["step"] * 3
+    taint = {"key": "sick", "value": "", "effect": "NoExecute"}
+    assert (await rig.told("state"))["taints"] == {"gpu-0": [taint]}
+
+
+async def test_what_cannot_be_done_is_told_of_and_the_story_goes_on(rig: Rig) -> None:
+    path = story(rig, "{inject: xid/46, device: gpu-0}", "{inject: xid/48, device: gpu-1}")
+    await rig.serve(play=path)
+    await rig.told("inject", fault="xid/46", device="gpu-0")
+    await registered(rig)
+    await until(lambda: told(rig, "story-ends"), PATIENCE)
+    (failed,) = told(rig, "step-failed")
+    assert (failed["step"], failed["why"]) == ("timeline.0", "gpu-0 has xid/46 already")
+    assert failed["where"] == "story.timeline.yaml line 5, timeline.0"
+    assert (await rig.told("state"))["faults"] == {"gpu-0": ["xid/46"], "gpu-1": ["xid/48"]}
+
+
+async def test_a_story_that_waits_for_its_end_does_not_hold_up_the_process(rig: Rig) -> None:
+    more = "always:\n  - {after: 1h, recover: all}\n"
+    path = story(rig, "{inject: xid/79, device: gpu-0}", "{after: 1h, mark: never}", more=more)
+    await rig.serve(play=path)
+    await registered(rig)
+    await until(lambda: told(rig, "step"), PATIENCE)
+    await rig.end()
+    assert (rig.sockets(), await rig.slices()) == ([], 0)
+
+
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [
+        ("{inject: xid/79, device: gpu-7}", "timeline.0: no device is called 'gpu-7'; there are gpu-0"),
+        ("{kubelet: restart}", "timeline.0: a process plays no `kubelet`; leave the step out"),
+        ("{pod: keeps-failing}", "timeline.0: a process plays no `pod`; leave the step out"),
+        ("{expect: {pod_writes: {max: 3}}}", "timeline.0: a process does not count writes of statuses"),
+        ("{fly: high}", "nothing is called so here"),
+    ],
+)
+async def test_what_a_process_cannot_play_is_refused_before_it_begins(rig: Rig, step: str, words: str) -> None:
+    path = story(rig, step)
+    with pytest.raises(CommandError) as refused:
+        rig.settings(play=path)
+    assert words in str(refused.value)
+
+
+def waiting(device: str) -> str:
+    return f"{{when: {{seen: Unhealthy, device: {device}}}, mark: seen}}"
+
+
+async def test_a_story_does_not_wait_for_what_a_device_shows_that_the_driver_has_not(rig: Rig) -> None:
+    more = "use: {inventory: [{name: gpu, count: 2}, {name: nic, count: 2}]}\n"
+    path = story(
+        rig, waiting("gpu-0"), waiting("nic-1"), waiting('"nic-*"'), waiting('"*-0"'), waiting("held"), more=more
+    )
+    with pytest.raises(CommandError) as refused:
+        rig.settings(play=path)
+    assert [line.split(": ", 2)[1:] for line in str(refused.value).splitlines()] == [
+        ["line 6", "timeline.1.when.device: the driver has no device nic-1"],
+        ["line 7", "timeline.2.when.device: the driver has no device nic-*"],
+    ]
+
+
+async def test_all_that_a_process_cannot_play_is_told_at_once(rig: Rig) -> None:
+    path = story(rig, "{kubelet: restart}", "{mark: fine}", "{plugin: restart}")
+    with pytest.raises(CommandError) as refused:
+        rig.settings(play=path)
+    told = [line.split(": ")[1:3] for line in str(refused.value).splitlines()]
+    assert told == [["line 5", "timeline.0"], ["line 7", "timeline.2"]]
+
+
+async def test_a_story_of_another_catalogue_or_of_several_drivers_is_refused(rig: Rig) -> None:
+    path = story(rig, "{inject: xid/79, device: gpu-0}")
+    with pytest.raises(CommandError, match="has the policy nvidia-catalogue, and the driver nvsentinel; give --pol"):
+        rig.settings(play=path, policy="nvsentinel")
+    rig.file.write_text(TWO)
+    with pytest.raises(CommandError, match="a timeline is played on one driver, and there are 2"):
+        rig.settings(play=path)
+    with pytest.raises(CommandError, match="a timeline is played at a speed above 0, not 0"):
+        rig.settings(play=path, speed=0.0)
+
+
+# -- what it waits for, and expects
+
+
+def shows(health: str, message: str = "", name: str = "job", device: str = f"{DRIVER}/node-a/gpu-0") -> Object:
+    """A pod whose container shows the device so."""
+    resource = {"resourceID": device, "health": health, **({"message": message} if message else {})}
+    status = {"name": "main", "allocatedResourcesStatus": [{"name": "claim:gpu", "resources": [resource]}]}
+    return {**pod(name), "status": {"phase": "Running", "containerStatuses": [status]}}
+
+
+async def shown(rig: Rig, pod_: Object) -> None:
+    """Its status is that."""
+    name = pod_["metadata"]["name"]
+    there = next((found for found in await rig.api.list(PODS) if found["metadata"]["name"] == name), None)
+    made = there or await rig.api.create(PODS, {key: pod_[key] for key in ("metadata", "spec")})
+    await rig.api.replace_status(PODS, {**made, "status": pod_["status"]})
+
+
+async def begins(rig: Rig, *steps: str, **given: object) -> None:
+    """The story of these steps has begun."""
+    await rig.serve(play=story(rig, *steps), **given)
+    await registered(rig)
+    assert await until(lambda: told(rig, "story-begins"), PATIENCE)
+
+
+async def ends(rig: Rig) -> list[tuple[str, str]]:
+    """What came of each expectation, once the story is over."""
+    assert await until(lambda: told(rig, "story-ends"), PATIENCE)
+    outcomes = told(rig, "expectation-met", "expectation-failed")
+    return [(line["event"].removeprefix("expectation-"), line.get("why", "")) for line in outcomes]
+
+
+@pytest.mark.parametrize("device", [f"{DRIVER}/node-a/gpu-0", f"{DRIVER}/gpu=gpu-0"])
+async def test_what_a_pod_comes_to_show_is_as_expected(rig: Rig, device: str) -> None:
+    step = '{expect: {device: gpu-0, health: Unhealthy, message: "*bus"}, within: 1h}'
+    await begins(rig, step, "{inject: xid/48, device: gpu-1}")
+    await shown(rig, shows("Healthy", device=device))
+    await shown(rig, shows("Unhealthy", "fallen off the bus", device=device))
+    assert await ends(rig) == [("met", "")]
+    assert (await rig.told("state"))["faults"] == {"gpu-1": ["xid/48"]}
+
+
+async def test_what_does_not_come_is_told_of_with_what_is_there_and_the_story_goes_on(rig: Rig) -> None:
+    await shown(rig, shows("Unhealthy", "odd"))
+    await shown(rig, {**shows("Healthy", name="done"), "status": {**shows("Healthy")["status"], "phase": "Failed"}})
+    step = "{expect: {device: gpu-0, health: Healthy}, within: 50ms, holds: 1s}"
+    await begins(rig, step, "{expect: {device: gpu-1, health: Healthy}, within: 50ms}", metrics_port=0, speed=10.0)
+    assert await ends(rig) == [("failed", "a pod shows Unhealthy 'odd'"), ("failed", "no pod shows it")]
+    (first, _) = told(rig, "expectation-failed")
+    assert (first["where"], first["expected"]) == (
+        "story.timeline.yaml line 5, timeline.0",
+        "gpu-0 Healthy within 50ms",
+    )
+
+
+async def test_what_is_to_stay_so_and_does_not_is_told_of(rig: Rig) -> None:
+    await shown(rig, shows("Healthy"))
+    await begins(rig, "{expect: {device: gpu-0, health: Healthy}, within: 1h, holds: 1s}")
+    await shown(rig, shows("Unknown"))
+    assert await ends(rig) == [("failed", "a pod shows Unknown ''")]
+
+
+async def test_where_pods_may_not_be_seen_that_is_why(rig: Rig) -> None:
+    class Refusing(ApiServer):
+        """It shows nobody its pods."""
+
+        async def snapshot(self, kind: Kind, namespace: str | None = None) -> Snapshot:
+            if kind == PODS:
+                raise ApiError(403, "Forbidden", "pods is forbidden")
+            return await super().snapshot(kind, namespace)
+
+    rig.api = Refusing()
+    await begins(rig, "{expect: {device: gpu-0, health: Healthy}, within: 50ms}")
+    assert await ends(rig) == [("failed", "pods cannot be followed: Forbidden: pods is forbidden")]
+
+
+async def test_a_story_waits_for_what_a_pod_shows(rig: Rig) -> None:
+    await begins(rig, "{when: {seen: Unhealthy, device: gpu-0}, inject: xid/48, device: gpu-1}")
+    await shown(rig, shows("Healthy"))
+    await shown(rig, shows("Unhealthy"))
+    assert await ends(rig) == []
+    assert (await rig.told("state"))["faults"] == {"gpu-1": ["xid/48"]}
+
+
+async def test_a_story_waits_for_calls_of_the_driver_however_long_that_is(rig: Rig) -> None:
+    await begins(rig, "{when: {calls: 2, method: NodePrepareResources}, inject: xid/48, device: gpu-1}")
+    world = World(rig)
+    await world.claim("gpu-0")
+    assert not told(rig, "step", "story-ends")
+    await world.claim("gpu-1", name="other")
+    assert await ends(rig) == []
+    assert (await rig.told("state"))["faults"] == {"gpu-1": ["xid/48"]}
+
+
+async def test_a_driver_is_upgraded_and_comes_back_with_other_health_apis(rig: Rig) -> None:
+    path = story(rig, "{driver: {upgrade: {overlap: 1h, offer: [v1alpha1]}}}", "{driver: {restart: {offer: [v1]}}}")
+    await rig.serve(play=path)
+    await registered(rig)
+    await registered(rig, "upgrade-1")
+    assert await ends(rig) == []
+    state = await rig.told("state")
+    assert (state["instance"], state["health_apis"]) == ("upgrade-1", ["v1.DRAResourceHealth"])
+    assert not told(rig, "step-failed")
+
+
+async def test_what_a_pod_holds_is_whichever_of_the_devices_it_shows(rig: Rig) -> None:
+    await shown(rig, shows("Unhealthy", "odd", device=f"{DRIVER}/node-a/split-mig-1"))
+    await begins(rig, "{expect: {device: held, health: Unhealthy}, within: 1h}")
+    assert await ends(rig) == [("met", "")]

@@ -1,0 +1,205 @@
+"""Timelines that are played on a driver of a file and on the device plugin beside it."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from drahealth.fakes.cluster.api import Object
+from drahealth.fakes.program.errors import CommandError
+from drahealth.suites.unit.manager.rig import until
+from drahealth.suites.unit.serve.rig import DRIVER, FILE, PATIENCE, Rig
+from drahealth.suites.unit.serve.test_device_plugins import BOTH, RESOURCE, SOCKET, WELL, Kubelet, unlisted
+from drahealth.suites.unit.serve.test_playing import ends, registered, shown, shows, story, told
+from drahealth.suites.unit.serve.test_pod_annotations import World, pod
+
+PATHS = ("gpu-0", "gpu-1", "split", "split/mig")
+"""The device plugin's devices, and what they are parts of."""
+SICK = "{plugin: {health: Unhealthy}, device: gpu-0}"
+"""A step."""
+TWO = "  - {resource: example.com/nic, devices: [{name: gpu, count: 2}]}\n"
+"""Another plugin of a file."""
+
+
+@pytest.fixture
+async def both(rig: Rig) -> AsyncIterator[Rig]:
+    """A driver and a device plugin in one file, and kubelets that register them, nothing running yet."""
+    rig.file.write_text(BOTH)
+    kubelet = Kubelet(rig)
+    await kubelet.socket.start()
+    yield rig
+    await kubelet.socket.stop()
+
+
+async def begins(rig: Rig, *steps: str, more: str = "") -> None:
+    """The story of these steps has begun."""
+    await rig.serve(play=story(rig, *steps, more=more))
+    await registered(rig)
+    assert await until(lambda: told(rig, "story-begins"), PATIENCE)
+
+
+async def played(rig: Rig, *steps: str) -> list[str]:
+    """Why which of its steps could not be done, once the story is over."""
+    await begins(rig, *steps)
+    assert await until(lambda: told(rig, "story-ends"), PATIENCE)
+    return [line["why"] for line in told(rig, "step-failed")]
+
+
+async def says(rig: Rig) -> dict[str, str]:
+    """What the device plugin says of its devices."""
+    return {device["device"]: device["health"] for device in await rig.told("devices", RESOURCE)}
+
+
+def listed_as(health: str, entry: str = RESOURCE, name: str = "job") -> Object:
+    """A pod whose container has gpu-0 of a device plugin, and shows it so."""
+    entries = [{"name": entry, "resources": [{"resourceID": "gpu-0", "health": health}]}]
+    status = {"name": "main", "allocatedResourcesStatus": entries}
+    made = pod(name)
+    made["spec"]["containers"][0]["resources"] = {"requests": {entry: "1"}, "limits": {entry: "1"}}
+    return {**made, "status": {"phase": "Running", "containerStatuses": [status]}}
+
+
+# -- what it is told
+
+
+async def test_a_plugin_is_told_of_its_devices_and_of_the_parts_of_those_that_are_divided(both: Rig) -> None:
+    steps = (SICK, "{plugin: {health: Hot}, device: split}", "{plugin: {listed: false}, device: gpu-1}")
+    assert await played(both, *steps) == []
+    assert await says(both) == {"gpu-0": "Unhealthy", "gpu-1": "Healthy", "split-mig": "Hot"}
+    assert await unlisted(both) == ["gpu-1"]
+    assert {device["health"] for device in await both.told("devices", DRIVER)} == {"Healthy"}
+
+
+@pytest.mark.parametrize(
+    ("steps", "runs", "there"),
+    [
+        (["{plugin: crash}"], False, True),
+        (["{plugin: stop}"], False, False),
+        (["{plugin: crash}", "{plugin: running}", "{plugin: running}"], True, True),
+        (["{plugin: stop}", "{plugin: restart}"], True, True),
+        (["{plugin: crash, for: 1ms}"], True, True),
+        (["{plugin: stop, for: 1ms}"], True, True),
+    ],
+)
+async def test_a_plugin_leads_its_life_and_what_lasts_is_undone(
+    both: Rig, steps: list[str], runs: bool, there: bool
+) -> None:
+    assert await played(both, *steps) == []
+    state = await both.told("state", RESOURCE)
+    assert (state["running"], (both.root / SOCKET).is_socket()) == (runs, there)
+    assert (await both.told("state", DRIVER))["running"]
+
+
+async def test_all_is_well_with_the_plugin_too_once_everything_is_recovered(both: Rig) -> None:
+    await begins(both, SICK, "{plugin: {listed: false}, device: gpu-1}", "{when: {calls: 1}, recover: all}")
+    assert await until(lambda: len(told(both, "step")) == 2, PATIENCE)
+    await both.told("inject", RESOURCE, fault="xid/95", device="split")
+    await World(both).claim("gpu-0")
+    assert await ends(both) == []
+    assert (await says(both), await unlisted(both)) == (WELL, [])
+    assert (await both.told("state", RESOURCE))["faults"] == {}
+
+
+async def test_a_story_without_the_plugin_leaves_it_as_it_is(both: Rig) -> None:
+    await begins(both, "{inject: xid/95, device: gpu-0}", "{when: {calls: 1}, recover: all}")
+    await both.told("inject", RESOURCE, fault="xid/95", device="gpu-0")
+    await World(both).claim("gpu-0")
+    assert await ends(both) == []
+    faults = [(await both.told("state", name))["faults"] for name in (DRIVER, RESOURCE)]
+    assert faults == [{}, {"gpu-0": ["xid/95"]}]
+
+
+async def test_faults_are_the_drivers_alone(both: Rig) -> None:
+    assert await played(both, "{plugin: running}", "{inject: xid/95, device: gpu-0}") == []
+    assert (await says(both), (await both.told("state", DRIVER))["faults"]) == (WELL, {"gpu-0": ["xid/95"]})
+
+
+async def test_what_a_plugin_cannot_do_is_told_of_and_the_story_goes_on(both: Rig) -> None:
+    assert await played(both, "{plugin: {listed: true}, device: gpu-0}", SICK) == [
+        f"the plugin of {RESOURCE} lists gpu-0 already"
+    ]
+    assert await says(both) == {**WELL, "gpu-0": "Unhealthy"}
+
+
+async def test_a_story_with_a_plugin_begins_when_that_is_registered_too(rig: Rig) -> None:
+    rig.file.write_text(BOTH)
+    await rig.serve(play=story(rig, SICK))
+    await registered(rig)
+    await rig.told("state", DRIVER)
+    assert told(rig, "story-begins") == []
+    kubelet = Kubelet(rig)
+    await kubelet.socket.start()
+    assert await ends(rig) == []
+    assert await says(rig) == {**WELL, "gpu-0": "Unhealthy"}
+    await kubelet.socket.stop()
+
+
+# -- what is expected of it
+
+
+async def test_what_a_pod_comes_to_show_of_the_plugins_device_is_as_expected(both: Rig) -> None:
+    await begins(both, '{expect: {device: gpu-0, of: plugin, health: Unhealthy, message: ""}, within: 1h}')
+    await shown(both, listed_as("Healthy"))
+    await shown(both, listed_as("Unhealthy"))
+    assert await ends(both) == [("met", "")]
+    (met,) = told(both, "expectation-met")
+    assert met["expected"] == "gpu-0 of the device plugin Unhealthy ''"
+
+
+async def test_devices_of_others_that_are_called_so_are_not_the_plugins(both: Rig) -> None:
+    await shown(both, listed_as("Unhealthy", entry="example.com/nic"))
+    await shown(both, shows("Unhealthy", name="other"))
+    expected = "{expect: {device: gpu-0, of: plugin, health: Unhealthy}, within: 50ms}"
+    await begins(both, expected, "{expect: {device: gpu-0, health: Unhealthy}, within: 1h}")
+    assert await ends(both) == [("failed", "no pod shows it"), ("met", "")]
+
+
+async def test_what_the_plugin_shows_is_not_the_drivers(both: Rig) -> None:
+    await shown(both, listed_as("Healthy"))
+    of_both = "{expect: {device: gpu-0, of: plugin, health: Unhealthy}, within: 50ms}"
+    await begins(both, of_both, "{expect: {device: gpu-0, health: Healthy}, within: 50ms}")
+    assert await ends(both) == [("failed", "a pod shows Healthy ''"), ("failed", "no pod shows it")]
+
+
+async def test_what_a_pod_holds_is_whichever_of_the_plugins_devices_it_shows(both: Rig) -> None:
+    await shown(both, listed_as("Unhealthy"))
+    await begins(both, "{expect: {device: held, of: plugin, health: Unhealthy}, within: 1h}")
+    assert await ends(both) == [("met", "")]
+
+
+# -- what cannot be played
+
+
+EXPECTED = "{expect: {device: gpu-0, of: plugin, health: Healthy}}"
+NONE = "it is for a device plugin, and there is none beside the driver; name it in `plugins:`, or leave "
+MANY = f"it is for one device plugin, and there are 2 ({RESOURCE}, example.com/nic); give each a process, or leave "
+NO_SUCH = (
+    f"the device plugin {RESOURCE} has no device split/mig-0; did you mean split/mig? there are {', '.join(PATHS)}"
+)
+
+
+@pytest.mark.parametrize(
+    ("file", "step", "words"),
+    [
+        (FILE, SICK, f"{NONE}the step out"),
+        (FILE, EXPECTED, f"{NONE}`of: plugin` out"),
+        (BOTH + TWO, "{plugin: restart}", f"{MANY}the step out"),
+        (BOTH + TWO, EXPECTED, f"{MANY}`of: plugin` out"),
+        (BOTH, "{plugin: {health: Hot}, device: split/mig-0}", NO_SUCH),
+    ],
+)
+async def test_what_has_no_plugin_or_device_to_be_played_on_is_refused_by_line(
+    rig: Rig, file: str, step: str, words: str
+) -> None:
+    rig.file.write_text(file)
+    path = story(rig, "{mark: fine}", step)
+    with pytest.raises(CommandError) as refused:
+        rig.settings(play=path)
+    assert str(refused.value) == f"{path}: line 6: timeline.1: {words}"
+
+
+async def test_a_story_without_a_plugin_is_played_beside_several(rig: Rig) -> None:
+    rig.file.write_text(BOTH + TWO)
+    await rig.serve(play=story(rig, "{inject: xid/95, device: gpu-0}"))
+    await registered(rig)
+    assert await ends(rig) == []
+    assert (await rig.told("state", DRIVER))["faults"] == {"gpu-0": ["xid/95"]}

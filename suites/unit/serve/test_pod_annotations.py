@@ -1,0 +1,231 @@
+"""Pods say by their annotations how devices are."""
+
+import asyncio
+from typing import Any
+
+import grpc.aio
+import pytest
+
+from drahealth.fakes.cluster.api import CLAIMS, PODS, Object
+from drahealth.fakes.health.overlay import Pinned
+from drahealth.fakes.serve.pod_annotations import Said, claims_of, pinned, said_by
+from drahealth.proto.health_apis import V1
+from drahealth.proto.services import PREPARE, UNPREPARE, Unary
+from drahealth.proto.sockets import target
+from drahealth.proto.values import DeviceId, Health
+from drahealth.suites.unit.manager.rig import until
+from drahealth.suites.unit.serve.rig import DRIVER, PATIENCE, Rig
+
+KEY = "health.example.com/gpu-0"
+GPU = DeviceId(DRIVER, "node-a", "gpu-0")
+REQUEST = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]}}
+WELL = ("Healthy", "")
+
+
+def pod(name: str = "job", claim: str = "gpu", node: str = "node-a", **annotations: str) -> Object:
+    """A pod with a claim. An annotation's name is that of its device."""
+    said = {f"health.example.com/{device.replace('_', '-')}": value for device, value in annotations.items()}
+    uses: Object = {"resourceClaims": [{"name": "gpu", "resourceClaimName": claim}]}
+    containers = [{"name": "main", "image": "i", "resources": {"claims": [{"name": "gpu"}]}}]
+    return {
+        "metadata": {"name": name, "namespace": "default", "annotations": said},
+        "spec": {**uses, "nodeName": node, "containers": containers},
+    }
+
+
+class World:
+    """A driver that follows pods, and a kubelet that has it prepare claims."""
+
+    def __init__(self, rig: Rig) -> None:
+        self.rig = rig
+
+    async def call(self, method: Unary[Any, Any], claim: Object) -> None:
+        metadata = claim["metadata"]
+        named = {"namespace": "default", "name": metadata["name"], "uid": metadata["uid"]}
+        path = self.rig.root / "plugins" / DRIVER / "dra.sock"
+        async with grpc.aio.insecure_channel(target(path)) as channel:
+            await method.stub(channel)(method.request(claims=[named]), timeout=PATIENCE)
+
+    async def claim(self, *devices: str, name: str = "gpu") -> Object:
+        """A claim with these devices that is prepared."""
+        claim = await self.rig.api.create(CLAIMS, {"metadata": {"name": name, "namespace": "default"}, "spec": REQUEST})
+        results = [{"request": "gpu", "driver": DRIVER, "pool": "node-a", "device": device} for device in devices]
+        claim["status"] = {"allocation": {"devices": {"results": results}}}
+        claim = await self.rig.api.replace_status(CLAIMS, claim)
+        await self.call(PREPARE["v1.DRAPlugin"], claim)
+        return claim
+
+    async def says(self, name: str = "job", **annotations: str) -> None:
+        """The pod's annotations are these from now on."""
+        found = await self.rig.api.get(PODS, name, "default")
+        found["metadata"]["annotations"] = pod(**annotations)["metadata"]["annotations"]
+        await self.rig.api.replace(PODS, found)
+
+    async def shows(self, health: str, message: str = "", device: str = "gpu-0") -> None:
+        """Waits until the driver says so of the device."""
+        async with asyncio.timeout(PATIENCE):
+            while (found := await self.said(device)) != (health, message):
+                assert found
+                await asyncio.sleep(0.005)
+
+    async def said(self, device: str = "gpu-0") -> tuple[str, str]:
+        """What it says of a device."""
+        devices = {found["device"]: found for found in await self.rig.told("devices")}
+        return devices[device]["health"], devices[device]["message"]
+
+
+@pytest.fixture
+async def world(rig: Rig) -> World:
+    await rig.serve(pod_annotations=True)
+    return World(rig)
+
+
+async def test_a_pod_that_holds_a_device_says_how_it_is_until_it_does_not(world: World) -> None:
+    await world.claim("gpu-0")
+    await world.rig.api.create(PODS, pod(gpu_0="unhealthy"))
+    await world.shows("Unhealthy", f"pod default/job says unhealthy ({KEY})")
+    await world.says(gpu_0="Unknown")
+    await world.shows("Unknown", f"pod default/job says unknown ({KEY})")
+    await world.says()
+    await world.shows(*WELL)
+
+
+@pytest.mark.parametrize("partial", [False, True])
+async def test_the_kubelet_is_told_at_once(world: World, partial: bool) -> None:
+    await world.rig.told("set_heartbeat", seconds=0)
+    if partial:
+        await world.rig.told("fault_streams", kind="partial")
+    claim = await world.claim("gpu-0")
+    async with grpc.aio.insecure_channel(target(world.rig.root / "plugins" / DRIVER / "dra.sock")) as channel:
+        reports = V1.method.stub(channel)(V1.method.request()).__aiter__()
+
+        async def heard() -> dict[str, int]:
+            report = await asyncio.wait_for(anext(reports), PATIENCE)
+            return {device.device.device_name: device.health for device in report.devices}
+
+        assert len(await heard()) == 4
+        await world.rig.api.create(PODS, pod(gpu_0="unhealthy"))
+        told = await heard()
+        await world.call(UNPREPARE["v1.DRAPlugin"], claim)
+        again = await heard()
+    assert (told["gpu-0"], again["gpu-0"], len(told)) == (2, 1, 1 if partial else 4)
+
+
+async def test_what_goes_with_its_pod_goes(world: World) -> None:
+    await world.claim("gpu-0")
+    await world.rig.api.create(PODS, pod(gpu_0="unhealthy"))
+    await world.shows("Unhealthy", f"pod default/job says unhealthy ({KEY})")
+    await world.rig.api.delete(PODS, "job", "default", grace=0)
+    await world.shows(*WELL)
+
+
+async def test_what_is_allocated_and_there_no_more_is_passed_over(world: World) -> None:
+    claim = await world.claim("gpu-0")
+    gone = {"request": "gpu", "driver": DRIVER, "pool": "older", "device": "gpu-0"}
+    claim["status"]["allocation"]["devices"]["results"].append(gone)
+    await world.rig.api.replace_status(CLAIMS, claim)
+    await world.rig.api.create(PODS, pod(gpu_0="unhealthy"))
+    await world.shows("Unhealthy", f"pod default/job says unhealthy ({KEY})")
+
+
+async def test_it_counts_from_when_the_claim_is_prepared_until_it_is_not(world: World) -> None:
+    await world.rig.api.create(PODS, pod(gpu_0="unhealthy"))
+    claim = await world.claim("gpu-0")
+    await world.shows("Unhealthy", f"pod default/job says unhealthy ({KEY})")
+    await world.call(UNPREPARE["v1.DRAPlugin"], claim)
+    await world.shows(*WELL)
+
+
+async def test_a_pod_speaks_for_no_device_that_it_does_not_hold(world: World) -> None:
+    await world.claim("gpu-0")
+    await world.rig.api.create(PODS, pod(gpu_0="unknown", gpu_1="unhealthy"))
+    await world.shows("Unknown", f"pod default/job says unknown ({KEY})")
+    assert await world.said("gpu-1") == WELL
+
+
+async def test_of_several_pods_the_worst_holds(world: World) -> None:
+    await world.claim("gpu-0")
+    for name, health in (("a", "healthy"), ("b", "unhealthy"), ("c", "unknown")):
+        await world.rig.api.create(PODS, pod(name, gpu_0=health))
+    await world.shows("Unhealthy", f"pod default/b says unhealthy ({KEY})")
+    await world.says("b", gpu_0="healthy")
+    await world.shows("Unknown", f"pod default/c says unknown ({KEY})")
+
+
+async def test_a_pod_hides_no_fault_and_a_recovery_leaves_what_it_says(world: World) -> None:
+    await world.claim("gpu-0")
+    await world.rig.api.create(PODS, pod(gpu_0="unknown"))
+    await world.shows("Unknown", f"pod default/job says unknown ({KEY})")
+    await world.rig.told("inject", fault="xid/48", device="gpu-0")
+    assert (await world.said())[1].startswith("XID 48")
+    await world.rig.told("recover", action="reboot")
+    assert await world.said() == ("Unknown", f"pod default/job says unknown ({KEY})")
+
+
+async def test_the_drivers_own_pod_speaks_for_all(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POD_NAME", "driver-x")
+    monkeypatch.setenv("POD_NAMESPACE", "default")
+    await rig.serve(pod_annotations=True)
+    await rig.api.create(PODS, pod("driver-x", "none", gpu_1="unhealthy"))
+    message = "pod default/driver-x says unhealthy (health.example.com/gpu-1)"
+    await World(rig).shows("Unhealthy", message, device="gpu-1")
+
+
+async def test_what_says_nothing_is_told_of_once(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    await world.claim("gpu-0")
+    await world.rig.api.create(PODS, pod(gpu_0="sick", gpu_9="unhealthy"))
+    await until(lambda: len(caplog.records) == 2, PATIENCE)
+    await world.rig.api.create(PODS, pod("other", gpu_0="unknown"))
+    await world.shows("Unknown", f"pod default/other says unknown ({KEY})")
+    assert sorted(record.getMessage() for record in caplog.records) == [
+        "pod default/job says unhealthy (health.example.com/gpu-9): no driver here has a device 'gpu-9'",
+        f"pod default/job, {KEY}: there is no health 'sick', say healthy, unhealthy or unknown; it is passed over",
+    ]
+
+
+async def test_while_the_api_server_is_away_what_was_said_holds(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    await world.claim("gpu-0")
+    await world.rig.api.create(PODS, pod(gpu_0="unhealthy"))
+    await world.shows("Unhealthy", f"pod default/job says unhealthy ({KEY})")
+    world.rig.api.down()
+    await until(lambda: of_pods(caplog), PATIENCE)
+    assert await world.said() == ("Unhealthy", f"pod default/job says unhealthy ({KEY})")
+    world.rig.api.up()
+    await world.says()
+    await world.shows(*WELL)
+    assert of_pods(caplog) == ["pods cannot be followed", "pods are followed again"]
+
+
+def of_pods(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """How each line begins that is about following pods."""
+    mine = (record for record in caplog.records if record.name.endswith("node_pods"))
+    return [record.getMessage().partition(",")[0] for record in mine]
+
+
+async def test_nobody_is_followed_unless_that_is_asked_for(rig: Rig) -> None:
+    await rig.serve()
+    world = World(rig)
+    await world.claim("gpu-0")
+    await rig.api.create(PODS, pod(gpu_0="unhealthy"))
+    await rig.told("inject", fault="xid/79", device="gpu-1")
+    assert await world.said() == WELL
+
+
+# -- pure
+
+
+def test_a_claim_is_named_by_the_pod_or_was_made_for_it() -> None:
+    claims = [{"name": "a", "resourceClaimName": "mine"}, {"name": "b"}, {"name": "c"}]
+    status = {"resourceClaimStatuses": [{"name": "b", "resourceClaimName": "made"}, {"name": "c"}]}
+    assert list(claims_of({"spec": {"resourceClaims": claims}, "status": status})) == ["mine", "made"]
+
+
+def test_annotations_of_others_say_nothing() -> None:
+    metadata = {"namespace": "n", "name": "p", "annotations": {"sick.example.com/gpu-0": "unhealthy", "gpu-0": "sick"}}
+    assert list(said_by({"metadata": metadata}, "health.example.com")) == []
+
+
+def test_of_two_that_are_equally_bad_the_first_holds() -> None:
+    first, second = Pinned(Health.UNKNOWN, "first"), Pinned(Health.UNKNOWN, "second")
+    said = [(Said("gpu-0", one), {GPU}) for one in (first, second)]
+    assert pinned(said) == {GPU: first}

@@ -1,0 +1,326 @@
+"""The process of drivers of a file: how it begins, what it refuses, and that nothing is left."""
+
+import asyncio
+import json
+import signal
+import socket
+import sys
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from drahealth.fakes.cluster.api import SLICES, ApiError, Kind, Object
+from drahealth.fakes.cluster.api_server.server import ApiServer
+from drahealth.fakes.control.news import News
+from drahealth.fakes.program.errors import CommandError
+from drahealth.fakes.serve.program import Program
+from drahealth.suites.unit.manager.rig import until
+from drahealth.suites.unit.serve.rig import DRIVER, PATIENCE, Rig, Said
+
+SOCKETS = [
+    "control.sock",
+    f"plugins/{DRIVER}/.dra",
+    f"plugins/{DRIVER}/dra.sock",
+    f"plugins_registry/.{DRIVER}-reg",
+    f"plugins_registry/{DRIVER}-reg.sock",
+]
+Process = asyncio.subprocess.Process
+
+
+async def run(rig: Rig, kubeconfig: Path, *arguments: str) -> Process:
+    """The command, with the rig's folder, on pipes."""
+    where = ("--kubelet-dir", str(rig.root), "--kubeconfig", str(kubeconfig), "--socket", str(rig.socket))
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "drahealth.fakes", "driver", "serve", "-f", str(rig.file), "--node-name", "node-a", *where, *arguments),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    rig.processes.append(process)
+    return process
+
+
+async def line(process: Process, event: str) -> Object:
+    """The next line of that event."""
+    assert process.stdout
+    async with asyncio.timeout(PATIENCE):
+        while said := await process.stdout.readline():
+            found: Object = json.loads(said)
+            if found["event"] == event:
+                return found
+    raise AssertionError(f"it ended without {event}")
+
+
+async def test_it_publishes_registers_and_ends_with_nothing_left(rig: Rig) -> None:
+    await rig.serve()
+    assert (rig.sockets(), await rig.slices()) == (SOCKETS, 1)
+    assert rig.socket.stat().st_mode & 0o777 == 0o600
+    await rig.end()
+    assert (rig.sockets(), await rig.slices(), (rig.root / "plugins" / DRIVER).exists()) == ([], 0, False)
+
+
+async def test_a_folder_that_is_made_for_the_socket_is_its_owners_alone(rig: Rig) -> None:
+    rig.socket = rig.root / "run" / "control.sock"
+    await rig.serve()
+    assert (rig.socket.parent.stat().st_mode & 0o777, rig.socket.stat().st_mode & 0o777) == (0o700, 0o600)
+
+
+async def test_its_lines_tell_all_and_it_retires_when_it_is_terminated(rig: Rig, kubeconfig: Path) -> None:
+    process = await run(rig, kubeconfig)
+    started, serving = await line(process, "started"), await line(process, "serving")
+    assert (started["driver"], started["devices"], serving["socket"]) == (DRIVER, 4, str(rig.socket))
+    await rig.ctl("inject", "xid/79", "gpu-0")
+    assert (await line(process, "call"))["args"] == {"fault": "xid/79", "device": "gpu-0"}
+    process.send_signal(signal.SIGTERM)
+    await line(process, "retired")
+    _, said = await asyncio.wait_for(process.communicate(), PATIENCE)
+    assert (process.returncode, said, rig.sockets(), await rig.slices()) == (0, b"", [], 0)
+
+
+async def test_what_a_killed_process_left_is_replaced(rig: Rig, kubeconfig: Path) -> None:
+    process = await run(rig, kubeconfig)
+    await line(process, "serving")
+    process.kill()
+    await process.communicate()
+    assert rig.sockets() == SOCKETS
+    await rig.serve()
+    assert (await rig.told("state"))["running"]
+    await rig.end()
+    assert (rig.sockets(), await rig.slices()) == ([], 0)
+
+
+async def test_a_second_process_on_the_same_socket_is_refused_and_the_first_goes_on(rig: Rig, kubeconfig: Path) -> None:
+    await rig.serve()
+    second = await run(rig, kubeconfig)
+    _, said = await asyncio.wait_for(second.communicate(), PATIENCE)
+    assert (second.returncode, said.decode()) == (
+        2,
+        f"drahealth: somebody listens at {rig.socket} already; name another --socket\n",
+    )
+    assert (rig.sockets(), (await rig.told("state"))["running"]) == (SOCKETS, True)
+
+
+async def test_two_fakes_never_have_one_socket(rig: Rig) -> None:
+    await rig.serve()
+    with pytest.raises(CommandError) as refused:
+        await rig.serve(socket=rig.root / "other.sock")
+    where = rig.root / "plugins" / DRIVER / "dra.sock"
+    assert str(refused.value).startswith(f"driver {DRIVER} is served at {where} already; end that process, give")
+    assert (rig.sockets(), await rig.slices(), (await rig.told("state"))["running"]) == (SOCKETS, 1, True)
+
+
+async def test_a_driver_that_stopped_does_not_start_in_anothers_place(rig: Rig) -> None:
+    await rig.serve()
+    await rig.told("stop")
+    other = rig.root / "other.sock"
+    await rig.serve(socket=other)
+    refused = await rig.ctl("start")
+    assert (refused.code, refused.err.partition(" at ")[0]) == (2, f"drahealth: driver {DRIVER} is served")
+    assert (await rig.told("state"))["running"] is False
+
+
+class Slow(ApiServer):
+    """It takes its time, so that others have theirs while a driver publishes."""
+
+    async def create(self, kind: Kind, obj: Object) -> Object:
+        await asyncio.sleep(0.05)
+        return await super().create(kind, obj)
+
+
+async def test_two_that_begin_at_once_do_not_both_begin(rig: Rig) -> None:
+    api, other = Slow(), rig.root / "other.sock"
+    begun = await asyncio.gather(rig.serve(api), rig.serve(api, socket=other), return_exceptions=True)
+    (refused,) = (one for one in begun if isinstance(one, CommandError))
+    assert str(refused).startswith(f"driver {DRIVER} is served at ")
+
+
+async def test_two_instances_of_a_driver_stand_side_by_side(rig: Rig) -> None:
+    await rig.serve(instance="a")
+    await rig.serve(instance="b", socket=rig.root / "other.sock")
+    assert [name for name in rig.sockets() if name.endswith("-reg.sock")] == [
+        f"plugins_registry/{DRIVER}-a-reg.sock",
+        f"plugins_registry/{DRIVER}-b-reg.sock",
+    ]
+
+
+@pytest.mark.parametrize("there", ["a file", "a folder"])
+async def test_what_is_no_socket_is_left_alone(rig: Rig, there: str) -> None:
+    if there == "a file":
+        rig.socket.write_text("precious")
+    else:
+        rig.socket.mkdir()
+    with pytest.raises(CommandError, match="that is no socket; name another --socket"):
+        await rig.serve()
+    assert rig.sockets() == []
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"policy": "nobodys"}, "there is no policy 'nobodys'"),
+        ({"catalogue": "nvida"}, "--catalogue: there is no catalogue 'nvida'; did you mean nvidia"),
+        ({"driver_name": "x y"}, "--driver-name: 'x y' is no name of a driver, which is a DNS name such as"),
+        ({"instance": "a/b"}, "--instance: 'a/b' is no name of an instance, which is letters, digits and -_. between"),
+        ({"node_name": "Node A"}, "'Node A' is no name of a node; give --node-name, such as node-a"),
+        ({"metrics_port": 70000}, "there is no port 70000; 0 is any free one"),
+        ({"annotation_prefix": "health/x"}, "annotation prefix must be a DNS name such as"),
+        ({"socket": Path("/" + "x" * 120)}, "the socket path /xxx"),
+    ],
+)
+async def test_what_makes_no_sense_is_refused_before_anything_begins(rig: Rig, given: Object, words: str) -> None:
+    with pytest.raises(CommandError) as refused:
+        rig.settings(**given)
+    assert words in str(refused.value)
+    assert refused.value.code == 2
+
+
+@pytest.mark.parametrize("instance", ["0f6c8f5e-9d5b-4f0e-8a53-6f1f8b1d9b11", "gpu-driver-x2x7k.example", "b", ""])
+async def test_an_instance_may_be_called_by_the_uid_or_name_of_its_pod(rig: Rig, instance: str) -> None:
+    assert [driver.instance for driver in rig.settings(instance=instance).drivers] == [instance]
+
+
+async def test_a_file_that_is_wrong_says_all_that_is(rig: Rig) -> None:
+    rig.file.write_text("format: inventory/v1\ndevices:\n  - {nam: gpu}\n  - {name: spare, count: many}\n")
+    with pytest.raises(CommandError) as refused:
+        rig.settings()
+    assert [said.partition(": ")[0] for said in str(refused.value).splitlines()] == [str(rig.file)] * 3
+    rig.file.unlink()
+    with pytest.raises(CommandError, match=r"gpus.yaml cannot be read: No such file or directory"):
+        rig.settings()
+
+
+async def test_a_folder_too_deep_for_sockets_is_told_of(rig: Rig, kubeconfig: Path) -> None:
+    process = await run(rig, kubeconfig, "--plugins-dir", str(rig.root / ("x" * 90)))
+    _, said = await asyncio.wait_for(process.communicate(), PATIENCE)
+    assert (process.returncode, said.count(b"\n")) == (2, 1)
+    assert said.decode().startswith(f"drahealth: the socket path {rig.root}/xxx")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("--kubeconfig", "/nowhere"), 3, "kubeconfig /nowhere: "),
+        (("-f", "x.yaml"), 2, "x.yaml cannot be read: No such file or directory"),
+        (("-f", "x.yaml", "--jumping-clock"), 2, "--jumping-clock is for drivers that who connects makes"),
+        (("--policy", "strict"), 2, "--policy says something of the drivers of a file; give one with -f"),
+        (("--sped", "3"), 2, "there is no option --sped, did you mean --speed or --seed?; drahealth driver serve --h"),
+    ],
+)
+async def test_wrong_arguments_are_told_of_in_one_sentence(
+    rig: Rig, arguments: tuple[str, ...], code: int, words: str
+) -> None:
+    given = ("-f", str(rig.file), *arguments) if arguments[0] == "--kubeconfig" else arguments
+    command = (sys.executable, "-m", "drahealth.fakes", "driver", "serve", *given)
+    process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
+    _, said = await asyncio.wait_for(process.communicate(), PATIENCE)
+    assert (process.returncode, said.count(b"\n")) == (code, 1)
+    assert said.decode().startswith(f"drahealth: {words}")
+
+
+# -- the API server
+
+
+class Refusing(ApiServer):
+    """It lets nobody publish."""
+
+    async def create(self, kind: Kind, obj: Object) -> Object:
+        if kind == SLICES:
+            raise ApiError(403, "Forbidden", "resourceslices is forbidden")
+        return await super().create(kind, obj)
+
+
+async def test_where_the_api_server_refuses_it_says_so_and_leaves_nothing(rig: Rig) -> None:
+    with pytest.raises(CommandError) as refused:
+        await rig.serve(Refusing())
+    assert str(refused.value) == (f"driver {DRIVER} cannot publish its devices: Forbidden: resourceslices is forbidden")
+    assert (refused.value.code, rig.sockets()) == (3, [])
+
+
+async def test_what_the_api_server_refuses_is_no_mistake_of_who_asked(rig: Rig) -> None:
+    rig.api = moody = Moody()
+    await rig.serve()
+    await rig.ctl("stop")
+    for published in await moody.list(SLICES):
+        await moody.delete(SLICES, published["metadata"]["name"])
+    moody.refuses = True
+    assert await rig.ctl("start") == Said(3, "", "drahealth: Forbidden: resourceslices is forbidden\n")
+
+
+class Silent(ApiServer):
+    """It never answers who publishes."""
+
+    async def create(self, kind: Kind, obj: Object) -> Object:
+        if kind == SLICES:
+            await asyncio.Event().wait()
+        return await super().create(kind, obj)
+
+
+async def test_it_ends_at_once_while_it_waits_for_the_api_server(rig: Rig) -> None:
+    program, told = Program(rig.settings(), Silent(), News()), asyncio.Event()
+    running = asyncio.create_task(program.run(told))
+    await until(lambda: (rig.root / "plugins_registry").is_dir(), PATIENCE)
+    told.set()
+    await asyncio.wait_for(running, PATIENCE)
+    assert rig.sockets() == []
+
+
+class Moody(ApiServer):
+    """It lets drivers publish, until it does not."""
+
+    refuses = False
+
+    async def create(self, kind: Kind, obj: Object) -> Object:
+        if self.refuses:
+            raise ApiError(403, "Forbidden", f"{kind.plural} is forbidden")
+        return await super().create(kind, obj)
+
+
+async def test_what_the_api_server_refuses_later_disturbs_no_device_and_is_made_up_for(rig: Rig) -> None:
+    rig.api = moody = Moody()
+    await rig.serve()
+    moody.refuses = True
+    (published,) = await moody.list(SLICES)
+    await moody.delete(SLICES, published["metadata"]["name"])
+    await rig.told("inject", fault="xid/79", device="gpu-0")
+    assert ((await rig.health())["gpu-0"], await rig.slices()) == ("Unhealthy", 0)
+    moody.refuses = False
+    async with asyncio.timeout(PATIENCE), aclosing(moody.watch(SLICES)) as changes:
+        assert (await anext(changes)).type == "ADDED"
+    assert (await rig.health())["gpu-0"] == "Unhealthy"
+
+
+async def test_it_begins_while_the_api_server_is_away_and_publishes_later(rig: Rig) -> None:
+    rig.api.down()
+    await rig.serve()
+    await rig.told("inject", fault="xid/79", device="gpu-0")
+    assert (await rig.health())["gpu-0"] == "Unhealthy"
+    rig.api.up()
+    async with asyncio.timeout(PATIENCE):
+        async for event in rig.api.watch(SLICES):
+            assert event.object["spec"]["driver"] == DRIVER
+            break
+    assert (await rig.health())["gpu-0"] == "Unhealthy"
+
+
+async def test_it_ends_while_the_api_server_is_away_and_says_what_stays(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    await rig.serve()
+    rig.api.down()
+    await rig.end()
+    rig.api.up()
+    assert (rig.sockets(), await rig.slices()) == ([], 1)
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
+        f"driver {DRIVER} ends, but its ResourceSlices are still there"
+    ]
+
+
+async def test_a_socket_that_nobody_serves_any_more_is_no_hindrance(rig: Rig) -> None:
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(rig.socket))
+    assert (await rig.ctl("status")).err.startswith(
+        f"drahealth: nobody listens at {rig.socket} any more; start drivers"
+    )
+    await rig.serve()
+    assert await until(lambda: rig.socket.is_socket())

@@ -1,0 +1,193 @@
+"""Drivers that stand by themselves, at the ends of any number of connections."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from drahealth.fakes.control.remote import RemoteHost
+from drahealth.fakes.control.wire import LINE_LIMIT, to_line
+from drahealth.proto.values import Health
+from drahealth.suites.unit.manager.rig import until
+from drahealth.suites.unit.serve.rig import DRIVER, TWO, Rig
+
+ATTACH = {"attach": "s", "brief": True}
+USE = {"id": 1, "call": "use"}
+
+
+def call(number: int, name: str, driver: int | None = 1, /, **args: Any) -> dict[str, Any]:
+    """A line that calls."""
+    return {"id": number, "driver": driver, "call": name, "args": args}
+
+
+async def test_a_driver_that_is_used_says_what_it_is(serving: Rig) -> None:
+    async with serving.line() as ends:
+        used = (await ends.asks(ATTACH, USE))["result"]
+    assert used == {
+        "driver": 1,
+        "kind": "driver",
+        "name": DRIVER,
+        "node": "node-a",
+        "pool": "node-a",
+        "devices": 4,
+        "catalogue": "nvidia",
+        "policy": "nvidia-catalogue",
+    }
+
+
+async def test_what_one_connection_does_another_sees_and_its_end_undoes_nothing(serving: Rig) -> None:
+    async with serving.line() as one, serving.line() as other:
+        await one.asks(ATTACH, USE, call(2, "inject", fault="xid/79", device="gpu-0"))
+        one.writer.close()
+        assert await one.hears() is None
+        state = (await other.asks({**ATTACH, "attach": "t"}, USE, call(2, "state")))["result"]
+    assert (state["running"], state["faults"]) == (True, {"gpu-0": ["xid/79"]})
+
+
+async def test_to_drop_a_driver_that_stands_is_to_forget_it(serving: Rig) -> None:
+    async with serving.line() as ends:
+        gone = await ends.asks(ATTACH, USE, call(2, "drop", None, driver=1), call(3, "state"))
+    assert gone["error"] == "there is no driver 1"
+    assert (await serving.told("state"))["running"]
+
+
+async def test_who_watches_hears_what_others_do(serving: Rig) -> None:
+    async with serving.line() as ends:
+        await ends.asks(ATTACH, USE, call(2, "watch", None, driver=1))
+        await serving.told("inject", fault="xid/79", device="gpu-0")
+        heard = await ends.hears()
+    assert heard.pop("at") > 0
+    told = {"event": "call", "call": "inject", "args": {"fault": "xid/79", "device": "gpu-0"}}
+    assert heard == {"seq": 0, "driver": 1, "news": told}
+
+
+async def test_who_watches_one_driver_hears_nothing_of_another(rig: Rig) -> None:
+    rig.file.write_text(TWO)
+    await rig.serve()
+    async with rig.line() as ends:
+        await ends.asks(ATTACH, {**USE, "args": {"name": "nic.example.com"}}, call(2, "watch", None, driver=1))
+        await rig.told("inject", DRIVER, fault="xid/79", device="gpu")
+        await rig.told("set_heartbeat", "nic.example.com", seconds=9)
+        assert (await ends.hears())["news"]["call"] == "set_heartbeat"
+
+
+async def test_who_does_not_watch_hears_nothing_but_answers(serving: Rig) -> None:
+    async with serving.line() as ends:
+        await ends.asks(ATTACH, USE)
+        await serving.told("inject", fault="xid/79", device="gpu-0")
+        assert (await ends.asks(call(2, "state")))["id"] == 2
+
+
+async def test_what_is_too_much_for_who_watches_is_left_out_and_counted(rig: Rig) -> None:
+    program = await rig.serve()
+    async with rig.line() as ends:
+        await ends.asks(ATTACH, USE, call(2, "watch", None, driver=1))
+        for _ in range(200):
+            program.news.tell(DRIVER, {"event": "noise", "text": "x" * 100_000})
+        program.news.tell("another", {"event": "noise"})
+        heard = 0
+        while heard < 40:
+            heard += (await ends.hears())["news"]["event"] == "noise"
+        await ends.asks(call(3, "state"))  # the rest before it has been read by now
+        program.news.tell(DRIVER, {"event": "last"})
+        last = await ends.hears(lambda said: said.get("news", {}).get("event") == "last")
+    assert 0 < last["left_out"] < 160
+
+
+async def test_python_uses_a_driver_that_stands_as_one_of_its_own(serving: Rig) -> None:
+    host = RemoteHost(lambda: asyncio.open_unix_connection(str(serving.socket), limit=LINE_LIMIT))
+    driver = await host.use()
+    await driver.set_health("gpu-1", Health.UNKNOWN, "who knows")
+    assert [(d.device, d.health) for d in await driver.devices()][1] == ("gpu-1", Health.UNKNOWN)
+    await host.close()
+    assert (await serving.health())["gpu-1"] == "Unknown"
+
+
+async def test_a_session_may_make_drivers_of_its_own_beside(serving: Rig) -> None:
+    options = {"name": "nic.example.com", "node": "node-a", "devices": ["nic-0"]}
+    options |= {"registry_dir": str(serving.root / "plugins_registry"), "data_dir": str(serving.root / "nic")}
+    async with serving.line() as ends:
+        made = await ends.asks(ATTACH, call(1, "make", None, options=options), call(2, "start"))
+        assert (made.get("error"), await serving.slices()) == (None, 2)
+    await until(lambda: "nic/dra.sock" not in serving.sockets(), 30)
+    assert (await serving.told("state"))["running"]
+
+
+async def test_a_session_makes_no_driver_in_the_place_of_one_that_stands(serving: Rig) -> None:
+    where = {"registry_dir": f"{serving.root}/plugins_registry", "data_dir": f"{serving.root}/plugins/{DRIVER}"}
+    options = {"name": DRIVER, "node": "node-a", "devices": ["gpu-0"], **where}
+    async with serving.line() as ends:
+        refused = await ends.asks(ATTACH, call(1, "make", None, options=options), call(2, "start"))
+        assert refused["error"].startswith(f"driver {DRIVER} is served at ")
+    assert ((await serving.told("state"))["running"], len(serving.sockets())) == (True, 5)
+
+
+# -- what is no request
+
+
+@pytest.mark.parametrize(
+    ("lines", "error"),
+    [
+        ([b"\xff\n"], 'a connection begins with {"attach": SESSION}, on one line'),
+        ([ATTACH, b"{\n"], "a call is a JSON object with id, call and args, on one line"),
+        ([ATTACH, {"id": 1, "call": "fly"}], "there is no call 'fly'; there are make"),
+        ([ATTACH, {"id": 1, "call": "use", "args": {"name": "nic"}}], "there is no driver 'nic'; there is"),
+        ([ATTACH, {"id": 1, "call": "use", "args": {"nam": "nic"}}], "nam: Unexpected keyword argument"),
+        ([ATTACH, call(1, "watch", None, driver=7)], "there is no driver 7 that stands by itself; `use` one first"),
+        ([ATTACH, USE, call(2, "fly")], "there is no call 'fly'; there are start, stop"),
+        ([ATTACH, USE, call(2, "inject", fault="xid/79")], "device: Missing required argument"),
+        ([ATTACH, b"x" * (LINE_LIMIT + 2) + b"\n"], f"a line has at most {LINE_LIMIT} bytes"),
+    ],
+)
+async def test_a_request_that_is_none_has_one_answer_and_the_next_one_is_served(
+    serving: Rig, lines: list[Any], error: str
+) -> None:
+    async with serving.line() as ends:
+        assert (await ends.asks(*lines))["error"][: len(error)] == error
+    assert (await serving.told("state"))["running"]
+
+
+async def test_who_says_nothing_or_ends_amid_a_line_disturbs_nobody(
+    serving: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    for said in (b"", b"{", to_line(ATTACH) + b'{"id": 1'):
+        async with serving.line() as ends:
+            ends.writer.write(said)
+    assert ((await serving.told("state"))["running"], caplog.records) == (True, [])
+
+
+async def test_changes_of_which_one_is_wrong_are_not_done_by_half(serving: Rig) -> None:
+    changes = [{"pool": "node-a", "device": name, "health": "Unhealthy"} for name in ("gpu-0", "gpu-9")]
+    async with serving.line() as ends:
+        refused = await ends.asks(ATTACH, USE, call(2, "play", changes=changes))
+    assert refused["error"].startswith("driver gpu.example.com has no device node-a/gpu-9; there are node-a/gpu-0")
+    assert set((await serving.health()).values()) == {"Healthy"}
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4),
+    max_leaves=10,
+)
+ARGS = st.dictionaries(st.sampled_from(["fault", "device", "health", "changes", "kind", "value", "code"]), JSON)
+TOLD = ["inject", "clear", "recover", "play", "set_health", "fault_streams", "report", "use", "watch", "make"]
+ALMOST = {
+    "id": st.integers(2, 9),
+    "driver": st.just(1) | JSON,
+    "call": st.sampled_from(TOLD) | st.text(),
+    "args": ARGS | JSON,
+}
+
+
+@given(JSON | st.text().map(lambda text: text.replace("\n", "")) | st.fixed_dictionaries(ALMOST))
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+async def test_no_line_that_makes_no_sense_does_anything(serving: Rig, line: Any) -> None:
+    async with serving.line() as ends:
+        await ends.asks(ATTACH, USE)
+        ends.writer.write(line.encode(errors="replace") + b"\n" if isinstance(line, str) else to_line(line))
+        devices = await ends.asks(call(100, "devices"), until=lambda said: said["id"] == 100)
+        state = await ends.asks(call(101, "state"))
+    assert {device["health"] for device in devices["result"]} == {"Healthy"}
+    assert (state["result"]["faults"], state["result"]["running"]) == ({}, True)

@@ -1,0 +1,192 @@
+"""What is shown of drivers of a file: metrics, the live view, and what `ctl watch` prints."""
+
+import asyncio
+import io
+import json
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import grpc.aio
+import pytest
+from aiohttp import ClientSession
+from rich.console import Console
+
+from drahealth.fakes.control.news import Line, News, line_of_call
+from drahealth.fakes.ctl.words import words_of
+from drahealth.fakes.program.errors import CommandError
+from drahealth.fakes.serve.live_view import LiveView
+from drahealth.fakes.serve.metrics import Metrics
+from drahealth.proto.events import ReportSent
+from drahealth.proto.services import GET_INFO
+from drahealth.proto.sockets import target
+from drahealth.proto.values import DeviceHealth, Health
+from drahealth.suites.unit.serve.rig import DRIVER, PATIENCE, Rig
+
+
+async def test_metrics_count_what_happens_and_show_how_it_is(rig: Rig) -> None:
+    await rig.serve(metrics_port=0)
+    await rig.told("inject", fault="xid/79", device="split")
+    async with grpc.aio.insecure_channel(target(rig.root / f"plugins_registry/{DRIVER}-reg.sock")) as channel:
+        await GET_INFO.stub(channel)(GET_INFO.request(), timeout=PATIENCE)
+    url = next(line["metrics"] for _, line in rig.heard if "metrics" in line)
+    async with ClientSession() as session, session.get(url) as answer:
+        text = await answer.text()
+    assert url.startswith("http://127.0.0.1:")
+    assert (
+        f'drahealth_fake_calls_total{{driver="{DRIVER}",method="pluginregistration.Registration/GetInfo"}} 1.0' in text
+    )
+    assert f'drahealth_fake_devices{{driver="{DRIVER}",health="Unhealthy"}} 2.0' in text
+    assert f'drahealth_fake_faults{{driver="{DRIVER}",fault="xid/79"}} 3.0' in text
+    assert f'drahealth_fake_told_total{{call="inject",driver="{DRIVER}"}} 1.0' in text
+    assert f'drahealth_fake_streams{{driver="{DRIVER}"}} 0.0' in text
+    assert f'drahealth_fake_prepared_claims{{driver="{DRIVER}"}} 0.0' in text
+
+
+async def test_a_port_that_is_taken_is_told_of_and_nothing_is_left(rig: Rig) -> None:
+    taken = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
+    port = taken.sockets[0].getsockname()[1]
+    with pytest.raises(CommandError, match=rf"metrics cannot be served on 127.0.0.1, port {port}: .*in use; choose"):
+        await rig.serve(metrics_port=port)
+    taken.close()
+    assert rig.sockets() == []
+
+
+async def test_the_live_view_shows_what_is_wrong_first(rig: Rig) -> None:
+    program = await rig.serve()
+    view = LiveView(Console(width=160, height=40, file=io.StringIO()))
+    program.news.add(view)
+    with view.shown(program.drivers):
+        await rig.told("set_health", device="gpu-1", health="Unknown", message="who\x1b knows")
+        await rig.told("inject", fault="xid/79", device="split/mig-1")
+        await rig.told("fault_streams", kind="drop", value=0.5)
+        await view.look()
+        out = io.StringIO()
+        Console(width=160, file=out).print(view.view())
+    lines = [" ".join(line.split()) for line in out.getvalue().splitlines()]
+    assert f"{DRIVER} node-a not registered 0 0 none drop 0.5" in lines
+    rows = [line for line in lines if line.startswith(f"{DRIVER}/")]
+    assert rows[0] == f"{DRIVER}/node-a/split-mig-1 Unhealthy XID 79: split/mig-1 has fallen off the bus xid/79"
+    assert rows[1] == f"{DRIVER}/node-a/gpu-1 Unknown who\\x1b knows"
+    assert lines[-1].endswith(f"{DRIVER}: told to fault_streams kind=drop value=0.5")
+
+
+HEEDING = """
+import runpy, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+runpy.run_module("drahealth.fakes", run_name="__main__")
+"""
+"""The program as a terminal starts it; what a shell runs in the background hears no interrupts."""
+
+
+@asynccontextmanager
+async def watching(serving: Rig, *arguments: str) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
+    """`ctl watch`, and the first line that it has printed."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-c", HEEDING, "ctl", "--socket", str(serving.socket), "watch", *arguments),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert process.stdout
+    try:
+        first = asyncio.create_task(process.stdout.readline())
+        async with asyncio.timeout(PATIENCE):
+            while not first.done():  # it hears what is told once it is there
+                await serving.told("set_heartbeat", seconds=5)
+                await asyncio.wait([first], timeout=0.2)
+        yield process, first.result().decode()
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def test_who_watches_is_told_in_sentences_until_it_is_enough(serving: Rig) -> None:
+    async with watching(serving) as (process, first):
+        process.send_signal(signal.SIGINT)
+        _, said = await asyncio.wait_for(process.communicate(), PATIENCE)
+    assert (first, process.returncode, said) == (f"{DRIVER}: told to set_heartbeat seconds=5\n", 0, b"")
+
+
+async def test_who_watches_is_told_as_json_until_the_process_ends(rig: Rig) -> None:
+    await rig.serve()
+    async with watching(rig, "--json") as (process, first):
+        await rig.end()
+        _, said = await asyncio.wait_for(process.communicate(), PATIENCE)
+    assert json.loads(first) == {"driver": DRIVER, "event": "call", "call": "set_heartbeat", "args": {"seconds": 5}}
+    assert (process.returncode, said.decode()) == (3, f"drahealth: the process at {rig.socket} has ended\n")
+
+
+# -- news
+
+
+def device(name: str, health: Health, updated: int = 0) -> DeviceHealth:
+    return DeviceHealth("p", name, health, updated=updated)
+
+
+def heard(*reports: tuple[DeviceHealth, ...], complete: bool = True) -> list[str]:
+    """The devices that are told of as changed, report by report."""
+    news, lines = News(), list[Line]()
+    news.add(lambda driver, line: lines.append(line))
+    observe = news.observer(DRIVER)
+    for report in reports:
+        observe(ReportSent(DRIVER, "", "s", report, complete))
+    return [f"{line['device']} {line['health']}" for line in lines if line["event"] == "change"]
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_a_device_is_told_of_when_it_is_something_else(complete: bool) -> None:
+    well, ill = device("a", Health.HEALTHY), device("a", Health.UNHEALTHY)
+    other = device("b", Health.HEALTHY)
+    reports = [(well, other), (ill, other), (device("a", Health.UNHEALTHY, updated=5), other), (well, other)]
+    assert heard(*reports, complete=complete) == ["p/a Unhealthy", "p/a Healthy"]
+
+
+def test_reports_of_other_lengths_are_compared_by_name() -> None:
+    ill, other = device("a", Health.UNHEALTHY), device("b", Health.UNKNOWN)
+    assert heard((ill, other), (other,), (ill, other), ()) == ["p/a Unhealthy", "p/b Unknown"]
+
+
+def test_of_a_long_call_it_is_told_how_long_it_was() -> None:
+    line = line_of_call("play", {"changes": [1] * 9, "text": "x" * 500, "number": 7, "offer": ["v1"]})
+    long = f"{'x' * 200}... (500 characters)"
+    assert line["args"] == {"changes": "9 of them", "text": long, "number": 7, "offer": ["v1"]}
+
+
+def test_nobody_who_has_left_is_told_of_anything() -> None:
+    news, lines = News(), list[Line]()
+    end = news.add(lambda driver, line: lines.append(line))
+    news.tell(DRIVER, {"event": "one"})
+    end()
+    end()
+    news.tell(DRIVER, {"event": "two"})
+    assert lines == [{"event": "one"}]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (
+            {"event": "change", "device": "p/a", "health": "Unknown", "message": "x\x1b"},
+            "p/a is told of as Unknown 'x\\x1b'",
+        ),
+        ({"event": "report", "stream": "s", "devices": 3, "complete": False}, "a partial report of 3 devices on s"),
+        ({"event": "registered", "ok": False, "error": "no"}, "registration refused: no"),
+        ({"event": "stream-closed", "stream": "s", "why": "crash"}, "stream s closed: crash"),
+        ({"event": "prepared", "claim": "u", "devices": ["a"]}, "claim u prepared: a"),
+        ({"event": "serving", "socket": "/s"}, "serving: socket /s"),
+    ],
+)
+def test_a_line_is_a_sentence_for_people(line: Line, words: str) -> None:
+    assert words_of({"driver": DRIVER, **line}) == f"{DRIVER}: {words}"
+
+
+async def test_what_was_expected_is_counted_by_its_outcome() -> None:
+    metrics = Metrics([])
+    for event in ("expectation-met", "expectation-failed", "expectation-met"):
+        metrics(DRIVER, {"event": event})
+    text = (await metrics.text()).decode()
+    assert f'drahealth_fake_expectations_total{{driver="{DRIVER}",outcome="met"}} 2.0' in text
+    assert f'drahealth_fake_expectations_total{{driver="{DRIVER}",outcome="failed"}} 1.0' in text

@@ -1,0 +1,273 @@
+"""The user's kind configuration with ours merged into it."""
+
+import json
+import warnings
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import TaggedScalar
+from ruamel.yaml.error import YAMLWarning
+
+from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.targets.kind.cluster.configuration import cluster_name, compose
+
+HEAD = "kind: Cluster\napiVersion: kind.x-k8s.io/v1alpha4\n"
+RUN = "abcd12"
+MARK = {"hostPath": "/dev/null", "containerPath": f"/kind/made-by-drahealth-{RUN}", "readOnly": True}
+SYNC = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nsyncFrequency: 3s\n"
+GATE = "ResourceHealthStatus"
+
+
+def load(text: str) -> Any:
+    return YAML(typ="safe", pure=True).load(text)
+
+
+def merged(user: str | None, nodes: int | None = None, **gates: bool) -> Any:
+    return load(compose(user, nodes=nodes, run_id=RUN, gates=gates))
+
+
+def patch(kind: str, body: str, of: str = "kubeadmConfigPatches") -> str:
+    lines = f"kind: {kind}\n{body}".splitlines()
+    return f"{of}:\n- |\n" + "".join(f"  {line}\n" for line in lines)
+
+
+def operation(path: str, value: str) -> str:
+    patch = f"[{{op: add, path: {path}, value: {value}}}]"
+    return f"kubeadmConfigPatchesJSON6902:\n- kind: KubeletConfiguration\n  patch: |\n    {patch}\n"
+
+
+def test_without_a_configuration_of_the_users_ours_is_all() -> None:
+    assert merged(None, nodes=2, **{GATE: True}) == {
+        "kind": "Cluster",
+        "apiVersion": "kind.x-k8s.io/v1alpha4",
+        "nodes": [{"role": role, "extraMounts": [MARK]} for role in ("control-plane", "worker")],
+        "featureGates": {GATE: True},
+        "kubeadmConfigPatches": [SYNC],
+    }
+
+
+def test_what_the_user_says_stays_beside_ours() -> None:
+    mounts = "nodes:\n- role: worker\n  extraMounts:\n  - {hostPath: /a, containerPath: /b}\n- role: control-plane\n"
+    found = merged(f"{HEAD}name: mine\n{mounts}{patch('InitConfiguration', 'a: 1')}featureGates: {{Other: false}}", 2)
+    assert found["name"] == "mine"
+    assert [node["extraMounts"] for node in found["nodes"]] == [
+        [{"hostPath": "/a", "containerPath": "/b"}, MARK],
+        [MARK],
+    ]
+    assert found["kubeadmConfigPatches"] == [SYNC, "kind: InitConfiguration\na: 1\n"]
+    assert found["featureGates"] == {"Other": False}
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        patch("KubeletConfiguration", "syncFrequency: 1s"),
+        operation("/syncFrequency", "1s"),
+    ],
+)
+def test_the_users_sync_frequency_holds(patch: str) -> None:
+    assert "3s" not in compose(HEAD + patch, run_id=RUN)
+
+
+def test_nodes_that_share_their_settings_by_aliases_get_one_mark_each() -> None:
+    found = merged(
+        f"{HEAD}nodes:\n- &a {{role: worker, extraMounts: [&m {{hostPath: /a}}]}}\n- *a\n- <<: *a\n  role: b\n"
+    )
+    assert [node["extraMounts"] for node in found["nodes"]] == [[{"hostPath": "/a"}, MARK]] * 3
+    assert found["nodes"][2]["role"] == "b"
+
+
+def test_scalars_are_written_as_they_were_read() -> None:
+    text = compose(f"{HEAD}networking: {{a: 'yes', b: yes, c: 0x1F, d: 010, e: \"6\", f: 1_0}}\n", run_id=RUN)
+    assert "networking: {a: 'yes', b: yes, c: 0x1F, d: 010, e: \"6\", f: 1_0}\n" in text
+
+
+@pytest.mark.parametrize("style", ["|", "|+", ">", ">-", "|2"])
+def test_texts_of_many_lines_stay_as_they_are(style: str) -> None:
+    said = f"{HEAD}x: {style}\n  a\n  \tb\n\n   c\n  d \n"
+    assert merged(said)["x"] == load(said)["x"]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        f"featureGates: {{{GATE}: true}}\n",
+        patch("KubeletConfiguration", f"featureGates: {{{GATE}: true}}"),
+        patch("ClusterConfiguration", f"apiServer: {{extraArgs: {{feature-gates: '{GATE}=true,B=false'}}}}"),
+    ],
+)
+def test_a_gate_that_is_set_as_it_is_wanted_is_no_conflict(said: str) -> None:
+    assert merged(HEAD + said, **{GATE: True})["featureGates"] == {GATE: True}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        f"featureGates: {{{GATE}: false}}\n",
+        f"featureGates: {{{GATE}: maybe}}\n",
+        patch("KubeletConfiguration", f"featureGates: {{{GATE}: false}}"),
+        patch("ClusterConfiguration", f"apiServer: {{extraArgs: {{feature-gates: '{GATE}=false'}}}}"),
+        patch("ClusterConfiguration", f"apiServer: {{extraArgs: [{{name: feature-gates, value: {GATE}=false}}]}}"),
+        operation(f"/featureGates/{GATE}", "false"),
+        operation("/featureGates", f"{{{GATE}: false}}"),
+        operation("/apiServer/extraArgs/feature-gates", f"{GATE}=false"),
+        f"nodes: [{{kubeadmConfigPatches: ['featureGates: {{{GATE}: false}}']}}]\n",
+    ],
+)
+def test_a_gate_that_is_set_otherwise_cannot_be_merged(said: str) -> None:
+    with pytest.raises(
+        ConfigurationError, match=rf"configuration, line \d+: it sets the feature gate {GATE}, which has"
+    ):
+        compose(HEAD + said, run_id=RUN, gates={GATE: True})
+
+
+def test_gates_of_the_api_server_that_would_replace_ours_cannot_be_merged() -> None:
+    said = patch("ClusterConfiguration", "apiServer: {extraArgs: {feature-gates: Other=true}}")
+    with pytest.raises(ConfigurationError, match=f"line 4: its feature gates of the API server replace {GATE};"):
+        compose(HEAD + said, run_id=RUN, gates={GATE: True})
+
+
+@pytest.mark.parametrize(
+    ("user", "sentence"),
+    [
+        ("", "line 1: it is empty"),
+        ("# nothing\n", "line 1: it is empty"),
+        ("- a\n", "line 1: it is not a mapping"),
+        ("a: [\n", "line 2: "),
+        ("a: 1\na: 2\n", "line 1: the key 'a' is there twice"),
+        ("? [a]\n: 1\n", "line 1: a key is not a text"),
+        ("kind: Cluster\n", "line 1: it has no `apiVersion: kind.x-k8s.io/v1alpha4`"),
+        ("apiVersion: v1\nkind: Pod\n", "line 2: its kind is 'Pod', not Cluster"),
+        ("kind: Cluster\napiVersion: v1\n", "line 2: its apiVersion is 'v1', not kind.x-k8s.io/v1alpha4"),
+        (f"{HEAD}---\n{HEAD}", "line 4: a second document begins"),
+        (f"{HEAD}nodes: 3\n", "line 3: nodes is not a list"),
+        (f"{HEAD}nodes:\n- a\n", "line 4: a node is not a mapping"),
+        (f"{HEAD}nodes:\n- extraMounts: a\n", "line 4: extraMounts is not a list"),
+        (f"{HEAD}featureGates: [a]\n", "line 3: featureGates is not a mapping"),
+        (f"{HEAD}kubeadmConfigPatches: a\n", "line 3: kubeadmConfigPatches is not a list"),
+        (f"{HEAD}kubeadmConfigPatches:\n- kind: A\n", "line 4: an item of kubeadmConfigPatches is not a text"),
+        (f"{HEAD}kubeadmConfigPatches: ['a: [']\n", r"line 3: the kubeadm patch is not YAML \("),
+        (
+            f"{HEAD}nodes: [{{extraMounts: [{{containerPath: /kind/made-by-drahealth-0}}]}}]\n",
+            "line 3: .* is the mark of",
+        ),
+        ("a: *b\n", "line 1: found undefined alias 'b'"),
+        ("&a [*a]\n", "line 1: an alias stands within what it stands for"),
+        ("a: {<<: 1}\n", "line 1: `<<` merges mappings alone"),
+        ("[" * 1000, "line 1: it is nested too deeply"),
+        ("\x00", "line 1: unacceptable character"),
+    ],
+)
+def test_what_is_no_configuration_of_kinds_is_told_with_its_line(user: str, sentence: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"^The kind configuration, {sentence}"):
+        compose(user, run_id=RUN)
+
+
+def test_aliases_cannot_fill_the_memory() -> None:
+    layers = [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 9)]
+    with pytest.raises(ConfigurationError, match="its aliases make it too large"):
+        compose("\n".join(["a0: &a0 x", *layers]), run_id=RUN)
+
+
+def test_another_number_of_nodes_than_the_users_cannot_be_merged() -> None:
+    with pytest.raises(ConfigurationError, match="line 4: it has 1 nodes, and 2 were asked for; leave --nodes out"):
+        compose(f"{HEAD}nodes:\n- role: control-plane\n", nodes=2, run_id=RUN)
+
+
+def test_a_cluster_has_a_node() -> None:
+    with pytest.raises(ConfigurationError, match=r"^A cluster of 0 nodes cannot be made; give --nodes 1 or more$"):
+        compose(None, nodes=0, run_id=RUN)
+
+
+def test_the_name_in_a_configuration_is_known() -> None:
+    assert [cluster_name(HEAD), cluster_name(f"{HEAD}name: mine\n")] == [None, "mine"]
+
+
+SNIPPETS = (
+    *("yes", "'no'", "0x1F", "010", "1_0", "~", '"a\\nb: c"', "2001-01-01", "[]", "{}", "[1, ~, a]", "{a: b}", "&x c"),
+    *("*x", "*y", "!t u", "!!str 1", ".5", "1e3", "|\n   x\n    y\n", ">-\n   x\n\n   y\n", ">\n x\n  y", "a b", "- a"),
+    *("<<", "'", "é", f"{{<<: {{{GATE}: true}}}}", "[{role: worker}, {}]", "&y [{extraMounts: ~}]", "['kind: A']"),
+)
+KEYS = ("name", "nodes", "featureGates", "networking", "kubeadmConfigPatches", "<<", "'name'", "? a", "x")
+LINES = st.lists(st.tuples(st.sampled_from(KEYS), st.sampled_from(SNIPPETS)).map(": ".join), max_size=6)
+
+
+@given(st.one_of(st.text(), LINES.map(lambda lines: HEAD + "\n".join(lines)), st.text().map(HEAD.__add__)))
+@settings(max_examples=150, deadline=None)
+def test_whatever_comes_in_is_refused_or_kept(user: str) -> None:
+    try:
+        text = compose(user, run_id=RUN, gates={GATE: True})
+    except ConfigurationError as error:
+        lines = str(error).splitlines()
+    else:
+        lines = [text]
+        assert_kept(documents_of(user), documents_of(text))
+    assert len(lines) == 1
+
+
+TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Zl", "Zp"]), max_size=8)
+SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), TEXTS)
+VALUES = st.recursive(SCALARS, lambda v: st.lists(v, max_size=3) | st.dictionaries(TEXTS, v, max_size=3))
+NODES = st.fixed_dictionaries(
+    {},
+    optional={
+        "role": VALUES,
+        "image": VALUES,
+        "labels": VALUES,
+        "extraMounts": st.none() | st.lists(VALUES, max_size=2),
+    },
+)
+CLUSTERS = st.fixed_dictionaries(
+    {"kind": st.just("Cluster"), "apiVersion": st.just("kind.x-k8s.io/v1alpha4")},
+    optional={
+        "nodes": st.none() | st.lists(NODES, max_size=3),
+        "networking": VALUES,
+        "featureGates": st.none() | st.dictionaries(TEXTS, st.booleans(), max_size=3),
+        "kubeadmConfigPatches": st.none() | st.lists(st.just("kind: A\nb: c\n"), max_size=2),
+    },
+)
+
+
+@given(CLUSTERS, st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_every_good_configuration_is_kept(user: dict[str, Any], indented: bool) -> None:
+    text = compose(json.dumps(user, ensure_ascii=False, indent=1 if indented else None), run_id=RUN, gates={GATE: True})
+    assert_kept(user, load(text))
+    assert all(node["extraMounts"][-1] == MARK for node in load(text)["nodes"])
+
+
+def documents_of(text: str) -> Any:
+    """With tags and dates as texts, for what is compared here is what stands there."""
+    yaml = YAML(typ="rt", pure=True)
+    yaml.preserve_quotes = yaml.allow_duplicate_keys = True
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", YAMLWarning)  # an anchor may be used again
+        return yaml.load(text)
+
+
+def assert_kept(user: Any, found: Any) -> None:
+    """All that the user says is there, in its place; a list may have got one item more, at an end."""
+    if isinstance(user, dict) and isinstance(found, dict):
+        for key, value in user.items():
+            assert key in found
+            assert_kept(value, found[key])
+    elif isinstance(user, list) and isinstance(found, list) and user:
+        ends = (found[: len(user)], found[len(found) - len(user) :])
+        assert len(found) - len(user) in (0, 1)
+        assert any(is_kept(user, end) for end in ends)
+    elif isinstance(user, TaggedScalar):
+        assert user.value == getattr(found, "value", found)
+    elif user is not None and user != []:
+        assert user == found
+
+
+def is_kept(user: list[Any], found: list[Any]) -> bool:
+    try:
+        for mine, theirs in zip(user, found, strict=True):
+            assert_kept(mine, theirs)
+    except AssertionError:
+        return False
+    return True

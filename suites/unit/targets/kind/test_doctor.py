@@ -1,0 +1,73 @@
+"""Whether kind can work here."""
+
+import shutil
+from collections.abc import Mapping
+
+import pytest
+from typer.testing import CliRunner
+
+from drahealth.suites.command import app
+from drahealth.suites.targets.checks import Check
+from drahealth.suites.targets.kind.cluster import doctor
+from drahealth.suites.unit.targets.kind.fake_engine import FakeEngine
+
+
+def examined(kubernetes: str = "1.37.1", image: str | None = None) -> Mapping[str, Check]:
+    return {check.name: check for check in doctor.examine(kubernetes, image)}
+
+
+def test_a_machine_with_all_that_kind_needs(fake: FakeEngine) -> None:
+    found = examined(image="here:1")
+    assert list(found) == ["container engine", "kind", "node image", "disk of the engine"]
+    assert all(check.ok for check in found.values())
+    assert found["node image"].found == "here:1 is here"
+
+
+def test_a_machine_with_neither_an_engine_nor_kind(fake: FakeEngine) -> None:
+    fake.uninstall("docker")
+    fake.uninstall("kind")
+    assert [(name, check.ok, bool(check.hint)) for name, check in examined().items()] == [
+        ("container engine", False, True),
+        ("kind", False, True),
+    ]
+
+
+@pytest.mark.parametrize(("image", "wanted"), [(None, "kindest/node:v1.37.1"), ("theirs:1", "theirs:1")])
+def test_an_image_that_is_not_here_has_to_be_pulled(fake: FakeEngine, image: str | None, wanted: str) -> None:
+    found = examined(image=image)["node image"]
+    assert (found.ok, found.needed) == (False, False)
+    assert found.found == f"{wanted} is not here; kind will try to pull it"
+
+
+def test_a_release_that_is_none(fake: FakeEngine) -> None:
+    assert examined("1.x")["node image"].found == "'1.x' is not the version of a Kubernetes release"
+
+
+def test_a_full_disk(fake: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = str(fake.root)
+    fake.install("docker", f"#!/bin/sh\necho {folder}\n")
+    monkeypatch.setattr(doctor, "DISK_NEEDED", shutil.disk_usage("/").total + 1)
+    check = examined(image="here:1")["disk of the engine"]
+    assert (check.ok, check.found.endswith(f" free at {folder}")) == (False, True)
+
+
+def test_a_disk_elsewhere_is_not_looked_at(fake: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "tcp://elsewhere:2376")
+    assert examined(image="here:1")["disk of the engine"].found == "AB:CD is out of sight from here"
+
+
+def test_the_command_shows_the_checks_and_what_can_run(fake: FakeEngine) -> None:
+    shown = CliRunner().invoke(app, ["doctor", "--target", "kind"])
+    lines = shown.stdout.splitlines()
+    assert (shown.exit_code, lines[0], lines[-1]) == (
+        0,
+        "a kind cluster",
+        "This machine can run the reference, a kind cluster.",
+    )
+
+
+def test_the_command_fails_where_the_target_cannot_run(fake: FakeEngine) -> None:
+    fake.uninstall("kind")
+    shown = CliRunner().invoke(app, ["doctor", "--target", "kind"])
+    assert shown.exit_code == 3
+    assert shown.stdout.splitlines()[-1] == "This machine can run the reference. It cannot run a kind cluster."

@@ -1,0 +1,150 @@
+"""Programs of the command line: what they leave, and that nothing of them stays."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from drahealth.suites.targets.kind.engine import processes
+from drahealth.suites.targets.kind.engine.processes import Finished, clean, run
+
+_SLEEPS = "sleep 60 & echo $! > {file}; echo $$ >> {file}; mv {file} {file}.done; wait"
+
+
+async def appeared(file: Path) -> list[int]:
+    await until(lambda: bool(written(file)))
+    return written(file)
+
+
+async def gone(pids: list[int]) -> bool:
+    await until(lambda: not any(map(is_running, pids)))
+    return True
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while True:
+            if condition():
+                return
+            await asyncio.sleep(0.01)
+
+
+def written(file: Path) -> list[int]:
+    done = file.with_suffix(".done")
+    return [int(line) for line in done.read_text().split()] if done.exists() else []
+
+
+def is_running(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+async def test_a_call_that_is_cancelled_while_the_program_begins_ends_it_with_its_children(tmp_path: Path) -> None:
+    file = tmp_path / "pids"
+    call = asyncio.create_task(run(["sh", "-c", _SLEEPS.format(file=file)], limit=60))
+    await asyncio.sleep(0)  # it is spawned, and the loop has not yet heard so
+    end = time.monotonic() + 10
+    while not written(file) and time.monotonic() < end:
+        pass
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert await gone(written(file))
+
+
+async def test_a_program_leaves_its_output_and_its_exit_code() -> None:
+    done = await run(["sh", "-c", "cat; echo bad >&2; exit 3"], stdin=b"fed", limit=10)
+    assert done == Finished(3, "fed", "bad\n")
+
+
+async def test_without_input_a_program_reads_nothing() -> None:
+    assert await run(["cat"], limit=10) == Finished(0, "", "")
+
+
+async def test_who_does_not_read_its_input_does_not_mind() -> None:
+    assert (await run(["true"], stdin=b"x" * 1_000_000, limit=10)).code == 0
+
+
+async def test_a_program_that_is_not_there_says_so() -> None:
+    done = await run(["/no/such/program"], limit=10)
+    assert done == Finished(127, "", "/no/such/program: No such file or directory\n")
+
+
+async def test_a_program_that_dies_of_a_signal_has_its_code_as_in_a_shell() -> None:
+    assert (await run(["sh", "-c", "kill -TERM $$"], limit=10)).code == 128 + signal.SIGTERM
+
+
+async def test_lines_are_told_as_they_come_and_without_marks() -> None:
+    lines: list[str] = []
+    await run(["printf", r"\033[1mone\033[0m\n\ntwo\rthree"], limit=10, on_line=lines.append)
+    assert lines == ["one", "two", "three"]
+
+
+async def test_a_silent_program_is_heard_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "QUIET", 0.05)
+    lines: list[str] = []
+    await run(["sh", "-c", "echo working; sleep 0.3"], limit=10, on_line=lines.append)
+    assert lines[0] == "working"
+    assert set(lines[1:]) == {"working (0 s)"}
+
+
+async def test_the_environment_is_added_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MINE", "a")
+    done = await run(["sh", "-c", "echo $MINE $YOURS"], limit=10, environment={"YOURS": "b"})
+    assert done.stdout == "a b\n"
+
+
+async def test_a_program_that_takes_too_long_ends_with_its_children(tmp_path: Path) -> None:
+    with pytest.raises(TimeoutError):
+        await run(["sh", "-c", _SLEEPS.format(file=tmp_path / "pids")], limit=1)
+    assert await gone(await appeared(tmp_path / "pids"))
+
+
+async def test_a_program_that_is_cancelled_ends_with_its_children(tmp_path: Path) -> None:
+    task = asyncio.create_task(run(["sh", "-c", _SLEEPS.format(file=tmp_path / "pids")], limit=60))
+    pids = await appeared(tmp_path / "pids")
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+    assert await gone(pids)
+
+
+async def test_a_program_ends_with_its_children_when_the_process_that_asked_for_it_is_killed(tmp_path: Path) -> None:
+    asker = f"""if True:
+        import asyncio
+        from drahealth.suites.targets.kind.engine.processes import run
+        asyncio.run(run(["sh", "-c", {_SLEEPS.format(file=tmp_path / "pids")!r}], limit=60))"""
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", asker)
+    pids = await appeared(tmp_path / "pids")
+    process.kill()
+    await process.wait()
+    assert await gone(pids)
+
+
+async def test_output_held_open_by_a_child_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "_LINGER", 0.1)
+    begun = time.monotonic()
+    done = await run(["sh", "-c", "sleep 20 & echo $!"], limit=15)
+    os.kill(int(done.stdout), signal.SIGKILL)
+    assert time.monotonic() - begun < 10
+
+
+async def test_what_a_listener_raises_is_raised() -> None:
+    def refuse(line: str) -> None:
+        raise LookupError(line)
+
+    with pytest.raises(LookupError, match=r"^word$"):
+        await run(["echo", "word"], limit=10, on_line=refuse)
+
+
+def test_a_clean_line_has_no_pictures_for_terminals() -> None:
+    assert clean("\x1b[32m ✓\x1b[0m Done\x07 \x1b[K") == "✓ Done"

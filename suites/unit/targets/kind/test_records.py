@@ -1,0 +1,149 @@
+"""What is written down of clusters, and who holds them."""
+
+import fcntl
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from drahealth.suites.errors import HarnessError
+from drahealth.suites.targets.kind.cluster.records import Claim, Record, default_base, records, seize
+
+
+def test_a_claim_is_a_record_in_use_until_it_is_released(tmp_path: Path) -> None:
+    claim = Claim.make("mine", "docker X", tmp_path)
+    record = claim.record
+    assert [(r.run_id, r.cluster, r.engine, r.kept, r.in_use) for r in records(tmp_path)] == [
+        (claim.run_id, "mine", "docker X", False, True)
+    ]
+    claim.release()
+    claim.release()
+    assert records(tmp_path) == [record]
+
+
+def test_a_kept_cluster_stays_so_when_it_is_released(tmp_path: Path) -> None:
+    claim = Claim.make("mine", "docker X", tmp_path)
+    claim.keep()
+    claim.release()
+    assert [record.kept for record in records(tmp_path)] == [True]
+
+
+def test_a_cluster_that_is_kept_while_somebody_looks_counts_as_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim, flock = Claim.make("mine", "docker X", tmp_path), fcntl.flock
+
+    def keep_first(lock: int, how: int) -> None:
+        if claim.record.kept is False:
+            claim.keep()
+            claim.release()
+        flock(lock, how)
+
+    monkeypatch.setattr(fcntl, "flock", keep_first)
+    assert [(record.kept, record.in_use) for record in records(tmp_path)] == [(True, False)]
+
+
+def test_a_discarded_record_is_gone_with_all_that_lay_beside_it(tmp_path: Path) -> None:
+    claim = Claim.make("mine", "docker X", tmp_path)
+    (claim.folder / "kubeconfig").write_text("secret")
+    claim.discard()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_folder_of_a_cluster_is_private(tmp_path: Path) -> None:
+    assert Claim.make("mine", "docker X", tmp_path).folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_the_hold_ends_with_its_process(tmp_path: Path) -> None:
+    code = f"""if True:
+        import os, pathlib
+        from drahealth.suites.targets.kind.cluster.records import Claim
+        claim = Claim.make("mine", "docker X", pathlib.Path({str(tmp_path)!r}))
+        os._exit(9)"""
+    subprocess.run([sys.executable, "-c", code], check=False)
+    assert [(record.cluster, record.in_use) for record in records(tmp_path)] == [("mine", False)]
+
+
+def test_many_may_hold_a_cluster_and_the_last_lets_it_go(tmp_path: Path) -> None:
+    first = Claim.make("mine", "docker X", tmp_path)
+    second = Claim.attach(first.run_id, tmp_path)
+    first.release()
+    assert seize(second.record, tmp_path) is None
+    second.release()
+    assert seize(second.record, tmp_path) is not None
+
+
+def test_nobody_attaches_to_a_cluster_that_is_being_removed(tmp_path: Path) -> None:
+    claim = Claim.make("mine", "docker X", tmp_path)
+    claim.release()
+    seized = seize(claim.record, tmp_path)
+    with pytest.raises(HarnessError, match=f"^The cluster of the run {claim.run_id} is being removed; make a cluster"):
+        Claim.attach(claim.run_id, tmp_path)
+    assert seized is not None
+    seized.discard()
+    with pytest.raises(HarnessError, match=f"^There is no record of the run {claim.run_id} in "):
+        Claim.attach(claim.run_id, tmp_path)
+
+
+def test_a_line_that_was_not_finished_does_not_count(tmp_path: Path) -> None:
+    claim = Claim.make("mine", "docker X", tmp_path)
+    claim.keep()
+    with (claim.folder / "record").open("a") as file:
+        file.write('{"cluster": "mi')
+    assert [record.kept for record in records(tmp_path)] == [True]
+
+
+@pytest.mark.parametrize("text", ["", "?", "[]", "{}", '{"cluster": "a", "engine": "b", "made": "x", "kept": false}'])
+def test_what_is_no_record_is_left_alone(tmp_path: Path, text: str) -> None:
+    (tmp_path / "ab12").mkdir()
+    (tmp_path / "ab12" / "record").write_text(text)
+    assert records(tmp_path) == []
+    assert (tmp_path / "ab12" / "record").read_text() == text
+
+
+def test_a_folder_whose_run_died_while_it_made_it_is_removed_after_a_while(tmp_path: Path) -> None:
+    young, old = tmp_path / ".young", tmp_path / ".old"
+    young.mkdir()
+    old.mkdir()
+    os.utime(old, (0, 0))
+    assert records(tmp_path) == []
+    assert list(tmp_path.iterdir()) == [young]
+
+
+def test_where_nothing_can_be_written_that_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(HarnessError, match=r"^It cannot be written down in .*; make room there, or set XDG_STATE_HOME"):
+        Claim.make("mine", "docker X", tmp_path / "file" / "base")
+
+
+def test_what_cannot_be_written_down_any_more_is_told(tmp_path: Path) -> None:
+    claim = Claim.make("mine", "docker X", tmp_path)
+    claim.release()
+    with pytest.raises(HarnessError, match=r"^It cannot be written down in .* that the cluster mine is kept: .*; make"):
+        claim.keep()
+    assert ([record.kept for record in records(tmp_path)], claim.record.kept) == ([False], False)
+
+
+def test_records_that_cannot_be_read_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(folder: Path) -> NoReturn:
+        raise PermissionError(13, "Permission denied", str(folder))
+
+    monkeypatch.setattr(Path, "iterdir", refuse)  # root is refused nothing
+    with pytest.raises(
+        HarnessError, match=r"^What clusters there are cannot be read in .*Permission denied.*; see whose"
+    ):
+        records(tmp_path)
+
+
+def test_a_record_has_an_age() -> None:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    assert Record("a", "b", "c", (now - timedelta(minutes=2)).isoformat()).age(now) == 120
+
+
+def test_records_are_in_the_users_state_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert default_base().is_relative_to(tmp_path) or sys.platform == "darwin"

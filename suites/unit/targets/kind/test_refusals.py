@@ -1,0 +1,73 @@
+"""What engines and kind say when they refuse."""
+
+import pytest
+
+from drahealth.suites.targets.kind.engine.refusals import explain
+
+_KUBEADM = """Creating cluster "a" ...
+ \x1b[31m✗\x1b[0m Starting control-plane
+ERROR: failed to create cluster: failed to init node with kubeadm: command "docker exec a kubeadm init" failed
+Command Output: I0101 dial unix: connect: permission denied
+[certs] Generating keys
+error: error execution phase wait-control-plane: context deadline exceeded
+k8s.io/kubernetes/cmd/kubeadm/app/cmd/phases/workflow.(*Runner).Run.func1
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "because"),
+    [
+        ("write /var/lib/docker/x: no space left on device", "no disk space is left"),
+        ("permission denied while trying to connect to the Docker daemon socket", "you may not use"),
+        ("Cannot connect to the Docker daemon at unix:///var/run/docker.sock.", "the container engine is not running"),
+        ("Error: unable to connect to Podman socket: dial unix", "the container engine is not running"),
+        ("toomanyrequests: You have reached your pull rate limit", "the registry lets nobody pull"),
+        ("Error response from daemon: manifest for kindest/node:v1 not found", "the node image is not here and cannot"),
+        ("pull access denied for x, repository does not exist", "the image is not here and cannot be pulled"),
+        ('Get "https://registry.example.com/v2/": dial tcp: lookup', "the image is not here and cannot be pulled"),
+        ("Error: localhost/x: image not known", "the image is not here and cannot be pulled"),
+        ('node(s) already exist for a cluster with the name "a"', "there is a cluster of that name"),
+        ("could not find a log line that matches", "the node did not come up as one of kind's"),
+        ("'A' is not a valid cluster name", "kind does not take its configuration"),
+        (_KUBEADM, "kubeadm failed"),
+    ],
+)
+def test_a_known_refusal_has_a_reason_and_a_hint(said: str, because: str) -> None:
+    error = explain("do it", said)
+    assert error.message.startswith(f"Could not do it because {because}")
+    assert error.hint
+
+
+@pytest.mark.parametrize("why", ["manifest for kindest/node:v1.37.9 not found", "dial tcp: lookup failed"])
+def test_a_node_image_that_cannot_be_pulled_may_be_one_that_kind_has_not_published(why: str) -> None:
+    said = f'ERROR: failed to create cluster: failed to pull image "kindest/node:v1.37.9": it ended\nError: {why}'
+    error = explain("make it", said)
+    assert error.message.startswith("Could not make it because the node image is not here and cannot be pulled: ")
+    assert error.hint == (
+        "check its name, and whether its registry can be reached; kind publishes images for some patch releases "
+        "only: see https://github.com/kubernetes-sigs/kind/releases, and name one with --kubernetes or --image"
+    )
+
+
+def test_of_a_configuration_that_kind_does_not_know_the_line_is_told() -> None:
+    said = (
+        "ERROR: failed to create cluster: unable to decode config: yaml: unmarshal errors:\n  line 3: field x not found"
+    )
+    error = explain("make it", said)
+    assert error.message == "Could not make it because kind does not take its configuration: line 3: field x not found"
+
+
+def test_an_unknown_refusal_is_told_by_its_telling_line() -> None:
+    error = explain("do it", "Some warning\nERROR: failed to create cluster: it broke\nSee 'docker run --help'.\n")
+    assert error.message == "Could not do it: it broke"
+
+
+def test_silence_is_said_to_be_that() -> None:
+    assert explain("do it", "").message == "Could not do it: it said nothing"
+
+
+def test_the_lines_that_tell_something_go_with_the_error() -> None:
+    error = explain("make it", _KUBEADM)
+    assert error.message.endswith(": error execution phase wait-control-plane: context deadline exceeded")
+    assert error.__notes__[0].startswith("ERROR: failed to create cluster: failed to init node")
+    assert "Generating keys" not in str(error.__notes__)

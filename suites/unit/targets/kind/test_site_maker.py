@@ -1,0 +1,67 @@
+"""A run's cluster: what is refused before anything is made, and what is left when the making fails."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from drahealth.suites.errors import ConfigurationError, HarnessError
+from drahealth.suites.targets.kind.cluster.options import KindOptions
+from drahealth.suites.targets.kind.cluster.records import records
+from drahealth.suites.targets.kind.cluster.site_maker import SiteMaker
+from drahealth.suites.targets.kubelet.binaries.progress import silent
+from drahealth.suites.unit.targets.kind.fake_engine import FakeEngine
+
+
+async def refusal(**given: str) -> HarnessError:
+    """What is said when a site cannot be made; nothing of it is on record afterwards."""
+    options: Mapping[str, str] = {name.replace("_", "-"): value for name, value in given.items()}
+    maker = SiteMaker(KindOptions.make(options), "1.37.1", {}, silent, lambda: False)
+    with pytest.raises(HarnessError) as refused:
+        await maker.up()
+    assert records() == []
+    return refused.value
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"name": "one"}, "There is a kind cluster one already; choose another --name, or --reuse one"),
+        (
+            {"reuse": "three"},
+            "There is no kind cluster three to reuse; there are one, two; leave --reuse out to make one",
+        ),
+    ],
+    ids=["taken", "missing"],
+)
+async def test_a_name_is_free_or_that_of_a_cluster(fake: FakeEngine, given: dict[str, str], said: str) -> None:
+    assert str(await refusal(**given)) == said
+    assert not [call for call in fake.calls if "create" in call or "delete" in call]
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        (b"kind: Cluster\nname: \xff\n", "is no text: byte 21 is not UTF-8"),
+        (b"kind: Cluster\n", "line 1: it has no `apiVersion: kind.x-k8s.io/v1alpha4`"),
+    ],
+    ids=["bytes", "shape"],
+)
+async def test_a_configuration_that_cannot_be_merged_starts_nothing(
+    fake: FakeEngine, tmp_path: Path, config: bytes, said: str
+) -> None:
+    file = tmp_path / "kind.yaml"
+    file.write_bytes(config)
+    error = await refusal(kind_config=str(file))
+    assert isinstance(error, ConfigurationError)
+    assert said in str(error)
+    assert str(file) in str(error)
+    assert not [call for call in fake.calls if "create" in call]
+
+
+async def test_a_cluster_that_kind_cannot_make_leaves_nothing(fake: FakeEngine) -> None:
+    fake.says("kind-exits", "1")
+    fake.says("kind-says", "ERROR: failed to create cluster: no space left on device")
+    error = await refusal(name="mine", driver_image="here:1")
+    assert "no space" in str(error) or "disk" in str(error)
+    assert fake.containers == []

@@ -1,0 +1,158 @@
+"""Deploying to a cluster, which is a dictionary with the verbs of the API here."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+
+from drahealth.fakes.cluster.api import NAMESPACES, PODS, ApiError, Kind, Object, WatchEvent
+from drahealth.suites.errors import HarnessError
+from drahealth.suites.targets.kind.pods import deployment
+from drahealth.suites.targets.kind.pods.deployment import deploy, remove, why_gone
+from drahealth.suites.targets.kind.pods.kinds import CLUSTER_ROLES, DAEMON_SETS
+from drahealth.suites.targets.kind.pods.manifests import NAME, NAMESPACE, SELECTOR
+from drahealth.suites.targets.kubelet.binaries.progress import silent
+
+
+class Cluster:
+    """Has every object that it is given, and a pod for each daemon set: Ready, or with this container status."""
+
+    def __init__(self, broken: Object | None = None) -> None:
+        self.objects: dict[tuple[Kind, str], Object] = {}
+        self.broken = broken
+        self.writes: list[str] = []
+
+    async def create(self, kind: Kind, obj: Object) -> Object:
+        if (kind, obj["metadata"]["name"]) in self.objects:
+            raise ApiError(409, "AlreadyExists", "it exists")
+        return self._store("create", kind, obj)
+
+    async def replace(self, kind: Kind, obj: Object) -> Object:
+        return self._store("replace", kind, obj)
+
+    async def get(self, kind: Kind, name: str, namespace: str | None = None) -> Object:
+        try:
+            return self.objects[kind, name]
+        except KeyError:
+            raise ApiError(404, "NotFound", f"{name} not found") from None
+
+    async def list(self, kind: Kind, namespace: str | None = None) -> list[Object]:
+        return [obj for (found, _), obj in self.objects.items() if found == kind]
+
+    async def delete(self, kind: Kind, name: str, namespace: str | None = None, grace: int | None = None) -> None:
+        await self.get(kind, name)
+        if kind == NAMESPACES:
+            self.objects[kind, name]["metadata"]["deletionTimestamp"] = "now"
+            asyncio.get_running_loop().call_later(0.3, self.objects.clear)
+        else:
+            del self.objects[kind, name]
+
+    async def replace_status(self, kind: Kind, obj: Object) -> Object:
+        raise NotImplementedError
+
+    def watch(self, kind: Kind, namespace: str | None = None) -> AsyncGenerator[WatchEvent, None]:
+        raise NotImplementedError
+
+    def _store(self, verb: str, kind: Kind, obj: Object) -> Object:
+        namespace = self.objects.get((NAMESPACES, NAMESPACE), {"metadata": {}})
+        if "deletionTimestamp" in namespace["metadata"]:
+            raise ApiError(403, "Forbidden", "it is being terminated")
+        self.writes.append(f"{verb} {kind.kind}")
+        self.objects[kind, obj["metadata"]["name"]] = obj = {**obj, "metadata": {**obj["metadata"]}}
+        obj["metadata"]["resourceVersion"] = "1"
+        if kind == DAEMON_SETS:
+            self._start(obj)
+        return obj
+
+    def _start(self, daemon_set: Object) -> None:
+        ready = self.broken is None
+        counts = ("desiredNumberScheduled", "updatedNumberScheduled", "numberReady", "numberAvailable")
+        daemon_set["status"] = {count: 1 if ready or count == counts[0] else 0 for count in counts}
+        status: dict[str, Any] = {"conditions": [{"type": "Ready", "status": str(ready)}]}
+        if self.broken:
+            status["containerStatuses"] = [self.broken]
+        pod = {"metadata": {"name": "p", "labels": SELECTOR}, "spec": {"nodeName": "n"}, "status": status}
+        self.objects[PODS, "p"] = pod
+
+
+async def test_all_is_made_and_the_pods_are_named_by_their_nodes() -> None:
+    cluster = Cluster()
+    assert await deploy(cluster, "image:1", silent) == {"n": "p"}
+    kinds = ("Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "DaemonSet")
+    assert cluster.writes == [f"create {kind}" for kind in kinds]
+
+
+async def test_what_is_there_is_replaced() -> None:
+    cluster = Cluster()
+    await deploy(cluster, "image:1", silent)
+    await deploy(cluster, "image:2", silent)
+    assert cluster.writes[-1] == "replace DaemonSet"
+
+
+async def test_after_the_removal_nothing_is_there_and_another_one_is_no_error() -> None:
+    cluster = Cluster()
+    await deploy(cluster, "image:1", silent)
+    await remove(cluster)
+    await remove(cluster)
+    assert cluster.objects == {}
+
+
+async def test_a_removal_that_lasts_is_told_with_its_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deployment, "_BEAT", 0.01)
+    cluster, told = Cluster(), list[str]()
+    await deploy(cluster, "image:1", silent)
+    await remove(cluster, lambda stage, done=None, total=None: told.append(stage))
+    assert told[:2] == ["Removing the fake driver", "Removing the fake driver (0 s)"]
+
+
+async def test_a_namespace_that_is_being_deleted_is_waited_for() -> None:
+    cluster = Cluster()
+    await deploy(cluster, "image:1", silent)
+    await cluster.delete(NAMESPACES, NAMESPACE)
+    assert await deploy(cluster, "image:1", silent) == {"n": "p"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "what"),
+    [
+        (NAMESPACES, NAMESPACE, "a Namespace drahealth that"),
+        (CLUSTER_ROLES, NAME, "a ClusterRole drahealth-driver that"),
+        (DAEMON_SETS, NAME, "a DaemonSet drahealth-driver that"),
+    ],
+)
+async def test_what_is_somebody_elses_is_neither_taken_over_nor_removed(kind: Kind, name: str, what: str) -> None:
+    cluster = Cluster()
+    theirs = {"metadata": {"name": name, "labels": {"team": "theirs"}, "resourceVersion": "1"}}
+    cluster.objects[kind, name] = theirs
+    with pytest.raises(HarnessError, match=f"^The cluster has {what} is not drahealth's: .*; use another cluster"):
+        await deploy(cluster, "image:1", silent)
+    await remove(cluster)
+    assert (cluster.writes, cluster.objects) == ([], {(kind, name): theirs})
+
+
+async def test_a_removal_takes_what_is_ours_from_beside_what_is_not() -> None:
+    cluster = Cluster()
+    await deploy(cluster, "image:1", silent)
+    del cluster.objects[NAMESPACES, NAMESPACE]["metadata"]["labels"]
+    await remove(cluster)
+    assert list(cluster.objects) == [(NAMESPACES, NAMESPACE), (PODS, "p")]
+
+
+async def test_an_image_that_cannot_be_pulled_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deployment, "_PATIENCE", 0.0)
+    cluster = Cluster({"state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}})
+    with pytest.raises(HarnessError, match="does not start: pod p on n: ImagePullBackOff: no such image"):
+        await deploy(cluster, "image:1", silent)
+
+
+async def test_pods_that_do_not_become_ready_have_a_limit_and_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deployment, "START_LIMIT", 0.0)
+    cluster = Cluster({"state": {"running": {}}})
+    cluster.objects[NAMESPACES, NAMESPACE] = {"metadata": {"resourceVersion": "1", "labels": SELECTOR}}
+    with pytest.raises(HarnessError, match="pod p on n is Pending and not Ready"):
+        await deploy(cluster, "image:1", silent)
+
+
+async def test_a_pod_that_is_no_more_has_a_reason() -> None:
+    assert await why_gone(Cluster(), "p") == "The driver's pod p was deleted"

@@ -1,0 +1,222 @@
+"""The fake driver's image. The engine is a script that keeps images as files, and pip's index a folder."""
+
+import asyncio
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from drahealth.fakes.cluster.api import NODES
+from drahealth.fakes.cluster.api_server.server import ApiServer
+from drahealth.suites.errors import HarnessError
+from drahealth.suites.targets.kind.engine.engine import Engine
+from drahealth.suites.targets.kind.pods.image import DEFAULT_BASE, REPOSITORY, ensure_image, has_image
+from drahealth.suites.targets.kind.pods.packages import NEEDED, Interpreter, ensure_packages, refusal, requirements
+from drahealth.suites.targets.kubelet.binaries.progress import silent
+
+_DOCKER = """#!/bin/sh
+echo "$*" >> {root}/calls
+for last; do :; done
+name=$(echo "$last" | tr / _)
+case "$1" in
+  image) [ -e "{root}/images/$name" ] || {{ echo "Error: No such image: $last" >&2; exit 1; }}
+         echo 1000000 ;;
+  pull)  [ -e "{root}/registry/$name" ] || {{ echo "pull access denied for $last" >&2; exit 1; }}
+         touch "{root}/images/$name" ;;
+  run)   echo '{python}' ;;
+  build) [ -e {root}/full ] && {{ echo "write: no space left on device" >&2; exit 1; }}
+         cp -r "$last" {root}/built; touch "{root}/images/$(echo "$7" | tr / _)" ;;
+esac
+"""
+_PROJECT = tomllib.loads((Path(__file__).resolve().parents[4] / "pyproject.toml").read_text())["project"]
+_MODULES = {
+    name: {"grpcio": "grpc", "protobuf": "google.protobuf"}.get(name, name.replace("-", "_"))
+    for name in (re.split("[<>=]", one)[0] for one in _PROJECT["dependencies"])
+}
+_PYTHON = '["3.11.9", "x86_64", "glibc"]'
+_VERSIONS = {
+    "aiohttp": "3.99",
+    "filelock": "3.99",
+    "grpcio": "1.99",
+    "protobuf": "6.99",
+    "pydantic": "2.99",
+    "watchfiles": "1.99",
+}
+
+
+def wheel(folder: Path, name: str, version: str) -> None:
+    """A package with one module."""
+    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as archive:
+        info = f"{name}-{version}.dist-info"
+        archive.writestr(f"{name}.py", "")
+        archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{info}/RECORD", "")
+
+
+class World:
+    """What the engine has and was told."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        for folder in ("images", "registry", "index"):
+            (root / folder).mkdir()
+        for name, version in _VERSIONS.items():
+            wheel(root / "index", name, version)
+        self.python(_PYTHON)
+
+    def python(self, said: str) -> None:
+        (self.root / "docker").write_text(_DOCKER.format(root=self.root, python=said))
+        (self.root / "docker").chmod(0o755)
+
+    def has(self, image: str, where: str = "images") -> None:
+        (self.root / where / image.replace("/", "_")).touch()
+
+    def calls(self, verb: str) -> list[str]:
+        return [line for line in (self.root / "calls").read_text().splitlines() if line.startswith(verb)]
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setenv("DRAHEALTH_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "index"))
+    return World(tmp_path)
+
+
+@pytest.fixture
+def ensure(world: World) -> Callable[..., "asyncio.Future[str]"]:
+    def ensure(named: str | None = None, base: str | None = None) -> "asyncio.Future[str]":
+        return asyncio.ensure_future(ensure_image(Engine("docker"), named=named, base=base, progress=silent))
+
+    return ensure
+
+
+async def test_an_image_is_built_of_the_base_the_packages_and_our_sources(
+    world: World, ensure: Callable[..., "asyncio.Future[str]"]
+) -> None:
+    world.has(DEFAULT_BASE)
+    name = await ensure()
+    built = world.root / "built"
+    assert name.startswith(f"{REPOSITORY}:")
+    assert f"BASE={DEFAULT_BASE}" in world.calls("build")[0]
+    assert {"Dockerfile", "workload.sh", "site", "package"} <= {path.name for path in built.iterdir()}
+    assert {"pydantic.py", "aiohttp.py"} <= {path.name for path in (built / "site").iterdir()}
+    assert (built / "package/fakes/serve/session_process.py").exists()
+    assert {path.name for path in (built / "package").iterdir()} == {"proto", "fakes"}
+    assert list(built.rglob("*.pyc")) == []
+
+
+async def test_an_image_that_the_engine_has_is_not_built_again(
+    world: World, ensure: Callable[..., "asyncio.Future[str]"]
+) -> None:
+    world.has(DEFAULT_BASE)
+    names = [await ensure(), await ensure()]
+    assert names[0] == names[1]
+    assert len(world.calls("build")) == 1
+    assert not (world.root / "cache/images/context").exists()
+
+
+async def test_two_at_once_build_one(world: World, ensure: Callable[..., "asyncio.Future[str]"]) -> None:
+    world.has(DEFAULT_BASE)
+    names = await asyncio.gather(ensure(), ensure())
+    assert names[0] == names[1]
+    assert len(world.calls("build")) == 1
+
+
+async def test_another_base_makes_another_image(world: World, ensure: Callable[..., "asyncio.Future[str]"]) -> None:
+    world.has("mine:1", "registry")
+    world.has(DEFAULT_BASE)
+    assert await ensure(base="mine:1") != await ensure()
+    assert world.calls("pull") == ["pull mine:1"]
+
+
+async def test_a_named_image_is_taken_as_it_is(world: World, ensure: Callable[..., "asyncio.Future[str]"]) -> None:
+    world.has("theirs:1", "registry")
+    assert await ensure(named="theirs:1") == "theirs:1"
+    assert world.calls("build") == []
+
+
+@pytest.mark.parametrize(
+    ("given", "option"), [({"named": "theirs:2"}, "--driver-image"), ({"base": "mine:2"}, "--driver-base")]
+)
+async def test_what_cannot_be_pulled_is_a_sentence(
+    ensure: Callable[..., "asyncio.Future[str]"], given: dict[str, str], option: str
+) -> None:
+    with pytest.raises(HarnessError, match=f":2, cannot be had.*and cannot be pulled.*name another with {option}"):
+        await ensure(**given)
+
+
+@pytest.mark.parametrize("said", ['["3.10.1", "x86_64", "glibc"]', '["3.12.1", "x86_64", ""]', "no python"])
+async def test_a_base_without_such_a_python_is_refused(
+    world: World, ensure: Callable[..., "asyncio.Future[str]"], said: str
+) -> None:
+    world.has("mine:1")
+    world.python(said)
+    with pytest.raises(HarnessError, match=r"The base mine:1 .*--driver-base"):
+        await ensure(base="mine:1")
+
+
+async def test_a_full_disk_of_the_engine_is_a_sentence(
+    world: World, ensure: Callable[..., "asyncio.Future[str]"]
+) -> None:
+    world.has(DEFAULT_BASE)
+    (world.root / "full").touch()
+    with pytest.raises(HarnessError, match=r"The fake driver's image cannot be built: .*no disk space is left"):
+        await ensure()
+
+
+async def test_packages_that_cannot_be_had_leave_nothing_half_made(world: World) -> None:
+    cache = world.root / "own"
+    cache.mkdir()
+    with pytest.raises(HarnessError, match=r"pip cannot get the packages .*No matching distribution found for nowhere"):
+        await ensure_packages(cache, Interpreter("3.11", "x86_64"), ["nowhere"], silent)
+    assert list(cache.iterdir()) == []
+
+
+async def test_packages_are_kept_by_python_and_architecture(world: World) -> None:
+    cache = world.root / "own"
+    cache.mkdir()
+    machines = [Interpreter("3.11", "x86_64"), Interpreter("3.11", "aarch64"), Interpreter("3.11", "x86_64")]
+    folders = [await ensure_packages(cache, machine, ["pydantic"], silent) for machine in machines]
+    assert folders[0] == folders[2] != folders[1]
+
+
+def test_the_official_client_is_not_among_the_packages() -> None:
+    declared = ["aiohttp>=3.10", "grpcio >= 1.71", "kubernetes>=36", "pydantic>=2", 'pytest>=8; extra == "test"']
+    assert requirements(declared) == [
+        "aiohttp>=3.10",
+        "filelock",
+        "grpcio>=1.71",
+        "protobuf",
+        "pydantic>=2",
+        "watchfiles",
+    ]
+
+
+def test_the_packages_are_all_that_the_drivers_process_needs() -> None:
+    absent = [name for name in _MODULES if name not in NEEDED]
+    programs = "drahealth.fakes.serve.session_process, drahealth.fakes.control.connect"
+    code = f"import sys; sys.modules.update(dict.fromkeys({[_MODULES[name] for name in absent]})); import {programs}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_python_without_pip_is_told_what_to_do() -> None:
+    assert "has no pip; get it with" in str(refusal("/usr/bin/python: No module named pip"))
+
+
+async def test_an_image_is_there_if_every_node_says_so() -> None:
+    api = ApiServer()
+    for name, images in (("one", ["mine:1", "other:1"]), ("two", ["mine:1"]), ("new", None)):
+        await api.create(NODES, {"metadata": {"name": name}})
+        status = {"images": [{"names": [image]} for image in images]} if images else {}
+        await api.replace_status(NODES, {**await api.get(NODES, name), "status": status})
+    asked = [(("one", "two"), "mine:1"), (("one", "two"), "other:1"), (("one", "new"), "mine:1"), (("one",), "mine")]
+    assert [await has_image(api, nodes, image) for nodes, image in asked] == [True, False, False, False]

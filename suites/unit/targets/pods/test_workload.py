@@ -1,0 +1,49 @@
+"""The command of a container that uses a device, run by this machine's shell."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from drahealth.suites.targets.kind.pods import image
+
+SCRIPT = Path(image.__file__).with_name("recipe") / "workload.sh"
+
+
+@pytest.fixture
+async def workload(tmp_path: Path) -> AsyncIterator[asyncio.subprocess.Process]:
+    """It waits; its /tmp is the test's folder."""
+    text = SCRIPT.read_text().replace("/tmp/", f"{tmp_path}/")
+    process = await asyncio.create_subprocess_exec("sh", "-c", text, start_new_session=True)
+    async with asyncio.timeout(5):
+        while not (tmp_path / "told").exists():
+            assert process.returncode is None
+            await asyncio.sleep(0.01)
+    yield process
+    if process.returncode is None:
+        process.kill()
+        await process.wait()
+
+
+async def test_it_ends_with_the_code_that_it_is_told(workload: asyncio.subprocess.Process, tmp_path: Path) -> None:
+    teller = await asyncio.create_subprocess_exec("sh", "-c", f"echo 7 > {tmp_path}/exit")
+    async with asyncio.timeout(5):
+        assert await teller.wait() == 0
+        assert await workload.wait() == 7
+
+
+async def test_it_ends_at_once_when_it_is_asked_to(workload: asyncio.subprocess.Process, tmp_path: Path) -> None:
+    workload.send_signal(signal.SIGTERM)
+    async with asyncio.timeout(5):
+        assert await workload.wait() == 143
+    (tmp_path / "exit").open("r+b", buffering=0).close()  # lets go of what waited to read it
+
+
+async def test_who_tells_it_before_it_waits_is_heard(tmp_path: Path) -> None:
+    (tmp_path / "exit").write_text("3\n")
+    text = SCRIPT.read_text().replace("/tmp/", f"{tmp_path}/")
+    process = await asyncio.create_subprocess_exec("sh", "-c", text)
+    async with asyncio.timeout(5):
+        assert await process.wait() == 3
