@@ -16,7 +16,7 @@ from drahealth.manager.observer import (
 )
 from drahealth.proto.clock import Clock
 from drahealth.suites.manager_command.events import Event, ManifestRefused, PodGone, Started, StatusChanged, Stopped
-from drahealth.suites.story.workload import status_seen
+from drahealth.suites.story.pod_status import status_seen
 
 
 def lines_of(event: Event) -> Iterator[Line]:

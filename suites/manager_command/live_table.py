@@ -24,7 +24,7 @@ from drahealth.manager.observer import (
 )
 from drahealth.proto.values import Health
 from drahealth.suites.manager_command.events import Event, PodGone, Started, StatusChanged
-from drahealth.suites.story.workload import status_seen
+from drahealth.suites.story.pod_status import status_seen
 
 _STYLE = {Health.HEALTHY: "green", Health.UNHEALTHY: "bold red", Health.UNKNOWN: "yellow"}
 _URGENCY = [Health.UNHEALTHY, Health.UNKNOWN, Health.HEALTHY]

@@ -1,14 +1,11 @@
 """The story's device plugins and their devices, told what to do in words."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from drahealth.fakes.control.device_plugin import PluginControl, PluginOptions
 from drahealth.manager.profile import Profile
 from drahealth.proto.events import Registered
-
-if TYPE_CHECKING:
-    from drahealth.suites.story.node import Node
+from drahealth.suites.story.context import StoryNode
 
 
 @dataclass(frozen=True)
@@ -61,7 +58,7 @@ class Ask:
 class DevicePlugin:
     """A fake device plugin on the node."""
 
-    def __init__(self, node: "Node", options: PluginOptions, control: PluginControl) -> None:
+    def __init__(self, node: StoryNode, options: PluginOptions, control: PluginControl) -> None:
         self.node = node
         self.options = options
         self.control = control

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from drahealth.fakes.cluster.api import SLICES, Object
 from drahealth.fakes.control.driver import DriverControl, DriverOptions
@@ -14,9 +14,7 @@ from drahealth.manager.profile import Profile
 from drahealth.proto.events import Registered, ReportSent, StreamClosed, StreamOpened
 from drahealth.proto.health_apis import HealthApi
 from drahealth.proto.values import DeviceHealth, DeviceId, Health
-
-if TYPE_CHECKING:
-    from drahealth.suites.story.node import Node
+from drahealth.suites.story.context import StoryNode
 
 
 @dataclass(frozen=True)
@@ -82,10 +80,17 @@ class Gpu:
         return {(t["key"], t["effect"]) for device in mine if is_ours for t in device.get("taints") or ()}
 
 
+class DriverNode(StoryNode, Protocol):
+    """A node that drivers can be added to."""
+
+    async def add_driver(self, options: DriverOptions) -> "Driver":
+        """A driver with just these options, not started."""
+
+
 class Driver:
     """One instance of a fake driver on the node."""
 
-    def __init__(self, node: "Node", options: DriverOptions, control: DriverControl) -> None:
+    def __init__(self, node: "DriverNode", options: DriverOptions, control: DriverControl) -> None:
         self.node = node
         self.options = options
         self.control = control

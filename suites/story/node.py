@@ -12,15 +12,14 @@ from drahealth.fakes.control.driver import DriverOptions
 from drahealth.proto import events
 from drahealth.proto.events import StatusSeen
 from drahealth.proto.health_apis import HealthApi
-from drahealth.suites.errors import HarnessError
 from drahealth.suites.judging import invariants
 from drahealth.suites.judging.ledger import KnownIssue
 from drahealth.suites.story.claims import Claim, Claims, Use
 from drahealth.suites.story.clear_up import ClearUp
 from drahealth.suites.story.device_plugin import Ask, DevicePlugin, PluginGpu
+from drahealth.suites.story.disruptions import Disruptions
 from drahealth.suites.story.evidence import Evidence
 from drahealth.suites.story.hardware import Driver, Gpu
-from drahealth.suites.story.history import History
 from drahealth.suites.story.judge import Judge
 from drahealth.suites.story.patience import PATIENCE, patient
 from drahealth.suites.story.pod_manifest import Users, pod_manifest
@@ -30,10 +29,8 @@ from drahealth.suites.story.workload import Pod
 from drahealth.suites.targets.labels import BELONGS
 from drahealth.suites.targets.target import Target, Window
 
-_GATE = "ResourceHealthStatus"
 
-
-class Node:
+class Node(Disruptions):
     """What a scenario tells its story with. Handles that it gives wait and judge by the history."""
 
     def __init__(
@@ -46,11 +43,9 @@ class Node:
         alone: bool = False,
         health_api: HealthApi | None = None,
     ) -> None:
-        self.target = target
-        self._alone = alone
+        super().__init__(target, title, alone=alone)
         self._health_api = health_api
         self.profile = target.profile
-        self.history = History()
         self.namespace = f"scenario-{secrets.token_hex(4)}"
         # Where claims that are named directly are not shown, a template's are.
         self.claims = Claims(target.api, self.namespace, templates=target.profile.claims_shown == "listed")
@@ -60,12 +55,8 @@ class Node:
         """What somebody should know of it though it has passed, a line each."""
         self.showed: list[str] = []
         """What its pods showed in its course, where that is worth a line."""
-        self._title = title
         self._run = run
         self._judge = Judge(target.profile.name, title, judges, self.tell)
-        self._gates_on = True
-        self._api_is_away = False
-        self._kubelet_is_stopped = False
         self._watch = PodWatch(target.api, self.namespace, self.history)
         self._made = ClearUp(target, self.namespace, self._watch, self.history)
         self._evidence = Evidence(self.history, self._watch, target.profile, self._made)
@@ -107,19 +98,14 @@ class Node:
     async def _end(self) -> None:
         async with AsyncExitStack() as stack:
             self._made.add_to(stack)
-            if not self._gates_on:
+            if not self.gates_on:
                 stack.push_async_callback(self.gates, on=True)
             stack.push_async_callback(self._made.end_pods)
             stack.push_async_callback(self._made.revive_drivers)
             stack.push_async_callback(self.kubelet_runs)
-            if self._api_is_away:
-                stack.push_async_callback(self.api_server_returns)
+            stack.push_async_callback(self.api_server_returns)
 
     # -- the story
-
-    def tell(self, text: str) -> None:
-        """A line of the story for its time line."""
-        self.history.observe(events.Step(text))
 
     def judging(self, requirement: str, assertion: str) -> AbstractContextManager[None]:
         """What fails in here fails for this requirement; where that is a known issue the story goes on."""
@@ -256,51 +242,6 @@ class Node:
         pod = await self.running_pod((await self.claim(driver))["gpu"])
         return driver, pod, driver.gpus[0]
 
-    async def kubelet_restarts(self) -> None:
-        self._must_be_alone()
-        self.tell("the kubelet is killed and started again")
-        await self.target.restart_kubelet()
-        self._kubelet_is_stopped = False
-        self.history.observe(events.Restarted("kubelet"))
-
-    async def kubelet_stops(self) -> None:
-        """It is killed; containers and drivers run on. The story's end starts it again, if nothing else does."""
-        self._must_be_alone()
-        self.tell("the kubelet is killed")
-        self._kubelet_is_stopped = True
-        await self.target.stop_kubelet()
-
-    async def kubelet_runs(self) -> None:
-        """It is started on the same files, if it was stopped, and serves the node."""
-        if self._kubelet_is_stopped:
-            self.tell("the kubelet is started again")
-            await self.target.start_kubelet()
-            self._kubelet_is_stopped = False
-            self.history.observe(events.Restarted("kubelet"))
-
-    async def gates(self, *, on: bool | None = None, api_server: bool = True, kubelet: bool = True) -> None:
-        """The feature gate is switched, `on` both sides or on each; the API server and the kubelet are restarted."""
-        self._must_be_alone()
-        api_server, kubelet = (api_server, kubelet) if on is None else (on, on)
-        sides = {"API server": api_server, "kubelet": kubelet}
-        self.tell(f"the feature gate is {', '.join(f'{_on(is_on)} in the {side}' for side, is_on in sides.items())}")
-        self._gates_on = api_server and kubelet
-        await self.target.set_gates(api_server=api_server, kubelet=kubelet)
-        self.history.observe(events.GateSet(_GATE, self._gates_on, api_server, kubelet))
-
-    async def api_server_goes_away(self) -> None:
-        """Nobody hears of anything any more, and nobody can write."""
-        self._must_be_alone()
-        self.tell("the API server goes away")
-        self._api_is_away = True
-        await self.target.stop_api_server()
-
-    async def api_server_returns(self) -> None:
-        """It serves again, from the same store."""
-        await self.target.start_api_server()
-        self._api_is_away = False
-        self.history.observe(events.Restarted("kube-apiserver"))
-
     async def passes(self, seconds: float) -> None:
         """So much time passes."""
         if jumped := await self.target.advance_time(seconds):
@@ -354,10 +295,6 @@ class Node:
             **options,
         }
 
-    def _must_be_alone(self) -> None:
-        if not self._alone:
-            raise HarnessError(f"{self._title!r} disturbs its node", "declare it with @scenario(..., alone=True)")
-
     async def _play(self, story: Awaitable[None]) -> None:
         async with patient(f"{self._title!r} did not end", self.patience):
             await story
@@ -375,7 +312,7 @@ class Node:
 
     async def _converges(self) -> None:
         """Nothing is reported any more: every running pod comes to show the latest."""
-        not_converged = partial(self._evidence.not_converged, self._gates_on)
+        not_converged = partial(self._evidence.not_converged, self.gates_on)
         with self.judging("STATUS-10", "the final state is the latest"):
             windows: tuple[Window, ...] = ("push", "resync")
             for window in windows:
@@ -391,10 +328,6 @@ class Node:
 
 def _gpus(count: int) -> tuple[str, ...]:
     return tuple(f"gpu-{number}" for number in range(count))
-
-
-def _on(is_on: bool) -> str:
-    return "on" if is_on else "off"
 
 
 def _use(used: Use | Claim | Ask) -> Use | Ask:

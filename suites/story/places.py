@@ -1,21 +1,43 @@
 """The places of a pod's status where entries stand: its containers of any kind, and the pod itself."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from drahealth.proto.events import ContainerSeen
+from drahealth.proto.events import ContainerSeen, StatusSeen
 from drahealth.proto.values import Health, ResourceStatus
-from drahealth.suites.story.hardware import Gpu
+from drahealth.suites.story.context import StoryNode
+from drahealth.suites.story.hardware import Driver, Gpu
 from drahealth.suites.targets.target import Window
 
-if TYPE_CHECKING:
-    from drahealth.suites.story.workload import Pod
+
+class MessageNode(StoryNode, Protocol):
+    """A node that knows whose messages a status has to show."""
+
+    def insists_on_messages_of(self, driver: Driver) -> bool:
+        """A message that the driver reported has to be shown."""
+
+
+class PodView(Protocol):
+    """What a place needs of its pod."""
+
+    @property
+    def node(self) -> MessageNode: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def uid(self) -> str: ...
+
+    @property
+    def status(self) -> StatusSeen | None:
+        """The newest status that a client saw."""
 
 
 class Place:
     """Where entries stand in a pod's status: one of its containers of any kind, or, without a name, the pod itself."""
 
-    def __init__(self, pod: "Pod", name: str) -> None:
+    def __init__(self, pod: PodView, name: str) -> None:
         self._pod = pod
         self._node = pod.node
         self._name = name

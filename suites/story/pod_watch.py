@@ -7,7 +7,7 @@ from contextlib import suppress
 from drahealth.fakes.cluster.api import EVENTS, PODS, Api, ApiError, Kind, Object
 from drahealth.proto.events import EventSeen, StatusSeen, Step
 from drahealth.suites.story.history import History
-from drahealth.suites.story.workload import status_seen
+from drahealth.suites.story.pod_status import status_seen
 
 _PAUSE = 0.05
 """Seconds until a watch that has ended is opened again, as when the API server restarts."""

@@ -1,20 +1,15 @@
 """The story's ReplicaSets: pods that come again."""
 
-from typing import TYPE_CHECKING
-
 from drahealth.fakes.cluster.api import REPLICA_SETS, Object
 from drahealth.proto.events import StatusSeen
 from drahealth.suites.story.pod_manifest import Users
-from drahealth.suites.story.workload import Pod
-
-if TYPE_CHECKING:
-    from drahealth.suites.story.node import Node
+from drahealth.suites.story.workload import Pod, PodNode
 
 
 class ReplicaSet:
     """A ReplicaSet of the scenario, whose pods use claims that are made for each of them."""
 
-    def __init__(self, node: "Node", name: str, users: Users) -> None:
+    def __init__(self, node: PodNode, name: str, users: Users) -> None:
         self.node = node
         self.name = name
         self._users = users

@@ -5,21 +5,33 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from drahealth.fakes.cluster.api import CLAIMS, PODS, Object
+from drahealth.fakes.cluster.api import CLAIMS, PODS
 from drahealth.fakes.cluster.containers.runtime import UnknownIdError
 from drahealth.proto.events import ContainerSeen, EventSeen, StatusSeen, Unprepared
-from drahealth.proto.values import Health, ResourceHealth, ResourceStatus
+from drahealth.proto.values import Health, ResourceHealth
 from drahealth.suites.judging.history_text import tell
+from drahealth.suites.story.claims import Claim, Claims
 from drahealth.suites.story.device_plugin import Ask, DevicePlugin, PluginGpu
 from drahealth.suites.story.hardware import Driver, Gpu
-from drahealth.suites.story.places import Place, entry_ids, says
+from drahealth.suites.story.places import MessageNode, Place, entry_ids, says
 from drahealth.suites.story.pod_manifest import Users
 from drahealth.suites.targets.target import Window
 
-if TYPE_CHECKING:
-    from drahealth.suites.story.node import Node
+
+class PodNode(MessageNode, Protocol):
+    """A node that pods with claims run on."""
+
+    @property
+    def namespace(self) -> str: ...
+
+    @property
+    def claims(self) -> Claims: ...
+
+    async def allocated(self, claim: Claim) -> list[Gpu]:
+        """The devices that the scheduler gave to the claim."""
+
 
 EXIT_AT_ONCE = ("sh", "-c", "exit 1")
 """The command of a container that fails whenever it starts."""
@@ -28,7 +40,7 @@ EXIT_AT_ONCE = ("sh", "-c", "exit 1")
 class Pod:
     """A pod of the scenario. Its `shows` and `is_...` wait; `still_shows` looks at the status that there is."""
 
-    def __init__(self, node: "Node", name: str, uid: str, users: Users) -> None:
+    def __init__(self, node: PodNode, name: str, uid: str, users: Users) -> None:
         self.node = node
         self.name = name
         self.uid = uid
@@ -258,33 +270,3 @@ def _healths(text: str) -> set[str]:
 
 def _ids(container: ContainerSeen) -> dict[str, set[str]]:
     return entry_ids(container.resources or ())
-
-
-def status_seen(pod: Object) -> StatusSeen:
-    """The event that a client of the API sees in a Pod object."""
-    status = pod.get("status", {})
-    containers, initial = (
-        tuple(_container_seen(c) for c in status.get(kind) or ())
-        for kind in ("containerStatuses", "initContainerStatuses")
-    )
-    meta, phase = pod["metadata"], status.get("phase", "Pending")
-    return StatusSeen(meta["name"], meta["uid"], phase, containers, initial, _resources(status))
-
-
-def _container_seen(status: Object) -> ContainerSeen:
-    state = status.get("state", {})
-    kind = next(iter(state), "waiting")
-    word = state[kind].get("reason", kind) if kind == "waiting" and state else kind
-    return ContainerSeen(status["name"], word, status.get("restartCount", 0), _resources(status))
-
-
-def _resources(status: Object) -> tuple[ResourceStatus, ...] | None:
-    entries = status.get("allocatedResourcesStatus")
-    return None if entries is None else tuple(_resource_status(entry) for entry in entries)
-
-
-def _resource_status(entry: Object) -> ResourceStatus:
-    found = (
-        ResourceHealth(r["resourceID"], Health(r["health"]), r.get("message", "")) for r in entry.get("resources", [])
-    )
-    return ResourceStatus(entry["name"], tuple(found))

@@ -1,15 +1,15 @@
 """Who may import whom, and what the installed package is made of."""
 
 import ast
-import gc
 import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
-from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
+
+from drahealth.suites.unit.import_graph import ImportGraph, cycle, imports, parsed, sources
 
 CHECKOUT = Path(__file__).parents[2]
 MAY_IMPORT = {
@@ -18,32 +18,14 @@ MAY_IMPORT = {
     "fakes": {"proto", "fakes"},
     "suites": {"proto", "manager", "fakes", "suites"},
 }
+GRAPH = ImportGraph.of(sources(CHECKOUT))
 MODULES = {part: sorted((CHECKOUT / part).rglob("*.py")) for part in MAY_IMPORT}
-
-
-def imports(nodes: Iterator[ast.AST] | list[ast.stmt]) -> Iterator[str]:
-    """The dotted names that these nodes import; a relative import begins with a dot."""
-    for node in nodes:
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            yield from (f"{'.' * node.level}{node.module or ''}.{alias.name}" for alias in node.names)
-
-
-def parsed(path: Path) -> ast.Module:
-    """A module, while no collector runs: CPython 3.11 takes another parse amid this one, such as a finalizer's whose
-    traceback is told, for a mistake of its own (SystemError)."""
-    gc.disable()
-    try:
-        return ast.parse(path.read_bytes())
-    finally:
-        gc.enable()
 
 
 def imported_by(part: str) -> Iterator[tuple[str, str]]:
     """Every import of a part's modules, wherever in them it stands: the module's path and the name."""
     for path in MODULES[part]:
-        for name in imports(ast.walk(parsed(path))):
+        for name in imports(ast.walk(parsed(path.read_bytes()))):
             yield str(path.relative_to(CHECKOUT)), name
 
 
@@ -57,25 +39,22 @@ def test_a_part_imports_only_those_below_it(part: str) -> None:
     assert [(path, other) for path, other in parts if other not in MAY_IMPORT[part]] == []
 
 
-def rooms_of(part: str) -> dict[str, set[str]]:
-    """Which of a part's folders and root modules import which."""
-    rooms = {path.relative_to(CHECKOUT / part).parts[0].removesuffix(".py") for path in MODULES[part]} - {"unit"}
-    found: dict[str, set[str]] = {room: set() for room in rooms}
-    for path, name in imported_by(part):
-        mine, others = path.split("/")[1].removesuffix(".py"), name.split(".")[2:3]
-        if mine in rooms and name.startswith(f"drahealth.{part}."):
-            found[mine] |= rooms.intersection(others) - {mine}
-    return found
+def test_no_module_is_in_an_import_cycle() -> None:
+    assert cycle(GRAPH.edges) == []
 
 
 @pytest.mark.parametrize("part", MAY_IMPORT)
 def test_folders_and_root_modules_of_a_part_import_each_other_in_one_direction(part: str) -> None:
-    assert set(TopologicalSorter(rooms_of(part)).static_order()) == set(rooms_of(part))  # CycleError names them
+    rooms = {name: ".".join(name.split(".")[:2]) for name in GRAPH.edges if name.startswith(f"{part}.")}
+    edges: dict[str, set[str]] = {room: set() for room in rooms.values()}
+    for name, room in rooms.items():
+        edges[room] |= {rooms[other] for other in GRAPH.edges[name] & rooms.keys()}
+    assert cycle({room: frozenset(others - {room}) for room, others in edges.items()}) == []
 
 
 @pytest.mark.parametrize("part", ["fakes", "suites"])
 def test_a_part_has_at_most_eight_modules_at_its_root(part: str) -> None:
-    assert len([path for path in MODULES[part] if path.parent == CHECKOUT / part]) <= 8
+    assert len(GRAPH.roots(part)) <= 8
 
 
 @pytest.mark.parametrize("part", MAY_IMPORT)
@@ -85,7 +64,7 @@ def test_imports_are_absolute_and_by_the_packages_name(part: str) -> None:
 
 
 def test_the_pytest_plugin_imports_pytest_alone_until_it_is_needed() -> None:
-    assert list(imports(parsed(CHECKOUT / "suites/run/plugin.py").body)) == ["pathlib.Path", "pytest"]
+    assert list(imports(parsed((CHECKOUT / "suites/run/plugin.py").read_bytes()).body)) == ["pathlib.Path", "pytest"]
 
 
 def test_the_reference_needs_no_client_of_real_clusters() -> None:

@@ -1,0 +1,95 @@
+"""The modules of a checkout's parts and the imports between them. Tests (`test_layers`) and `ci/structure` read it."""
+
+import ast
+import gc
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+PARTS = ("proto", "manager", "fakes", "suites")
+
+Edges = Mapping[str, frozenset[str]]
+"""For each node the nodes that it imports."""
+
+
+def imports(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """The dotted names that these nodes import; a relative import begins with a dot."""
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{'.' * node.level}{node.module or ''}.{alias.name}" for alias in node.names)
+
+
+def parsed(source: bytes) -> ast.Module:
+    """A module's syntax tree. The garbage collector is off meanwhile: CPython 3.11 mistakes a parse that a finalizer
+    starts for an error of this one (SystemError)."""
+    gc.disable()
+    try:
+        return ast.parse(source)
+    finally:
+        gc.enable()
+
+
+@dataclass(frozen=True)
+class ImportGraph:
+    """The modules of all parts, without the tests of the project, by their names below `drahealth`."""
+
+    edges: Edges
+    packages: frozenset[str]
+    """The names that are folders."""
+
+    @classmethod
+    def of(cls, sources: Mapping[str, bytes]) -> "ImportGraph":
+        """From the text of each module by its path, such as `fakes/clock.py`."""
+        names = {_name(path): path for path in sources if not path.startswith("suites/unit/")}
+        packages = frozenset(name for name, path in names.items() if path.endswith("/__init__.py"))
+        edges = {
+            name: frozenset(_modules(imports(ast.walk(parsed(sources[path]))), names) - {name})
+            for name, path in names.items()
+        }
+        return cls(edges, packages)
+
+    def room(self, module: str) -> str:
+        """The folder right below its part that a module is in; the part itself for a module at the part's root."""
+        room = ".".join(module.split(".")[:2])
+        return room if room in self.packages else module.split(".")[0]
+
+    @property
+    def rooms(self) -> Edges:
+        """The imports between the folders right below the parts."""
+        found: dict[str, set[str]] = {self.room(module): set() for module in self.edges}
+        for module, others in self.edges.items():
+            found[self.room(module)] |= {self.room(other) for other in others} - {self.room(module)}
+        return {room: frozenset(others) for room, others in found.items()}
+
+    def roots(self, part: str) -> list[str]:
+        """The modules at the root of a part, its `__init__` among them."""
+        below = [name for name in self.edges if name.startswith(f"{part}.") and name not in self.packages]
+        return [part, *(name for name in below if name.count(".") == 1)]
+
+
+def cycle(edges: Edges) -> list[str]:
+    """The nodes of one cycle, in order; nothing where there is none."""
+    try:
+        TopologicalSorter(edges).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def sources(checkout: Path) -> dict[str, bytes]:
+    """The text of each module in a checkout, by its path."""
+    paths = (path for part in PARTS for path in sorted((checkout / part).rglob("*.py")))
+    return {str(path.relative_to(checkout)): path.read_bytes() for path in paths}
+
+
+def _name(path: str) -> str:
+    return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+def _modules(imported: Iterable[str], names: Mapping[str, str]) -> set[str]:
+    """The modules that are meant: a name is a module itself or something in one."""
+    ours = (name.removeprefix("drahealth.") for name in imported if name.startswith("drahealth."))
+    return {name if name in names else name.rpartition(".")[0] for name in ours} & names.keys()
