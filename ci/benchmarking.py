@@ -14,9 +14,9 @@ from pathlib import Path
 import drahealth.suites.kep  # noqa: F401 -- first: it quiets gRPC
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.story.node import Node
-from drahealth.suites.targets.kubelet.binaries.progress import silent
 from drahealth.suites.targets.make import make_target
 from drahealth.suites.targets.options import FLAGS, Options
+from drahealth.suites.targets.progress import silent
 
 Times = dict[str, list[float]]
 """Milliseconds by what was done."""

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from drahealth.suites.targets.gates import feature_gates
-from drahealth.suites.targets.kubelet.binaries.progress import Progress
 from drahealth.suites.targets.options import Options
+from drahealth.suites.targets.progress import Progress
 from drahealth.suites.targets.target import Target
 
 if TYPE_CHECKING:

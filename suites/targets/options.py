@@ -9,9 +9,9 @@ import pytest
 from drahealth.manager.profile import KEP, PROFILES, Profile, for_release
 from drahealth.proto.health_apis import HEALTH_APIS, HealthApi
 from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.targets.kind import options as kind
 from drahealth.suites.targets.kind.cluster import node_release
-from drahealth.suites.targets.kind.cluster import options as kind
-from drahealth.suites.targets.kind.cluster.options import KindOptions
+from drahealth.suites.targets.kind.options import KindOptions
 from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION, parse_version
 
 TARGETS = ("reference", "kubelet", "kind")

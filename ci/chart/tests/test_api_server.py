@@ -20,7 +20,7 @@ from drahealth.fakes.cluster.containers.runtime import ContainerRuntime
 from drahealth.suites.targets.kubelet.binaries import ensure as binaries
 from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION
 from drahealth.suites.targets.kubelet.node.cluster import LocalCluster
-from drahealth.suites.targets.kubelet.node.run_directory import RunDirectory
+from drahealth.suites.targets.run_directory import RunDirectory
 
 HERE = Path(__file__).resolve().parent
 CHART = HERE.parent / "drahealth-driver"

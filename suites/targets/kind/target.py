@@ -16,14 +16,14 @@ from drahealth.manager.profile import Profile
 from drahealth.proto.events import Record
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.drivers import RemoteDrivers
+from drahealth.suites.targets.engine.engine import Engine
 from drahealth.suites.targets.gates import feature_gates
 from drahealth.suites.targets.kind.cluster.node_control import KindNodes
 from drahealth.suites.targets.kind.cluster.site import Provider, Site
 from drahealth.suites.targets.kind.cluster.turnstile import Turnstile
-from drahealth.suites.targets.kind.engine.engine import Engine
-from drahealth.suites.targets.kind.pods.deployment import NAMESPACE, why_gone
-from drahealth.suites.targets.kind.pods.drivers import host_in
-from drahealth.suites.targets.kind.pods.kinds import SERVICE_ACCOUNTS
+from drahealth.suites.targets.pods.deployment import NAMESPACE, why_gone
+from drahealth.suites.targets.pods.drivers import host_in
+from drahealth.suites.targets.pods.kinds import SERVICE_ACCOUNTS
 from drahealth.suites.targets.target import Opened, Window
 
 _KUBELET = Path("/var/lib/kubelet")

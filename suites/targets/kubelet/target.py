@@ -22,7 +22,7 @@ from drahealth.suites.targets.drivers import Drivers, InlineDrivers, ProcessDriv
 from drahealth.suites.targets.gates import feature_gates
 from drahealth.suites.targets.kubelet.binaries.releases import Binaries
 from drahealth.suites.targets.kubelet.node.cluster import LocalCluster
-from drahealth.suites.targets.kubelet.node.run_directory import RunDirectory
+from drahealth.suites.targets.run_directory import RunDirectory
 from drahealth.suites.targets.target import Opened, Window
 
 SYNC_FREQUENCY = 6.0

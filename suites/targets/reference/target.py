@@ -19,8 +19,8 @@ from drahealth.manager.gates import Gates
 from drahealth.manager.profile import Profile
 from drahealth.proto.events import Record
 from drahealth.suites.targets.drivers import Drivers, InlineDrivers, ProcessDrivers
-from drahealth.suites.targets.kubelet.node.run_directory import RunDirectory
 from drahealth.suites.targets.reference.node import ReferenceNode
+from drahealth.suites.targets.run_directory import RunDirectory
 from drahealth.suites.targets.target import Opened, Window
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.checks import Check
+from drahealth.suites.targets.engine.engine import Engine, find_engine
 from drahealth.suites.targets.kind.cluster import node_release
 from drahealth.suites.targets.kind.cluster.program import find_kind, node_image
-from drahealth.suites.targets.kind.engine.engine import Engine, find_engine
 from drahealth.suites.targets.kubelet.binaries.releases import parse_version
 
 DISK_NEEDED = 4_000_000_000

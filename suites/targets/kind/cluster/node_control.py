@@ -12,9 +12,9 @@ from functools import partial
 from drahealth.fakes.cluster.api import NODES, PODS, ApiError, Kind
 from drahealth.fakes.cluster.clients.kube_client import KubeClient
 from drahealth.suites.errors import ConfigurationError, HarnessError
+from drahealth.suites.targets.engine.engine import Engine
 from drahealth.suites.targets.kind.cluster import node_files, node_scripts
-from drahealth.suites.targets.kind.engine.engine import Engine
-from drahealth.suites.targets.kubelet.node.node_readiness import speaks_since, takes_pods
+from drahealth.suites.targets.node_readiness import speaks_since, takes_pods
 
 LIMIT = 90.0
 """Seconds for a component to be back; it takes 2 to 6."""

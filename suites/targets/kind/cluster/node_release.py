@@ -1,7 +1,7 @@
 """Which release of Kubernetes a cluster is to be of, and whether a node image is of it."""
 
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.targets.kind.engine.engine import Engine
+from drahealth.suites.targets.engine.engine import Engine
 
 DEFAULT = "1.37.0"
 """The newest release that kind has published a node image of (v0.33.0); not all patch releases get one."""

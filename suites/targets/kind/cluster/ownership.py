@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from drahealth.suites.errors import HarnessError
+from drahealth.suites.targets import run_directory
+from drahealth.suites.targets.engine.engine import Container, Engine, find_engine
 from drahealth.suites.targets.kind.cluster.marker import run_id_of
 from drahealth.suites.targets.kind.cluster.program import Kind, Stages, find_kind
 from drahealth.suites.targets.kind.cluster.records import Claim, Record, records, seize
-from drahealth.suites.targets.kind.engine.engine import Container, Engine, find_engine
-from drahealth.suites.targets.kubelet.binaries.progress import Progress, silent
-from drahealth.suites.targets.kubelet.node import run_directory
+from drahealth.suites.targets.progress import Progress, silent
 
 _LATE = 120.0
 """Seconds after a record was made in which the engine may still be at work on an order of a kind that was ended."""

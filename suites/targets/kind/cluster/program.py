@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from drahealth.suites.errors import HarnessError
+from drahealth.suites.targets.engine import processes
+from drahealth.suites.targets.engine.engine import Engine
+from drahealth.suites.targets.engine.refusals import explain
 from drahealth.suites.targets.kind.cluster import node_release
-from drahealth.suites.targets.kind.engine import processes
-from drahealth.suites.targets.kind.engine.engine import Engine
-from drahealth.suites.targets.kind.engine.refusals import explain
 
 OLDEST = (0, 30)
 """The first kind whose configuration and node images fit Kubernetes 1.34, the oldest release looked at here."""

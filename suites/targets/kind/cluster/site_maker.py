@@ -9,20 +9,20 @@ from pathlib import Path
 from drahealth.fakes.cluster.api import ApiError
 from drahealth.fakes.cluster.clients.kube_client import KubeClient
 from drahealth.suites.errors import ConfigurationError, HarnessError
+from drahealth.suites.targets.engine.engine import Engine, find_engine
 from drahealth.suites.targets.kind.cluster import ownership, reuse
 from drahealth.suites.targets.kind.cluster.configuration import cluster_name, compose
 from drahealth.suites.targets.kind.cluster.marker import run_id_of
 from drahealth.suites.targets.kind.cluster.node_control import KindNodes
 from drahealth.suites.targets.kind.cluster.node_release import release_of
-from drahealth.suites.targets.kind.cluster.options import KindOptions
 from drahealth.suites.targets.kind.cluster.program import Kind, find_kind, node_image, other_release
 from drahealth.suites.targets.kind.cluster.records import Claim, default_base, records
 from drahealth.suites.targets.kind.cluster.site import Site, seconds
-from drahealth.suites.targets.kind.engine.engine import Engine, find_engine
-from drahealth.suites.targets.kind.pods.deployment import deploy, remove
-from drahealth.suites.targets.kind.pods.image import ensure_image, has_image
-from drahealth.suites.targets.kubelet.binaries.progress import Progress
-from drahealth.suites.targets.kubelet.node.run_directory import RunDirectory
+from drahealth.suites.targets.kind.options import KindOptions
+from drahealth.suites.targets.pods.deployment import deploy, remove
+from drahealth.suites.targets.pods.image import ensure_image, has_image
+from drahealth.suites.targets.progress import Progress
+from drahealth.suites.targets.run_directory import RunDirectory
 
 _KUBECONFIG = "kubeconfig"
 _NO_RUN = "0" * 12

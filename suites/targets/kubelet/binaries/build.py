@@ -20,9 +20,9 @@ from drahealth.suites.targets.kubelet.binaries.go_modules import (
     program_path,
     too_old,
 )
-from drahealth.suites.targets.kubelet.binaries.progress import Progress
 from drahealth.suites.targets.kubelet.binaries.releases import Package
 from drahealth.suites.targets.kubelet.binaries.sources import Order, Unavailable
+from drahealth.suites.targets.progress import Progress
 
 _NO_NETWORK = ("dial tcp", "no such host", "lookup ", "i/o timeout", "connection re", "tls:", "x509:", "proxyconnect")
 _INSTALL_GO = "install Go {minimum} or newer from https://go.dev/dl"

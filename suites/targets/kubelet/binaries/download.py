@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from drahealth.suites.errors import ConfigurationError, HarnessError
-from drahealth.suites.targets.kubelet.binaries.progress import Progress
 from drahealth.suites.targets.kubelet.binaries.reach import reachable
 from drahealth.suites.targets.kubelet.binaries.sources import Order, Unavailable
+from drahealth.suites.targets.progress import Progress
 
 KUBERNETES_URL = "https://dl.k8s.io/release"
 ETCD_URL = "https://github.com/etcd-io/etcd/releases/download"

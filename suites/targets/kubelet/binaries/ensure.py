@@ -5,10 +5,10 @@ from pathlib import Path
 from drahealth.suites.targets.kubelet.binaries import releases
 from drahealth.suites.targets.kubelet.binaries.build import GoBuild
 from drahealth.suites.targets.kubelet.binaries.download import OfficialReleases
-from drahealth.suites.targets.kubelet.binaries.progress import Progress, silent
 from drahealth.suites.targets.kubelet.binaries.releases import Binaries
 from drahealth.suites.targets.kubelet.binaries.sources import FirstThatCan, Source
 from drahealth.suites.targets.kubelet.binaries.store import HELM, Installed, Store
+from drahealth.suites.targets.progress import Progress, silent
 
 
 def ensure(

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Protocol
 
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.targets.kubelet.binaries.progress import Progress
 from drahealth.suites.targets.kubelet.binaries.releases import Package, Platform
+from drahealth.suites.targets.progress import Progress
 
 
 class Unavailable(Exception):

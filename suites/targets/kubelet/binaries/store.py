@@ -19,11 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import filelock
-import platformdirs
 
 from drahealth.suites.errors import ConfigurationError, HarnessError
+from drahealth.suites.targets.cache import default_root
 from drahealth.suites.targets.kubelet.binaries import manifest
-from drahealth.suites.targets.kubelet.binaries.progress import Progress, silent
 from drahealth.suites.targets.kubelet.binaries.releases import (
     Package,
     Platform,
@@ -33,6 +32,7 @@ from drahealth.suites.targets.kubelet.binaries.releases import (
     this_platform,
 )
 from drahealth.suites.targets.kubelet.binaries.sources import Order, Source
+from drahealth.suites.targets.progress import Progress, silent
 
 HELM = "helm"
 """The name of its project."""
@@ -46,11 +46,6 @@ class Installed:
     folder: Path
     size: int
     origins: tuple[str, ...]
-
-
-def default_root() -> Path:
-    """DRAHEALTH_CACHE, or the user's cache folder."""
-    return Path(os.environ.get("DRAHEALTH_CACHE") or platformdirs.user_cache_path("drahealth")).absolute()
 
 
 class Store:

@@ -8,8 +8,8 @@ from typing import BinaryIO
 import requests
 
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.targets.kubelet.binaries.progress import Progress
 from drahealth.suites.targets.kubelet.binaries.sources import Unavailable
+from drahealth.suites.targets.progress import Progress
 
 _CHUNK = 1 << 16
 _TIMEOUT = (3.0, 9.0)

@@ -18,8 +18,8 @@ from drahealth.suites.targets.kubelet.binaries.releases import Binaries
 from drahealth.suites.targets.kubelet.node import credentials, kubelet, logs
 from drahealth.suites.targets.kubelet.node.layout import Layout
 from drahealth.suites.targets.kubelet.node.parts import Parts
-from drahealth.suites.targets.kubelet.node.run_directory import RunDirectory
 from drahealth.suites.targets.kubelet.node.waiting import check, until
+from drahealth.suites.targets.run_directory import RunDirectory
 
 START_LIMIT = 60.0
 """Seconds for the API server or the node to become ready; for one that hangs, one that ends is noticed at once."""

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.checks import Check
-from drahealth.suites.targets.kubelet.binaries.progress import Progress, silent
 from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION, parse_version, this_platform
 from drahealth.suites.targets.kubelet.node import namespaces
+from drahealth.suites.targets.progress import Progress, silent
 
 MEMORY_NEEDED = 1_000_000_000
 DISK_NEEDED = 2_000_000_000
@@ -145,8 +145,8 @@ def memory() -> Check:
 
 def disks() -> Iterator[Check]:
     """Room for the programs and for the folder of a run."""
-    from drahealth.suites.targets.kubelet.binaries.store import default_root
-    from drahealth.suites.targets.kubelet.node.run_directory import default_base
+    from drahealth.suites.targets.cache import default_root
+    from drahealth.suites.targets.run_directory import default_base
 
     for name, folder, setting in (("cache", default_root(), "DRAHEALTH_CACHE"), ("run", default_base(), "TMPDIR")):
         free = shutil.disk_usage(_nearest(folder)).free
@@ -156,7 +156,7 @@ def disks() -> Iterator[Check]:
 
 def socket_paths() -> Check:
     """Whether the sockets of drivers fit below the folder of a run."""
-    from drahealth.suites.targets.kubelet.node.run_directory import LONGEST_BASE, default_base
+    from drahealth.suites.targets.run_directory import LONGEST_BASE, default_base
 
     base = default_base()
     ok = len(os.fsencode(base)) <= LONGEST_BASE and os.access(base, os.W_OK)

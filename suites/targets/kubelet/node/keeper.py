@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from drahealth.suites.targets.kubelet.node import confinement
-from drahealth.suites.targets.kubelet.node.removal import remove_folder
+from drahealth.suites.targets.removal import remove_folder
 
 _INPUT, _OUTPUT = 0, 1
 

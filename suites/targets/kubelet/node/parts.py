@@ -10,10 +10,10 @@ from drahealth.suites.targets.kubelet.node.api_probe import ApiProbe
 from drahealth.suites.targets.kubelet.node.control_plane import ControlPlane
 from drahealth.suites.targets.kubelet.node.kubelet import Kubelet
 from drahealth.suites.targets.kubelet.node.layout import Layout
-from drahealth.suites.targets.kubelet.node.node_readiness import NodeReadiness
 from drahealth.suites.targets.kubelet.node.ports import Reservation, outward_address
 from drahealth.suites.targets.kubelet.node.processes import Keeper, Process
-from drahealth.suites.targets.kubelet.node.run_directory import RunDirectory
+from drahealth.suites.targets.node_readiness import NodeReadiness
+from drahealth.suites.targets.run_directory import RunDirectory
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import IO, Any, TypeVar
 
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.kubelet.node import logs, namespaces
-from drahealth.suites.targets.kubelet.node.run_directory import RunDirectory
+from drahealth.suites.targets.run_directory import RunDirectory
 
 _T = TypeVar("_T")
 _KEEPER = "drahealth.suites.targets.kubelet.node.keeper"

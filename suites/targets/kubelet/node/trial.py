@@ -5,9 +5,9 @@ import time
 from drahealth.fakes.cluster.containers.cri import CriServer
 from drahealth.fakes.cluster.containers.runtime import ContainerRuntime
 from drahealth.suites.targets.kubelet.binaries import ensure as binaries
-from drahealth.suites.targets.kubelet.binaries.progress import Progress, silent
 from drahealth.suites.targets.kubelet.node.cluster import LocalCluster
-from drahealth.suites.targets.kubelet.node.run_directory import RunDirectory
+from drahealth.suites.targets.progress import Progress, silent
+from drahealth.suites.targets.run_directory import RunDirectory
 
 
 async def seconds_to_ready(version: str, progress: Progress = silent) -> float:

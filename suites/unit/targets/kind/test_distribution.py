@@ -8,10 +8,10 @@ import pytest
 
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.run.distribution import SharedCluster, shared, want
-from drahealth.suites.targets.kind.cluster.options import KindOptions
 from drahealth.suites.targets.kind.cluster.site import SharedSite
 from drahealth.suites.targets.kind.cluster.site_maker import SiteMaker
-from drahealth.suites.targets.kubelet.binaries.progress import silent
+from drahealth.suites.targets.kind.options import KindOptions
+from drahealth.suites.targets.progress import silent
 from drahealth.suites.unit.targets.kind.fake_engine import FakeEngine
 
 

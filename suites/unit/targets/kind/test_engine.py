@@ -3,7 +3,7 @@
 import pytest
 
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.targets.kind.engine.engine import Container, Engine, find_engine
+from drahealth.suites.targets.engine.engine import Container, Engine, find_engine
 from drahealth.suites.unit.targets.kind.fake_engine import FakeEngine
 
 _PODMAN = "#!/bin/sh\necho {root} $*\n"

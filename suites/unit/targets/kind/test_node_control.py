@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from drahealth.suites.errors import ConfigurationError, HarnessError
+from drahealth.suites.targets.engine.engine import Engine
 from drahealth.suites.targets.kind.cluster import node_control
 from drahealth.suites.targets.kind.cluster.node_control import KindNodes
-from drahealth.suites.targets.kind.engine.engine import Engine
 from drahealth.suites.unit.targets.kind.kind_node import CONFIG, MANIFEST, NODE, KindNode
 
 

@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 import pytest
 
 from drahealth.suites.errors import HarnessError
+from drahealth.suites.targets.engine.engine import Container, Engine
 from drahealth.suites.targets.kind.cluster.marker import mark, run_id_of
 from drahealth.suites.targets.kind.cluster.ownership import Holdings, clean, holdings, owned, remove, sweep
 from drahealth.suites.targets.kind.cluster.program import Kind
 from drahealth.suites.targets.kind.cluster.records import Claim, Record, default_base, records
-from drahealth.suites.targets.kind.engine.engine import Container, Engine
 from drahealth.suites.unit.targets.kind.fake_engine import FakeEngine
 
 ENGINE = "docker AB:CD"
@@ -158,7 +158,7 @@ async def test_a_run_removes_its_own_cluster_and_its_record(fake: FakeEngine) ->
 async def test_a_removal_that_lasts_is_told_with_its_seconds(
     fake: FakeEngine, monkeypatch: pytest.MonkeyPatch, program: str, verb: str
 ) -> None:
-    monkeypatch.setattr("drahealth.suites.targets.kind.engine.processes.QUIET", 0.05)
+    monkeypatch.setattr("drahealth.suites.targets.engine.processes.QUIET", 0.05)
     claim, told = left_behind(fake, "slow"), list[str]()
     fake.waits(program, verb)
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from drahealth.suites.targets.kind.engine import processes
-from drahealth.suites.targets.kind.engine.processes import Finished, clean, run
+from drahealth.suites.targets.engine import processes
+from drahealth.suites.targets.engine.processes import Finished, clean, run
 
 _SLEEPS = "sleep 60 & echo $! > {file}; echo $$ >> {file}; mv {file} {file}.done; wait"
 
@@ -121,7 +121,7 @@ async def test_a_program_that_is_cancelled_ends_with_its_children(tmp_path: Path
 async def test_a_program_ends_with_its_children_when_the_process_that_asked_for_it_is_killed(tmp_path: Path) -> None:
     asker = f"""if True:
         import asyncio
-        from drahealth.suites.targets.kind.engine.processes import run
+        from drahealth.suites.targets.engine.processes import run
         asyncio.run(run(["sh", "-c", {_SLEEPS.format(file=tmp_path / "pids")!r}], limit=60))"""
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", asker)
     pids = await appeared(tmp_path / "pids")

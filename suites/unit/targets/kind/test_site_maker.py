@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from drahealth.suites.errors import ConfigurationError, HarnessError
-from drahealth.suites.targets.kind.cluster.options import KindOptions
 from drahealth.suites.targets.kind.cluster.records import records
 from drahealth.suites.targets.kind.cluster.site_maker import SiteMaker
-from drahealth.suites.targets.kubelet.binaries.progress import silent
+from drahealth.suites.targets.kind.options import KindOptions
+from drahealth.suites.targets.progress import silent
 from drahealth.suites.unit.targets.kind.fake_engine import FakeEngine
 
 

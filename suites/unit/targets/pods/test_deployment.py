@@ -8,11 +8,11 @@ import pytest
 
 from drahealth.fakes.cluster.api import NAMESPACES, PODS, ApiError, Kind, Object, WatchEvent
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.targets.kind.pods import deployment
-from drahealth.suites.targets.kind.pods.deployment import deploy, remove, why_gone
-from drahealth.suites.targets.kind.pods.kinds import CLUSTER_ROLES, DAEMON_SETS
-from drahealth.suites.targets.kind.pods.manifests import NAME, NAMESPACE, SELECTOR
-from drahealth.suites.targets.kubelet.binaries.progress import silent
+from drahealth.suites.targets.pods import deployment
+from drahealth.suites.targets.pods.deployment import deploy, remove, why_gone
+from drahealth.suites.targets.pods.kinds import CLUSTER_ROLES, DAEMON_SETS
+from drahealth.suites.targets.pods.manifests import NAME, NAMESPACE, SELECTOR
+from drahealth.suites.targets.progress import silent
 
 
 class Cluster:

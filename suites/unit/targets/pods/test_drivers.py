@@ -5,7 +5,7 @@ from aiohttp import web
 
 from drahealth.fakes.cluster.clients.kube_client import KubeClient
 from drahealth.fakes.control.remote import ControlFailed
-from drahealth.suites.targets.kind.pods import drivers
+from drahealth.suites.targets.pods import drivers
 from drahealth.suites.unit.fakes.exec_server import FAILURE, server_that
 
 

@@ -14,10 +14,10 @@ import pytest
 from drahealth.fakes.cluster.api import NODES
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.targets.kind.engine.engine import Engine
-from drahealth.suites.targets.kind.pods.image import DEFAULT_BASE, REPOSITORY, ensure_image, has_image
-from drahealth.suites.targets.kind.pods.packages import NEEDED, Interpreter, ensure_packages, refusal, requirements
-from drahealth.suites.targets.kubelet.binaries.progress import silent
+from drahealth.suites.targets.engine.engine import Engine
+from drahealth.suites.targets.pods.image import DEFAULT_BASE, REPOSITORY, ensure_image, has_image
+from drahealth.suites.targets.pods.packages import NEEDED, Interpreter, ensure_packages, refusal, requirements
+from drahealth.suites.targets.progress import silent
 
 _DOCKER = """#!/bin/sh
 echo "$*" >> {root}/calls

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from ruamel.yaml import YAML
 
-from drahealth.suites.targets.kind.pods.image import DEFAULT_BASE
-from drahealth.suites.targets.kind.pods.packages import NEEDED
+from drahealth.suites.targets.pods.image import DEFAULT_BASE
+from drahealth.suites.targets.pods.packages import NEEDED
 
 ROOT = Path(__file__).resolve().parents[4]
 IMAGE, CHART = ROOT / "ci" / "image", ROOT / "ci" / "chart"

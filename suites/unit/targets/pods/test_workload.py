@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from drahealth.suites.targets.kind.pods import image
+from drahealth.suites.targets.pods import image
 
 SCRIPT = Path(image.__file__).with_name("recipe") / "workload.sh"
 

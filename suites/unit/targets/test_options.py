@@ -9,7 +9,7 @@ import pytest
 from drahealth.manager.profile import KEP, V1_37
 from drahealth.proto.health_apis import HEALTH_APIS, NODE_HEALTH_DRAFT, V1, V1ALPHA1
 from drahealth.suites.errors import ConfigurationError, HarnessError
-from drahealth.suites.targets.kind.cluster.options import KindOptions
+from drahealth.suites.targets.kind.options import KindOptions
 from drahealth.suites.targets.options import Options
 
 SENSIBLE = [

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.targets.kind.engine import processes
-from drahealth.suites.targets.kind.engine.refusals import explain
+from drahealth.suites.targets.engine import processes
+from drahealth.suites.targets.engine.refusals import explain
 
 CLUSTER_LABEL = "io.x-k8s.kind.cluster"
 """The label that `kind` gives to every node's container; its value is the cluster's name."""

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from drahealth.suites.targets.kubelet.node.node_readiness import speaks_since, takes_pods
+from drahealth.suites.targets.node_readiness import speaks_since, takes_pods
 
 STARTED = 1_800_000_000.4  # 2027-01-15T08:00:00.4Z
 

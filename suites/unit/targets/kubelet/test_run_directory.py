@@ -10,14 +10,14 @@ import pytest
 
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.kubelet.node.layout import Layout
-from drahealth.suites.targets.kubelet.node.removal import remove_folder
-from drahealth.suites.targets.kubelet.node.run_directory import RunDirectory, default_base, sweep
+from drahealth.suites.targets.removal import remove_folder
+from drahealth.suites.targets.run_directory import RunDirectory, default_base, sweep
 
 DYING = """
 import os, signal, sys
 from pathlib import Path
-from drahealth.suites.targets.kubelet.node.removal import remove_folder
-from drahealth.suites.targets.kubelet.node.run_directory import RunDirectory
+from drahealth.suites.targets.removal import remove_folder
+from drahealth.suites.targets.run_directory import RunDirectory
 RunDirectory.create(Path(sys.argv[1]))
 os.kill(os.getpid(), signal.SIGKILL)
 """

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from drahealth.suites.errors import ConfigurationError, HarnessError
-from drahealth.suites.targets.kubelet.binaries.progress import Progress, silent
 from drahealth.suites.targets.kubelet.binaries.releases import Platform, etcd, helm, kubernetes
 from drahealth.suites.targets.kubelet.binaries.sources import FirstThatCan, Order, Unavailable
 from drahealth.suites.targets.kubelet.binaries.store import Store
+from drahealth.suites.targets.progress import Progress, silent
 
 LINUX = Platform("linux", "amd64")
 PACKAGE = kubernetes("1.37.1")

@@ -15,9 +15,9 @@ from drahealth.suites.targets.kubelet.binaries.go_modules import (
     program_path,
     too_old,
 )
-from drahealth.suites.targets.kubelet.binaries.progress import silent
 from drahealth.suites.targets.kubelet.binaries.releases import Platform, etcd, helm, kubernetes
 from drahealth.suites.targets.kubelet.binaries.sources import Order, Unavailable
+from drahealth.suites.targets.progress import silent
 
 GO_MOD = """module k8s.io/kubernetes
 

@@ -14,14 +14,14 @@ import pytest
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.kubelet.node.layout import Layout
 from drahealth.suites.targets.kubelet.node.processes import Keeper, Process
-from drahealth.suites.targets.kubelet.node.run_directory import RunDirectory
+from drahealth.suites.targets.run_directory import RunDirectory
 
 MASTER = """
 import asyncio, sys
 from pathlib import Path
 from drahealth.suites.targets.kubelet.node.layout import Layout
 from drahealth.suites.targets.kubelet.node.processes import Keeper
-from drahealth.suites.targets.kubelet.node.run_directory import RunDirectory
+from drahealth.suites.targets.run_directory import RunDirectory
 
 async def main():
     run = RunDirectory.create()

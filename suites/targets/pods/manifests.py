@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from drahealth.fakes.cluster.api import NAMESPACES, Kind, Object
-from drahealth.suites.targets.kind.pods.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, DAEMON_SETS, SERVICE_ACCOUNTS
+from drahealth.suites.targets.pods.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, DAEMON_SETS, SERVICE_ACCOUNTS
 
 NAMESPACE = "drahealth"
 NAME = "drahealth-driver"

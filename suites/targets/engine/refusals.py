@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.targets.kind.engine.processes import clean
+from drahealth.suites.targets.engine.processes import clean
 
 
 @dataclass(frozen=True, slots=True)

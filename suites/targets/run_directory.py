@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.targets.kubelet.node.removal import remove_folder
+from drahealth.suites.targets.removal import remove_folder
 
 LONGEST_BASE = 20
 """Bytes of the base folder that leave 48 for the name of a driver in the path of its socket."""

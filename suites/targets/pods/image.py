@@ -21,10 +21,10 @@ import filelock
 from drahealth import fakes, proto
 from drahealth.fakes.cluster.api import NODES, Api
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.targets.kind.engine.engine import Engine
-from drahealth.suites.targets.kind.pods.packages import Interpreter, digest, ensure_packages, requirements
-from drahealth.suites.targets.kubelet.binaries.progress import Progress
-from drahealth.suites.targets.kubelet.binaries.store import default_root
+from drahealth.suites.targets.cache import default_root
+from drahealth.suites.targets.engine.engine import Engine
+from drahealth.suites.targets.pods.packages import Interpreter, digest, ensure_packages, requirements
+from drahealth.suites.targets.progress import Progress
 
 DEFAULT_BASE = "python:3.11-slim"
 """Any image with Python 3.11 or newer and glibc will do."""

@@ -13,8 +13,8 @@ from importlib import metadata
 from pathlib import Path
 
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.targets.kind.engine import processes
-from drahealth.suites.targets.kubelet.binaries.progress import Progress
+from drahealth.suites.targets.engine import processes
+from drahealth.suites.targets.progress import Progress
 
 NEEDED = ("aiohttp", "filelock", "grpcio", "protobuf", "pydantic", "watchfiles")
 """What the fake driver imports; the official client of Kubernetes is not among them, and weighs more than all."""

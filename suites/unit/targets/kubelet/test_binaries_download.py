@@ -8,11 +8,11 @@ import pytest
 
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.targets.kubelet.binaries.download import OfficialReleases
-from drahealth.suites.targets.kubelet.binaries.progress import silent
 from drahealth.suites.targets.kubelet.binaries.releases import Platform, etcd, helm, kubernetes
 from drahealth.suites.targets.kubelet.binaries.sources import Order, Unavailable
 from drahealth.suites.targets.kubelet.binaries.transfer import Transfer
-from drahealth.suites.unit.suites.release_server import KUBELET, ReleaseServer
+from drahealth.suites.targets.progress import silent
+from drahealth.suites.unit.targets.kubelet.release_server import KUBELET, ReleaseServer
 
 LINUX = Platform("linux", "amd64")
 FOLDER = "/v1.37.1/bin/linux/amd64"

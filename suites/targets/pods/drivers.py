@@ -8,7 +8,7 @@ from drahealth.fakes.cluster.clients.exec_stream import ExecStream
 from drahealth.fakes.cluster.clients.kube_client import KubeClient
 from drahealth.fakes.control.remote import Connect, RemoteHost
 from drahealth.fakes.control.wire import LINE_LIMIT, Writer
-from drahealth.suites.targets.kind.pods.manifests import CONTROL_SOCKET
+from drahealth.suites.targets.pods.manifests import CONTROL_SOCKET
 
 PATIENCE = 90.0
 """Seconds that a stream may be away: it goes over the API server and the kubelet, and either may be restarted."""
