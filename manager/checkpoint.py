@@ -21,7 +21,7 @@ from urllib.parse import quote
 
 from drahealth.manager.cache import Entry, Name
 from drahealth.manager.claims import PreparedClaim
-from drahealth.manager.observer import CheckpointWritten, Observer, nobody
+from drahealth.proto.events import CheckpointWritten, Observe, ignore
 from drahealth.proto.quoting import one_line
 from drahealth.proto.values import DEFAULT_TIMEOUT, ClaimRef, DeviceId, Health, PreparedDevice
 
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 class Checkpoint:
     """One JSON file of the manager. Neither reading nor writing raises: the node goes on without its file."""
 
-    def __init__(self, path: Path, observe: Observer = nobody) -> None:
+    def __init__(self, path: Path, observe: Observe = ignore) -> None:
         self.path = path
         self._observe = observe
         self._failing = False

@@ -8,20 +8,28 @@ from typing import Any
 
 import grpc.aio
 
+from drahealth.manager.calls import PluginCalls, malformed_received, next_stream, path_text
 from drahealth.manager.plugin import PluginError, said
 from drahealth.manager.registration import DIAL_LIMIT
 from drahealth.manager.tasks import spawn
+from drahealth.proto.clock import Clock
 from drahealth.proto.device_plugin import (
     ALLOCATE,
     GET_OPTIONS,
     GET_PREFERRED_ALLOCATION,
     LIST_AND_WATCH,
     PRE_START_CONTAINER,
+    VERSION,
 )
+from drahealth.proto.events import ListReceived, Observe, StreamClosed, StreamOpened, ignore
 from drahealth.proto.extended_resources import DeviceNode, Grant, Mount, PluginDevice
+from drahealth.proto.plain_messages import undecoded_list
 from drahealth.proto.quoting import one_line
 from drahealth.proto.services import MalformedMessage
 from drahealth.proto.sockets import target
+
+API = f"{VERSION}.DevicePlugin"
+"""What a device plugin is asked for its devices by."""
 
 CALL_LIMIT = 30.0
 """Seconds for each call. Kubelets give PreStartContainer so many, and Allocate as long as it takes."""
@@ -40,15 +48,19 @@ class DevicePlugin:
         resource: str,
         endpoint: Path,
         *,
+        clock: Clock,
         on_list: Callable[[Sequence[PluginDevice]], None],
         on_end: Callable[[], None],
+        observe: Observe = ignore,
     ) -> None:
         self.resource = resource
         self.endpoint = endpoint
         self._on_list = on_list
         self._on_end = on_end
         self._options = GET_OPTIONS.response()
+        self._observe = observe
         self._channel = grpc.aio.insecure_channel(target(endpoint))
+        self._call_plugin = PluginCalls(self._channel, clock, observe, endpoint, resource)
         self._watching: asyncio.Task[None] | None = None
 
     def __str__(self) -> str:
@@ -109,17 +121,27 @@ class DevicePlugin:
         return bool(self._options.pre_start_required)
 
     async def _watch(self) -> None:
+        stream, endpoint = next_stream(), path_text(self.endpoint)
+        self._observe(StreamOpened(self.resource, "", stream, API, endpoint))
+        why, code = "ended by the manager", "CANCELLED"
         responses = LIST_AND_WATCH.stub(self._channel)(LIST_AND_WATCH.request())
         try:
             async for response in responses:
-                self._on_list(_devices(str(self), response.devices))
-            why = "ended by the plugin"
+                devices = _devices(str(self), response.devices)
+                if self._observe is not ignore:
+                    more = undecoded_list(response)
+                    listed = tuple(devices)
+                    self._observe(ListReceived(self.resource, endpoint, stream, responses.size, listed, more))
+                self._on_list(devices)
+            why, code = "ended by the plugin", "OK"
         except grpc.aio.AioRpcError as error:
-            why = said(error)
-        except MalformedMessage as garbled:
-            why = str(garbled)
+            why, code = said(error), error.code().name
+        except MalformedMessage as malformed:
+            self._observe(malformed_received(self.resource, self.endpoint, stream, malformed))
+            why = str(malformed)
         finally:
             responses.cancel()
+            self._observe(StreamClosed(self.resource, "", stream, why, endpoint, code))
         log.warning("device plugin %s is gone until it registers again: %s", self, why)
         self._watching = None
         await self._channel.close()
@@ -127,11 +149,11 @@ class DevicePlugin:
 
     async def _call(self, method: Any, request: Any, what: str) -> Any:
         try:
-            return await method.stub(self._channel)(request, timeout=CALL_LIMIT)
+            return await self._call_plugin(method, request, CALL_LIMIT)
         except grpc.aio.AioRpcError as error:
             why = said(error)
-        except MalformedMessage as garbled:
-            why = str(garbled)
+        except MalformedMessage as malformed:
+            why = str(malformed)
         raise PluginError(f"device plugin {self}: {what} failed: {why}")
 
 

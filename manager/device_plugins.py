@@ -9,19 +9,18 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from weakref import WeakValueDictionary
 
-from drahealth.manager import observer
 from drahealth.manager.allocation_checkpoint import (
     ALLOCATIONS_FILE,
     dump_allocations,
     load_allocations,
 )
 from drahealth.manager.allocations import Allocation, Allocations, by_resource, choose, grant_of
+from drahealth.manager.calls import path_text
 from drahealth.manager.checkpoint import Checkpoint
-from drahealth.manager.device_plugin import DevicePlugin
+from drahealth.manager.device_plugin import API, DevicePlugin
 from drahealth.manager.dra import Notify
 from drahealth.manager.gates import Gates
 from drahealth.manager.kubelet_socket import KubeletSocket
-from drahealth.manager.observer import Observer, nobody
 from drahealth.manager.plugin import PluginError
 from drahealth.manager.profile import KEP, Profile
 from drahealth.manager.registration import Candidate, Refused, Socket
@@ -29,13 +28,11 @@ from drahealth.manager.resources import Resources
 from drahealth.manager.tasks import tell_each
 from drahealth.proto.clock import Clock, SystemClock
 from drahealth.proto.device_plugin import VERSION
+from drahealth.proto.events import Observe, PluginDeregistered, PluginRegistered, PodsNotified, ignore
 from drahealth.proto.extended_resources import AdmissionError, Amount, Grant, PluginDevice, is_extended_resource
 from drahealth.proto.quoting import one_line
 from drahealth.proto.sockets import check_path
 from drahealth.proto.values import PodClaims, ResourceHealth, ResourceStatus
-
-API = f"{VERSION}.DevicePlugin"
-"""What a device plugin is asked for its devices by."""
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +57,7 @@ class DevicePluginManager:
         profile: Profile = KEP,
         gates: Gates | None = None,
         clock: Clock | None = None,
-        observe: Observer = nobody,
+        observe: Observe = ignore,
     ) -> None:
         self.profile = profile
         self._gates = gates or Gates()
@@ -75,7 +72,7 @@ class DevicePluginManager:
         self._told_of_pods: list[Notify] = []
         self._told_of_amounts: list[Callable[[], None]] = []
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._socket = KubeletSocket(root / "device-plugins", self._register)
+        self._socket = KubeletSocket(root / "device-plugins", self._register, self._clock, observe)
 
     def load(self) -> None:
         """Loads the checkpoint."""
@@ -148,7 +145,7 @@ class DevicePluginManager:
         if new:
             self._save()
         log.info("device plugin %s registered", plugin)
-        self._observe(observer.PluginRegistered(plugin.resource, str(plugin.endpoint), API))
+        self._observe(PluginRegistered(plugin.resource, path_text(plugin.endpoint), API))
         plugin.watch()
         return earlier
 
@@ -156,8 +153,10 @@ class DevicePluginManager:
         plugin = DevicePlugin(
             resource,
             endpoint,
+            clock=self._clock,
             on_list=lambda devices: self._listed(plugin, devices),
             on_end=lambda: self._ended(plugin),
+            observe=self._observe,
         )
         return plugin
 
@@ -167,7 +166,7 @@ class DevicePluginManager:
     def _ended(self, plugin: DevicePlugin) -> None:
         if self._plugins.get((plugin.resource, plugin.endpoint)) is plugin:
             del self._plugins[plugin.resource, plugin.endpoint]
-            self._observe(observer.PluginDeregistered(plugin.resource, str(plugin.endpoint)))
+            self._observe(PluginDeregistered(plugin.resource, path_text(plugin.endpoint)))
             self._tell(plugin.resource, self._resources.left(plugin.resource, plugin, self._clock.now()))
 
     # -- devices of pods
@@ -294,7 +293,7 @@ class DevicePluginManager:
     def _tell(self, resource: str, devices: frozenset[str]) -> None:
         pods = self._allocations.holders(resource, devices, by_resource=self.profile.owner_by_resource)
         if pods and self._gates.resource_health_status:
-            self._observe(observer.PodsNotified(pods))
+            self._observe(PodsNotified(tuple(sorted(pods))))
             tell_each(self._told_of_pods, pods)
         for changed in self._told_of_amounts:
             changed()

@@ -18,7 +18,6 @@ from drahealth.manager.checkpoint import Checkpoint
 from drahealth.manager.claims import Claims, PreparedClaim
 from drahealth.manager.gates import Gates
 from drahealth.manager.health_file import HealthFile
-from drahealth.manager.observer import Observer, PodsNotified, ReportTaken, nobody
 from drahealth.manager.plugin import PluginError
 from drahealth.manager.plugins import Plugins
 from drahealth.manager.profile import KEP, Profile
@@ -26,6 +25,7 @@ from drahealth.manager.registration import Candidate, Socket
 from drahealth.manager.status import MAP_SLOTS, entries, is_shown, turned
 from drahealth.manager.tasks import tell_each
 from drahealth.proto.clock import Clock, SystemClock
+from drahealth.proto.events import DeviceChanged, Observe, PodsNotified, ReportSummary, ignore
 from drahealth.proto.quoting import one_line
 from drahealth.proto.values import (
     AllocatedClaim,
@@ -70,7 +70,7 @@ class DraManager:
         profile: Profile = KEP,
         gates: Gates | None = None,
         clock: Clock | None = None,
-        observe: Observer = nobody,
+        observe: Observe = ignore,
     ) -> None:
         self.profile = profile
         self.gates = gates or Gates()
@@ -242,13 +242,19 @@ class DraManager:
     def _reported(self, driver: str, report: Report) -> None:
         now = self._clock.now()
         update = self._cache.update(driver, report, now)
-        changed = tuple((device, self._cache.read(device, now)) for device in update.changed)
-        self._observe(ReportTaken(driver, len(report), changed))
+        if self._observe is not ignore:
+            self._observe_report(driver, report, update.changed, now)
         if update.refused and driver not in self._overfull:
             self._overfull.add(driver)
             log.error("driver %s reports too many devices, %d were left out", one_line(driver), update.refused)
         self._notify(update.changed)
         self._save(driver, update)
+
+    def _observe_report(self, driver: str, report: Report, changed: frozenset[DeviceId], now: float) -> None:
+        self._observe(ReportSummary(driver, len(report), len(changed)))
+        for device in changed:
+            reads = self._cache.read(device, now)
+            self._observe(DeviceChanged(driver, f"{device.pool}/{device.device}", str(reads.health), reads.message))
 
     def _ended(self, driver: str) -> None:
         """Nobody is told: what was shown becomes Unknown at each pod's next sync (design document 3.1)."""
@@ -265,5 +271,5 @@ class DraManager:
     def _notify(self, devices: frozenset[DeviceId]) -> None:
         pods = self._claims.pods_with(devices)
         if pods:
-            self._observe(PodsNotified(pods))
+            self._observe(PodsNotified(tuple(sorted(pods))))
             tell_each(self._subscribers, pods)

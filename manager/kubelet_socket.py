@@ -11,7 +11,10 @@ import grpc.aio
 
 from drahealth.manager.plugin import REASON_LIMIT
 from drahealth.manager.registration import Refused
+from drahealth.proto.clock import Clock
 from drahealth.proto.device_plugin import KUBELET_SOCKET, REGISTER
+from drahealth.proto.events import GrpcCall, Observe, ignore
+from drahealth.proto.plain_messages import plain
 from drahealth.proto.quoting import one_line
 from drahealth.proto.services import serve
 from drahealth.proto.sockets import target
@@ -29,9 +32,11 @@ class KubeletSocket:
     directory that cannot be used costs this way of registration and nothing else.
     """
 
-    def __init__(self, directory: Path, register: Register) -> None:
+    def __init__(self, directory: Path, register: Register, clock: Clock, observe: Observe = ignore) -> None:
         self.path = directory / KUBELET_SOCKET
         self._register = register
+        self._clock = clock
+        self._observe = observe
         self._server: grpc.aio.Server | None = None
 
     async def start(self) -> None:
@@ -56,15 +61,35 @@ class KubeletSocket:
             await server.stop(grace=None)
 
     async def _registered(self, request: Any, context: "grpc.aio.ServicerContext[Any, Any]") -> Any:
+        began = self._clock.now()
         try:
             path = self._endpoint(request.endpoint)
             await self._register(request.resource_name, path, request.version)
         except Refused as refused:
+            self._ended(request, began, str(refused))
             reason = one_line(str(refused), REASON_LIMIT)
             resource, endpoint = one_line(repr(request.resource_name)), one_line(repr(request.endpoint))
             log.warning("device plugin of %s at %s refused: %s", resource, endpoint, reason)
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, reason)
+        self._ended(request, began)
         return REGISTER.response()
+
+    def _ended(self, request: Any, began: float, refused: str = "") -> None:
+        if self._observe is ignore:
+            return
+        self._observe(
+            GrpcCall(
+                request.resource_name,
+                request.endpoint,
+                REGISTER.path.removeprefix("/"),
+                plain(request),
+                None if refused else {},
+                self._clock.now() - began,
+                grpc.StatusCode.INVALID_ARGUMENT.name if refused else "OK",
+                refused,
+                caller="plugin",
+            )
+        )
 
     def _endpoint(self, name: str) -> Path:
         if not name or name in (".", "..", KUBELET_SOCKET) or "/" in name or "\0" in name:

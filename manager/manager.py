@@ -7,10 +7,10 @@ from pathlib import Path
 from drahealth.manager.device_plugins import DevicePluginManager, Wanted
 from drahealth.manager.dra import Device, DraManager, Notify
 from drahealth.manager.gates import Gates
-from drahealth.manager.observer import Observer, nobody
 from drahealth.manager.profile import KEP, Profile
 from drahealth.manager.registration import Handler, RegistrationDirectory
 from drahealth.proto.clock import Clock, SystemClock
+from drahealth.proto.events import Observe, ignore
 from drahealth.proto.extended_resources import Amount, Grant
 from drahealth.proto.values import AllocatedClaim, AllocatedResources, PodClaims, PreparedDevice
 
@@ -31,7 +31,7 @@ class DeviceManager:
         profile: Profile = KEP,
         gates: Gates | None = None,
         clock: Clock | None = None,
-        observe: Observer = nobody,
+        observe: Observe = ignore,
         dra: type[DraManager] = DraManager,
         device_plugins: type[DevicePluginManager] = DevicePluginManager,
     ) -> None:
@@ -42,7 +42,7 @@ class DeviceManager:
             root, profile=profile, gates=gates or Gates(), clock=clock, observe=observe
         )
         handlers: dict[str, Handler] = {"DRAPlugin": self._dra, "DevicePlugin": self._device_plugins}
-        self._directory = RegistrationDirectory(root / "plugins_registry", clock, handlers)
+        self._directory = RegistrationDirectory(root / "plugins_registry", clock, handlers, observe)
 
     async def start(self) -> None:
         """Loads the checkpoints and begins to register plugins."""

@@ -11,12 +11,14 @@ from typing import Any
 
 import grpc.aio
 
-from drahealth.manager.observer import Observer, StreamEnded, StreamOpened, nobody
+from drahealth.manager.calls import PluginCalls, malformed_received, next_stream, path_text
 from drahealth.manager.profile import Profile
 from drahealth.manager.stream import Action, Input, State, step
 from drahealth.manager.tasks import spawn
 from drahealth.proto.clock import Clock
+from drahealth.proto.events import Observe, ReportReceived, StreamClosed, StreamOpened, ignore
 from drahealth.proto.health_apis import HealthApi, of_service
+from drahealth.proto.plain_messages import undecoded
 from drahealth.proto.quoting import one_line
 from drahealth.proto.services import PREPARE, UNPREPARE, MalformedMessage
 from drahealth.proto.sockets import target
@@ -58,7 +60,7 @@ class Plugin:
         clock: Clock,
         on_report: Callable[[Report], None],
         on_end: Callable[[], None],
-        observe: Observer = nobody,
+        observe: Observe = ignore,
     ) -> None:
         self.driver = driver
         self.endpoint = endpoint
@@ -72,10 +74,12 @@ class Plugin:
         self._method = 0
         limit = ("grpc.max_receive_message_length", profile.largest_report)
         self._channel = grpc.aio.insecure_channel(target(endpoint), options=[*_CHANNEL, limit])
+        self._call_plugin = PluginCalls(self._channel, clock, observe, endpoint, driver)
         self._state = State.OFF
         self._task: asyncio.Task[None] | None = None
         self._complaint = ""
         self._why = ""
+        self._code = ""
 
     def __str__(self) -> str:
         return f"{one_line(self.driver)} at {one_line(self.endpoint.name)}"
@@ -126,7 +130,7 @@ class Plugin:
         for claim in claims:
             request.claims.add(namespace=claim.namespace, uid=claim.uid, name=claim.name)
         try:
-            response = await method.stub(self._channel)(request, timeout=CALL_LIMIT)
+            response = await self._call_plugin(method, request, CALL_LIMIT)
         except grpc.aio.AioRpcError as error:
             raise PluginError(f"{self}: {what} failed: {said(error)}") from None
         except MalformedMessage as error:
@@ -175,26 +179,34 @@ class Plugin:
 
     async def _read(self) -> None:
         health_api = self._methods[self._method]
-        self._observe(StreamOpened(self.driver, str(self.endpoint), health_api.name))
-        self._why = "ended by the manager"
+        stream, endpoint = next_stream(), path_text(self.endpoint)
+        self._observe(StreamOpened(self.driver, "", stream, health_api.name, endpoint))
+        self._why, self._code = "ended by the manager", "CANCELLED"
         responses = health_api.method.stub(self._channel)(health_api.method.request())
         reported = False
         try:
             async for response in responses:
                 reported = True
                 self._complaint = ""
-                self._on_report(health_api.decode(response))
+                report = health_api.decode(response)
+                if self._observe is not ignore:
+                    more = undecoded(health_api, response, report)
+                    self._observe(ReportReceived(self.driver, endpoint, stream, responses.size, report, more))
+                self._on_report(report)
+            self._code = "OK"
             self._end("ended by the plugin")
         except grpc.aio.AioRpcError as error:
+            self._code = error.code().name
             self._failed(error, health_api, reported)
         except MalformedMessage as error:
+            self._observe(malformed_received(self.driver, self.endpoint, stream, error))
             self._end(str(error))
         except Exception:  # of ours: one report that we cannot take must not be the last one
             log.exception("health stream of plugin %s: a report could not be taken", self)
             self._end("a report could not be taken")
         finally:
             responses.cancel()
-            self._observe(StreamEnded(self.driver, str(self.endpoint), self._why))
+            self._observe(StreamClosed(self.driver, "", stream, self._why, endpoint, self._code))
 
     def _failed(self, error: grpc.aio.AioRpcError, health_api: HealthApi, reported: bool) -> None:
         if error.code() is not grpc.StatusCode.UNIMPLEMENTED:

@@ -3,11 +3,12 @@
 import logging
 from collections.abc import Callable
 
-from drahealth.manager.observer import Observer, PluginDeregistered, PluginRegistered, nobody
+from drahealth.manager.calls import path_text
 from drahealth.manager.plugin import Plugin, PluginError
 from drahealth.manager.profile import Profile
 from drahealth.manager.registration import Candidate, Refused, Socket
 from drahealth.proto.clock import Clock
+from drahealth.proto.events import Observe, PluginDeregistered, PluginRegistered, ignore
 from drahealth.proto.quoting import one_line
 from drahealth.proto.services import PREPARE
 from drahealth.proto.values import Report
@@ -31,7 +32,7 @@ class Plugins:
         watching: bool,
         on_report: Callable[[str, Report], None],
         on_end: Callable[[str], None],
-        observe: Observer = nobody,
+        observe: Observe = ignore,
     ) -> None:
         self._profile = profile
         self._clock = clock
@@ -62,7 +63,7 @@ class Plugins:
         older = list(instances.values())
         plugin = instances[candidate.socket] = self._plugin(candidate)
         log.info("plugin %s registered, %s", plugin, "reports health" if plugin.reports_health else "without health")
-        self._observe(PluginRegistered(plugin.driver, str(plugin.endpoint), plugin.health_api))
+        self._observe(PluginRegistered(plugin.driver, path_text(plugin.endpoint), plugin.health_api))
         if self._watching:
             self._watch(plugin, older)
 
@@ -74,7 +75,7 @@ class Plugins:
             plugin = instances.pop(socket)
             await plugin.close()
             log.info("plugin %s deregistered", plugin)
-            self._observe(PluginDeregistered(plugin.driver, str(plugin.endpoint)))
+            self._observe(PluginDeregistered(plugin.driver, path_text(plugin.endpoint)))
             if instances and self._watching:
                 self.newest(driver).watch()
 

@@ -16,8 +16,10 @@ from typing import Protocol
 import grpc.aio
 from watchfiles import awatch
 
+from drahealth.manager.calls import PluginCalls, path_text
 from drahealth.manager.tasks import spawn
 from drahealth.proto.clock import Clock
+from drahealth.proto.events import Observe, RegistrationFailed, ignore
 from drahealth.proto.quoting import one_line
 from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, MalformedMessage
 from drahealth.proto.sockets import check_path, target
@@ -78,10 +80,12 @@ class RegistrationDirectory:
         path: Path,
         clock: Clock,
         handlers: Mapping[str, Handler],
+        observe: Observe = ignore,
     ) -> None:
         self._path = path
         self._clock = clock
         self._handlers = handlers
+        self._observe = observe
         self._tasks: dict[Socket, asyncio.Task[None]] = {}
         self._watcher: asyncio.Task[None] | None = None
 
@@ -131,6 +135,7 @@ class RegistrationDirectory:
             level = logging.DEBUG if wrong == complaint else logging.WARNING
             log.log(level, "plugin socket %s: %s; trying again", one_line(socket.path.name), one_line(wrong, _WORDS))
             complaint = wrong
+            self._observe(RegistrationFailed(path_text(socket.path), one_line(wrong, _WORDS)))
             await self._clock.sleep(pause)
             pause = min(pause * 2, _LAST_RETRY)
 
@@ -141,21 +146,24 @@ class RegistrationDirectory:
         except ValueError as error:
             return str(error)
         async with grpc.aio.insecure_channel(address) as channel:
+            call = PluginCalls(channel, self._clock, self._observe, socket.path)
             try:
-                candidate = await _ask(channel, socket)
+                async with asyncio.timeout(DIAL_LIMIT):
+                    await channel.channel_ready()
+                candidate = await _ask(call, socket)
             except TimeoutError:
                 return f"nobody answers within {DIAL_LIMIT:g} s"
             except grpc.aio.AioRpcError as error:
                 return f"GetInfo failed, is it a plugin? {error.code().name}: {error.details()}"
-            except MalformedMessage as garbled:
-                return f"GetInfo failed, is it a plugin? {garbled}"
+            except MalformedMessage as malformed:
+                return f"GetInfo failed, is it a plugin? {malformed}"
             except Refused as refused:
-                return await self._refuse(channel, refused)
+                return await self._refuse(call, refused)
             try:
                 await self._handler(candidate).register(candidate)
             except Refused as refused:
-                return await self._refuse(channel, refused)
-            if (wrong := await _notify(channel, ok=True)) is not None:
+                return await self._refuse(call, refused)
+            if (wrong := await _notify(call, ok=True)) is not None:
                 await self._deregister(socket)  # undone and tried again (W-16)
                 return f"it did not take the news of its registration: {wrong}"
         return None
@@ -170,9 +178,9 @@ class RegistrationDirectory:
         for handler in self._handlers.values():
             await handler.deregister(socket)
 
-    async def _refuse(self, channel: grpc.aio.Channel, refused: Refused) -> str:
+    async def _refuse(self, call: PluginCalls, refused: Refused) -> str:
         reason = one_line(str(refused), _WORDS)
-        await _notify(channel, ok=False, error=reason)
+        await _notify(call, ok=False, error=reason)
         return f"refused: {reason}"
 
 
@@ -200,10 +208,8 @@ def _first(error: BaseException) -> BaseException:
     return error
 
 
-async def _ask(channel: grpc.aio.Channel, socket: Socket) -> Candidate:
-    async with asyncio.timeout(DIAL_LIMIT):
-        await channel.channel_ready()
-    info = await GET_INFO.stub(channel)(GET_INFO.request(), timeout=INFO_LIMIT)
+async def _ask(call: PluginCalls, socket: Socket) -> Candidate:
+    info = await call(GET_INFO, GET_INFO.request(), INFO_LIMIT)
     versions = tuple(info.supported_versions)
     if not info.name:
         raise Refused("it gives no name")
@@ -222,13 +228,13 @@ def _endpoint(text: str) -> Path:
     return path
 
 
-async def _notify(channel: grpc.aio.Channel, *, ok: bool, error: str = "") -> str | None:
+async def _notify(call: PluginCalls, *, ok: bool, error: str = "") -> str | None:
     """Tells the plugin; why it did not take it, or None."""
     status = NOTIFY_REGISTRATION.request(plugin_registered=ok, error=error)
     try:
-        await NOTIFY_REGISTRATION.stub(channel)(status, timeout=NOTIFY_LIMIT)
+        await call(NOTIFY_REGISTRATION, status, NOTIFY_LIMIT)
     except grpc.aio.AioRpcError as failed:
         return f"{failed.code().name}: {failed.details()}"
-    except MalformedMessage as garbled:
-        return str(garbled)
+    except MalformedMessage as malformed:
+        return str(malformed)
     return None

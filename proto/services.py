@@ -30,7 +30,11 @@ Res = TypeVar("Res", bound=Message)
 
 
 class MalformedMessage(ValueError):
-    """The other end sent bytes that are not the message of the method."""
+    """The other end sent bytes that are not the message of the method; `data` has them."""
+
+    def __init__(self, text: str, data: bytes) -> None:
+        super().__init__(text)
+        self.data = data
 
 
 class Responses(Generic[Res]):
@@ -42,9 +46,12 @@ class Responses(Generic[Res]):
     def __init__(self, call: "grpc.aio.UnaryStreamCall[Any, bytes]", message: type[Res]) -> None:
         self._call = call
         self._message = message
+        self.size = 0
+        """Bytes of the response that came last."""
 
     async def __aiter__(self) -> AsyncGenerator[Res, None]:
         async for data in self._call:
+            self.size = len(data)
             yield _parse(self._message, data)
 
     def cancel(self) -> None:
@@ -86,8 +93,8 @@ class Unary(Generic[Req, Res]):
         async def answer(data: bytes, context: Any) -> Res:
             try:
                 request = _parse(self.request, data)
-            except MalformedMessage as garbled:
-                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(garbled))
+            except MalformedMessage as malformed:
+                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(malformed))
                 raise
             return await function(request, context)
 
@@ -137,7 +144,7 @@ def _parse(message: type[Res], data: bytes) -> Res:
     try:
         return message.FromString(data)
     except DecodeError:
-        raise MalformedMessage(f"{len(data)} bytes that are not a {message.__name__}") from None
+        raise MalformedMessage(f"{len(data)} bytes that are not a {message.__name__}", data) from None
 
 
 def serve(functions: Mapping[Method, Callable[..., Any]]) -> list[grpc.GenericRpcHandler]:

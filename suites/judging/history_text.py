@@ -1,6 +1,7 @@
 """A history as a time line that a person can read: what was told on the left, what was shown on the right."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 
 from drahealth.proto import events
 from drahealth.proto.events import Event, Record
@@ -48,10 +49,7 @@ def _words(event: Event) -> str:
             return f"{_who(event.driver, event.instance)}: stream {event.stream} closed: {event.why}"
         case events.ReportSent():
             kind = "reports" if event.complete else "reports in part"
-            devices = ", ".join(map(_device, event.devices[:_DEVICES])) or "nothing"
-            more = len(event.devices) - _DEVICES
-            devices += f", and {more} more" if more > 0 else ""
-            return f"{_who(event.driver, event.instance)} {kind} {devices}"
+            return f"{_who(event.driver, event.instance)} {kind} {_devices(event.devices)}"
         case events.DevicesListed():
             devices = ", ".join(f"{device.id} {_short(device.health)}" for device in event.devices) or "nothing"
             return f"{_who(event.driver, event.instance)} lists {devices}"
@@ -70,6 +68,28 @@ def _words(event: Event) -> str:
             return f"{event.component} restarted"
         case events.TimePassed():
             return f"{event.seconds:g} s passed"
+        case events.ReportReceived():
+            return f"kubelet received from {event.driver}: {_devices(event.devices)}"
+        case events.GrpcCall():
+            _, _, method = event.method.rpartition("/")
+            code = f"{event.code} {_short(event.details, 100)}".strip() or "no answer"
+            return f"{event.caller} called {method} of {event.driver}: {code} after {event.seconds:.3f} s"
+        case _:
+            return f"{event.event}: {', '.join(_fields(event))}"
+
+
+def _fields(event: Event) -> Iterator[str]:
+    """The fields of an event that has no sentence of its own."""
+    for field in fields(event):
+        value = getattr(event, field.name)
+        if value not in ("", None, (), {}):
+            yield f"{field.name} {_short(str(value), 100)}"
+
+
+def _devices(devices: Sequence[DeviceHealth]) -> str:
+    more = len(devices) - _DEVICES
+    shown = ", ".join(map(_device, devices[:_DEVICES])) or "nothing"
+    return f"{shown}, and {more} more" if more > 0 else shown
 
 
 def _who(driver: str, instance: str) -> str:

@@ -12,19 +12,20 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from drahealth.fakes.cluster.api import Object
 from drahealth.fakes.program.live_frame import empty_table, on_terminal, plain
 from drahealth.manager.dra import Device
-from drahealth.manager.observer import (
+from drahealth.proto.events import (
+    Event,
+    ManagerStarted,
     PluginDeregistered,
     PluginRegistered,
-    ReportTaken,
-    StreamEnded,
+    PodDeleted,
+    ReportSummary,
+    StatusSeen,
+    StreamClosed,
     StreamOpened,
 )
 from drahealth.proto.values import Health
-from drahealth.suites.manager_command.events import Event, PodGone, Started, StatusChanged
-from drahealth.suites.story.pod_status import status_seen
 
 _STYLE = {Health.HEALTHY: "green", Health.UNHEALTHY: "bold red", Health.UNKNOWN: "yellow"}
 _URGENCY = [Health.UNHEALTHY, Health.UNKNOWN, Health.HEALTHY]
@@ -39,34 +40,34 @@ class _Plugin:
 
 
 class LiveTable:
-    """The onlooker that shows it; `devices` gives all devices as they are now."""
+    """The observer that shows it; `devices` gives all devices as they are now."""
 
     def __init__(self, devices: Callable[[], Iterable[Device]], console: Console | None = None) -> None:
         self._devices = devices
         self._console = console or Console()
-        self._started: Started | None = None
+        self._started: ManagerStarted | None = None
         self._plugins: dict[tuple[str, str], _Plugin] = {}
-        self._pods: dict[str, Object] = {}
+        self._pods: dict[str, StatusSeen] = {}
 
     def __call__(self, event: Event, /) -> None:
         match event:
-            case Started():
+            case ManagerStarted():
                 self._started = event
             case PluginRegistered(driver, endpoint, health_api):
                 self._plugins[driver, endpoint] = _Plugin(health_api)
             case PluginDeregistered(driver, endpoint):
                 self._plugins.pop((driver, endpoint), None)
-            case StreamOpened(driver, endpoint, health_api) if plugin := self._plugins.get((driver, endpoint)):
-                plugin.health_api, plugin.is_open = health_api, True
-            case StreamEnded(driver, endpoint, why) if plugin := self._plugins.get((driver, endpoint)):
-                plugin.is_open, plugin.why = False, why
-            case ReportTaken(driver):
+            case StreamOpened() if plugin := self._plugins.get((event.driver, event.endpoint)):
+                plugin.health_api, plugin.is_open = event.health_api, True
+            case StreamClosed() if plugin := self._plugins.get((event.driver, event.endpoint)):
+                plugin.is_open, plugin.why = False, event.why
+            case ReportSummary(driver):
                 for (name, _), plugin in self._plugins.items():
                     plugin.reports += name == driver and plugin.is_open
-            case StatusChanged(pod):
-                self._pods[pod["metadata"]["uid"]] = pod
-            case PodGone(pod):
-                self._pods.pop(pod["metadata"]["uid"], None)
+            case StatusSeen():
+                self._pods[event.uid] = event
+            case PodDeleted():
+                self._pods.pop(event.uid, None)
 
     def shown(self) -> AbstractContextManager[None]:
         """It is on the terminal, and log lines go past above it."""
@@ -119,9 +120,9 @@ class LiveTable:
         return table
 
 
-def _pod_row(pod: Object) -> tuple[tuple[int, str], Text, Text, Text, Text]:
+def _pod_row(seen: StatusSeen) -> tuple[tuple[int, str], Text, Text, Text, Text]:
     """How urgent it is, and the cells."""
-    seen, name = status_seen(pod), f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+    name = f"{seen.namespace}/{seen.pod}"
     devices, worst = Text(), len(_URGENCY)
     for container, entries in seen.entries():
         for shown in (shown for entry in entries for shown in entry.resources):

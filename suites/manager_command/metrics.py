@@ -12,23 +12,23 @@ from prometheus_client.registry import Collector
 
 from drahealth.fakes.program.metrics_server import MetricsServer
 from drahealth.manager.dra import Device
-from drahealth.manager.observer import (
+from drahealth.proto.events import (
     CheckpointWritten,
+    Event,
     PluginDeregistered,
     PluginRegistered,
     PodsNotified,
-    ReportTaken,
-    StreamEnded,
+    ReportSummary,
+    StreamClosed,
     StreamOpened,
 )
-from drahealth.suites.manager_command.events import Event
 
 BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
 """Seconds of a checkpoint's write."""
 
 
 class Metrics:
-    """The onlooker that counts; `devices` gives all devices as they are now."""
+    """The observer that counts; `devices` gives all devices as they are now."""
 
     def __init__(self, devices: Callable[[], Iterable[Device]]) -> None:
         self.registry = registry = CollectorRegistry()
@@ -70,11 +70,11 @@ class Metrics:
             case StreamOpened(driver):
                 self._opened.labels(driver).inc()
                 self._streams.labels(driver).inc()
-            case StreamEnded(driver):
+            case StreamClosed(driver):
                 self._streams.labels(driver).dec()
-            case ReportTaken(driver, _, changed):
+            case ReportSummary(driver, _, changed):
                 self._reports.labels(driver).inc()
-                self._changes.labels(driver).inc(len(changed))
+                self._changes.labels(driver).inc(changed)
             case PodsNotified(pods):
                 self._notifications.inc()
                 self._notified.inc(len(pods))

@@ -2,17 +2,20 @@
 
 import asyncio
 from contextlib import aclosing
+from dataclasses import replace
 
 from drahealth.fakes.cluster.api import PODS, ApiError, Object
 from drahealth.fakes.cluster.list_watch import ListWatch
-from drahealth.suites.manager_command.events import Observer, PodGone, StatusChanged
+from drahealth.proto.events import Observe, PodDeleted, StatusSeen
+from drahealth.suites.manager_command.status_files import StatusFiles
+from drahealth.suites.story.pod_status import status_seen
 
 _PAUSE = 0.5
 """Seconds until a watch that has ended is opened again."""
 
 
-async def watch_pods(api: ListWatch, tell: Observer) -> None:
-    """Tells until cancelled."""
+async def watch_pods(api: ListWatch, observe: Observe, files: StatusFiles) -> None:
+    """Reports to the observer and to the files, until cancelled."""
     statuses: dict[str, Object] = {}
     while True:
         try:
@@ -21,10 +24,23 @@ async def watch_pods(api: ListWatch, tell: Observer) -> None:
                     pod, uid = event.object, event.object["metadata"]["uid"]
                     if event.type == "DELETED":
                         statuses.pop(uid, None)
-                        tell(PodGone(pod))
+                        files.delete(pod)
+                        observe(pod_deleted(pod))
                     elif statuses.get(uid) != (status := pod.get("status", {})):
                         statuses[uid] = status
-                        tell(StatusChanged(pod))
+                        files.change(pod)
+                        observe(status_of(pod))
         except ApiError:
             statuses.clear()
         await asyncio.sleep(_PAUSE)
+
+
+def status_of(pod: Object) -> StatusSeen:
+    """The event of a pod's new status."""
+    return replace(status_seen(pod), namespace=pod["metadata"]["namespace"])
+
+
+def pod_deleted(pod: Object) -> PodDeleted:
+    """The event of a pod that is gone."""
+    metadata = pod["metadata"]
+    return PodDeleted(metadata["name"], metadata["uid"], metadata["namespace"])

@@ -23,10 +23,11 @@ from drahealth.fakes.cluster.api_server.http import HttpApi
 from drahealth.fakes.cluster.api_server.object_files import ObjectFiles
 from drahealth.fakes.program.log_lines import log_to
 from drahealth.proto.clock import SystemClock
+from drahealth.proto.events import ManagerStarted, ManagerStopped, ManifestRejected
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.manager_command.applier import Applier
-from drahealth.suites.manager_command.events import ManifestRefused, Observers, Started, Stopped
 from drahealth.suites.manager_command.manifest_directory import ManifestDirectory
+from drahealth.suites.manager_command.observers import Observers
 from drahealth.suites.manager_command.options import Options
 from drahealth.suites.manager_command.pod_watch import watch_pods
 from drahealth.suites.manager_command.status_files import StatusFiles
@@ -44,9 +45,9 @@ log = logging.getLogger(__name__)
 class Program:
     """All of it, in one loop."""
 
-    def __init__(self, options: Options, onlookers: Observers) -> None:
+    def __init__(self, options: Options, observers: Observers) -> None:
         self._options = options
-        self._tell = onlookers
+        self._observe = observers
         root, clock = options.root, SystemClock()
         try:
             self.node = ReferenceNode(
@@ -57,7 +58,7 @@ class Program:
                 resync=options.resync,
                 gates=options.gates,
                 files=ObjectFiles(root / "api", KEPT),
-                observe=onlookers,
+                observe=observers,
             )
         except OSError as error:
             raise HarnessError(f"the objects in {root / 'api'} cannot be read: {error.strerror}") from error
@@ -65,7 +66,6 @@ class Program:
         self._statuses = StatusFiles(options.pods, SystemClock())
         self._directory = ManifestDirectory(options.pods, options.node_name, self._wake, self._refuse)
         self._applier = Applier(self.node.api, self._directory, self._refuse)
-        onlookers.add(self._statuses)
 
     async def run(self, told: asyncio.Event) -> None:
         """Returns in order once it is `told`. Raises HarnessError where it cannot be, or what ended a part of it."""
@@ -80,14 +80,19 @@ class Program:
             await self._applier.apply()
             stack.push_async_callback(self.node.stop)
             await self.node.start()
-            self._tell(self._started(metrics))
+            self._observe(self._started(metrics))
             await self._work(told)
-        self._tell(Stopped())
+        self._observe(ManagerStopped())
 
     async def _work(self, told: asyncio.Event) -> None:
         """Does all that goes on, until told, or until a part of it fails, which none should."""
         parts: list[Coroutine[Any, Any, object]] = [self._directory.follow(), self._applier.run()]
-        parts += [watch_pods(self.node.api, self._tell), self._statuses.run(), self.node.wait(), told.wait()]
+        parts += [
+            watch_pods(self.node.api, self._observe, self._statuses),
+            self._statuses.run(),
+            self.node.wait(),
+            told.wait(),
+        ]
         tasks = [asyncio.create_task(part) for part in parts]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -104,7 +109,7 @@ class Program:
     def _refuse(self, file: str, line: int, problem: str) -> None:
         where = f"{file}, line {line}" if line else file
         log.error("%s: %s; what it asked for before holds", where, problem)
-        self._tell(ManifestRefused(file, line, problem))
+        self._observe(ManifestRejected(file, line, problem))
 
     async def _check_name(self) -> None:
         for node in await self.node.api.list(NODES):
@@ -134,7 +139,7 @@ class Program:
         from drahealth.suites.manager_command.metrics import Metrics  # only here: it brings the Prometheus client
 
         metrics = Metrics(self.node.manager.devices)
-        self._tell.add(metrics)
+        self._observe.add(metrics)
         try:
             server = await metrics.serve(port)
         except OSError as error:
@@ -144,9 +149,9 @@ class Program:
         stack.push_async_callback(server.stop)
         return server
 
-    def _started(self, metrics: "MetricsServer | None") -> Started:
+    def _started(self, metrics: "MetricsServer | None") -> ManagerStarted:
         root, options = self._options.root, self._options
-        return Started(
+        return ManagerStarted(
             root_dir=str(root),
             plugins_registry=str(root / "plugins_registry"),
             kubeconfig=str(root / "kubeconfig"),
@@ -184,9 +189,9 @@ async def _serve(options: Options) -> None:
     told = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, told.set)
-    onlookers = Observers()
-    program = Program(options, onlookers)
-    with _shown(options, onlookers, program):
+    observers = Observers()
+    program = Program(options, observers)
+    with _shown(options, observers, program):
         try:
             await program.run(told)
         except HarnessError:
@@ -196,17 +201,17 @@ async def _serve(options: Options) -> None:
             raise HarnessError(f"it ended by a fault of its own: {error!r}", "please report the lines above") from error
 
 
-def _shown(options: Options, onlookers: Observers, program: Program) -> AbstractContextManager[object]:
+def _shown(options: Options, observers: Observers, program: Program) -> AbstractContextManager[object]:
     """The live table on a terminal, JSON lines anywhere else."""
     if sys.stdout.isatty() and not options.json:
         from drahealth.suites.manager_command.live_table import LiveTable
 
         table = LiveTable(program.node.manager.devices)
-        onlookers.add(table)
+        observers.add(table)
         return table.shown()
     from drahealth.suites.manager_command.json_lines import JsonLines
 
     log_to(logging.StreamHandler(sys.stderr))
     lines = JsonLines(sys.stdout, SystemClock())
-    onlookers.add(lines)
+    observers.add(lines)
     return closing(lines)

@@ -16,7 +16,6 @@ from ruamel.yaml import YAML
 from drahealth.fakes.cluster.api import Object
 from drahealth.fakes.files.atomic import replace_file
 from drahealth.proto.clock import Clock
-from drahealth.suites.manager_command.events import Event, PodGone, StatusChanged
 from drahealth.suites.manager_command.manifest_directory import STATUS_SUFFIX
 
 HEADER = "# What drahealth manager says of a pod. It is written anew whenever that changes, and never read.\n"
@@ -46,7 +45,7 @@ def text_of(pod: Object) -> str:
 
 
 class StatusFiles:
-    """The onlooker that keeps them in `folder` while `run` runs."""
+    """Keeps them in `folder` while `run` runs."""
 
     def __init__(self, folder: Path, clock: Clock) -> None:
         self._folder = folder
@@ -57,14 +56,14 @@ class StatusFiles:
         self._failing = asyncio.Event()
         self._told: set[str | None] = set()
 
-    def __call__(self, event: Event, /) -> None:
-        match event:
-            case StatusChanged(pod):
-                self._due[file_name(pod)] = pod
-            case PodGone(pod):
-                self._due[file_name(pod)] = None
-            case _:
-                return
+    def change(self, pod: Object) -> None:
+        """The pod has this status now."""
+        self._due[file_name(pod)] = pod
+        self._woken.set()
+
+    def delete(self, pod: Object) -> None:
+        """The pod is gone."""
+        self._due[file_name(pod)] = None
         self._woken.set()
 
     async def run(self) -> None:

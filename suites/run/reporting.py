@@ -15,7 +15,8 @@ import pytest
 
 from drahealth.fakes.cluster.api import ApiError
 from drahealth.fakes.control.remote import ControlFailed
-from drahealth.proto.events import dump_lines
+from drahealth.proto.clock import SystemClock
+from drahealth.proto.history import Header, dump_lines
 from drahealth.suites.errors import ConfigurationError, HarnessError, told
 from drahealth.suites.judging import history_text
 from drahealth.suites.judging.ledger import requirements
@@ -160,7 +161,9 @@ class Reporting:
         directory = self._config.getoption("drahealth_histories")
         if directory:
             path = Path(directory, f"{played.scenario.name}.jsonl")
-            path.write_text("\n".join(dump_lines(played.node.history.records)) + "\n")
+            records = played.node.history.records
+            header = Header.make(played.node.profile.name, SystemClock(), records[0].at if records else None)
+            path.write_text("".join(f"{line}\n" for line in dump_lines(header, records)), encoding="utf-8")
 
 
 def _is_harness(call: pytest.CallInfo[Any]) -> bool:

@@ -19,9 +19,9 @@ from drahealth.manager.device_plugins import DevicePluginManager
 from drahealth.manager.dra import DraManager
 from drahealth.manager.gates import Gates
 from drahealth.manager.manager import DeviceManager
-from drahealth.manager.observer import Observer, nobody
 from drahealth.manager.profile import Profile
 from drahealth.proto.clock import Clock
+from drahealth.proto.events import Observe, ignore
 
 ALL_ON = Gates()
 
@@ -44,7 +44,7 @@ class ReferenceNode:
         resync: float,
         gates: Gates = ALL_ON,
         files: ObjectFiles | None = None,
-        observe: Observer = nobody,
+        observe: Observe = ignore,
         dra: type[DraManager] = DraManager,
         device_plugins: type[DevicePluginManager] = DevicePluginManager,
         workers: type[PodWorkers] = PodWorkers,

@@ -19,7 +19,6 @@ from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.control.driver import DriverOptions
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.sockets import ServedSocket
-from drahealth.manager import observer
 from drahealth.manager.gates import Gates
 from drahealth.manager.manager import DeviceManager
 from drahealth.manager.profile import KEP, Profile
@@ -79,7 +78,7 @@ class Node:
         self.gates = gates
         self.events: list[Event] = []
         self.notified: list[set[str]] = []
-        self.observed: list[observer.Event] = []
+        self.observed: list[Event] = []
         self.uses: dict[str, list[ClaimUse]] = {}
         self._closing: list[Callable[[], Awaitable[Any]]] = []
         self._make_manager()

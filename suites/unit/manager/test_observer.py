@@ -5,14 +5,16 @@ from typing import TypeVar
 
 from drahealth.manager.cache import Reading
 from drahealth.manager.checkpoint import CLAIMS_FILE, HEALTH_FILE, Checkpoint
-from drahealth.manager.observer import (
+from drahealth.proto.events import (
+    IN_FULL,
     CheckpointWritten,
+    DeviceChanged,
     Event,
     PluginDeregistered,
     PluginRegistered,
     PodsNotified,
-    ReportTaken,
-    StreamEnded,
+    ReportSummary,
+    StreamClosed,
     StreamOpened,
 )
 from drahealth.proto.values import DeviceId, Health
@@ -33,9 +35,10 @@ async def test_a_plugins_life_is_told_from_registration_to_the_end(node: Node) -
     await driver.stop()
     await until(lambda: seen(node, PluginDeregistered))
     where = (DRIVER, str(driver.endpoint))
-    told = [e for e in node.observed if not isinstance(e, CheckpointWritten | ReportTaken)]
-    assert told[:2] == [PluginRegistered(*where, V1), StreamOpened(*where, V1)]
-    assert [type(event) for event in told[2:]] == [StreamEnded, PluginDeregistered]
+    told = [e for e in node.observed if not isinstance(e, (*IN_FULL, CheckpointWritten, ReportSummary, DeviceChanged))]
+    opened, closed = seen(node, StreamOpened)[0], seen(node, StreamClosed)[0]
+    assert told == [PluginRegistered(*where, V1), opened, closed, PluginDeregistered(*where)]
+    assert (opened.driver, opened.endpoint, opened.health_api, opened.stream) == (*where, V1, closed.stream)
 
 
 async def test_a_report_is_told_with_what_it_changed_and_whom_it_concerned(node: Node) -> None:
@@ -45,9 +48,10 @@ async def test_a_report_is_told_with_what_it_changed_and_whom_it_concerned(node:
     node.observed.clear()
     await driver.set_health("gpu-0", Health.UNHEALTHY, "xid 79")
     await node.shows("pod", gpu_0="Unhealthy: xid 79")
-    assert [event for event in node.observed if not isinstance(event, CheckpointWritten)] == [
-        ReportTaken(DRIVER, 2, ((GPU, Reading(Health.UNHEALTHY, "xid 79")),)),
-        PodsNotified(frozenset({"pod"})),
+    assert [event for event in node.observed if not isinstance(event, (*IN_FULL, CheckpointWritten))] == [
+        ReportSummary(DRIVER, 2, 1),
+        DeviceChanged(DRIVER, "node-a/gpu-0", "Unhealthy", "xid 79"),
+        PodsNotified(("pod",)),
     ]
 
 
@@ -55,14 +59,15 @@ async def test_every_stream_that_was_opened_is_told_of_as_ended(node: Node) -> N
     driver = await node.run_driver()
 
     def balance() -> int:
-        return len(seen(node, StreamOpened)) - len(seen(node, StreamEnded))
+        return len(seen(node, StreamOpened)) - len(seen(node, StreamClosed))
 
     for code in ("OK", "INTERNAL", "UNIMPLEMENTED"):
         await node.after_jumps(lambda: balance() == 1 and driver.health.open == 1)
         await driver.end_streams(code)
         await until(lambda: balance() == 0)
-    whys = [event.why for event in seen(node, StreamEnded)]
+    whys = [event.why for event in seen(node, StreamClosed)]
     assert whys == ["ended by the plugin", "INTERNAL: ended on purpose", "not implemented"]
+    assert [event.code for event in seen(node, StreamClosed)] == ["OK", "INTERNAL", "UNIMPLEMENTED"]
 
 
 async def test_each_write_of_a_checkpoint_is_told_with_its_size(node: Node) -> None:
@@ -82,7 +87,7 @@ def test_a_write_that_failed_is_told_as_such(tmp_path: Path) -> None:
 
 async def test_the_devices_are_told_with_their_age(node: Node) -> None:
     driver = await node.run_driver(devices=("gpu-0",), timeout=30)
-    await until(lambda: seen(node, ReportTaken))
+    await until(lambda: seen(node, ReportSummary))
     await driver.hush(True)
     await node.jump(31)
     (device,) = node.manager.devices()

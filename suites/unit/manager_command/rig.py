@@ -11,8 +11,8 @@ from ruamel.yaml import YAML
 from drahealth.fakes.cluster.api import PODS, Object
 from drahealth.fakes.control.driver import DriverOptions
 from drahealth.fakes.hardware.driver import FakeDriver
-from drahealth.proto.events import Event as DriverEvent
-from drahealth.suites.manager_command.events import Event, ManifestRefused, Observers, Started
+from drahealth.proto.events import Event, ManagerStarted, ManifestRejected
+from drahealth.suites.manager_command.observers import Observers
 from drahealth.suites.manager_command.options import Options
 from drahealth.suites.manager_command.program import Program
 from drahealth.suites.unit.manager.rig import until
@@ -86,7 +86,7 @@ class Rig:
         self.pods = self.root / "pods"
         self.pods.mkdir()
         self.events: list[Event] = []
-        self.driver_events: list[DriverEvent] = []
+        self.driver_events: list[Event] = []
         self.program: Program | None = None
         self._told = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
@@ -103,7 +103,7 @@ class Rig:
         onlookers.add(self.events.append)
         self.program, self._told = Program(self.options(**options), onlookers), asyncio.Event()
         running = self._running = asyncio.create_task(self.program.run(self._told))
-        await until(lambda: running.done() or any(isinstance(event, Started) for event in self.events), PATIENCE)
+        await until(lambda: running.done() or any(isinstance(event, ManagerStarted) for event in self.events), PATIENCE)
         if running.done():
             self._running = None
             running.result()
@@ -169,7 +169,7 @@ class Rig:
 
     @property
     def refused(self) -> list[tuple[str, int, str]]:
-        found = [event for event in self.events if isinstance(event, ManifestRefused)]
+        found = [event for event in self.events if isinstance(event, ManifestRejected)]
         return [(event.file, event.line, event.problem) for event in found]
 
     async def refuses(self, *problems: tuple[str, int, str]) -> None:

@@ -14,21 +14,28 @@ from drahealth.fakes.cluster.api import Object
 from drahealth.fakes.program.log_lines import FORMAT, LogLines
 from drahealth.manager.cache import Reading
 from drahealth.manager.dra import Device
-from drahealth.manager.observer import (
+from drahealth.proto.clock import SystemClock
+from drahealth.proto.events import (
     CheckpointWritten,
+    DeviceChanged,
+    Event,
+    GrpcCall,
+    ManagerStarted,
+    ManagerStopped,
+    ManifestRejected,
     PluginDeregistered,
     PluginRegistered,
     PodsNotified,
-    ReportTaken,
-    StreamEnded,
+    ReportReceived,
+    ReportSummary,
+    StreamClosed,
     StreamOpened,
 )
-from drahealth.proto.clock import SystemClock
 from drahealth.proto.values import DeviceId, Health
-from drahealth.suites.manager_command.events import Event, ManifestRefused, PodGone, Started, StatusChanged, Stopped
 from drahealth.suites.manager_command.json_lines import JsonLines
 from drahealth.suites.manager_command.live_table import LiveTable
 from drahealth.suites.manager_command.metrics import Metrics
+from drahealth.suites.manager_command.pod_watch import pod_deleted, status_of
 from drahealth.suites.unit.manager_command.rig import DRIVER
 
 GPU = DeviceId(DRIVER, "node-a", "gpu-0")
@@ -50,19 +57,22 @@ POD: Object = {
     },
 }
 STORY: list[Event] = [
-    Started("/root", "/root/r", "/root/k", "/root/pods", "node-a", "kep", None),
+    ManagerStarted("/root", "/root/r", "/root/k", "/root/pods", "node-a", "kep", None),
     PluginRegistered(*WHERE, API),
-    StreamOpened(*WHERE, API),
-    ReportTaken(DRIVER, 2, ((GPU, BAD),)),
-    PodsNotified(frozenset({"u"})),
+    GrpcCall(*WHERE, "pluginregistration.Registration/GetInfo", {}, {}, 0.001),
+    StreamOpened(DRIVER, "", "kubelet#1", API, WHERE[1]),
+    ReportReceived(*WHERE, "kubelet#1", 100, ()),
+    ReportSummary(DRIVER, 2, 1),
+    DeviceChanged(DRIVER, "node-a/gpu-0", "Unhealthy", "xid [79]"),
+    PodsNotified(("u",)),
     CheckpointWritten("dra_health_state", 100, 0.001, True),
     CheckpointWritten("dra_manager_state", 100, 0.001, False),
-    StatusChanged(POD),
-    ManifestRefused("a.yaml", 3, "it is bad"),
-    StreamEnded(*WHERE, "ended by the plugin"),
+    status_of(POD),
+    ManifestRejected("a.yaml", 3, "it is bad"),
+    StreamClosed(DRIVER, "", "kubelet#1", "ended by the plugin", WHERE[1], "OK"),
     PluginDeregistered(*WHERE),
-    PodGone(POD),
-    Stopped(),
+    pod_deleted(POD),
+    ManagerStopped(),
 ]
 
 
@@ -76,17 +86,10 @@ def written(*events: Event) -> list[dict[str, Any]]:
     return [{k: v for k, v in json.loads(line).items() if k != "time"} for line in output.getvalue().splitlines()]
 
 
-def test_every_event_has_its_line() -> None:
+def test_lines_leave_out_full_messages_and_checkpoints_that_were_written() -> None:
     assert [line["event"] for line in written(*STORY)] == [
-        *("started", "registered", "stream-opened", "report", "change", "notified", "error", "status", "error"),
-        *("stream-ended", "deregistered", "gone", "stopped"),
-    ]
-
-
-def test_a_change_is_told_with_device_health_and_message() -> None:
-    assert written(ReportTaken(DRIVER, 2, ((GPU, BAD),))) == [
-        {"event": "report", "driver": DRIVER, "devices": 2, "changed": 1},
-        {"event": "change", "device": str(GPU), "health": "Unhealthy", "message": "xid [79]"},
+        *("started", "plugin-registered", "stream-opened", "report", "change", "notified", "checkpoint-written"),
+        *("status-seen", "manifest-rejected", "stream-closed", "plugin-deregistered", "pod-deleted", "stopped"),
     ]
 
 
@@ -95,7 +98,7 @@ def test_a_reader_who_does_not_read_holds_up_nothing() -> None:
     with os.fdopen(writing, "w") as output:
         lines = JsonLines(output, SystemClock())
         for _ in range(30_000):
-            lines(Stopped())
+            lines(ManagerStopped())
         os.close(reading)  # and now nobody can
         lines.close()
         output.write("what is left in the buffer goes nowhere")
@@ -103,7 +106,7 @@ def test_a_reader_who_does_not_read_holds_up_nothing() -> None:
 
 async def test_metrics_count_what_happens_and_look_at_the_devices() -> None:
     metrics = Metrics(lambda: [Device(GPU, BAD, 12.0, False), Device(GPU, Reading(Health.UNKNOWN), 40.0, True)])
-    for event in STORY[:9]:
+    for event in STORY[:11]:
         metrics(event)
     server = await metrics.serve(0)
     async with ClientSession() as session, session.get(server.url) as response:
@@ -140,7 +143,7 @@ def elsewhere(message: str = "") -> Object:
 
 
 def test_a_line_of_a_status_has_init_containers_and_what_no_container_uses() -> None:
-    (line,) = written(StatusChanged(elsewhere()))
+    (line,) = written(status_of(elsewhere()))
     shown = {"resource_id": "i", "health": "Unknown", "message": ""}
     setup = {"name": "setup", "state": "terminated", "restarts": 0}
     assert line["init_containers"] == [{**setup, "resources": [{"name": "claim:gpu", "resources": [shown]}]}]
@@ -160,7 +163,7 @@ def table(*events: Event, devices: int = 1) -> str:
 
 
 def test_the_table_shows_streams_devices_and_pods() -> None:
-    shown = table(*STORY[:9])
+    shown = table(*STORY[:11])
     rows = [" ".join(line.split()) for line in shown.splitlines()]
     assert f"{DRIVER} /root/dra.sock open, {API} 1" in rows
     assert f"{GPU} Unhealthy xid [79] 3 s ago" in rows
@@ -168,7 +171,7 @@ def test_the_table_shows_streams_devices_and_pods() -> None:
 
 
 def test_of_many_devices_the_table_shows_the_bad_ones_first() -> None:
-    rows = table(*STORY[:9], devices=10_000).splitlines()
+    rows = table(*STORY[:11], devices=10_000).splitlines()
     devices = [row for row in rows if row.startswith(f"{DRIVER}/")]
     assert (devices[0].split()[1], len(rows) < 30) == ("Unhealthy", True)
     assert any(row.startswith("... and 9991 more") for row in rows)
@@ -179,7 +182,7 @@ def test_what_is_gone_is_in_the_table_no_more() -> None:
 
 
 def test_the_table_shows_init_containers_and_what_no_container_uses() -> None:
-    rows = [" ".join(line.split()) for line in table(StatusChanged(elsewhere("hot"))).splitlines()]
+    rows = [" ".join(line.split()) for line in table(status_of(elsewhere("hot"))).splitlines()]
     assert rows[-2:] == [
         "default/job Running setup terminated i Unknown hot",
         "o Unhealthy hot, used by no container",
@@ -195,10 +198,10 @@ def test_no_word_of_others_is_an_order_to_the_terminal(order: str) -> None:
     shown = LiveTable(lambda: [bad], console)
     status = {**elsewhere(order)["status"], "phase": order}
     status["containerStatuses"] = [{"name": order, "state": {"waiting": {"reason": order}}}]
-    begun = Started(order, order, order, order, order, order, order)
-    for event in (begun, PluginRegistered(*where, API), StreamEnded(*where, order)):
+    begun = ManagerStarted(order, order, order, order, order, order, order)
+    for event in (begun, PluginRegistered(*where, API), StreamClosed(order, "", order, order, order)):
         shown(event)
-    shown(StatusChanged({"metadata": name, "status": status}))
+    shown(status_of({"metadata": name, "status": status}))
     console.print(shown.table())
     assert [line for line in output.getvalue().split("\n") if not line.isprintable()] == []
 

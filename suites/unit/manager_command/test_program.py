@@ -9,10 +9,9 @@ import pytest
 from drahealth.fakes.cluster.api import CLAIMS, NODES, PODS
 from drahealth.fakes.cluster.clients.kube_client import KubeClient
 from drahealth.fakes.hardware.driver import FakeDriver
-from drahealth.proto.events import Prepared, Unprepared
+from drahealth.proto.events import PodDeleted, Prepared, Unprepared
 from drahealth.proto.values import Health
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.manager_command.events import PodGone
 from drahealth.suites.manager_command.program import port_in
 from drahealth.suites.unit.manager.rig import until
 from drahealth.suites.unit.manager_command.rig import CLAIM, DIRECT, DRIVER, PATIENCE, SCHEDULED, TEMPLATE, Rig, pod
@@ -49,7 +48,7 @@ async def test_a_new_file_makes_its_objects_and_a_removed_one_deletes_them(rig: 
     await rig.is_gone("a")
     await rig.is_gone("b")
     assert await rig.objects() == {}
-    assert sorted(e.pod["metadata"]["name"] for e in rig.events if isinstance(e, PodGone)) == ["a", "b"]
+    assert sorted(e.pod for e in rig.events if isinstance(e, PodDeleted)) == ["a", "b"]
 
 
 async def test_a_pod_whose_spec_changes_is_made_again(rig: Rig) -> None:
@@ -152,7 +151,7 @@ async def test_a_pod_whose_file_went_meanwhile_gives_its_devices_back(rig: Rig) 
     await rig.stop()
     (rig.pods / "job.yaml").unlink()
     await rig.start()
-    await until(lambda: [event for event in rig.events if isinstance(event, PodGone)], PATIENCE)
+    await until(lambda: [event for event in rig.events if isinstance(event, PodDeleted)], PATIENCE)
     assert [type(event) for event in rig.driver_events].count(Unprepared) == 1
 
 
@@ -197,7 +196,7 @@ async def test_status_files_of_pods_that_are_gone_are_removed_and_others_left(ri
     (rig.pods / "job.yaml").unlink()
     (rig.pods / "mine.status.yaml").write_text("mine")
     await rig.start()
-    await until(lambda: [event for event in rig.events if isinstance(event, PodGone)], PATIENCE)
+    await until(lambda: [event for event in rig.events if isinstance(event, PodDeleted)], PATIENCE)
     await rig.stop()
     assert [path.name for path in rig.pods.iterdir()] == ["mine.status.yaml"]
 

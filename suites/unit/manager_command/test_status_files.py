@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from drahealth.fakes.cluster.api import Object
-from drahealth.suites.manager_command.events import PodGone, StatusChanged
 from drahealth.suites.manager_command.status_files import AGAIN, HEADER, StatusFiles
 from drahealth.suites.unit.manager.rig import StillClock, settle, until
 
@@ -23,7 +22,7 @@ class Story:
         self.files = StatusFiles(folder, self.clock)
 
     def shows(self, name: str, phase: str) -> None:
-        self.files(StatusChanged(pod(name, phase)))
+        self.files.change(pod(name, phase))
 
     def says(self, name: str, phase: str) -> bool:
         path = self.path(name)
@@ -78,7 +77,7 @@ async def test_what_is_newer_goes_before_what_failed(story: Story, caplog: pytes
 
 async def test_what_could_not_be_removed_is_a_moment_later(story: Story, caplog: pytest.LogCaptureFixture) -> None:
     story.path("job").mkdir()
-    story.files(PodGone(pod("job")))
+    story.files.delete(pod("job"))
     await until(lambda: "cannot be written" in caplog.text)
     story.path("job").rmdir()
     story.path("job").write_text(HEADER)
@@ -98,7 +97,7 @@ async def test_a_lasting_problem_is_told_of_once(story: Story, caplog: pytest.Lo
 async def test_the_last_writing_takes_what_failed_along_and_ends(story: Story, tmp_path: Path) -> None:
     files = StatusFiles(tmp_path, story.clock)
     story.path("job").mkdir()
-    files(StatusChanged(pod("job")))
+    files.change(pod("job"))
     files.flush()
     story.path("job").rmdir()
     files.flush()

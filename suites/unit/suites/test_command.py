@@ -12,7 +12,8 @@ from xml.etree import ElementTree
 import pytest
 from typer.testing import CliRunner
 
-from drahealth.proto.events import StatusSeen, load_lines
+from drahealth.proto.events import StatusSeen
+from drahealth.proto.history import read_history
 from drahealth.suites import command
 from drahealth.suites.run.catalogue import scenarios
 
@@ -132,7 +133,7 @@ def test_a_good_run_leaves_its_report_results_and_history(tmp_path: Path) -> Non
         ("requirement", "STATUS-15"),
     ]
     (history,) = (tmp_path / "h").iterdir()
-    assert any(isinstance(record.what, StatusSeen) for record in load_lines(history.read_text().splitlines()))
+    assert any(isinstance(record.what, StatusSeen) for record in read_history(history).records)
 
 
 def test_a_subject_that_is_at_fault_is_1(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ import pytest
 from drahealth.fakes.inventory.devices import Inventory
 from drahealth.fakes.timelines.messages import report_of
 from drahealth.fakes.timelines.story import stories
-from drahealth.proto.events import ReportSent, Restarted, StatusSeen, Step, load_lines
+from drahealth.proto.events import ReportSent, Restarted, StatusSeen, Step
+from drahealth.proto.history import read_history
 from drahealth.proto.values import DeviceHealth, Health
 from drahealth.suites.commands.play import play_timelines
 from drahealth.suites.errors import ConfigurationError
@@ -208,7 +209,7 @@ timeline:
 def test_what_a_set_does_not_name_stays_what_the_driver_has_it(tmp_path: Path) -> None:
     done = drahealth("play", write(tmp_path, SET_IN_PARTS), "--histories", str(tmp_path))
     assert done.returncode == 0, done.stdout
-    events = [record.what for record in load_lines((tmp_path / "a story.jsonl").read_text().splitlines())]
+    events = [record.what for record in read_history(tmp_path / "a story.jsonl").records]
     said = [event.devices for event in events if isinstance(event, ReportSent)]
     told = [(d.health, d.message, d.timeout) for devices in said for d in devices if d.device == "gpu-1"]
     assert told[-1] == (Health.UNKNOWN, "lost", 60)
@@ -233,7 +234,7 @@ KUBELET_AWAY = """timeline:
 def test_what_befalls_devices_while_no_kubelet_runs_shows_once_it_does_at_the_latest_at_the_end(tmp_path: Path) -> None:
     done = drahealth("play", write(tmp_path, KUBELET_AWAY), "--histories", str(tmp_path))
     assert done.returncode == 0, done.stdout
-    events = [record.what for record in load_lines((tmp_path / "a story.jsonl").read_text().splitlines())]
+    events = [record.what for record in read_history(tmp_path / "a story.jsonl").records]
     restarts = [number for number, event in enumerate(events) if isinstance(event, Restarted)]
     assert len([number for number in restarts if number < events.index(Step("the story ends"))]) == 3
 
@@ -285,11 +286,7 @@ timeline:
 def test_a_pod_fails_whenever_it_runs_until_it_may_run_or_another_takes_its_place(tmp_path: Path) -> None:
     done = drahealth("play", write(tmp_path, KEEPS_FAILING), "--histories", str(tmp_path))
     assert done.returncode == 0, done.stdout
-    seen = [
-        r.what
-        for r in load_lines((tmp_path / "a story.jsonl").read_text().splitlines())
-        if isinstance(r.what, StatusSeen)
-    ]
+    seen = [r.what for r in read_history(tmp_path / "a story.jsonl").records if isinstance(r.what, StatusSeen)]
     pods = dict.fromkeys(status.pod for status in seen)
     told = [[c.state for s in seen if s.pod == pod and s.phase == "Running" for c in s.containers] for pod in pods]
     back_offs = [[state for state, _ in groupby(states)].count("CrashLoopBackOff") for states in told]

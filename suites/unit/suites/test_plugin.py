@@ -5,7 +5,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from drahealth.proto.events import StatusSeen, load_lines
+from drahealth.proto.events import StatusSeen
+from drahealth.proto.history import read_history
 
 KEP = ("--pyargs", "drahealth.suites.kep")
 
@@ -151,8 +152,8 @@ def test_a_distributed_run_has_one_report_and_all_histories(pytester: pytest.Pyt
     run.assert_outcomes(passed=2)
     report = json.loads((pytester.path / "r.json").read_text())
     assert (report["counts"], report["requirements"]["TERM-02"]["verdict"]) == ({"passed": 2}, "PASS")
-    histories = [path.read_text().splitlines() for path in (pytester.path / "deep/h").iterdir()]
-    assert [any(isinstance(r.what, StatusSeen) for r in load_lines(lines)) for lines in histories] == [True, True]
+    histories = [read_history(path).records for path in (pytester.path / "deep/h").iterdir()]
+    assert [any(isinstance(r.what, StatusSeen) for r in records) for records in histories] == [True, True]
 
 
 @pytest.mark.parametrize(

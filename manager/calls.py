@@ -1,0 +1,77 @@
+"""The unary calls to one plugin, each reported to the observer when it has ended."""
+
+import os
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import grpc.aio
+
+from drahealth.proto.clock import Clock
+from drahealth.proto.events import GrpcCall, MalformedReceived, Observe, ignore
+from drahealth.proto.plain_messages import plain
+from drahealth.proto.services import GET_INFO, MalformedMessage, Unary
+
+_START = 256
+"""Bytes of a malformed message that are reported."""
+
+_streams = count(1)
+
+
+class PluginCalls:
+    """Calls a plugin over `channel`. Nothing is made for an observer that ignores everything."""
+
+    def __init__(
+        self, channel: grpc.aio.Channel, clock: Clock, observe: Observe, endpoint: Path, driver: str = ""
+    ) -> None:
+        self._channel = channel
+        self._clock = clock
+        self._observe = observe
+        self._endpoint = path_text(endpoint)
+        self._driver = driver
+        """Empty until GetInfo has named it."""
+
+    async def __call__(self, method: Unary[Any, Any], request: Any, timeout: float) -> Any:
+        """The answer within `timeout` seconds. Raises AioRpcError, MalformedMessage."""
+        call = method.stub(self._channel)(request, timeout=timeout)
+        if self._observe is ignore:
+            return await call
+        began = self._clock.now()
+        response, code, details = None, "CANCELLED", "the kubelet ended the call"
+        try:
+            response = await call
+            code, details = "OK", ""
+            return response
+        except grpc.aio.AioRpcError as error:
+            code, details = error.code().name, error.details() or ""
+            raise
+        except MalformedMessage as malformed:
+            code, details = "", str(malformed)
+            raise
+        finally:
+            self._ended(method, request, response, self._clock.now() - began, code, details)
+
+    def _ended(
+        self, method: Unary[Any, Any], request: Any, response: Any, seconds: float, code: str, details: str
+    ) -> None:
+        if method is GET_INFO and response is not None:
+            self._driver = response.name
+        answer = None if response is None else plain(response)
+        name = method.path.removeprefix("/")
+        self._observe(GrpcCall(self._driver, self._endpoint, name, plain(request), answer, seconds, code, details))
+
+
+def path_text(path: Path) -> str:
+    """The path as text that can be written anywhere, also where its bytes are no UTF-8."""
+    return os.fsencode(path).decode(errors="backslashreplace")
+
+
+def next_stream() -> str:
+    """A name for a stream, unique in this process."""
+    return f"kubelet#{next(_streams)}"
+
+
+def malformed_received(driver: str, endpoint: Path, stream: str, malformed: MalformedMessage) -> MalformedReceived:
+    """The event of a stream's message that cannot be read."""
+    data = malformed.data
+    return MalformedReceived(driver, path_text(endpoint), stream, len(data), data[:_START].hex())

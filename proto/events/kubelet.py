@@ -1,0 +1,153 @@
+"""What a kubelet sees of its plugins, whoever wrote them, and what it does with that. The manager emits these.
+
+`driver` is the driver's name, and for a device plugin its resource. Requests and answers are plain data: the fields of
+the protobuf message by name, and `unknown` for fields that the message type does not have.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from drahealth.proto.events.plugin import KUBELET
+from drahealth.proto.extended_resources import PluginDevice
+from drahealth.proto.values import DeviceHealth
+
+Plain = dict[str, Any]
+"""A protobuf message as plain data (`plain_messages.plain`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PluginRegistered:
+    """The kubelet registered an instance of a plugin."""
+
+    event: ClassVar[str] = "plugin-registered"
+    emitters: ClassVar[tuple[str, ...]] = (KUBELET,)
+
+    driver: str
+    endpoint: str
+    health_api: str | None
+    """API that the kubelet asks it for health; null if it advertises none."""
+
+
+@dataclass(frozen=True, slots=True)
+class PluginDeregistered:
+    """The kubelet deregistered that instance."""
+
+    event: ClassVar[str] = "plugin-deregistered"
+    emitters: ClassVar[tuple[str, ...]] = (KUBELET,)
+
+    driver: str
+    endpoint: str
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrationFailed:
+    """The kubelet could not register the plugin of a registration socket; it tries again."""
+
+    event: ClassVar[str] = "registration-failed"
+    emitters: ClassVar[tuple[str, ...]] = (KUBELET,)
+
+    endpoint: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class GrpcCall:
+    """A unary gRPC call between the kubelet and a plugin ended: registration, prepare, allocate and all others."""
+
+    event: ClassVar[str] = "grpc-call"
+    emitters: ClassVar[tuple[str, ...]] = (KUBELET,)
+
+    driver: str
+    endpoint: str
+    method: str
+    """Service and method, such as pluginregistration.Registration/GetInfo."""
+    request: Plain
+    response: Plain | None
+    """null if the call failed."""
+    seconds: float
+    """Duration."""
+    code: str = "OK"
+    """gRPC code; empty if the answer was no message of the method."""
+    details: str = ""
+    """Text of the error."""
+    caller: Literal["kubelet", "plugin"] = "kubelet"
+    """Device plugins call Register at the kubelet's socket; the kubelet makes all other calls."""
+
+
+@dataclass(frozen=True, slots=True)
+class Undecoded:
+    """One device of a message that says more than the event's `devices` can hold, as it was received."""
+
+    device: int
+    """Index in `devices`; -1 for fields of the message itself."""
+    fields: Plain
+
+
+@dataclass(frozen=True, slots=True)
+class ReportReceived:
+    """The kubelet received one message of a health stream."""
+
+    event: ClassVar[str] = "report-received"
+    emitters: ClassVar[tuple[str, ...]] = (KUBELET,)
+
+    driver: str
+    endpoint: str
+    stream: str
+    size: int
+    devices: tuple[DeviceHealth, ...]
+    undecoded: tuple[Undecoded, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ListReceived:
+    """The kubelet received one list of a device plugin's ListAndWatch stream."""
+
+    event: ClassVar[str] = "list-received"
+    emitters: ClassVar[tuple[str, ...]] = (KUBELET,)
+
+    driver: str
+    endpoint: str
+    stream: str
+    size: int
+    devices: tuple[PluginDevice, ...]
+    undecoded: tuple[Undecoded, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MalformedReceived:
+    """The kubelet received bytes on a stream that are no message of its method; the stream ends."""
+
+    event: ClassVar[str] = "malformed-received"
+    emitters: ClassVar[tuple[str, ...]] = (KUBELET,)
+
+    driver: str
+    endpoint: str
+    stream: str
+    size: int
+    start: str
+    """The first 256 bytes, in hexadecimal."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodsNotified:
+    """The kubelet told pods to sync, since the health of a device that they hold has changed."""
+
+    event: ClassVar[str] = "notified"
+    emitters: ClassVar[tuple[str, ...]] = (KUBELET,)
+
+    pods: tuple[str, ...]
+    """UIDs, sorted."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointWritten:
+    """A checkpoint was written, or could not be."""
+
+    event: ClassVar[str] = "checkpoint-written"
+    emitters: ClassVar[tuple[str, ...]] = (KUBELET,)
+
+    file: str
+    size: int
+    seconds: float
+    """Duration, with the serialization."""
+    ok: bool

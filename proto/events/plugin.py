@@ -1,0 +1,106 @@
+"""What a DRA driver or a device plugin does and sees. Of a device plugin, `driver` is the resource."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from drahealth.proto.extended_resources import PluginDevice
+from drahealth.proto.values import DeviceHealth
+
+DRIVER = "fake driver"
+KUBELET = "manager"
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A kubelet told an instance the outcome of its registration (NotifyRegistrationStatus)."""
+
+    event: ClassVar[str] = "registered"
+    emitters: ClassVar[tuple[str, ...]] = (DRIVER,)
+
+    driver: str
+    instance: str
+    ok: bool
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOpened:
+    """A kubelet opened a health stream, or the ListAndWatch stream of a device plugin."""
+
+    event: ClassVar[str] = "stream-opened"
+    emitters: ClassVar[tuple[str, ...]] = (DRIVER, KUBELET)
+
+    driver: str
+    instance: str
+    stream: str
+    health_api: str
+    endpoint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamClosed:
+    """That stream ended."""
+
+    event: ClassVar[str] = "stream-closed"
+    emitters: ClassVar[tuple[str, ...]] = (DRIVER, KUBELET)
+
+    driver: str
+    instance: str
+    stream: str
+    why: str
+    endpoint: str = ""
+    code: str = ""
+    """gRPC code that the kubelet side saw, such as OK or UNAVAILABLE; empty on the driver side."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportSent:
+    """The driver wrote one message to a health stream."""
+
+    event: ClassVar[str] = "report-sent"
+    emitters: ClassVar[tuple[str, ...]] = (DRIVER,)
+
+    driver: str
+    instance: str
+    stream: str
+    devices: tuple[DeviceHealth, ...]
+    complete: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class DevicesListed:
+    """A device plugin wrote its list to a ListAndWatch stream."""
+
+    event: ClassVar[str] = "devices-listed"
+    emitters: ClassVar[tuple[str, ...]] = (DRIVER,)
+
+    driver: str
+    instance: str
+    stream: str
+    devices: tuple[PluginDevice, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """The driver prepared a claim for the kubelet."""
+
+    event: ClassVar[str] = "prepared"
+    emitters: ClassVar[tuple[str, ...]] = (DRIVER,)
+
+    driver: str
+    instance: str
+    claim_uid: str
+    devices: tuple[str, ...]
+    """Names of the devices of the claim."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unprepared:
+    """The kubelet told the driver to undo the preparation of a claim."""
+
+    event: ClassVar[str] = "unprepared"
+    emitters: ClassVar[tuple[str, ...]] = (DRIVER,)
+
+    driver: str
+    instance: str
+    claim_uid: str

@@ -1,0 +1,123 @@
+"""What clients of the API see of pods, and what a scenario or a timeline does to the node."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from drahealth.proto.values import ResourceStatus
+
+SCENARIO = "scenario"
+PROGRAM = "manager"
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerSeen:
+    """One container of a seen status. `state`: running, terminated, or the reason it waits for."""
+
+    name: str
+    state: str
+    restarts: int
+    resources: tuple[ResourceStatus, ...] | None
+    """None: the field was not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatusSeen:
+    """A client of the API saw a Pod status."""
+
+    event: ClassVar[str] = "status-seen"
+    emitters: ClassVar[tuple[str, ...]] = (SCENARIO, PROGRAM)
+
+    pod: str
+    uid: str
+    phase: str
+    containers: tuple[ContainerSeen, ...]
+    """Each with name, state, restarts, and `resources`: allocatedResourcesStatus, null if the field is missing."""
+    init_containers: tuple[ContainerSeen, ...] = ()
+    """Likewise."""
+    resources: tuple[ResourceStatus, ...] | None = None
+    """allocatedResourcesStatus of the pod itself, for what no container uses; null if the field is missing."""
+    namespace: str = ""
+    """Namespace of the pod; empty in a scenario, which has just one."""
+
+    def entries(self) -> Iterator[tuple[str, tuple[ResourceStatus, ...]]]:
+        """Each `allocatedResourcesStatus` with the name of its container, "" for the pod's own; () where it is not."""
+        for container in (*self.init_containers, *self.containers):
+            yield container.name, container.resources or ()
+        yield "", self.resources or ()
+
+
+@dataclass(frozen=True, slots=True)
+class PodDeleted:
+    """A pod was deleted from the API."""
+
+    event: ClassVar[str] = "pod-deleted"
+    emitters: ClassVar[tuple[str, ...]] = (PROGRAM,)
+
+    pod: str
+    uid: str
+    namespace: str
+
+
+@dataclass(frozen=True, slots=True)
+class EventSeen:
+    """A client of the API saw an event (core/v1) on a pod; it is seen again when its count has grown."""
+
+    event: ClassVar[str] = "event-seen"
+    emitters: ClassVar[tuple[str, ...]] = (SCENARIO,)
+
+    pod: str
+    uid: str
+    type: str
+    """Normal or Warning."""
+    reason: str
+    message: str
+    count: int = 1
+    """How often it has occurred."""
+
+
+@dataclass(frozen=True, slots=True)
+class GateSet:
+    """The feature gate was set, by a restart of the API server and the kubelet."""
+
+    event: ClassVar[str] = "gate-set"
+    emitters: ClassVar[tuple[str, ...]] = (SCENARIO,)
+
+    gate: str
+    on: bool
+    """On both sides."""
+    api_server: bool | None = None
+    """On that side; null if unknown."""
+    kubelet: bool | None = None
+    """On that side; null if unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restarted:
+    """A component was restarted, or its process ended and began again."""
+
+    event: ClassVar[str] = "restarted"
+    emitters: ClassVar[tuple[str, ...]] = (SCENARIO,)
+
+    component: str
+
+
+@dataclass(frozen=True, slots=True)
+class TimePassed:
+    """The node's clock jumped forward, which the times of the records do not show."""
+
+    event: ClassVar[str] = "time-passed"
+    emitters: ClassVar[tuple[str, ...]] = (SCENARIO,)
+
+    seconds: float
+    """Length of the jump."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One line of a scenario, in words."""
+
+    event: ClassVar[str] = "step"
+    emitters: ClassVar[tuple[str, ...]] = (SCENARIO,)
+
+    text: str

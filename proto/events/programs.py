@@ -1,0 +1,110 @@
+"""What long-running programs report of themselves: `drahealth driver serve` and `drahealth manager`."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+SERVE = "driver serve"
+MANAGER = "manager"
+
+
+@dataclass(frozen=True, slots=True)
+class DriverStarted:
+    """A driver or device plugin of the file has started."""
+
+    event: ClassVar[str] = "driver-started"
+    emitters: ClassVar[tuple[str, ...]] = (SERVE,)
+
+    driver: str
+    node: str
+    devices: int
+    """Number of its devices."""
+
+
+@dataclass(frozen=True, slots=True)
+class DriverServed:
+    """The control socket is open: commands for the driver are accepted."""
+
+    event: ClassVar[str] = "serving"
+    emitters: ClassVar[tuple[str, ...]] = (SERVE,)
+
+    driver: str
+    socket: str
+    """Path of the control socket."""
+    metrics: str = ""
+    """URL of the metrics; empty without."""
+
+
+@dataclass(frozen=True, slots=True)
+class DriverEnding:
+    """The process ends, and the driver with it."""
+
+    event: ClassVar[str] = "ending"
+    emitters: ClassVar[tuple[str, ...]] = (SERVE,)
+
+    driver: str
+
+
+@dataclass(frozen=True, slots=True)
+class DriverRetired:
+    """The driver has ended and withdrawn what it published."""
+
+    event: ClassVar[str] = "driver-retired"
+    emitters: ClassVar[tuple[str, ...]] = (SERVE,)
+
+    driver: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommandDone:
+    """A command that changes something was done, from `drahealth ctl` or another client of the control socket."""
+
+    event: ClassVar[str] = "command"
+    emitters: ClassVar[tuple[str, ...]] = (SERVE,)
+
+    driver: str
+    command: str
+    args: dict[str, Any]
+    """Arguments by name; long ones are shortened."""
+
+
+@dataclass(frozen=True, slots=True)
+class ManagerStarted:
+    """The manager serves."""
+
+    event: ClassVar[str] = "started"
+    emitters: ClassVar[tuple[str, ...]] = (MANAGER,)
+
+    root_dir: str
+    """Root directory of the kubelet."""
+    plugins_registry: str
+    """Directory where plugins put their registration sockets."""
+    kubeconfig: str
+    """File with the address of the API server."""
+    pods: str
+    """Directory of the manifests."""
+    node: str
+    profile: str
+    """Which kubelet the manager behaves like."""
+    metrics: str | None
+    """URL of the metrics; null without."""
+
+
+@dataclass(frozen=True, slots=True)
+class ManagerStopped:
+    """The manager has stopped in order."""
+
+    event: ClassVar[str] = "stopped"
+    emitters: ClassVar[tuple[str, ...]] = (MANAGER,)
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestRejected:
+    """A manifest is wrong; what it said before stays in force."""
+
+    event: ClassVar[str] = "manifest-rejected"
+    emitters: ClassVar[tuple[str, ...]] = (MANAGER,)
+
+    file: str
+    line: int
+    """Line in the file, from 1; 0 if unknown."""
+    problem: str

@@ -1,0 +1,48 @@
+"""What reports change, in short: for logs, metrics and live views, which have no use for thousands of devices."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from drahealth.proto.events.plugin import DRIVER, KUBELET
+
+
+@dataclass(frozen=True, slots=True)
+class ReportSummary:
+    """A report was sent, or received by the kubelet; a `change` or `unlisted` event follows for each difference."""
+
+    event: ClassVar[str] = "report"
+    emitters: ClassVar[tuple[str, ...]] = (DRIVER, KUBELET)
+
+    driver: str
+    devices: int
+    """Number of devices in the report."""
+    changed: int
+    """Number of devices that are different now."""
+    stream: str = ""
+    """Name of the stream on the driver side; empty on the kubelet side."""
+    complete: bool | None = None
+    """Whether it listed all devices of the driver; null where the kubelet sees it, which cannot know."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceChanged:
+    """A device is reported with another health or message than before; on the kubelet side, it reads so now."""
+
+    event: ClassVar[str] = "change"
+    emitters: ClassVar[tuple[str, ...]] = (DRIVER, KUBELET)
+
+    driver: str
+    device: str
+    health: str
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceUnlisted:
+    """A device plugin no longer lists a device."""
+
+    event: ClassVar[str] = "unlisted"
+    emitters: ClassVar[tuple[str, ...]] = (DRIVER,)
+
+    driver: str
+    device: str

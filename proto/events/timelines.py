@@ -1,0 +1,109 @@
+"""What happens while a timeline is played on a driver. `step` is the place in the file, such as timeline.2."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from drahealth.proto.events.programs import SERVE
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineStarted:
+    """A timeline begins."""
+
+    event: ClassVar[str] = "timeline-started"
+    emitters: ClassVar[tuple[str, ...]] = (SERVE,)
+
+    driver: str
+    timeline: str
+    """Name of the timeline."""
+    seed: int
+    plan: str
+    """Hash of the plan: the same for the same timeline, devices and seed."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineEnded:
+    """A timeline has ended."""
+
+    event: ClassVar[str] = "timeline-ended"
+    emitters: ClassVar[tuple[str, ...]] = (SERVE,)
+
+    driver: str
+    timeline: str
+    """Name of the timeline."""
+    seed: int
+    plan: str
+    """Hash of the plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepStarted:
+    """A step of a timeline is due."""
+
+    event: ClassVar[str] = "step-started"
+    emitters: ClassVar[tuple[str, ...]] = (SERVE,)
+
+    driver: str
+    step: str
+    due: float
+    """Seconds from the beginning of the timeline, as planned."""
+    do: str
+    """Kind of the step, such as inject or expect."""
+    what: Any = None
+    """Arguments of the step."""
+    device: str = ""
+    when: dict[str, Any] | None = None
+    """What the step waits for; null if for nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepDone:
+    """A step of a timeline has a result worth knowing, such as what a recovery cured."""
+
+    event: ClassVar[str] = "step-done"
+    emitters: ClassVar[tuple[str, ...]] = (SERVE,)
+
+    driver: str
+    step: str
+    result: str
+
+
+@dataclass(frozen=True, slots=True)
+class StepFailed:
+    """A step of a timeline could not be done; the timeline goes on."""
+
+    event: ClassVar[str] = "step-failed"
+    emitters: ClassVar[tuple[str, ...]] = (SERVE,)
+
+    driver: str
+    step: str
+    where: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectationMet:
+    """Pods show what a step expects."""
+
+    event: ClassVar[str] = "expectation-met"
+    emitters: ClassVar[tuple[str, ...]] = (SERVE,)
+
+    driver: str
+    step: str
+    device: str
+    expected: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectationFailed:
+    """Pods did not show in time what a step expects, or not for long enough."""
+
+    event: ClassVar[str] = "expectation-failed"
+    emitters: ClassVar[tuple[str, ...]] = (SERVE,)
+
+    driver: str
+    step: str
+    where: str
+    device: str
+    expected: str
+    why: str

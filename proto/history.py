@@ -1,0 +1,178 @@
+"""A history: events with their times, and the file that holds one.
+
+A file is JSON Lines in UTF-8. The first line is the header:
+
+    {"format": "drahealth-history/v1", "drahealth": "0.1.0", "profile": "kep", "started": "2026-11-22T09:00:00+00:00",
+     "monotonic": 812.5}
+
+`monotonic` is the time of `started` on the clock of the records. Each other line is a record: an event in its JSON
+form, with `at`, monotonic seconds. A process that is killed loses at most the line that it was writing.
+"""
+
+import io
+import json
+import logging
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from drahealth.proto.clock import Clock
+from drahealth.proto.events import Record, from_json, to_json_text
+from drahealth.proto.quoting import one_line
+
+FORMAT = "drahealth-history/v1"
+
+log = logging.getLogger(__name__)
+
+
+class HistoryError(ValueError):
+    """A file is no history that can be read; says which line is wrong, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The first line of a file."""
+
+    drahealth: str
+    """Version of drahealth that wrote it."""
+    profile: str
+    """Name of the kubelet's profile."""
+    started: str
+    """RFC 3339."""
+    monotonic: float
+    """The same moment on the clock of the records."""
+
+    @classmethod
+    def make(cls, profile: str, clock: Clock, began: float | None = None) -> "Header":
+        """A history that began at a time of `clock`; without one, now."""
+        now = clock.now()
+        began = now if began is None else began
+        started = datetime.fromtimestamp(clock.wall() - (now - began), UTC).isoformat()
+        return cls(metadata.version("drahealth"), profile, started, round(began, 6))
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryFile:
+    """What `read_history` found."""
+
+    header: Header
+    records: list[Record]
+    truncated: int | None = None
+    """Number of the last line if its end is missing; it is not among the records."""
+
+
+class HistoryWriter:
+    """Appends to a new file; each record is in the file when `add` returns.
+
+    What cannot be written is logged once, and nothing is written any more: a record in the middle would be missing.
+    """
+
+    def __init__(self, path: Path, header: Header) -> None:
+        """Raises OSError, FileExistsError among them: a history is never written over."""
+        self._path = path
+        self._file: io.FileIO | None = io.FileIO(path, "x")
+        self._write(json.dumps(_header_json(header)))
+
+    def add(self, record: Record) -> None:
+        """Writes a record."""
+        if self._file:
+            self._write(record_line(record))
+
+    def close(self) -> None:
+        """Ends it."""
+        if self._file:
+            self._file.close()
+            self._file = None
+
+    def _write(self, line: str) -> None:
+        assert self._file
+        data = memoryview(line.encode() + b"\n")
+        try:
+            while data:
+                data = data[self._file.write(data) :]
+        except OSError as error:
+            log.error("%s cannot be written, the history ends here: %s", self._path, error.strerror)
+            self.close()
+
+
+def dump_lines(header: Header, records: Iterable[Record]) -> Iterator[str]:
+    """The lines of a file."""
+    yield json.dumps(_header_json(header))
+    yield from map(record_line, records)
+
+
+def record_line(record: Record) -> str:
+    """A record as a line."""
+    return f'{{"at":{record.at:.6f},{to_json_text(record.what)[1:]}'
+
+
+def read_history(path: Path) -> HistoryFile:
+    """The header and the records of a file.
+
+    A last line whose end is missing is left out; `truncated` has its number, and a warning is logged. Raises
+    HistoryError for any other line that cannot be read and for other versions, OSError.
+    """
+    found = load_history(path.read_bytes())
+    if found.truncated:
+        log.warning("%s: the end of line %d is missing; it is left out", path, found.truncated)
+    return found
+
+
+def load_history(data: bytes) -> HistoryFile:
+    """The same of the content of a file."""
+    *lines, rest = data.split(b"\n")
+    header = None
+    records: list[Record] = []
+    for number, line in enumerate((*lines, *([rest] if rest else ())), start=1):
+        is_whole = number <= len(lines)
+        try:
+            if header is None:
+                header = _header(line)
+            else:
+                records.append(_record(line))
+        except (ValueError, OverflowError, RecursionError) as error:
+            if header and not is_whole:
+                return HistoryFile(header, records, truncated=number)
+            raise HistoryError(f"line {number}: {error}") from None
+    if header is None:
+        raise HistoryError(f"the file is empty; expected the header of {FORMAT}")
+    return HistoryFile(header, records)
+
+
+def _header_json(header: Header) -> dict[str, Any]:
+    return {"format": FORMAT, **asdict(header)}
+
+
+def _header(line: bytes) -> Header:
+    data = _object(line)
+    if (format_ := data.get("format")) != FORMAT:
+        raise ValueError(f"expected a header of format {FORMAT}, got {one_line(repr(format_))}")
+    try:
+        values = {name: data[name] for name in ("drahealth", "profile", "started")}
+        if not all(isinstance(value, str) for value in values.values()):
+            raise ValueError("drahealth, profile and started must be strings")
+        return Header(**values, monotonic=_seconds(data["monotonic"]))
+    except KeyError as error:
+        raise ValueError(f"the header has no {error.args[0]}") from None
+
+
+def _record(line: bytes) -> Record:
+    data = _object(line)
+    return Record(_seconds(data.pop("at", None)), from_json(data))
+
+
+def _object(line: bytes) -> dict[str, Any]:
+    data = json.loads(line)
+    if not isinstance(data, dict):
+        raise ValueError("not a JSON object")
+    return data
+
+
+def _seconds(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"time must be a number of seconds, got {one_line(repr(value))}")
+    return value

@@ -1,0 +1,89 @@
+"""Protobuf messages as plain data, with everything that was received: odd enum numbers and unknown fields, too."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, cast
+
+from google.protobuf.message import Message
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+from drahealth.proto.events import Undecoded
+from drahealth.proto.health_apis import HealthApi
+from drahealth.proto.values import Health, Report
+
+UNKNOWN = "unknown"
+"""Key for fields that the message type does not have."""
+
+
+def plain(message: Message) -> dict[str, Any]:
+    """The fields that are set, by name: enums as numbers, bytes in hexadecimal.
+
+    `unknown` has the others as lists of number, wire type and value.
+    """
+    found = {field.name: _value(value) for field, value in message.ListFields()}
+    if unknown := _unknown(message):
+        found[UNKNOWN] = unknown
+    return found
+
+
+def has_unknown_fields(message: Message) -> bool:
+    """Whether the message or one inside it has unknown fields. Costs a copy, much less than `plain`."""
+    known = type(message)()
+    known.CopyFrom(message)
+    known.DiscardUnknownFields()
+    return known.ByteSize() != message.ByteSize()
+
+
+def undecoded(api: HealthApi, response: Message, report: Report) -> tuple[Undecoded, ...]:
+    """What a report's values do not hold of its message: unknown healths, unknown fields, fields of no meaning here."""
+    odd = api.prepared_only or has_unknown_fields(response)
+    pairs = enumerate(zip(response.devices, report, strict=True))  # type: ignore[attr-defined]
+    found = [
+        Undecoded(index, plain(device))
+        for index, (device, decoded) in pairs
+        if (odd or decoded.health is Health.UNKNOWN) and api.encode_device(decoded, None) != device
+    ]
+    return (*_of_message(response, odd), *found)
+
+
+def undecoded_list(response: Message) -> tuple[Undecoded, ...]:
+    """The same of a device plugin's list, of which the values have the id and the health."""
+    odd = has_unknown_fields(response)
+    devices = enumerate(response.devices)  # type: ignore[attr-defined]
+    found = (Undecoded(index, plain(device)) for index, device in devices if odd or device.HasField("topology"))
+    return (*_of_message(response, odd), *(one for one in found if one.fields.keys() - {"ID", "health"}))
+
+
+def _of_message(response: Message, odd: bool) -> Iterator[Undecoded]:
+    if odd and (unknown := _unknown(response)):
+        yield Undecoded(-1, {UNKNOWN: unknown})
+
+
+def _unknown(message: Message) -> list[Any]:
+    return [[field.field_number, field.wire_type, _raw(field.data)] for field in _fields(message)]
+
+
+def _fields(message: Message) -> Iterable[Any]:
+    found: Any = UnknownFieldSet(message)
+    return cast("Iterable[Any]", found)
+
+
+def _raw(data: Any) -> Any:
+    if isinstance(data, bytes):
+        return data.hex()
+    if isinstance(data, int):
+        return data
+    return [[field.field_number, field.wire_type, _raw(field.data)] for field in data]  # a group
+
+
+def _value(value: Any) -> Any:
+    match value:
+        case Message():
+            return plain(value)
+        case bytes():
+            return value.hex()
+        case str() | int() | float():
+            return value
+        case Mapping():
+            return {str(key): _value(one) for key, one in value.items()}
+        case _:
+            return [_value(one) for one in value]
