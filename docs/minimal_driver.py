@@ -1,4 +1,4 @@
-"""A whole DRA driver: two devices, one of which gets hot. `python minimal_driver.py NODE KUBECONFIG [KUBELET_DIR]`"""
+"""A DRA driver with two devices, one of which gets hot. `python minimal_driver.py NODE KUBECONFIG [KUBELET_DIR]`"""
 
 import asyncio
 import signal
@@ -30,7 +30,7 @@ class MinimalDriver:
         await asyncio.sleep(10)
         hot = DeviceHealth(self.node, NAMES[1], Health.UNHEALTHY, "95 degrees")
         yield [DeviceHealth(self.node, NAMES[0], Health.HEALTHY), hot]
-        await asyncio.Event().wait()  # nothing changes any more
+        await asyncio.Event().wait()  # no more changes
 
     def devices_of(self, claim: dict[str, Any]) -> list[Device]:
         results = claim["status"]["allocation"]["devices"]["results"]
@@ -46,13 +46,13 @@ async def main(node: str, kubeconfig: str, kubelet_dir: str = "/var/lib/kubelet"
         registrar_dir=Path(kubelet_dir) / "plugins_registry",
         plugin_data_dir=Path(kubelet_dir) / "plugins" / DRIVER,
     )
-    told = asyncio.Event()
+    stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, told.set)
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     try:
         async with await start(MinimalDriver(node), options) as helper:
             helper.publish_resources({node: Pool([{"name": name} for name in NAMES])})
-            await told.wait()
+            await stopped.wait()
     finally:
         await client.close()
 

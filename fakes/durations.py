@@ -14,10 +14,10 @@ _LONGEST = 10 * 365 * 86400.0
 EXAMPLES = {
     "500ms": "milliseconds",
     "90s": "seconds",
-    "1m30s": "terms that are added up: ms, s, m, h, d",
-    "20s..40s": "drawn between these, each as likely as any other",
-    "8s+-25%": "drawn so far around it, here between 6 s and 10 s",
-    "exp(5m)": "drawn from an exponential distribution with this mean, as times between failures are",
+    "1m30s": "a sum of terms: ms, s, m, h, d",
+    "20s..40s": "a random value in this range, uniformly distributed",
+    "8s+-25%": "a random value around 8 s, here between 6 s and 10 s",
+    "exp(5m)": "a random value from an exponential distribution with this mean, like times between failures",
 }
 """Each way to say how long, and what it means."""
 HINT = f"say {', '.join([*EXAMPLES][:-1])} or {[*EXAMPLES][-1]}"
