@@ -13,10 +13,10 @@ from pathlib import Path
 
 import drahealth.suites.kep  # noqa: F401 -- first: it quiets gRPC
 from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.run.options import Options
 from drahealth.suites.story.node import Node
-from drahealth.suites.targets.make import make_target
-from drahealth.suites.targets.options import FLAGS, Options
-from drahealth.suites.targets.progress import silent
+from drahealth.suites.targets import registry
+from drahealth.suites.targets.definition import Launch
 
 Times = dict[str, list[float]]
 """Milliseconds by what was done."""
@@ -51,16 +51,15 @@ def parser(about: str, targets: Sequence[str]) -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(description=about)
     made.add_argument("targets", nargs="*", default=targets, metavar="TARGET")
     made.add_argument("--runs", type=int, default=1, help="the targets in turn, so often; medians over the runs")
-    for flag in FLAGS:
-        if flag != "target":
-            made.add_argument(f"--{flag}", metavar="VALUE")
+    for flag in _flags():
+        made.add_argument(f"--{flag}", metavar="VALUE")
     return made
 
 
 def compare(measure: Measure, arguments: argparse.Namespace) -> None:
     """Measures on each target, as often as asked for, and prints the table."""
     logging.getLogger("drahealth").setLevel(logging.ERROR)  # that a driver goes at the end is nothing to tell
-    flags = {f: v for f in FLAGS if f != "target" and (v := getattr(arguments, f.replace("-", "_"))) is not None}
+    flags = {f: v for f in _flags() if (v := getattr(arguments, f.replace("-", "_"))) is not None}
     options = {target: _options_of(target, flags) for target in arguments.targets}
     runs: dict[str, list[Times]] = defaultdict(list)
     for _ in range(arguments.runs):
@@ -71,7 +70,7 @@ def compare(measure: Measure, arguments: argparse.Namespace) -> None:
 
 async def _run(options: Options, measure: Measure, arguments: argparse.Namespace) -> Times:
     """On a target that is started and stopped for it."""
-    target = make_target(options, silent, lambda: False, None)
+    target = options.make_target(Launch())
     try:
         await target.start()
         gc.freeze()  # the reference lives in this process, and need not look through what else does
@@ -83,6 +82,11 @@ async def _run(options: Options, measure: Measure, arguments: argparse.Namespace
             await node.finish()
     finally:
         await target.stop()
+
+
+def _flags() -> list[str]:
+    """The names of the options of all targets."""
+    return [option.name for option, _ in registry.options("run")]
 
 
 def _options_of(target: str, flags: Mapping[str, str]) -> Options:

@@ -1,7 +1,7 @@
 """The `drahealth` command. Everything heavy is imported by the subcommand that needs it."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -11,6 +11,7 @@ from drahealth.fakes.program.errors import CommandError
 from drahealth.fakes.program.usage import Verbs
 from drahealth.fakes.serve.command import app as driver_app
 from drahealth.proto.quoting import printable_lines
+from drahealth.suites.commands.target_flags import Given, takes_target_options
 from drahealth.suites.errors import ConfigurationError, HarnessError, told
 
 app = typer.Typer(
@@ -28,23 +29,8 @@ app.add_typer(ctl_app, name="ctl")
 faults_app = typer.Typer(cls=Verbs, help="What can go wrong with devices, and what that means.", no_args_is_help=True)
 app.add_typer(faults_app, name="faults")
 
-Target = Annotated[str, typer.Option(help="What to run on: reference, kubelet (a real one), or kind (a cluster).")]
 Json = Annotated[bool, typer.Option("--json", help="As JSON.")]
-Kubernetes = Annotated[str | None, typer.Option(help="Kubernetes release of kubelet or kind, such as 1.37.1.")]
-
-
-def _kind(text: str, metavar: str) -> Any:
-    return typer.Option(help=text, metavar=metavar, rich_help_panel="The kind target")
-
-
-Nodes = Annotated[str | None, _kind("How many nodes the cluster has.", "N")]
-Image = Annotated[str | None, _kind("The node image, if not kind's own of the release.", "NODE_IMAGE")]
-KindConfig = Annotated[str | None, _kind("A configuration that ours is merged into.", "FILE")]
-Name = Annotated[str | None, _kind("The cluster's name.", "NAME")]
-Keep = Annotated[str | None, _kind("Keep the cluster afterwards: never, failed, always.", "WHEN")]
-Reuse = Annotated[str | None, _kind("Run on this cluster, which is there and stays.", "NAME")]
-DriverImage = Annotated[str | None, _kind("An image with the fake driver; none is built.", "IMAGE")]
-DriverBase = Annotated[str | None, _kind("What that image is built on, with Python in it.", "IMAGE")]
+Kubernetes = Annotated[str | None, typer.Option(metavar="VERSION", help="Kubernetes release, such as 1.37.1.")]
 
 
 def _version(wanted: bool) -> None:
@@ -65,37 +51,20 @@ def common(
 
 
 @app.command()
+@takes_target_options("run")
 def run(
-    target: Target = "reference",
-    kubernetes: Kubernetes = None,
-    profile: Annotated[str | None, typer.Option(help="What the reference behaves as: kep, v1.34 to v1.37.")] = None,
-    driver: Annotated[str | None, typer.Option(help="Where the fake driver lives: inline or process.")] = None,
-    health_api: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The drivers' one health API; default: v1 and v1alpha1.")
-    ] = None,
+    given: Given,
     match: Annotated[
         str | None, typer.Option("-k", metavar="EXPR", help="Only scenarios that match, as in pytest -k.")
     ] = None,
     report: Annotated[str | None, typer.Option(metavar="FILE.json", help="Write the report of the run.")] = None,
     junitxml: Annotated[str | None, typer.Option(metavar="FILE.xml", help="Write JUnit XML.")] = None,
-    histories: Annotated[str | None, typer.Option(metavar="DIR", help="Write each scenario's history.")] = None,
-    nodes: Nodes = None,
-    image: Image = None,
-    kind_config: KindConfig = None,
-    name: Name = None,
-    keep: Keep = None,
-    reuse: Reuse = None,
-    driver_image: DriverImage = None,
-    driver_base: DriverBase = None,
+    histories: Annotated[str | None, typer.Option(metavar="DIR", help="Write the history of each scenario.")] = None,
 ) -> None:
     """Run the scenarios of KEP-4680 and show the result. Exits 0 passed, 1 failed, 2 usage, 3 environment."""
     from drahealth.suites.commands.run_scenarios import run_scenarios
 
-    flags = {"target": target, "kubernetes": kubernetes, "profile": profile, "driver": driver}
-    flags |= {"health-api": health_api}
-    flags |= {"nodes": nodes, "image": image, "kind-config": kind_config, "name": name, "keep": keep, "reuse": reuse}
-    flags |= {"driver-image": driver_image, "driver-base": driver_base}
-    raise typer.Exit(run_scenarios(flags, match=match, report=report, junitxml=junitxml, histories=histories))
+    raise typer.Exit(run_scenarios(given, match=match, report=report, junitxml=junitxml, histories=histories))
 
 
 @app.command()
@@ -107,16 +76,12 @@ def scenarios() -> None:
 
 
 @app.command()
-def doctor(
-    target: Annotated[str | None, typer.Option(help="Look at this one only: kubelet or kind.")] = None,
-    kubernetes: Kubernetes = None,
-    image: Annotated[str | None, typer.Option(metavar="NODE_IMAGE", help="The node image of the kind target.")] = None,
-    start: Annotated[bool, typer.Option("--start", help="Also start a real kubelet, to see that it works.")] = False,
-) -> None:
-    """Say what can run on this machine, and why not. Exits 3 if nothing but the reference can."""
-    from drahealth.suites.commands.listing import show_doctor
+@takes_target_options("doctor")
+def doctor(given: Given) -> None:
+    """Show which targets can run on this machine, and why not. Exits 3 if only the reference can."""
+    from drahealth.suites.commands.doctor import show_doctor
 
-    raise typer.Exit(show_doctor(target=target, kubernetes=kubernetes, image=image, start=start))
+    raise typer.Exit(show_doctor(given))
 
 
 @app.command("manager")
@@ -254,32 +219,20 @@ def plan(
 
 
 @app.command()
+@takes_target_options("run")
 def play(
+    given: Given,
     file: Annotated[Path, typer.Argument(help="A *.timeline.yaml, or a folder of them.")],
-    target: Target = "reference",
-    kubernetes: Kubernetes = None,
-    profile: Annotated[str | None, typer.Option(help="What the reference behaves as: kep, v1.34 to v1.37.")] = None,
     seed: Annotated[int | None, typer.Option(help="Instead of the file's.")] = None,
     speed: Annotated[float | None, typer.Option(min=0.001, help="So many times as fast.")] = None,
     report: Annotated[str | None, typer.Option(metavar="FILE.json", help="Write the report of the run.")] = None,
     histories: Annotated[str | None, typer.Option(metavar="DIR", help="Write each story's history.")] = None,
-    nodes: Nodes = None,
-    image: Image = None,
-    kind_config: KindConfig = None,
-    name: Name = None,
-    keep: Keep = None,
-    reuse: Reuse = None,
-    driver_image: DriverImage = None,
-    driver_base: DriverBase = None,
 ) -> None:
     """Play timelines of faults: a pod holds the devices, and shows what becomes of them. Exits as `run` does."""
     from drahealth.suites.commands.play import play_timelines
 
-    flags = {"target": target, "kubernetes": kubernetes, "profile": profile}
-    flags |= {"seed": None if seed is None else str(seed), "speed": None if speed is None else str(speed)}
-    flags |= {"nodes": nodes, "image": image, "kind-config": kind_config, "name": name, "keep": keep, "reuse": reuse}
-    flags |= {"driver-image": driver_image, "driver-base": driver_base}
-    raise typer.Exit(play_timelines(file, flags, report=report, histories=histories))
+    played = {"seed": None if seed is None else str(seed), "speed": None if speed is None else str(speed)}
+    raise typer.Exit(play_timelines(file, given | played, report=report, histories=histories))
 
 
 @app.command()

@@ -1,22 +1,16 @@
-"""The command's lists: scenarios, the machine's fitness, and the binaries in the cache."""
-
-import asyncio
-from collections.abc import Iterator
+"""The lists that the command prints: the scenarios, the binaries in the cache, and what `clean` removed."""
 
 from rich.console import Console
 from rich.markup import escape
 
-from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.judging.ledger import requirements
 from drahealth.suites.run.catalogue import scenarios
 from drahealth.suites.run.stages import Stages
-from drahealth.suites.targets.checks import Check
+from drahealth.suites.targets import registry, run_directory
 from drahealth.suites.targets.kubelet.binaries import ensure as binaries
 from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION
-from drahealth.suites.targets.kubelet.node.doctor import examine
 
 _MIB = 1024 * 1024
-_EXAMINED = {"kubelet": "a real kubelet", "kind": "a kind cluster"}
 
 
 def show_scenarios() -> None:
@@ -31,51 +25,17 @@ def show_scenarios() -> None:
             )
 
 
-def show_doctor(*, target: str | None, kubernetes: str | None, image: str | None, start: bool) -> int:
-    """What can run here; 3 if the target cannot, or none but the reference. Raises ConfigurationError."""
-    if target not in (None, *_EXAMINED):
-        raise ConfigurationError(f"there is nothing to examine for a target {target!r}", "choose kubelet or kind")
-    if start and target == "kind":
-        raise ConfigurationError("--start starts a node of the kubelet target", "leave it out, or --target")
-    if image and target == "kubelet":
-        raise ConfigurationError("--image is for the kind target", "leave it out, or --target")
-    console = Console(highlight=False)
-    can, cannot = ["the reference"], list[str]()
-    for name in [target] if target else _EXAMINED:
-        console.print(f"[bold]{_EXAMINED[name]}[/]")
-        able = True
-        for check in _checks(name, kubernetes, image, start):
-            able &= _show(console, check)
-        (can if able else cannot).append(_EXAMINED[name])
-        console.print()
-    missing = f" It cannot run {', '.join(cannot)}." if cannot else ""
-    console.print(f"This machine can run {', '.join(can)}.{missing}", soft_wrap=True)
-    return 0 if len(can) > 1 else 3
-
-
-def _checks(target: str, kubernetes: str | None, image: str | None, start: bool) -> Iterator[Check]:
-    if target == "kind":
-        from drahealth.suites.targets.kind.cluster.doctor import examine as examine_kind
-
-        return examine_kind(kubernetes, image)
-    return examine(kubernetes or DEFAULT_VERSION, start=start, progress=Stages(Console(stderr=True, highlight=False)))
-
-
-def _show(console: Console, check: Check) -> bool:
-    """Shows it, and says whether the target can run as far as this goes."""
-    mark = "[green]ok  [/]" if check.ok else ("[red]no  [/]" if check.needed else "[yellow]note[/]")
-    console.print(f"{mark} [bold]{check.name}[/]: {escape(check.found)}", soft_wrap=True)
-    if check.hint:
-        console.print(f"       {escape(check.hint)}", soft_wrap=True)
-    return check.ok or not check.needed
-
-
 def clean_up(*, kept: bool) -> None:
-    """Removes what interrupted runs left, and says what that was."""
-    from drahealth.suites.targets.kind.cluster.ownership import clean
-
+    """Removes what interrupted runs left, and prints what that was. `kept`: also what was kept on purpose."""
     console = Console(highlight=False)
-    for line in asyncio.run(clean(kept, Stages(Console(stderr=True, highlight=False)))):
+    progress = Stages(Console(stderr=True, highlight=False))
+    removed = [f"removed the run folder {path}" for path in run_directory.sweep(run_directory.default_base())]
+    left = list[str]()
+    for clean in (target.clean for target in registry.definitions() if target.clean):
+        gone, stays = clean(kept, progress)
+        removed += gone
+        left += stays
+    for line in (*(removed or ["nothing to clean"]), *left):
         console.print(escape(line), soft_wrap=True)
 
 

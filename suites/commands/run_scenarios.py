@@ -16,8 +16,8 @@ from rich.console import Console
 
 from drahealth.suites.commands.console import Live
 from drahealth.suites.errors import ConfigurationError, HarnessError
+from drahealth.suites.run.options import Options
 from drahealth.suites.run.outputs import check_file, check_folder
-from drahealth.suites.targets.options import Options
 
 
 def run_scenarios(

@@ -7,15 +7,21 @@ from typing import Annotated
 
 import typer
 
-from drahealth.manager.profile import PROFILES, Profile, for_release
 from drahealth.suites.differential.record import load_scripts
-from drahealth.suites.differential.running import Plan, run
+from drahealth.suites.differential.running import Compared, Plan, run
 from drahealth.suites.differential.script import Script
 from drahealth.suites.errors import ConfigurationError, HarnessError, told
-from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION, parse_version
+from drahealth.suites.targets import registry
+from drahealth.suites.targets.capabilities import Capability
+from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION
+from drahealth.suites.targets.reference.options import PROFILE
+from drahealth.suites.targets.versions import parse_version, profile_of
 
 USAGE, ENVIRONMENT = 2, 3
-_TARGETS = ("kubelet", "reference")
+_TARGETS = [target for target in registry.definitions() if target.can(Capability.SET_RESYNC)]
+"""What can be compared: scripts say themselves when a pod is synced."""
+_NAMES = ", ".join(target.name for target in _TARGETS)
+_DEFAULT = next(target.name for target in _TARGETS if not target.can(Capability.ADVANCE_TIME))
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -26,9 +32,7 @@ def differential(
     seed: Annotated[int, typer.Option(help="What they are drawn from; the same seed gives the same scripts.")] = 1,
     first: Annotated[int, typer.Option(min=0, help="The number of the first one, to go on with a seed.")] = 0,
     lanes: Annotated[int, typer.Option(min=1, max=40, help="How many scripts are played at a time.")] = 16,
-    target: Annotated[
-        str, typer.Option(help="What is compared: a real kubelet, or the reference as that release, which is quick.")
-    ] = _TARGETS[0],
+    target: Annotated[str, typer.Option(help=f"Target to compare with the reference: {_NAMES}.")] = _DEFAULT,
     kubernetes: Annotated[str, typer.Option(help="The release of the kubelet.")] = DEFAULT_VERSION,
     profile: Annotated[
         str | None, typer.Option(help="What the reference behaves as; by itself, as that release.")
@@ -48,14 +52,12 @@ def differential(
     Exits 0 no difference, 1 differences, 2 usage, 3 environment.
     """
     try:
-        if target not in _TARGETS:
-            raise ConfigurationError(f"there is no target {target!r} here", f"choose one of {', '.join(_TARGETS)}")
         if record and not replay:
             raise ConfigurationError("--record is for files that are replayed", "name them with --replay")
-        parse_version(kubernetes)
-        release = _release(kubernetes)
+        subject = _subject(target, kubernetes)
+        beside = PROFILE.value(profile) if profile else subject.configuration.profile
         chosen = load_scripts(replay) if replay else _generated(seed, first, scripts)
-        plan = Plan(chosen, target, kubernetes, release, _profile(profile) or release, lanes, shrinks, plays, out)
+        plan = Plan(chosen, subject, kubernetes, beside, lanes, shrinks, plays, out)
         code = asyncio.run(run(plan, typer.echo, replay if record else None))
     except ConfigurationError as error:
         sys.stderr.write(f"{error}\n")
@@ -70,20 +72,15 @@ def main() -> None:
     app()
 
 
-def _profile(name: str | None) -> Profile | None:
-    if name is not None and name not in PROFILES:
-        raise ConfigurationError(f"there is no profile {name!r}", f"choose one of {', '.join(PROFILES)}")
-    return PROFILES[name] if name else None
-
-
-def _release(kubernetes: str) -> Profile:
-    row = for_release(kubernetes)
-    if row is None:
-        known = ", ".join(p.release for p in PROFILES.values() if p.release)
-        raise ConfigurationError(
-            f"how kubelets of Kubernetes {kubernetes} behave is not written down yet", f"choose a release of {known}"
-        )
-    return row
+def _subject(target: str, kubernetes: str) -> Compared:
+    """The target with the behaviour of this release. Raises ConfigurationError."""
+    definition = registry.definition(target)
+    if not definition.can(Capability.SET_RESYNC):
+        raise ConfigurationError(f"--target must be one of {_NAMES}, got {target!r}")
+    behaves_as = profile_of(parse_version(kubernetes)).name
+    given = {"kubernetes": kubernetes, "profile": behaves_as}
+    taken = {option.name: given.get(option.name) for option in definition.options}
+    return Compared(definition, definition.configure(registry.values(definition, "run", taken)))
 
 
 def _generated(seed: int, first: int, count: int) -> dict[int, Script]:

@@ -15,7 +15,8 @@ from drahealth.suites.differential.script import Script
 from drahealth.suites.differential.shrinking import shrink
 from drahealth.suites.differential.telling import lines, tally
 from drahealth.suites.differential.venue import NO_RESYNC, ReferenceVenue, Venue
-from drahealth.suites.targets.kubelet.binaries.ensure import ensure
+from drahealth.suites.targets.capabilities import Capability
+from drahealth.suites.targets.definition import Configuration, Launch, TargetDefinition
 
 SAME, DIFFERENT, ENVIRONMENT = 0, 1, 3
 _EVERY = 20
@@ -25,14 +26,21 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
+class Compared:
+    """The target that is compared with the reference, and its options."""
+
+    definition: TargetDefinition
+    configuration: Configuration
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
-    """What is played where: `release` is the subject's profile, `profile` that of the reference beside it. The first
+    """What is played where: `profile` is that of the reference beside the subject. The first
     `shrinks` scripts that differ are made smaller, by at most `plays` plays each, and all are written to `out`."""
 
     scripts: Mapping[int, Script]
-    target: str
+    subject: Compared
     kubernetes: str
-    release: Profile
     profile: Profile
     lanes: int
     shrinks: int
@@ -87,11 +95,10 @@ async def _quiet() -> AsyncIterator[None]:
 @asynccontextmanager
 async def _subject(plan: Plan, say: Say) -> AsyncIterator[Subject]:
     lanes = min(plan.lanes, len(plan.scripts))
-    if plan.target == "reference":
-        yield ReferenceVenue(plan.release, lanes)
+    configuration = plan.subject.configuration
+    if plan.subject.definition.can(Capability.ADVANCE_TIME):  # plays that share a clock disturb each other
+        yield ReferenceVenue(configuration.profile, lanes)
         return
-    from drahealth.suites.targets.kubelet.target import KubeletTarget  # only here: it brings clients of real clusters
-
     said: set[str] = set()
 
     def progress(stage: str, done: int | None = None, total: int | None = None) -> None:
@@ -99,7 +106,7 @@ async def _subject(plan: Plan, say: Say) -> AsyncIterator[Subject]:
             said.add(stage)
             say(stage)
 
-    target = KubeletTarget(ensure(plan.kubernetes, progress), plan.release, sync_frequency=NO_RESYNC)
+    target = configuration.make(Launch(progress, resync=NO_RESYNC))
     try:
         await target.start()
         async with Venue(target, lanes) as venue:
@@ -140,7 +147,7 @@ def _put(path: Path, record: Record) -> None:
 
 
 def _closing(plan: Plan, outcomes: Sequence[Outcome], seconds: float, counted: Counter[str]) -> str:
-    subject = f"kubelet {plan.kubernetes}" if plan.target == "kubelet" else f"the reference as {plan.release.name}"
+    subject = plan.subject.configuration.title
     steps = sum(len(outcome.script.steps) for outcome in outcomes)
     plays = sum(outcome.plays for outcome in outcomes)
     return (

@@ -1,6 +1,6 @@
-"""A run distributed over processes (pytest-xdist) on one kind cluster: one process makes it, the workers share it.
+"""A run distributed over processes (pytest-xdist) whose workers share an environment, such as one cluster.
 
-The controller, which plays no scenario, makes the cluster once a worker has collected some, and before any is played.
+The controller runs no scenario. It makes the environment once a worker has collected scenarios, and before any runs.
 """
 
 import tempfile
@@ -11,61 +11,60 @@ from typing import Any
 import pytest
 
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.targets.kind.cluster import site
-from drahealth.suites.targets.kind.cluster.site_maker import SiteMaker
-from drahealth.suites.targets.make import Shared
+from drahealth.suites.targets.definition import SharedEnvironment
+from drahealth.suites.targets.shared_file import SharedFile
 
-_SITE = "drahealth_site"
+_FILE = "drahealth_shared"
 
 
-def shared(config: pytest.Config) -> Shared | None:
-    """What this process was told, if it is a worker whose controller makes the site."""
-    told: dict[str, Any] = getattr(config, "workerinput", {})
-    if _SITE not in told:
+def shared_file(config: pytest.Config) -> SharedFile | None:
+    """In a worker whose controller makes the environment: the file that describes it. Elsewhere None."""
+    received: dict[str, Any] = getattr(config, "workerinput", {})
+    if _FILE not in received:
         return None
-    return Shared(Path(told[_SITE]), int(told["workerid"].removeprefix("gw")))
+    return SharedFile(Path(received[_FILE]), int(received["workerid"].removeprefix("gw")))
 
 
-def want(cluster: Shared) -> None:
-    """Tells the controller that a worker has scenarios to play."""
-    _wanted(cluster.site).touch()
+def request(file: SharedFile) -> None:
+    """Asks the controller for the environment: this worker has scenarios to run."""
+    _requested(file).touch()
 
 
-def _wanted(file: Path) -> Path:
-    return file.with_name("wanted")
+def _requested(file: SharedFile) -> Path:
+    return file.path.with_name("requested")
 
 
-class SharedCluster:
-    """The controller's side."""
+class WorkerEnvironment:
+    """The environment that workers share, as the controller handles it. `run` runs coroutines of `environment`."""
 
-    def __init__(self, maker: SiteMaker, run: Callable[[Awaitable[Any]], Any]) -> None:
-        self._maker = maker
+    def __init__(self, environment: SharedEnvironment, run: Callable[[Awaitable[Any]], Any]) -> None:
+        self._environment = environment
         self._run = run
         self._folder = tempfile.TemporaryDirectory(prefix="drahealth-")
-        self._file = Path(self._folder.name) / "site.json"
+        self._file = SharedFile(Path(self._folder.name) / "shared.json")
         self._is_made = False
 
-    def tell(self, workerinput: dict[str, Any]) -> None:
-        """Tells a worker that is about to start where it will hear of the site."""
-        workerinput[_SITE] = str(self._file)
+    def announce(self, workerinput: dict[str, Any]) -> None:
+        """Tells a worker that is about to start where the description will be."""
+        workerinput[_FILE] = str(self._file.path)
 
     def make(self) -> None:
-        """Makes it if a worker wants it, or says why not; doing so again is nothing."""
-        if self._is_made or not _wanted(self._file).exists():
+        """Makes the environment if a worker has requested it, or writes why that failed. Only the first call does."""
+        if self._is_made or not _requested(self._file).exists():
             return
         self._is_made = True
         try:
-            site.write(self._file, self._run(self._maker.up()))
+            self._file.write(self._run(self._environment.up()))
         except HarnessError as error:
-            site.write(self._file, error)
+            self._file.write(error)
         except Exception as error:
-            site.write(self._file, HarnessError(f"The cluster could not be made: {error!r}"))
+            self._file.write(HarnessError(f"The environment of the workers could not be made: {error!r}"))
             raise
 
     def close(self) -> None:
-        """Takes it down again."""
+        """Takes it down."""
         try:
             if self._is_made:
-                self._run(self._maker.down())
+                self._run(self._environment.down())
         finally:
             self._folder.cleanup()

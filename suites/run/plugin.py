@@ -1,6 +1,6 @@
 """The pytest plugin's door: options, and a look at what was collected.
 
-It is loaded into every pytest run of an environment that has drahealth installed, so it imports nothing but pytest
+Every pytest run of an environment with drahealth loads it. So it imports only pytest and the options of the targets,
 and changes nothing until an option of ours is given or one of our scenarios is collected; then `reporting` takes over.
 """
 
@@ -8,34 +8,27 @@ from pathlib import Path
 
 import pytest
 
-_OPTIONS = {
-    "target": ("TARGET", "what the scenarios run on: reference (default), kubelet or kind"),
-    "kubernetes": ("VERSION", "Kubernetes release of a real kubelet, such as 1.37.1"),
-    "profile": ("NAME", "what the reference behaves as: kep (default), v1.34, v1.35, v1.36 or v1.37"),
-    "driver": ("WHERE", "where the fake driver lives: inline (default) or process; on kind it lives in a pod"),
-    "health-api": (
-        "NAME",
-        "the drivers' one health API, such as v1alpha1.DRAResourceHealth; default: v1 and v1alpha1",
-    ),
-    "nodes": ("N", "kind: how many nodes the cluster has"),
-    "image": ("NODE_IMAGE", "kind: the node image, if not kind's own of the release"),
-    "kind-config": ("FILE", "kind: a configuration that ours is merged into"),
-    "name": ("NAME", "kind: the cluster's name"),
-    "keep": ("WHEN", "kind: keep the cluster afterwards: never (default), failed or always"),
-    "reuse": ("NAME", "kind: run on this cluster, which is there and stays"),
-    "driver-image": ("IMAGE", "kind: an image with the fake driver, instead of building one"),
-    "driver-base": ("IMAGE", "kind: what the fake driver's image is built on, with Python in it"),
-    "seed": ("NUMBER", "timelines: another seed than the file's"),
-    "speed": ("FACTOR", "timelines: so many times as fast as the file says"),
-    "report": ("FILE", "write the report of the run as JSON"),
-    "histories": ("DIR", "write each scenario's history as JSON Lines"),
-}
+from drahealth.suites.targets import registry
+from drahealth.suites.targets.option import Option
+
+_OPTIONS = (
+    registry.target_option("run"),
+    Option("seed", "NUMBER", "timelines: Seed instead of that of the file.", str),
+    Option("speed", "FACTOR", "timelines: Play this many times as fast.", str),
+    Option("report", "FILE", "Write the report of the run as JSON.", str),
+    Option("histories", "DIR", "Write the history of each scenario as JSON Lines.", str),
+)
+"""The options that belong to no target."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("drahealth", "drahealth: device health of Kubernetes KEP-4680")
-    for name, (metavar, text) in _OPTIONS.items():
-        group.addoption(f"--drahealth-{name}", metavar=metavar, help=text)
+    for option in _OPTIONS:
+        group.addoption(f"--drahealth-{option.name}", metavar=option.metavar, help=option.help)
+    for option, targets in registry.options("run"):
+        everywhere = len(targets) == len(registry.FOLDERS)
+        text = option.help if everywhere else f"{', '.join(targets)}: {option.help}"
+        group.addoption(f"--drahealth-{option.name}", metavar=option.metavar, help=text)
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> "pytest.Collector | None":
@@ -50,7 +43,8 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> "pytest.Co
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     """A wrong option is told at once; and who controls a distributed run collects nothing, but writes the report."""
-    if any(session.config.getoption(f"--drahealth-{name}") for name in _OPTIONS):
+    names = [option.name for option in (*_OPTIONS, *(offered.option for offered in registry.options("run")))]
+    if any(session.config.getoption(f"--drahealth-{name}") for name in names):
         _take_over(session.config)
 
 

@@ -95,7 +95,7 @@ class Reporting:
 
     def has_scenarios(self, items: Iterable[pytest.Item]) -> None:
         """This process has collected some. Those that do not apply are skipped, for a reason that is stated."""
-        self._session.wants_cluster()
+        self._session.has_scenarios()
         for item in items:
             scenario = scenario_of(getattr(item, "function", None))
             if scenario and (reason := scenario.why_not(*self._about)):
@@ -104,14 +104,14 @@ class Reporting:
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
         """A worker is about to start."""
-        if cluster := self._session.cluster:
-            cluster.tell(node.workerinput)
+        if environment := self._session.environment:
+            environment.announce(node.workerinput)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any, ids: list[str]) -> None:
         """A worker knows what it may have to run; nothing runs before all workers do."""
-        if cluster := self._session.cluster:
-            cluster.make()
+        if environment := self._session.environment:
+            environment.make()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Gathers results; in a distributed run they come to the controller inside the reports."""

@@ -13,12 +13,12 @@ from rich.console import Console
 
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.judging.ledger import KnownIssue
-from drahealth.suites.run.distribution import SharedCluster, shared, want
+from drahealth.suites.run.distribution import WorkerEnvironment, request, shared_file
+from drahealth.suites.run.options import Options
 from drahealth.suites.run.stages import Stages
 from drahealth.suites.scenario import Scenario, scenario_of
 from drahealth.suites.story.node import Node
-from drahealth.suites.targets.make import make_target, site_maker
-from drahealth.suites.targets.options import Options
+from drahealth.suites.targets.definition import Launch
 from drahealth.suites.targets.target import Target
 
 T = TypeVar("T")
@@ -50,8 +50,8 @@ class Session:
         self._stages = Stages(Console(stderr=True, highlight=False))
         self._runner = asyncio.Runner()
         self._target: Target | None = None
-        self._shared = shared(config)
-        self._cluster: SharedCluster | None = None
+        self._shared = shared_file(config)
+        self._environment: WorkerEnvironment | None = None
         self.failed = False
         """A scenario has failed, or could not be played."""
         self._failure: Exception | None = None
@@ -91,17 +91,20 @@ class Session:
         return False
 
     @property
-    def cluster(self) -> SharedCluster | None:
+    def environment(self) -> WorkerEnvironment | None:
         """For the controller of a distributed run: what its workers share; None if they share nothing."""
-        if self._cluster is None and self.options.target == "kind":
-            maker = site_maker(self.options, self._progress, lambda: self.failed)
-            self._cluster = SharedCluster(maker, lambda work: self.run(self._with_signs(work)))
-        return self._cluster
+        if self._environment is None and (shared := self.options.share(self._launch)):
+            self._environment = WorkerEnvironment(shared, lambda work: self.run(self._with_signs(work)))
+        return self._environment
+
+    @property
+    def _launch(self) -> Launch:
+        return Launch(self._progress, lambda: self.failed, self._shared)
 
     def _start(self) -> Target:
         target = None
         try:
-            target = make_target(self.options, self._progress, lambda: self.failed, self._shared)
+            target = self.options.make_target(self._launch)
             self.run(self._with_signs(target.start()))
         except BaseException as error:
             self._failure = error if isinstance(error, Exception) else None
@@ -150,10 +153,10 @@ class Session:
         self.run(node.begin())
         return node
 
-    def wants_cluster(self) -> None:
-        """This process has collected scenarios: if another makes the cluster, it may."""
+    def has_scenarios(self) -> None:
+        """This process has collected scenarios: a controller may now make what its workers share."""
         if self._shared:
-            want(self._shared)
+            request(self._shared)
 
     def finish(self, node: Node) -> None:
         self.run(node.finish())
@@ -168,8 +171,8 @@ class Session:
         try:
             if target:
                 self.run(self._with_signs(target.stop()))
-            if self._cluster:
-                self._cluster.close()
+            if self._environment:
+                self._environment.close()
         finally:
             self._runner.close()
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from drahealth.suites.targets.registry import FOLDERS
 from drahealth.suites.unit.import_graph import ImportGraph, cycle, imports, parsed, sources
 
 CHECKOUT = Path(__file__).parents[2]
@@ -63,8 +64,27 @@ def test_imports_are_absolute_and_by_the_packages_name(part: str) -> None:
     assert [(path, name) for path, name in imported_by(part) if name.split(".")[0] in bare] == []
 
 
-def test_the_pytest_plugin_imports_pytest_alone_until_it_is_needed() -> None:
-    assert list(imports(parsed((CHECKOUT / "suites/run/plugin.py").read_bytes()).body)) == ["pathlib.Path", "pytest"]
+def test_the_options_of_all_targets_need_only_the_standard_library() -> None:
+    code = "import sys; before = set(sys.modules)\nfrom drahealth.suites.targets import registry\n"
+    code += "list(registry.options('run')); print(*{n.partition('.')[0] for n in set(sys.modules) - before})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) - sys.stdlib_module_names == {"drahealth"}
+
+
+def test_a_target_imports_nothing_from_the_folder_of_another() -> None:
+    folders = [f"{folder.removeprefix('drahealth.')}." for folder in FOLDERS.values()]
+    edges = [(name, other) for name, others in GRAPH.edges.items() for other in others]
+    homes = [[next((f for f in folders if f"{end}.".startswith(f)), None) for end in edge] for edge in edges]
+    assert [edge for edge, (home, other) in zip(edges, homes, strict=True) if home and other not in (home, None)] == []
+
+
+def test_the_pytest_plugin_imports_pytest_and_options_alone_until_it_is_needed() -> None:
+    assert list(imports(parsed((CHECKOUT / "suites/run/plugin.py").read_bytes()).body)) == [
+        "pathlib.Path",
+        "pytest",
+        "drahealth.suites.targets.registry",
+        "drahealth.suites.targets.option.Option",
+    ]
 
 
 def test_the_reference_needs_no_client_of_real_clusters() -> None:

@@ -1,93 +1,77 @@
-"""What a run on kind is told beside the release."""
+"""The options of the kind target."""
 
-import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.targets.option import Option, Values, choice, matching, readable_file, text, whole_number
+from drahealth.suites.targets.shared_options import KUBERNETES
 
-KEEP = ("never", "failed", "always")
-FLAGS = ("nodes", "image", "kind-config", "name", "keep", "reuse", "driver-image", "driver-base")
-_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,40}[a-z0-9])?")
-_MADE_ANEW = ("nodes", "image", "kind-config", "name", "keep")
+_name = matching(r"[a-z0-9]([a-z0-9.-]{0,40}[a-z0-9])?", "lower-case letters, digits, dots and hyphens")
+
+NODES = Option("nodes", "N", "Number of nodes of the cluster.", whole_number(1, 20))
+IMAGE = Option("image", "NODE_IMAGE", "Node image; default: that of kind for the release.", text, ("run", "doctor"))
+KIND_CONFIG = Option("kind-config", "FILE", "Kind configuration to merge ours into.", readable_file)
+NAME = Option("name", "NAME", "Name of the cluster.", _name)
+KEEP = Option(
+    "keep", "WHEN", "Keep the cluster afterwards: never (default), failed, always.", choice("never", "failed", "always")
+)
+REUSE = Option("reuse", "NAME", "Use an existing cluster; never delete it.", _name)
+DRIVER_IMAGE = Option("driver-image", "IMAGE", "Image that contains the fake driver; none is built.", text)
+DRIVER_BASE = Option("driver-base", "IMAGE", "Image with Python to build the image of the fake driver on.", text)
+
+OPTIONS: tuple[Option[Any], ...] = (NODES, IMAGE, KIND_CONFIG, NAME, KEEP, REUSE, DRIVER_IMAGE, DRIVER_BASE)
+_OF_NEW_CLUSTERS = (NODES, IMAGE, KIND_CONFIG, NAME, KEEP)
 
 
 @dataclass(frozen=True, slots=True)
 class KindOptions:
-    """Checked; None is the default, which is ours to choose."""
+    """Checked; None is the default, which drahealth chooses."""
 
     exact: bool = False
-    """The release was named, and has to be that to the patch; else any of its minor will do."""
+    """The user named the release, and the cluster must have its patch version; else any patch version will do."""
     nodes: int | None = None
     node_image: str | None = None
     config: Path | None = None
     """A kind configuration that ours is merged into."""
     name: str | None = None
     keep: str = "never"
-    """When the cluster stays afterwards: never, failed (if a scenario failed), always."""
+    """When the cluster is kept afterwards: never, failed (if a scenario failed), always."""
     reuse: str | None = None
-    """The name of a cluster that is there, and stays."""
+    """The name of an existing cluster, which is never deleted."""
     driver_image: str | None = None
-    """An image with the fake driver in it, taken as it is."""
+    """An image that contains the fake driver; it is used unchanged."""
     driver_base: str | None = None
-    """What the fake driver's image is built on."""
+    """The base of the image of the fake driver."""
 
     @classmethod
-    def make(cls, given: Mapping[str, str | None]) -> "KindOptions":
-        """From texts. Raises ConfigurationError."""
-        texts = {name: given.get(name) or None for name in FLAGS}
-        if texts["reuse"]:
-            for name in _MADE_ANEW:
-                if texts[name]:
-                    raise ConfigurationError(
-                        f"--{name} is for a cluster that is made, and --reuse names one that is there", "leave one out"
-                    )
-        if texts["driver-image"] and texts["driver-base"]:
-            raise ConfigurationError(
-                "--driver-base is for an image that is built, and with --driver-image none is", "leave one out"
-            )
-        for name in ("name", "reuse"):
-            if texts[name] and not _NAME.fullmatch(texts[name] or ""):
-                raise ConfigurationError(
-                    f"{texts[name]!r} is no name for a kind cluster", "use small letters, digits, dots and hyphens"
-                )
-        if texts["keep"] not in (None, *KEEP):
-            raise ConfigurationError(f"--keep cannot be {texts['keep']!r}", f"choose one of {', '.join(KEEP)}")
+    def of(cls, values: Values) -> "KindOptions":
+        """From the options of a run. Raises ConfigurationError for two that exclude each other."""
+        if values.get(REUSE):
+            for option in _OF_NEW_CLUSTERS:
+                _refuse_both(values, option, REUSE, "--reuse names an existing cluster")
+        _refuse_both(values, DRIVER_BASE, DRIVER_IMAGE, "no image is built with --driver-image")
         return cls(
-            exact=bool(given.get("kubernetes")),
-            nodes=_nodes(texts["nodes"]),
-            node_image=texts["image"],
-            config=_file(texts["kind-config"]),
-            name=texts["name"],
-            keep=texts["keep"] or "never",
-            reuse=texts["reuse"],
-            driver_image=texts["driver-image"],
-            driver_base=texts["driver-base"],
+            exact=values.get(KUBERNETES) is not None,
+            nodes=values.get(NODES),
+            node_image=values.get(IMAGE),
+            config=values.get(KIND_CONFIG),
+            name=values.get(NAME),
+            keep=values.get(KEEP) or "never",
+            reuse=values.get(REUSE),
+            driver_image=values.get(DRIVER_IMAGE),
+            driver_base=values.get(DRIVER_BASE),
         )
 
     @property
     def flags(self) -> dict[str, str]:
-        """The texts that make the same options again."""
+        """The options by name that lead to equal ones."""
         values = (self.nodes, self.node_image, self.config, self.name, self.keep, self.reuse)
-        given = zip(FLAGS, (*values, self.driver_image, self.driver_base), strict=True)
-        return {name: str(value) for name, value in given if value not in (None, "never")}
+        given = zip(OPTIONS, (*values, self.driver_image, self.driver_base), strict=True)
+        return {option.name: str(value) for option, value in given if value not in (None, "never")}
 
 
-def _nodes(text: str | None) -> int | None:
-    if text is None:
-        return None
-    if not text.isdecimal() or not 1 <= int(text) <= 20:
-        raise ConfigurationError(f"a cluster cannot have {text!r} nodes", "give a number from 1 to 20")
-    return int(text)
-
-
-def _file(name: str | None) -> Path | None:
-    if name is None:
-        return None
-    path = Path(name).absolute()
-    try:
-        path.open("rb").close()
-    except OSError as error:
-        raise ConfigurationError(f"{name} cannot be read: {error.strerror}", "name a kind configuration") from None
-    return path
+def _refuse_both(values: Values, one: Option[Any], other: Option[Any], why: str) -> None:
+    if values.get(one) is not None and values.get(other) is not None:
+        raise ConfigurationError(f"--{one.name} and --{other.name} exclude each other: {why}", "remove one of them")

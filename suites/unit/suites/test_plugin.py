@@ -159,7 +159,7 @@ def test_a_distributed_run_has_one_report_and_all_histories(pytester: pytest.Pyt
 @pytest.mark.parametrize(
     ("option", "sentence"),
     [
-        ("--drahealth-target=moon", "there is no target 'moon'; choose one of reference, kubelet, kind"),
+        ("--drahealth-target=moon", "--target must be one of reference, kubelet, kind, got 'moon'"),
         ("--drahealth-report=.", ". cannot be written: Is a directory; name another file"),
     ],
 )

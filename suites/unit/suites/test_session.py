@@ -5,9 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.run import session as module
+from drahealth.suites.run.options import Options
 from drahealth.suites.run.session import Session
-from drahealth.suites.targets.options import Options
 
 
 class Unwilling:
@@ -30,13 +29,13 @@ class Unwilling:
 
 @pytest.fixture
 def session(pytestconfig: pytest.Config) -> Iterator[Session]:
-    session = Session(Options(), pytestconfig)
+    session = Session(Options.make({}), pytestconfig)
     yield session
     session.close()
 
 
 def test_nothing_is_started_that_no_scenario_needs(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(module, "make_target")
+    monkeypatch.delattr(Options, "make_target")
     assert session.log_tail() == ""
 
 
@@ -49,7 +48,7 @@ def test_a_target_that_does_not_start_is_tried_once_and_stopped(
     session: Session, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     target = Unwilling(error)
-    monkeypatch.setattr(module, "make_target", lambda *_: target)
+    monkeypatch.setattr(Options, "make_target", lambda *_: target)
     for _ in range(3):
         with pytest.raises(type(error), match=str(error)):
             assert session.target

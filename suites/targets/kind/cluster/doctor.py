@@ -11,7 +11,7 @@ from drahealth.suites.targets.checks import Check
 from drahealth.suites.targets.engine.engine import Engine, find_engine
 from drahealth.suites.targets.kind.cluster import node_release
 from drahealth.suites.targets.kind.cluster.program import find_kind, node_image
-from drahealth.suites.targets.kubelet.binaries.releases import parse_version
+from drahealth.suites.targets.versions import parse_version
 
 DISK_NEEDED = 4_000_000_000
 """Bytes for a node image, a node, and the fake driver's image in the engine and on the node."""

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.targets import run_directory
 from drahealth.suites.targets.engine.engine import Container, Engine, find_engine
 from drahealth.suites.targets.kind.cluster.marker import run_id_of
 from drahealth.suites.targets.kind.cluster.program import Kind, Stages, find_kind
@@ -99,20 +98,20 @@ async def remove(claim: Claim, engine: Engine, kind: Kind | None, progress: Prog
     claim.discard()
 
 
-async def clean(kept: bool = False, progress: Progress = silent) -> list[str]:
-    """Removes what ended runs have left on this machine: clusters, and folders of local ones. Lines for people.
+async def clean(kept: bool = False, progress: Progress = silent) -> tuple[list[str], list[str]]:
+    """Removes the clusters that interrupted runs left. Lines for people: what was removed, and what was not.
 
     With `kept` also the clusters that were to be kept. Images stay.
     """
-    removed = [f"removed the run folder {path}" for path in run_directory.sweep(run_directory.default_base())]
+    removed: list[str] = []
     left: list[str] = []
     if records():
         engine = await find_engine()
         kind = await _kind_or_none(engine)
         clusters = await sweep(engine, kind, progress, kept=kept)
         left = _left(await survey(engine))
-        removed += [*clusters, "images stay where they are"] if clusters else []
-    return [*(removed or ["nothing to clean"]), *left]
+        removed = [*clusters, "images stay where they are"] if clusters else []
+    return removed, left
 
 
 def _sort(record: Record, there: bool, engine: str) -> str:

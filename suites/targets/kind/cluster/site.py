@@ -1,12 +1,10 @@
 """A kind cluster with all that scenarios need on it, as plain data: the workers of a distributed run share one."""
 
-import json
 import re
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Protocol
 
-from drahealth.suites.errors import HarnessError
+from drahealth.suites.targets.shared_file import SharedFile
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(h|ms|m|s|us|µs|ns)")
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
@@ -48,35 +46,17 @@ class Provider(Protocol):
 
 
 class SharedSite:
-    """A site that another process has made, or failed to make, and told of in a file."""
+    """The site that the controller of a distributed run made, or failed to make."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: SharedFile) -> None:
         self._file = file
 
     async def up(self) -> Site:
-        return read(self._file)
+        description = self._file.read()
+        return Site(**{**description, "nodes": tuple(description["nodes"])})
 
     async def down(self) -> None:
-        """It is the other's."""
-
-
-def write(file: Path, site: Site | HarnessError) -> None:
-    """Tells of a site, or of why there is none."""
-    told = {"site": asdict(site)} if isinstance(site, Site) else {"error": [site.message, site.hint]}
-    draft = file.with_suffix(".draft")
-    draft.write_text(json.dumps(told))
-    draft.replace(file)
-
-
-def read(file: Path) -> Site:
-    """What was told. Raises HarnessError."""
-    try:
-        told: dict[str, Any] = json.loads(file.read_text())
-    except (OSError, ValueError) as error:
-        raise HarnessError(f"The process that makes the cluster did not say where it is: {error}") from None
-    if "error" in told:
-        raise HarnessError(*told["error"])
-    return Site(**{**told["site"], "nodes": tuple(told["site"]["nodes"])})
+        """The controller takes it down."""
 
 
 def seconds(duration: str) -> float:

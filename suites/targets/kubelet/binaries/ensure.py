@@ -9,6 +9,7 @@ from drahealth.suites.targets.kubelet.binaries.releases import Binaries
 from drahealth.suites.targets.kubelet.binaries.sources import FirstThatCan, Source
 from drahealth.suites.targets.kubelet.binaries.store import HELM, Installed, Store
 from drahealth.suites.targets.progress import Progress, silent
+from drahealth.suites.targets.versions import parse_version
 
 
 def ensure(
@@ -19,7 +20,7 @@ def ensure(
     Raises ConfigurationError for a version that is malformed or does not exist, HarnessError if this machine can
     neither download nor build it.
     """
-    number = releases.parse_version(version)
+    number = parse_version(version)
     store = Store() if store is None else store
     source = FirstThatCan((OfficialReleases(), GoBuild())) if source is None else source
     kubernetes = store.ensure(releases.kubernetes(number), source, progress)

@@ -1,11 +1,10 @@
 """Releases of Kubernetes, etcd and Helm: their versions, the platforms they exist for, the programs taken from them."""
 
 import platform
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from drahealth.suites.errors import ConfigurationError, HarnessError
+from drahealth.suites.errors import HarnessError
 
 DEFAULT_VERSION = "1.37.1"
 """The Kubernetes release that is taken where none is named."""
@@ -14,7 +13,6 @@ ETCD_VERSION = "3.6.5"
 HELM_VERSION = "4.3.1"
 """The Helm that the chart is checked with."""
 
-_VERSION = re.compile(r"v?(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-(?:alpha|beta|rc)\.\d+)?")
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64", "ppc64le": "ppc64le", "s390x": "s390x"}
 
 
@@ -52,16 +50,6 @@ class Binaries:
     kube_scheduler: Path
     kube_controller_manager: Path
     etcd: Path
-
-
-def parse_version(text: str) -> str:
-    """`1.37.1` for `1.37.1` or `v1.37.1`; ConfigurationError for anything that names no single release."""
-    match = _VERSION.fullmatch(text.strip())
-    if match is None:
-        raise ConfigurationError(
-            f"{text!r} is not the version of a Kubernetes release", "give major, minor and patch, like 1.37.1"
-        )
-    return text.strip().removeprefix("v")
 
 
 def kubernetes(version: str) -> Package:

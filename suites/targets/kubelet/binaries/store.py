@@ -28,11 +28,11 @@ from drahealth.suites.targets.kubelet.binaries.releases import (
     Platform,
     etcd,
     kubernetes,
-    parse_version,
     this_platform,
 )
 from drahealth.suites.targets.kubelet.binaries.sources import Order, Source
 from drahealth.suites.targets.progress import Progress, silent
+from drahealth.suites.targets.versions import parse_version
 
 HELM = "helm"
 """The name of its project."""

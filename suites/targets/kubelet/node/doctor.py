@@ -11,9 +11,10 @@ from pathlib import Path
 
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.checks import Check
-from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION, parse_version, this_platform
+from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION, this_platform
 from drahealth.suites.targets.kubelet.node import namespaces
 from drahealth.suites.targets.progress import Progress, silent
+from drahealth.suites.targets.versions import parse_version
 
 MEMORY_NEEDED = 1_000_000_000
 DISK_NEEDED = 2_000_000_000

@@ -7,38 +7,39 @@ from typing import Any, cast
 import pytest
 
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.run.distribution import SharedCluster, shared, want
+from drahealth.suites.run.distribution import WorkerEnvironment, request, shared_file
 from drahealth.suites.targets.kind.cluster.site import SharedSite
 from drahealth.suites.targets.kind.cluster.site_maker import SiteMaker
+from drahealth.suites.targets.kind.configuration import SharedCluster
 from drahealth.suites.targets.kind.options import KindOptions
 from drahealth.suites.targets.progress import silent
 from drahealth.suites.unit.targets.kind.fake_engine import FakeEngine
 
 
-def worker(told: dict[str, Any]) -> pytest.Config:
-    """The configuration of a worker process that was told this."""
-    return cast("pytest.Config", SimpleNamespace(workerinput={"workerid": "gw3", **told}))
+def worker(received: dict[str, Any]) -> pytest.Config:
+    """The configuration of a worker process that received this."""
+    return cast("pytest.Config", SimpleNamespace(workerinput={"workerid": "gw3", **received}))
 
 
-def test_a_process_that_was_told_of_no_cluster_makes_its_own(fake: FakeEngine) -> None:
-    assert shared(worker({})) is None
-    assert shared(cast("pytest.Config", SimpleNamespace())) is None
+def test_a_process_without_a_controller_makes_its_own_cluster(fake: FakeEngine) -> None:
+    assert shared_file(worker({})) is None
+    assert shared_file(cast("pytest.Config", SimpleNamespace())) is None
 
 
-def test_workers_hear_why_there_is_no_cluster_and_it_is_tried_once(fake: FakeEngine) -> None:
-    told: dict[str, Any] = {}
+def test_workers_get_the_error_of_a_cluster_that_is_made_once(fake: FakeEngine) -> None:
+    received: dict[str, Any] = {}
     with asyncio.Runner() as runner:
         maker = SiteMaker(KindOptions(name="one"), "1.37.1", {}, silent, lambda: False)
-        cluster = SharedCluster(maker, lambda work: runner.run(cast("Any", work)))
-        cluster.tell(told)
-        cluster.make()  # nobody has a scenario yet
-        found = shared(worker(told))
+        environment = WorkerEnvironment(SharedCluster(maker), lambda work: runner.run(cast("Any", work)))
+        environment.announce(received)
+        environment.make()  # no worker has scenarios yet
+        found = shared_file(worker(received))
         assert found
-        assert not found.site.exists()
-        want(found)
-        cluster.make()
-        cluster.make()
+        assert not found.path.exists()
+        request(found)
+        environment.make()
+        environment.make()
         with pytest.raises(HarnessError, match="There is a kind cluster one already; choose another --name"):
-            runner.run(SharedSite(found.site).up())
-        cluster.close()
-    assert (found.worker, found.site.exists(), fake.calls.count("kind get clusters")) == (3, False, 1)
+            runner.run(SharedSite(found).up())
+        environment.close()
+    assert (found.worker, found.path.exists(), fake.calls.count("kind get clusters")) == (3, False, 1)

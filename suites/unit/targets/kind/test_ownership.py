@@ -180,7 +180,7 @@ async def test_cleaning_says_what_it_removed_and_what_it_left(fake: FakeEngine) 
     left_behind(fake, "dead")
     kept = left_behind(fake, "kept", kept=True)
     fake.add("foreign", mark("abcdef"))
-    removed, images, *left = await clean()
+    (removed, images), left = await clean()
     assert (removed.partition(",")[0], images) == ("removed the cluster dead", "images stay where they are")
     assert left == [
         f"left alone: the cluster kept, made {kept.record.made}, is to be kept; give --kept to remove it",
@@ -196,7 +196,7 @@ async def test_cleaning_takes_kept_clusters_where_it_is_told_to(fake: FakeEngine
 
 async def test_cleaning_needs_no_engine_where_nothing_is_on_record(fake: FakeEngine) -> None:
     fake.uninstall("docker")
-    assert await clean() == ["nothing to clean"]
+    assert await clean() == ([], [])
     assert not default_base().exists()
 
 

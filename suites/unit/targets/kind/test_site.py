@@ -1,11 +1,12 @@
 """What the processes of one run tell each other about their cluster."""
 
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
-from drahealth.suites.errors import HarnessError
-from drahealth.suites.targets.kind.cluster.site import SharedSite, Site, seconds, write
+from drahealth.suites.targets.kind.cluster.site import SharedSite, Site, seconds
+from drahealth.suites.targets.shared_file import SharedFile
 
 SITE = Site(
     engine="docker",
@@ -19,23 +20,10 @@ SITE = Site(
 )
 
 
-async def test_a_site_is_the_same_for_who_shares_it(tmp_path: Path) -> None:
-    write(tmp_path / "site.json", SITE)
-    assert await SharedSite(tmp_path / "site.json").up() == SITE
-
-
-@pytest.mark.parametrize(
-    ("error", "sentence"),
-    [
-        (HarnessError("There is no engine", "install one"), "^There is no engine; install one$"),
-        (None, "^The process that makes the cluster did not say where it is: "),
-    ],
-)
-async def test_why_there_is_none_is_told_too(tmp_path: Path, error: HarnessError | None, sentence: str) -> None:
-    if error:
-        write(tmp_path / "site.json", error)
-    with pytest.raises(HarnessError, match=sentence):
-        await SharedSite(tmp_path / "site.json").up()
+async def test_workers_read_the_site_that_the_controller_wrote(tmp_path: Path) -> None:
+    file = SharedFile(tmp_path / "shared.json")
+    file.write(asdict(SITE))
+    assert await SharedSite(file).up() == SITE
 
 
 def test_workers_are_spread_over_the_nodes_that_take_pods() -> None:

@@ -8,7 +8,8 @@ import pytest
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.targets.kind.cluster.records import records
 from drahealth.suites.targets.kind.cluster.site_maker import SiteMaker
-from drahealth.suites.targets.kind.options import KindOptions
+from drahealth.suites.targets.kind.options import OPTIONS, KindOptions
+from drahealth.suites.targets.option import Values
 from drahealth.suites.targets.progress import silent
 from drahealth.suites.unit.targets.kind.fake_engine import FakeEngine
 
@@ -16,7 +17,7 @@ from drahealth.suites.unit.targets.kind.fake_engine import FakeEngine
 async def refusal(**given: str) -> HarnessError:
     """What is said when a site cannot be made; nothing of it is on record afterwards."""
     options: Mapping[str, str] = {name.replace("_", "-"): value for name, value in given.items()}
-    maker = SiteMaker(KindOptions.make(options), "1.37.1", {}, silent, lambda: False)
+    maker = SiteMaker(KindOptions.of(Values(options, OPTIONS)), "1.37.1", {}, silent, lambda: False)
     with pytest.raises(HarnessError) as refused:
         await maker.up()
     assert records() == []

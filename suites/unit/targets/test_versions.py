@@ -3,7 +3,7 @@
 import pytest
 
 from drahealth.suites.errors import ConfigurationError, HarnessError
-from drahealth.suites.targets.kubelet.binaries.releases import parse_version
+from drahealth.suites.targets.versions import parse_version
 
 
 @pytest.mark.parametrize(

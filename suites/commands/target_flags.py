@@ -1,0 +1,68 @@
+"""The flags of a subcommand that are derived from the options of the targets."""
+
+import inspect
+from collections.abc import Callable, Iterator
+from functools import wraps
+from typing import Annotated, Any
+
+import typer
+
+from drahealth.suites.targets import registry
+from drahealth.suites.targets.option import Command, Option
+
+Given = dict[str, str | None]
+"""Texts by the names of the options, with `target` among them; None stands for an option that is not given."""
+
+_GIVEN = "given"
+
+
+def takes_target_options(command: Command) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Adds `--target` and the options of all targets to a subcommand, which gets them as its argument `given`."""
+
+    def decorate(subcommand: Callable[..., None]) -> Callable[..., None]:
+        own = inspect.signature(subcommand, eval_str=True).parameters
+        flags = {flag.name: flag for flag in _flags(command)}
+        target, *others = flags.values()
+        rest = [own[name].replace(kind=inspect.Parameter.KEYWORD_ONLY) for name in own if name != _GIVEN]
+        parameters = [target, *rest, *others]
+
+        @wraps(subcommand)
+        def call(**arguments: Any) -> None:
+            given = {name.replace("_", "-"): _text(arguments.pop(name)) for name in flags}
+            subcommand(given=given, **arguments)
+
+        call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return call
+
+    return decorate
+
+
+def _flags(command: Command) -> Iterator[inspect.Parameter]:
+    yield _flag(registry.target_option(command), None)
+    for option, targets in registry.options(command):
+        everywhere = len(targets) == len(registry.FOLDERS)
+        several = "s" if len(targets) > 1 else ""
+        yield _flag(option, None if everywhere else f"Options of the {' and '.join(targets)} target{several}")
+
+
+def _flag(option: Option[Any], panel: str | None) -> inspect.Parameter:
+    """The parameter that typer makes a flag of; `panel` is the heading that it is listed below."""
+    kind: Any = bool if option.is_switch else str | None
+    metavar = option.metavar or None
+    shown = typer.Option(
+        f"--{option.name}", metavar=metavar, help=option.help, rich_help_panel=panel, show_default=False
+    )
+    return inspect.Parameter(
+        option.name.replace("-", "_"),
+        inspect.Parameter.KEYWORD_ONLY,
+        default=False if option.is_switch else None,
+        annotation=Annotated[kind, shown],
+    )
+
+
+def _text(value: str | bool | None) -> str | None:
+    """The text of an option's value; that of a switch is "true", or there is none."""
+    if isinstance(value, bool):
+        return "true" if value else None
+    return value

@@ -1,0 +1,87 @@
+"""What a run was asked for: a target with its options, and the health API of the drivers."""
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pytest
+
+from drahealth.manager.profile import Profile
+from drahealth.proto.health_apis import HealthApi
+from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.targets import registry
+from drahealth.suites.targets.definition import Configuration, Launch, SharedEnvironment, TargetDefinition
+from drahealth.suites.targets.option import Values
+from drahealth.suites.targets.shared_options import HEALTH_API
+from drahealth.suites.targets.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Checked: wrong ones raise ConfigurationError before anything is started."""
+
+    definition: TargetDefinition
+    configuration: Configuration
+    health_api: HealthApi | None = None
+    """The only health API of the drivers; None: those that were released."""
+
+    @classmethod
+    def make(cls, given: Mapping[str, str | None]) -> "Options":
+        """From texts by the names of the options; None or "" is the default. Other names are left alone."""
+        definition = registry.definition(given.get("target") or registry.default())
+        values = registry.values(definition, "run", given)
+        configuration = definition.configure(values)
+        return cls(definition, configuration, _health_api(values, configuration))
+
+    @classmethod
+    def of(cls, config: pytest.Config) -> "Options":
+        """From pytest's command line."""
+        names = ("target", *(offered.option.name for offered in registry.options("run")))
+        return cls.make({name: config.getoption(f"--drahealth-{name}") for name in names})
+
+    @property
+    def target(self) -> str:
+        """The name of the target."""
+        return self.definition.name
+
+    @property
+    def profile(self) -> Profile:
+        """What the kubelet of the target is known to do."""
+        return self.configuration.profile
+
+    @property
+    def about(self) -> str:
+        """The target in a few words."""
+        over = f", health over {self.health_api.name}" if self.health_api else ""
+        return f"{self.configuration.title}{over}"
+
+    @property
+    def flags(self) -> str:
+        """The arguments of `drahealth run` for the same target."""
+        return self.flags_as("--")
+
+    def flags_as(self, prefix: str) -> str:
+        """The same with another prefix before the names, such as that of the pytest options."""
+        over = {HEALTH_API.name: self.health_api.name} if self.health_api else {}
+        pairs = {"target": self.target, **self.configuration.flags, **over}.items()
+        return shlex.join(word for name, value in pairs for word in (f"{prefix}{name}", value))
+
+    def make_target(self, launch: Launch) -> Target:
+        """The target, not started. Raises HarnessError if this machine cannot run it."""
+        return self.configuration.make(launch)
+
+    def share(self, launch: Launch) -> SharedEnvironment | None:
+        """What the workers of a distributed run share; None if each has a target of its own."""
+        return self.configuration.share(launch)
+
+
+def _health_api(values: Values, configuration: Configuration) -> HealthApi | None:
+    """Raises ConfigurationError for one that the kubelet of the target does not know."""
+    chosen = values.get(HEALTH_API)
+    spoken = configuration.profile.called_apis
+    if chosen is not None and chosen not in spoken:
+        raise ConfigurationError(
+            f"{configuration.title} does not support the health API {chosen.name}",
+            f"choose one of {', '.join(api.name for api in spoken)}",
+        )
+    return chosen

@@ -1,0 +1,59 @@
+"""Capabilities: what a target can do beyond running pods that use fake devices.
+
+Requirements and scenarios name the capabilities that they need, and never a target. A target names those that it lacks,
+with the reason (`definition.TargetDefinition.missing`).
+"""
+
+from collections.abc import Iterable
+from enum import Enum
+
+
+class Capability(Enum):
+    """The value is the name in files and reports."""
+
+    STOP_API_SERVER = "stop-api-server"
+    CONTROL_WITHOUT_API_SERVER = "control-without-api-server"
+    RESTART_KUBELET = "restart-kubelet"
+    STOP_KUBELET = "stop-kubelet"
+    CONTROL_WITHOUT_KUBELET = "control-without-kubelet"
+    SWITCH_GATES = "switch-gates"
+    ADVANCE_TIME = "advance-time"
+    SET_RESYNC = "set-resync"
+
+    @property
+    def meaning(self) -> str:
+        """One line for people."""
+        return _MEANINGS[self]
+
+    @property
+    def exclusive(self) -> bool:
+        """Its use disturbs every pod on the node, so the scenario runs alone there."""
+        return self in _EXCLUSIVE
+
+
+_MEANINGS = {
+    Capability.STOP_API_SERVER: "Stop the API server, and start it again with the same data.",
+    Capability.CONTROL_WITHOUT_API_SERVER: "Send commands to the fake drivers while the API server is stopped.",
+    Capability.RESTART_KUBELET: "Kill the kubelet, and start it at once with the same files.",
+    Capability.STOP_KUBELET: "Kill the kubelet, and start it later with the same files; containers keep running.",
+    Capability.CONTROL_WITHOUT_KUBELET: "Send commands to the fake drivers and the pods while the kubelet is stopped.",
+    Capability.SWITCH_GATES: "Set the feature gates of the API server and of the kubelet.",
+    Capability.ADVANCE_TIME: "Move the clock of the node forward, without waiting.",
+    Capability.SET_RESYNC: "Choose how often the kubelet syncs a pod that has not changed.",
+}
+
+_EXCLUSIVE = frozenset(
+    {Capability.STOP_API_SERVER, Capability.RESTART_KUBELET, Capability.STOP_KUBELET, Capability.SWITCH_GATES}
+)
+
+
+def named(names: Iterable[str]) -> tuple[Capability, ...]:
+    """The capabilities with these names. Raises ValueError, which lists the names that exist."""
+    found = []
+    for name in names:
+        try:
+            found.append(Capability(name))
+        except ValueError:
+            known = ", ".join(capability.value for capability in Capability)
+            raise ValueError(f"unknown capability {name!r}; choose one of {known}") from None
+    return tuple(found)

@@ -1,0 +1,93 @@
+"""What a target's folder defines: `registry` lists the folders, everything else reads it from there.
+
+`definition.py` of a target's folder has `DEFINITION`, a `TargetDefinition`. It is imported to list targets and options,
+so it imports nothing else of the target: the functions in it import what they need when they are called.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from drahealth.suites.targets.capabilities import Capability
+from drahealth.suites.targets.checks import Check
+from drahealth.suites.targets.option import Option, Values
+from drahealth.suites.targets.progress import Progress, silent
+from drahealth.suites.targets.shared_file import SharedFile
+
+if TYPE_CHECKING:
+    from drahealth.manager.profile import Profile
+    from drahealth.suites.targets.target import Target
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How a target is made for a run."""
+
+    progress: Progress = silent
+    failed: Callable[[], bool] = lambda: False
+    """Says at the end of the run whether a scenario has failed."""
+    shared: SharedFile | None = None
+    """In a worker of a distributed run: where the controller describes the environment that it made."""
+    resync: float | None = None
+    """Seconds between the syncs of a pod, for a target that can `set-resync`; None: the target's own."""
+
+
+class SharedEnvironment(Protocol):
+    """What the workers of a distributed run share. The controller makes it."""
+
+    async def up(self) -> Mapping[str, Any]:
+        """Makes it. Returns a description for the workers, as JSON data. Raises HarnessError."""
+
+    async def down(self) -> None:
+        """Takes it down; harmless if it was never made."""
+
+
+class Configuration(Protocol):
+    """One run on a target: its options, checked. Two that were made from the same options are equal."""
+
+    @property
+    def profile(self) -> "Profile":
+        """What the kubelet of the target is known to do."""
+
+    @property
+    def title(self) -> str:
+        """The target in a few words, such as "a real kubelet, Kubernetes 1.37.1"."""
+
+    @property
+    def flags(self) -> Mapping[str, str]:
+        """The options by name that lead to an equal configuration; no more than needed."""
+
+    def make(self, launch: Launch) -> "Target":
+        """The target, not started. Raises HarnessError."""
+
+    def share(self, launch: Launch) -> SharedEnvironment | None:
+        """What the workers of a distributed run share; None if each has a target of its own."""
+
+
+@dataclass(frozen=True)
+class TargetDefinition:
+    """Everything that is known about a target without starting it."""
+
+    name: str
+    """The value of `--target`."""
+    title: str
+    """A noun phrase, such as "a real kubelet"."""
+    summary: str
+    """One sentence for the documentation."""
+    options: tuple[Option[Any], ...]
+    missing: Mapping[Capability, str]
+    """The capabilities that it lacks, each with the reason: a clause without a full stop."""
+    configure: Callable[[Values], Configuration]
+    """Checks the options together. Raises ConfigurationError."""
+    examine: Callable[[Values, Progress], Iterator[Check]] | None = None
+    """The checks of `drahealth doctor`, each as soon as its result is known; None: it runs wherever Python runs."""
+    clean: Callable[[bool, Progress], tuple[list[str], list[str]]] | None = None
+    """Removes what interrupted runs left; with True also what was kept on purpose. Returns lines for people: what it
+    removed, and what it left."""
+
+    def can(self, capability: Capability) -> bool:
+        return capability not in self.missing
+
+    def options_of(self, command: str) -> tuple[Option[Any], ...]:
+        """The options that this command takes for it."""
+        return tuple(option for option in self.options if command in option.commands)

@@ -1,0 +1,48 @@
+"""The kind target, as the registry lists it."""
+
+from collections.abc import Iterator
+
+from drahealth.suites.targets.capabilities import Capability
+from drahealth.suites.targets.checks import Check
+from drahealth.suites.targets.definition import Configuration, TargetDefinition
+from drahealth.suites.targets.kind.options import IMAGE, OPTIONS
+from drahealth.suites.targets.option import Values
+from drahealth.suites.targets.progress import Progress
+from drahealth.suites.targets.shared_options import HEALTH_API, KUBERNETES
+
+
+def _configure(values: Values) -> Configuration:
+    from drahealth.suites.targets.kind.configuration import KindConfiguration
+
+    return KindConfiguration.of(values)
+
+
+def _examine(values: Values, progress: Progress) -> Iterator[Check]:
+    from drahealth.suites.targets.kind.cluster.doctor import examine
+
+    return examine(values.get(KUBERNETES), values.get(IMAGE))
+
+
+def _clean(kept: bool, progress: Progress) -> tuple[list[str], list[str]]:
+    import asyncio
+
+    from drahealth.suites.targets.kind.cluster.ownership import clean
+
+    return asyncio.run(clean(kept, progress))
+
+
+DEFINITION = TargetDefinition(
+    name="kind",
+    title="a kind cluster",
+    summary="A cluster in containers with a real container runtime; the fake driver runs in a pod of each node.",
+    options=(KUBERNETES, HEALTH_API, *OPTIONS),
+    missing={
+        Capability.CONTROL_WITHOUT_API_SERVER: "commands to the fake drivers go through the API server",
+        Capability.CONTROL_WITHOUT_KUBELET: "commands to the fake drivers go through the kubelet",
+        Capability.ADVANCE_TIME: "a real kubelet reads the clock of the machine",
+        Capability.SET_RESYNC: "the configuration of the cluster sets it",
+    },
+    configure=_configure,
+    examine=_examine,
+    clean=_clean,
+)

@@ -1,0 +1,37 @@
+"""The kubelet target, as the registry lists it."""
+
+from collections.abc import Iterator
+
+from drahealth.suites.targets.capabilities import Capability
+from drahealth.suites.targets.checks import Check
+from drahealth.suites.targets.definition import Configuration, TargetDefinition
+from drahealth.suites.targets.option import Option, Values, switch
+from drahealth.suites.targets.progress import Progress
+from drahealth.suites.targets.shared_options import DRIVER, HEALTH_API, KUBERNETES
+
+START = Option("start", "", "Also start a real kubelet, to see that it works.", switch, ("doctor",))
+
+
+def _configure(values: Values) -> Configuration:
+    from drahealth.suites.targets.kubelet.configuration import KubeletConfiguration
+
+    return KubeletConfiguration.of(values)
+
+
+def _examine(values: Values, progress: Progress) -> Iterator[Check]:
+    from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION
+    from drahealth.suites.targets.kubelet.node.doctor import examine
+
+    version = values.get(KUBERNETES) or DEFAULT_VERSION
+    return examine(version, start=bool(values.get(START)), progress=progress)
+
+
+DEFINITION = TargetDefinition(
+    name="kubelet",
+    title="a real kubelet",
+    summary="A real kubelet and a real control plane on this machine, with a fake container runtime. No root needed.",
+    options=(KUBERNETES, DRIVER, HEALTH_API, START),
+    missing={Capability.ADVANCE_TIME: "a real kubelet reads the clock of the machine"},
+    configure=_configure,
+    examine=_examine,
+)

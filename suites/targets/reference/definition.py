@@ -1,0 +1,22 @@
+"""The reference target, as the registry lists it."""
+
+from drahealth.suites.targets.definition import Configuration, TargetDefinition
+from drahealth.suites.targets.option import Values
+from drahealth.suites.targets.reference.options import PROFILE
+from drahealth.suites.targets.shared_options import DRIVER, HEALTH_API
+
+
+def _configure(values: Values) -> Configuration:
+    from drahealth.suites.targets.reference.configuration import ReferenceConfiguration
+
+    return ReferenceConfiguration.of(values)
+
+
+DEFINITION = TargetDefinition(
+    name="reference",
+    title="the reference",
+    summary="The manager and the fakes in this process; time is under control. It needs only Python.",
+    options=(PROFILE, DRIVER, HEALTH_API),
+    missing={},
+    configure=_configure,
+)

@@ -1,0 +1,17 @@
+"""The options of the reference target."""
+
+from typing import TYPE_CHECKING
+
+from drahealth.suites.targets.option import Option, choice
+
+if TYPE_CHECKING:
+    from drahealth.manager.profile import Profile
+
+
+def _profile(name: str) -> "Profile":
+    from drahealth.manager.profile import PROFILES  # only here: options are listed without it
+
+    return PROFILES[choice(*PROFILES)(name)]
+
+
+PROFILE = Option("profile", "NAME", "Behaviour of the reference: kep (default), or v1.34 to v1.37.", _profile)

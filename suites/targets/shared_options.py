@@ -1,0 +1,29 @@
+"""Options that several targets declare."""
+
+from typing import TYPE_CHECKING
+
+from drahealth.suites.targets.option import Option, choice
+from drahealth.suites.targets.versions import parse_version
+
+if TYPE_CHECKING:
+    from drahealth.proto.health_apis import HealthApi
+
+
+def _health_api(name: str) -> "HealthApi":
+    from drahealth.proto.health_apis import HEALTH_APIS  # only here: options are listed without it
+
+    return HEALTH_APIS[choice(*HEALTH_APIS)(name)]
+
+
+KUBERNETES = Option(
+    "kubernetes", "VERSION", "Kubernetes release of a real kubelet, such as 1.37.1.", parse_version, ("run", "doctor")
+)
+DRIVER = Option(
+    "driver", "WHERE", "Process of the fake driver: inline (default) or process.", choice("inline", "process")
+)
+HEALTH_API = Option("health-api", "NAME", "The only health API of the drivers; default: v1 and v1alpha1.", _health_api)
+
+
+def place_of(driver: str) -> str:
+    """What a target's title says of the fake driver, for a value of `--driver`."""
+    return ", the fake driver in a process of its own" if driver == "process" else ""

@@ -1,0 +1,32 @@
+"""Kubernetes releases by number, and what is known of their kubelets."""
+
+import re
+from typing import TYPE_CHECKING
+
+from drahealth.suites.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from drahealth.manager.profile import Profile
+
+_VERSION = re.compile(r"v?(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-(?:alpha|beta|rc)\.\d+)?")
+
+
+def parse_version(text: str) -> str:
+    """`1.37.1` for `1.37.1` or `v1.37.1`. Raises ConfigurationError for a text that names no single release."""
+    match = _VERSION.fullmatch(text.strip())
+    if match is None:
+        raise ConfigurationError(
+            f"{text!r} is not the version of a Kubernetes release", "give major, minor and patch, like 1.37.1"
+        )
+    return text.strip().removeprefix("v")
+
+
+def profile_of(version: str) -> "Profile":
+    """The profile of the kubelets of this release. Raises ConfigurationError for a release without one."""
+    from drahealth.manager.profile import PROFILES, for_release  # only here: options are listed without it
+
+    found = for_release(version)
+    if found is None:
+        known = ", ".join(profile.release for profile in PROFILES.values() if profile.release)
+        raise ConfigurationError(f"there is no profile for Kubernetes {version}", f"choose a release of {known}")
+    return found
