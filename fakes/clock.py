@@ -1,8 +1,7 @@
-"""A clock that jumps: real time, plus all that was jumped over, so that thirty seconds cost nothing.
+"""A clock with simulated time: real time plus all jumps, so that thirty seconds cost nothing.
 
-A sleeper is woken when the clock passes its deadline, whether by real time or by `jump`; those who are due at the same
-moment wake in the order of their deadlines. As trio's test clock it is an ordinary argument of what it drives, but it
-does not guess when to jump: the one who tells the story says so.
+A sleeper wakes when the clock passes its deadline, by real time or by `jump`. Sleepers with the same deadline wake in
+order. Like trio's test clock it is an ordinary argument; but it never jumps by itself.
 """
 
 import asyncio
@@ -20,7 +19,7 @@ class _Sleeper:
 
 
 class JumpClock:
-    """A `drahealth.proto.clock.Clock` that runs with real time until it is told to jump."""
+    """A `drahealth.proto.clock.Clock` that runs with real time and can jump."""
 
     def __init__(self) -> None:
         self._jumped = 0.0
@@ -29,7 +28,7 @@ class JumpClock:
         self._timer: asyncio.TimerHandle | None = None
 
     def now(self) -> float:
-        """Monotonic seconds; only differences mean something."""
+        """Monotonic seconds; only differences are meaningful."""
         return time.monotonic() + self._jumped
 
     def wall(self) -> float:
@@ -37,7 +36,7 @@ class JumpClock:
         return time.time() + self._jumped
 
     async def sleep(self, seconds: float) -> None:
-        """Returns once `seconds` have passed on this clock; `math.inf` sleeps until cancelled."""
+        """Returns after `seconds` on this clock; `math.inf` sleeps until cancelled."""
         if seconds <= 0:
             return await asyncio.sleep(0)
         woken = asyncio.get_running_loop().create_future()

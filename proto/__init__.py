@@ -1,6 +1,6 @@
-"""The wire, and what both sides of it speak.
+"""The wire, and the values that both sides share.
 
-One `.proto` an API with its generated modules beside it; `services` (the methods and their real paths), `health_apis`
-(each health API as a codec to the values), `values`, `events` (what a history is made of) and `clock`.
-Nothing here imports the other parts of the project.
+Each API has a `.proto` file and its generated modules. `services` has the methods and their real paths, `health_apis` a
+codec for each health API. The others are `values`, `events` (the content of a history) and `clock`. Nothing here
+imports other parts of the project.
 """

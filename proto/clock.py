@@ -1,4 +1,4 @@
-"""Time as an argument: what the manager and the fakes ask for it, and the ordinary answer."""
+"""Time as an argument: the interface that the manager and the fakes use, and the system clock."""
 
 import asyncio
 import time
@@ -6,20 +6,20 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Where a component takes its time from; a test gives it one that jumps (`drahealth.fakes.clock`)."""
+    """A source of time. Tests use one that they can move forward (`drahealth.fakes.clock`)."""
 
     def now(self) -> float:
-        """Monotonic seconds; only differences mean something."""
+        """Monotonic seconds; only differences are meaningful."""
 
     def wall(self) -> float:
-        """Unix seconds, for what outlives the process."""
+        """Unix seconds, for values that outlive the process."""
 
     async def sleep(self, seconds: float) -> None:
-        """Returns once `seconds` have passed on this clock."""
+        """Returns after `seconds` on this clock."""
 
 
 class SystemClock:
-    """The machine's own time."""
+    """The system clock."""
 
     def now(self) -> float:
         return time.monotonic()

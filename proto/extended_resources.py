@@ -1,4 +1,4 @@
-"""Extended resources and what device plugins give for them: names, devices, and what a container gets. Values."""
+"""Extended resources and the answers of device plugins: names, devices, and additions to a container. Values."""
 
 import re
 from dataclasses import dataclass, field
@@ -11,7 +11,9 @@ _NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 
 
 def is_extended_resource(name: str) -> bool:
-    """Whether it is the name of a resource that is counted and not Kubernetes' own, such as example.com/gpu (A-09)."""
+    """Whether this is the name of an extended resource, such as example.com/gpu, and not a resource of Kubernetes
+    (A-09).
+    """
     prefix, slash, rest = name.partition("/")
     if not slash or "kubernetes.io/" in name or name.startswith("requests."):
         return False
@@ -22,20 +24,20 @@ def is_extended_resource(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class PluginDevice:
-    """One device of a ListAndWatch response. `health` is a text of the plugin's, of which two have a meaning."""
+    """One device of a ListAndWatch response. `health` is any text; two values have a meaning."""
 
     id: str
     health: str = str(Health.HEALTHY)
 
 
 def health_of(text: str) -> Health:
-    """What a kubelet reads in a device plugin's health: `Healthy`, and every other text is Unhealthy (D-02)."""
+    """A kubelet's interpretation of a device plugin's health: `Healthy`, and Unhealthy for every other text (D-02)."""
     return Health.HEALTHY if text == Health.HEALTHY else Health.UNHEALTHY
 
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A file or folder of the node that a container is to see."""
+    """A file or directory of the node that is mounted into a container."""
 
     container_path: str
     host_path: str
@@ -44,7 +46,7 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class DeviceNode:
-    """A device file of the node that a container is to have; `permissions` are of r, w and m."""
+    """A device file of the node for a container; `permissions` consist of r, w and m."""
 
     container_path: str
     host_path: str
@@ -53,7 +55,7 @@ class DeviceNode:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What a container is started with for the devices that it was allocated (`ContainerAllocateResponse`)."""
+    """The additions to a container for its allocated devices (`ContainerAllocateResponse`)."""
 
     envs: dict[str, str] = field(default_factory=dict)
     mounts: tuple[Mount, ...] = ()
@@ -62,7 +64,7 @@ class Grant:
     cdi_devices: tuple[str, ...] = ()
 
     def __add__(self, other: "Grant") -> "Grant":
-        """Both; of two values for one name the later counts, and what occurs twice is there once."""
+        """The sum of both. For one name the later value counts; duplicates are removed."""
         return Grant(
             {**self.envs, **other.envs},
             tuple(dict.fromkeys((*self.mounts, *other.mounts))),
@@ -74,11 +76,11 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """How many devices of a resource a node has, and how many of them pods can be given."""
+    """The number of devices of a resource on a node, and the number that can be allocated."""
 
     capacity: int
     allocatable: int
 
 
 class AdmissionError(Exception):
-    """A pod cannot be given the devices it asks for, and is not to run; says what is missing."""
+    """A Pod cannot run because its devices cannot be allocated; the message says what is missing."""

@@ -1,7 +1,7 @@
-"""The health APIs, each a row: what it is called, how it is called, what it carries, how it maps to the values.
+"""The health APIs, one row each: name, gRPC method, fields, and the mapping to values.
 
-`carries` names the fields of DeviceHealth that survive the wire; decoding gives the defaults for the others.
-A scenario that needs more than a health API carries does not apply to it, by this data.
+`carries` names the fields of DeviceHealth that the API transports; decoding gives defaults for the others. Scenarios
+that need more fields are not applicable.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -26,7 +26,7 @@ Prepared = Mapping[tuple[str, str], PreparedDevice]
 
 @dataclass(frozen=True)
 class HealthApi:
-    """One health API: a method, and what its messages say."""
+    """One health API: a method and the content of its messages."""
 
     name: str
     """Unique; for a service with one such method it is what a plugin advertises."""
@@ -42,21 +42,21 @@ class HealthApi:
     decode_device: Callable[[Any], DeviceHealth]
 
     def encode(self, devices: Iterable[DeviceHealth], prepared: Prepared | None = None) -> Any:
-        """The response message that reports `devices`; what is known of their preparation goes with them."""
+        """The response message that reports `devices`, with their prepared claims."""
         known = prepared or {}
         return self.method.response(devices=[self.encode_device(d, known.get((d.pool, d.device))) for d in devices])
 
     def decode(self, response: Any) -> Report:
-        """The devices that a response message reports, in its order; nothing is validated (H-09, H-10)."""
+        """The devices of a response message, in order; without validation (H-09, H-10)."""
         return tuple([self.decode_device(device) for device in response.devices])
 
     def as_carried(self, device: DeviceHealth) -> DeviceHealth:
-        """What is left of it at the other end."""
+        """The device as the other end receives it."""
         lost = {name: value for name, value in _DEFAULTS.items() if name not in self.carries}
         return replace(device, **lost) if lost else device
 
     def all_as_carried(self, devices: Report) -> Report:
-        """The same of a whole report."""
+        """The same for a whole report."""
         return devices if self.carries >= _DEFAULTS.keys() else tuple(map(self.as_carried, devices))
 
 
@@ -144,22 +144,22 @@ HEALTH_APIS = {health_api.name: health_api for health_api in (V1, V1ALPHA1, NODE
 
 
 def of_service(advertised: str) -> tuple[HealthApi, ...]:
-    """The methods of a service, by the string that is advertised for it, in the order in which they are tried."""
+    """The methods of an advertised service, in the order in which a kubelet tries them."""
     return tuple(health_api for health_api in HEALTH_APIS.values() if health_api.advertised == advertised)
 
 
 def check_served(api: str) -> None:
-    """Raises ValueError for what is no health API by the names of `HEALTH_APIS`."""
+    """Raises ValueError unless all names are keys of `HEALTH_APIS`."""
     if api not in HEALTH_APIS:
         raise ValueError(f"no health API is called {api!r}; there are {', '.join(HEALTH_APIS)}")
 
 
 def check_advertised(api: str) -> None:
-    """Raises ValueError for a method, by its name in `HEALTH_APIS`, where a service belongs."""
+    """Raises ValueError for a method name (a key of `HEALTH_APIS`) in place of a service."""
     if api in HEALTH_APIS and api != (service := HEALTH_APIS[api].advertised):
         raise ValueError(f"{api} is a method, which nobody advertises; advertise {service}, and serve {api}")
 
 
 def full_name(api: str) -> str:
-    """The health API that `v1` or `v1alpha1` stands for."""
+    """The health API for the short name `v1` or `v1alpha1`."""
     return f"{api}.DRAResourceHealth" if "." not in api and "/" not in api else api

@@ -1,13 +1,13 @@
-"""Texts of others in our own sentences and on the screen: printable, and of a length that can be read."""
+"""Quotes foreign text in messages and on the terminal: printable, and with a limited length."""
 
 QUOTE_LIMIT = 200
 """Characters of a name in a line of the log; a device's or driver's name in Kubernetes has at most 253."""
 
 
 def one_line(text: str, limit: int = QUOTE_LIMIT) -> str:
-    """The text, with what cannot be printed written as Python does, and cut after `limit` characters.
+    """The text with escaped unprintable characters, truncated after `limit` characters.
 
-    What is cut says how long the text was. An ordinary text stays as it is.
+    A truncated text includes its full length. An ordinary text is unchanged.
     """
     shown = printable(text[:limit])
     if len(text) <= limit and len(shown) <= limit:
@@ -16,10 +16,10 @@ def one_line(text: str, limit: int = QUOTE_LIMIT) -> str:
 
 
 def printable(text: str) -> str:
-    """The whole text, with what cannot be printed written as Python does: a terminal takes none of it for an order."""
+    """The whole text with escaped unprintable characters, so it cannot send control sequences to a terminal."""
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def printable_lines(text: str) -> str:
-    """The same with its line breaks left, for texts of ours that have several lines."""
+    """The same, with line breaks kept."""
     return "\n".join(map(printable, text.split("\n")))

@@ -1,8 +1,8 @@
-"""The gRPC methods that a kubelet and a plugin speak: one table of paths and message types.
+"""The gRPC methods between a kubelet and a plugin: one table of paths and message types.
 
-Both ends are made from the same entry: `METHOD.stub(channel)` calls it, `serve({METHOD: function})` answers it.
-The messages live in packages of our own, the paths are the real ones, so generated stubs are not needed and nothing
-clashes with other stubs in the same process.
+Both ends use the same entry: `METHOD.stub(channel)` calls it, `serve({METHOD: function})` answers it. The messages are
+in our own packages, but the paths are the real ones. So generated stubs are not needed, and nothing collides with other
+stubs in the process.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ Res = TypeVar("Res", bound=Message)
 
 
 class MalformedMessage(ValueError):
-    """The other end sent bytes that are not the message of the method; `data` has them."""
+    """The other end sent bytes that are not a message of the method."""
 
     def __init__(self, text: str, data: bytes) -> None:
         super().__init__(text)
@@ -38,9 +38,10 @@ class MalformedMessage(ValueError):
 
 
 class Responses(Generic[Res]):
-    """The responses of one stream, as they come.
+    """The responses of one stream.
 
-    Iterating raises `grpc.aio.AioRpcError` for an end that is not OK, and MalformedMessage for an unreadable message.
+    Iterating raises `grpc.aio.AioRpcError` if the stream ends with a status other than OK, and MalformedMessage for a
+    message that cannot be decoded.
     """
 
     def __init__(self, call: "grpc.aio.UnaryStreamCall[Any, bytes]", message: type[Res]) -> None:
@@ -55,7 +56,7 @@ class Responses(Generic[Res]):
             yield _parse(self._message, data)
 
     def cancel(self) -> None:
-        """Ends the stream; nothing for one that has ended."""
+        """Ends the stream; no effect if it has ended."""
         self._call.cancel()
 
 
@@ -70,7 +71,7 @@ class Unary(Generic[Req, Res]):
     def stub(self, channel: grpc.aio.Channel) -> Callable[..., Awaitable[Res]]:
         """A callable `(request, timeout=seconds) -> response` on this channel.
 
-        It raises `grpc.aio.AioRpcError`, and MalformedMessage for an answer that cannot be read.
+        It raises `grpc.aio.AioRpcError`, and MalformedMessage for a response that cannot be decoded.
         """
         call: Callable[..., Awaitable[bytes]] = channel.unary_unary(
             self.path, request_serializer=self.request.SerializeToString
@@ -88,7 +89,7 @@ class Unary(Generic[Req, Res]):
         return ask
 
     def handler(self, function: Callable[[Req, Any], Awaitable[Res]]) -> Any:
-        """Answers with what `function` gives; bytes that are no request are INVALID_ARGUMENT."""
+        """A handler that returns the result of `function`; it answers INVALID_ARGUMENT to a malformed request."""
 
         async def answer(data: bytes, context: Any) -> Res:
             try:
@@ -117,7 +118,7 @@ class ServerStream(Generic[Req, Res]):
         return lambda request: Responses(call(request), self.response)
 
     def handler(self, function: Callable[[Req, Any], AsyncIterator[Res | bytes]]) -> Any:
-        """Answers with the messages of `function`; bytes are sent as they are (garbage on purpose)."""
+        """A handler that sends the messages of `function`; bytes are sent unchanged, for malformed messages."""
         return grpc.unary_stream_rpc_method_handler(
             function, request_deserializer=self.request.FromString, response_serializer=_serialize
         )
@@ -148,7 +149,7 @@ def _parse(message: type[Res], data: bytes) -> Res:
 
 
 def serve(functions: Mapping[Method, Callable[..., Any]]) -> list[grpc.GenericRpcHandler]:
-    """The handlers for `grpc.aio.Server.add_generic_rpc_handlers`, one a service."""
+    """The handlers for `grpc.aio.Server.add_generic_rpc_handlers`, one for each service."""
     services: dict[str, dict[str, Any]] = defaultdict(dict)
     for method, function in functions.items():
         _, service, name = method.path.split("/")

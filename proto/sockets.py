@@ -1,4 +1,4 @@
-"""Paths of unix sockets, and how gRPC wants them."""
+"""Paths of unix sockets, and their gRPC addresses."""
 
 import os
 from pathlib import Path
@@ -11,7 +11,7 @@ PATH_LIMIT = 107
 
 
 def check_path(path: Path) -> None:
-    """Raises ValueError for a path that no unix socket can have."""
+    """Raises ValueError if the path cannot be a unix socket."""
     if len(os.fsencode(path)) > PATH_LIMIT:
         raise ValueError(
             f"the socket path {one_line(str(path))} has more than {PATH_LIMIT} bytes; use a shorter directory"
@@ -21,9 +21,9 @@ def check_path(path: Path) -> None:
 
 
 def target(path: Path) -> str:
-    """The gRPC address of the unix socket at `path`, whatever characters are in it. Raises ValueError for no path.
+    """The gRPC address of the unix socket at `path`, with any characters. Raises ValueError for an invalid path.
 
-    A channel to a path that is too long would never be done with: it has to be found before.
+    gRPC would retry a path that is too long without end, so it is checked before.
     """
     check_path(path)
     return f"unix:{quote(os.fsencode(path))}"

@@ -1,4 +1,4 @@
-"""The values that both sides of the wire speak, free of any API version.
+"""The values that both sides of the wire share, independent of API versions.
 
 Names follow KEP-4680 and the resource.k8s.io API: driver, pool, device, claim, request.
 """
@@ -15,7 +15,7 @@ DEFAULT_TIMEOUT = 30
 
 
 class Health(StrEnum):
-    """The health of a device as the Pod status spells it (KEP-4680, `ResourceHealthStatus`)."""
+    """The health of a device as in the Pod status (KEP-4680, `ResourceHealthStatus`)."""
 
     HEALTHY = "Healthy"
     UNHEALTHY = "Unhealthy"
@@ -36,10 +36,10 @@ class DeviceId:
 
 @dataclass(frozen=True, slots=True)
 class DeviceHealth:
-    """What a driver says of one device in a report.
+    """The health of one device in a report.
 
-    `timeout` is in whole seconds, 0 or less means the kubelet's default. `updated` is the driver's own Unix time of
-    the finding; kubelets ignore it. `health` outside the enum of the wire arrives as Unknown.
+    `timeout` is in whole seconds; 0 or less means the kubelet's default. `updated` is the driver's own Unix time;
+    kubelets ignore it. A health value outside the enum arrives as Unknown.
     """
 
     pool: str
@@ -56,9 +56,9 @@ Report = tuple[DeviceHealth, ...]
 
 @dataclass(frozen=True, slots=True)
 class PreparedDevice:
-    """One device of a claim as the driver returned it from NodePrepareResources.
+    """One device of a claim, as the driver returned it from NodePrepareResources.
 
-    `requests` are the claim's requests it serves; empty means all of them.
+    `requests` are the requests of the claim that the device serves; empty means all.
     """
 
     id: DeviceId
@@ -78,7 +78,7 @@ class ClaimRef:
 
 @dataclass(frozen=True, slots=True)
 class AllocatedClaim:
-    """A claim to prepare for a pod, with the drivers that its allocation names."""
+    """A claim to prepare for a Pod, with the drivers of its allocation."""
 
     ref: ClaimRef
     drivers: tuple[str, ...]
@@ -86,9 +86,9 @@ class AllocatedClaim:
 
 @dataclass(frozen=True, slots=True)
 class ClaimUse:
-    """One element of a container's `resources.claims`: the pod-local name, the object behind it, the request.
+    """One element of a container's `resources.claims`: the name in the Pod, the object, the request.
 
-    `listed` says that the pod's `status.resourceClaimStatuses` names the object, as for claims made from a template.
+    `listed` means that the Pod's `status.resourceClaimStatuses` names the object, as for claims from templates.
     """
 
     name: str
@@ -99,9 +99,9 @@ class ClaimUse:
 
 @dataclass(frozen=True, slots=True)
 class PodClaims:
-    """The claims of a pod by who uses them; names of containers differ throughout a pod.
+    """The claims of a Pod by container; container names are unique in a Pod.
 
-    Ephemeral containers use none. `unused` are claims in `spec.resourceClaims` that no container uses.
+    Ephemeral containers use no claims. `unused` are claims in `spec.resourceClaims` without a container.
     """
 
     containers: Mapping[str, Sequence[ClaimUse]] = field(default_factory=dict)
@@ -111,7 +111,7 @@ class PodClaims:
 
 @dataclass(frozen=True, slots=True)
 class ResourceHealth:
-    """One element of `resources` in the Pod status: a device's id there, its health and the message, if any."""
+    """One element of `resources` in the Pod status: a device's id, its health and its message."""
 
     resource_id: str
     health: Health
@@ -120,13 +120,13 @@ class ResourceHealth:
 
 @dataclass(frozen=True, slots=True)
 class ResourceStatus:
-    """One element of `allocatedResourcesStatus`: an entry's name (`claim:NAME[/REQUEST]`) and its devices."""
+    """One element of `allocatedResourcesStatus`: the entry's name (`claim:NAME[/REQUEST]`) and its devices."""
 
     name: str
     resources: tuple[ResourceHealth, ...]
 
     def to_json(self) -> dict[str, object]:
-        """The entry as the API spells it; an empty message is left out."""
+        """The entry as in the API, without an empty message."""
         return {
             "name": self.name,
             "resources": [
@@ -138,9 +138,9 @@ class ResourceStatus:
 
 @dataclass(frozen=True, slots=True)
 class AllocatedResources:
-    """Every `allocatedResourcesStatus` in a pod's status: those of its containers, and the pod's own (KEP-4680).
+    """All `allocatedResourcesStatus` of a Pod's status: those of its containers, and the Pod's own (KEP-4680).
 
-    `containers` has init containers too; one without entries has no key. `pod` is for what no container uses.
+    `containers` includes init containers; a container without entries has no key. `pod` has claims without a container.
     """
 
     containers: Mapping[str, tuple[ResourceStatus, ...]] = field(default_factory=dict)

@@ -1,7 +1,7 @@
-"""The part of the Kubernetes API that fakes and scenarios use, as one small Protocol over plain JSON objects.
+"""The part of the Kubernetes API that fakes and scenarios use, as a small Protocol over plain JSON objects.
 
-Two things speak it: `api_server.ApiServer` (in memory) and `kube_client.KubeClient` (any real API server).
-Objects are the dicts of the API's JSON form; what a call returns is the caller's own copy.
+Two classes implement it: `api_server.ApiServer` (in memory) and `kube_client.KubeClient` (any real API server). Objects
+are dicts in the API's JSON form; results belong to the caller.
 """
 
 from collections.abc import AsyncGenerator
@@ -14,7 +14,7 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of object and where the API serves it."""
+    """A kind of object, and its place in the API."""
 
     kind: str
     plural: str
@@ -47,7 +47,9 @@ KINDS = (PODS, NODES, EVENTS, NAMESPACES, CLAIMS, CLAIM_TEMPLATES, DEVICE_CLASSE
 
 
 class ApiError(Exception):
-    """The API server refused: HTTP `status`, `reason` as the API spells it (NotFound, Conflict, Invalid, ...)."""
+    """The API server rejected a request: HTTP `status`, and `reason` as in the API (NotFound, Conflict, Invalid,
+    ...).
+    """
 
     def __init__(self, status: int, reason: str, message: str) -> None:
         super().__init__(f"{reason}: {message}")
@@ -65,13 +67,13 @@ class WatchEvent:
 
 
 class Api(Protocol):
-    """A client's view of an API server. All calls raise `ApiError` when refused."""
+    """A client's view of an API server. All calls raise `ApiError` when the server rejects them."""
 
     async def create(self, kind: Kind, obj: Object) -> Object:
         """Creates and returns the stored object (namespace from its metadata; generateName works)."""
 
     async def get(self, kind: Kind, name: str, namespace: str | None = None) -> Object:
-        """The object; `ApiError` 404 NotFound where there is none."""
+        """The object; `ApiError` 404 NotFound if it does not exist."""
 
     async def list(self, kind: Kind, namespace: str | None = None) -> list[Object]:
         """All objects of the kind, in one namespace or in all."""
@@ -83,7 +85,9 @@ class Api(Protocol):
         """The same for its status alone (the `status` subresource)."""
 
     async def delete(self, kind: Kind, name: str, namespace: str | None = None, grace: int | None = None) -> None:
-        """Asks for deletion; `grace` in seconds, None for the kind's default, 0 at once. 404 if it is gone."""
+        """Deletes the object; `grace` in seconds, None for the kind's default, 0 for immediately. 404 if it does not
+        exist.
+        """
 
     def watch(self, kind: Kind, namespace: str | None = None) -> AsyncGenerator[WatchEvent, None]:
-        """First all that exist as ADDED, then every change, until the server goes away (then it just ends)."""
+        """All existing objects as ADDED, then every change. Ends when the server stops."""

@@ -1,6 +1,6 @@
-"""What a pod asks for of extended resources: whole numbers of devices, as its containers' limits. Pure.
+"""A pod's requests for extended resources: whole numbers of devices in its containers' limits. Pure.
 
-Kubernetes does not let them be overcommitted: a request is there with a limit, and is equal to it.
+Kubernetes does not allow overcommitment: a request equals its limit.
 """
 
 from collections import Counter
@@ -11,24 +11,24 @@ from drahealth.proto.extended_resources import is_extended_resource
 
 
 def wanted(container: Object) -> dict[str, int]:
-    """How many devices of each extended resource a container asks for."""
+    """The number of devices of each extended resource that a container requests."""
     limits = (container.get("resources") or {}).get("limits") or {}
     return {name: int(str(amount)) for name, amount in limits.items() if is_extended_resource(name)}
 
 
 def init_containers(pod: Object) -> list[Object]:
-    """Those that end before the pod's containers start."""
+    """The init containers that end before the pod's containers start."""
     return [one for one in pod["spec"].get("initContainers") or () if not _is_sidecar(one)]
 
 
 def wanted_by_container(pod: Object) -> dict[str, dict[str, int]]:
-    """The same of each container of a pod that asks for any, in the order of their start."""
+    """The same for each container with such requests, in the order of their start."""
     containers = (*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"])
     return {one["name"]: found for one in containers if (found := wanted(one))}
 
 
 def wanted_by_pod(pod: Object) -> Counter[str]:
-    """What a node must have for the pod: all that run at once together, or an init container that wants more."""
+    """The number that a node needs for the pod: all that run together, or an init container that requests more."""
     whole: Counter[str] = Counter()
     for container in _running_at_once(pod):
         whole.update(wanted(container))

@@ -1,4 +1,4 @@
-"""A client that can watch from where it listed: the way to hold a whole and current picture of a kind."""
+"""A client that can watch from the revision of its list, to hold a complete and current copy of a kind."""
 
 from collections.abc import AsyncGenerator
 from typing import NamedTuple, Protocol
@@ -14,25 +14,25 @@ class Snapshot(NamedTuple):
 
 
 class ListWatch(Api, Protocol):
-    """The `Api`, and a watch that goes on from a list."""
+    """The `Api`, with a watch that continues from a list."""
 
     async def snapshot(self, kind: Kind, namespace: str | None = None) -> Snapshot:
-        """The list, and the revision from which `watch` goes on without loss."""
+        """The list, and the revision from which `watch` continues without loss."""
 
     def watch(
         self, kind: Kind, namespace: str | None = None, since: str | None = None
     ) -> AsyncGenerator[WatchEvent, None]:
         """As `Api.watch`; with the revision of a snapshot, every change after it and no initial ADDED.
 
-        Raises `ApiError` 410 Expired where the server no longer knows the changes since then.
+        Raises `ApiError` 410 Expired if the server no longer has the changes since then.
         """
 
 
 class ControlPlaneApi(ListWatch, Protocol):
-    """What the parts of a control plane need besides."""
+    """Further calls for parts of a control plane."""
 
     async def bind(self, name: str, namespace: str, node: str) -> None:
-        """Puts a pod on a node; `ApiError` 409 Conflict if it is on one already."""
+        """Binds a pod to a node; `ApiError` 409 Conflict if it is already bound."""
 
     async def wait_ready(self) -> None:
-        """Returns once the server serves."""
+        """Waits until the server is ready."""

@@ -1,10 +1,10 @@
-"""What several fakes ask of a pod object, and the small changes they make to one. Pure functions."""
+"""Reads and changes pod objects for several fakes. Pure functions."""
 
 from drahealth.fakes.cluster.api import Object
 
 
 def is_terminal(pod: Object) -> bool:
-    """The pod has run to its end."""
+    """Whether the pod has terminated."""
     return pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
 
 

@@ -1,1 +1,1 @@
-"""What goes wrong with devices: catalogues of faults, and policies of what they mean. `catalogue` reads both."""
+"""Faults of devices: catalogues of faults, and policies that map them to health. `catalogue` reads both."""

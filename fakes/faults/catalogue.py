@@ -1,7 +1,7 @@
-"""The catalogues of faults, one a vendor, and the policies that say which of them make a device Unhealthy.
+"""The catalogues of faults, one for each vendor, and the policies that define which faults make a device Unhealthy.
 
-What happened (a fault: what it reaches, what recovers it) and what it means (a policy) are different files, for vendors
-disagree about the second. The files are TOML beside this module.
+Faults (what they affect, what clears them) and policies (what they mean) are separate files, because vendors disagree
+about policies. The files are TOML, next to this module.
 """
 
 import tomllib
@@ -26,12 +26,12 @@ Reach = Literal["instance", "device", "parent", "peers", "node"]
 
 
 class UnknownName(ValueError):
-    """There is no fault, policy, catalogue or action of that name; says which there are, or what is near it."""
+    """Unknown fault, policy, catalogue or action; the message lists valid or similar names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One way to fail."""
+    """A fault of a device."""
 
     id: str
     """Such as xid/79."""
@@ -62,19 +62,19 @@ class Fault:
     """Nothing is reported of it: the device seems healthy, and work on it hangs."""
 
     def is_recovered_by(self, action: Action) -> bool:
-        """Whether this action is enough."""
+        """Whether this action clears the fault."""
         if self.recovery in ("none", "itself"):
             return True
         return ACTIONS.index(action) >= ACTIONS.index(self.recovery)
 
     def says(self, device: str) -> str:
-        """The message of a device that has it."""
+        """The message of a device with the fault."""
         return self.message.replace("{device}", device)
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Which faults make a device Unhealthy. One that is not named here leaves it Healthy."""
+    """The faults that make a device Unhealthy. Any other fault leaves it Healthy."""
 
     name: str
     about: str
@@ -84,12 +84,12 @@ class Policy:
     ignored: tuple[str, ...]
 
     def health(self, fault: str) -> Health:
-        """What a device with this fault is."""
+        """The health of a device with this fault."""
         named = fault not in self.ignored and any(fnmatchcase(fault, pattern) for pattern in self.unhealthy)
         return Health.UNHEALTHY if named else Health.HEALTHY
 
     def knows(self, fault: str) -> bool:
-        """It says something of this fault."""
+        """Whether the policy mentions this fault."""
         return any(fnmatchcase(fault, pattern) for pattern in (*self.unhealthy, *self.ignored))
 
 

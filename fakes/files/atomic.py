@@ -8,9 +8,10 @@ from tempfile import NamedTemporaryFile
 
 
 def replace_file(path: Path, data: bytes, scratch: Path | None = None) -> None:
-    """Writes `data` to `path`, for its owner alone to read. Raises OSError, and then leaves what was there.
+    """Writes `data` to `path`, readable by its owner only. Raises OSError, and then leaves the old file.
 
-    The draft lies in `scratch`, a folder of the same file system, or beside the file under a name with a dot before it.
+    The temporary file is in `scratch`, a directory of the same file system, or next to the file with a dot before its
+    name.
     """
     with NamedTemporaryFile(dir=scratch or path.parent, prefix=".drahealth-", delete=False) as draft:
         try:

@@ -1,15 +1,15 @@
-"""Whose a socket's file is. It imports next to nothing, so that commands start at once."""
+"""Checks who uses a socket's file. It imports almost nothing, so that commands start fast."""
 
 import socket
 from pathlib import Path
 
 
 class SocketInUse(ValueError):
-    """The path for a socket is somebody else's."""
+    """Another process uses the path of a socket."""
 
 
 def is_served(path: Path) -> bool:
-    """Whether somebody listens there."""
+    """Whether a process listens on the socket."""
     with socket.socket(socket.AF_UNIX) as knocking:
         knocking.setblocking(False)  # who listens but is busy would keep it waiting
         try:

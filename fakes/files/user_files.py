@@ -1,4 +1,4 @@
-"""Files that users write, in YAML 1.2: all that is wrong with one is said at once, by line, with a hint."""
+"""Files that users write, in YAML 1.2: all errors of a file are reported at once, with lines and hints."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -24,7 +24,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
-    """One thing that is wrong. `line` begins at 1."""
+    """One error. `line` starts at 1."""
 
     line: int
     where: str
@@ -36,7 +36,7 @@ class Problem:
 
 
 class FileError(ValueError):
-    """A file that is not what it should be: all its problems, in the order of their lines."""
+    """An invalid file: all its errors, in the order of their lines."""
 
     def __init__(self, source: str, problems: Sequence[Problem]) -> None:
         self.source = source
@@ -53,29 +53,29 @@ class Document:
     lines: Mapping[Place, int]
 
     def line(self, place: Place) -> int:
-        """The line of the nearest thing around it that has one."""
+        """The line of the nearest surrounding part that has one."""
         while place and place not in self.lines:
             place = place[:-1]
         return self.lines.get(place, min(self.lines.values(), default=1))
 
     def problems(self, findings: Iterable[Finding]) -> list[Problem]:
-        """What is wrong with it, by line."""
+        """The errors of the document, by line."""
         return [Problem(self.line(at), ".".join(map(str, at)), what) for at, what in findings]
 
     def error(self, findings: Iterable[Finding]) -> FileError:
-        """What is wrong with it."""
+        """The errors of the document, as an exception."""
         return FileError(self.source, self.problems(findings))
 
 
 def read(path: Path) -> bytes:
-    """What is in a file. Raises FileError for one that is too large, OSError for what cannot be read."""
+    """The content of a file. Raises FileError for a file that is too large, OSError if it cannot be read."""
     if path.stat().st_size > LARGEST:
         raise FileError(str(path), [Problem(1, "", f"the file has more than {LARGEST} bytes")])
     return path.read_bytes()
 
 
 def documents(text: str | bytes, source: str) -> Iterator[Document]:
-    """The documents of a text, but for empty ones. Raises FileError."""
+    """The documents of a text, without empty ones. Raises FileError."""
     from ruamel.yaml import YAML  # heavy, and only who reads files needs it
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
@@ -95,7 +95,7 @@ def documents(text: str | bytes, source: str) -> Iterator[Document]:
 
 
 def validated(model: type[Model], document: Document) -> Model:
-    """The document as a model. Raises FileError with all that is wrong."""
+    """The document as a model. Raises FileError with all errors."""
     try:
         return model.model_validate(document.data)
     except ValidationError as error:
@@ -103,7 +103,7 @@ def validated(model: type[Model], document: Document) -> Model:
 
 
 def ill_formed(model: type[BaseModel], data: Any) -> set[Place]:
-    """Where data is not what the model says, by the model's own path."""
+    """The paths at which data does not match the model."""
     try:
         model.model_validate(data)
     except ValidationError as error:
@@ -112,14 +112,13 @@ def ill_formed(model: type[BaseModel], data: Any) -> set[Place]:
 
 
 def meant(model: type[BaseModel], place: Place) -> str:
-    """The name that belongs in a place, by the model's own path, and is next to the one that is said there; empty if
-    none is near."""
+    """The most similar valid name at this path of the model; empty if none is similar."""
     close = get_close_matches(str(place[-1]), sorted(_names_in(model, place[:-1])), 1)
     return close[0] if close else ""
 
 
 def sound(model: type[BaseModel], data: Any, names: Iterable[str]) -> dict[str, Any]:
-    """Those of these fields that are said and well-formed, whatever the others are."""
+    """The well-formed fields among these, whatever the others are."""
     said = data if isinstance(data, dict) else {}
     found = dict[str, Any]()
     for name in names:
@@ -137,7 +136,7 @@ def _reader(model: type[BaseModel], name: str) -> TypeAdapter[Any]:
 
 
 class _Reading:
-    """What a document holds as plain data, with the line of each key and each element."""
+    """Reads a document as plain data, with the line of each key and element."""
 
     def __init__(self, source: str) -> None:
         self.lines: dict[Place, int] = {}
@@ -166,7 +165,7 @@ class _Reading:
 
 
 def _causes(errors: Sequence[Any]) -> list[Any]:
-    """Without those that only say that something inside is wrong."""
+    """The errors without those that only repeat an inner error."""
     places = [tuple(error["loc"]) for error in errors]
     return [
         error
@@ -207,13 +206,13 @@ def _short(value: Any) -> str:
 
 
 def _names(model: type[BaseModel]) -> frozenset[str]:
-    """Everything that something is called in files of this model."""
+    """All names in files of this model."""
     schema = _schema(model)
     return frozenset(name for part in (schema, *schema["$defs"].values()) for name in part.get("properties", {}))
 
 
 def _names_in(model: type[BaseModel], place: Place) -> frozenset[str]:
-    """What something may be called in a place; in one that may hold several models, by any of them."""
+    """The valid names at a path; if several models are possible, those of all."""
     known = _schema(model)["$defs"]
     there = [*_objects(_schema(model), known)]
     for part in place:  # numbers, and the names of a union's members, lead nowhere
@@ -223,7 +222,7 @@ def _names_in(model: type[BaseModel], place: Place) -> frozenset[str]:
 
 
 def _objects(node: dict[str, Any], known: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Those that something of this schema may be, or hold in a list."""
+    """The schemas of the possible objects, or of the elements of a list."""
     if reference := node.get("$ref"):
         yield from _objects(known[reference.rpartition("/")[2]], known)
     if "properties" in node:

@@ -1,6 +1,6 @@
-"""Devices and what is wrong with each: faults go in, actions recover from them, and a policy says what each device is.
+"""The faults of each device: faults are injected, recovery actions clear them, and a policy gives each device's health.
 
-Pure: it knows no time and tells nobody. Who holds it reports what has changed.
+Pure: no clock and no notifications. The caller reports changes.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from drahealth.proto.values import Health
 
 @dataclass(frozen=True, slots=True)
 class DeviceState:
-    """What a driver knows of a device, and says of it."""
+    """The state of a device as the driver knows and reports it."""
 
     health: Health = Health.HEALTHY
     message: str = ""
@@ -25,7 +25,7 @@ class DeviceState:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """What came of an attempt: the faults that are gone, and those that are still there, as `fault on device`."""
+    """The result of a recovery action: the cleared faults and the remaining ones, as `fault on device`."""
 
     cured: tuple[str, ...]
     left: tuple[str, ...]
@@ -38,7 +38,7 @@ Key = tuple[str, str]
 
 
 class Machine:
-    """The devices of an inventory under a policy. A fault is on the device that it was injected into, once."""
+    """The devices of an inventory under a policy. A device has each fault at most once."""
 
     def __init__(self, inventory: Inventory, catalogue: str, policy: Policy) -> None:
         self._inventory = inventory
@@ -49,9 +49,9 @@ class Machine:
         self._claimed: set[Key] = set()
 
     def inject(self, fault_id: str, device: str) -> frozenset[str]:
-        """The device has this fault from now on; the paths of those whose state is another for it.
+        """Adds a fault to a device; returns the paths of devices whose state changes.
 
-        Raises UnknownName, or ValueError for a device that is not there or has it already.
+        Raises UnknownName, and ValueError if the device is unknown or already has the fault.
         """
         found = fault(self._catalogue, fault_id)
         reached = self._inventory.reached(device, found.reaches)
@@ -64,18 +64,18 @@ class Machine:
         return frozenset(reached)
 
     def clear(self, fault_id: str, device: str) -> frozenset[str]:
-        """The fault is gone, however that came, or was never there; the paths of those whose state is another for it.
+        """Removes a fault, if the device has it; returns the paths of devices whose state changes.
 
-        Raises ValueError for a fault or a device that there is none of.
+        Raises ValueError for an unknown fault or device.
         """
         fault(self._catalogue, fault_id)
         self._inventory[device]
         return self._remove([(fault_id, device)])
 
     def recover(self, action: Action, device: str = "", *, fails: bool = False) -> Recovery:
-        """Does this to a device, or to all, at once. What it is too weak for stays, and so does all if it `fails`.
+        """Runs a recovery action on one device or all, immediately. Faults stay if the action is too weak or `fails`.
 
-        What is on a partition is recovered with the whole device.
+        Recovering a whole device recovers its partitions.
         """
         there = self.faults_on(device)
         cured = [] if fails else [key for key in there if self.is_recovered(key, action)]
@@ -83,34 +83,34 @@ class Machine:
         return Recovery(tuple(map(words, cured)), tuple(words(key) for key in there if key not in cured), changed)
 
     def faults_on(self, device: str = "") -> list[Key]:
-        """Those on a device and its partitions, or on all."""
+        """The faults on a device and its partitions, or on all devices."""
         inside = frozenset(self._inventory.reached(device, "device")) if device else None
         return [key for key in self._faults if inside is None or key[1] in inside]
 
     def fault(self, key: Key) -> Fault:
-        """What is known of it."""
+        """The catalogue's entry of a fault."""
         return self._faults[key]
 
     def is_recovered(self, key: Key, action: Action) -> bool:
-        """Whether the action is enough."""
+        """Whether the action clears the fault."""
         return self._faults[key].is_recovered_by(action)
 
     def cure(self, keys: Iterable[Key]) -> frozenset[str]:
-        """These are gone, those of them that were there; the paths of the devices whose state is another for it."""
+        """Removes these faults; returns the paths of devices whose state changes."""
         return self._remove(list(keys))
 
     def claim(self, keys: Iterable[Key]) -> frozenset[str]:
-        """The driver takes its devices for recovered from these, and says so, though they are not."""
+        """The driver reports its devices as recovered from these faults, although they are not."""
         claimed = [key for key in keys if key in self._faults and key not in self._claimed]
         self._claimed.update(claimed)
         return self._reached(claimed)
 
     def heal(self) -> frozenset[str]:
-        """All is well again, everywhere."""
+        """Removes all faults of all devices."""
         return self._remove(list(self._faults))
 
     def state(self, path: str) -> DeviceState:
-        """Of one device. Raises ValueError if it is not there."""
+        """The state of one device. Raises ValueError for an unknown device."""
         mine = self._reaching[self._inventory[path].path]
         told = [found for key, found in mine.items() if not found.silent and key not in self._claimed]
         ids = tuple(id_ for id_, _ in mine)
@@ -122,7 +122,7 @@ class Machine:
         return DeviceState(self._policy.health(worst.id), worst.says(path), not vanished, ids)
 
     def states(self) -> dict[str, DeviceState]:
-        """Of all, in the inventory's order."""
+        """The state of all devices, in the inventory's order."""
         return {device.path: self.state(device.path) for device in self._inventory.devices}
 
     def _remove(self, keys: list[Key]) -> frozenset[str]:
@@ -141,5 +141,5 @@ class Machine:
 
 
 def words(key: Key) -> str:
-    """The fault as people read it."""
+    """The fault in words."""
     return f"{key[0]} on {key[1]}"

@@ -1,7 +1,7 @@
-"""Recoveries that take their time: a device stays as it is until then. Pure: the time is an argument.
+"""Recoveries with a duration: the device's state does not change until the end. Pure: the time is an argument.
 
-While a device is being recovered no other recovery of it can begin, as with a GPU that is being reset. What happens to
-it meanwhile is not what is being recovered from, and stays.
+During a recovery no other recovery of the device can start, as with a GPU reset. Faults that are injected during a
+recovery are not cleared by it.
 """
 
 import math
@@ -18,7 +18,7 @@ Outcome = Literal["cured", "claimed", "nothing"]
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """What will have come of an attempt: the faults that will be gone, those that stay, and seconds until then."""
+    """A started recovery: the faults it will clear, the remaining faults, and the seconds until its end."""
 
     cured: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
@@ -26,7 +26,7 @@ class Begun:
 
 
 class Recoveries:
-    """Those of one machine. The times that the catalogue leaves open are drawn from the seed."""
+    """The recoveries of one machine. Ranges of the catalogue are drawn from the seed."""
 
     def __init__(self, machine: Machine, seed: int = 0) -> None:
         self._machine = machine
@@ -44,9 +44,9 @@ class Recoveries:
         fails: bool = False,
         claimed: bool = False,
     ) -> Begun:
-        """Does this to a device, or to all, from now on. `takes` is in seconds; None: as the catalogue has it.
+        """Starts a recovery action on one device or all. `takes` is in seconds; None uses the catalogue's duration.
 
-        Raises ValueError for a device that is being recovered.
+        Raises ValueError for a device that is already recovering.
         """
         if takes is not None and not 0 <= takes < math.inf:
             raise ValueError(f"a recovery takes a finite number of seconds, not {takes:g}")
@@ -65,11 +65,11 @@ class Recoveries:
 
     @property
     def due(self) -> float:
-        """When the next one is over; infinite if there is none."""
+        """The end of the next recovery; infinite if there is none."""
         return min((due for due, _ in self._under_way.values()), default=math.inf)
 
     def finish(self, now: float) -> frozenset[str]:
-        """Those that are over by now; the paths of the devices whose state is another for it."""
+        """Ends recoveries that are due; returns the paths of devices whose state changes."""
         over = {key: outcome for key, (due, outcome) in self._under_way.items() if due <= now}
         for key in over:
             del self._under_way[key]
@@ -77,11 +77,11 @@ class Recoveries:
         return cured | self._machine.claim([key for key, outcome in over.items() if outcome == "claimed"])
 
     def forget(self, key: Key) -> None:
-        """The fault is gone by other ways."""
+        """Removes a fault that was cleared by other means."""
         self._under_way.pop(key, None)
 
     def forget_all(self) -> None:
-        """All are."""
+        """Removes all recoveries."""
         self._under_way.clear()
 
     def _draw(self, key: Key) -> float:

@@ -1,1 +1,1 @@
-"""What health streams say: the table of devices, and its way to each stream with all that can be wrong on it."""
+"""Health streams: the table of devices, and the way of its reports to each stream, with stream faults."""

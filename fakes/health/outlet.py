@@ -1,11 +1,10 @@
-"""One open health stream, from its driver's side: what is put in goes out in turn, if nothing is wrong with it.
+"""One open health stream, on the driver's side: a queue of messages behind stream faults.
 
-A listener that is slower than the changes does not get ever older news: while a message is on its way, a complete list
-takes the place of the one that waits. What is no complete list waits its turn, each of it, and so does what a stream
-fault has touched: what was stalled, what goes out twice or out of turn is there to be seen.
+If the subscriber is slower than the changes, complete lists coalesce: a new list replaces the waiting one. All other
+messages wait in order, and so do messages that a stream fault has affected.
 
-That is so for `MESSAGES` that wait, or as many as list `DEVICES`. What would be more is left out: a list of how all
-devices are then takes the last place in the line, so that who listens comes to the last state, whenever that is.
+At most `MESSAGES` messages wait, which list at most `DEVICES` devices. Beyond that, messages are dropped, and the
+newest complete list takes the last place. So the subscriber always receives the last state.
 """
 
 import asyncio
@@ -31,11 +30,10 @@ log = logging.getLogger(__name__)
 
 
 class Outlet(Generic[Message]):
-    """A queue of messages behind the driver's stream faults. `end` is what the stream ended with, once it has.
+    """A queue of messages behind the driver's stream faults. `end` is the status with which the stream ended.
 
-    `coalesces` says of a message whether it is one that the next such message may take the place of, `size` how many
-    devices it lists; `newest` is the list that says how all of them are now. At `most` so many messages wait,
-    which list so many devices.
+    `coalesces` tells whether a later message of this kind may replace a message, `size` is the number of devices in a
+    message, and `newest` gives the current complete list. At `most` this many messages and devices wait.
     """
 
     def __init__(
@@ -70,7 +68,7 @@ class Outlet(Generic[Message]):
         self._woken = asyncio.Event()
 
     def put(self, message: Message) -> None:
-        """It goes out as soon as it can."""
+        """Adds a message, to be sent as soon as possible."""
         if self.end is None:
             if self._messages >= self._most[0] or self._devices + self._size(message) > self._most[1]:
                 message = self._in_last_place()
@@ -80,16 +78,16 @@ class Outlet(Generic[Message]):
             self._woken.set()
 
     def close(self, code: grpc.StatusCode) -> None:
-        """The stream ends with this, after what can go out by now."""
+        """Ends the stream with this status, after the messages that are due."""
         self.end = self.end or code
         self._woken.set()
 
     def changed(self) -> None:
-        """What is wrong with the driver's streams is something else now."""
+        """Applies changed stream faults."""
         self._woken.set()
 
     async def messages(self) -> AsyncIterator[Message]:
-        """What goes out, until the stream ends."""
+        """The messages to send, until the stream ends."""
         while True:
             self._woken.clear()
             for found in self._pipe.take(self._clock.now()):
@@ -107,7 +105,7 @@ class Outlet(Generic[Message]):
             await self._something()
 
     def _gather(self) -> None:
-        """Takes what has become due while a message was on its way."""
+        """Takes messages that became due while another message was being sent."""
         for found in self._pipe.take(self._clock.now()):
             if found.plain and self._coalesces(found.message):
                 for older in tuple(self._replaceable):
@@ -121,14 +119,14 @@ class Outlet(Generic[Message]):
             self._replaceable.add(number)
 
     def _leaves(self, number: int) -> Message:
-        """The message of that number, which waits no more."""
+        """The message with this number, removed from the queue."""
         message = self._ready.pop(number)
         self._replaceable.discard(number)
         self._count(message, -1)
         return message
 
     def _in_last_place(self) -> Message:
-        """The newest list, and room for it: what was last in the line is left out."""
+        """The newest list, in place of the last message, which is dropped."""
         if not self.left_out:
             log.warning(
                 "stream %s: %d messages wait, which list %d devices: what would be more is left out, "
@@ -147,7 +145,7 @@ class Outlet(Generic[Message]):
         self._devices += times * self._size(message)
 
     async def _something(self) -> None:
-        """Returns when a message was put in, something has changed, or the next message is due."""
+        """Returns when a message was added, something has changed, or the next message is due."""
         due = self._pipe.due
         if math.isinf(due):
             await self._woken.wait()

@@ -1,6 +1,6 @@
-"""What is said of devices over what they are, for as long as it is said. Pure.
+"""Overrides of reported health. Pure.
 
-The worse of both holds: Unhealthy over Unknown over Healthy; of two that are equally bad, what the device is.
+The worse health counts: Unhealthy before Unknown before Healthy; if both are equal, the device's own.
 """
 
 from collections.abc import Collection, Mapping
@@ -16,25 +16,25 @@ _BADNESS = {Health.HEALTHY: 0, Health.UNKNOWN: 1, Health.UNHEALTHY: 2}
 
 @dataclass(frozen=True, slots=True)
 class Pinned:
-    """A device is said to be so."""
+    """An override of one device."""
 
     health: Health
     message: str
 
     def __or__(self, other: "Pinned") -> "Pinned":
-        """The worse of both, the first of two that are equally bad."""
+        """The worse of both; the first if both are equal."""
         return other if _BADNESS[other.health] > _BADNESS[self.health] else self
 
 
 class Overlay:
-    """What is pinned now, and what those devices are beneath it."""
+    """The current overrides, and the devices' own health."""
 
     def __init__(self) -> None:
         self._pinned: Mapping[Key, Pinned] = {}
         self._beneath: dict[Key, DeviceHealth] = {}
 
     def said(self, device: DeviceHealth) -> DeviceHealth:
-        """What is to be said of a device that is so from now on."""
+        """The health to report for a device with this own health."""
         key = (device.pool, device.device)
         if key not in self._pinned:
             return device
@@ -42,9 +42,10 @@ class Overlay:
         return self._over(key, device)
 
     def replaced(self, pinned: Mapping[Key, Pinned], now: Mapping[Key, DeviceHealth]) -> list[DeviceHealth]:
-        """These are pinned from now on, and no others; `now` is what was said so far.
+        """Replaces all overrides; `now` is the reported health so far.
 
-        Returns what those are beneath, and those that were pinned before; what is to be said of them `said` knows.
+        Returns the own health of these devices, and the devices with earlier overrides. `said` gives the health to
+        report.
         """
         concerned = dict.fromkeys((*self._beneath, *pinned))
         beneath = {key: self._beneath.get(key, now[key]) for key in concerned}
@@ -53,7 +54,7 @@ class Overlay:
         return list(beneath.values())
 
     def keep(self, there: Collection[Key]) -> None:
-        """These are all devices that there are; one that comes back is said to be what it is pinned to."""
+        """Sets the existing devices. A device that returns keeps its override."""
         self._beneath = {key: device for key, device in self._beneath.items() if key in there}
 
     def _over(self, key: Key, device: DeviceHealth) -> DeviceHealth:

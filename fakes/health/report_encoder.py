@@ -1,7 +1,7 @@
-"""Reports as the bytes of a health API, made of parts that are kept.
+"""Encodes reports of a health API from cached parts.
 
-A list of thousands of devices in which one has changed costs what one device costs: a message of protobuf that only
-repeats a field is its entries one after the other, so what was encoded of the others before is put in again.
+If one device of thousands changes, only that device is encoded again. A protobuf message with one repeated field is the
+concatenation of its entries, so the encoded entries of other devices are reused.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from drahealth.proto.values import DeviceHealth, Report
 
 
 class ReportEncoder:
-    """Encodes the reports of one driver for one health API that says nothing of preparations."""
+    """Encodes the reports of one driver for one health API without prepared claims."""
 
     def __init__(self, health_api: HealthApi) -> None:
         self._health_api = health_api
@@ -20,7 +20,7 @@ class ReportEncoder:
         self._message = b""
 
     def encode(self, report: Report) -> bytes:
-        """The response message of these devices; that of the last report is there already."""
+        """The encoded response with these devices; reuses the entries of the last report."""
         if report is not self._report:
             self._parts = self._changed(report) if len(report) == len(self._report) else self._others(report)
             self._report = report
@@ -28,7 +28,7 @@ class ReportEncoder:
         return self._message
 
     def _changed(self, report: Report) -> Sequence[bytes]:
-        """The same devices as before in their order, some of which have changed."""
+        """Whether these are the same devices in the same order, some of them changed."""
         known = zip(report, self._report, self._parts, strict=True)
         return [part if device is before else self._part(device) for device, before, part in known]
 

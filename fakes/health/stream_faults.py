@@ -1,7 +1,7 @@
-"""What goes wrong between a driver and who listens to it: messages that come late, twice, not at all or out of turn.
+"""Faults between a driver and its subscribers: messages that are late, duplicated, lost or out of order.
 
-Pure: the time is an argument, and what is drawn comes from a seed. `StreamFaults` is what is wrong with a driver's
-streams, a `Pipe` is one of them: messages go in, and come out when they are due.
+Pure: the time is an argument, and random draws come from a seed. `StreamFaults` has the current faults of a driver's
+streams. A `Pipe` is one stream: messages go in, and come out when they are due.
 """
 
 import math
@@ -20,13 +20,13 @@ drop, duplicate, reorder: this share of the messages is lost, goes out twice, or
 
 @dataclass
 class StreamFaults:
-    """What is wrong now. The same seed and the same messages give the same faults."""
+    """The current faults. The same seed and messages give the same draws."""
 
     seed: int = 0
     values: dict[str, float] = field(default_factory=dict)
 
     def set(self, kind: str, value: float = 1.0) -> None:
-        """From now on. Raises ValueError for what there is not: another kind, a share above 1, a negative delay."""
+        """Adds a fault. Raises ValueError for an unknown kind, a share above 1, or a negative delay."""
         if kind not in KINDS:
             raise ValueError(f"streams have no fault {kind!r}; there are {', '.join(KINDS)}")
         if not 0 <= value < math.inf or (kind in ("drop", "duplicate", "reorder") and value > 1):
@@ -34,7 +34,7 @@ class StreamFaults:
         self.values[kind] = value
 
     def restore(self, kind: str) -> None:
-        """It is as it was before; nothing for what was not wrong."""
+        """Removes a fault, if it is set."""
         self.values.pop(kind, None)
 
     def __getitem__(self, kind: Kind) -> float:
@@ -43,7 +43,7 @@ class StreamFaults:
 
 @dataclass(frozen=True, slots=True)
 class Due(Generic[Message]):
-    """A message that goes out now."""
+    """A message that is due."""
 
     message: Message
     plain: bool
@@ -51,7 +51,7 @@ class Due(Generic[Message]):
 
 
 class Pipe(Generic[Message]):
-    """One stream. `put` what is to be said, `take` what goes out now, and come again at `due`."""
+    """One stream. `put` adds a message, `take` returns messages that are due, `due` is the time of the next one."""
 
     def __init__(self, faults: StreamFaults, number: int = 0) -> None:
         self._faults = faults
@@ -60,9 +60,9 @@ class Pipe(Generic[Message]):
         self._swapped: Message | None = None
 
     def put(self, message: Message, now: float) -> int:
-        """It is to be said; how often it will be.
+        """Adds a message; returns how often it will be sent.
 
-        What is drawn for a message does not depend on which faults there are.
+        The random draws of a message do not depend on the current faults.
         """
         drop, twice, swap = (self._random.random() for _ in range(3))
         if drop < self._faults["drop"]:
@@ -80,11 +80,11 @@ class Pipe(Generic[Message]):
         return copies
 
     def forget_last(self) -> Message | None:
-        """The last of those that wait is not said; None where none does."""
+        """Drops the last waiting message and returns it; None if no message waits."""
         return self._waiting.pop()[1].message if self._waiting else None
 
     def take(self, now: float) -> list[Due[Message]]:
-        """What goes out now, in its order: a message never overtakes one that was delayed before it."""
+        """The messages that are due, in order: a message never overtakes an earlier delayed one."""
         if self._faults["stall"]:
             return []
         out = []
@@ -97,5 +97,5 @@ class Pipe(Generic[Message]):
 
     @property
     def due(self) -> float:
-        """When the next message goes out if nothing changes; infinite if there is none."""
+        """When the next message is due; infinite if there is none."""
         return self._waiting[0][0] if self._waiting and not self._faults["stall"] else math.inf

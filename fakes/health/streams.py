@@ -1,4 +1,4 @@
-"""The health half of a driver instance: the open streams that are told how its devices are."""
+"""The health half of a driver instance: the open streams and the reports sent to them."""
 
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -25,7 +25,7 @@ _serial = count(1)
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Told:
-    """A report on its way to streams."""
+    """A report to be sent to streams."""
 
     devices: Report
     complete: bool
@@ -40,10 +40,9 @@ class _Stream:
 
 
 class HealthStreams:
-    """Serves any number of streams, of all the health APIs asked for, with what one table says of devices.
+    """Serves any number of streams of all requested health APIs, with the health from one table.
 
-    `prepared()` has the devices of prepared claims: the only ones that some health APIs list. `faults` is what
-    is wrong on the way of messages.
+    `prepared()` gives the devices of prepared claims; some health APIs list only these. `faults` are the stream faults.
     """
 
     def __init__(
@@ -82,12 +81,12 @@ class HealthStreams:
 
     @property
     def opened(self) -> int:
-        """How often a stream was asked for."""
+        """The total number of stream requests."""
         return self.asked.total()
 
     @property
     def wrong(self) -> tuple[str, ...]:
-        """What is wrong with them, a few words each."""
+        """The current stream faults, in a few words each."""
         found = [f"{kind} {value:g}" for kind, value in self.faults.values.items()]
         found += ["silent"] if self.quiet else []
         found += ["partial"] if self.partial else []
@@ -95,32 +94,32 @@ class HealthStreams:
         return tuple(found)
 
     def methods(self, served: Iterable[str]) -> dict[Method, Callable[..., Any]]:
-        """Handlers for all health APIs, by name; those that are not served answer Unimplemented, and are counted."""
+        """Handlers for all health APIs by name. Those that are not served answer Unimplemented, and are counted."""
         names = set(served)
         return {f.method: self._serve(f) if f.name in names else self._refuse(f) for f in HEALTH_APIS.values()}
 
     def all(self) -> Report:
-        """What is said of each device, in their order."""
+        """The reported health of each device, in order."""
         return self.table.all()
 
     def tell_changes(self, changed: Report, *, coalesces: bool) -> None:
-        """These devices are something else now: it is told in a complete report, or by themselves (`partial`)."""
+        """Reports changed devices: in a complete report, or alone (`partial`)."""
         if not self.partial:
             self._tell_those(self._streams.values(), coalesces)
         elif not self.quiet:
             self._put(_Told(changed, complete=False))
 
     def tell_all(self) -> None:
-        """Sends a complete report to every stream, unless the driver is quiet."""
+        """Sends a complete report to every stream, unless the driver is silent."""
         self._tell_those(self._streams.values(), coalesces=True)
 
     def tell_prepared(self) -> None:
-        """The same to the streams whose reports list what is prepared: that has changed."""
+        """Sends a complete report to streams of health APIs that list prepared devices, after these have changed."""
         concerned = (stream for stream in self._streams.values() if stream.health_api.prepared_only)
         self._tell_those(concerned, coalesces=False)
 
     def tell(self, devices: Iterable[DeviceHealth], *, complete: bool) -> None:
-        """Sends just this to every stream. ValueError for what no message can say."""
+        """Sends these devices to every stream. Raises ValueError if no message can hold them."""
         told = _Told(tuple(devices), complete)
         V1.encode(told.devices)
         self._put(told)
@@ -130,12 +129,12 @@ class HealthStreams:
         self._put(payload)
 
     def end(self, code: grpc.StatusCode) -> None:
-        """Ends every open stream, after what can go out by now."""
+        """Ends every open stream, after the messages that are due."""
         for stream in self._streams.values():
             stream.outlet.close(code)
 
     def set_fault(self, kind: str, value: float) -> None:
-        """This is wrong with the streams from now on (`stream_faults`, partial or skew). ValueError for another."""
+        """Adds a stream fault (see `stream_faults`, or partial or skew). Raises ValueError for an unknown fault."""
         match kind:
             case "partial":
                 self.partial = bool(value)
@@ -146,7 +145,7 @@ class HealthStreams:
         self._wake()
 
     def restore(self, kind: str) -> None:
-        """It is wrong no more."""
+        """Removes a stream fault."""
         match kind:
             case "partial":
                 self.partial = False
@@ -157,7 +156,7 @@ class HealthStreams:
         self._wake()
 
     def restore_all(self) -> None:
-        """Nothing is wrong with the streams any more."""
+        """Removes all stream faults."""
         for kind in ("partial", "skew", *KINDS):
             self.restore(kind)
         self.quiet = False
@@ -215,7 +214,7 @@ class HealthStreams:
         return watch
 
     def _observe_raw(self, payload: bytes, health_api: HealthApi, stream: str) -> None:
-        """What bytes say is said, too, if they are a message."""
+        """Emits an event for the devices in raw bytes, if they are a valid message."""
         with suppress(DecodeError):
             report = health_api.decode(health_api.method.response.FromString(payload))
             self._observe(ReportSent(self.driver, self.instance, stream, report, complete=False))
@@ -243,5 +242,5 @@ def _coalesces(message: _Told | bytes) -> bool:
 
 
 def _size(message: _Told | bytes) -> int:
-    """Devices that it lists; bytes count as those of about as many."""
+    """The number of devices in a message; for bytes, an estimate."""
     return len(message.devices) if isinstance(message, _Told) else 1 + len(message) // 100

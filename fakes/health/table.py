@@ -1,6 +1,6 @@
-"""What a driver says of each of its devices, whoever is told of it.
+"""The health of a driver's devices, as reported to all its streams.
 
-The instances of a rolling update share one, so that each of them says the same of the devices while both run.
+Both instances of a rolling update share one table, so they report the same health.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,17 +14,17 @@ from drahealth.proto.values import DeviceHealth, Health, Report
 
 
 class Teller(Protocol):
-    """Tells those who listen to it of devices."""
+    """A subscriber of a health table."""
 
     def tell_changes(self, changed: Report, *, coalesces: bool) -> None:
-        """These devices are something else now. Unless it `coalesces` none of this may be left out."""
+        """These devices have changed. Unless the change `coalesces`, no change may be skipped."""
 
     def tell_all(self) -> None:
-        """All of them may be something else."""
+        """Any device may have changed."""
 
 
 class HealthTable:
-    """The devices of one driver by pool and name. Tellers are told of each change while they are in it."""
+    """The devices of one driver by pool and name. Notifies its subscribers of each change."""
 
     def __init__(self, driver: str, devices: Iterable[DeviceHealth] = ()) -> None:
         self._driver = driver
@@ -34,15 +34,15 @@ class HealthTable:
         self._tellers: list[Teller] = []
 
     def add(self, teller: Teller) -> None:
-        """It tells of all that changes from now on."""
+        """Adds a subscriber."""
         self._tellers.append(teller)
 
     def remove(self, teller: Teller) -> None:
-        """It tells of nothing any more."""
+        """Removes a subscriber."""
         self._tellers.remove(teller)
 
     def get(self, pool: str, device: str) -> DeviceHealth:
-        """The device's health. Raises ValueError, naming those that there are, if there is no such device."""
+        """The device's health. Raises ValueError for an unknown device; the message lists the valid names."""
         try:
             return self._health[pool, device]
         except KeyError:
@@ -50,27 +50,28 @@ class HealthTable:
             raise ValueError(f"driver {self._driver} has no device {pool}/{device}; {names}") from None
 
     def all(self) -> Report:
-        """What is said of each device, in their order."""
+        """The reported health of each device, in order."""
         return tuple(self._health.values())
 
     def listed(self) -> Report:
-        """The same without those that are not mentioned any more."""
+        """The same without devices that are no longer listed."""
         if not self._unlisted:
             return self.all()
         return tuple(device for name, device in self._health.items() if name not in self._unlisted)
 
     def check(self, devices: Iterable[DeviceHealth]) -> None:
-        """Raises ValueError for a device that there is not, and for what no message can say."""
+        """Raises ValueError for unknown devices, and for values that no message can hold."""
         checked = tuple(devices)
         for device in checked:
             self.get(device.pool, device.device)
         V1.encode(checked)
 
     def set(self, *devices: DeviceHealth, last_words: Iterable[DeviceHealth] = (), coalesces: bool = True) -> None:
-        """The devices are so from now on; told at once in one complete report. ValueError for what no message can say.
+        """Sets the health of these devices and reports them immediately, in one complete report. Raises ValueError for
+        values that no message can hold.
 
-        Those whose `last_words` these are, are told with them, and not mentioned after that until they are set again.
-        Unless it `coalesces` the report goes out even to who listens too slowly to hear of each change.
+        Devices in `last_words` are reported a last time, and then omitted until they are set again. Unless it
+        `coalesces`, the report is sent to every subscriber, however slow.
         """
         last = tuple(last_words)
         changed = {(device.pool, device.device): device for device in (*devices, *last)}
@@ -85,8 +86,11 @@ class HealthTable:
         self._unlisted |= {(device.pool, device.device) for device in last}
 
     def pin(self, pinned: Mapping[tuple[str, str], Pinned]) -> None:
-        """These are said to be so, by pool and device, from now on, and no others: where that is worse than what they
-        are. ValueError for a device that there is not, and for what no message can say."""
+        """Replaces the overrides of reported health, by pool and device. An override applies where it is worse than the
+        device's own health.
+
+        Raises ValueError for an unknown device, and for values that no message can hold.
+        """
         for key, so in pinned.items():
             V1.encode([replace(self.get(*key), message=so.message)])
         said = map(self._overlay.said, self._overlay.replaced(pinned, self._health))
@@ -96,7 +100,9 @@ class HealthTable:
             self._tell(told, coalesces=True)
 
     def become(self, devices: Iterable[DeviceHealth]) -> None:
-        """These are all devices from now on, and so they are; told at once. ValueError for what no message can say."""
+        """Replaces all devices and their health, and reports them immediately. Raises ValueError for values that no
+        message can hold.
+        """
         health = {(device.pool, device.device): device for device in devices}
         V1.encode(health.values())
         self._overlay.keep(health)
@@ -110,5 +116,5 @@ class HealthTable:
 
 
 def healthy(pool: str, device: str, timeout: int) -> DeviceHealth:
-    """How a device begins."""
+    """The initial health of a device."""
     return DeviceHealth(pool, device, Health.HEALTHY, timeout=timeout)

@@ -1,7 +1,7 @@
-"""The CDI side of fakes: what its devices are called for container runtimes, and their specification.
+"""The CDI side of fakes: names of devices for container runtimes, and their specification.
 
-A real runtime starts a container only if each CDI id is in a specification in one of its folders (Container Device
-Interface, SPEC.md); a fake one does not look.
+A real runtime starts a container only if each CDI id is in a specification in one of its directories (Container Device
+Interface, SPEC.md); the fake runtime does not check this.
 """
 
 import json
@@ -25,32 +25,32 @@ SHARED = "all"
 
 
 def cdi_id(driver: str, device: str) -> str:
-    """The CDI id that the fake gives a device; the name in the API may differ, this one is for container runtimes."""
+    """The CDI id of a device. The device's name in the API may differ."""
     return f"{kind_of(driver)}={device}"
 
 
 def kind_of(driver: str) -> str:
-    """The kind of a driver's devices."""
+    """The CDI kind of a driver's devices."""
     return f"{driver}/gpu"
 
 
 def check_kind(kind: str) -> None:
-    """Raises ValueError for what is no kind of CDI devices."""
+    """Raises ValueError for an invalid CDI kind."""
     if not re.fullmatch(KIND, kind):
         raise ValueError(f"{kind[:80]!r} is no kind of CDI devices, such as example.com/gpu")
 
 
 def file_name(kind: str) -> str:
-    """What the specification of a kind is called."""
+    """The file name of a kind's specification."""
     vendor, _, class_ = kind.rpartition("/")
     return f"{vendor.replace(os.sep, '_')}-{class_}.json"
 
 
 def write(folder: Path, kind: str, owner: str, instance: str, devices: Mapping[str, Device | None]) -> None:
-    """Writes the specification of a kind, whole or not at all. An older instance's is replaced.
+    """Writes the specification of a kind, in one step. Replaces that of an older instance.
 
-    A container that gets one of these devices, by name, sees in an environment variable that it has it and whose it is,
-    and what is known of it in others.
+    A container with one of these devices gets environment variables: one for the device and its owner, others from the
+    inventory.
     """
     specification = {
         "cdiVersion": _VERSION,
@@ -70,7 +70,7 @@ def write(folder: Path, kind: str, owner: str, instance: str, devices: Mapping[s
 
 
 def remove(folder: Path, kind: str, instance: str) -> None:
-    """Removes it, unless another instance has made it its own since."""
+    """Removes the specification, unless another instance has replaced it since."""
     path = folder / file_name(kind)
     try:
         owner = json.loads(path.read_text())["annotations"][_INSTANCE]

@@ -1,7 +1,7 @@
-"""The devices of a fake: models, memory, attributes, partitions of a device, what is linked with what. Pure data.
+"""The devices of a fake: models, memory, attributes, partitions, links. Pure data.
 
-A device is known here by its path: `gpu-0`, or `gpu-0/mig-1` for a partition of it. In the resource.k8s.io API, where
-names have no slashes, a partition is called `gpu-0-mig-1`.
+A device is identified by its path: `gpu-0`, or `gpu-0/mig-1` for a partition. Names in the resource.k8s.io API have no
+slashes, so there the partition is `gpu-0-mig-1`.
 """
 
 from collections import Counter
@@ -29,17 +29,17 @@ class Device:
 
     @property
     def parent(self) -> str:
-        """The path of the device that this is a partition of; empty for a whole one."""
+        """The path of the device of which this is a partition; empty for a whole device."""
         return self.path.rpartition("/")[0]
 
     @property
     def name(self) -> str:
-        """What the API knows it by."""
+        """The name in the API."""
         return self.path.replace("/", "-")
 
 
 class Inventory:
-    """Devices in their order. Raises ValueError where two have one path or name, or a parent is not there."""
+    """Devices in order. Raises ValueError for duplicate paths or names, and for an unknown parent."""
 
     def __init__(self, devices: Iterable[Device]) -> None:
         self.devices = tuple(devices)
@@ -60,7 +60,7 @@ class Inventory:
 
     @classmethod
     def of(cls, count: int, *, name: str = "gpu", partitions: int = 0, linked: bool = True) -> "Inventory":
-        """So many equal devices, `gpu-0` and so on, each in as many partitions `mig-0` and so on."""
+        """This many equal devices, `gpu-0` and so on, each with this many partitions `mig-0` and so on."""
         paths = [f"{name}-{number}" for number in range(count)]
         return cls(
             device
@@ -78,23 +78,24 @@ class Inventory:
             raise ValueError(f"there is no device {path!r}; {near(path, self._by_path)}") from None
 
     def find(self, name: str) -> Device | None:
-        """A device by its path, or by what the API knows it by; None if there is none."""
+        """A device by its path or its name in the API; None if unknown."""
         return self._by_path.get(name) or self._by_name.get(name)
 
     @property
     def leaves(self) -> tuple[str, ...]:
-        """The paths of what can be allocated: whole devices, or the parts of those that are divided."""
+        """The paths of allocatable devices: whole devices, or the partitions of divided ones."""
         return tuple(device.path for device in self.devices if device.path not in self._partitions)
 
     def peers(self, path: str) -> Sequence[str]:
-        """The paths of the whole devices that a whole one shares a link with."""
+        """The paths of the whole devices that are linked with a whole device."""
         link = self[path].link
         return [other for other in self._linked[link] if other != path] if link else []
 
     def matching(self, pattern: str) -> Sequence[str]:
-        """The paths of the devices that a pattern names, `all` being all whole devices. Raises ValueError for none.
+        """The paths of the devices that match a pattern; `all` means all whole devices. Raises ValueError if none
+        matches.
 
-        A `*` does not pass a slash: `gpu-*` names no partition.
+        `*` does not match a slash: `gpu-*` matches no partition.
         """
         if pattern == "all":
             return [device.path for device in self.devices if not device.parent]
@@ -105,7 +106,7 @@ class Inventory:
         return found
 
     def reached(self, path: str, reach: str) -> Sequence[str]:
-        """The paths of what a fault on this device reaches, whole devices before their partitions.
+        """The paths that a fault on this device affects, whole devices before their partitions.
 
         `reach` is that of `faults.catalogue.Fault`.
         """

@@ -41,7 +41,7 @@ from drahealth.fakes.inventory.names import LONGEST, Named, given_away, misnamed
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a file says of one driver, or of one device plugin."""
+    """The part of a file that describes one driver or device plugin."""
 
     name: str
     """A plugin's is its resource; a driver's is empty where a file has devices alone."""
@@ -52,20 +52,20 @@ class Found:
     place: Place
 
     def error(self, what: str, *place: str) -> FileError:
-        """This is wrong with it, or with a part of it."""
+        """An error in this part."""
         return self.document.error([((*self.place, *place), what)])
 
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
-    """What there is in a file."""
+    """The content of a file."""
 
     drivers: list[Found]
     plugins: list[Found]
 
 
 def inventory_of(groups: Iterable[Whole]) -> Inventory:
-    """The devices of these groups. Raises ValueError where two have one name, or one has too long a name."""
+    """The devices of these groups. Raises ValueError for duplicate names and for names that are too long."""
     found = Inventory(device for group in groups for device in _devices(group))
     if long := next((d.name for d in found.devices if len(d.name) > LONGEST), None):
         raise ValueError(f"a device has a name of at most {LONGEST} letters, not {long}")
@@ -73,7 +73,7 @@ def inventory_of(groups: Iterable[Whole]) -> Inventory:
 
 
 def load_inventory(path: Path) -> Inventory:
-    """The devices of a file of one driver. Raises FileError for what is none, OSError for what cannot be read."""
+    """The devices of a file with one driver. Raises FileError for an invalid file, OSError if it cannot be read."""
     found = load_file(path)
     if len(found.drivers) > 1:
         raise found.drivers[1].error("these are devices of several drivers; here they are those of one")
@@ -83,7 +83,7 @@ def load_inventory(path: Path) -> Inventory:
 
 
 def load_file(path: Path) -> FoundFile:
-    """What a file has. Raises FileError for what is no inventory, OSError for what cannot be read."""
+    """The content of a file. Raises FileError for an invalid inventory, OSError if it cannot be read."""
     found = list(documents(read(path), str(path)))
     if len(found) != 1:
         what = "it begins with `format: inventory/v1`" if not found else "there is one to a file"
@@ -109,20 +109,20 @@ def _found(name: str, described: Driven | Plugged, document: Document, *place: s
 
 
 def check_driver_name(name: str) -> None:
-    """Raises ValueError for what no driver can be called."""
+    """Raises ValueError for an invalid driver name."""
     if not sound(Driven, {"name": name}, ["name"]):
         raise ValueError(f"{name!r} is no name of a driver, which is a DNS name such as gpu.example.com")
 
 
 def groups_amiss(data: Any, place: Place) -> Iterator[Finding]:
-    """What is wrong with the groups of one driver taken together, so far as each can be read."""
+    """Errors across the groups of one driver, as far as each is readable."""
     groups = _named(data, place)
     yield from too_many(groups, place)
     yield from misnamed(groups)
 
 
 def _amiss(data: Any) -> Iterator[Finding]:
-    """What is wrong with the parts of a file taken together, so far as each can be read."""
+    """Errors across the parts of a file, as far as each is readable."""
     if not isinstance(data, dict):
         return
     if "devices" in data and "drivers" in data:
@@ -142,7 +142,7 @@ def _amiss(data: Any) -> Iterator[Finding]:
 
 @dataclass(frozen=True, slots=True)
 class _Owner:
-    """A driver or a device plugin of a file, so far as it can be read."""
+    """A driver or device plugin of a file, as far as it is readable."""
 
     place: Place
     data: Any
@@ -171,7 +171,7 @@ def _twice(owners: list[_Owner], word: str) -> Iterator[Finding]:
 
 
 def _not_given(plugin: _Owner) -> Iterator[Finding]:
-    """Devices that a plugin would rather give, and has not; told where all its devices can be read."""
+    """Preferred devices that the plugin does not have; checked if all its devices are readable."""
     preferred = sound(Plugged, plugin.data, ["preferred"]).get("preferred", ())
     if not preferred or len(plugin.groups) != len(_elements(plugin.data.get("devices"), ())):
         return
@@ -182,7 +182,7 @@ def _not_given(plugin: _Owner) -> Iterator[Finding]:
 
 
 def _named(data: Any, place: Place, model: type[Group] = Whole) -> list[Named]:
-    """What the groups of a list are called, but for those of which that is ill-formed."""
+    """The names of a list's groups, without ill-formed ones."""
     found = list[Named]()
     for where, group in _elements(data, place):
         said = sound(model, group, ["name", "count"])

@@ -1,4 +1,4 @@
-"""What the file of an inventory may say, each part by itself; `inventory_file` looks at parts taken together."""
+"""The schema of inventory files, part by part; `file` checks the parts together."""
 
 from collections.abc import Iterator
 from typing import Annotated, Literal
@@ -63,7 +63,7 @@ class _Part(BaseModel):
 
 
 class Group(_Part):
-    """Equal devices."""
+    """A group of equal devices."""
 
     name: Label
     count: int = Field(default=1, ge=1, le=MOST)
@@ -78,12 +78,12 @@ class Group(_Part):
     """The pool that they are published in; empty: the driver's, or that of the device which they are parts of."""
 
     def names(self) -> Iterator[str]:
-        """What its devices are called."""
+        """The names of its devices."""
         return names_of(self.name, self.count)
 
 
 class Whole(Group):
-    """Equal whole devices."""
+    """A group of equal whole devices."""
 
     partitions: tuple[Group, ...] = ()
     linked: bool = True
@@ -91,7 +91,7 @@ class Whole(Group):
 
 
 class Driven(_Part):
-    """The devices of one driver. What is not said here of the driver itself is as `DriverOptions` has it."""
+    """The devices of one driver. Missing driver fields have the defaults of `DriverOptions`."""
 
     name: _DriverName
     devices: tuple[Whole, ...] = Field(min_length=1)
@@ -108,7 +108,7 @@ class Driven(_Part):
 
 
 class Plugged(_Part):
-    """The devices of one device plugin. What is not said here of the plugin itself is as `PluginOptions` has it."""
+    """The devices of one device plugin. Missing plugin fields have the defaults of `PluginOptions`."""
 
     resource: Annotated[str, AfterValidator(_resource)]
     """The extended resource that they are counted as, such as example.com/gpu."""
@@ -125,7 +125,7 @@ class Plugged(_Part):
 
 
 class InventoryFile(_Part):
-    """What such a file says."""
+    """The content of an inventory file."""
 
     format: Literal["inventory/v1"]
     devices: tuple[Whole, ...] = Field(default=(), min_length=1)

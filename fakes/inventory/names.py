@@ -1,6 +1,6 @@
-"""What is wrong with groups of devices taken together: how many there are, and what they are called. Pure.
+"""Errors across groups of devices: their number and their names. Pure.
 
-A group is taken here for what it is called, so that no other thing that is wrong with it hides this.
+Only the names of a group count here, so that other errors in it do not hide these.
 """
 
 from collections import Counter
@@ -27,33 +27,33 @@ class Named:
 
     @property
     def size(self) -> int:
-        """Devices, with their partitions."""
+        """The number of devices with their partitions."""
         return self.count * (1 + sum(part.count for part in self.parts))
 
     def names(self) -> Iterator[str]:
-        """What its whole devices are called."""
+        """The names of its whole devices."""
         return names_of(self.name, self.count)
 
     def all_names(self) -> Iterator[str]:
-        """What its devices and their partitions are called in the API."""
+        """The names of its devices and partitions in the API."""
         for name in self.names():
             yield name
             yield from (f"{name}-{part}" for group in self.parts for part in group.names())
 
 
 def names_of(name: str, count: int) -> Iterator[str]:
-    """What so many devices of that name are called."""
+    """The names of this many devices."""
     yield from [name] if count == 1 else (f"{name}-{number}" for number in range(count))
 
 
 def too_many(groups: Iterable[Named], place: Place) -> Iterator[Finding]:
-    """That these are more than a file may describe."""
+    """The error for more devices than a file may have."""
     if sum(group.size for group in groups) > MOST:
         yield place, f"these are more than {MOST} devices"
 
 
 def given_away(groups: Sequence[Named]) -> list[str]:
-    """What the devices are called that containers can get: whole ones, or the parts of those that are divided."""
+    """The names of allocatable devices: whole ones, or the partitions of divided ones."""
     return [
         name
         for group in _few(groups)
@@ -63,7 +63,7 @@ def given_away(groups: Sequence[Named]) -> list[str]:
 
 
 def misnamed(groups: Sequence[Named]) -> Iterator[Finding]:
-    """Names that two devices of a driver have, or that are too long; of each group, where it is."""
+    """Duplicate names in a driver and names that are too long, with the place of each group."""
     seen = set[str]()
     for group in _few(groups):
         names = Counter(group.all_names())
@@ -78,7 +78,7 @@ def misnamed(groups: Sequence[Named]) -> Iterator[Finding]:
 
 
 def _few(groups: Sequence[Named]) -> list[Named]:
-    """Those that are looked at: of too many devices the smallest groups, so that no memory is filled."""
+    """The groups to check: for too many devices only the smallest groups, to limit memory."""
     left, chosen = MOST, set[int]()
     for number in sorted(range(len(groups)), key=lambda number: groups[number].size):
         left -= groups[number].size

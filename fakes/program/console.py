@@ -1,4 +1,4 @@
-"""Where commands print tables."""
+"""Prints tables of commands."""
 
 import sys
 
@@ -9,5 +9,5 @@ _WIDEST = 10_000
 
 
 def standard_output() -> Console:
-    """Standard output, as wide as its terminal if it is one."""
+    """Standard output, with the width of its terminal."""
     return Console(highlight=False, width=None if sys.stdout.isatty() else _WIDEST)

@@ -1,7 +1,7 @@
-"""JSON lines for whoever reads them: a slow reader, or one that does not read at all, holds up nothing.
+"""Writes JSON lines; a slow reader, or one that stopped reading, blocks nothing.
 
-They are written by a thread of their own; what does not fit into its queue is left out, and counted in the next line
-that does (`left_out_before`).
+A separate thread writes them. Lines that do not fit into its queue are dropped; the next line has their number
+(`left_out_before`).
 """
 
 import json
@@ -23,7 +23,7 @@ Line = dict[str, Any]
 
 
 class LineWriter:
-    """Writes to `output` until `close`: each line with its `time` (RFC 3339) and `event` before all else."""
+    """Writes to `output` until `close`: each line starts with `time` (RFC 3339) and `event`."""
 
     def __init__(self, output: TextIO, clock: Clock) -> None:
         self._output = output
@@ -34,7 +34,7 @@ class LineWriter:
         self._writer.start()
 
     def write(self, line: Line) -> None:
-        """It is written as soon as it can."""
+        """Adds a line, to be written as soon as possible."""
         time = datetime.fromtimestamp(self._clock.wall(), UTC).isoformat()
         if self._left_out:
             line = {**line, "left_out_before": self._left_out}
@@ -46,7 +46,7 @@ class LineWriter:
             self._left_out = 0
 
     def close(self) -> None:
-        """Returns when all is written, or the reader does not take it."""
+        """Waits until all lines are written, or the reader accepts no more."""
         try:
             self._waiting.put(None, timeout=PATIENCE)
         except queue.Full:
@@ -64,7 +64,7 @@ class LineWriter:
                 return
 
     def _read_no_more(self) -> None:
-        """The interpreter would complain at its end of what is left in the buffer."""
+        """Discards the buffer, so that the interpreter prints no error at its end."""
         with open(os.devnull, "w") as nowhere:  # noqa: PTH123  (no path of ours)
             os.dup2(nowhere.fileno(), self._output.fileno())
         while self._waiting.get() is not None:

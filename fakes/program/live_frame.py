@@ -1,4 +1,4 @@
-"""The frame of a view that stays on a terminal while a program runs: log lines go past above it."""
+"""The frame of a live view on a terminal; log lines scroll above it."""
 
 import asyncio
 import logging
@@ -20,14 +20,14 @@ EVERY = 0.5
 
 
 async def _nothing() -> None:
-    """Before a look."""
+    """No action before a refresh."""
 
 
 @contextmanager
 def on_terminal(
     console: Console, view: Callable[[], RenderableType], before: Callable[[], Awaitable[None]] = _nothing
 ) -> Iterator[None]:
-    """What `view` gives is on the console, and looked at anew twice a second, each time after `before`."""
+    """Shows the result of `view` on the console, refreshed twice a second; calls `before` first."""
     if sys.stderr.isatty():
         log_to(RichHandler(console=console, show_path=False, markup=False), "%(message)s")
     else:
@@ -48,12 +48,12 @@ async def _look(live: Live, before: Callable[[], Awaitable[None]]) -> None:
 
 
 def empty_table(*columns: str) -> Table:
-    """An empty one; names in its first column are not broken."""
+    """An empty table; names in its first column are not wrapped."""
     made = Table(*columns, box=None, header_style="bold cyan", pad_edge=False, expand=False)
     made.columns[0].no_wrap = True
     return made
 
 
 def plain(words: str, style: str = "") -> Text:
-    """One line of the words of others."""
+    """Foreign text as one line."""
     return Text(printable(words), style)

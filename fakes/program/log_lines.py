@@ -1,4 +1,4 @@
-"""Log lines of programs: what plugins and files bring into them is made fit for a terminal."""
+"""Log lines of programs: foreign text from plugins and files is made safe for a terminal."""
 
 import logging
 
@@ -8,14 +8,14 @@ FORMAT = "%(levelname)s %(message)s"
 
 
 class LogLines(logging.Formatter):
-    """Lines with nothing in them but what can be printed."""
+    """Formats log lines without unprintable characters."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record's line, with those of its exception after it."""
+        """The record's line, and the lines of its exception."""
         return printable_lines(super().format(record))
 
 
 def log_to(handler: logging.Handler, line: str = FORMAT) -> None:
-    """Warnings and errors go there from now on, unless somebody has set up logging before."""
+    """Sends warnings and errors to this stream, unless logging is already configured."""
     handler.setFormatter(LogLines(line))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])

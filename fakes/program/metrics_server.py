@@ -1,4 +1,4 @@
-"""Metrics for Prometheus over HTTP."""
+"""Serves metrics for Prometheus over HTTP."""
 
 from collections.abc import Awaitable, Callable
 
@@ -7,7 +7,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 
 class MetricsServer:
-    """Answers at `/metrics` with the text that it is given, from `start` to `stop`."""
+    """Serves the given text at `/metrics`, from `start` to `stop`."""
 
     def __init__(self, text: Callable[[], Awaitable[bytes]]) -> None:
         self._text = text
@@ -16,7 +16,7 @@ class MetricsServer:
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
 
     async def start(self, address: str, port: int) -> None:
-        """Port 0 is any free one. Raises OSError where the port cannot be had."""
+        """Starts the server; port 0 selects a free port. Raises OSError if the port is in use."""
         await self._runner.setup()
         try:
             await web.TCPSite(self._runner, address, port).start()
@@ -25,12 +25,12 @@ class MetricsServer:
             raise
 
     async def stop(self) -> None:
-        """Answers no more."""
+        """Stops the server."""
         await self._runner.cleanup()
 
     @property
     def url(self) -> str:
-        """Where they are."""
+        """The URL of the metrics."""
         host, port = self._runner.addresses[0][:2]
         return f"http://{f'[{host}]' if ':' in host else host}:{port}/metrics"
 

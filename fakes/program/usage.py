@@ -1,4 +1,4 @@
-"""Commands whose mistakes of usage are told in one sentence with a hint, as all else that a program complains of."""
+"""Subcommands whose usage errors are one sentence with a hint, like all other errors of the command."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,22 +17,22 @@ _HELP = "NoArgsIsHelpError"
 
 
 class Verbs(TyperGroup):
-    """A command's subcommands."""
+    """A command with subcommands."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The subcommand of that name. Raises CommandError for one that there is not."""
+        """The subcommand with this name. Raises CommandError if it is unknown."""
         found = super().get_command(ctx, cmd_name)
         if found is None and not cmd_name.startswith("-"):
             raise CommandError(f"{ctx.command_path} has no command {cmd_name!r}; {near(cmd_name, self.commands)}")
         return found
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Its own arguments. Raises CommandError."""
+        """Parses its own arguments. Raises CommandError."""
         with _told():
             return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        """Reads the subcommand's arguments, and runs it. Raises CommandError."""
+        """Parses the subcommand's arguments and runs it. Raises CommandError."""
         with _told():
             return super().invoke(ctx)
 

@@ -1,7 +1,7 @@
-"""Objects that outlive the process of their API server: one JSON file each, as `FOLDER/PLURAL/NAMESPACE/NAME`.
+"""Objects in files, so that they outlive the API server's process: one JSON file each, `FOLDER/PLURAL/NAMESPACE/NAME`.
 
-It stands in for etcd. Kinds without a namespace have `_` for it. A file that is not what it should be is left where it
-is, told of in one line of the log, and its object is not there.
+The files replace etcd. Kinds without a namespace use `_`. An invalid file is logged once and left unchanged; its object
+does not exist.
 """
 
 import json
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class ObjectFiles:
-    """The files of these kinds below `folder`; objects of other kinds are not kept."""
+    """The files of these kinds below `folder`; objects of other kinds are not stored."""
 
     def __init__(self, folder: Path, kinds: Collection[Kind]) -> None:
         self._folder = folder
@@ -29,14 +29,14 @@ class ObjectFiles:
         self._scratch = folder / _SCRATCH
 
     def load(self) -> list[tuple[Kind, Object]]:
-        """All objects there. Raises OSError where the folder cannot be made or read."""
+        """All stored objects. Raises OSError if the folder cannot be created or read."""
         self._scratch.mkdir(parents=True, exist_ok=True)
         for draft in self._scratch.iterdir():
             draft.unlink()
         return [(kind, obj) for kind in self._kinds for obj in self._load(kind)]
 
     def put(self, kind: Kind, obj: Object) -> None:
-        """Writes the object. Raises `ApiError` 503 where it cannot be written; then the old one is still there."""
+        """Writes the object. Raises `ApiError` 503 on failure; then the old file is unchanged."""
         if kind in self._kinds:
             path = self._path(kind, obj)
             try:
@@ -46,7 +46,7 @@ class ObjectFiles:
                 raise refusals.not_stored(kind, obj["metadata"]["name"], error) from error
 
     def remove(self, kind: Kind, obj: Object) -> None:
-        """Removes the object's file. Raises `ApiError` 503 where it cannot be removed."""
+        """Removes the object's file. Raises `ApiError` 503 on failure."""
         if kind in self._kinds:
             try:
                 self._path(kind, obj).unlink(missing_ok=True)
@@ -72,7 +72,7 @@ class ObjectFiles:
 
 
 def _check(kind: Kind, obj: Any) -> None:
-    """Raises if no API server can have stored this."""
+    """Raises an error if no API server can have stored this object."""
     strategies.check_shape(kind, obj)
     metadata, status = obj["metadata"], obj.get("status", {})
     name, namespace = metadata["name"], metadata.get("namespace")

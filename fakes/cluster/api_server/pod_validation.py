@@ -1,8 +1,8 @@
-"""What Kubernetes 1.37 checks in a pod status that is written: the rules A-08 to A-15 of its API validation.
+"""Validates a pod status as Kubernetes 1.37 does: the rules A-08 to A-15.
 
-Checked is each `allocatedResourcesStatus` alone. Not checked, as there: names that occur twice, the length of the list,
-what a resourceID looks like, empty `resources`, whether a claim exists (A-15). What KEP-4680 has beyond it, the pod's
-own field and an entry for each request, has names after the KEP's text and else the same rules.
+Only `allocatedResourcesStatus` is validated. As in Kubernetes, the following is not: duplicate names, the length of the
+list, the form of a resourceID, empty `resources`, and the existence of a claim (A-15). The extensions of KEP-4680, the
+pod's own field and an entry for each request, have names as in the KEP and otherwise the same rules.
 """
 
 import re
@@ -30,7 +30,7 @@ _ZERO = re.compile(r"[+-]?[0.]+([A-Za-z].*)?")
 
 
 def validate_status(pod: Object, rules: FieldRules) -> None:
-    """Raises `ApiError`: 400 BadRequest if the status is not shaped like one, 422 Invalid if it breaks a rule."""
+    """Raises `ApiError`: 400 BadRequest for a malformed status, 422 Invalid if it breaks a rule."""
     _check_shape(pod["status"])
     if errors := list(_errors(pod, rules)):
         raise refusals.invalid(PODS, pod["metadata"]["name"], errors)
@@ -61,7 +61,7 @@ def _status_errors(path: str, status: Object, wrong_name: Callable[[str], str]) 
 
 
 def _not_in_the_spec(name: str) -> str:
-    """A status whose container is not in the spec is spared the check of names alone (A-10)."""
+    """Names are not validated for a container that is not in the spec (A-10)."""
     return ""
 
 
@@ -75,7 +75,7 @@ def _wrong_name(container: Object, extended: Object, rules: FieldRules, name: st
 
 
 def _names_use(name: str, claim: Object, rules: FieldRules) -> bool:
-    """Whether that is an entry of this element of the container's `resources.claims`."""
+    """Whether the entry refers to this element of the container's `resources.claims`."""
     whole = f"claim:{claim['name']}"
     if claim.get("request"):
         return name == f"{whole}/{claim['request']}"
@@ -83,7 +83,7 @@ def _names_use(name: str, claim: Object, rules: FieldRules) -> bool:
 
 
 def _wrong_pod_name(spec: Object, name: str) -> str:
-    """The pod's own field exists in KEP-4680 alone (PodStatus.AllocatedResourcesStatus; ResourceStatus, Name)."""
+    """The pod's own field exists only in KEP-4680 (PodStatus.AllocatedResourcesStatus; ResourceStatus, Name)."""
     claims = [f"claim:{claim['name']}" for claim in spec.get("resourceClaims") or ()]
     return "" if any(name == claim or _is_request_of(name, claim) for claim in claims) else _POD_CLAIM_NAME
 
@@ -93,7 +93,9 @@ def _is_request_of(name: str, claim: str) -> bool:
 
 
 def _is_extended(name: str, container: Object, extended: Object) -> bool:
-    """An extended resource that a claim stands behind: `claim:<object>/<request>`, mapped to this container (A-08)."""
+    """Whether an extended resource is backed by a claim: `claim:<object>/<request>`, mapped to this container
+    (A-08).
+    """
     claim, slash, request = name.removeprefix("claim:").partition("/")
     if not slash or not request or claim != extended.get("resourceClaimName"):
         return False
@@ -126,7 +128,7 @@ def _message_errors(path: str, message: str | None) -> Iterator[FieldError]:
 
 
 def _check_shape(status: Any) -> None:
-    """A real API server refuses what it cannot decode before any rule is asked."""
+    """A real API server rejects an object that it cannot decode, before it validates."""
     extended = _object(
         "extendedResourceClaimStatus", _object("status", status).get("extendedResourceClaimStatus") or {}
     )

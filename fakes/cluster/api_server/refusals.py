@@ -1,6 +1,6 @@
-"""How an API server words its refusals: each function gives the `ApiError` to raise, in the wording of Kubernetes 1.37.
+"""The errors of an API server: each function returns the `ApiError`, with the wording of Kubernetes 1.37.
 
-Wording after k8s.io/apimachinery, `pkg/api/errors` and `pkg/util/validation/field`.
+Source: k8s.io/apimachinery, `pkg/api/errors` and `pkg/util/validation/field`.
 """
 
 import json
@@ -13,7 +13,7 @@ from drahealth.fakes.cluster.api import ApiError, Kind
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One thing wrong with an object: the path of the field and what is wrong there."""
+    """One error in an object: the path of the field and the reason."""
 
     field: str
     body: str
@@ -60,7 +60,7 @@ def not_found(kind: Kind, name: str) -> ApiError:
 
 
 def no_such_resource() -> ApiError:
-    """A path that is not served at all."""
+    """The error for a path that is not served."""
     return ApiError(404, "NotFound", "the server could not find the requested resource")
 
 
@@ -74,7 +74,7 @@ def conflict(kind: Kind, name: str, why: str) -> ApiError:
 
 
 def stale(kind: Kind, name: str) -> ApiError:
-    """The caller's resourceVersion is not the latest."""
+    """The error for an outdated resourceVersion."""
     why = "the object has been modified; please apply your changes to the latest version and try again"
     return conflict(kind, name, why)
 
@@ -90,13 +90,13 @@ def bad_request(message: str) -> ApiError:
 
 
 def versioned_at_creation() -> ApiError:
-    """The one answer to a client's mistake that Kubernetes gives as its own."""
+    """The error for a resourceVersion at creation, which Kubernetes reports as a server error."""
     message = "resourceVersion should not be set on objects to be created"
     return ApiError(500, "InternalServerError", message)
 
 
 def expired(since: int, oldest: int) -> ApiError:
-    """A watch from a revision that is no longer in the history."""
+    """The error for a watch from a revision that is no longer in the history."""
     return ApiError(410, "Expired", f"too old resource version: {since} ({oldest})")
 
 
@@ -105,7 +105,7 @@ def unavailable() -> ApiError:
 
 
 def not_stored(kind: Kind, name: str, error: OSError) -> ApiError:
-    """What lies behind the server does not take the object."""
+    """The error if the storage cannot store the object."""
     message = f'{_qualified(kind.plural, kind)} "{name}" cannot be stored: {error.strerror or error}'
     return ApiError(503, "ServiceUnavailable", message)
 

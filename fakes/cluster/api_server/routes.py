@@ -1,4 +1,4 @@
-"""The REST surface of the in-memory API server: its paths, watches as JSON lines, refusals as `Status` objects."""
+"""The REST API of the in-memory API server: paths, watches as JSON lines, errors as `Status` objects."""
 
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -21,7 +21,7 @@ _INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
 
 
 def application(server: ApiServer) -> web.Application:
-    """The server's paths; they answer as long as the application is served."""
+    """The server's paths, which answer while the application is served."""
     app = web.Application(middlewares=[_refusing], client_max_size=_BODY_LIMIT)
     for path, document in documents().items():
         app.router.add_get(path, _constant(document))
@@ -99,7 +99,7 @@ class _Resource:
         return response
 
     async def _lines(self, request: web.Request) -> AsyncGenerator[Object, None]:
-        """The events, and the refusal of a watch that cannot begin, since the answer has begun already."""
+        """The events, and the error of a watch that cannot start, because the response has already begun."""
         namespace, since = _namespace(request), request.query.get("resourceVersion", "")
         try:
             if request.query.get("sendInitialEvents") == "true":
@@ -119,7 +119,7 @@ class _Resource:
         return {"type": "BOOKMARK", "object": obj}
 
     async def _body(self, request: web.Request) -> Object:
-        """The object of the request, whose name and namespace are those of the path."""
+        """The object of the request, with the name and namespace of the path."""
         obj = await _json(request)
         metadata = obj.setdefault("metadata", {})
         for key, value in request.match_info.items():
@@ -129,7 +129,7 @@ class _Resource:
 
 
 def status_of(error: ApiError) -> Object:
-    """The refusal as the API's `Status` object."""
+    """The error as the API's `Status` object."""
     status: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
     return {**status, "code": error.status, "reason": error.reason, "message": error.message}
 
@@ -165,7 +165,7 @@ def _namespace(request: web.Request) -> str | None:
 
 
 def _start(revision: str) -> str | None:
-    """No revision, and the 0 of "any", ask for what exists first."""
+    """No revision, and the revision 0 for "any", start with the existing objects."""
     return revision if revision not in ("", "0") else None
 
 

@@ -1,8 +1,8 @@
-"""An API server in memory: what a kubelet, a driver and a scheduler need of Kubernetes, in this process.
+"""An in-memory API server with the features that a kubelet, a driver and a scheduler need.
 
-It has the real one's rules where they matter to device health: optimistic concurrency, the status subresource, graceful
-deletion, finalizers, watches that lose nothing, the validation of `allocatedResourcesStatus` and the feature gates.
-Everything happens at once, in the order of the calls; only `watch` and `wait_ready` wait.
+It follows the rules of a real API server where they matter to device health. These are optimistic concurrency, the
+status subresource, graceful deletion, finalizers, watches without loss, the validation of `allocatedResourcesStatus`
+and the feature gates. Every call takes effect immediately and in order; only `watch` and `wait_ready` wait.
 """
 
 import asyncio
@@ -24,11 +24,11 @@ _NO_GATES: Mapping[str, bool] = {}
 
 
 class ApiServer:
-    """Implements `Api` and `ListWatch`; every object given or taken is the caller's own copy.
+    """Implements `Api` and `ListWatch`; objects that are passed or returned belong to the caller.
 
-    `gates` by name, on unless said otherwise; `rules` say what becomes of `allocatedResourcesStatus`. ValueError for
-    gates that a real API server refuses at its start. With `files` its objects outlive it; OSError where these cannot
-    be.
+    `gates` by name, enabled by default; `rules` apply to `allocatedResourcesStatus`. Raises ValueError for gates that a
+    real API server rejects at its start. With `files`, objects outlive the server; raises OSError if they cannot be
+    used.
     """
 
     def __init__(
@@ -52,23 +52,23 @@ class ApiServer:
     # What an administrator does
 
     def restart(self, gates: Mapping[str, bool] | None = None) -> None:
-        """Ends all watches and serves anew from the same storage, with these gates (None: with the same)."""
+        """Ends all watches and starts again with the same storage and these gates; None keeps the gates."""
         if gates is not None:
             self._fields = HealthFields.at_start(self._rules, gates)
         self.down()
         self.up()
 
     def down(self) -> None:
-        """Ends all watches; every call is refused with 503 until `up`."""
+        """Ends all watches; every call fails with 503 until `up`."""
         self._ready.clear()
         self._storage.end_watches()
 
     def up(self) -> None:
-        """Serves again from the same storage."""
+        """Starts again with the same storage."""
         self._ready.set()
 
     async def wait_ready(self) -> None:
-        """Returns once the server serves."""
+        """Waits until the server is ready."""
         await self._ready.wait()
 
     # What a client does
@@ -87,7 +87,7 @@ class ApiServer:
         return self._served(kind, self._put(kind, self._gated(kind, new, None)))
 
     async def get(self, kind: Kind, name: str, namespace: str | None = None) -> Object:
-        """The object; 404 NotFound where there is none."""
+        """The object; 404 NotFound if it does not exist."""
         self._check_ready()
         return self._served(kind, self._stored(kind, name, namespace))
 
@@ -96,13 +96,15 @@ class ApiServer:
         return (await self.snapshot(kind, namespace)).objects
 
     async def snapshot(self, kind: Kind, namespace: str | None = None) -> Snapshot:
-        """The list, and the revision from which `watch` goes on without loss."""
+        """The list, and the revision from which `watch` continues without loss."""
         self._check_ready()
         objects = [self._served(kind, obj) for obj in self._storage.objects(kind, namespace)]
         return Snapshot(objects, str(self._storage.revision))
 
     async def replace(self, kind: Kind, obj: Object) -> Object:
-        """Stores spec and metadata; the status stays. An object whose last finalizer goes is deleted if that is due."""
+        """Stores spec and metadata; the status stays. An object that loses its last finalizer is deleted if it is
+        marked for deletion.
+        """
         old, new = self._precondition(kind, obj)
         new = self._gated(kind, strategies.updated(kind, new, old), old)
         return self._served(kind, self._settle(kind, new))
@@ -118,16 +120,18 @@ class ApiServer:
         return self._served(kind, self._put(kind, new))
 
     async def delete(self, kind: Kind, name: str, namespace: str | None = None, grace: int | None = None) -> None:
-        """Marks the object, which goes when nothing holds it any longer; a namespace takes with it what is in it."""
+        """Marks the object for deletion; it is deleted when no finalizer is left. A namespace is deleted with its
+        objects.
+        """
         self._check_ready()
         self._delete(kind, self._stored(kind, name, namespace), grace)
 
     async def watch(
         self, kind: Kind, namespace: str | None = None, since: str | None = None
     ) -> AsyncGenerator[WatchEvent, None]:
-        """All that exist as ADDED, then every change; or, with `since` of `snapshot`, every change after it.
+        """All existing objects as ADDED, then every change; or, with `since` from `snapshot`, every change after it.
 
-        Raises 410 Expired where `since` is too long ago. Begins when it is first asked for an event.
+        Raises 410 Expired if `since` is too old. Starts with the first request for an event.
         """
         self._check_ready()
         fields = self._fields
@@ -137,7 +141,7 @@ class ApiServer:
                 yield WatchEvent(change.type, twin(served))
 
     async def bind(self, name: str, namespace: str, node: str) -> None:
-        """Puts a pod on a node and says so in its conditions; 409 Conflict if it is on one already."""
+        """Binds a pod to a node and sets its conditions; 409 Conflict if it is already bound."""
         self._check_ready()
         pod = self._stored(PODS, name, namespace)
         self._stored(NODES, node, None)
@@ -166,7 +170,7 @@ class ApiServer:
             raise refusals.terminating(kind, name, namespace)
 
     def _precondition(self, kind: Kind, obj: Object) -> tuple[Object, Object]:
-        """What is stored and a copy of what the caller wants instead, if the caller knew the latest."""
+        """The stored object and a copy of the wanted one, if the caller knew the latest revision."""
         self._check_ready()
         strategies.check_shape(kind, obj)
         metadata = obj["metadata"]
@@ -183,14 +187,14 @@ class ApiServer:
         return twin(self._fields.served(obj) if kind == PODS else obj)
 
     def _put(self, kind: Kind, new: Object) -> Object:
-        """Stores it; a write that changes nothing is no write, as in the real API server."""
+        """Stores the object; a write without a change is ignored, as in the real API server."""
         old = self._storage.get(kind, key_of(new))
         if old is not None:
             new = {**new, "metadata": {**new["metadata"], "resourceVersion": old["metadata"]["resourceVersion"]}}
         return old if old is not None and new == old else self._storage.put(kind, new)
 
     def _settle(self, kind: Kind, new: Object) -> Object:
-        """Stores it, or lets it go if its deletion is due."""
+        """Stores the object, or removes it if its deletion is due."""
         if kind != NAMESPACES and deletion.is_due(new):
             self._storage.remove(kind, new)
             self._finish(new["metadata"].get("namespace"))
@@ -201,7 +205,7 @@ class ApiServer:
         return stored
 
     def _delete(self, kind: Kind, obj: Object, grace: int | None) -> None:
-        """A watcher sees a pod marked before it is gone, even if that is at once."""
+        """Marks the object for deletion before it is removed, as watchers see it."""
         new = deletion.marked(kind, obj, grace, self._clock.wall())
         if kind in (NAMESPACES, PODS):
             new = self._put(kind, new)
@@ -223,7 +227,7 @@ class ApiServer:
         self._finish(namespace)
 
     def _finish(self, namespace: str | None) -> None:
-        """A namespace that is being deleted goes when nothing is left in it."""
+        """Removes a namespace that is being deleted, when it is empty."""
         obj = self._storage.get(NAMESPACES, ("", namespace or ""))
         if obj is None or not deletion.is_due(obj):
             return

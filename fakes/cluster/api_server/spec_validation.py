@@ -1,4 +1,4 @@
-"""What a spec must say at least: the names that a scheduler and a kubelet take for granted."""
+"""Validates the required parts of a spec: the names that a scheduler and a kubelet expect."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -23,7 +23,7 @@ _SOURCES = ("resourceClaimName", "resourceClaimTemplateName")
 
 
 def validate_spec(kind: Kind, obj: Object) -> None:
-    """Raises `ApiError`: 400 BadRequest for what is no spec of this kind at all, 422 Invalid for what it lacks."""
+    """Raises `ApiError`: 400 BadRequest for a malformed spec, 422 Invalid for missing fields."""
     errors = [error for path in _REQUIRED.get(kind, ()) for error in _missing(obj, path.split("."), "")]
     if kind == PODS:
         errors += _source_errors(obj.get("spec", {}).get("resourceClaims") or ())
@@ -70,7 +70,7 @@ def _source_errors(entries: Any) -> list[FieldError]:
 
 
 def _amount_errors(spec: Any) -> Iterator[FieldError]:
-    """Extended resources are whole numbers, and what is requested is what is the limit."""
+    """Extended resources are whole numbers, and requests equal limits."""
     for field in ("containers", "initContainers"):
         for index, container in enumerate(spec.get(field) or ()):
             at = f"spec.{field}[{index}].resources"

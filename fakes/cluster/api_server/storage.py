@@ -1,7 +1,7 @@
-"""The objects of the in-memory API server, their revisions, and the changes that watchers are told.
+"""The objects of the in-memory API server, their revisions, and the changes for watchers.
 
-What is stored is never changed in place: a write stores a new object, and a watcher's queue holds the very objects that
-were stored. So a snapshot and a queue cost a reference an object, and whoever hands one out makes a `copied` of it.
+A stored object never changes: a write stores a new object, and a watcher's queue holds the same objects. So a snapshot
+or a queue costs one reference for each object; copies are made with `copied`.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ Changes = asyncio.Queue[Change | None]
 
 
 def copied(value: Any) -> Any:
-    """A copy of JSON values that shares nothing that can change; much faster than `copy.deepcopy`."""
+    """A copy of JSON values without shared mutable parts; much faster than `copy.deepcopy`."""
     if isinstance(value, dict):
         return {key: item if type(item) in _LEAVES else copied(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -54,7 +54,7 @@ def copied(value: Any) -> Any:
 
 
 def twin(stored: Object) -> Object:
-    """A copy of what is stored, in which no tuple is to become a list: three times as fast again."""
+    """A copy of a stored object in which tuples stay tuples; three times as fast again."""
     return cast("Object", pickle.loads(pickle.dumps(stored, pickle.HIGHEST_PROTOCOL)))
 
 
@@ -74,9 +74,10 @@ class _Watcher:
 
 
 class Storage:
-    """Objects by kind and key under one growing revision; those of `files` are there at once, and kept there.
+    """Objects by kind and key with increasing revisions; loads and stores those of `files`.
 
-    A write that the files do not take raises `ApiError` 503 and has not happened. Raises OSError where files cannot be.
+    A write that the files cannot store raises `ApiError` 503 and has no effect. Raises OSError if the files cannot be
+    used.
     """
 
     def __init__(self, files: ObjectFiles | None = None) -> None:
@@ -97,7 +98,7 @@ class Storage:
         return [obj for key, obj in sorted(self._objects[kind].items()) if namespace in (None, key[0])]
 
     def put(self, kind: Kind, obj: Object) -> Object:
-        """Stores the object under the next revision and gives back what is stored now; tells the watchers."""
+        """Stores the object with the next revision, notifies the watchers, and returns the stored object."""
         known = key_of(obj) in self._objects[kind]
         stored = self._stamped(obj)
         if self._files:
@@ -107,7 +108,7 @@ class Storage:
         return stored
 
     def remove(self, kind: Kind, obj: Object) -> None:
-        """Forgets the object and tells the watchers its last state, under the next revision."""
+        """Removes the object and sends its last state to the watchers, with the next revision."""
         if self._files:
             self._files.remove(kind, obj)
         del self._objects[kind][key_of(obj)]
@@ -116,9 +117,9 @@ class Storage:
 
     @contextmanager
     def watching(self, kind: Kind, namespace: str | None, since: int | None) -> Iterator[Changes]:
-        """A queue of all changes from now on, after what there is (or, given `since`, after what came since then).
+        """A queue of all changes after the existing objects or, with `since`, after that revision.
 
-        Raises `ApiError` 410 Expired where the history no longer goes back to `since`.
+        Raises `ApiError` 410 Expired if the history no longer has `since`.
         """
         watcher = _Watcher(namespace, asyncio.Queue())
         for change in self._existing(kind) if since is None else self._changes_since(kind, since):
@@ -131,7 +132,7 @@ class Storage:
                 self._watchers[kind].remove(watcher)
 
     def end_watches(self) -> None:
-        """Every watch ends after the changes that it was told of."""
+        """Ends every watch after its pending changes."""
         for watchers in self._watchers.values():
             for watcher in watchers:
                 watcher.changes.put_nowait(None)

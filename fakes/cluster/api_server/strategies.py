@@ -1,6 +1,7 @@
-"""What an API server does to an object before it stores it: pure functions from the old object and the new one.
+"""Changes that an API server makes to an object before it stores it. Pure functions from the old and the new object.
 
-As in Kubernetes each kind has a strategy: what a create sets, what an update may not touch, which kinds have a status.
+As in Kubernetes each kind has a strategy: the fields that a create sets, the fields that an update cannot change, and
+whether the kind has a status.
 """
 
 import random
@@ -41,14 +42,14 @@ _MUTABLE_IN_PODS = ("activeDeadlineSeconds", "tolerations", "terminationGracePer
 
 @dataclass(frozen=True, slots=True)
 class Birth:
-    """What the server gives to an object that is created: its uid and the time, as RFC 3339."""
+    """Fields that the server sets in a new object: its UID and the time, as RFC 3339."""
 
     uid: str
     time: str
 
 
 def created(kind: Kind, obj: Object, birth: Birth) -> Object:
-    """The object as it is stored first. `ApiError` 400 or 422 if it is not a whole object of the kind."""
+    """The object as first stored. `ApiError` 400 or 422 for an incomplete object."""
     check_shape(kind, obj)
     if obj["metadata"].get("resourceVersion"):
         raise refusals.versioned_at_creation()
@@ -64,7 +65,7 @@ def created(kind: Kind, obj: Object, birth: Birth) -> Object:
 
 
 def updated(kind: Kind, obj: Object, old: Object) -> Object:
-    """`old` with the spec and metadata of `obj`; the server's own fields stay, and the generation counts the specs."""
+    """`old` with the spec and metadata of `obj`; server fields stay, and the generation counts changes of the spec."""
     validate_spec(kind, obj)
     metadata = {**obj["metadata"], **{key: old["metadata"][key] for key in _SERVERS_OWN if key in old["metadata"]}}
     new = {**obj, "apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
@@ -84,7 +85,7 @@ def status_updated(obj: Object, old: Object) -> Object:
 
 
 def check_shape(kind: Kind, obj: Object) -> None:
-    """`ApiError` 400 BadRequest for what cannot be an object of this kind at all."""
+    """`ApiError` 400 BadRequest for a malformed object."""
     if not isinstance(obj, dict) or not isinstance(obj.get("metadata"), dict):
         raise refusals.bad_request(f"a {kind.kind} is an object with metadata, not {obj!r:.80}")
     for key, wanted in (("apiVersion", kind.api_version), ("kind", kind.kind)):
@@ -96,12 +97,12 @@ def check_shape(kind: Kind, obj: Object) -> None:
 
 
 def namespace_of(kind: Kind, obj: Object) -> str | None:
-    """The object's namespace, None for kinds without one; `ApiError` 400 where it lacks."""
+    """The object's namespace, None for kinds without one; `ApiError` 400 if it is missing."""
     return checked_namespace(kind, obj["metadata"].get("namespace"))
 
 
 def checked_namespace(kind: Kind, namespace: str | None) -> str | None:
-    """The namespace of one object of this kind, None for kinds without one; `ApiError` 400 where it lacks."""
+    """The namespace of one object of this kind, None for kinds without one; `ApiError` 400 if it is missing."""
     if not kind.namespaced:
         return None
     if not namespace:
@@ -112,7 +113,7 @@ def checked_namespace(kind: Kind, namespace: str | None) -> str | None:
 
 
 def is_name(name: object) -> bool:
-    """Whether an object could have this name (RFC 1123 subdomain)."""
+    """Whether this is a valid object name (RFC 1123 subdomain)."""
     return isinstance(name, str) and _NAME.fullmatch(name) is not None
 
 
@@ -130,7 +131,7 @@ def _name(kind: Kind, metadata: Object) -> str:
 
 
 def _with_pod_defaults(pod: Object) -> Object:
-    """Defaults of the pod API that others read here; a limit is a request where none is given."""
+    """Sets the defaults of the pod API that others read here; a limit is the default of its request."""
     spec = pod.get("spec") or {}
     if not spec.get("containers"):
         name = pod["metadata"]["name"]

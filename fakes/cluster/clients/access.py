@@ -1,4 +1,4 @@
-"""How an API server is reached, and as whom."""
+"""Address and credentials of an API server."""
 
 import os
 import ssl
@@ -25,7 +25,7 @@ class Access:
 
 
 def in_cluster(folder: Path = SERVICE_ACCOUNT) -> Access:
-    """The API server of the pod that this runs in. Raises ValueError outside of a pod."""
+    """The API server of the pod in which this process runs. Raises ValueError outside of a pod."""
     try:
         host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]
         tls = lenient(ssl.create_default_context(cafile=folder / "ca.crt"))
@@ -40,6 +40,6 @@ def in_cluster(folder: Path = SERVICE_ACCOUNT) -> Access:
 
 
 def lenient(context: ssl.SSLContext) -> ssl.SSLContext:
-    """No stricter than Go about certificates: clusters have some that Python alone would refuse."""
+    """Relaxes certificate checks to those of Go; some clusters have certificates that Python would reject."""
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     return context

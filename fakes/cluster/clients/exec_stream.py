@@ -1,7 +1,7 @@
-"""A program executed in a container, over the API server: its standard streams as a connection.
+"""A program that runs in a container, over the API server: its standard streams as a connection.
 
-The web socket of `pods/exec` (subprotocol v5.channel.k8s.io): each message begins with the number of its channel.
-Kubernetes Enhancement Proposal 4006; k8s.io/apimachinery, remotecommand.
+The web socket of `pods/exec` (subprotocol v5.channel.k8s.io): each message starts with the number of its channel.
+Source: KEP-4006; k8s.io/apimachinery, remotecommand.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ _CHUNK = 512 * 1024
 
 
 class ExecStream:
-    """What is written goes to the program; its output is on `reader`. Implements `control_lines.Writer`."""
+    """Written data goes to the program; its output is on `reader`. Implements `wire.Writer`."""
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse, limit: int, what: str) -> None:
         self.reader = _Output(limit=limit)
@@ -50,9 +50,9 @@ class ExecStream:
         container: str = "",
         limit: int = 2**16,
     ) -> "ExecStream":
-        """Starts the program. Raises `ApiError` if the server refuses or cannot be reached.
+        """Starts the program. Raises `ApiError` if the server rejects the call or is unreachable.
 
-        After the last line of one that did not end well, `reader.readline` raises ConnectionError with the reason.
+        If the program fails, `reader.readline` raises ConnectionError with the reason after the last line.
         """
         query = [("stdin", "true"), ("stdout", "true"), ("stderr", "true")]
         query += [("container", container)] if container else []
@@ -74,7 +74,7 @@ class ExecStream:
         self._outgoing.put_nowait(None)
 
     async def wait_closed(self) -> None:
-        """Returns when all that was written has been sent and the connection has ended."""
+        """Returns when all data has been sent and the connection has ended."""
         await asyncio.gather(self._sending, self._receiving, return_exceptions=True)
 
     async def finished(self) -> None:
@@ -118,7 +118,7 @@ class ExecStream:
 
 
 class _Output(asyncio.StreamReader):
-    """Says why there are no more lines."""
+    """The program's output; after its last line it gives the reason for the end."""
 
     why = ""
 
@@ -132,7 +132,7 @@ class _Output(asyncio.StreamReader):
 async def execute(
     connection: KubeConnection, namespace: str, pod: str, command: Sequence[str], *, container: str = ""
 ) -> str:
-    """Runs a program to its end; returns its output. Raises `ApiError`, also where it fails."""
+    """Runs a program to its end; returns its output. Raises `ApiError`, also if the program fails."""
     stream = await ExecStream.open(connection, namespace, pod, command, container=container)
     try:
         output = await stream.reader.read()
@@ -146,7 +146,7 @@ async def execute(
 
 
 def _refusal(data: bytes) -> str:
-    """The server's `Status` of the end; nothing for a success."""
+    """The server's `Status` at the end; None after success."""
     try:
         status: dict[str, Any] = json.loads(data)
         return "" if status.get("status") == "Success" else str(status.get("message") or status)

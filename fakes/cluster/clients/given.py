@@ -1,4 +1,4 @@
-"""The API server that a program is given: by a kubeconfig, or that of the pod that it runs in."""
+"""The API server of a program: from a kubeconfig, or that of the pod in which it runs."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ _HINT = "name a kubeconfig by --kubeconfig; drahealth manager writes one into it
 
 
 async def client_of(kubeconfig: Path | None) -> KubeClient:
-    """A client of it. Raises CommandError 3 where neither says a server."""
+    """A client of the API server. Raises CommandError 3 if neither is given."""
     try:
         return await KubeClient.from_kubeconfig(kubeconfig) if kubeconfig else KubeClient.in_cluster()
     except ValueError as error:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class KubeClient:
-    """Implements `Api` and `ListWatch`. Where the server cannot be reached, calls raise `ApiError` 503."""
+    """Implements `Api` and `ListWatch`. If the server is unreachable, calls raise `ApiError` 503."""
 
     def __init__(self, connection: "KubeConnection", fields: str = "") -> None:
         self._connection = connection
@@ -23,14 +23,14 @@ class KubeClient:
 
     @classmethod
     async def from_kubeconfig(cls, path: Path | str, context: str | None = None) -> "KubeClient":
-        """A client for the current context of a kubeconfig, or for this one. ValueError if that cannot be read."""
+        """A client for a context of a kubeconfig, by default the current one. ValueError if it cannot be read."""
         from drahealth.fakes.cluster.clients.kubeconfig import access  # the official client takes most of a second
 
         return cls._of(await access(Path(path), context))
 
     @classmethod
     def in_cluster(cls) -> "KubeClient":
-        """A client of the API server of the pod that this runs in. ValueError outside of a pod."""
+        """A client of the API server of the pod in which this process runs. ValueError outside of a pod."""
         return cls._of(in_cluster())
 
     @classmethod
@@ -40,12 +40,12 @@ class KubeClient:
         return cls(KubeConnection(access))
 
     def selecting(self, fields: str) -> "KubeClient":
-        """The same client, but it lists and watches only what this field selector matches. It is not to be closed."""
+        """The same client, limited to objects that match this field selector. Do not close it."""
         return KubeClient(self._connection, fields)
 
     @property
     def connection(self) -> "KubeConnection":
-        """For what is not about objects: web sockets, metrics."""
+        """The connection for other uses: web sockets, metrics."""
         return self._connection
 
     async def close(self) -> None:
@@ -59,7 +59,7 @@ class KubeClient:
         return await self._connection.call("POST", path, body=_whole(kind, obj))
 
     async def get(self, kind: Kind, name: str, namespace: str | None = None) -> Object:
-        """The object; 404 NotFound where there is none."""
+        """The object; 404 NotFound if it does not exist."""
         return await self._connection.call("GET", _path(kind, name, namespace))
 
     async def replace(self, kind: Kind, obj: Object) -> Object:
@@ -71,14 +71,14 @@ class KubeClient:
         return await self._connection.call("PUT", _own_path(kind, obj) + "/status", body=_whole(kind, obj))
 
     async def delete(self, kind: Kind, name: str, namespace: str | None = None, grace: int | None = None) -> None:
-        """Asks for deletion; `grace` in seconds, None for the kind's default."""
+        """Deletes the object; `grace` in seconds, None for the kind's default."""
         options: Object = {"apiVersion": "v1", "kind": "DeleteOptions"}
         if grace is not None:
             options["gracePeriodSeconds"] = grace
         await self._connection.call("DELETE", _path(kind, name, namespace), body=options)
 
     async def snapshot(self, kind: Kind, namespace: str | None = None) -> Snapshot:
-        """The list, and the revision from which `watch` goes on without loss."""
+        """The list, and the revision from which `watch` continues without loss."""
         answer = await self._connection.call("GET", kind.path(namespace), query=self._selected)
         return Snapshot([_whole(kind, obj) for obj in answer["items"] or ()], answer["metadata"]["resourceVersion"])
 
@@ -89,10 +89,10 @@ class KubeClient:
     async def watch(
         self, kind: Kind, namespace: str | None = None, since: str | None = None
     ) -> AsyncGenerator[WatchEvent, None]:
-        """All that exist as ADDED, then every change; or, with `since` of `snapshot`, every change after it.
+        """All existing objects as ADDED, then every change; or, with `since` from `snapshot`, every change after it.
 
-        Ends when the server ends it, goes away, or no longer knows the changes since the last event; that it does not
-        know those after the caller's own `since` is raised as 410 Expired.
+        Ends when the server ends it or stops, or no longer has the changes since the last event. If it has no changes
+        since the caller's own `since`, 410 Expired is raised.
         """
         start = since
         if start is None:
@@ -126,7 +126,7 @@ def _own_path(kind: Kind, obj: Object) -> str:
 
 
 def _path(kind: Kind, name: str, namespace: str | None) -> str:
-    """The path of one object. What is no name must not become a path: without one it is that of them all."""
+    """The path of one object. Names are checked: an empty name would be the path of all objects."""
     namespace = checked_namespace(kind, namespace)
     if not is_name(name):
         raise refusals.not_found(kind, name)

@@ -1,6 +1,6 @@
-"""HTTP to a real API server: JSON in and out, refusals as `ApiError`.
+"""HTTP to a real API server: JSON in and out, errors as `ApiError`.
 
-The requests are made here, since the official client's own way to make a plain one differs from release to release.
+It builds the requests itself, because the official client's way to send a plain request differs between releases.
 """
 
 import ipaddress
@@ -38,7 +38,7 @@ class KubeConnection:
     async def call(
         self, method: str, path: str, *, query: Mapping[str, str] | None = None, body: Any = None
     ) -> dict[str, Any]:
-        """The answer's JSON object. `ApiError` as the server refuses, or 503 where it cannot be reached."""
+        """The JSON object of the answer. `ApiError` from the server, or 503 if it is unreachable."""
         timeout = aiohttp.ClientTimeout(total=CALL_TIMEOUT)
         with self._reaching():
             async with self._request(method, path, query, body, await self._access.headers(), timeout) as response:
@@ -49,7 +49,7 @@ class KubeConnection:
         return answer
 
     async def lines(self, path: str, query: Mapping[str, str]) -> AsyncGenerator[dict[str, Any], None]:
-        """The JSON objects of an answer that goes on; ends when the server ends it or goes away."""
+        """The JSON objects of a streamed answer; ends when the server ends it or stops."""
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CALL_TIMEOUT)
         with self._reaching():
             response = await self._request("GET", path, query, None, await self._access.headers(), timeout)
@@ -65,9 +65,9 @@ class KubeConnection:
                 self._streams.remove(response.content)
 
     async def websocket(self, path: str, query: Sequence[tuple[str, str]], protocols: Sequence[str]) -> Any:
-        """An aiohttp web socket. `ApiError` as the server refuses, or 503 where it cannot be reached.
+        """An aiohttp web socket. `ApiError` from the server, or 503 if it is unreachable.
 
-        It ends with an error within 20 s of the server's last sign of life.
+        It fails within 20 s after the server's last message.
         """
         try:
             return await self._session.ws_connect(
@@ -90,7 +90,7 @@ class KubeConnection:
             raise ApiError(503, "ServiceUnavailable", why) from error
 
     async def text(self, path: str) -> str:
-        """What the server has at a path that is no object, such as /metrics. Raises `ApiError`."""
+        """The server's text at a path without an object, such as /metrics. Raises `ApiError`."""
         timeout = aiohttp.ClientTimeout(total=CALL_TIMEOUT)
         with self._reaching():
             async with self._request("GET", path, None, None, await self._access.headers(), timeout) as response:
@@ -100,7 +100,7 @@ class KubeConnection:
         return text
 
     async def close(self) -> None:
-        """Closes every connection. Who reads lines would not notice this by itself."""
+        """Closes every connection. A reader of lines would not notice this otherwise."""
         for stream in self._streams:
             stream.feed_eof()
         await self._session.close()
@@ -135,7 +135,7 @@ class KubeConnection:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a URL is of this machine by its address; kubectl, as all in Go, never asks a proxy for such."""
+    """Whether the URL's address is the loopback address; kubectl, like all Go programs, uses no proxy for it."""
     name = urlsplit(host).hostname or ""
     try:
         return ipaddress.ip_address(name).is_loopback
@@ -144,7 +144,7 @@ def is_loopback(host: str) -> bool:
 
 
 def refusal(status: int, reason: str, answer: Mapping[str, Any] | None, text: str) -> ApiError:
-    """An `ApiError` from the server's `Status` object, or from the bare HTTP answer where it gives none."""
+    """An `ApiError` from the server's `Status` object, or from the HTTP status without one."""
     if answer is not None and answer.get("kind") == "Status":
         code = answer.get("code") or status
         return ApiError(code, answer.get("reason") or _one_word(reason), answer.get("message") or text)
@@ -152,7 +152,7 @@ def refusal(status: int, reason: str, answer: Mapping[str, Any] | None, text: st
 
 
 def _one_word(reason: str) -> str:
-    """The phrase of HTTP in the manner of the API's reasons."""
+    """The HTTP phrase in the form of an API reason."""
     return reason.replace(" ", "") or "Unknown"
 
 

@@ -1,4 +1,4 @@
-"""Access to an API server as a kubeconfig describes it: the official client reads it and keeps credentials fresh."""
+"""Access to an API server from a kubeconfig. The official client reads it and refreshes credentials."""
 
 import ssl
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from drahealth.proto.quoting import one_line
 
 
 async def access(path: Path, context: str | None) -> Access:
-    """ValueError, with the path, for a kubeconfig that says no server to connect to."""
+    """The access from a kubeconfig. ValueError, with the path, if it has no server to connect to."""
     configuration, text = client.Configuration(), ""
     try:
         text = _text(path)
@@ -34,7 +34,7 @@ async def access(path: Path, context: str | None) -> Access:
 
 
 def _text(path: Path) -> str:
-    """The loader takes a file that is not there, or is empty, for one with strange contents."""
+    """The file's text. The loader would report a missing or empty file as invalid content."""
     text = path.read_text()
     if not text.strip():
         raise ValueError("the file is empty")
@@ -42,7 +42,7 @@ def _text(path: Path) -> str:
 
 
 def _why(text: str, context: str | None) -> str:
-    """Why the loader does not take this, in words for who wrote it; empty for what only the loader knows."""
+    """The reason why the loader rejects the file, for its author; empty if only the loader knows it."""
     try:
         (document,) = documents(text, "")
     except FileError as error:
@@ -64,7 +64,7 @@ def _names(entries: object) -> list[str]:
 
 
 def _tls(configuration: client.Configuration) -> ssl.SSLContext:
-    """As kubectl does it: the CA of the kubeconfig, client certificates."""
+    """TLS as in kubectl: the CA and client certificates of the kubeconfig."""
     context = lenient(ssl.create_default_context(cafile=configuration.ssl_ca_cert))
     if not configuration.verify_ssl:
         context.check_hostname = False

@@ -1,4 +1,4 @@
-"""A current picture of several kinds of objects, held by list and watch: what Kubernetes calls an informer."""
+"""A current copy of several kinds of objects, held by list and watch: an informer in Kubernetes."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -12,7 +12,7 @@ Change = Callable[[Kind, Object | None, Object | None], None]
 
 
 class Mirror:
-    """Follows the kinds while `run` runs, through restarts of the server."""
+    """Follows the kinds while `run` runs, also after restarts of the server."""
 
     def __init__(self, api: ControlPlaneApi, kinds: Iterable[Kind], changed: Change) -> None:
         self._api = api
@@ -23,20 +23,20 @@ class Mirror:
         """Set while all kinds have been listed and are being followed."""
 
     def objects(self, kind: Kind) -> list[Object]:
-        """All of the kind, the longest known first. They are the mirror's own: not to be changed."""
+        """All objects of the kind, the oldest first. They belong to the mirror: do not change them."""
         return list(self._objects[kind].values())
 
     def get(self, kind: Kind, name: str, namespace: str = "") -> Object | None:
         return self._objects[kind].get((namespace, name))
 
     def take(self, kind: Kind, obj: Object) -> None:
-        """Takes what a write of one's own gave back, ahead of the watch. The caller need not be told: no `changed`."""
+        """Stores the result of the caller's own write before the watch delivers it; does not call `changed`."""
         known = self._objects[kind].get(key_of(obj))
         if known is None or _version(known) < _version(obj):
             self._objects[kind][key_of(obj)] = obj
 
     async def run(self) -> None:
-        """Follows until cancelled; `ApiError` if the server refuses for another reason than being away."""
+        """Follows until cancelled. Raises `ApiError` if the server rejects it; retries if the server is unavailable."""
         async with asyncio.TaskGroup() as tasks:
             for kind in self._objects:
                 tasks.create_task(self._follow(kind), name=f"mirror of {kind.plural}")
@@ -69,7 +69,7 @@ class Mirror:
             self._changed(kind, old.get(key), self._objects[kind].get(key))
 
     def _apply(self, kind: Kind, obj: Object, gone: bool) -> None:
-        """An event older than what was taken ahead is no news."""
+        """Ignores an event that is older than the stored object."""
         old = self._objects[kind].get(key_of(obj))
         if old is not None and _version(obj) < _version(old):
             return

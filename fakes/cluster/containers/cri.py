@@ -1,10 +1,10 @@
-"""A container runtime for a real kubelet: the scripted containers behind the Container Runtime Interface, version 1.
+"""A container runtime for a real kubelet: scripted containers behind the Container Runtime Interface, version 1.
 
-It answers what a kubelet cannot do without; everything else is Unimplemented. What the interface says of idempotence
-holds: to stop or remove what is not there is no error, anything else about an unknown id is NOT_FOUND.
+It implements the calls that a kubelet needs; all others are Unimplemented. As the interface demands, stopping or
+removing an unknown id is not an error; any other call with an unknown id is NOT_FOUND.
 
-A kubelet that collects a dead container deletes every file whose name begins with the container's `log_path`. So each
-container gets a log file of its own in `log_dir`, wherever the kubelet wanted it.
+A kubelet that removes a dead container deletes every file whose name starts with the container's `log_path`. So each
+container gets its own log file in `log_dir`, whatever path the kubelet requested.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -48,7 +48,7 @@ _SANDBOX_STATES = {number: state for state, number in SANDBOX_STATES.items()}
 class CriServer:
     """Serves `runtime` on the unix socket `socket`, which is the kubelet's `containerRuntimeEndpoint`.
 
-    `log_dir` must belong to this run alone. The containers are the runtime's: they outlive this server.
+    `log_dir` must belong to this run alone. Containers belong to the runtime: they outlive this server.
     """
 
     def __init__(self, runtime: ContainerRuntime, socket: Path, log_dir: Path) -> None:
@@ -60,7 +60,7 @@ class CriServer:
         self._server: grpc.aio.Server | None = None
 
     async def start(self) -> None:
-        """Serves; a socket that an earlier run left is replaced. Raises OSError where the path cannot be used."""
+        """Starts the server and replaces an old socket. Raises OSError if the path cannot be used."""
         self._log_dir.mkdir(parents=True, exist_ok=True)
         self.socket.parent.mkdir(parents=True, exist_ok=True)
         self.socket.unlink(missing_ok=True)
@@ -71,7 +71,7 @@ class CriServer:
         await self._server.start()
 
     async def stop(self) -> None:
-        """Ends the server and its connections; the socket goes, the containers stay."""
+        """Stops the server, its connections and its socket; the containers stay."""
         server, self._server = self._server, None
         if server is not None:
             await server.stop(grace=None)
@@ -187,7 +187,7 @@ class CriServer:
 
 
 def _answer(function: Callable[[Any], Any]) -> Callable[[Any, Any], Awaitable[Any]]:
-    """The gRPC handler of a plain function; what the runtime refuses becomes the interface's status codes."""
+    """The gRPC handler of a plain function; errors of the runtime become status codes of the interface."""
 
     async def handle(request: Any, context: Any) -> Any:
         try:

@@ -1,4 +1,4 @@
-"""The image half of the fake runtime: every image is there, none takes space."""
+"""The image half of the fake runtime: every image exists and uses no space."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,14 +14,14 @@ USER = 65534
 
 
 class Images:
-    """Answers `runtime.v1.ImageService`; `folder` stands for the filesystem of the images."""
+    """Answers `runtime.v1.ImageService`; `folder` is the file system of the images."""
 
     def __init__(self, runtime: ContainerRuntime, folder: Path) -> None:
         self._runtime = runtime
         self._folder = folder
 
     def functions(self) -> Mapping[Method, Callable[[Any], Any]]:
-        """The answers by method."""
+        """The functions by method."""
         return {
             methods.LIST_IMAGES: self._list,
             methods.IMAGE_STATUS: lambda request: cri.ImageStatusResponse(image=_image(request.image.image)),
@@ -31,7 +31,7 @@ class Images:
         }
 
     def _list(self, request: cri.ListImagesRequest) -> cri.ListImagesResponse:
-        """The images of the containers that are there: nothing that a kubelet could want to collect."""
+        """The images of the existing containers, so that a kubelet finds none to remove."""
         names = sorted({container.config.image for container in self._runtime.containers()})
         wanted = request.filter.image.image
         return cri.ListImagesResponse(

@@ -1,4 +1,4 @@
-"""The containers' values as messages of the Container Runtime Interface, and back."""
+"""Converts containers to messages of the Container Runtime Interface, and back."""
 
 from drahealth.fakes.cluster.containers.runtime import (
     ADDRESS,
@@ -24,7 +24,7 @@ CONTAINER_STATES = {
 
 
 def sandbox_config(config: cri.PodSandboxConfig) -> SandboxConfig:
-    """What a kubelet asks a sandbox to be."""
+    """The configuration of a sandbox, from a kubelet's request."""
     network = config.linux.security_context.namespace_options.network
     return SandboxConfig(
         pod_name=config.metadata.name,
@@ -38,7 +38,7 @@ def sandbox_config(config: cri.PodSandboxConfig) -> SandboxConfig:
 
 
 def container_config(config: cri.ContainerConfig, log_path: str) -> ContainerConfig:
-    """What a kubelet asks a container to be; the image is the one that the Pod names, not its id."""
+    """The configuration of a container, from a kubelet's request; the image is the Pod's image name, not its id."""
     return ContainerConfig(
         name=config.metadata.name,
         image=config.image.user_specified_image or config.image.image,
@@ -65,7 +65,7 @@ def sandbox_item(sandbox: Sandbox) -> cri.PodSandbox:
 
 
 def sandbox_status(sandbox: Sandbox) -> cri.PodSandboxStatus:
-    """All that is told of one sandbox."""
+    """The status of one sandbox."""
     network = cri.NODE if sandbox.config.host_network else cri.POD
     return cri.PodSandboxStatus(
         id=sandbox.id,
@@ -96,7 +96,7 @@ def container_item(container: Container) -> cri.Container:
 
 
 def container_status(container: Container) -> cri.ContainerStatus:
-    """All that is told of one container."""
+    """The status of one container."""
     return cri.ContainerStatus(
         id=container.id,
         metadata=_container_metadata(container),
@@ -116,7 +116,7 @@ def container_status(container: Container) -> cri.ContainerStatus:
 
 
 def container_stats(container: Container) -> cri.ContainerStats:
-    """Who it is; it uses nothing."""
+    """The statistics of a container; it uses nothing."""
     return cri.ContainerStats(
         attributes=cri.ContainerAttributes(
             id=container.id,

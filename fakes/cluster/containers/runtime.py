@@ -1,8 +1,8 @@
 """A container runtime without containers: sandboxes and scripted containers as values that change with time.
 
-Two edges share it: the CRI server for a real kubelet and the pod worker of this process. What it holds survives
-whoever drives it, so a restarted kubelet finds its containers again. A container's command is its script
-(`drahealth.fakes.cluster.containers.script`); `end` is the hand of a scenario that ends one from outside.
+The CRI server for a real kubelet and the pod worker of this process both use it. Its state outlives them, so a
+restarted kubelet finds its containers again. A container's command is its script (`script`); `end` lets a scenario end
+a container.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ ADDRESS = "127.0.0.1"
 
 
 def image_id(image: str) -> str:
-    """The id of an image: made from its name, and itself where it is an id already."""
+    """The id of an image, from its name; an id is returned unchanged."""
     return image if image.startswith("sha256:") else "sha256:" + hashlib.sha256(image.encode()).hexdigest()
 
 
@@ -44,7 +44,7 @@ class ContainerState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SandboxConfig:
-    """What a sandbox is asked to be: the pod it belongs to, and how often that pod needed a new one (`attempt`)."""
+    """The configuration of a sandbox: its pod, and the number of earlier sandboxes of the pod (`attempt`)."""
 
     pod_name: str
     pod_namespace: str
@@ -67,7 +67,7 @@ class Sandbox:
 
 @dataclass(frozen=True, slots=True)
 class ContainerConfig:
-    """What a container is asked to be; `cdi_devices` are the full CDI names that the drivers prepared."""
+    """The configuration of a container; `cdi_devices` are full CDI names from the drivers."""
 
     name: str
     image: str
@@ -82,7 +82,7 @@ class ContainerConfig:
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """A container; times in Unix nanoseconds, 0 where it has not come to that."""
+    """A container; times in Unix nanoseconds, 0 if not reached."""
 
     id: str
     sandbox_id: str
@@ -96,18 +96,18 @@ class Container:
 
 
 class UnknownIdError(KeyError):
-    """There is no such sandbox or container, or not any more."""
+    """Unknown sandbox or container."""
 
     def __str__(self) -> str:
         return str(self.args[0])
 
 
 class WrongStateError(ValueError):
-    """The sandbox or container is there, but not in a state that allows the operation."""
+    """The sandbox or container is in a state that does not allow the operation."""
 
 
 class ContainerRuntime:
-    """Runs nothing and remembers everything: what a container runtime tells a kubelet about its containers."""
+    """Runs nothing, but stores all that a container runtime reports to a kubelet."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
@@ -119,7 +119,7 @@ class ContainerRuntime:
         self._subscribers: list[Callable[[Container], None]] = []
 
     def subscribe(self, notify: Callable[[Container], None]) -> Callable[[], None]:
-        """Calls `notify` with each container that has started or exited, at once; what it returns ends that."""
+        """Calls `notify` with each container that has started or exited; returns a function that ends this."""
         self._subscribers.append(notify)
         return lambda: self._subscribers.remove(notify) if notify in self._subscribers else None
 
@@ -128,7 +128,7 @@ class ContainerRuntime:
         return int(self._clock.wall() * 1e9)
 
     async def close(self) -> None:
-        """Ends all tasks; containers keep their last state, and none exits of itself any more."""
+        """Ends all tasks; containers keep their last state and do not exit by themselves."""
         lives = list(self._lives.values())
         for life in lives:
             life.cancel()
@@ -142,14 +142,14 @@ class ContainerRuntime:
         return sandbox
 
     def stop_sandbox(self, sandbox_id: str) -> None:
-        """Kills the sandbox's containers and makes it not ready; again is no error."""
+        """Kills the sandbox's containers and makes it not ready; a second call is no error."""
         sandbox = self.sandbox(sandbox_id)
         for container in self.containers(sandbox_id=sandbox_id):
             self.stop_container(container.id, grace=0)
         self._sandboxes[sandbox_id] = replace(sandbox, state=SandboxState.NOT_READY)
 
     def remove_sandbox(self, sandbox_id: str) -> None:
-        """Stops the sandbox and forgets it with its containers."""
+        """Stops the sandbox and removes it with its containers."""
         self.stop_sandbox(sandbox_id)
         for container in self.containers(sandbox_id=sandbox_id):
             self.remove_container(container.id)
@@ -169,7 +169,7 @@ class ContainerRuntime:
         labels: Mapping[str, str] | None = None,
         pod_uid: str = "",
     ) -> list[Sandbox]:
-        """The sandboxes that match all that is given, oldest first."""
+        """The sandboxes that match all given filters, oldest first."""
         ids = self._sandboxes_of.get(pod_uid, ()) if pod_uid else self._sandboxes
         return [
             sandbox
@@ -180,7 +180,7 @@ class ContainerRuntime:
         ]
 
     def create_container(self, sandbox_id: str, config: ContainerConfig) -> Container:
-        """A new container in a sandbox that is ready, else `WrongStateError`."""
+        """Creates a container in a ready sandbox; `WrongStateError` otherwise."""
         if self.sandbox(sandbox_id).state is not SandboxState.READY:
             raise WrongStateError(f"sandbox {sandbox_id} is not ready; run a new one for container {config.name!r}")
         container = Container(uuid4().hex, sandbox_id, config, ContainerState.CREATED, self.wall())
@@ -189,7 +189,9 @@ class ContainerRuntime:
         return container
 
     def start_container(self, container_id: str) -> None:
-        """Starts a created container, else `WrongStateError`; one with nothing to wait for exits at once."""
+        """Starts a created container; `WrongStateError` otherwise. A container with nothing to wait for exits
+        immediately.
+        """
         container = self.container(container_id)
         if container.state is not ContainerState.CREATED:
             raise WrongStateError(f"container {container_id} is {container.state}; only a created one can be started")
@@ -202,12 +204,12 @@ class ContainerRuntime:
             self._lives[container_id] = asyncio.create_task(self._live(container_id, end, script.code))
 
     def stop_container(self, container_id: str, grace: float) -> None:
-        """Ends a running container at once: it obeys if `grace` is more than 0 seconds, else is killed."""
+        """Ends a running container immediately: it exits by itself if `grace` is above 0 seconds, else it is killed."""
         if self.container(container_id).state is ContainerState.RUNNING:
             self._exit(container_id, TERMINATED if grace > 0 else KILLED)
 
     def remove_container(self, container_id: str) -> None:
-        """Forgets the container; a running one is killed first."""
+        """Removes the container; a running one is killed first."""
         self.stop_container(container_id, grace=0)
         _forget(self._containers_of, self._pod_of(self._containers.pop(container_id)), container_id)
 
@@ -226,7 +228,7 @@ class ContainerRuntime:
         labels: Mapping[str, str] | None = None,
         pod_uid: str = "",
     ) -> list[Container]:
-        """The containers that match all that is given, oldest first."""
+        """The containers that match all given filters, oldest first."""
         ids = self._containers_of.get(pod_uid, ()) if pod_uid else self._containers
         return [
             container
@@ -238,7 +240,7 @@ class ContainerRuntime:
         ]
 
     def end(self, pod_uid: str, container_name: str, exit_code: int) -> None:
-        """Ends the pod's running container of that name, as if its process had exited; raises `UnknownIdError`."""
+        """Ends the pod's running container with this name, as if its process had exited; raises `UnknownIdError`."""
         for container in self.containers(pod_uid=pod_uid, state=ContainerState.RUNNING):
             if container.config.name == container_name:
                 return self._exit(container.id, exit_code)
@@ -266,7 +268,7 @@ class ContainerRuntime:
 
 
 def _forget(ids_of: dict[str, list[str]], pod_uid: str, one: str) -> None:
-    """Leaves nothing of a pod that has no more of them."""
+    """Removes an empty pod."""
     ids_of[pod_uid].remove(one)
     if not ids_of[pod_uid]:
         del ids_of[pod_uid]

@@ -1,8 +1,8 @@
-"""What a fake container does, read from the command that a real runtime would run.
+"""The script of a fake container, from the command that a real runtime would run.
 
 The language is a small part of shell: `["sh", "-c", "sleep 2; exit 1"]`, with `sleep SECONDS|infinity` and `exit CODE`
-separated by `;`. The same text does the same in a real container, so one Pod manifest serves both. Every other command,
-and none at all, means: it runs until something ends it.
+separated by `;`. In a real container the same text has the same effect, so one Pod manifest serves both. Any other
+command, or none, runs until something ends it.
 """
 
 import math
@@ -17,7 +17,7 @@ _EXIT = re.compile(r"\s*exit\s+([0-9]{1,3})\s*", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A container's whole life: it runs for `seconds` (`math.inf`: until ended), then exits with `code`."""
+    """A container's life: it runs for `seconds` (`math.inf`: until ended), then exits with `code`."""
 
     seconds: float
     code: int = 0
@@ -28,7 +28,7 @@ UNTIL_ENDED = Script(math.inf)
 
 
 def parse(command: Sequence[str]) -> Script:
-    """The script of a container's command and arguments; `UNTIL_ENDED` where it is none."""
+    """The script of a container's command and arguments; `UNTIL_ENDED` if it is not a script."""
     if len(command) != 3 or command[0] not in _SHELLS or command[1] != "-c":
         return UNTIL_ENDED
     statements = [_statement(text) for text in _split(command[2])]
@@ -42,7 +42,7 @@ def _split(text: str) -> list[str]:
 
 
 def _statement(text: str) -> float | int | None:
-    """Seconds to sleep as float, a code to exit with as int, None for anything else."""
+    """Seconds to sleep as float, an exit code as int, None for anything else."""
     if match := _SLEEP.fullmatch(text):
         return float(match[1])
     if (match := _EXIT.fullmatch(text)) and int(match[1]) <= 255:

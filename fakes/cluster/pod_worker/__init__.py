@@ -1,1 +1,1 @@
-"""The small part of a kubelet around its device manager: from admission to the last status."""
+"""The small part of a kubelet around its device manager: from the admission of a pod to its last status."""

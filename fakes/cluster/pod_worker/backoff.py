@@ -1,10 +1,10 @@
-"""How long to wait before the next try. Pure: the time is an argument."""
+"""The wait before the next attempt. Pure: the time is an argument."""
 
 import math
 
 
 class Retry:
-    """Seconds to wait between tries of something that ought to work soon: they double up to a limit."""
+    """Seconds between attempts of an operation that should succeed soon: they double up to a limit."""
 
     def __init__(self, first: float = 0.1, limit: float = 10.0) -> None:
         self._first = first
@@ -12,19 +12,19 @@ class Retry:
         self._next = first
 
     def next(self) -> float:
-        """Seconds until the next try."""
+        """Seconds until the next attempt."""
         seconds, self._next = self._next, min(self._next * 2, self._limit)
         return seconds
 
     def reset(self) -> None:
-        """It worked: the next failure starts from the beginning."""
+        """Starts from the beginning after a success."""
         self._next = self._first
 
 
 class CrashLoop:
-    """When a container that exited may start again, as kubelets do it.
+    """The time at which an exited container can start again, as in a kubelet.
 
-    The first restart comes at once, the next ones 10 s after the exit, doubling to 300 s. A container that kept running
+    The first restart is immediate, the next ones follow 10 s after the exit, doubling to 300 s. A container that ran
     for more than 600 s since its last restart starts over. All times are Unix seconds.
     """
 
@@ -38,11 +38,11 @@ class CrashLoop:
         self._restarted = -math.inf
 
     def left(self, exited: float, now: float) -> float:
-        """Seconds until a container that exited then may start again; 0 or less: now."""
+        """Seconds until a container that exited then can start again; 0 or less: now."""
         return 0.0 if self._is_forgiven(exited) else exited + self.delay - now
 
     def restart(self, exited: float, now: float) -> None:
-        """A container that exited then is started again now."""
+        """Records a restart of a container that exited then."""
         grown = min(self.delay * 2, self.LIMIT) if self.delay else self.FIRST
         self.delay = self.FIRST if self._is_forgiven(exited) else grown
         self._restarted = now

@@ -1,6 +1,6 @@
-"""From a pod to its claims: which objects they are, whether they are ready, and what each container gets. Pure.
+"""The claims of a pod: their objects, whether they are ready, and the devices of each container. Pure.
 
-After the Pod API, `spec.resourceClaims` and `status.resourceClaimStatuses`, and the ResourceClaim API of version
+Source: the Pod API, `spec.resourceClaims` and `status.resourceClaimStatuses`, and the ResourceClaim API
 resource.k8s.io/v1.
 """
 
@@ -11,13 +11,13 @@ from drahealth.proto.values import AllocatedClaim, ClaimRef, ClaimUse, PodClaims
 
 
 class ClaimsNotReadyError(Exception):
-    """A claim of the pod is not there yet, not allocated, or not reserved for the pod; says which."""
+    """A claim of the pod does not exist, is not allocated, or is not reserved for the pod; the message says which."""
 
 
 def claim_names(pod: Object) -> dict[str, str]:
-    """The names of the pod's ResourceClaim objects by their names in the pod.
+    """The names of the pod's ResourceClaim objects, by their names in the pod.
 
-    A claim from a template has its object's name in the pod's status; an entry there without a name needs no claim.
+    For a claim from a template, the pod's status has the object's name; an entry without a name needs no claim.
     """
     made = {status["name"]: status for status in pod.get("status", {}).get("resourceClaimStatuses") or ()}
     names = {}
@@ -34,7 +34,7 @@ def claim_names(pod: Object) -> dict[str, str]:
 
 
 def allocated_claim(claim: Object, pod_uid: str) -> AllocatedClaim:
-    """The claim with the drivers of its devices, each once. Raises `ClaimsNotReadyError`."""
+    """The claim with the drivers of its devices, without duplicates. Raises `ClaimsNotReadyError`."""
     metadata, status = claim["metadata"], claim.get("status") or {}
     words = f"ResourceClaim {metadata['namespace']}/{metadata['name']}"
     if not status.get("allocation"):
@@ -47,7 +47,9 @@ def allocated_claim(claim: Object, pod_uid: str) -> AllocatedClaim:
 
 
 def claim_uses(pod: Object, claim_uids: Mapping[str, str]) -> PodClaims:
-    """Who uses what, given the claims' uids by their names in the pod; every container has a key."""
+    """The claims that each container uses, given the claims' UIDs by their names in the pod; every container has
+    a key.
+    """
     listed = {status["name"] for status in pod.get("status", {}).get("resourceClaimStatuses") or ()}
 
     def use(name: str, request: str | None = None) -> ClaimUse:
@@ -69,7 +71,7 @@ def claim_uses(pod: Object, claim_uids: Mapping[str, str]) -> PodClaims:
 
 
 def cdi_devices(uses: Sequence[ClaimUse], prepared: Mapping[str, Sequence[PreparedDevice]]) -> tuple[str, ...]:
-    """The CDI names that a container with these uses is started with, each once."""
+    """The CDI names for a container with these claims, without duplicates."""
     names = (
         name
         for use in uses

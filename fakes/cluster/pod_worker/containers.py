@@ -1,4 +1,4 @@
-"""The containers of one pod: started when they are due, started again after their back-off, stopped in their order."""
+"""The containers of one pod: starts them in order, restarts them after their backoff, and stops them in order."""
 
 from collections.abc import Callable
 
@@ -24,7 +24,7 @@ _GRACE = 30
 
 
 class PodContainers:
-    """`waiting` says, by container, why one that is due does not run. `tell` takes what an event is to tell of."""
+    """`waiting` has, by container, the reason why a due container does not run. `tell` receives events to record."""
 
     def __init__(
         self,
@@ -43,21 +43,21 @@ class PodContainers:
         self._crashes: dict[str, CrashLoop] = {}
 
     def all(self) -> list[Container]:
-        """All that the runtime knows of the pod's."""
+        """All containers of the pod in the runtime."""
         return self._runtime.containers(pod_uid=self._pod.uid)
 
     @property
     def has_sandbox(self) -> bool:
-        """The pod has one that is ready."""
+        """Whether the pod has a ready sandbox."""
         return bool(self._runtime.sandboxes(pod_uid=self._pod.uid, state=SandboxState.READY))
 
     @property
     def have_run_to_their_end(self) -> bool:
-        """None will be started again."""
+        """Whether no container will be started again."""
         return plan(self._pod.newest["spec"], self.all()).is_over
 
     def run(self) -> float | None:
-        """Starts what is due, and what is due then, each once. The seconds until the first back-off ends, if any."""
+        """Starts the containers that are due, once each. Returns the seconds until the first backoff ends, if any."""
         self.waiting.clear()
         tried: dict[str, float | None] = {}
         while due := [one for one in plan(self._pod.newest["spec"], self.all()).due if one["name"] not in tried]:
@@ -65,7 +65,7 @@ class PodContainers:
         return min((left for left in tried.values() if left is not None), default=None)
 
     def stop(self) -> bool:
-        """Stops all that runs and says whether anything did."""
+        """Stops all running containers; returns whether there were any."""
         running = self._runtime.containers(pod_uid=self._pod.uid, state=ContainerState.RUNNING)
         for container in in_order_of_stopping(self._pod.newest.get("spec", {}), running):
             self._runtime.stop_container(container.id, self._grace())
@@ -74,18 +74,18 @@ class PodContainers:
         return bool(running)
 
     def remove(self) -> None:
-        """Nothing of them is left."""
+        """Removes all containers."""
         for sandbox in self._runtime.sandboxes(pod_uid=self._pod.uid):
             self._runtime.remove_sandbox(sandbox.id)
 
     def _grace(self) -> float:
-        """Seconds; none for a pod that is only known by what it left."""
+        """The grace period in seconds; none for a pod that is known only by its containers."""
         metadata, spec = self._pod.newest["metadata"], self._pod.newest.get("spec")
         by_itself = spec.get("terminationGracePeriodSeconds", _GRACE) if spec else 0
         return float(metadata.get("deletionGracePeriodSeconds", by_itself))
 
     def _run(self, spec: Object) -> float | None:
-        """Starts it, or says in how many seconds to try again."""
+        """Starts the container, or returns the seconds until the next attempt."""
         exited = latest(self.all(), spec["name"])
         if exited is None:
             self._start_when_prepared(spec, attempt=0)
@@ -134,7 +134,7 @@ class PodContainers:
                 self._runtime.remove_container(container.id)
 
     def _sandbox_id(self) -> str:
-        """The pod's ready sandbox, a new one if there is none."""
+        """The pod's ready sandbox; creates one if there is none."""
         sandboxes = self._runtime.sandboxes(pod_uid=self._pod.uid)
         for sandbox in sandboxes:
             if sandbox.state is SandboxState.READY:

@@ -1,6 +1,6 @@
-"""The devices of one pod: its claims are resolved and prepared, and given back, in the background and until it works.
+"""The devices of one pod: resolves and prepares its claims and releases them, in the background, with retries.
 
-`DeviceManager` is the seam to what stands in for a kubelet's device manager.
+`DeviceManager` is the interface to the implementation of a kubelet's device manager.
 """
 
 import asyncio
@@ -28,46 +28,48 @@ log = logging.getLogger(__name__)
 
 
 class DeviceManager(Protocol):
-    """What a pod worker asks of a kubelet's device manager."""
+    """The calls of a pod worker to a kubelet's device manager."""
 
     async def allocate(
         self, pod_uid: str, wanted: Mapping[str, Mapping[str, int]], init: Collection[str]
     ) -> Mapping[str, Grant]:
-        """Gives containers devices of extended resources; again is no error. Raises AdmissionError.
+        """Allocates extended resources to containers; repeating the call is no error. Raises AdmissionError.
 
-        Those named in `init` are done before the others start.
+        Containers in `init` end before the others start.
         """
 
     def wants_pre_start(self, pod_uid: str, container: str) -> bool:
-        """Whether `pre_start` comes before the container's start."""
+        """Whether `pre_start` must be called before the container starts."""
 
     async def pre_start(self, pod_uid: str, container: str) -> None:
-        """The container is about to start. Raises what says why it must not."""
+        """Announces the start of the container. Raises an error if it must not start."""
 
     def amounts(self) -> Mapping[str, Amount]:
-        """What the node has of extended resources."""
+        """The node's extended resources."""
 
     def subscribe_to_amounts(self, notify: Callable[[], None]) -> Callable[[], None]:
-        """Calls `notify` when that may have changed; what it returns ends that."""
+        """Calls `notify` after changes of the amounts; returns a function that ends this."""
 
     async def prepare(self, pod_uid: str, claims: Sequence[AllocatedClaim]) -> Mapping[str, Sequence[PreparedDevice]]:
-        """Prepares the pod's claims; again is no error. The devices by claim uid. Raises what says why not."""
+        """Prepares the pod's claims; repeating the call is no error. Returns devices by claim UID. Raises an error with
+        the reason.
+        """
 
     async def unprepare(self, pod_uid: str) -> None:
-        """Gives back all that the pod holds; again is no error. Raises what says why not."""
+        """Releases all devices of the pod; repeating the call is no error. Raises an error with the reason."""
 
     def forget(self, pod_uid: str) -> None:
-        """The pod is gone from the API."""
+        """Removes a pod that the API no longer has."""
 
     def allocated_resources_status(self, pod_uid: str, uses: PodClaims) -> AllocatedResources:
-        """Every `allocatedResourcesStatus` of the pod; one without entries is left out."""
+        """Every `allocatedResourcesStatus` of the pod; empty ones are omitted."""
 
     def subscribe(self, notify: Callable[[frozenset[str]], None]) -> Callable[[], None]:
-        """Calls `notify` with the uids of pods whose health changed; what it returns ends that."""
+        """Calls `notify` with the UIDs of pods whose health changed; returns a function that ends this."""
 
 
 class PodDevices:
-    """One pod's share of the device manager. `wake` is called whenever something here has changed."""
+    """The devices of one pod in the device manager. Calls `wake` after each change."""
 
     def __init__(
         self, api: Api, devices: DeviceManager, clock: Clock, pod: PodObject, wake: Callable[[], None]
@@ -92,12 +94,12 @@ class PodDevices:
 
     @property
     def is_asked_for(self) -> bool:
-        """Their preparation was begun."""
+        """Whether their preparation has started."""
         return self._preparing is not None
 
     @property
     def is_releasing(self) -> bool:
-        """They are being given back."""
+        """Whether they are being released."""
         return self._releasing is not None and not self.is_released
 
     @property
@@ -106,31 +108,31 @@ class PodDevices:
 
     @property
     def is_resolved(self) -> bool:
-        """The pod's claims are known, or the first try to learn them has failed."""
+        """Whether the pod's claims are known, or the first attempt to read them has failed."""
         return self._claim_uids is not None or self.problem is not None
 
     def prepare(self) -> None:
-        """Begins to prepare the claims of the pod, unless that was begun."""
+        """Starts to prepare the pod's claims, unless that has started."""
         if self._preparing is None:
             self._preparing = asyncio.create_task(self._until_done(self._prepare))
 
     def release(self) -> None:
-        """Begins to give the devices back, unless that was begun; what is being prepared is given up."""
+        """Starts to release the devices, unless that has started; cancels a running preparation."""
         if self._releasing is None:
             self._releasing = asyncio.create_task(self._release())
 
     def cdi_devices(self, container: str) -> tuple[str, ...]:
-        """The CDI names for a container of the pod whose devices are prepared."""
+        """The CDI names for a container of a pod with prepared devices."""
         uses = claim_uses(self._pod.newest, self._claim_uids or {})
         claimed = cdi_devices({**uses.init_containers, **uses.containers}[container], self._prepared or {})
         return (*self.grant(container).cdi_devices, *claimed)
 
     def grant(self, container: str) -> Grant:
-        """What the container is to be started with for its devices of device plugins."""
+        """The additions to the container for its devices of device plugins."""
         return self._granted.get(container, Grant())
 
     def is_announced(self, container: str, attempt: int) -> bool:
-        """Whether the start may go on; where a device plugin has to be told first, that is begun."""
+        """Whether the container can start; calls `pre_start` of a device plugin first, if required."""
         if not self._devices.wants_pre_start(self._pod.uid, container):
             return True
         key = (container, attempt)
@@ -140,16 +142,16 @@ class PodDevices:
         return self._announced[key].done()
 
     def health(self) -> AllocatedResources:
-        """The health of the pod's devices, by who uses them."""
+        """The health of the pod's devices, by container."""
         uses = claim_uses(self._pod.newest, self._claim_uids or {})
         return self._devices.allocated_resources_status(self._pod.uid, uses)
 
     def forget(self) -> None:
-        """The pod is gone."""
+        """Removes a deleted pod."""
         self._devices.forget(self._pod.uid)
 
     async def close(self) -> None:
-        """Ends what is under way; nothing is given back."""
+        """Ends all tasks; releases nothing."""
         tasks = [task for task in (self._preparing, self._releasing, *self._announced.values()) if task is not None]
         for task in tasks:
             task.cancel()
@@ -196,7 +198,7 @@ class PodDevices:
         self._wake()
 
     async def _learn_what_is_released(self) -> None:
-        """So that the status goes on to show health while it lasts; a pod that is gone has no status."""
+        """Reads the claims, so that the status shows health until the end; a deleted pod has no status."""
         try:
             if not self._pod.is_gone:
                 await self._resolve()

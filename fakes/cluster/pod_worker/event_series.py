@@ -26,7 +26,7 @@ _REMEMBERED = 4096
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What is to be written: the object's `number`, its message, how often it happened, and when first."""
+    """An event object to write: its `number`, its message, its count, and its first time."""
 
     number: int
     told: Told
@@ -47,7 +47,7 @@ class _Similar:
 
 
 class EventSeries:
-    """Remembers what was told. Times are Unix seconds, and never go back."""
+    """Stores earlier events. Times are Unix seconds, and never decrease."""
 
     def __init__(self) -> None:
         self._written: OrderedDict[tuple[str, Told], Written] = OrderedDict()
@@ -56,7 +56,7 @@ class EventSeries:
         self._number = 0
 
     def take(self, pod_uid: str, told: Told, now: float) -> Written | None:
-        """What to write for it: an object's first state where the count is 1, a later one otherwise; None: nothing."""
+        """The object to write: a new one if the count is 1, an update otherwise; None for nothing."""
         if not self._pays(pod_uid, now):
             return None
         key = (pod_uid, self._combined(pod_uid, told, now))
@@ -80,7 +80,7 @@ class EventSeries:
         return True
 
     def _combined(self, pod_uid: str, told: Told, now: float) -> Told:
-        """The event itself, or what stands for all that are like it once there are too many."""
+        """The event itself, or a combined event if there are too many similar ones."""
         key = (pod_uid, told.type, told.reason)
         similar = self._similar.pop(key, None)
         if similar is None or now - similar.at > WITHIN:

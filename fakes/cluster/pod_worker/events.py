@@ -1,4 +1,4 @@
-"""Tells of a node's pods by events (core/v1 `Event`), in their order and beside the pods' own work."""
+"""Records events of a node's pods (core/v1 `Event`), in order and in the background."""
 
 import asyncio
 import logging
@@ -20,7 +20,7 @@ _TRIES = 12
 
 
 class EventRecorder:
-    """`tell` never blocks and never fails; what it is told is written while `run` runs."""
+    """`tell` never blocks and never fails; `run` writes the events."""
 
     def __init__(self, api: Api, clock: Clock, node_name: str) -> None:
         self._api = api
@@ -30,7 +30,7 @@ class EventRecorder:
         self._queue: asyncio.Queue[Object] = asyncio.Queue(QUEUED)
 
     def tell(self, pod: Object, told: Told) -> None:
-        """Something happened to the pod just now."""
+        """Records an event of the pod, with the current time."""
         now = self._clock.wall()
         written = self._series.take(pod["metadata"]["uid"], told, now)
         if written is None:
@@ -41,7 +41,7 @@ class EventRecorder:
             log.warning("an event is lost, %d others wait to be written: %s", QUEUED, told.message)
 
     async def run(self) -> None:
-        """Writes what is told until cancelled."""
+        """Writes recorded events until cancelled."""
         while True:
             event = await self._queue.get()
             try:

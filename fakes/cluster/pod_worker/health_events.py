@@ -1,8 +1,8 @@
-"""What there is to tell of devices' health when a pod's status has changed. Pure.
+"""The events for a change of health in a pod's status. Pure.
 
-KEP-4680 asks for device health "in Pod Status and events" and says no more. Here an event is told when the health that
-a status shows of a device is another than the status before showed, and of a device that is unhealthy from the start.
-A new message, a new timeout, a heartbeat or a first Healthy or Unknown is nothing to tell of.
+KEP-4680 asks for device health "in Pod Status and events" and specifies no more. Here an event is recorded when a
+status shows another health of a device than the previous status, and when the first status shows Unhealthy. A new
+message, a new timeout, a heartbeat, or a first Healthy or Unknown causes no event.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from drahealth.proto.values import Health
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """An event before it is an object: `type`, `reason` and `message` are the API's."""
+    """An event without its object: `type`, `reason` and `message` are those of the API."""
 
     type: Literal["Normal", "Warning"]
     reason: str
@@ -35,7 +35,7 @@ _Device = tuple[str, str]
 
 
 def health_events(before: Object, after: Object) -> Iterator[Told]:
-    """What to tell of the change from one pod status to another, in the order of the later one."""
+    """The events for the change from one pod status to another, in the order of the later one."""
     old = dict(_shown(before))
     for device, shown in dict(_shown(after)).items():
         known = old.get(device)
@@ -53,7 +53,7 @@ def _told(device: str, shown: _Shown) -> Told:
 
 
 def _shown(status: Object) -> Iterator[tuple[_Device, _Shown]]:
-    """Every device of a status; one that stands in it several times is the same each time."""
+    """Every device of a status; a device that occurs several times has the same health each time."""
     lists = [container.get(FIELD) or () for name in STATUS_LISTS for container in status.get(name) or ()]
     for entries in (*lists, status.get(FIELD) or ()):
         for entry in entries:

@@ -1,8 +1,8 @@
-"""One pod on its node: from its admission to its end, decided anew at each sync from what is there.
+"""One pod on its node, from its admission to its end. Each sync decides from the current state.
 
-Little is remembered that the API, the runtime or the device manager do not remember too, so a new worker goes on where
-another stopped. The order at the end: containers stop, devices are given back, then the final status. A kubelet writes
-a status before the first of these as well (P-27); here the one that stands already serves for it.
+Almost all state is in the API, the runtime and the device manager, so a new worker continues where another stopped. The
+order at the end: containers stop, devices are released, the final status is written. A kubelet also writes a status
+before the first of these (P-27); here the existing status is equivalent.
 """
 
 import asyncio
@@ -27,7 +27,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """What all pods of a node share; `resync` in seconds. `health_events`: changes of health are told by events."""
+    """The values that all pods of a node share; `resync` in seconds. `health_events`: record events for changes of
+    health.
+    """
 
     api: Api
     devices: DeviceManager
@@ -39,7 +41,7 @@ class Node:
 
 
 class PodLifecycle:
-    """Drives one pod. `run` returns once the pod is gone and nothing of it is left."""
+    """Drives one pod. `run` returns when the pod is deleted and nothing of it is left."""
 
     def __init__(self, node: Node, pod: PodObject) -> None:
         self.pod = pod
@@ -54,11 +56,11 @@ class PodLifecycle:
         self._last_health: AllocatedResources | None = None
 
     def wake(self) -> None:
-        """Something has changed: sync soon. Calls that come before the sync are one."""
+        """Requests a sync. Several requests before a sync are combined."""
         self._woken.set()
 
     async def run(self) -> None:
-        """Syncs when woken, when a back-off is over and every `resync` seconds, until the end."""
+        """Syncs when woken, when a backoff ends, and every `resync` seconds, until the end."""
         try:
             while not self._is_ended:
                 self._woken.clear()
@@ -87,7 +89,7 @@ class PodLifecycle:
         self._next_sync = min(self._next_sync, self._node.clock.now() + seconds)
 
     async def _sync_safely(self) -> None:
-        """A fault in one sync must not end the pod's life; it is told and the pod is tried again."""
+        """An error in one sync does not end the pod; it is logged and the sync is retried."""
         try:
             await self._sync()
         except Exception:
@@ -117,7 +119,7 @@ class PodLifecycle:
             self._is_ended = True
 
     async def _stay_at_rest(self) -> None:
-        """The pod has its final status; if someone else gave it that, it is stopped here."""
+        """The pod has its final status; if another client wrote it, its containers are stopped here."""
         if self._containers.stop() or self._devices.is_asked_for:
             self._devices.release()
         if not self._devices.is_releasing:
@@ -169,7 +171,7 @@ class PodLifecycle:
         self._node.events.tell(self.pod.newest, told)
 
     def _facts(self, is_over: bool) -> PodFacts:
-        """The final status is built once: refused, it is tried again with the same health (B-32)."""
+        """The final status is built once; after a rejection it is retried with the same health (B-32)."""
         health = self._devices.health() if self._last_health is None else self._last_health
         if is_over:
             self._last_health = health

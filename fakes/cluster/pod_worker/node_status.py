@@ -1,4 +1,4 @@
-"""The node's own status: what it has of extended resources, kept as its device manager counts it."""
+"""The node's status: its extended resources, as its device manager counts them."""
 
 import asyncio
 import logging
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 class NodeStatus:
-    """Keeps `status.capacity` and `status.allocatable` of the node current; other resources in them stay."""
+    """Keeps `status.capacity` and `status.allocatable` of the node current; other resources stay unchanged."""
 
     def __init__(self, api: Api, devices: DeviceManager, node: str, clock: Clock) -> None:
         self._api = api
@@ -26,7 +26,7 @@ class NodeStatus:
         self._complaint = ""
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Runs until cancelled."""
         changed = asyncio.Event()
         leave = self._devices.subscribe_to_amounts(changed.set)
         try:

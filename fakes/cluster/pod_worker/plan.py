@@ -1,8 +1,8 @@
-"""Which containers of a pod are due to be started, and whether it has run to its end, as kubelets decide it. Pure.
+"""The containers of a pod that are due to start, and whether the pod has ended, as a kubelet decides it. Pure.
 
-After the Pod API, "Init Containers" and "Sidecar Containers": init containers run one after the other, each to its end;
-one with the restart policy Always, a sidecar, is up once it is started, and is kept up while the others run. What the
-order of things was is read from the containers that there are, so nothing is remembered between two decisions.
+Source: the Pod API, "Init Containers" and "Sidecar Containers". Init containers run one after the other. An init
+container with restart policy Always, a sidecar, is started in its turn and kept running. The decision needs only the
+existing containers; nothing is stored between two decisions.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ from drahealth.fakes.cluster.containers.runtime import Container, ContainerState
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`due` are the specs of containers that shall run now and do not; one that has exited waits for its back-off."""
+    """`due` are the specs of containers that must run and do not; an exited one waits for its backoff."""
 
     due: tuple[Object, ...] = ()
     is_over: bool = False
@@ -22,7 +22,7 @@ class Plan:
 
 
 def plan(spec: Object, containers: Sequence[Container]) -> Plan:
-    """What is to do for a pod of this spec that is not being deleted."""
+    """The plan for a pod with this spec that is not being deleted."""
     initial = spec.get("initContainers") or ()
     regular = [(one, latest(containers, one["name"])) for one in spec["containers"]]
     if all(found is not None and _stays_down(found, spec) for _, found in regular):
@@ -40,28 +40,28 @@ def plan(spec: Object, containers: Sequence[Container]) -> Plan:
 
 
 def is_sidecar(spec: Object) -> bool:
-    """Whether an init container is kept up beside the others ("restartable" in the API's words)."""
+    """Whether an init container is a sidecar ("restartable" in the API)."""
     return bool(spec.get("restartPolicy") == "Always")
 
 
 def latest(containers: Sequence[Container], name: str) -> Container | None:
-    """The last attempt at running the container of this name."""
+    """The last run of the container with this name."""
     return max(attempts(containers, name), key=lambda container: container.config.attempt, default=None)
 
 
 def attempts(containers: Sequence[Container], name: str) -> list[Container]:
-    """All that there are of the container of this name."""
+    """All runs of the container with this name."""
     return [container for container in containers if container.config.name == name]
 
 
 def in_order_of_stopping(spec: Object, running: Sequence[Container]) -> Iterator[Container]:
-    """Sidecars are stopped after all others, the one that was started last first."""
+    """Sidecars stop after all others, the last started first."""
     order = [one["name"] for one in reversed(spec.get("initContainers") or ())]
     yield from sorted(running, key=lambda c: order.index(c.config.name) + 1 if c.config.name in order else 0)
 
 
 def _initialization(specs: Sequence[Object], containers: Sequence[Container]) -> tuple[list[Object], bool]:
-    """Which init containers are due, and whether it is the regular containers' turn."""
+    """The init containers that are due, and whether regular containers can start."""
     due: list[Object] = []
     is_next = True
     for spec in specs:

@@ -1,4 +1,4 @@
-"""One pod as the API has it: its newest known state, and what a kubelet writes to it."""
+"""One pod in the API: its newest known state, and the writes of a kubelet."""
 
 import logging
 from collections.abc import Callable
@@ -13,9 +13,9 @@ _TRIES = 5
 
 
 class PodObject:
-    """`newest` only ever moves forward; `is_gone` once the API has no pod of this uid any more.
+    """`newest` never goes back; `is_gone` when the API no longer has a pod with this UID.
 
-    A call that is refused leaves one line in the log, again only when the refusal changes, and returns False.
+    A rejected call is logged once, again only when the reason changes, and returns False.
     """
 
     def __init__(self, api: Api, pod: Object, *, is_gone: bool = False) -> None:
@@ -34,21 +34,21 @@ class PodObject:
         return "deletionTimestamp" in self.newest["metadata"]
 
     def take(self, pod: Object) -> bool:
-        """Takes a state of the pod if it is newer than what is known, and says whether it was."""
+        """Stores a state of the pod if it is newer; returns whether it was."""
         if _revision(pod) <= _revision(self.newest):
             return False
         self.newest = pod
         return True
 
     def relisted(self, pod: Object) -> None:
-        """The connection to the API began anew: what was sent before may have to be sent again."""
+        """Called after a new connection to the API: earlier writes may have to be repeated."""
         self.take(pod)
         self._sent = None
 
     async def write_status(self, build: Callable[[Object], Object]) -> bool:
-        """Writes the status that `build` gives for the newest state, if it differs; a terminal pod is left as it is.
+        """Writes the status from `build` for the newest state, if it differs; a terminal pod is not changed.
 
-        False where it was refused; to be tried again.
+        Returns False if the write was rejected and must be retried.
         """
         for _ in range(_TRIES):
             pod = self.newest
@@ -64,7 +64,7 @@ class PodObject:
         return False
 
     async def delete(self) -> bool:
-        """Lets the API delete the pod now that nothing of it is left on the node."""
+        """Deletes the pod in the API when nothing of it is left on the node."""
         try:
             if await self._is_still_there():
                 metadata = self.newest["metadata"]
@@ -87,7 +87,7 @@ class PodObject:
             return self._refused("read it after a conflict", second)
 
     async def _is_still_there(self) -> bool:
-        """Reads the pod again; it may have gone and another of the same name may have come."""
+        """Reads the pod again; it may be deleted, or replaced by a pod with the same name."""
         metadata = self.newest["metadata"]
         current = await self._api.get(PODS, metadata["name"], metadata["namespace"])
         self.is_gone = current["metadata"]["uid"] != self.uid

@@ -1,7 +1,7 @@
-"""The status of a pod as a kubelet builds it, whole and anew each time, from what the runtime knows. Pure.
+"""The status of a pod as a kubelet builds it, each time from the state of the runtime. Pure.
 
-After the Pod API, core/v1 `PodStatus`, and the rules of kubelets for phase and conditions. What others own (claim
-statuses, conditions that are not a kubelet's) stays as it was.
+Source: the Pod API, core/v1 `PodStatus`, and the rules of kubelets for phase and conditions. Fields of other owners
+(claim statuses, foreign conditions) are kept.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from drahealth.proto.values import AllocatedResources
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Why a container does not run, though it shall."""
+    """The reason why a due container does not run."""
 
     reason: str
     message: str = ""
@@ -31,10 +31,10 @@ INITIALIZING = Waiting("PodInitializing")
 
 @dataclass(frozen=True, slots=True)
 class PodFacts:
-    """What a status is made of, besides the pod.
+    """The inputs of a status, besides the pod.
 
-    `health` has every `allocatedResourcesStatus`; one without entries is left out. `is_over`: nothing of the pod runs
-    or will run again, and its devices are given back; only then it gets a terminal phase.
+    `health` has every `allocatedResourcesStatus`; empty ones are omitted. `is_over`: no container runs or will run
+    again, and the devices are released; only then the phase is terminal.
     """
 
     containers: Sequence[Container]
@@ -46,7 +46,7 @@ class PodFacts:
 
 
 def pod_status(pod: Object, facts: PodFacts) -> Object:
-    """The pod's whole status, on top of the one it has."""
+    """The pod's complete status, based on its current one."""
     spec, now = pod["spec"], timestamp(facts.wall)
     old = {key: value for key, value in (pod.get("status") or {}).items() if key != FIELD}
     initial = [_init_status(one, _container_status(one, pod, facts)) for one in spec.get("initContainers") or ()]
@@ -62,7 +62,7 @@ def pod_status(pod: Object, facts: PodFacts) -> Object:
 
 
 def failed_status(pod: Object, reason: str, message: str, wall: float) -> Object:
-    """The status of a pod that is not admitted: Failed, with the reason and a sentence."""
+    """The status of a rejected pod: Failed, with the reason and a message."""
     status = {"startTime": timestamp(wall), **(pod.get("status") or {})}
     return {**status, "phase": "Failed", "reason": reason, "message": message}
 
@@ -91,7 +91,9 @@ def _container_status(spec: Object, pod: Object, facts: PodFacts) -> Object:
 
 
 def _init_status(spec: Object, status: Object) -> Object:
-    """One that runs to its end is ready when it has come there, and never counts as started; sidecars are as others."""
+    """An init container is ready when it has ended, and never counts as started; sidecars are like regular
+    containers.
+    """
     if is_sidecar(spec):
         return status
     end = status["state"].get("terminated")
@@ -104,7 +106,7 @@ def _old_restarts(old: Object, name: str) -> int:
 
 
 def _state(found: Container | None, waiting: Waiting, waits: bool) -> Object:
-    """`waits`: it shall be started again."""
+    """`waits`: the container will be started again."""
     if found is not None and found.state is ContainerState.RUNNING:
         return {"running": {"startedAt": _time(found.started)}}
     if found is not None and found.state is ContainerState.EXITED and not waits:
@@ -113,7 +115,7 @@ def _state(found: Container | None, waiting: Waiting, waits: bool) -> Object:
 
 
 def _last_state(found: Container, facts: PodFacts) -> Object:
-    """How the attempt before ended; or this one, if it exited and waits to be started again."""
+    """The end of the previous run; or of this one, if it exited and waits for a restart."""
     if found.state is ContainerState.EXITED and found.config.name in facts.waiting:
         return _terminated(found)
     earlier = [c for c in attempts(facts.containers, found.config.name) if c.config.attempt < found.config.attempt]
@@ -160,7 +162,7 @@ def _with_conditions(status: Object, spec: Object, has_sandbox: bool, now: str) 
 
 
 def _initialization(status: Object, spec: Object) -> tuple[bool, str, str]:
-    """A pod whose containers have begun stays initialized, whatever becomes of its sidecars."""
+    """A pod whose containers have started stays initialized, whatever happens to its sidecars."""
     if status["phase"] == "Succeeded":
         return True, "PodCompleted", ""
     pairs = zip(spec.get("initContainers") or (), status.get("initContainerStatuses") or (), strict=True)

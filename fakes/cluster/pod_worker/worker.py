@@ -1,8 +1,8 @@
 """The small part of a kubelet around its device manager: it runs the pods of a node, one task each.
 
-It watches the pods that are bound to its node, prepares their claims through a `DeviceManager`, runs their containers
-in a `ContainerRuntime` and keeps each pod's status current in the API. A worker that stops leaves runtime and API
-alone; a new one on the same runtime takes up what runs.
+It watches the pods of its node, prepares their claims with a `DeviceManager`, runs their containers in a
+`ContainerRuntime` and keeps each pod's status current in the API. A stopped worker leaves runtime and API unchanged; a
+new one on the same runtime takes over the running containers.
 """
 
 import asyncio
@@ -28,9 +28,9 @@ log = logging.getLogger(__name__)
 
 
 class PodWorkers:
-    """The pods of the node `node_name`; one that nothing happens to is synced every `resync` seconds of `clock`.
+    """The pods of the node `node_name`; an idle pod is synced every `resync` seconds of `clock`.
 
-    With `health_events` each change of health that a status shows is told by an event on the pod.
+    With `health_events`, each change of health in a status causes an event on the pod.
     """
 
     lifecycle = PodLifecycle
@@ -60,7 +60,7 @@ class PodWorkers:
         self._listed = asyncio.Event()
 
     async def start(self) -> None:
-        """Returns when the pods that are there were taken up, or when the API has refused to list them once."""
+        """Returns when the existing pods are taken over, or the API has rejected the first list."""
         self._leave = [self._node.runtime.subscribe(self._changed), self._node.devices.subscribe(self._wake)]
         self._spawn(self._events.run())
         self._spawn(self._follow())
@@ -68,7 +68,7 @@ class PodWorkers:
         await self._listed.wait()
 
     async def stop(self) -> None:
-        """Ends all tasks; containers run on, and the API keeps what it has."""
+        """Ends all tasks; containers keep running, and the API is unchanged."""
         for leave in self._leave:
             leave()
         self._leave.clear()
@@ -82,7 +82,7 @@ class PodWorkers:
     # The API
 
     async def _follow(self) -> None:
-        """Holds the picture of the node's pods, through every end of the connection."""
+        """Holds a copy of the node's pods, also after connection losses."""
         retry, complaint = Retry(limit=2.0), ""
         try:
             while True:
@@ -110,7 +110,7 @@ class PodWorkers:
                 self._saw(event)
 
     def _reconcile(self, objects: Iterable[Object]) -> None:
-        """Takes up what there is, and ends what there is no more, be it only known to the runtime."""
+        """Takes over new pods and ends removed ones, including those that only the runtime knows."""
         pods = {pod["metadata"]["uid"]: pod for pod in objects if self._is_ours(pod)}
         for uid in self._pods.keys() - pods.keys():
             self._gone(uid)

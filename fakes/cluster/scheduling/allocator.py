@@ -1,8 +1,7 @@
-"""Gives devices to requests: all or nothing, no device twice. Pure.
+"""Allocates devices to requests: all or nothing, no device twice. Pure.
 
-The search goes back on a choice that leaves a later request without devices, as the real allocator does. To stay quick
-with many devices it does not try them one by one: devices that suit exactly the same requests are interchangeable, so
-it only tries how many of each such group a request takes.
+The search backtracks if a choice leaves a later request without devices, as the real allocator does. To stay fast, it
+treats devices that suit exactly the same requests as one group, and only tries how many of each group a request takes.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -15,7 +14,7 @@ from drahealth.proto.values import DeviceId
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The devices that one request got, and which of its alternatives this is."""
+    """The devices of one request, and the chosen alternative."""
 
     wanted: Wanted
     offers: tuple[Offer, ...]
@@ -29,7 +28,7 @@ def allocate(
 
 
 class _Search:
-    """`taken` below holds how many devices of each group are given away; a group's devices go in their order."""
+    """`taken` counts the allocated devices of each group; the devices of a group are used in order."""
 
     def __init__(self, requests: Sequence[Alternatives], pools: Sequence[Pool], in_use: Collection[DeviceId]) -> None:
         self._requests = requests
@@ -60,7 +59,7 @@ class _Search:
             yield from self._counted(wanted, wanted.count, taken)
 
     def _all(self, wanted: Wanted, taken: tuple[int, ...]) -> Iterator[tuple[tuple[Offer, ...], tuple[int, ...]]]:
-        """Every matching device, so long as there is one, all may be given, and their pools are whole."""
+        """Every matching device, if there is at least one, all are allocatable, and their pools are complete."""
         pools = [pool for pool in self._pools if wanted.matches(pool.driver)]
         offers = tuple(offer for pool in pools for offer in pool.offers)
         may = all(pool.complete for pool in pools) and all(wanted.tolerates(offer.taints) for offer in offers)
@@ -83,12 +82,12 @@ class _Search:
             yield tuple(offer for part in chosen for offer in part), then
 
     def _away(self, taken: tuple[int, ...]) -> set[DeviceId]:
-        """What may not be given any more."""
+        """The devices that are no longer free."""
         given = (offer.id for group, n in zip(self._groups, taken, strict=True) for offer in group[:n])
         return {*self._in_use, *given}
 
     def _grouped(self) -> list[list[Offer]]:
-        """The free devices by what they suit."""
+        """The free devices, grouped by the requests that they suit."""
         groups: dict[tuple[bool, ...], list[Offer]] = {}
         for offer in self._offers:
             if offer.id not in self._in_use:
@@ -102,7 +101,7 @@ def _suits(wanted: Wanted, offer: Offer) -> bool:
 
 
 def _splits(count: int, room: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """The ways to take `count` from parts that have so much room, as much as possible from the first ones first."""
+    """The ways to take `count` from groups of these sizes, as many as possible from the first ones first."""
     if count > sum(room):
         return
     if not room:

@@ -1,6 +1,6 @@
-"""Claims and the pods they are for: makes claims from templates, reserves them, and frees them when pods are over.
+"""The claims of pods: creates them from templates, reserves them, and releases them after the pods have ended.
 
-It stands in for the resource claim controller of Kubernetes, and for the scheduler where that writes to claims.
+It replaces the resource claim controller of Kubernetes, and the part of the scheduler that writes claims.
 """
 
 from drahealth.fakes.cluster.api import CLAIM_TEMPLATES, CLAIMS, PODS, ApiError, Object
@@ -12,14 +12,14 @@ from drahealth.fakes.cluster.scheduling.device_requests import UnschedulableErro
 
 
 class ClaimController:
-    """Reads from the mirror, writes to the API server; every method raises `ApiError` where a write is refused."""
+    """Reads from the mirror, writes to the API server; every method raises `ApiError` if a write is rejected."""
 
     def __init__(self, api: ControlPlaneApi, mirror: Mirror) -> None:
         self._api = api
         self._mirror = mirror
 
     async def claims_of(self, pod: Object) -> list[Object]:
-        """The claims of the pod, made from their templates where need be. `UnschedulableError` if one is missing."""
+        """The claims of the pod, created from templates if necessary. `UnschedulableError` if one is missing."""
         names, found = [], {}
         for entry in pod["spec"].get("resourceClaims") or ():
             if "resourceClaimTemplateName" in entry:
@@ -32,7 +32,7 @@ class ClaimController:
         return list(found.values())
 
     async def reserve(self, claim: Object, pod: Object, allocation: Object | None) -> None:
-        """Reserves the claim for the pod, with this allocation if it has none yet."""
+        """Reserves the claim for the pod, with this allocation if it has none."""
         if not claims.is_protected(claim):
             claim = await self._api.replace(CLAIMS, claims.protected(claim, held=True))
             self._mirror.take(CLAIMS, claim)
@@ -41,7 +41,7 @@ class ClaimController:
         self._mirror.take(CLAIMS, await self._api.replace_status(CLAIMS, claims.reserved(claim, pod)))
 
     async def collect(self) -> None:
-        """Frees what pods that are over held; claims that were made for them go with them."""
+        """Releases the claims of ended pods, and deletes claims that were created for them."""
         for claim in self._mirror.objects(CLAIMS):
             claim = await self._freed(claim)
             if claims.is_protected(claim) and not claims.is_allocated(claim):
@@ -51,7 +51,7 @@ class ClaimController:
                 await self._api.delete(CLAIMS, claim["metadata"]["name"], claim["metadata"]["namespace"])
 
     async def _unprotected(self, claim: Object) -> Object:
-        """Without the finalizer; a claim that only waited for this is gone now."""
+        """Removes the finalizer; a claim that is marked for deletion is then deleted."""
         claim = await self._api.replace(CLAIMS, claims.protected(claim, held=False))
         if "deletionTimestamp" not in claim["metadata"]:
             self._mirror.take(CLAIMS, claim)
@@ -68,7 +68,7 @@ class ClaimController:
         return freed
 
     async def _is_over(self, claim: Object, uid: str, name: str | None = None) -> bool:
-        """Whether the pod has ended or is gone; that it is gone is asked of the server, the mirror may lag behind."""
+        """Whether the pod has ended or is deleted. The server is asked, because the mirror can be behind."""
         namespace = claim["metadata"]["namespace"]
         name = name or next(o["name"] for o in claim["metadata"]["ownerReferences"] if o["uid"] == uid)
         pod = self._mirror.get(PODS, name, namespace)
@@ -106,7 +106,7 @@ class ClaimController:
         return claim  # whoever it was made for
 
     async def _tell_pod(self, pod: Object, names: list[Object]) -> None:
-        """What the pod's status says about the claims that were made for it."""
+        """Writes the names of created claims into the pod's status."""
         if names == (pod["status"].get("resourceClaimStatuses") or []):
             return
         latest = await self._api.get(PODS, pod["metadata"]["name"], pod["metadata"]["namespace"])

@@ -1,6 +1,6 @@
 """The changes that a control plane makes to claim objects. Pure functions; source: API resource.k8s.io/v1.
 
-A claim that is allocated carries a finalizer, so that it does not go while a pod uses it.
+An allocated claim has a finalizer, so that it is not deleted while a pod uses it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
 
 
 def from_template(pod: Object, pod_claim: str, template: Object) -> Object:
-    """The claim for one entry of the pod's `resourceClaims`, still without a name of its own."""
+    """The claim for one entry of the pod's `resourceClaims`, without a name."""
     meta = template["spec"].get("metadata") or {}
     owner = {"apiVersion": "v1", "kind": "Pod", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
     metadata = {
@@ -29,7 +29,7 @@ def from_template(pod: Object, pod_claim: str, template: Object) -> Object:
 
 
 def owner_uid(claim: Object) -> str | None:
-    """The uid of the pod that the claim was made for, None for a claim that someone made."""
+    """The UID of the pod for which the claim was created; None for other claims."""
     metadata = claim["metadata"]
     if POD_CLAIM not in (metadata.get("annotations") or {}):
         return None
@@ -42,12 +42,12 @@ def is_allocated(claim: Object) -> bool:
 
 
 def consumers(claim: Object) -> list[Object]:
-    """Who the claim is reserved for: `resource`, `name` and `uid` of each."""
+    """The pods for which the claim is reserved: `resource`, `name` and `uid` of each."""
     return list((claim.get("status") or {}).get("reservedFor") or ())
 
 
 def devices_held(claim: Object) -> set[DeviceId]:
-    """The devices that no other claim may have now."""
+    """The devices that are not available to other claims."""
     if not is_allocated(claim):
         return set()
     results = claim["status"]["allocation"].get("devices", {}).get("results") or ()
@@ -55,7 +55,7 @@ def devices_held(claim: Object) -> set[DeviceId]:
 
 
 def suits_node(claim: Object, node: str) -> bool:
-    """Whether an allocated claim can be used there."""
+    """Whether an allocated claim can be used on this node."""
     selector = claim["status"]["allocation"].get("nodeSelector")
     return selector is None or any(
         all(node in field.get("values", ()) for field in term.get("matchFields") or ())
@@ -64,7 +64,7 @@ def suits_node(claim: Object, node: str) -> bool:
 
 
 def allocation(claim: Object, grants: Sequence[Grant], classes: Mapping[str, Object], node: str) -> Object:
-    """What goes into the status of the claim. It names the node if one of the devices is only there."""
+    """The allocation in the claim's status. It names the node if one of the devices is local to it."""
     results = [_result(grant, offer.id) for grant in grants for offer in grant.offers]
     devices: Object = {"results": results}
     if config := _config(claim, grants, classes):
@@ -76,7 +76,7 @@ def allocation(claim: Object, grants: Sequence[Grant], classes: Mapping[str, Obj
 
 
 def protected(claim: Object, *, held: bool) -> Object:
-    """The claim with or without the finalizer that keeps it while it is allocated."""
+    """The claim with or without the finalizer of allocated claims."""
     others = [name for name in claim["metadata"].get("finalizers") or () if name != FINALIZER]
     return {**claim, "metadata": {**claim["metadata"], "finalizers": [*others, FINALIZER] if held else others}}
 
@@ -94,7 +94,7 @@ def reserved(claim: Object, pod: Object) -> Object:
 
 
 def released(claim: Object, gone: set[str]) -> Object:
-    """The claim without the consumers of these uids; with its last consumer it loses its allocation."""
+    """The claim without these consumers; without any consumer it loses its allocation."""
     left = [consumer for consumer in consumers(claim) if consumer["uid"] not in gone]
     status = {key: value for key, value in (claim.get("status") or {}).items() if key != "reservedFor"}
     if left:
@@ -115,7 +115,7 @@ def _result(grant: Grant, device: DeviceId) -> Object:
 
 
 def _config(claim: Object, grants: Sequence[Grant], classes: Mapping[str, Object]) -> list[Object]:
-    """Parameters for drivers: those of the classes first, then those of the claim."""
+    """Parameters for drivers: first those of the classes, then those of the claim."""
     from_classes = [
         {"source": "FromClass", "requests": [grant.wanted.request], **entry}
         for grant in grants

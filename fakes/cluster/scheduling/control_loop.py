@@ -1,4 +1,4 @@
-"""What controllers have in common: they look at a mirror of the API whenever something has changed, and never poll."""
+"""The common part of controllers: they read a mirror of the API after each change, and never poll."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -19,17 +19,17 @@ class ControlLoop(ABC):
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Takes up what is there, and from then on whatever changes."""
+        """Handles the existing objects, then every change."""
         self._task = asyncio.create_task(self._run(), name=self._name)
 
     async def wait(self) -> None:
-        """Returns once it has ended; raises what ended it, if anything did."""
+        """Waits until the loop has ended; raises its error."""
         if self._task is not None:
             await asyncio.wait([self._task])
             self._task.result()
 
     async def stop(self) -> None:
-        """Ends it; raises what ended it before, if anything did."""
+        """Ends the loop; raises an earlier error."""
         if self._task is not None:
             task, self._task = self._task, None
             task.cancel()
@@ -48,8 +48,8 @@ class ControlLoop(ABC):
 
     @abstractmethod
     def _changed(self, kind: Kind, old: Object | None, new: Object | None) -> None:
-        """An object is another; sets `_wake` where that matters."""
+        """Called after a change of an object; sets `_wake` if the change matters."""
 
     @abstractmethod
     async def _pass(self) -> None:
-        """Looks at everything once."""
+        """Checks all objects once."""

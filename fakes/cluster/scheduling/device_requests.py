@@ -1,8 +1,7 @@
-"""What a claim asks for, as values: its requests with the device classes worked in.
+"""A claim's requests as values, combined with their device classes.
 
-A class or request may select devices by their driver alone, in the one CEL form `device.driver == "NAME"`; this is no
-CEL interpreter. What is not understood is refused with a sentence and never allocated by guess. Source: API
-resource.k8s.io/v1, `DeviceClaim`.
+A class or request can select devices only by their driver, in the CEL form `device.driver == "NAME"`. Other expressions
+are rejected with a message and never allocated. Source: API resource.k8s.io/v1, `DeviceClaim`.
 """
 
 import re
@@ -17,12 +16,12 @@ _UNSUPPORTED = ("capacity", "derivedAttributes")
 
 
 class UnschedulableError(Exception):
-    """A pod cannot be placed as things are; the text is for its PodScheduled condition."""
+    """A pod cannot be scheduled now; the text is for its PodScheduled condition."""
 
 
 @dataclass(frozen=True, slots=True)
 class Taint:
-    """What keeps claims off a device (`DeviceTaint`)."""
+    """A taint of a device (`DeviceTaint`)."""
 
     key: str
     value: str
@@ -31,7 +30,7 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """Taints that a request takes (`DeviceToleration`); an empty key or effect stands for every one."""
+    """Taints that a request tolerates (`DeviceToleration`); an empty key or effect matches all."""
 
     key: str = ""
     operator: str = "Equal"
@@ -48,7 +47,7 @@ class Toleration:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """So many devices for one request; `count` None means all that match (allocationMode All)."""
+    """The number of devices of one request; `count` None means all that match (allocationMode All)."""
 
     request: str
     """As results name it: the request, or `request/subrequest` in a prioritized list."""
@@ -71,7 +70,7 @@ Alternatives = tuple[Wanted, ...]
 
 
 def requests_of(claim: Object, classes: Mapping[str, Object]) -> list[Alternatives]:
-    """The claim's requests in its order. `UnschedulableError` for an unknown class and for what is not understood."""
+    """The claim's requests in order. `UnschedulableError` for an unknown class or an unsupported expression."""
     name, devices = claim["metadata"]["name"], claim["spec"].get("devices", {})
     try:
         if devices.get("constraints"):

@@ -1,4 +1,4 @@
-"""Whether a node has the extended resources that a pod asks for. Pure."""
+"""Checks whether a node has the extended resources of a pod. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -9,13 +9,13 @@ from drahealth.fakes.cluster.pods import is_terminal
 
 
 def allocatable(node: Object) -> dict[str, int]:
-    """What pods can be given on the node, of what is counted in whole numbers."""
+    """The allocatable whole-number resources of the node."""
     amounts = (node.get("status") or {}).get("allocatable") or {}
     return {name: int(amount) for name, amount in amounts.items() if str(amount).isdecimal()}
 
 
 def insufficient(pod: Object, node: Object, others: Iterable[Object]) -> str:
-    """What the node has too little of for the pod beside these others, which are on it; empty if it fits."""
+    """The resources that are insufficient on the node for the pod, next to these other pods; empty if it fits."""
     wanted = wanted_by_pod(pod)
     if not wanted:
         return ""

@@ -1,7 +1,7 @@
-"""What drivers publish, as values: the devices of each pool that a node can use. Source: API `ResourceSliceSpec`.
+"""Published devices as values: the devices of each pool that a node can use. Source: API `ResourceSliceSpec`.
 
-Only the newest generation of a pool counts. Not offered: devices that share counters with others, and devices placed by
-a node selector, since nothing here works either out.
+Only the newest generation of a pool counts. Devices with shared counters and devices with a node selector are not
+offered, because neither is implemented here.
 """
 
 from collections import defaultdict
@@ -17,7 +17,7 @@ _PREVENTING = ("NoSchedule", "NoExecute")
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A device that a node can use, and the taints that keep claims off it."""
+    """A device that a node can use, and its taints."""
 
     id: DeviceId
     taints: tuple[Taint, ...] = ()
@@ -26,7 +26,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """The devices of one pool; incomplete while some slices of the newest generation are not published."""
+    """The devices of one pool; incomplete while slices of the newest generation are missing."""
 
     driver: str
     offers: tuple[Offer, ...]
@@ -34,7 +34,7 @@ class Pool:
 
 
 def pools_on(node: str, slices: Iterable[Object]) -> list[Pool]:
-    """The pools with devices for this node, in the order of driver and pool; one that names a device twice is none."""
+    """The pools with devices for this node, ordered by driver and pool; a pool with a duplicate device is ignored."""
     by_pool: dict[tuple[str, str], list[Object]] = defaultdict(list)
     for slice_ in slices:
         by_pool[slice_["spec"]["driver"], slice_["spec"]["pool"]["name"]].append(slice_)

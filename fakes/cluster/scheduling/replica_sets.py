@@ -1,7 +1,7 @@
-"""Keeps as many pods as each ReplicaSet asks for: what is deleted is made again, what is too much goes.
+"""Keeps the number of pods that each ReplicaSet requests: creates missing pods and deletes extra ones.
 
-It stands in for the ReplicaSet controller of Kubernetes, and for the garbage collector where that takes a set's pods
-along. It acts when something changes and never polls.
+It replaces the ReplicaSet controller of Kubernetes, and the garbage collector for the pods of a deleted set. It acts
+after changes and never polls.
 """
 
 from typing import Any
@@ -39,7 +39,7 @@ class ReplicaSetController(ControlLoop):
                 raise
 
     async def _fill(self, replica_set: Object) -> None:
-        """Pods on their way out count no more, so one that takes the place of another comes before that is gone."""
+        """Terminating pods do not count, so a replacement is created before the old pod is gone."""
         meta, spec = replica_set["metadata"], replica_set["spec"]
         pods = [pod for pod in self._mirror.objects(PODS) if _owner(pod) == meta["uid"] and _is_active(pod)]
         wanted = spec.get("replicas", 1)
@@ -49,7 +49,7 @@ class ReplicaSetController(ControlLoop):
             await self._api.delete(PODS, pod["metadata"]["name"], meta["namespace"])
 
     async def _collect(self) -> None:
-        """Pods whose set is gone go with it."""
+        """Deletes pods of deleted sets."""
         sets = {replica_set["metadata"]["uid"] for replica_set in self._mirror.objects(REPLICA_SETS)}
         for pod in self._mirror.objects(PODS):
             if _owner(pod) and _owner(pod) not in sets and "deletionTimestamp" not in pod["metadata"]:
@@ -70,7 +70,7 @@ def _pod(replica_set: Object) -> Object:
 
 
 def _owner(pod: Object) -> str:
-    """The uid of the set that the pod belongs to; empty if there is none."""
+    """The UID of the pod's set; empty if there is none."""
     references = pod.get("metadata", {}).get("ownerReferences") or ()
     return next((str(one["uid"]) for one in references if one["kind"] == REPLICA_SETS.kind), "")
 

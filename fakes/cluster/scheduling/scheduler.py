@@ -1,7 +1,7 @@
 """The small part of a control plane that pods in one process need: claims from templates, allocation, binding.
 
-It stands in for kube-scheduler and the resource claim controller. Claims and extended resources are counted, nothing
-else; of the nodes that suit, the first by name gets the pod. It acts when something changes and never polls.
+It replaces kube-scheduler and the resource claim controller. Only claims and extended resources count; the first
+suitable node by name gets the pod. It acts after changes and never polls.
 """
 
 from collections import Counter
@@ -40,7 +40,7 @@ _Allocations = dict[str, Object]
 
 
 class Scheduler(ControlLoop):
-    """Places pods from `start` to `stop`; pods that cannot be placed say why in their PodScheduled condition."""
+    """Schedules pods from `start` to `stop`; an unschedulable pod has the reason in its PodScheduled condition."""
 
     def __init__(self, api: ControlPlaneApi, *, clock: Clock | None = None) -> None:
         super().__init__("scheduler", api, _KINDS)
@@ -62,7 +62,7 @@ class Scheduler(ControlLoop):
             self._wake.set()
 
     async def _pass(self) -> None:
-        """Looks at everything once: first what is over, then what waits, the oldest first."""
+        """Checks all objects once: first ended pods, then waiting pods, the oldest first."""
         self._is_refused = False
         try:
             await self._controller.collect()
@@ -91,7 +91,7 @@ class Scheduler(ControlLoop):
             self._bound[pod["metadata"]["uid"]] = node
 
     def _choose(self, pod: Object, found: list[Object]) -> tuple[str, _Allocations]:
-        """A node and what each claim without an allocation gets there. `UnschedulableError` where there is none."""
+        """A node, and the allocation of each unallocated claim there. `UnschedulableError` if there is none."""
         nodes = sorted(self._mirror.objects(NODES), key=lambda node: str(node["metadata"]["name"]))
         if not nodes:
             raise UnschedulableError("no nodes available to schedule pods")
@@ -105,7 +105,7 @@ class Scheduler(ControlLoop):
         raise UnschedulableError(f"0/{len(nodes)} nodes are available: {told}")
 
     def _fit(self, pod: Object, found: list[Object], node: Object) -> _Allocations | str:
-        """The allocations, or why the pod cannot be on this node."""
+        """The allocations, or the reason why the pod does not fit on this node."""
         name, labels = node["metadata"]["name"], node["metadata"].get("labels") or {}
         if node.get("spec", {}).get("unschedulable"):
             return "node(s) were unschedulable"
@@ -141,7 +141,7 @@ class Scheduler(ControlLoop):
         }
 
     async def _explain(self, pod: Object, why: str) -> None:
-        """Says in the pod why it waits, once."""
+        """Writes the reason into the pod's condition, once."""
         latest = await self._api.get(PODS, pod["metadata"]["name"], pod["metadata"]["namespace"])
         now = timestamp(self._clock.wall())
         told = with_condition(latest["status"], "PodScheduled", False, now=now, reason="Unschedulable", message=why)
@@ -154,7 +154,7 @@ def _is_pending(pod: Object) -> bool:
 
 
 def _view(kind: Kind, obj: Object) -> Any:
-    """What of the object matters here: health reports and heartbeats do not."""
+    """The relevant part of an object, without health reports and heartbeats."""
     if kind == PODS:
         return obj["spec"].get("nodeName"), is_terminal(obj), "deletionTimestamp" in obj["metadata"]
     if kind == NODES:
