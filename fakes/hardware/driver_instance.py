@@ -21,7 +21,7 @@ from drahealth.fakes.health.streams import HealthStreams
 from drahealth.fakes.inventory import cdi
 from drahealth.fakes.inventory.devices import Device
 from drahealth.fakes.kubelet_plugin import Helper, Options, RegistrationStatus
-from drahealth.fakes.kubelet_plugin.serialization import LOCK_FILE
+from drahealth.fakes.kubelet_plugin.call_lock import LOCK_FILE
 from drahealth.proto import events
 from drahealth.proto.clock import Clock
 from drahealth.proto.events import Observe
@@ -143,28 +143,28 @@ class DriverInstance:
 
     # -- what it does while it runs
 
-    async def publish(self, *, anew: bool = False) -> None:
+    async def publish(self, *, new_generation: bool = False) -> None:
         """The devices as they are; without its API server it goes on, and publishes once that is back.
 
-        `anew`: with a new generation, also where nothing has changed. Raises what the API server refuses, and
+        `new_generation`: with a new generation, also where nothing has changed. Raises what the API server refuses, and
         ValueError for what it drops without a word.
         """
         self._dropped = None
         taints = self._devices.taints
-        self.publish_later(anew=anew)
+        self.publish_later(new_generation=new_generation)
         error = await self._helper.publish_attempted() or self._dropped
         if not error:
             self._devices.taken = taints
         elif not (isinstance(error, ApiError) and error.status == 503):
             raise error
 
-    def publish_later(self, *, anew: bool = False) -> None:
+    def publish_later(self, *, new_generation: bool = False) -> None:
         """The same, and returns at once."""
-        self._helper.publish_resources(self._devices.pools(), anew=anew)
+        self._helper.publish_resources(self._devices.pools(), new_generation=new_generation)
 
     async def leave_published(self) -> None:
         """Another instance publishes from now on."""
-        await self._helper.leave_resources()
+        await self._helper.stop_publishing()
 
     def set_heartbeat(self, seconds: float) -> None:
         """So long between complete reports; 0: none."""
@@ -186,13 +186,13 @@ class DriverInstance:
         """Taints that were told while nobody published do not keep it from starting: refused, they are dropped."""
         told, taken = self._devices.taints, self._devices.taints_taken()
         try:
-            await self.publish(anew=True)
+            await self.publish(new_generation=True)
         except (ApiError, ValueError) as refusal:
             if taken == told:
                 raise
             self._devices.taints = taken
             try:
-                await self.publish(anew=True)
+                await self.publish(new_generation=True)
             except BaseException:  # so it is not for the taints
                 self._devices.taints = told
                 raise
@@ -244,7 +244,7 @@ class DriverInstance:
             verbatim=True,
             main_pool=o.pool_name,
         )
-        return Helper(self._plugin, options, clock=self._clock, health=self.health, told=self._notified)
+        return Helper(self._plugin, options, clock=self._clock, health=self.health, on_status=self._notified)
 
     def _notified(self, status: RegistrationStatus) -> None:
         self.notified = True

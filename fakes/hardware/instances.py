@@ -239,7 +239,7 @@ class Instances:
         newer.forget()
         older.write_cdi()
         if older.running:
-            older.publish_later(anew=True)
+            older.publish_later(new_generation=True)
 
     async def _ended(self) -> None:
         """Returns once what ends the driver has ended it."""

@@ -1,4 +1,4 @@
-"""What a DRA driver needs to work with a kubelet: the Python counterpart of the Go package kubeletplugin.
+"""A library for DRA drivers in Python: the counterpart of the Go package kubeletplugin.
 
     from drahealth.fakes.kubelet_plugin import Options, Pool, PrepareResult, start
 
@@ -6,9 +6,9 @@
         helper.publish_resources({"node-a": Pool(devices)})
         await helper.wait_registered()
 
-The driver is a `DRAPlugin`: it prepares and unprepares claims. With `watch_health` it is a `HealthPlugin` too. The rest
-is done here: registration, the gRPC services of a node plugin in all their versions, ResourceSlices that stay as they
-were published, the health APIs. docs/kubelet-plugin.md has a whole driver, and how all this maps to the Go package.
+A driver implements `DRAPlugin`: it prepares and unprepares claims. If it reports health, it implements `HealthPlugin`
+too. The library registers the driver, serves all versions of the gRPC services, serves the health APIs, and keeps the
+ResourceSlices as published. docs/kubelet-plugin.md has a complete driver and maps the Go package to this one.
 """
 
 from drahealth.fakes.kubelet_plugin.call_log import current_call

@@ -1,6 +1,6 @@
-"""gRPC calls in the log, and which one it is that is under way.
+"""Log gRPC calls, and attach the current call to log records.
 
-`current_call` is set while a plugin's function runs; `CallFilter` puts it into the records of any handler:
+`current_call` is set while a function of the plugin runs. `CallFilter` adds it to the records of any log handler:
 
     handler.addFilter(CallFilter())       # record.request_id, record.method
 """
@@ -20,13 +20,13 @@ from drahealth.proto.services import Method, Unary
 
 log = logging.getLogger(__name__)
 
-_LONGEST = 800
-"""Letters of a message in the log."""
+_MAX_LENGTH = 800
+"""Characters of a message in the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A gRPC call: a number that no other call of this process has, and the method's name."""
+    """A gRPC call: a number, unique in this process, and the name of the method."""
 
     request_id: int
     method: str
@@ -36,13 +36,13 @@ class Call:
 
 
 current_call: ContextVar[Call | None] = ContextVar("current_call", default=None)
-"""The call that the driver's code runs for; None outside of calls."""
+"""The gRPC call that runs the driver's code; None outside of calls."""
 
 _ids = count(1)
 
 
 class CallFilter(logging.Filter):
-    """Lets all records through, with `request_id` and `method`: 0 and nothing outside of calls."""
+    """Adds `request_id` and `method` to every record; 0 and an empty string outside of calls. Drops no record."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         call = current_call.get()
@@ -50,8 +50,8 @@ class CallFilter(logging.Filter):
         return True
 
 
-def numbered(functions: Mapping[Method, Callable[..., Any]], level: int | None) -> dict[Method, Callable[..., Any]]:
-    """The same functions, each call of which has a number and is logged at this level; None: not at all."""
+def log_calls(functions: Mapping[Method, Callable[..., Any]], level: int | None) -> dict[Method, Callable[..., Any]]:
+    """Wrap the functions: number each call, and log it at this level. None: do not log."""
     return {
         method: (_unary if isinstance(method, Unary) else _stream)(method, of, level)
         for method, of in functions.items()
@@ -64,9 +64,9 @@ def _unary(method: Method, function: Callable[..., Any], level: int | None) -> C
         try:
             response = await function(request, context)
         except BaseException as error:
-            _say(level, "%s failed: %s", call, repr(error))
+            _log(level, "%s failed: %s", call, repr(error))
             raise
-        _say(level, "%s answered: %s", call, _Text(response))
+        _log(level, "%s answered: %s", call, _Text(response))
         return response
 
     return answer
@@ -80,10 +80,10 @@ def _stream(
         try:
             async with aclosing(function(request, context)) as messages:
                 async for message in messages:
-                    _say(level, "%s sends: %s", call, _Text(message))
+                    _log(level, "%s sends: %s", call, _Text(message))
                     yield message
         finally:
-            _say(level, "%s ended", call)
+            _log(level, "%s ended", call)
 
     return answer
 
@@ -91,17 +91,17 @@ def _stream(
 def _begin(method: Method, request: Any, level: int | None) -> Call:
     call = Call(next(_ids), method.path.rpartition("/")[2])
     current_call.set(call)
-    _say(level, "%s called: %s", call, _Text(request))
+    _log(level, "%s called: %s", call, _Text(request))
     return call
 
 
-def _say(level: int | None, words: str, *what: object) -> None:
+def _log(level: int | None, message: str, *arguments: object) -> None:
     if level is not None:
-        log.log(level, words, *what)
+        log.log(level, message, *arguments)
 
 
 class _Text:
-    """A message that becomes text only where it is logged."""
+    """A message that is formatted only when it is logged."""
 
     def __init__(self, message: Any) -> None:
         self._message = message
@@ -109,4 +109,4 @@ class _Text:
     def __str__(self) -> str:
         if isinstance(self._message, bytes):
             return f"{len(self._message)} bytes"
-        return one_line(text_format.MessageToString(self._message, as_one_line=True), _LONGEST)
+        return one_line(text_format.MessageToString(self._message, as_one_line=True), _MAX_LENGTH)

@@ -1,4 +1,4 @@
-"""A plugin's health, told by all health APIs at once: one iteration of `watch_health`, any number of streams."""
+"""Serve a plugin's health in all health APIs: one iteration of `watch_health` feeds all streams."""
 
 import asyncio
 import logging
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class HealthFeed:
-    """Runs the iteration while it is wanted, and gives what it says to the streams."""
+    """Iterates over `watch_health`, and passes its devices to the health streams."""
 
     def __init__(self, plugin: HealthPlugin, streams: HealthStreams, on_error: Callable[[Exception], None]) -> None:
         self._plugin = plugin
@@ -25,23 +25,23 @@ class HealthFeed:
         self._on_error = on_error
         self._feeding: asyncio.Task[None] | None = None
         self._known = asyncio.Event()
-        """The first report has come, or none will."""
+        """Set after the first report, or when the iteration ends without one."""
         self._supported = True
 
     def methods(self, health_apis: tuple[HealthApi, ...]) -> dict[Method, Callable[..., Any]]:
-        """Handlers for these; all others are Unimplemented."""
+        """Handlers of these health APIs; all others answer Unimplemented."""
         served = self._streams.methods(health_api.name for health_api in health_apis)
         watched = {health_api.method for health_api in health_apis}
-        return {method: self._fed(method, of) if method in watched else of for method, of in served.items()}
+        return {method: self._with_feed(of) if method in watched else of for method, of in served.items()}
 
     def start(self) -> None:
-        """Asks the plugin, unless that is going on."""
+        """Start the iteration, unless it is running."""
         if self._feeding is None or self._feeding.done():
             self._known.clear()
             self._feeding = asyncio.create_task(self._feed(), name="health of devices")
 
     async def stop(self) -> None:
-        """Asks no more."""
+        """Cancel the iteration."""
         task, self._feeding = self._feeding, None
         if task:
             task.cancel()
@@ -57,22 +57,22 @@ class HealthFeed:
             self._supported = False
             code = grpc.StatusCode.UNIMPLEMENTED
         except Exception as error:
-            log.exception("the health of devices is not known any more")
+            log.exception("watch_health of the plugin failed; all health streams end")
             self._on_error(error)
             code = grpc.StatusCode.UNKNOWN
         finally:
             self._known.set()
             self._streams.end(code)
 
-    def _fed(self, method: Method, watch: Callable[..., Any]) -> Callable[..., AsyncIterator[Any]]:
-        """The same for a stream that is told of devices first when there are some."""
+    def _with_feed(self, watch: Callable[..., Any]) -> Callable[..., AsyncIterator[Any]]:
+        """Wrap a stream handler: start the iteration, and wait for its first report."""
 
         async def answer(request: Any, context: Any) -> AsyncIterator[Any]:
             if self._supported:
                 self.start()
                 await self._known.wait()
             if not self._supported:
-                await context.abort(grpc.StatusCode.UNIMPLEMENTED, "the devices of this driver have no health to tell")
+                await context.abort(grpc.StatusCode.UNIMPLEMENTED, "this driver does not report device health")
             async with aclosing(watch(request, context)) as messages:
                 async for message in messages:
                     yield message

@@ -1,4 +1,4 @@
-"""A driver's helper: its two gRPC servers, its resources and its health, from start to stop.
+"""The helper of a driver: its two gRPC servers, its ResourceSlices and its health reports.
 
 Source: kubeletplugin, `Start` and `Helper`.
 """
@@ -13,7 +13,7 @@ from typing import Any
 
 from drahealth.fakes.health.streams import HealthStreams
 from drahealth.fakes.health.table import HealthTable
-from drahealth.fakes.kubelet_plugin.call_log import numbered
+from drahealth.fakes.kubelet_plugin.call_log import log_calls
 from drahealth.fakes.kubelet_plugin.health import HealthFeed
 from drahealth.fakes.kubelet_plugin.interface import DRAPlugin, HealthPlugin
 from drahealth.fakes.kubelet_plugin.node_service import NodeService
@@ -33,10 +33,10 @@ log = logging.getLogger(__name__)
 async def start(
     plugin: DRAPlugin, options: Options, *, clock: Clock | None = None, health: HealthStreams | None = None
 ) -> "Helper":
-    """Opens the sockets of a driver: from now on a kubelet registers it and calls it.
+    """Open the sockets of a driver, so that a kubelet can register and call it.
 
-    `health` is a source of health that is told of devices by calls, for a plugin that has no `watch_health`. Raises
-    ValueError for what makes no driver, OSError where a socket cannot be opened, and then leaves nothing behind.
+    `health`: streams that the caller updates, for a plugin without `watch_health`. Raises ValueError for invalid
+    options and OSError if a socket cannot be opened; in both cases it removes its files.
     """
     helper = Helper(plugin, options, clock=clock, health=health)
     await helper.start()
@@ -44,7 +44,7 @@ async def start(
 
 
 class Helper:
-    """What `start` gives. As a context manager it stops at the end, also where that is a cancellation."""
+    """A started driver, as returned by `start`. As a context manager it stops at the end, also on cancellation."""
 
     def __init__(
         self,
@@ -53,11 +53,11 @@ class Helper:
         *,
         clock: Clock | None = None,
         health: HealthStreams | None = None,
-        told: Callable[[RegistrationStatus], None] = lambda status: None,
+        on_status: Callable[[RegistrationStatus], None] = lambda status: None,
     ) -> None:
         self.options = options
         self._clock = clock or SystemClock()
-        self._told = told
+        self._on_status = on_status
         self._registered = asyncio.Event()
         self._heartbeat = options.heartbeat
         self._beating: asyncio.Task[None] | None = None
@@ -78,15 +78,15 @@ class Helper:
             options.registration_socket, options.registrar_listener, self._registration.methods()
         )
 
-    # -- its life
+    # -- lifecycle
 
     def check_free(self) -> None:
-        """Raises SocketInUse where somebody serves at one of its sockets."""
+        """Raise SocketInUse if another process serves at one of the sockets."""
         self._plugin_socket.check_free()
         self._registration_socket.check_free()
 
     async def start(self) -> None:
-        """As the function of that name. Once; a driver that starts again has another helper."""
+        """Like the function `start`. Call it once; a driver that restarts needs a new helper."""
         try:
             await self._plugin_socket.start()
             await self._registration_socket.start()
@@ -98,10 +98,10 @@ class Helper:
         self.set_heartbeat(self._heartbeat)
 
     async def stop(self) -> None:
-        """Ends in order: the registration socket goes first, then the streams and calls end, then the plugin's socket.
+        """Stop in order: remove the registration socket, end streams and calls, remove the plugin's socket.
 
-        ResourceSlices stay; a kubelet deletes them if no instance of the driver comes back. Stopping again changes
-        nothing, and who stops while that goes on waits for its end.
+        ResourceSlices stay; a kubelet deletes them if no instance of the driver returns. A second call waits for
+        the first and changes nothing.
         """
         self._registration_socket.remove()
         try:
@@ -110,7 +110,7 @@ class Helper:
             self._plugin_socket.remove()
 
     async def crash(self) -> None:
-        """Is gone at once, as after SIGKILL: for fakes. Streams are cut, the socket files stay."""
+        """End at once, as after SIGKILL; for fakes. Streams break, and the socket files stay."""
         await self._end()
 
     async def __aenter__(self) -> "Helper":
@@ -123,68 +123,69 @@ class Helper:
 
     @property
     def registration_status(self) -> RegistrationStatus | None:
-        """What a kubelet said of the registration last; None if none has said anything yet."""
+        """The last registration status from a kubelet; None before the first."""
         return self._registration.status
 
     async def wait_registered(self) -> None:
-        """Returns once a kubelet has said that the driver is registered."""
+        """Wait until a kubelet has registered the driver."""
         await self._registered.wait()
 
     def unregister(self) -> None:
-        """Takes away the registration socket alone: a kubelet lets go of the driver, which serves on."""
+        """Remove only the registration socket: a kubelet deregisters the driver, which continues to serve."""
         self._registration_socket.remove()
 
     def register_again(self) -> None:
-        """Puts the registration socket back after `unregister`; nothing where it is. Raises SocketInUse."""
+        """Restore the registration socket after `unregister`, unless it exists. Raises SocketInUse."""
         self._registration_socket.restore()
 
     # -- resources
 
-    def publish_resources(self, pools: Mapping[str, Pool], *, anew: bool = False) -> None:
-        """These are the driver's pools by name from now on, in ResourceSlices that stay so; all others of it go.
+    def publish_resources(self, pools: Mapping[str, Pool], *, new_generation: bool = False) -> None:
+        """Publish these pools, by name, in ResourceSlices; delete the driver's other pools on this node.
 
-        Returns at once. What the API server refuses is logged, told to `Options.on_error`, in `publish_state`, and
-        tried again. `anew`: with a new generation even where nothing has changed. Raises ValueError where the options
-        have no API server or node, the driver has stopped, or devices are no plain data.
+        Returns at once. ResourceSlices that others change or delete are restored. An error of the API server is logged,
+        passed to `Options.on_error`, shown in `publish_state`, and retried. `new_generation`: increase the generation
+        even if nothing has changed. Raises ValueError if the options have no API server or node, the driver has
+        stopped, or a device is not plain data.
         """
-        self._resources_or_error().publish(pools, anew=anew)
+        self._resources_or_error().publish(pools, new_generation=new_generation)
 
     @property
     def publish_state(self) -> PublishState:
-        """How far that is."""
+        """Whether the ResourceSlices are published, and the last error."""
         return self._resources.state if self._resources else PublishState()
 
     async def publish_attempted(self) -> Exception | None:
-        """What came of the first attempt to publish, or of a later one: None where all of it is published, ValueError
-        where the driver stops before."""
-        return await self._resources_or_error().tried()
+        """Wait for an attempt to publish, and return its error: None if all is published, ValueError if the driver
+        stopped first."""
+        return await self._resources_or_error().attempted()
 
     async def published(self) -> None:
-        """Returns once all of it is. Raises ValueError if the driver stops before."""
+        """Wait until all pools are published. Raises ValueError if the driver stops first."""
         await self._resources_or_error().in_sync()
 
-    async def leave_resources(self) -> None:
-        """Publishes no more, until it is told to again; what is published stays, for another instance to keep."""
+    async def stop_publishing(self) -> None:
+        """Stop to publish until the next `publish_resources`. ResourceSlices stay, for another instance."""
         if self._resources:
             await self._resources.stop()
 
     async def withdraw_resources(self) -> None:
-        """Publishes no more, and deletes what it published, but for what another instance has published since."""
+        """Stop to publish, and delete the ResourceSlices, except those that another instance has written since."""
         if self._resources:
             await self._resources.withdraw()
 
     # -- health
 
     def set_heartbeat(self, seconds: float) -> None:
-        """So long between complete health reports from now on; 0: none."""
-        self._heartbeat = replace(self.options, heartbeat=seconds).heartbeat  # which refuses what is none
+        """Set the seconds between complete health reports; 0: none. Raises ValueError."""
+        self._heartbeat = replace(self.options, heartbeat=seconds).heartbeat  # checks the value
         if self._beating:
             self._beating.cancel()
         self._beating = asyncio.create_task(
             self._beat(self._heartbeat or math.inf), name=f"heartbeat of {self.options.driver_name}"
         )
 
-    # -- inside
+    # -- internals
 
     async def _beat(self, pause: float) -> None:
         while True:
@@ -192,7 +193,7 @@ class Helper:
             self._streams.tell_all()
 
     async def _end(self) -> None:
-        """Also for whoever is cancelled meanwhile: nothing shall go on behind his back."""
+        """End all tasks and servers, even if the caller is cancelled meanwhile."""
         if self._ending is None:
             self._ending = asyncio.create_task(self._end_all(), name=f"end of {self.options.driver_name}")
         await asyncio.shield(self._ending)
@@ -217,7 +218,7 @@ class Helper:
 
     def _resources_or_error(self) -> SliceSync:
         if self._resources is None:
-            raise ValueError("resources are published on a node, to an API server: give node_name and api")
+            raise ValueError("Options has no node or no API server; set node_name and api to publish resources")
         if self._ending:
             raise ValueError(STOPPED)
         return self._resources
@@ -231,7 +232,7 @@ class Helper:
     def _socket(self, path: Path, listen: Listen | None, functions: Mapping[Method, Any]) -> ServedSocket:
         o = self.options
         return ServedSocket(
-            path, hidden(path), numbered(functions, o.log_calls), listen=listen, interceptors=o.interceptors
+            path, hidden(path), log_calls(functions, o.log_calls), listen=listen, interceptors=o.interceptors
         )
 
     def _notified(self, status: RegistrationStatus) -> None:
@@ -239,8 +240,8 @@ class Helper:
             self._registered.set()
         else:
             name, error = one_line(self.options.driver_name), one_line(status.error, 500)
-            log.warning("a kubelet has not registered driver %s: %s", name, error)
-        self._told(status)
+            log.warning("kubelet rejected the registration of driver %s: %s", name, error)
+        self._on_status(status)
 
     def _failed(self, error: Exception) -> None:
         if self.options.on_error:

@@ -1,4 +1,4 @@
-"""What a DRA driver is to the helper: the calls that it answers, and what they give and take.
+"""The interface between a DRA driver and the helper: the driver's functions, their arguments and results.
 
 Source: kubeletplugin, `DRAPlugin`, `PrepareResult`, `Device`, `NamespacedObject`; for health, its v0.37.
 """
@@ -13,7 +13,7 @@ from drahealth.proto.values import DeviceHealth
 
 @dataclass(frozen=True, slots=True)
 class NamespacedObject:
-    """A name in a namespace, and whose it was."""
+    """Namespace, name and uid of an object."""
 
     namespace: str
     name: str
@@ -30,46 +30,49 @@ class Device:
     pool: str
     device: str
     requests: tuple[str, ...] = ()
-    """The requests of the claim that it is for; none: all of them. What follows a slash is left out."""
+    """Requests of the claim that use the device; empty: all. The helper removes subrequests (the part after `/`)."""
     cdi_ids: tuple[str, ...] = ()
     """Each as `vendor/class=name`."""
     share_id: str | None = None
-    """Which share of a device that several claims use; v1beta1 has no place for it."""
+    """Id of the share, for a device that several claims share; v1beta1 has no such field."""
 
 
 @dataclass(frozen=True, slots=True)
 class PrepareResult:
-    """What came of preparing one claim: its devices, or why not; a kubelet then tries again."""
+    """Result of preparing one claim: its devices, or an error; after an error a kubelet retries."""
 
     devices: tuple[Device, ...] = ()
     error: Exception | None = None
 
 
 class DRAPlugin(Protocol):
-    """A driver. Calls come one after the other unless `Options.serialize` is off."""
+    """A driver. The helper calls it serially unless `Options.serialize` is False."""
 
     async def prepare_resource_claims(self, claims: Sequence[Object]) -> Mapping[str, PrepareResult]:
-        """Prepares the devices of claims, which have been read from the API server and are allocated.
+        """Prepare the devices of allocated claims, as read from the API server.
 
-        One result for each claim, by its uid. A kubelet may ask again for what is prepared already. What is raised is
-        the answer for all of them.
+        Returns one result for each claim uid. A kubelet may repeat the call for a prepared claim. An exception fails
+        the whole call.
         """
 
     async def unprepare_resource_claims(self, claims: Sequence[NamespacedObject]) -> Mapping[str, Exception | None]:
-        """Undoes that; no error for what is not prepared. The objects may be gone by now. Results as above."""
+        """Release the devices of claims; a claim that is not prepared is no error. The API objects may be deleted.
+
+        Returns an error or None for each claim uid. An exception fails the whole call.
+        """
 
 
 class HealthNotSupported(Exception):
-    """The devices have no health that could be told; raised by `watch_health`."""
+    """Raised by `watch_health` if the driver cannot report device health."""
 
 
 @runtime_checkable
 class HealthPlugin(Protocol):
-    """A driver that knows how its devices are."""
+    """A driver that reports device health."""
 
     def watch_health(self) -> AsyncIterator[Sequence[DeviceHealth]]:
-        """All devices as they are, first now, then whenever that changes; what is left out is not told of any more.
+        """Yield the health of all devices: once at the start, then after each change. Omitted devices are removed.
 
-        One iteration feeds the streams of all health APIs. When it ends they end, and it begins anew with the next one.
-        Raises HealthNotSupported, and they are Unimplemented.
+        One iteration feeds the streams of all health APIs. When it ends, the streams end; the next stream starts a new
+        iteration. After HealthNotSupported the health APIs answer Unimplemented.
         """

@@ -1,4 +1,4 @@
-"""The node service (W-07): claims are read and checked, and given to the plugin."""
+"""The node service (W-07): reads and checks claims, and passes them to the plugin."""
 
 import logging
 import re
@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 import grpc
 
 from drahealth.fakes.cluster.api import CLAIMS, ApiError, Object
+from drahealth.fakes.kubelet_plugin.call_lock import CallLock, NoLock
 from drahealth.fakes.kubelet_plugin.interface import Device, DRAPlugin, NamespacedObject, PrepareResult
 from drahealth.fakes.kubelet_plugin.options import Options
-from drahealth.fakes.kubelet_plugin.serialization import NoTurns, Turns
 from drahealth.proto.quoting import one_line
 from drahealth.proto.services import PREPARE, UNPREPARE, Method
 
@@ -19,22 +19,22 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_FORGOTTEN = ValueError("the driver has no result for this claim")
+_NO_RESULT = ValueError("the driver returned no result for this claim")
 _CDI_ID = re.compile(r"[^/=\s]+/[^/=\s]+=[^/=\s]+")
 
 
 class NodeService:
-    """Answers NodePrepareResources and NodeUnprepareResources with what a plugin does."""
+    """Answers NodePrepareResources and NodeUnprepareResources with the results of a plugin."""
 
     def __init__(self, plugin: DRAPlugin, options: Options) -> None:
         self._plugin = plugin
         self._options = options
-        self._turns: Turns = NoTurns()
+        self._lock: CallLock = NoLock()
         if options.serialize:
-            self._turns = Turns((options.flock_dir or options.data_dir) if options.rolling_update else None)
+            self._lock = CallLock((options.flock_dir or options.data_dir) if options.rolling_update else None)
 
     def methods(self) -> dict[Method, Any]:
-        """The handlers of the versions that are served."""
+        """The handlers of the served versions."""
         versions = self._options.dra_versions
         methods: dict[Method, Any] = {PREPARE[version]: self._prepare_with(version) for version in versions}
         return methods | {UNPREPARE[version]: self._unprepare_with(version) for version in versions}
@@ -43,16 +43,16 @@ class NodeService:
         async def prepare(request: Any, context: Any) -> Any:
             response = PREPARE[version].response()
             claims = list[Object]()
-            for asked in request.claims:
-                answer = response.claims[asked.uid]
+            for requested in request.claims:
+                answer = response.claims[requested.uid]
                 try:
-                    claims.append(await self._allocated(asked))
+                    claims.append(await self._allocated(requested))
                 except ValueError as error:
-                    answer.error = f"claim {asked.namespace}/{asked.name} {error}"
+                    answer.error = f"claim {requested.namespace}/{requested.name} {error}"
             if claims:
-                results = await self._asked(self._plugin.prepare_resource_claims, claims, context)
+                results = await self._call(self._plugin.prepare_resource_claims, claims, context)
                 for uid in (claim["metadata"]["uid"] for claim in claims):
-                    self._write(response.claims[uid], results.get(uid, PrepareResult(error=_FORGOTTEN)))
+                    self._write(response.claims[uid], results.get(uid, PrepareResult(error=_NO_RESULT)))
             return response
 
         return prepare
@@ -62,38 +62,38 @@ class NodeService:
             response = UNPREPARE[version].response()
             claims = [NamespacedObject(claim.namespace, claim.name, claim.uid) for claim in request.claims]
             if claims:
-                results = await self._asked(self._plugin.unprepare_resource_claims, claims, context)
+                results = await self._call(self._plugin.unprepare_resource_claims, claims, context)
                 for claim in claims:
                     answer = response.claims[claim.uid]
                     answer.SetInParent()
-                    if error := results.get(claim.uid, _FORGOTTEN):
-                        answer.error = _words(error)
+                    if error := results.get(claim.uid, _NO_RESULT):
+                        answer.error = _text(error)
             return response
 
         return unprepare
 
-    async def _allocated(self, asked: Any) -> Object:
-        """The claim. Raises ValueError where it cannot be read, or is not one to prepare."""
+    async def _allocated(self, requested: Any) -> Object:
+        """The claim from the API server. Raises ValueError if it cannot be read or is not allocated."""
         if self._options.api is None:
             raise ValueError("cannot be read: the driver has no API server")
         try:
-            found = await self._options.api.get(CLAIMS, asked.name, asked.namespace)
+            found = await self._options.api.get(CLAIMS, requested.name, requested.namespace)
         except ApiError as error:
             raise ValueError(f"cannot be read: {error}") from None
-        if found["metadata"]["uid"] != asked.uid:
-            raise ValueError(f"cannot be read: NotFound: its uid is {found['metadata']['uid']}, not {asked.uid}")
+        if found["metadata"]["uid"] != requested.uid:
+            raise ValueError(f"cannot be read: NotFound: its uid is {found['metadata']['uid']}, not {requested.uid}")
         if not found.get("status", {}).get("allocation"):
             raise ValueError("is not allocated")
         return found
 
-    async def _asked(self, call: Callable[[Sequence[Any]], Awaitable[T]], claims: Sequence[Any], context: Any) -> T:
-        """What the plugin says. What it raises is the answer to the kubelet."""
+    async def _call(self, call: Callable[[Sequence[Any]], Awaitable[T]], claims: Sequence[Any], context: Any) -> T:
+        """Call the plugin; its exception becomes the error of the gRPC call."""
         try:
-            async with self._turns.turn():
+            async with self._lock.held():
                 return await call(claims)
         except Exception as error:
-            log.exception("a call of driver %s failed", one_line(self._options.driver_name))
-            await context.abort(grpc.StatusCode.UNKNOWN, _words(error))
+            log.exception("driver %s failed to prepare or unprepare claims", one_line(self._options.driver_name))
+            await context.abort(grpc.StatusCode.UNKNOWN, _text(error))
             raise
 
     def _write(self, answer: Any, result: PrepareResult) -> None:
@@ -105,15 +105,15 @@ class NodeService:
                 _add(answer, device)
         except Exception as error:
             answer.ClearField("devices")
-            answer.error = _words(error)
+            answer.error = _text(error)
 
 
 def _checked(device: Device) -> Device:
-    """With requests by their own names alone. Raises ValueError for what no kubelet knows what to do with."""
+    """The device without subrequests. Raises ValueError for a device that a kubelet cannot use."""
     if not device.pool or not device.device:
-        raise ValueError(f"the driver has prepared a device without a {'name' if device.pool else 'pool'}")
+        raise ValueError(f"a prepared device has no {'name' if device.pool else 'pool'}")
     if strange := [cdi_id for cdi_id in device.cdi_ids if not _CDI_ID.fullmatch(cdi_id)]:
-        raise ValueError(f"{strange[0]!r} of device {device.device} is no CDI id, such as vendor.example.com/gpu=0")
+        raise ValueError(f"CDI id of device {device.device} must be like vendor.example.com/gpu=0, got {strange[0]!r}")
     return replace(device, requests=tuple(dict.fromkeys(request.split("/")[0] for request in device.requests)))
 
 
@@ -128,5 +128,5 @@ def _add(answer: Any, device: Device) -> None:
         message.share_id = device.share_id
 
 
-def _words(error: Exception) -> str:
+def _text(error: Exception) -> str:
     return str(error) or type(error).__name__

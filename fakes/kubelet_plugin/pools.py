@@ -1,4 +1,4 @@
-"""What a driver publishes, as values, and the ResourceSlices that say so. Pure.
+"""The pools that a driver publishes, and their ResourceSlices. Pure.
 
 Source: API resource.k8s.io/v1 `ResourceSliceSpec`, with its limits; kubeletplugin, `PublishResources`.
 """
@@ -13,28 +13,28 @@ from drahealth.fakes.cluster.api import SLICES, Object
 
 DEVICES_PER_SLICE = 128
 DEVICES_WITH_TAINTS_PER_SLICE = 64
-"""The API's limits; the second is for slices with a device that has taints or consumes counters."""
+"""Limits of the API; the second applies to slices with a device that has taints or consumes counters."""
 _NAME_LIMIT = 253
 
 INSTANCE = "drahealth/instance"
-"""The annotation that tells the slices of two instances of a driver apart; empty for the one without a name."""
+"""Annotation with the driver instance that wrote a slice; empty for an instance without a name."""
 
 
 TaintKey = tuple[str, str, str, str]
-Since = Mapping[TaintKey, str]
-"""By device, key, value and effect of a taint the time at which it was added, as the API has it."""
+TaintTimes = Mapping[TaintKey, str]
+"""`timeAdded` of taints, by device, key, value and effect."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """The devices of one pool, each as the API has it: `{"name": "gpu-0", "attributes": {...}, "taints": [...]}`."""
+    """The devices of one pool in API form: `{"name": "gpu-0", "attributes": {...}, "taints": [...]}`."""
 
     devices: Sequence[Object] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whose ResourceSlices they are."""
+    """The driver, node and instance that own ResourceSlices."""
 
     driver: str
     node: str
@@ -43,20 +43,20 @@ class Owner:
     main_pool: str = ""
 
     def has(self, slice_: Object) -> bool:
-        """It is one of this driver's on this node, whoever made it."""
+        """Whether the slice belongs to this driver on this node, in any instance."""
         spec = slice_.get("spec", {})
         return (spec.get("driver"), spec.get("nodeName")) == (self.driver, self.node)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """The slices of a pool but for the generation: the devices of each, by its name."""
+class DesiredPool:
+    """The desired ResourceSlices of a pool: devices by slice name, without the generation."""
 
     pool: str
     slices: Mapping[str, Sequence[Object]] = field(default_factory=dict)
 
-    def is_in(self, found: Object, stored: Sequence[Object] | None = None) -> bool:
-        """Whether this slice says of this pool what it should, or what that has become where it was stored."""
+    def matches(self, found: Object, stored: Sequence[Object] | None = None) -> bool:
+        """Whether a slice has the desired content, or the given content that the API server `stored` for it."""
         spec = found["spec"]
         devices = self.slices.get(found["metadata"]["name"]) if stored is None else stored
         return (
@@ -67,13 +67,15 @@ class Wanted:
         )
 
 
-def wanted(owner: Owner, pools: Mapping[str, Pool]) -> list[Wanted]:
-    """What these pools are in slices; one without devices has one that is empty."""
-    return [_wanted(owner, name, pool.devices) for name, pool in pools.items()]
+def desired_pools(owner: Owner, pools: Mapping[str, Pool]) -> list[DesiredPool]:
+    """The desired slices of these pools; a pool without devices has one empty slice."""
+    return [_desired_pool(owner, name, pool.devices) for name, pool in pools.items()]
 
 
-def slice_object(owner: Owner, pool: Wanted, name: str, generation: int, since: Since | None = None) -> Object:
-    """One slice of the pool; `since` is when taints were added that are there already."""
+def slice_object(
+    owner: Owner, pool: DesiredPool, name: str, generation: int, times: TaintTimes | None = None
+) -> Object:
+    """One ResourceSlice of the pool; `times` keeps `timeAdded` of existing taints."""
     metadata: Object = {"name": name, "annotations": {INSTANCE: owner.instance}}
     if owner.node_uid:
         node = {"apiVersion": "v1", "kind": "Node", "name": owner.node, "uid": owner.node_uid, "controller": True}
@@ -86,13 +88,13 @@ def slice_object(owner: Owner, pool: Wanted, name: str, generation: int, since: 
             "driver": owner.driver,
             "nodeName": owner.node,
             "pool": {"name": pool.pool, "generation": generation, "resourceSliceCount": len(pool.slices)},
-            "devices": [_dated(device, since or {}) for device in pool.slices[name]],
+            "devices": [_with_times(device, times or {}) for device in pool.slices[name]],
         },
     }
 
 
-def taints_since(slices: Iterable[Object]) -> Since:
-    """When the API server was told of the taints in these slices: who tolerates them for a while counts from then."""
+def taint_times(slices: Iterable[Object]) -> TaintTimes:
+    """`timeAdded` of all taints in these slices; `tolerationSeconds` counts from it."""
     return {
         _taint_key(device, taint): taint["timeAdded"]
         for slice_ in slices
@@ -103,16 +105,16 @@ def taints_since(slices: Iterable[Object]) -> Since:
 
 
 def generation(slice_: Object) -> int:
-    """That of its pool."""
+    """The pool generation of a slice."""
     return int(slice_["spec"]["pool"].get("generation", 0))
 
 
-def _wanted(owner: Owner, name: str, devices: Sequence[Object]) -> Wanted:
+def _desired_pool(owner: Owner, name: str, devices: Sequence[Object]) -> DesiredPool:
     special = any(device.get("taints") or device.get("consumesCounters") for device in devices)
     limit = DEVICES_WITH_TAINTS_PER_SLICE if special else DEVICES_PER_SLICE
     starts = range(0, max(len(devices), 1), limit)
     named = "" if name == (owner.main_pool or owner.node) else name
-    return Wanted(
+    return DesiredPool(
         name,
         {
             slice_name(owner.node, owner.driver, named, str(number)): devices[start : start + limit]
@@ -122,19 +124,19 @@ def _wanted(owner: Owner, name: str, devices: Sequence[Object]) -> Wanted:
 
 
 def slice_name(*parts: str) -> str:
-    """A name of these; what a name may not say is left out and told apart by a hash."""
+    """An object name from these parts; invalid characters are replaced, and a hash keeps the name unique."""
     name = "-".join(filter(None, parts))
-    tame = re.sub("[^-a-z0-9.]", ".", name)
-    if tame == name and len(name) <= _NAME_LIMIT:
+    valid = re.sub("[^-a-z0-9.]", ".", name)
+    if valid == name and len(name) <= _NAME_LIMIT:
         return name
-    return f"{tame[: _NAME_LIMIT - 17]}-{sha256(name.encode()).hexdigest()[:16]}"
+    return f"{valid[: _NAME_LIMIT - 17]}-{sha256(name.encode()).hexdigest()[:16]}"
 
 
-def _dated(device: Object, since: Since) -> Object:
+def _with_times(device: Object, times: TaintTimes) -> Object:
     if not device.get("taints"):
         return device
-    dated = [{"timeAdded": time, **t} if (time := since.get(_taint_key(device, t))) else t for t in device["taints"]]
-    return {**device, "taints": dated}
+    taints = [{"timeAdded": time, **t} if (time := times.get(_taint_key(device, t))) else t for t in device["taints"]]
+    return {**device, "taints": taints}
 
 
 def _taint_key(device: Object, taint: Mapping[str, Any]) -> TaintKey:
@@ -142,12 +144,12 @@ def _taint_key(device: Object, taint: Mapping[str, Any]) -> TaintKey:
 
 
 def _plain(devices: Sequence[Object]) -> list[Object]:
-    """What was published of them: the API server adds since when a taint is there."""
+    """The devices as published: without `timeAdded`, which the API server sets."""
     return [
-        {**device, "taints": _timeless(device["taints"])} if device.get("taints") else dict(device)
+        {**device, "taints": _without_times(device["taints"])} if device.get("taints") else dict(device)
         for device in devices
     ]
 
 
-def _timeless(taints: Sequence[Mapping[str, Any]]) -> list[Object]:
+def _without_times(taints: Sequence[Mapping[str, Any]]) -> list[Object]:
     return [{key: value for key, value in taint.items() if key != "timeAdded"} for taint in taints]

@@ -1,4 +1,4 @@
-"""The registration service of a plugin (W-11): it says what the plugin is, and is told what came of it."""
+"""The registration service of a plugin (W-11): it describes the plugin, and receives the registration status."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,23 +10,25 @@ from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, Method
 
 @dataclass(frozen=True, slots=True)
 class RegistrationStatus:
-    """A kubelet's word."""
+    """The result of a registration, as a kubelet reported it."""
 
     plugin_registered: bool
     error: str = ""
 
 
 class Registration:
-    """Answers a kubelet that has found the registration socket. `status` is its last word, None before the first."""
+    """Answers a kubelet that found the registration socket. `status` is the last result, None before the first."""
 
-    def __init__(self, options: Options, versions: tuple[str, ...], told: Callable[[RegistrationStatus], None]) -> None:
+    def __init__(
+        self, options: Options, versions: tuple[str, ...], on_status: Callable[[RegistrationStatus], None]
+    ) -> None:
         self.status: RegistrationStatus | None = None
         self._options = options
         self._versions = versions
-        self._told = told
+        self._on_status = on_status
 
     def methods(self) -> dict[Method, Any]:
-        """The handlers."""
+        """The handlers of the gRPC methods."""
         return {GET_INFO: self._get_info, NOTIFY_REGISTRATION: self._notified}
 
     async def _get_info(self, request: Any, context: Any) -> Any:
@@ -39,5 +41,5 @@ class Registration:
 
     async def _notified(self, request: Any, context: Any) -> Any:
         self.status = RegistrationStatus(request.plugin_registered, request.error)
-        self._told(self.status)
+        self._on_status(self.status)
         return NOTIFY_REGISTRATION.response()

@@ -18,7 +18,7 @@ from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.control.device_plugin import PluginOptions
 from drahealth.fakes.control.driver import DriverOptions, Returned
 from drahealth.fakes.files.socket_files import SocketInUse
-from drahealth.fakes.kubelet_plugin.pools import Owner, Pool, slice_object, wanted
+from drahealth.fakes.kubelet_plugin.pools import Owner, Pool, desired_pools, slice_object
 from drahealth.proto.events import ReportSent
 from drahealth.proto.health_apis import HEALTH_APIS, NODE_HEALTH, NODE_HEALTH_DRAFT, V1, V1ALPHA1, HealthApi
 from drahealth.proto.services import PREPARE
@@ -324,7 +324,7 @@ async def test_a_pool_that_shrinks_leaves_no_slice_of_an_older_generation(rig: R
 async def test_slices_of_other_drivers_and_nodes_are_left_alone(rig: Rig) -> None:
     for driver, node in (("other.example.com", "node-a"), (DRIVER, "node-b")):
         owner = Owner(driver, node)
-        (pool,) = wanted(owner, {node: Pool([{"name": "x"}])})
+        (pool,) = desired_pools(owner, {node: Pool([{"name": "x"}])})
         (name,) = pool.slices
         await rig.api.create(SLICES, slice_object(owner, pool, name, 9))
     mine = rig.here()

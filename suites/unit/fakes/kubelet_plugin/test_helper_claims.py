@@ -62,11 +62,11 @@ async def test_while_the_api_server_is_away_claims_have_an_error_and_the_next_ca
     ("result", "error"),
     [
         (PrepareResult(error=RuntimeError("device is busy")), "device is busy"),
-        (PrepareResult((Device("", "gpu-0"),)), "the driver has prepared a device without a pool"),
-        (PrepareResult((Device("node-a", ""),)), "the driver has prepared a device without a name"),
+        (PrepareResult((Device("", "gpu-0"),)), "a prepared device has no pool"),
+        (PrepareResult((Device("node-a", ""),)), "a prepared device has no name"),
         (
             PrepareResult((Device("node-a", "gpu-0", cdi_ids=("gpu-0",)),)),
-            "'gpu-0' of device gpu-0 is no CDI id, such as vendor.example.com/gpu=0",
+            "CDI id of device gpu-0 must be like vendor.example.com/gpu=0, got 'gpu-0'",
         ),
     ],
 )
@@ -78,7 +78,7 @@ async def test_a_claim_that_fails_leaves_the_others_alone(rig: PluginRig, result
     assert (answers[good["uid"]].error, len(answers[good["uid"]].devices)) == ("", 1)
 
 
-async def test_a_claim_that_the_driver_says_nothing_of_is_an_error(rig: PluginRig) -> None:
+async def test_claim_without_a_result_of_the_driver_fails(rig: PluginRig) -> None:
     class Forgetful(Plugin):
         async def prepare_resource_claims(self, claims: Sequence[Object]) -> Mapping[str, PrepareResult]:
             return {}
@@ -89,7 +89,7 @@ async def test_a_claim_that_the_driver_says_nothing_of_is_an_error(rig: PluginRi
     claim = await rig.claim()
     async with rig.running(Forgetful()):
         answers = await rig.prepare(claim), await rig.unprepare(claim)
-    assert {answer[claim["uid"]].error for answer in answers} == {"the driver has no result for this claim"}
+    assert {answer[claim["uid"]].error for answer in answers} == {"the driver returned no result for this claim"}
 
 
 async def test_what_the_driver_raises_is_the_answer_for_all_claims(rig: PluginRig) -> None:

@@ -1,4 +1,4 @@
-"""What makes a helper, and what does not."""
+"""Valid and invalid options of a helper."""
 
 import re
 from pathlib import Path
@@ -34,27 +34,26 @@ def test_names_of_sockets_that_would_be_too_long_are_hashed_and_differ() -> None
 @pytest.mark.parametrize(
     ("wrong", "reason"),
     [
-        ({"driver_name": ""}, "'' is no name of a driver, such as gpu.example.com"),
-        ({"driver_name": "GPU"}, "'GPU' is no name of a driver"),
-        ({"driver_name": "a/b"}, "'a/b' is no name of a driver"),
-        ({"driver_name": "a" * 64}, f"'{'a' * 64}' is no name of a driver"),
-        ({"node": {"metadata": {}}}, "the node is an object of the API, with a name in its metadata"),
-        ({"node": NODE, "node_name": "node-a"}, "either the node is given or its name and uid, not both"),
-        ({"node_uid": "abc"}, "the uid of a node needs its name; give node_name too"),
-        ({"registrar_socket": "a.sock", "rolling_update": "1"}, "a registrar_socket cannot be named with a rolling"),
-        ({"registrar_socket": "a/b"}, "'a/b' is no part of a file's name; leave the slashes out"),
-        ({"rolling_update": "../x"}, "'../x' is no part of a file's name; leave the slashes out"),
-        ({"registrar_socket": ".a"}, "kubelets pass over '.a', as over all that begins with a dot"),
-        ({"plugin_data_dir": Path("/" + "x" * 107)}, "the socket path"),
-        ({"heartbeat": -1.0}, "the heartbeat is a finite number of seconds, 0 for none, not -1.0"),
-        ({"heartbeat": float("nan")}, "the heartbeat is a finite number of seconds, 0 for none, not nan"),
-        ({"dra_versions": ()}, "a driver serves some version of the node service; there are v1.DRAPlugin, v1beta1"),
-        ({"dra_versions": ("v2.DRAPlugin",)}, "no version of the node service is called 'v2.DRAPlugin'; there are v1"),
-        ({"health_apis": ("v2",)}, "no health API is called 'v2'; there are v1.DRAResourceHealth"),
-        ({"served_health": ("v2",)}, f"no health API is called 'v2'; there are {', '.join(HEALTH_APIS)}"),
+        ({"driver_name": ""}, "driver_name .* got ''"),
+        ({"driver_name": "GPU"}, "driver_name .* got 'GPU'"),
+        ({"driver_name": "a/b"}, "driver_name .* got 'a/b'"),
+        ({"driver_name": "a" * 64}, "driver_name .* at most 63"),
+        ({"node": {"metadata": {}}}, r"metadata\.name"),
+        ({"node": NODE, "node_name": "node-a"}, "node_name .* not both"),
+        ({"node_uid": "abc"}, "node_uid needs node_name"),
+        ({"registrar_socket": "a.sock", "rolling_update": "1"}, "registrar_socket or rolling_update, not both"),
+        ({"registrar_socket": "a/b"}, "registrar_socket .* got 'a/b'"),
+        ({"rolling_update": "../x"}, r"rolling_update .* got '\.\./x'"),
+        ({"registrar_socket": ".a"}, r"registrar_socket .* dot, got '\.a'"),
+        ({"plugin_data_dir": Path("/" + "x" * 107)}, "socket path"),
+        ({"heartbeat": -1.0}, "heartbeat .* got -1.0"),
+        ({"heartbeat": float("nan")}, "heartbeat .* got nan"),
+        ({"dra_versions": ()}, "dra_versions is empty; .* v1.DRAPlugin, v1beta1.DRAPlugin"),
+        ({"dra_versions": ("v2.DRAPlugin",)}, "dra_versions .* v1.DRAPlugin, .* got 'v2.DRAPlugin'"),
+        ({"health_apis": ("v2",)}, "health_apis .* v1.DRAResourceHealth.* got 'v2'"),
+        ({"served_health": ("v2",)}, f"served_health .* {', '.join(HEALTH_APIS)}, got 'v2'"),
     ],
 )
-def test_what_makes_no_helper_is_refused_with_a_sentence(wrong: dict[str, Any], reason: str) -> None:
-    given = {"driver_name": DRIVER, **wrong}
-    with pytest.raises(ValueError, match=f"^{re.escape(reason)}"):
-        Options(**given)
+def test_invalid_option_is_rejected_by_name_and_value(wrong: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        Options(**{"driver_name": DRIVER, **wrong})

@@ -52,7 +52,7 @@ class Refusing(ApiServer):
         return await super().create(kind, obj)
 
 
-async def test_what_is_refused_is_told_and_tried_ever_less_often_until_it_is_another(
+async def test_rejected_slice_is_reported_and_retried_with_growing_delays(
     rig: PluginRig, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
@@ -68,7 +68,7 @@ async def test_what_is_refused_is_told_and_tried_ever_less_often_until_it_is_ano
         await helper.published()
     assert rig.errors == ["Invalid: spec.devices[0].name is bad"] * 2
     assert [record.getMessage() for record in caplog.records] == [
-        f"driver {DRIVER} cannot publish its resources: Invalid: spec.devices[0].name is bad"
+        f"driver {DRIVER} failed to publish ResourceSlices: Invalid: spec.devices[0].name is bad"
     ]
 
 
@@ -110,7 +110,7 @@ class Forgetful(ApiServer):
         return await super().create(kind, obj)
 
 
-async def test_what_the_server_stores_otherwise_is_told_and_not_written_again_and_again(rig: PluginRig) -> None:
+async def test_dropped_field_is_reported_and_not_written_again(rig: PluginRig) -> None:
     api = Forgetful(clock=rig.clock)
     async with rig.running(api=api) as helper:
         tainted = pool(1, taints=[{"key": "a", "effect": "NoSchedule"}], capacity={"memory": {"value": "1024Mi"}})
@@ -120,7 +120,7 @@ async def test_what_the_server_stores_otherwise_is_told_and_not_written_again_an
         await api.create(SLICES, foreign("intruder", DRIVER, "node-a"))
         await slices(api, {f"{MAIN}-0": ("node-a", 1, devices(1))})
         assert await api.list(SLICES) == [before]
-    assert rig.errors == [f"the API server does not keep taints of the devices in slice {MAIN}-0"]
+    assert rig.errors == [f"the API server dropped taints of the devices in ResourceSlice {MAIN}-0"]
 
 
 class Dating(ApiServer):

@@ -1,4 +1,4 @@
-"""One prepare or unprepare call at a time, in this process and, by a locked file, in all instances of a driver."""
+"""Serialize prepare and unprepare calls, in this process and, with a lock file, between instances of a driver."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -8,17 +8,17 @@ from pathlib import Path
 LOCK_FILE = "serialize.lock"
 
 
-class Turns:
-    """Who is next. `folder` is where other instances are locked out; None: there are none."""
+class CallLock:
+    """Admits one call at a time. `folder` holds the lock file that instances share; None: there is one instance."""
 
     def __init__(self, folder: Path | None) -> None:
-        self._mine = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._folder = folder
 
     @asynccontextmanager
-    async def turn(self) -> AsyncIterator[None]:
-        """Waits for its turn, without holding up anything else here. Raises OSError where no file can be locked."""
-        async with self._mine:
+    async def held(self) -> AsyncIterator[None]:
+        """Hold the lock; waiting does not block the event loop. Raises OSError if the file cannot be locked."""
+        async with self._lock:
             if self._folder is None:
                 yield
                 return
@@ -28,12 +28,12 @@ class Turns:
                 yield
 
 
-class NoTurns(Turns):
-    """Everybody at once."""
+class NoLock(CallLock):
+    """Admits all calls at once."""
 
     def __init__(self) -> None:
         super().__init__(None)
 
     @asynccontextmanager
-    async def turn(self) -> AsyncIterator[None]:
+    async def held(self) -> AsyncIterator[None]:
         yield
