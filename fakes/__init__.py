@@ -3,3 +3,64 @@
 Whatever a fake does wrong on purpose is asked for by name. Fakes know the wire (`drahealth.proto`) and nothing of the
 manager: what stands in for a kubelet's device manager is handed in through a small Protocol.
 """
+
+from typing import TYPE_CHECKING
+
+from drahealth.proto.exports import exports
+
+if TYPE_CHECKING:
+    from drahealth.fakes.clock import JumpClock
+    from drahealth.fakes.cluster.api import (
+        CLAIM_TEMPLATES,
+        CLAIMS,
+        DEVICE_CLASSES,
+        EVENTS,
+        NODES,
+        PODS,
+        SLICES,
+        Api,
+        ApiError,
+        Kind,
+    )
+    from drahealth.fakes.cluster.api_server.http import HttpApi
+    from drahealth.fakes.cluster.api_server.server import ApiServer
+    from drahealth.fakes.cluster.clients.kube_client import KubeClient
+    from drahealth.fakes.cluster.containers.cri import CriServer
+    from drahealth.fakes.cluster.containers.runtime import ContainerRuntime
+    from drahealth.fakes.control.device_plugin import PluginControl, PluginOptions, PluginState
+    from drahealth.fakes.control.driver import DriverControl, DriverOptions, DriverState
+    from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
+    from drahealth.fakes.hardware.driver import FakeDriver
+    from drahealth.fakes.hardware.registered import FakeNode
+    from drahealth.proto.version import __version__
+else:
+    __getattr__, __dir__ = exports(__name__)
+
+__all__ = [
+    "CLAIMS",
+    "CLAIM_TEMPLATES",
+    "DEVICE_CLASSES",
+    "EVENTS",
+    "NODES",
+    "PODS",
+    "SLICES",
+    "Api",
+    "ApiError",
+    "ApiServer",
+    "ContainerRuntime",
+    "CriServer",
+    "DriverControl",
+    "DriverOptions",
+    "DriverState",
+    "FakeDevicePlugin",
+    "FakeDriver",
+    "FakeNode",
+    "HttpApi",
+    "JumpClock",
+    "Kind",
+    "KubeClient",
+    "PluginControl",
+    "PluginOptions",
+    "PluginState",
+    "__version__",
+]

@@ -188,6 +188,7 @@ KEP = Profile(
     resource_plugins="newest",
     owner_by_resource=True,
 )
+"""The profile of the newest KEP-4680."""
 
 V1_37 = Profile(
     name="v1.37",
@@ -263,6 +264,7 @@ V1_34 = replace(
 )
 
 PROFILES = {profile.name: profile for profile in (KEP, V1_37, V1_36, V1_35, V1_34)}
+"""All profiles by name: kep, v1.37, v1.36, v1.35, v1.34."""
 
 
 def for_release(version: str) -> Profile | None:

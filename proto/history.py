@@ -16,13 +16,13 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from drahealth.proto.clock import Clock
 from drahealth.proto.events import Record, from_json, to_json_text
 from drahealth.proto.quoting import one_line
+from drahealth.proto.version import __version__
 
 FORMAT = "drahealth-history/v1"
 
@@ -52,7 +52,7 @@ class Header:
         now = clock.now()
         began = now if began is None else began
         started = datetime.fromtimestamp(clock.wall() - (now - began), UTC).isoformat()
-        return cls(metadata.version("drahealth"), profile, started, round(began, 6))
+        return cls(__version__, profile, started, round(began, 6))
 
 
 @dataclass(frozen=True, slots=True)

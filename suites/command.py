@@ -35,9 +35,9 @@ Kubernetes = Annotated[str | None, typer.Option(metavar="VERSION", help="Kuberne
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
+        from drahealth.proto.version import __version__
 
-        typer.echo(f"drahealth {version('drahealth')}")
+        typer.echo(f"drahealth {__version__}")
         raise typer.Exit
 
 

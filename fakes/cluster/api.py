@@ -34,14 +34,21 @@ class Kind:
 
 
 PODS = Kind("Pod", "pods", "v1", namespaced=True)
+"""The kind Pod."""
 NODES = Kind("Node", "nodes", "v1", namespaced=False)
+"""The kind Node."""
 NAMESPACES = Kind("Namespace", "namespaces", "v1", namespaced=False)
 CLAIMS = Kind("ResourceClaim", "resourceclaims", "resource.k8s.io/v1", namespaced=True)
+"""The kind ResourceClaim."""
 CLAIM_TEMPLATES = Kind("ResourceClaimTemplate", "resourceclaimtemplates", "resource.k8s.io/v1", namespaced=True)
+"""The kind ResourceClaimTemplate."""
 DEVICE_CLASSES = Kind("DeviceClass", "deviceclasses", "resource.k8s.io/v1", namespaced=False)
+"""The kind DeviceClass."""
 SLICES = Kind("ResourceSlice", "resourceslices", "resource.k8s.io/v1", namespaced=False)
+"""The kind ResourceSlice: the devices that drivers publish."""
 REPLICA_SETS = Kind("ReplicaSet", "replicasets", "apps/v1", namespaced=True)
 EVENTS = Kind("Event", "events", "v1", namespaced=True)
+"""The kind Event (core/v1)."""
 
 KINDS = (PODS, NODES, EVENTS, NAMESPACES, CLAIMS, CLAIM_TEMPLATES, DEVICE_CLASSES, SLICES, REPLICA_SETS)
 

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -18,6 +18,7 @@ from drahealth.fakes.hardware.failing import FailingDevices
 from drahealth.fakes.hardware.kubelet_registration import KubeletRegistration
 from drahealth.fakes.hardware.machine import DeviceState, Machine
 from drahealth.fakes.hardware.plugin_list import PluginList, Response
+from drahealth.fakes.hardware.registered import FakeNode, Registered, names_of
 from drahealth.fakes.hardware.waiting_lists import WaitingLists
 from drahealth.fakes.inventory import cdi
 from drahealth.fakes.sockets import ServedSocket
@@ -40,8 +41,11 @@ _serial = count(1)
 log = logging.getLogger(__name__)
 
 
-class FakeDevicePlugin:
-    """A device plugin in this process. Implements `plugin_control.PluginControl`; see there for what the calls do."""
+class FakeDevicePlugin(Registered):
+    """A fake device plugin in this process. `PluginControl` documents its calls.
+
+    Enter it with `async with`: it is registered inside, and nothing of it is left afterwards.
+    """
 
     def __init__(self, options: PluginOptions, *, clock: Clock | None = None, observe: Observe = events.ignore) -> None:
         self.options = options
@@ -65,6 +69,28 @@ class FakeDevicePlugin:
         self._plugin = _socket(self.endpoint, self._plugin_methods(), counts)
         methods: dict[Method, Any] = {GET_INFO: self._get_info, NOTIFY_REGISTRATION: self._notified}
         self._registration = _socket(registration[0], methods, counts) if registration else None
+
+    @classmethod
+    def for_node(
+        cls,
+        node: FakeNode,
+        devices: Sequence[str] = ("gpu-0",),
+        *,
+        resource: str = "example.com/gpu",
+        observe: Observe = events.ignore,
+        **options: Any,
+    ) -> "FakeDevicePlugin":
+        """A device plugin for this node, whose devices are all Healthy; `options` are further fields of PluginOptions.
+
+        Raises ValueError for options that no device plugin can have.
+        """
+        folders = {"plugins_dir": str(node.device_plugins_dir), "registry_dir": str(node.registry_dir)}
+        folders["data_dir"] = str(node.plugins_dir / resource.replace("/", "_"))
+        made = PluginOptions(**{"resource": resource, "devices": names_of(devices), **folders, **options})
+        return cls(made, clock=node.clock, observe=observe)
+
+    def __str__(self) -> str:
+        return f"device plugin {self.options.resource}"
 
     @property
     def calls(self) -> Mapping[str, int]:

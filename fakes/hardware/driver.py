@@ -20,6 +20,7 @@ from drahealth.fakes.hardware.call_counts import CallCounts
 from drahealth.fakes.hardware.devices import Devices
 from drahealth.fakes.hardware.driver_instance import DriverInstance
 from drahealth.fakes.hardware.instances import Instances, Told
+from drahealth.fakes.hardware.registered import FakeNode, Registered, names_of
 from drahealth.fakes.health.streams import HealthStreams
 from drahealth.proto import events
 from drahealth.proto.clock import Clock, SystemClock
@@ -27,8 +28,11 @@ from drahealth.proto.events import Observe
 from drahealth.proto.values import DeviceHealth, Health
 
 
-class FakeDriver:
-    """A driver in this process. Implements `control.DriverControl`; see there for what the calls do."""
+class FakeDriver(Registered):
+    """A fake DRA driver in this process. `DriverControl` documents its calls.
+
+    Enter it with `async with`: it is registered inside, and nothing of it is left afterwards.
+    """
 
     def __init__(
         self, options: DriverOptions, api: ListWatch, *, clock: Clock | None = None, observe: Observe = events.ignore
@@ -41,6 +45,27 @@ class FakeDriver:
         self._counts = CallCounts()
         self._tainting = asyncio.Lock()
         self._instances = Instances(options, self._clock, self._make, self._begin)
+
+    @classmethod
+    def for_node(
+        cls,
+        node: FakeNode,
+        devices: Sequence[str] = ("gpu-0",),
+        *,
+        name: str = "gpu.example.com",
+        observe: Observe = events.ignore,
+        **options: Any,
+    ) -> "FakeDriver":
+        """A driver for this node, whose devices are all Healthy; `options` are further fields of DriverOptions.
+
+        Raises ValueError for options that no driver can have.
+        """
+        folders = {"registry_dir": str(node.registry_dir), "data_dir": str(node.plugins_dir / name)}
+        made = DriverOptions(**{"name": name, "node": node.name, "devices": names_of(devices), **folders, **options})
+        return cls(made, node.api, clock=node.clock, observe=observe)
+
+    def __str__(self) -> str:
+        return f"driver {self.options.name}"
 
     @property
     def options(self) -> DriverOptions:

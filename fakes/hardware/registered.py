@@ -1,0 +1,84 @@
+"""Fakes as async context managers: registered with a kubelet inside, removed afterwards."""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol, Self
+
+from drahealth.fakes.cluster.list_watch import ListWatch
+from drahealth.fakes.control.device_plugin import PluginState
+from drahealth.fakes.control.driver import DriverState
+from drahealth.proto.clock import Clock
+
+REGISTRATION_TIMEOUT = 30.0
+"""Seconds; a kubelet notices a new socket within one."""
+
+
+class FakeNode(Protocol):
+    """The node that a fake runs on, as far as a fake needs it. Paths are the kubelet's."""
+
+    @property
+    def name(self) -> str:
+        """The Node object's name."""
+
+    @property
+    def api(self) -> ListWatch:
+        """A client of the API server."""
+
+    @property
+    def clock(self) -> Clock:
+        """The clock of the node."""
+
+    @property
+    def registry_dir(self) -> Path:
+        """Where the kubelet looks for registration sockets: `plugins_registry`."""
+
+    @property
+    def plugins_dir(self) -> Path:
+        """Where drivers put their own sockets: `plugins`."""
+
+    @property
+    def device_plugins_dir(self) -> Path:
+        """Where device plugins find the kubelet's socket: `device-plugins`."""
+
+
+class Registered(ABC):
+    """A fake that is entered with `async with`: started and registered inside, retired afterwards."""
+
+    async def __aenter__(self) -> Self:
+        """Start it and wait until a kubelet has registered it. Raises TimeoutError after 30 s; then nothing is left."""
+        try:
+            await self.start()
+            async with asyncio.timeout(REGISTRATION_TIMEOUT):
+                await self.wait_registered()
+        except TimeoutError:
+            error = (await self.state()).registration_error or "no kubelet called its registration socket"
+            await self.retire()
+            raise TimeoutError(f"{self} was not registered within {REGISTRATION_TIMEOUT:g} s: {error}") from None
+        except BaseException:
+            await self.retire()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.retire()
+
+    @abstractmethod
+    async def start(self) -> None: ...
+
+    @abstractmethod
+    async def wait_registered(self) -> None: ...
+
+    @abstractmethod
+    async def retire(self) -> None: ...
+
+    @abstractmethod
+    async def state(self) -> DriverState | PluginState: ...
+
+
+def names_of(devices: Sequence[str]) -> tuple[str, ...]:
+    """The devices' names as options have them. Raises ValueError for one text, which is a sequence of letters, too."""
+    if isinstance(devices, str):
+        raise ValueError(f"devices must be a list of names such as [{devices!r}], got {devices!r}")
+    return tuple(devices)

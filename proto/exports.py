@@ -1,0 +1,41 @@
+"""The public names of a part of drahealth, each imported when it is first used (PEP 562).
+
+So `import drahealth.fakes` loads nothing else: `drahealth ctl` starts through that package, and pytest through
+`drahealth.suites`. A package names its exports once, in imports below `if TYPE_CHECKING:`, where type checkers and
+editors see them. They are read from its source when the first name is used.
+"""
+
+import sys
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+
+def exports(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """The functions `__getattr__` and `__dir__` of the package."""
+
+    def get(name: str) -> Any:
+        module = modules_of(package).get(name)
+        if module is None:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(import_module(module), name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    def names() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *modules_of(package)})
+
+    return get, names
+
+
+@cache
+def modules_of(package: str) -> dict[str, str]:
+    """The exported names of the package, each with the module that defines it."""
+    import ast  # only here: most that import the package use none of its names
+    from pathlib import Path
+
+    source = Path(sys.modules[package].__file__ or "").read_text()
+    blocks = [node for node in ast.parse(source).body if isinstance(node, ast.If)]
+    imports = [node for block in blocks for node in block.body if isinstance(node, ast.ImportFrom)]
+    return {alias.name: node.module for node in imports if node.module for alias in node.names}

@@ -1,0 +1,48 @@
+"""What the parts of drahealth export for other people's code."""
+
+import subprocess
+import sys
+from importlib import import_module, metadata
+
+import pytest
+
+from drahealth.proto.exports import modules_of
+from drahealth.suites.unit.public_names import PARTS, public_names
+
+HEAVY = {"aiohttp", "asyncio", "google.protobuf", "grpc", "kubernetes", "pydantic", "pytest", "ruamel.yaml"}
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_part_exports_the_names_that_type_checkers_see(part: str) -> None:
+    package = import_module(part)
+    assert sorted(package.__all__) == sorted(modules_of(part))
+    assert set(package.__all__) <= set(dir(package))
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_every_public_name_can_be_imported_with_a_star(part: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", f"from {part} import *; print(__version__)"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == metadata.version("drahealth")
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_every_public_name_is_documented(part: str) -> None:
+    assert [name for name, sentence in public_names(part) if not sentence] == []
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_an_unknown_name_is_an_attribute_error(part: str) -> None:
+    with pytest.raises(AttributeError, match=f"module '{part}' has no attribute 'nothing'"):
+        import_module(part).nothing  # noqa: B018
+
+
+def test_importing_the_parts_loads_nothing_heavy() -> None:
+    code = f"import sys, {', '.join(PARTS)}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert HEAVY & set(done.stdout.split()) == set()
+    assert {name for name in done.stdout.split() if name.startswith("drahealth.")} == {
+        *PARTS,
+        "drahealth.proto.exports",
+    }
