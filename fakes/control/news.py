@@ -1,11 +1,7 @@
-"""What happens to fake drivers, told as it happens to whoever listens: short lines of plain data.
+"""What happens to fake drivers, for logs, metrics, live views and `drahealth ctl watch`: events of docs/events.md.
 
-    {"event": "report", "stream": "gpu.example.com#1", "devices": 10000, "complete": true}
-    {"event": "change", "device": "node-a/gpu-0", "health": "Unhealthy", "message": "XID 79: ..."}
-    {"event": "call", "call": "inject", "args": {"fault": "xid/79", "device": "gpu-0"}}
-
-A report names just the devices that are told of as something else than before, however many it lists. Of a device
-plugin's list it is the same, and what is in it no more is told of by `unlisted`.
+A report is published in short: as its size, and as one event for each device that it reports otherwise than before,
+however many it lists. What a device plugin no longer lists is published as `unlisted`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -13,65 +9,63 @@ from contextlib import suppress
 from typing import Any
 
 from drahealth.proto.events import (
+    CommandDone,
+    DeviceChanged,
     DevicesListed,
+    DeviceUnlisted,
+    DriverEvent,
     Event,
     Observe,
-    Prepared,
-    Registered,
     ReportSent,
-    StreamClosed,
-    StreamOpened,
-    Unprepared,
+    ReportSummary,
 )
 from drahealth.proto.extended_resources import PluginDevice
 from drahealth.proto.quoting import one_line
 from drahealth.proto.values import DeviceHealth, Health, Report
 
-Line = dict[str, Any]
-Hear = Callable[[str, Line], None]
-"""Takes a driver's name and a line about it. Lines are shared: not to be changed."""
+Publish = Callable[[DriverEvent], None]
 
 
 class News:
-    """Tells lines to those who listen. Nothing is made of what nobody hears."""
+    """Passes events on to subscribers. Reports are not summarized while there are none."""
 
     def __init__(self) -> None:
-        self._hearers: list[Hear] = []
+        self._subscribers: list[Publish] = []
 
-    def add(self, hear: Hear) -> Callable[[], None]:
-        """It hears all that is told from now on; returns what ends that."""
-        self._hearers.append(hear)
+    def add(self, subscriber: Publish) -> Callable[[], None]:
+        """It gets all events from now on; returns what ends that."""
+        self._subscribers.append(subscriber)
 
         def end() -> None:
             with suppress(ValueError):
-                self._hearers.remove(hear)
+                self._subscribers.remove(subscriber)
 
         return end
 
-    def tell(self, driver: str, line: Line) -> None:
-        """This is so of a driver."""
-        for hear in tuple(self._hearers):
-            hear(driver, line)
+    def publish(self, event: DriverEvent) -> None:
+        """Passes the event on."""
+        for subscriber in tuple(self._subscribers):
+            subscriber(event)
 
-    def observer(self, driver: str) -> Observe:
-        """Takes the events of a driver."""
-        said = _Said()
+    def observer(self) -> Observe:
+        """Takes the events of one driver, and publishes them in short."""
+        reported = _Reported()
 
         def observe(event: Event) -> None:
-            if self._hearers:
-                for line in lines_of(event, said):
-                    self.tell(driver, line)
+            if self._subscribers:
+                for short in in_short(event, reported):
+                    self.publish(short)
 
         return observe
 
 
-def line_of_call(name: str, args: Mapping[str, Any]) -> Line:
-    """What is told of a call; of what is long only how much it is."""
-    return {"event": "call", "call": name, "args": {key: _short(value) for key, value in args.items()}}
+def command_done(driver: str, name: str, args: Mapping[str, Any]) -> CommandDone:
+    """The event of a command; of a long argument it has only the size."""
+    return CommandDone(driver, name, {key: _short(value) for key, value in args.items()})
 
 
 _FEW = 4
-"""Words of a list that are told one by one."""
+"""Words of a list that are shown one by one."""
 
 
 def _short(value: Any) -> Any:
@@ -82,17 +76,17 @@ def _short(value: Any) -> Any:
     return f"{len(value)} of them" if isinstance(value, list | dict) else value
 
 
-class _Said:
-    """What was last told of each device; of one that nothing was told of, that it is healthy."""
+class _Reported:
+    """How each device was last reported; one that never was counts as healthy."""
 
     def __init__(self) -> None:
         self._devices: dict[tuple[str, str], DeviceHealth] = {}
         self._last: Report = ()
-        """The last complete report, if nothing else was told since."""
+        """The last complete report, if nothing else was reported since."""
         self._listed: dict[str, str] = {}
 
     def changed(self, report: Report, *, complete: bool) -> Iterator[DeviceHealth]:
-        """The devices that are told of as something else now."""
+        """The devices that are reported otherwise than before."""
         last, self._last = self._last, report if complete else ()
         others: Iterable[DeviceHealth] = report
         if len(report) == len(last):  # thousands of devices, of which one is another, cost what a look at each costs
@@ -104,36 +98,32 @@ class _Said:
             if (before.health, before.message) != (device.health, device.message):
                 yield device
 
-    def relisted(self, devices: Iterable[PluginDevice]) -> Iterator[Line]:
-        """How a device plugin's list is another than the one before; the devices of the first are taken for Healthy."""
+    def relisted(self, driver: str, devices: Iterable[PluginDevice]) -> Iterator[DeviceChanged | DeviceUnlisted]:
+        """How a device plugin's list differs from the one before; devices of the first one count as Healthy before."""
         before, self._listed = self._listed, {device.id: device.health for device in devices}
         unknown = None if before else str(Health.HEALTHY)
         for id_, health in self._listed.items():
             if health != before.get(id_, unknown):
-                yield {"event": "change", "device": id_, "health": health, "message": ""}
+                yield DeviceChanged(driver, id_, health)
         for id_ in before:
             if id_ not in self._listed:
-                yield {"event": "unlisted", "device": id_}
+                yield DeviceUnlisted(driver, id_)
 
 
-def lines_of(event: Event, said: _Said) -> Iterator[Line]:
-    """What is told of an event of a driver."""
+def in_short(event: Event, reported: _Reported) -> Iterator[DriverEvent]:
+    """The events to publish for an event of a driver."""
     match event:
-        case Registered(_, instance, ok, error):
-            yield {"event": "registered", "instance": instance, "ok": ok, "error": error}
-        case StreamOpened(_, _, stream, health_api):
-            yield {"event": "stream-opened", "stream": stream, "health_api": health_api}
-        case StreamClosed(_, _, stream, why):
-            yield {"event": "stream-closed", "stream": stream, "why": why}
-        case ReportSent(_, _, stream, devices, complete):
-            yield {"event": "report", "stream": stream, "devices": len(devices), "complete": complete}
-            for device in said.changed(devices, complete=complete):
-                name = f"{device.pool}/{device.device}"
-                yield {"event": "change", "device": name, "health": str(device.health), "message": device.message}
-        case DevicesListed(_, _, stream, listed):
-            yield {"event": "report", "stream": stream, "devices": len(listed), "complete": True}
-            yield from said.relisted(listed)
-        case Prepared(_, _, claim, devices):
-            yield {"event": "prepared", "claim": claim, "devices": list(devices)}
-        case Unprepared(_, _, claim):
-            yield {"event": "unprepared", "claim": claim}
+        case ReportSent(driver, _, stream, devices, complete):
+            changed = [
+                DeviceChanged(driver, f"{device.pool}/{device.device}", str(device.health), device.message)
+                for device in reported.changed(devices, complete=complete)
+            ]
+            yield ReportSummary(driver, len(devices), len(changed), stream, complete)
+            yield from changed
+        case DevicesListed(driver, _, stream, listed):
+            differences = list(reported.relisted(driver, listed))
+            changes = sum(isinstance(one, DeviceChanged) for one in differences)
+            yield ReportSummary(driver, len(listed), changes, stream, complete=True)
+            yield from differences
+        case _ if isinstance(event, DriverEvent):
+            yield event

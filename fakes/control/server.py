@@ -16,7 +16,7 @@ from pydantic_core import to_jsonable_python
 from drahealth.fakes.cluster.api import ApiError
 from drahealth.fakes.control.device_plugin import PluginControl, PluginOptions
 from drahealth.fakes.control.driver import DriverControl, DriverOptions
-from drahealth.fakes.control.news import Line, line_of_call
+from drahealth.fakes.control.news import command_done
 from drahealth.fakes.control.served import Calls, Served, ServedDrivers
 from drahealth.fakes.control.wire import (
     CALLS,
@@ -32,7 +32,7 @@ from drahealth.fakes.control.wire import (
     to_line,
     waiting,
 )
-from drahealth.proto.events import Event, Observe, to_json
+from drahealth.proto.events import DriverEvent, Event, Observe, to_json
 
 Make = Callable[[DriverOptions, Observe], DriverControl]
 MakePlugin = Callable[[PluginOptions, Observe], PluginControl]
@@ -308,16 +308,16 @@ class Session:
         call, used = self._calls_of[request.driver][request.call], self._used.get(request.driver)
         result = await call(**request.args)
         if used and request.call not in QUESTIONS:
-            self._served.news.tell(used.name, line_of_call(request.call, request.args))
+            self._served.news.publish(command_done(used.name, request.call, request.args))
         return result
 
-    def _hear(self, driver: str, line: Line) -> None:
-        if driver not in self._watched or self._writer is None or self._writer.is_closing():
+    def _hear(self, event: DriverEvent) -> None:
+        if event.driver not in self._watched or self._writer is None or self._writer.is_closing():
             return
         if waiting(self._writer) > _BACKLOG:
             self._left_out += 1
             return
-        said = {"seq": 0, "driver": self._watched[driver], "at": time.monotonic(), "news": line}
+        said = {"seq": 0, "driver": self._watched[event.driver], "at": time.monotonic(), "news": to_json(event)}
         if self._left_out:
             said["left_out"] = self._left_out
             self._left_out = 0

@@ -20,10 +20,10 @@ Drivers that stand by themselves, of a process that was given a file of them, ar
     -> {"id": 1, "call": "use", "args": {"name": "gpu.example.com"}}      by no name: the only one
     <- {"seq": 1, "id": 1, "result": {"driver": 1, "name": "gpu.example.com", "node": "node-a", ...}}
     -> {"id": 2, "call": "watch", "args": {"driver": 1}}
-    <- {"seq": 0, "driver": 1, "at": 812.6, "news": {"event": "change", "device": "node-a/gpu-0", ...}}
+    <- {"seq": 0, "driver": 1, "at": 812.6, "news": {"event": "change", "driver": "gpu.example.com", ...}}
 
-What is told to who watches (`news.py`) has no number and is not repeated; `left_out` lines before it were too many for
-the connection. A session that attaches with `"brief": true` ends with its connection.
+Events for clients that watch (`news.py`) have no number and are not repeated; `left_out` lines before one were too many
+for the connection. A session that attaches with `"brief": true` ends with its connection.
 """
 
 import json

@@ -267,7 +267,7 @@ def watch(context: typer.Context, json: Json = False) -> None:
             names[used["driver"]] = used["name"]
         with suppress(KeyboardInterrupt):
             for told in connection.news():
-                line = {"driver": names[told["driver"]], **told["news"]}
+                line = told["news"]
                 if told.get("left_out"):
                     line["left_out_before"] = told["left_out"]
                 print(json_.dumps(line) if json else words_of(line), flush=True)  # noqa: T201

@@ -1,4 +1,4 @@
-"""A line of news as a sentence for people."""
+"""An event of a driver, in its JSON form, as a sentence for people."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,17 +15,17 @@ def words_of(line: Mapping[str, Any]) -> str:
 def _what(line: Mapping[str, Any]) -> str:
     match line["event"]:
         case "change":
-            return f"{line['device']} is told of as {line['health']}{_quoted(line['message'])}"
+            return f"{line['device']} is reported as {line['health']}{_quoted(line['message'])}"
         case "unlisted":
-            return f"{line['device']} is listed no more"
+            return f"{line['device']} is no longer listed"
         case "report":
             kind = "a complete report" if line["complete"] else "a partial report"
             return f"{kind} of {line['devices']} devices on {line['stream']}"
-        case "call":
+        case "command":
             args = " ".join(
                 f"{name}={value}" for name, value in line["args"].items() if value not in ("", False, None, [])
             )
-            return f"told to {line['call']} {args}".rstrip()
+            return f"command {line['command']} {args}".rstrip()
         case "stream-opened":
             return f"stream {line['stream']} opened ({line['health_api']})"
         case "stream-closed":
@@ -34,11 +34,15 @@ def _what(line: Mapping[str, Any]) -> str:
             which = f" as instance {line['instance']}" if line.get("instance") else ""
             return f"registered{which}" if line["ok"] else f"registration refused{which}: {line['error']}"
         case "prepared":
-            return f"claim {line['claim']} prepared: {', '.join(line['devices'])}"
+            return f"claim {line['claim_uid']} prepared: {', '.join(line['devices'])}"
         case "unprepared":
-            return f"claim {line['claim']} unprepared"
+            return f"claim {line['claim_uid']} unprepared"
         case event:
-            more = ", ".join(f"{key} {value}" for key, value in line.items() if key not in ("event", "driver"))
+            more = ", ".join(
+                f"{key} {value}"
+                for key, value in line.items()
+                if key not in ("event", "driver") and value not in ("", None)
+            )
             return f"{event}{': ' if more else ''}{more}"
 
 

@@ -2,12 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
 from drahealth.fakes.cluster.api import ApiError
-from drahealth.fakes.control.news import Line
+from drahealth.fakes.control.news import Publish
 from drahealth.fakes.durations import Duration
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.hardware.upgrading import begin_upgrade
@@ -20,6 +20,7 @@ from drahealth.fakes.timelines.plan import Action
 from drahealth.fakes.timelines.story import Story
 from drahealth.fakes.timelines.workload import HELD
 from drahealth.proto.clock import SystemClock
+from drahealth.proto.events import ExpectationFailed, ExpectationMet, StepDone, StepFailed, StepStarted
 from drahealth.proto.quoting import one_line
 from drahealth.proto.values import ResourceHealth
 
@@ -27,8 +28,6 @@ WINDOWS = {"push": 5.0, "resync": 95.0, "start": 30.0, "restart": 30.0}
 """Seconds that are waited for what a kubelet is told of, for what it finds at a pod's next sync (each minute), ..."""
 
 log = logging.getLogger(__name__)
-
-Tell = Callable[[str, Line], None]
 
 
 class DriverStage:
@@ -38,7 +37,7 @@ class DriverStage:
         self,
         driver: FakeDriver,
         story: Story,
-        tell: Tell,
+        publish: Publish,
         witness: PodObserver,
         *,
         plugin: PluginPart | None = None,
@@ -50,7 +49,7 @@ class DriverStage:
         self._inventory = story.inventory
         self._steps = DriverSteps(driver, driver.options.pool_name, story.inventory, speed)
         self._speed = speed
-        self._tell = tell
+        self._publish = publish
         self._witness = witness
         self._plugin = plugin
         self._failed: set[tuple[str, str]] = set()
@@ -60,13 +59,13 @@ class DriverStage:
         await self.clock.sleep(seconds)
 
     async def act(self, action: Action) -> None:
-        self._say("step", **action.to_json())
+        self._publish(step_started(self._name, action))
         try:
-            if told := await self._act(action):
-                self._say("step", what=told)
+            if result := await self._act(action):
+                self._publish(StepDone(self._name, action.step, result))
         except (ValueError, ApiError, OSError) as error:
             log.warning("%s: %s", where := self._story.where(action), error)
-            self._say("step-failed", step=action.step, where=where, why=str(error))
+            self._publish(StepFailed(self._name, action.step, where, str(error)))
 
     async def expect(self, action: Action) -> None:
         self._failed.discard((action.step, action.device))
@@ -158,14 +157,21 @@ class DriverStage:
         return any(str(found.health) == trigger["seen"] for path in paths for found in self._shown(path))
 
     def _met(self, action: Action) -> None:
-        self._say("expectation-met", step=action.step, device=action.device, expected=sought(action))
+        self._publish(ExpectationMet(self._name, action.step, action.device, sought(action)))
 
     def _fail(self, action: Action, window: str) -> None:
         shows = ", ".join(dict.fromkeys(f"{found.health} {found.message!r}" for found in self._looked_at(action)))
         why = self._witness.problem or (f"a pod shows {shows}" if shows else "no pod shows it")
         expected, why, where = f"{sought(action)} {window}", one_line(why, 500), self._story.where(action)
         log.warning("%s: a pod is to show %s: %s", where, expected, why)
-        self._say("expectation-failed", step=action.step, where=where, device=action.device, expected=expected, why=why)
+        self._publish(ExpectationFailed(self._name, action.step, where, action.device, expected, why))
 
-    def _say(self, event: str, **more: Any) -> None:
-        self._tell(self._driver.options.name, {"event": event, **more})
+    @property
+    def _name(self) -> str:
+        return self._driver.options.name
+
+
+def step_started(driver: str, action: Action) -> StepStarted:
+    """The event of a step that is due."""
+    when = dict(action.trigger) if action.trigger else None
+    return StepStarted(driver, action.step, action.at, action.verb, action.what, action.device, when)

@@ -16,11 +16,11 @@ from rich.text import Text
 
 from drahealth.fakes.control.device_plugin import PluginState
 from drahealth.fakes.control.driver import DriverState
-from drahealth.fakes.control.news import Line
 from drahealth.fakes.ctl.words import words_of
 from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.program.live_frame import empty_table, on_terminal, plain
+from drahealth.proto.events import DriverEvent, DriverServed, ReportSummary, to_json
 from drahealth.proto.extended_resources import health_of
 from drahealth.proto.quoting import printable
 from drahealth.proto.values import Health
@@ -33,7 +33,7 @@ _URGENCY = [Health.UNHEALTHY, Health.UNKNOWN, Health.HEALTHY]
 
 
 class LiveView:
-    """Hears the news, and shows it with how the drivers are."""
+    """Shows the last events, with how the drivers are."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console()
@@ -45,15 +45,15 @@ class LiveView:
         self._socket = ""
         self._last: deque[Text] = deque(maxlen=LAST)
 
-    def __call__(self, driver: str, line: Line, /) -> None:
-        match line["event"]:
-            case "report":
+    def __call__(self, event: DriverEvent, /) -> None:
+        match event:
+            case ReportSummary(driver):
                 count, _ = self._reports.get(driver, (0, ""))
                 self._reports[driver] = (count + 1, datetime.now().strftime("%H:%M:%S"))
                 return
-            case "serving":
-                self._socket = line["socket"]
-        words = f"{datetime.now():%H:%M:%S} {words_of({'driver': driver, **line})}"
+            case DriverServed():
+                self._socket = event.socket
+        words = f"{datetime.now():%H:%M:%S} {words_of(to_json(event))}"
         self._last.append(Text(words, no_wrap=True, overflow="ellipsis"))
 
     @contextmanager

@@ -13,10 +13,18 @@ from prometheus_client.registry import Collector
 
 from drahealth.fakes.control.device_plugin import PluginState
 from drahealth.fakes.control.driver import DriverState
-from drahealth.fakes.control.news import Line
 from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.program.metrics_server import MetricsServer
+from drahealth.proto.events import (
+    CommandDone,
+    DeviceChanged,
+    DriverEvent,
+    ExpectationFailed,
+    ExpectationMet,
+    ReportSummary,
+    StreamOpened,
+)
 from drahealth.proto.health_apis import HEALTH_APIS
 
 Labels = tuple[str, ...]
@@ -24,7 +32,7 @@ State = TypeVar("State")
 
 
 class Metrics:
-    """Hears the news and counts. A device plugin is labelled as a driver, by its resource."""
+    """Counts events. A device plugin is labelled as a driver, by its resource."""
 
     def __init__(self, drivers: Sequence[FakeDriver], plugins: Sequence[FakeDevicePlugin] = ()) -> None:
         self._registry = registry = CollectorRegistry()
@@ -42,18 +50,20 @@ class Metrics:
         self._expected = counter("expectations", "What a timeline expected of pods, by what came of it.", "outcome")
         registry.register(self._now)
 
-    def __call__(self, driver: str, line: Line, /) -> None:
-        match line["event"]:
-            case "report":
+    def __call__(self, event: DriverEvent, /) -> None:
+        match event:
+            case ReportSummary(driver):
                 self._reports.labels(driver).inc()
-            case "change":
+            case DeviceChanged(driver):
                 self._changes.labels(driver).inc()
-            case "stream-opened":
+            case StreamOpened(driver):
                 self._opened.labels(driver).inc()
-            case "expectation-met" | "expectation-failed":
-                self._expected.labels(driver, line["event"].removeprefix("expectation-")).inc()
-            case "call":
-                self._told.labels(driver, line["call"]).inc()
+            case ExpectationMet(driver):
+                self._expected.labels(driver, "met").inc()
+            case ExpectationFailed(driver):
+                self._expected.labels(driver, "failed").inc()
+            case CommandDone(driver, command):
+                self._told.labels(driver, command).inc()
 
     async def text(self) -> bytes:
         """All of it, as Prometheus reads it."""

@@ -9,13 +9,14 @@ from pathlib import Path
 
 from drahealth.fakes.control.device_plugin import PluginOptions
 from drahealth.fakes.control.driver import DriverOptions
+from drahealth.fakes.control.news import Publish
 from drahealth.fakes.files.user_files import FileError, Finding
 from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.hardware.inventories import inventory_of
 from drahealth.fakes.hints import near
 from drahealth.fakes.program.errors import CommandError
-from drahealth.fakes.serve.driver_stage import DriverStage, Tell
+from drahealth.fakes.serve.driver_stage import DriverStage
 from drahealth.fakes.serve.plugin_part import PluginPart
 from drahealth.fakes.serve.witness import PodObserver
 from drahealth.fakes.timelines.check import steps_of
@@ -24,6 +25,7 @@ from drahealth.fakes.timelines.play import play
 from drahealth.fakes.timelines.plugin_steps import is_of_plugin, needs_plugin
 from drahealth.fakes.timelines.story import Story, stories
 from drahealth.fakes.timelines.workload import HELD
+from drahealth.proto.events import TimelineEnded, TimelineStarted
 
 
 def load_stories(
@@ -87,7 +89,7 @@ def _not_one(action: Action, plugins: Sequence[PluginOptions]) -> str:
 async def play_on(
     driver: FakeDriver,
     told: Sequence[Story],
-    tell: Tell,
+    publish: Publish,
     witness: PodObserver,
     plugin: FakeDevicePlugin | None = None,
     speed: float = 1.0,
@@ -101,8 +103,8 @@ async def play_on(
         part = PluginPart(plugin, witness) if plugin and needs_plugin(story.plan) else None
         if plugin and part:
             await plugin.wait_registered()
-        name = {"story": story.timeline.name, "seed": story.plan.seed, "plan": story.plan.hash}
-        tell(driver.options.name, {"event": "story-begins", **name})
-        stage = DriverStage(driver, story, tell, witness, plugin=part, speed=speed)
+        name = (driver.options.name, story.timeline.name, story.plan.seed, story.plan.hash)
+        publish(TimelineStarted(*name))
+        stage = DriverStage(driver, story, publish, witness, plugin=part, speed=speed)
         await play(story.plan, stage, speed=speed, patient=True)
-        tell(driver.options.name, {"event": "story-ends", **name})
+        publish(TimelineEnded(*name))

@@ -19,7 +19,7 @@ from drahealth.fakes.cluster.clients.given import client_of
 from drahealth.fakes.cluster.list_watch import ListWatch
 from drahealth.fakes.control.device_plugin import PluginOptions
 from drahealth.fakes.control.driver import DriverOptions
-from drahealth.fakes.control.news import Line, News
+from drahealth.fakes.control.news import News
 from drahealth.fakes.control.served import Served, ServedDrivers
 from drahealth.fakes.control.server import ControlServer
 from drahealth.fakes.control.socket_path import listen, make_way
@@ -34,7 +34,16 @@ from drahealth.fakes.serve.playing import play_on
 from drahealth.fakes.serve.pod_annotations import PREFIX, PodAnnotations
 from drahealth.fakes.serve.settings import Settings
 from drahealth.fakes.serve.witness import PodObserver, looks_at_pods
-from drahealth.proto.events import Observe
+from drahealth.proto.events import (
+    DriverEnding,
+    DriverEvent,
+    DriverRetired,
+    DriverServed,
+    DriverStarted,
+    Observe,
+    Prepared,
+    Unprepared,
+)
 
 RETIREMENT = 8.0
 """Seconds that a driver has to withdraw what it published; a pod has thirty to end."""
@@ -52,8 +61,8 @@ class Program:
         self._settings = settings
         self._api = api
         self.news = news
-        self.drivers = [self._make(each, news.observer(each.name)) for each in settings.drivers]
-        self.plugins = [self._make_plugin(each, news.observer(each.resource)) for each in settings.plugins]
+        self.drivers = [self._make(each, news.observer()) for each in settings.drivers]
+        self.plugins = [self._make_plugin(each, news.observer()) for each in settings.plugins]
         looked_at = pods and (settings.annotations or looks_at_pods(settings.stories))
         self._pods = NodePods(pods) if pods and looked_at else None
         self._annotations = self._following(self._pods) if self._pods and settings.annotations else None
@@ -71,7 +80,7 @@ class Program:
             make_way(path)
         async with AsyncExitStack() as stack:
             await _until(told, self._work(stack, path))
-            self._tell_all({"event": "ending"})
+            self._publish_each(DriverEnding)
 
     async def _work(self, stack: AsyncExitStack, path: Path) -> None:
         """Begins, and does all that goes on, until cancelled. Nothing begins where one of them cannot."""
@@ -94,7 +103,7 @@ class Program:
         stack.callback(_remove, path)
         stack.callback(serving.close)
         metrics = await self._serve_metrics(stack)
-        self._tell_all({"event": "serving", "socket": str(path), **({"metrics": metrics} if metrics else {})})
+        self._publish_each(lambda name: DriverServed(name, str(path), metrics))
         parts = [asyncio.create_task(part) for part in self._parts()]
         try:
             await asyncio.gather(*parts)
@@ -110,7 +119,7 @@ class Program:
             yield self._annotations.run()
         if stories := self._settings.stories:
             plugin = self.plugins[0] if self.plugins else None  # a story that has one has been loaded for the only one
-            yield play_on(self.drivers[0], stories, self.news.tell, self._witness, plugin, self._settings.speed)
+            yield play_on(self.drivers[0], stories, self.news.publish, self._witness, plugin, self._settings.speed)
 
     async def _serve_metrics(self, stack: AsyncExitStack) -> str:
         if self._settings.metrics is None:
@@ -136,8 +145,8 @@ class Program:
         prefix = self._settings.annotations or PREFIX
         following = PodAnnotations(pods, self._api, self.drivers, prefix=prefix, own=own if all(own) else None)
 
-        def hear(driver: str, line: Line) -> None:
-            if line["event"] in ("prepared", "unprepared"):
+        def hear(event: DriverEvent) -> None:
+            if isinstance(event, Prepared | Unprepared):
                 following.wake()
 
         self.news.add(hear)
@@ -158,7 +167,7 @@ class Program:
                 await driver.start()
             except ApiError as error:
                 raise CommandError(f"driver {name} cannot publish its devices: {error}", 3) from None
-        self.news.tell(name, {"event": "started", "node": driver.options.node, "devices": len(driver.options.devices)})
+        self.news.publish(DriverStarted(name, driver.options.node, len(driver.options.devices)))
 
     async def _retire(self, driver: FakeDriver) -> None:
         name = driver.options.name
@@ -167,21 +176,21 @@ class Program:
         except (ApiError, TimeoutError) as error:
             why = error if isinstance(error, ApiError) else f"no answer within {RETIREMENT:g} s"
             log.warning("driver %s ends, but its ResourceSlices are still there: %s", name, why)
-        self.news.tell(name, {"event": "retired"})
+        self.news.publish(DriverRetired(name))
 
     async def _start_plugin(self, plugin: FakeDevicePlugin) -> None:
         with _explained(plugin.endpoint):
             await plugin.start()
-        started = {"event": "started", "node": self._settings.node, "devices": len(plugin.options.devices)}
-        self.news.tell(plugin.options.resource, started)
+        started = DriverStarted(plugin.options.resource, self._settings.node, len(plugin.options.devices))
+        self.news.publish(started)
 
     async def _retire_plugin(self, plugin: FakeDevicePlugin) -> None:
         await plugin.retire()
-        self.news.tell(plugin.options.resource, {"event": "retired"})
+        self.news.publish(DriverRetired(plugin.options.resource))
 
-    def _tell_all(self, line: dict[str, object]) -> None:
+    def _publish_each(self, make: Callable[[str], DriverEvent]) -> None:
         for each in self.served.all():
-            self.news.tell(each.name, line)
+            self.news.publish(make(each.name))
 
 
 async def _until(told: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:

@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from drahealth.fakes.control.news import Line, News
+from drahealth.fakes.control.news import News
 from drahealth.fakes.hardware.inventories import DRIVER
 from drahealth.fakes.program.json_lines import LineWriter
 from drahealth.fakes.program.log_lines import log_to
@@ -16,6 +16,7 @@ from drahealth.fakes.serve.pod_annotations import PREFIX
 from drahealth.fakes.serve.program import Program, Shown, serve
 from drahealth.fakes.serve.settings import KUBELET, Settings
 from drahealth.proto.clock import SystemClock
+from drahealth.proto.events import DriverEvent, to_json
 
 _USUAL: Mapping[str, Any] = {
     "kubelet_dir": KUBELET,
@@ -67,8 +68,8 @@ def _on_terminal(program: Program) -> Iterator[None]:
 def _as_lines(program: Program) -> Iterator[None]:
     lines = LineWriter(sys.stdout, SystemClock())
 
-    def write(driver: str, line: Line) -> None:
-        lines.write({"event": line["event"], "driver": driver, **line})
+    def write(event: DriverEvent) -> None:
+        lines.write(to_json(event))
 
     program.news.add(write)
     with closing(lines):

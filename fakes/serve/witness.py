@@ -1,36 +1,36 @@
 """What has happened around the drivers of a process, for the stories that wait for it or expect it."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
-from drahealth.fakes.control.news import Line
 from drahealth.fakes.serve.node_pods import NodePods, shown
 from drahealth.fakes.timelines.plan import Action
 from drahealth.fakes.timelines.story import Story
 from drahealth.fakes.waiting import Changes
+from drahealth.proto.events import DriverEvent, Prepared, StreamOpened, Unprepared
 from drahealth.proto.values import ResourceHealth
 
-_EVENTS = {
-    "NodePrepareResources": "prepared",
-    "NodeUnprepareResources": "unprepared",
-    "NodeWatchResources": "stream-opened",
+_EVENTS: Mapping[str, type[DriverEvent]] = {
+    "NodePrepareResources": Prepared,
+    "NodeUnprepareResources": Unprepared,
+    "NodeWatchResources": StreamOpened,
 }
-"""What is told of a call, by the method's name in timelines."""
+"""The event of a call, by the method's name in timelines."""
 
 
 class PodObserver:
-    """Hears the news, and looks at pods where there are any to look at. `changes` wakes who waits."""
+    """Counts calls, and looks at pods where there are any to look at. `changes` wakes who waits."""
 
     def __init__(self, pods: NodePods | None = None) -> None:
         self.changes = Changes()
         self._pods = pods
-        self._calls = Counter[tuple[str, str]]()
+        self._calls = Counter[tuple[str, type[DriverEvent]]]()
         if pods:
             pods.add(self.changes.tell)
 
-    def __call__(self, driver: str, line: Line, /) -> None:
-        if line["event"] in _EVENTS.values():
-            self._calls[driver, line["event"]] += 1
+    def __call__(self, event: DriverEvent, /) -> None:
+        if type(event) in _EVENTS.values():
+            self._calls[event.driver, type(event)] += 1
             self.changes.tell()
 
     def calls(self, driver: str, method: str | None = None) -> int:

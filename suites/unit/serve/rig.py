@@ -12,12 +12,13 @@ from typing import Any
 
 from drahealth.fakes.cluster.api import SLICES
 from drahealth.fakes.cluster.api_server.server import ApiServer
-from drahealth.fakes.control.news import Line, News
+from drahealth.fakes.control.news import News
 from drahealth.fakes.control.wire import LINE_LIMIT
 from drahealth.fakes.ctl.connection import Connection
 from drahealth.fakes.serve.program import Program
 from drahealth.fakes.serve.running import settings_of
 from drahealth.fakes.serve.settings import Settings
+from drahealth.proto.events import DriverEvent, DriverServed, to_json
 from drahealth.suites.unit.manager.rig import until
 
 DRIVER = "gpu.example.com"
@@ -57,7 +58,7 @@ class Rig:
         self.file = self.root / "gpus.yaml"
         self.file.write_text(FILE)
         self.api = ApiServer()
-        self.heard: list[tuple[str, Line]] = []
+        self.heard: list[tuple[str, dict[str, Any]]] = []
         self.processes: list[asyncio.subprocess.Process] = []
         """Those that are to have ended with the test."""
         self._running: list[tuple[asyncio.Event, asyncio.Task[None]]] = []
@@ -82,9 +83,9 @@ class Rig:
         """The program, once it serves. Raises what it ends with before."""
         news, serves = News(), asyncio.Event()
 
-        def hear(driver: str, line: Line) -> None:
-            self.heard.append((driver, line))
-            if line["event"] == "serving":
+        def hear(event: DriverEvent) -> None:
+            self.heard.append((event.driver, to_json(event)))
+            if isinstance(event, DriverServed):
                 serves.set()
 
         news.add(hear)

@@ -23,7 +23,7 @@ from drahealth.fakes.serve.live_view import LiveView
 from drahealth.fakes.serve.program import Program
 from drahealth.fakes.sockets import ServedSocket
 from drahealth.proto.device_plugin import REGISTER
-from drahealth.proto.events import DevicesListed
+from drahealth.proto.events import DeviceChanged, DevicesListed, DeviceUnlisted, Event, ReportSummary
 from drahealth.proto.extended_resources import PluginDevice
 from drahealth.suites.unit.manager.rig import until
 from drahealth.suites.unit.serve.rig import DRIVER, FILE, PATIENCE, Rig, Said
@@ -88,10 +88,10 @@ async def test_device_plugins_alone_need_no_api_server(rig: Rig, kubelet: Kubele
         stderr=asyncio.subprocess.PIPE,
     )
     rig.processes.append(process)
-    started, registered = await line(process, "started"), await line(process, "registered")
+    started, registered = await line(process, "driver-started"), await line(process, "registered")
     assert (started["driver"], started["devices"], registered["ok"]) == (RESOURCE, 3, True)
     process.send_signal(signal.SIGTERM)
-    await line(process, "retired")
+    await line(process, "driver-retired")
     _, said = await asyncio.wait_for(process.communicate(), PATIENCE)
     assert (process.returncode, said, (rig.root / SOCKET).exists()) == (0, b"", False)
 
@@ -113,7 +113,7 @@ async def test_drivers_and_device_plugins_begin_and_end_together(rig: Rig) -> No
     assert ({SOCKET, f"plugins/{DRIVER}/dra.sock"} <= set(rig.sockets()), await rig.slices()) == (True, 1)
     await rig.end()
     assert (rig.sockets(), await rig.slices()) == ([], 0)
-    assert [name for name, told in rig.heard if told["event"] == "retired"] == [RESOURCE, DRIVER]
+    assert [name for name, told in rig.heard if told["event"] == "driver-retired"] == [RESOURCE, DRIVER]
 
 
 async def test_no_driver_begins_where_its_plugin_cannot(alone: Rig) -> None:
@@ -246,7 +246,7 @@ async def test_metrics_have_device_plugins_by_their_resource(rig: Rig, kubelet: 
     await rig.serve(metrics_port=0)
     await until(lambda: any(told["event"] == "registered" for _, told in rig.heard), PATIENCE)
     await rig.told("inject", fault="xid/79", device="gpu-0")
-    url = next(told["metrics"] for _, told in rig.heard if "metrics" in told)
+    url = next(told["metrics"] for _, told in rig.heard if told.get("metrics"))
     async with ClientSession() as session, session.get(url) as answer:
         lines = (await answer.text()).splitlines()
     label = f'driver="{RESOURCE}"'
@@ -279,17 +279,20 @@ async def test_the_live_view_has_device_plugins_too(rig: Rig) -> None:
 
 
 def test_lists_are_told_of_by_what_is_another_in_them() -> None:
-    news, heard = News(), list[Any]()
-    news.add(lambda _, told: heard.append(tuple(told.values())[:3]))
-    observe = news.observer(RESOURCE)
+    news, heard = News(), list[Event]()
+    news.add(heard.append)
+    observe = news.observer()
     for said in ({"a": "Healthy", "b": "Hot"}, {"b": "Hot"}, {"a": "Healthy", "b": "Healthy"}):
         devices = tuple(PluginDevice(id_, health) for id_, health in said.items())
         observe(DevicesListed(RESOURCE, "", "s", devices))
-    assert [told for told in heard if told[0] != "report"] == [
-        ("change", "b", "Hot"),
-        ("unlisted", "a"),
-        ("change", "a", "Healthy"),
-        ("change", "b", "Healthy"),
+    assert heard == [
+        ReportSummary(RESOURCE, 2, 1, "s", complete=True),
+        DeviceChanged(RESOURCE, "b", "Hot"),
+        ReportSummary(RESOURCE, 1, 0, "s", complete=True),
+        DeviceUnlisted(RESOURCE, "a"),
+        ReportSummary(RESOURCE, 2, 2, "s", complete=True),
+        DeviceChanged(RESOURCE, "a", "Healthy"),
+        DeviceChanged(RESOURCE, "b", "Healthy"),
     ]
 
 

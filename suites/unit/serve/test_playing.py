@@ -1,6 +1,7 @@
 """Timelines that are played on a driver of a file."""
 
 from pathlib import Path
+from typing import Any
 
 import grpc.aio
 import pytest
@@ -8,7 +9,6 @@ import pytest
 from drahealth.fakes.cluster.api import PODS, ApiError, Kind, Object
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.cluster.list_watch import Snapshot
-from drahealth.fakes.control.news import Line
 from drahealth.fakes.program.errors import CommandError
 from drahealth.proto.services import NOTIFY_REGISTRATION
 from drahealth.proto.sockets import target
@@ -34,52 +34,53 @@ async def registered(rig: Rig, instance: str = "") -> None:
         await NOTIFY_REGISTRATION.stub(channel)(NOTIFY_REGISTRATION.request(plugin_registered=True), timeout=PATIENCE)
 
 
-def told(rig: Rig, *events: str) -> list[Line]:
+def told(rig: Rig, *events: str) -> list[dict[str, Any]]:
     """What was told of these events."""
     return [line for _, line in rig.heard if line["event"] in events]
 
 
-async def played(rig: Rig, path: Path, **given: object) -> list[Line]:
+async def played(rig: Rig, path: Path, **given: object) -> list[dict[str, Any]]:
     """What the story has told, once it is over."""
     await rig.serve(play=path, **given)
     await registered(rig)
-    await until(lambda: told(rig, "story-ends"), PATIENCE)
-    return told(rig, "step", "step-failed")
+    await until(lambda: told(rig, "timeline-ended"), PATIENCE)
+    return told(rig, "step-started", "step-failed")
 
 
 async def test_a_story_is_played_from_when_the_driver_is_registered(rig: Rig) -> None:
     path = story(rig, "{inject: xid/79, device: gpu-0}", "{after: 10s, recover: reboot, device: gpu-0}")
     await rig.serve(play=path, speed=100.0)
-    assert told(rig, "story-begins") == []
+    assert told(rig, "timeline-started") == []
     await registered(rig)
-    await until(lambda: told(rig, "step"), PATIENCE)
+    await until(lambda: told(rig, "step-started"), PATIENCE)
     assert (await rig.told("state"))["faults"] in ({"gpu-0": ["xid/79"]}, {})  # it is fast
-    await until(lambda: told(rig, "story-ends"), PATIENCE)
-    assert [(line["do"], line["device"], line["at"]) for line in told(rig, "step")] == [
+    await until(lambda: told(rig, "timeline-ended"), PATIENCE)
+    assert [(line["do"], line["device"], line["due"]) for line in told(rig, "step-started")] == [
         ("inject", "gpu-0", 0.0),
         ("recover", "gpu-0", 10.0),
     ]
-    assert ((await rig.told("state"))["faults"], told(rig, "story-begins")[0]["seed"]) == ({}, 7)
+    assert ((await rig.told("state"))["faults"], told(rig, "timeline-started")[0]["seed"]) == ({}, 7)
 
 
 async def test_it_sets_devices_faults_streams_and_leads_the_drivers_life(rig: Rig) -> None:
     steps = ("{set: {heartbeat: 3s}}", "{set: {message: odd}, device: gpu-1}", "{stream: {drop: 20%}}")
     lives = ("{driver: crash}", "{driver: running}", "{driver: restart}", "{driver: unregister}", "{driver: stop}")
-    assert [line["event"] for line in await played(rig, story(rig, *steps, *lives))] == ["step"] * 8
+    assert [line["event"] for line in await played(rig, story(rig, *steps, *lives))] == ["step-started"] * 8
     state, devices = await rig.told("state"), await rig.told("devices")
     assert (state["running"], devices[1]["message"], rig.sockets()) == (False, "odd", ["control.sock"])
 
 
 async def test_a_story_with_a_workload_of_its_own_is_played_with_the_pods_that_there_are(rig: Rig) -> None:
     step = "{expect: {device: held, health: Unhealthy}, within: 10ms}"
-    assert await played(rig, story(rig, step, "{mark: over}", more="use: {workload: {devices: 1}}\n")) == [
-        {"event": "step", "at": 0.0, "do": "mark", "what": "over", "step": "timeline.1"}
+    lines = await played(rig, story(rig, step, "{mark: over}", more="use: {workload: {devices: 1}}\n"))
+    assert [(line["due"], line["do"], line["what"], line["step"]) for line in lines] == [
+        (0.0, "mark", "over", "timeline.1")
     ]
 
 
 async def test_it_taints_devices_and_takes_taints_away(rig: Rig) -> None:
     sick, odd = "{taint: {key: sick, effect: NoExecute}, device: gpu-0}", "{taint: {key: odd}, device: gpu-1, for: 1ms}"
-    assert [line["event"] for line in await played(rig, story(rig, sick, odd))] == ["step"] * 3
+    assert [line["event"] for line in await played(rig, story(rig, sick, odd))] == ["step-started"] * 3
     taint = {"key": "sick", "value": "", "effect": "NoExecute"}
     assert (await rig.told("state"))["taints"] == {"gpu-0": [taint]}
 
@@ -89,7 +90,7 @@ async def test_what_cannot_be_done_is_told_of_and_the_story_goes_on(rig: Rig) ->
     await rig.serve(play=path)
     await rig.told("inject", fault="xid/46", device="gpu-0")
     await registered(rig)
-    await until(lambda: told(rig, "story-ends"), PATIENCE)
+    await until(lambda: told(rig, "timeline-ended"), PATIENCE)
     (failed,) = told(rig, "step-failed")
     assert (failed["step"], failed["why"]) == ("timeline.0", "gpu-0 has xid/46 already")
     assert failed["where"] == "story.timeline.yaml line 5, timeline.0"
@@ -101,7 +102,7 @@ async def test_a_story_that_waits_for_its_end_does_not_hold_up_the_process(rig: 
     path = story(rig, "{inject: xid/79, device: gpu-0}", "{after: 1h, mark: never}", more=more)
     await rig.serve(play=path)
     await registered(rig)
-    await until(lambda: told(rig, "step"), PATIENCE)
+    await until(lambda: told(rig, "step-started"), PATIENCE)
     await rig.end()
     assert (rig.sockets(), await rig.slices()) == ([], 0)
 
@@ -181,12 +182,12 @@ async def begins(rig: Rig, *steps: str, **given: object) -> None:
     """The story of these steps has begun."""
     await rig.serve(play=story(rig, *steps), **given)
     await registered(rig)
-    assert await until(lambda: told(rig, "story-begins"), PATIENCE)
+    assert await until(lambda: told(rig, "timeline-started"), PATIENCE)
 
 
 async def ends(rig: Rig) -> list[tuple[str, str]]:
     """What came of each expectation, once the story is over."""
-    assert await until(lambda: told(rig, "story-ends"), PATIENCE)
+    assert await until(lambda: told(rig, "timeline-ended"), PATIENCE)
     outcomes = told(rig, "expectation-met", "expectation-failed")
     return [(line["event"].removeprefix("expectation-"), line.get("why", "")) for line in outcomes]
 
@@ -247,7 +248,7 @@ async def test_a_story_waits_for_calls_of_the_driver_however_long_that_is(rig: R
     await begins(rig, "{when: {calls: 2, method: NodePrepareResources}, inject: xid/48, device: gpu-1}")
     world = World(rig)
     await world.claim("gpu-0")
-    assert not told(rig, "step", "story-ends")
+    assert not told(rig, "step-started", "timeline-ended")
     await world.claim("gpu-1", name="other")
     assert await ends(rig) == []
     assert (await rig.told("state"))["faults"] == {"gpu-1": ["xid/48"]}

@@ -34,13 +34,13 @@ async def begins(rig: Rig, *steps: str, more: str = "") -> None:
     """The story of these steps has begun."""
     await rig.serve(play=story(rig, *steps, more=more))
     await registered(rig)
-    assert await until(lambda: told(rig, "story-begins"), PATIENCE)
+    assert await until(lambda: told(rig, "timeline-started"), PATIENCE)
 
 
 async def played(rig: Rig, *steps: str) -> list[str]:
     """Why which of its steps could not be done, once the story is over."""
     await begins(rig, *steps)
-    assert await until(lambda: told(rig, "story-ends"), PATIENCE)
+    assert await until(lambda: told(rig, "timeline-ended"), PATIENCE)
     return [line["why"] for line in told(rig, "step-failed")]
 
 
@@ -91,7 +91,7 @@ async def test_a_plugin_leads_its_life_and_what_lasts_is_undone(
 
 async def test_all_is_well_with_the_plugin_too_once_everything_is_recovered(both: Rig) -> None:
     await begins(both, SICK, "{plugin: {listed: false}, device: gpu-1}", "{when: {calls: 1}, recover: all}")
-    assert await until(lambda: len(told(both, "step")) == 2, PATIENCE)
+    assert await until(lambda: len(told(both, "step-started")) == 2, PATIENCE)
     await both.told("inject", RESOURCE, fault="xid/95", device="split")
     await World(both).claim("gpu-0")
     assert await ends(both) == []
@@ -125,7 +125,7 @@ async def test_a_story_with_a_plugin_begins_when_that_is_registered_too(rig: Rig
     await rig.serve(play=story(rig, SICK))
     await registered(rig)
     await rig.told("state", DRIVER)
-    assert told(rig, "story-begins") == []
+    assert told(rig, "timeline-started") == []
     kubelet = Kubelet(rig)
     await kubelet.socket.start()
     assert await ends(rig) == []

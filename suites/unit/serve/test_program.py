@@ -68,12 +68,12 @@ async def test_a_folder_that_is_made_for_the_socket_is_its_owners_alone(rig: Rig
 
 async def test_its_lines_tell_all_and_it_retires_when_it_is_terminated(rig: Rig, kubeconfig: Path) -> None:
     process = await run(rig, kubeconfig)
-    started, serving = await line(process, "started"), await line(process, "serving")
+    started, serving = await line(process, "driver-started"), await line(process, "serving")
     assert (started["driver"], started["devices"], serving["socket"]) == (DRIVER, 4, str(rig.socket))
     await rig.ctl("inject", "xid/79", "gpu-0")
-    assert (await line(process, "call"))["args"] == {"fault": "xid/79", "device": "gpu-0"}
+    assert (await line(process, "command"))["args"] == {"fault": "xid/79", "device": "gpu-0"}
     process.send_signal(signal.SIGTERM)
-    await line(process, "retired")
+    await line(process, "driver-retired")
     _, said = await asyncio.wait_for(process.communicate(), PATIENCE)
     assert (process.returncode, said, rig.sockets(), await rig.slices()) == (0, b"", [], 0)
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from drahealth.fakes.control.remote import RemoteHost
 from drahealth.fakes.control.wire import LINE_LIMIT, to_line
+from drahealth.proto.events import DriverEnding, StepDone
 from drahealth.proto.values import Health
 from drahealth.suites.unit.manager.rig import until
 from drahealth.suites.unit.serve.rig import DRIVER, TWO, Rig
@@ -59,7 +60,7 @@ async def test_who_watches_hears_what_others_do(serving: Rig) -> None:
         await serving.told("inject", fault="xid/79", device="gpu-0")
         heard = await ends.hears()
     assert heard.pop("at") > 0
-    told = {"event": "call", "call": "inject", "args": {"fault": "xid/79", "device": "gpu-0"}}
+    told = {"event": "command", "driver": DRIVER, "command": "inject", "args": {"fault": "xid/79", "device": "gpu-0"}}
     assert heard == {"seq": 0, "driver": 1, "news": told}
 
 
@@ -70,7 +71,7 @@ async def test_who_watches_one_driver_hears_nothing_of_another(rig: Rig) -> None
         await ends.asks(ATTACH, {**USE, "args": {"name": "nic.example.com"}}, call(2, "watch", None, driver=1))
         await rig.told("inject", DRIVER, fault="xid/79", device="gpu")
         await rig.told("set_heartbeat", "nic.example.com", seconds=9)
-        assert (await ends.hears())["news"]["call"] == "set_heartbeat"
+        assert (await ends.hears())["news"]["command"] == "set_heartbeat"
 
 
 async def test_who_does_not_watch_hears_nothing_but_answers(serving: Rig) -> None:
@@ -85,14 +86,14 @@ async def test_what_is_too_much_for_who_watches_is_left_out_and_counted(rig: Rig
     async with rig.line() as ends:
         await ends.asks(ATTACH, USE, call(2, "watch", None, driver=1))
         for _ in range(200):
-            program.news.tell(DRIVER, {"event": "noise", "text": "x" * 100_000})
-        program.news.tell("another", {"event": "noise"})
+            program.news.publish(StepDone(DRIVER, "timeline.0", "x" * 100_000))
+        program.news.publish(StepDone("another", "timeline.0", ""))
         heard = 0
         while heard < 40:
-            heard += (await ends.hears())["news"]["event"] == "noise"
+            heard += (await ends.hears())["news"]["event"] == "step-done"
         await ends.asks(call(3, "state"))  # the rest before it has been read by now
-        program.news.tell(DRIVER, {"event": "last"})
-        last = await ends.hears(lambda said: said.get("news", {}).get("event") == "last")
+        program.news.publish(DriverEnding(DRIVER))
+        last = await ends.hears(lambda said: said.get("news", {}).get("event") == "ending")
     assert 0 < last["left_out"] < 160
 
 

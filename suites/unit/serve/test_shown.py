@@ -13,12 +13,27 @@ import pytest
 from aiohttp import ClientSession
 from rich.console import Console
 
-from drahealth.fakes.control.news import Line, News, line_of_call
+from drahealth.fakes.control.news import News, command_done
 from drahealth.fakes.ctl.words import words_of
 from drahealth.fakes.program.errors import CommandError
 from drahealth.fakes.serve.live_view import LiveView
 from drahealth.fakes.serve.metrics import Metrics
-from drahealth.proto.events import ReportSent
+from drahealth.proto.events import (
+    CommandDone,
+    DeviceChanged,
+    DriverEnding,
+    DriverEvent,
+    DriverRetired,
+    DriverServed,
+    ExpectationFailed,
+    ExpectationMet,
+    Prepared,
+    Registered,
+    ReportSent,
+    ReportSummary,
+    StreamClosed,
+    to_json,
+)
 from drahealth.proto.services import GET_INFO
 from drahealth.proto.sockets import target
 from drahealth.proto.values import DeviceHealth, Health
@@ -30,7 +45,7 @@ async def test_metrics_count_what_happens_and_show_how_it_is(rig: Rig) -> None:
     await rig.told("inject", fault="xid/79", device="split")
     async with grpc.aio.insecure_channel(target(rig.root / f"plugins_registry/{DRIVER}-reg.sock")) as channel:
         await GET_INFO.stub(channel)(GET_INFO.request(), timeout=PATIENCE)
-    url = next(line["metrics"] for _, line in rig.heard if "metrics" in line)
+    url = next(line["metrics"] for _, line in rig.heard if line.get("metrics"))
     async with ClientSession() as session, session.get(url) as answer:
         text = await answer.text()
     assert url.startswith("http://127.0.0.1:")
@@ -69,7 +84,7 @@ async def test_the_live_view_shows_what_is_wrong_first(rig: Rig) -> None:
     rows = [line for line in lines if line.startswith(f"{DRIVER}/")]
     assert rows[0] == f"{DRIVER}/node-a/split-mig-1 Unhealthy XID 79: split/mig-1 has fallen off the bus xid/79"
     assert rows[1] == f"{DRIVER}/node-a/gpu-1 Unknown who\\x1b knows"
-    assert lines[-1].endswith(f"{DRIVER}: told to fault_streams kind=drop value=0.5")
+    assert lines[-1].endswith(f"{DRIVER}: command fault_streams kind=drop value=0.5")
 
 
 HEEDING = """
@@ -107,7 +122,7 @@ async def test_who_watches_is_told_in_sentences_until_it_is_enough(serving: Rig)
     async with watching(serving) as (process, first):
         process.send_signal(signal.SIGINT)
         _, said = await asyncio.wait_for(process.communicate(), PATIENCE)
-    assert (first, process.returncode, said) == (f"{DRIVER}: told to set_heartbeat seconds=5\n", 0, b"")
+    assert (first, process.returncode, said) == (f"{DRIVER}: command set_heartbeat seconds=5\n", 0, b"")
 
 
 async def test_who_watches_is_told_as_json_until_the_process_ends(rig: Rig) -> None:
@@ -115,7 +130,7 @@ async def test_who_watches_is_told_as_json_until_the_process_ends(rig: Rig) -> N
     async with watching(rig, "--json") as (process, first):
         await rig.end()
         _, said = await asyncio.wait_for(process.communicate(), PATIENCE)
-    assert json.loads(first) == {"driver": DRIVER, "event": "call", "call": "set_heartbeat", "args": {"seconds": 5}}
+    assert json.loads(first) == to_json(CommandDone(DRIVER, "set_heartbeat", {"seconds": 5}))
     assert (process.returncode, said.decode()) == (3, f"drahealth: the process at {rig.socket} has ended\n")
 
 
@@ -128,12 +143,12 @@ def device(name: str, health: Health, updated: int = 0) -> DeviceHealth:
 
 def heard(*reports: tuple[DeviceHealth, ...], complete: bool = True) -> list[str]:
     """The devices that are told of as changed, report by report."""
-    news, lines = News(), list[Line]()
-    news.add(lambda driver, line: lines.append(line))
-    observe = news.observer(DRIVER)
+    news, events = News(), list[DriverEvent]()
+    news.add(events.append)
+    observe = news.observer()
     for report in reports:
         observe(ReportSent(DRIVER, "", "s", report, complete))
-    return [f"{line['device']} {line['health']}" for line in lines if line["event"] == "change"]
+    return [f"{event.device} {event.health}" for event in events if isinstance(event, DeviceChanged)]
 
 
 @pytest.mark.parametrize("complete", [True, False])
@@ -150,43 +165,41 @@ def test_reports_of_other_lengths_are_compared_by_name() -> None:
 
 
 def test_of_a_long_call_it_is_told_how_long_it_was() -> None:
-    line = line_of_call("play", {"changes": [1] * 9, "text": "x" * 500, "number": 7, "offer": ["v1"]})
+    event = command_done(DRIVER, "play", {"changes": [1] * 9, "text": "x" * 500, "number": 7, "offer": ["v1"]})
     long = f"{'x' * 200}... (500 characters)"
-    assert line["args"] == {"changes": "9 of them", "text": long, "number": 7, "offer": ["v1"]}
+    assert event.args == {"changes": "9 of them", "text": long, "number": 7, "offer": ["v1"]}
 
 
 def test_nobody_who_has_left_is_told_of_anything() -> None:
-    news, lines = News(), list[Line]()
-    end = news.add(lambda driver, line: lines.append(line))
-    news.tell(DRIVER, {"event": "one"})
+    news, events = News(), list[DriverEvent]()
+    end = news.add(events.append)
+    news.publish(DriverEnding(DRIVER))
     end()
     end()
-    news.tell(DRIVER, {"event": "two"})
-    assert lines == [{"event": "one"}]
+    news.publish(DriverRetired(DRIVER))
+    assert events == [DriverEnding(DRIVER)]
 
 
 @pytest.mark.parametrize(
-    ("line", "words"),
+    ("event", "words"),
     [
-        (
-            {"event": "change", "device": "p/a", "health": "Unknown", "message": "x\x1b"},
-            "p/a is told of as Unknown 'x\\x1b'",
-        ),
-        ({"event": "report", "stream": "s", "devices": 3, "complete": False}, "a partial report of 3 devices on s"),
-        ({"event": "registered", "ok": False, "error": "no"}, "registration refused: no"),
-        ({"event": "stream-closed", "stream": "s", "why": "crash"}, "stream s closed: crash"),
-        ({"event": "prepared", "claim": "u", "devices": ["a"]}, "claim u prepared: a"),
-        ({"event": "serving", "socket": "/s"}, "serving: socket /s"),
+        (DeviceChanged(DRIVER, "p/a", "Unknown", "x\x1b"), "p/a is reported as Unknown 'x\\x1b'"),
+        (ReportSummary(DRIVER, 3, 0, "s", complete=False), "a partial report of 3 devices on s"),
+        (Registered(DRIVER, "", False, "no"), "registration refused: no"),
+        (StreamClosed(DRIVER, "", "s", "crash"), "stream s closed: crash"),
+        (Prepared(DRIVER, "", "u", ("a",)), "claim u prepared: a"),
+        (DriverServed(DRIVER, "/s"), "serving: socket /s"),
     ],
 )
-def test_a_line_is_a_sentence_for_people(line: Line, words: str) -> None:
-    assert words_of({"driver": DRIVER, **line}) == f"{DRIVER}: {words}"
+def test_a_line_is_a_sentence_for_people(event: DriverEvent, words: str) -> None:
+    assert words_of(to_json(event)) == f"{DRIVER}: {words}"
 
 
 async def test_what_was_expected_is_counted_by_its_outcome() -> None:
     metrics = Metrics([])
-    for event in ("expectation-met", "expectation-failed", "expectation-met"):
-        metrics(DRIVER, {"event": event})
+    met = ExpectationMet(DRIVER, "timeline.0", "gpu-0", "Unhealthy")
+    for event in (met, ExpectationFailed(DRIVER, "timeline.1", "line 3", "gpu-0", "Unhealthy", "no pod shows it"), met):
+        metrics(event)
     text = (await metrics.text()).decode()
     assert f'drahealth_fake_expectations_total{{driver="{DRIVER}",outcome="met"}} 2.0' in text
     assert f'drahealth_fake_expectations_total{{driver="{DRIVER}",outcome="failed"}} 1.0' in text

@@ -1,0 +1,125 @@
+"""docs/events.md: the event vocabulary, written from the types in proto/events."""
+
+import ast
+import importlib
+import inspect
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any
+
+from drahealth.proto.events import EVENTS, IN_FULL
+
+INTRODUCTION = """\
+One word for each thing that happens. `drahealth driver serve --json`, `drahealth ctl watch --json` and
+`drahealth manager --json` print these events as JSON Lines; `drahealth run --histories DIR` writes them to files.
+Each line is one object, with the word as `event`. In Python they are the types of `drahealth.proto.events`.
+
+- Live output (`--json`) adds `time`, RFC 3339. `left_out_before` counts lines that were left out for a slow reader.
+- A history adds `at`, monotonic seconds. Its first line is a header: `{"format": "drahealth-history/v1",
+  "drahealth": VERSION, "profile": NAME, "started": RFC 3339, "monotonic": SECONDS}`.
+  `drahealth.proto.history.read_history(path)` reads it.
+- Events marked **history only** are messages in full. Live output has them in short, as `report` and `change`.
+
+"""
+
+SECTIONS = {
+    "plugin": "What a driver or device plugin does",
+    "kubelet": "What the kubelet side sees",
+    "summary": "Reports in short",
+    "pods": "Pods, and what a scenario does to the node",
+    "programs": "Programs",
+    "timelines": "Timelines",
+}
+
+FIELDS = {
+    "driver": "Name of the driver; for a device plugin its resource.",
+    "instance": "Instance ID in a rolling update; empty without one, and on the kubelet side.",
+    "endpoint": "Path of the plugin's socket; empty on the driver side.",
+    "stream": "Name of the stream, unique in a history.",
+    "health_api": "API of the stream, as in [health-apis.md](health-apis.md).",
+    "ok": "Whether it succeeded.",
+    "error": "Text of the error; empty if it succeeded.",
+    "why": "Reason, in a few words.",
+    "problem": "What is wrong.",
+    "devices": "Devices in the order of the message. DRA: pool, device, health, message, timeout (seconds), "
+    "updated (Unix seconds). Device plugin: id, health.",
+    "complete": "Whether it listed all devices of the driver.",
+    "undecoded": "Devices that say more than `devices` holds: `device` is the index (-1: the message itself), "
+    "`fields` has everything received, `unknown` fields as number, wire type and value.",
+    "size": "Size in bytes.",
+    "claim_uid": "UID of the ResourceClaim.",
+    "device": "Name of the device, POOL/NAME in reports of DRA drivers.",
+    "health": "Healthy, Unhealthy or Unknown; of a device plugin its own word.",
+    "message": "Message; empty without one.",
+    "request": "Fields of the request.",
+    "method": "Service and method.",
+    "pod": "Name of the pod.",
+    "uid": "UID of the pod.",
+    "namespace": "Namespace.",
+    "phase": "Phase of the pod.",
+    "node": "Name of the node.",
+    "reason": "Reason of the event.",
+    "gate": "Name of the feature gate.",
+    "component": "Name of the component.",
+    "text": "The line.",
+    "file": "Name of the file.",
+    "command": "Name of the command.",
+    "step": "Place of the step in the file, such as timeline.2.",
+    "where": "File, line and step.",
+    "expected": "What was expected.",
+    "seed": "Seed of the plan.",
+    "result": "What came of the step.",
+    "code": "gRPC code.",
+}
+
+
+def events_page(generated: str) -> str:
+    """The page. Raises KeyError for a field that is explained nowhere."""
+    lines = ["# Events\n\n" + generated, INTRODUCTION]
+    for module, title in SECTIONS.items():
+        lines.append(f"## {title}\n\n")
+        name = f"drahealth.proto.events.{module}"
+        explained = explanations(name)
+        for word, kind in EVENTS.items():
+            if kind.__module__ == name:
+                lines += event(word, kind, explained[kind.__name__])
+    return "".join(lines)
+
+
+def event(word: str, kind: Any, explained: dict[str, str]) -> Iterator[str]:
+    only = ", **history only**" if kind in IN_FULL else ""
+    yield f"### `{word}`\n\n{inspect.getdoc(kind)} Emitted by: {', '.join(kind.emitters)}{only}. `{kind.__name__}`\n\n"
+    if found := fields(kind):
+        yield "| field | type | |\n|---|---|---|\n"
+        for field in found:
+            about = explained.get(field.name) or FIELDS[field.name]
+            yield f"| `{field.name}` | {type_of(field.type)} | {about} |\n"
+        yield "\n"
+
+
+def type_of(annotation: Any) -> str:
+    """The type, as a reader of JSON knows it."""
+    name = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", str(annotation))
+    if isinstance(annotation, type) and not getattr(annotation, "__args__", ()):
+        return {"str": "string", "bool": "boolean", "int": "integer", "float": "number"}.get(name, "object")
+    text = str(annotation)
+    if text.startswith("tuple["):
+        return "list"
+    null = " or null" if text.endswith("| None") else ""
+    for python, json in (("str", "string"), ("bool", "boolean"), ("Literal", "string"), ("dict", "object")):
+        if text.startswith((python, f"typing.{python}")):
+            return json + null
+    return "list" + null if text.startswith("tuple") else "any JSON"
+
+
+def explanations(module: str) -> dict[str, dict[str, str]]:
+    """The docstring of each field, by class and field."""
+    tree = ast.parse(inspect.getsource(importlib.import_module(module)))
+    return {node.name: dict(of_class(node)) for node in tree.body if isinstance(node, ast.ClassDef)}
+
+
+def of_class(node: ast.ClassDef) -> Iterator[tuple[str, str]]:
+    for field, text in zip(node.body, node.body[1:], strict=False):
+        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
+            assert isinstance(field.target, ast.Name)
+            yield field.target.id, " ".join(str(text.value.value).split())
