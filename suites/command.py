@@ -12,7 +12,7 @@ from drahealth.fakes.program.usage import Verbs
 from drahealth.fakes.serve.command import app as driver_app
 from drahealth.proto.quoting import printable_lines
 from drahealth.suites.commands.target_flags import Given, takes_target_options
-from drahealth.suites.errors import ConfigurationError, HarnessError, told
+from drahealth.suites.errors import ConfigurationError, HarnessError, full_text
 
 app = typer.Typer(
     name="drahealth",
@@ -261,5 +261,5 @@ def main() -> None:
 
 
 def _complain(error: HarnessError, code: int) -> None:
-    typer.echo(printable_lines(f"drahealth: {told(error)}"), err=True)
+    typer.echo(printable_lines(f"drahealth: {full_text(error)}"), err=True)
     raise SystemExit(code)

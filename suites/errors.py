@@ -24,7 +24,7 @@ class HarnessError(Exception):
         return f"{message}; {self.hint}" if self.hint else message
 
 
-def told(error: Exception) -> str:
+def full_text(error: Exception) -> str:
     """All that an error has to say: its sentence, and the lines that were added to it."""
     return "\n".join((str(error), *getattr(error, "__notes__", ())))
 

@@ -16,7 +16,7 @@ from drahealth.suites.differential.observation import Played
 from drahealth.suites.differential.script import Script
 from drahealth.suites.differential.timing import doubts
 from drahealth.suites.differential.venue import Together, play_on_references
-from drahealth.suites.errors import HarnessError, told
+from drahealth.suites.errors import HarnessError, full_text
 
 REPLAYS = 3
 """How often a difference must be seen again to count."""
@@ -131,7 +131,7 @@ class Campaign:
         try:
             return await self._compare(script, restart)
         except (HarnessError, ApiError) as error:
-            return told(error)
+            return full_text(error)
         except TimeoutError:
             return "a play took too long"
 

@@ -10,7 +10,7 @@ import typer
 from drahealth.suites.differential.record import load_scripts
 from drahealth.suites.differential.running import Compared, Plan, run
 from drahealth.suites.differential.script import Script
-from drahealth.suites.errors import ConfigurationError, HarnessError, told
+from drahealth.suites.errors import ConfigurationError, HarnessError, full_text
 from drahealth.suites.targets import registry
 from drahealth.suites.targets.capabilities import Capability
 from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION
@@ -63,7 +63,7 @@ def differential(
         sys.stderr.write(f"{error}\n")
         code = USAGE
     except HarnessError as error:
-        sys.stderr.write(f"{told(error)}\n")
+        sys.stderr.write(f"{full_text(error)}\n")
         code = ENVIRONMENT
     raise typer.Exit(code)
 

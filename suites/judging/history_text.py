@@ -13,12 +13,12 @@ _DEVICES = 16
 """Devices of a report that are told; it may have thousands."""
 
 
-def draw(records: Sequence[Record]) -> str:
+def format_history(records: Sequence[Record]) -> str:
     """The time line, in seconds from its beginning. A long one is shown by its ends."""
     if not records:
         return "nothing happened"
     start = records[0].at
-    lines = [f"{record.at - start:8.3f} s  {tell(record.what)}" for record in records]
+    lines = [f"{record.at - start:8.3f} s  {format_event(record.what)}" for record in records]
     return "\n".join(_shortened(lines))
 
 
@@ -31,7 +31,7 @@ def _shortened(lines: Sequence[str]) -> Iterator[str]:
     yield from lines[-_LINES:]
 
 
-def tell(event: Event) -> str:
+def format_event(event: Event) -> str:
     """One event in one line; what cannot be printed is written as Python writes it."""
     return printable(_words(event))
 

@@ -26,16 +26,16 @@ _WHOLE = MESSAGE_LIMIT - 24
 """Bytes; a message with fewer is surely neither cut nor what is left of one."""
 
 
-def judge(records: Sequence[Record], devices: Mapping[str, Device]) -> dict[str, list[str]]:
+def violations(records: Sequence[Record], devices: Mapping[str, Device]) -> dict[str, list[str]]:
     """By requirement, what is wrong in the history. `devices` are known by their names in a status."""
     return {
-        "STATUS-06": list(doubles(records)),
+        "STATUS-06": list(duplicates(records)),
         "STATUS-07": list(unreported(records, devices)),
         "STREAM-03": list(overlaps(records)),
     }
 
 
-def doubles(records: Iterable[Record]) -> Iterator[str]:
+def duplicates(records: Iterable[Record]) -> Iterator[str]:
     """Entry names twice in a container or in the pod's own field, ids twice in an entry."""
     for record in records:
         if not isinstance(status := record.what, StatusSeen):

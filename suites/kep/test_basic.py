@@ -46,7 +46,9 @@ async def test_a_recovered_device_shows_healthy_again(node: Node) -> None:
 async def test_after_rapid_flapping_the_status_ends_with_the_latest_health(node: Node) -> None:
     driver, pod, gpu = await node.pod_with_a_gpu()
     await pod.shows(gpu, Health.HEALTHY)
-    await driver.plays([gpu.so((Health.UNHEALTHY, Health.HEALTHY)[n % 2], f"change {n}") for n in range(1, 201)])
+    await driver.reports_in_a_row(
+        [gpu.reading((Health.UNHEALTHY, Health.HEALTHY)[n % 2], f"change {n}") for n in range(1, 201)]
+    )
     await pod.shows(gpu, Health.UNHEALTHY, message="change 200")
 
 

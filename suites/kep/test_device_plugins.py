@@ -8,7 +8,7 @@ from drahealth.suites.story.node import Node
 @scenario("DP-01", "DP-03", counterpart_of=("e2e_node/device-plugin-health",))
 async def test_an_unhealthy_device_of_a_device_plugin_shows_under_its_resource(node: Node) -> None:
     plugin = await node.device_plugin(devices=3)
-    pod = await node.running_pod(plugin.asks(2))
+    pod = await node.running_pod(plugin.request(2))
     with node.judging("DP-03", "as many devices as it asked for"):
         await pod.has_devices(2)
     sick, well = await pod.devices_of(plugin)
@@ -41,7 +41,7 @@ async def test_a_device_plugin_found_in_the_registration_directory_is_heard(node
 @scenario("DP-03", "DP-01", counterpart_of=("devicemanager/TestUpdateAllocatedResourcesStatus",))
 async def test_each_container_shows_the_devices_that_it_was_allocated(node: Node) -> None:
     plugin = await node.device_plugin(devices=2)
-    pod = await node.running_pod(containers={"left": [plugin.asks()], "right": [plugin.asks()], "none": []})
+    pod = await node.running_pod(containers={"left": [plugin.request()], "right": [plugin.request()], "none": []})
     await pod.shows_only_in("left", "right")
     await pod.has_one_device_each(plugin)
     sick, well = await pod.devices_of(plugin)
@@ -84,10 +84,10 @@ async def test_a_device_that_vanishes_from_the_list_reads_unknown_until_it_is_ba
     _, pod, gpu = await node.pod_with_a_plugin_gpu(devices=2, preferred=("gpu-0",))
     await gpu.becomes(Health.UNHEALTHY)
     await pod.shows(gpu, Health.UNHEALTHY)
-    await gpu.vanishes()
+    await gpu.is_removed()
     with node.judging("DP-05", "it reads Unknown"):
         await pod.shows(gpu, Health.UNKNOWN, within="resync")
-    await gpu.is_back()
+    await gpu.is_restored()
     await pod.shows(gpu, Health.UNHEALTHY)
 
 
@@ -121,7 +121,7 @@ async def test_a_device_plugin_registers_again_with_a_kubelet_that_was_restarted
 async def test_a_container_with_a_claim_and_an_extended_resource_shows_both(node: Node) -> None:
     driver, plugin = await node.driver(), await node.device_plugin()
     claim = await node.claim(driver)
-    pod = await node.running_pod(claim["gpu"], plugin.asks())
+    pod = await node.running_pod(claim["gpu"], plugin.request())
     claimed, allocated = driver.gpus[0], plugin.gpus[0]
     await claimed.becomes(Health.UNHEALTHY, message="the claimed one")
     await pod.shows(claimed, Health.UNHEALTHY, message="the claimed one")
@@ -149,13 +149,13 @@ async def test_devices_of_two_resources_with_one_id_are_told_apart(node: Node) -
 async def test_a_pod_that_has_ended_keeps_what_it_showed_of_its_device_plugins_device(node: Node) -> None:
     plugin = await node.device_plugin()
     gpu = plugin.gpus[0]
-    pod = await node.running_pod(plugin.asks(), restart="Never")
+    pod = await node.running_pod(plugin.request(), restart="Never")
     await gpu.becomes(Health.UNHEALTHY)
     await pod.shows(gpu, Health.UNHEALTHY)
     await pod.ends(1)
-    await pod.is_("Failed")
+    await pod.is_in_phase("Failed")
     await gpu.becomes(Health.HEALTHY)
-    next_pod = await node.running_pod(plugin.asks())
+    next_pod = await node.running_pod(plugin.request())
     await next_pod.shows(gpu, Health.HEALTHY)
     with node.judging("TERM-02", "what a device plugin said last is kept"):
         pod.still_shows(gpu, Health.UNHEALTHY)

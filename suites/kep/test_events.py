@@ -15,7 +15,7 @@ async def test_an_event_on_the_pod_tells_of_a_change_of_health_and_of_nothing_el
     with node.judging("EVENT-01", "an event tells that it is unhealthy"):
         pod.has_event(gpu, Health.UNHEALTHY)
     told = pod.events(gpu)
-    await gpu.driver.control.report([gpu.so(Health.UNHEALTHY, "GPU has fallen off the bus")])
+    await gpu.driver.control.report([gpu.reading(Health.UNHEALTHY, "GPU has fallen off the bus")])
     await gpu.becomes(Health.UNHEALTHY, message="GPU has fallen off the bus", timeout=600)
     await node.events_arrive()
     with node.judging("EVENT-02", "a heartbeat and another timeout are no news"):

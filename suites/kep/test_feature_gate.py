@@ -7,7 +7,7 @@ from drahealth.suites.story.node import Node
 
 @scenario("GATE-01", alone=True, counterpart_of=("kep/e2e-gate-off", "e2e_node/gate-disabled"))
 async def test_with_the_gate_off_the_field_is_not_populated(node: Node) -> None:
-    await node.gates(on=False)
+    await node.set_gates(on=False)
     driver, pod, gpu = await node.pod_with_a_gpu()
     await gpu.becomes(Health.UNHEALTHY)
     after = await node.running_pod(await node.claim(await node.driver()))
@@ -22,7 +22,7 @@ async def test_disabling_the_gate_takes_the_field_away_and_leaves_the_workload_a
     _, pod, gpu = await node.pod_with_a_gpu()
     await gpu.becomes(Health.UNHEALTHY, message="before")
     await pod.shows(gpu, Health.UNHEALTHY, message="before")
-    await node.gates(on=False)
+    await node.set_gates(on=False)
     await pod.shows_no_health()
     with node.judging("GATE-03", "the workload runs on"):
         await pod.is_running()
@@ -33,10 +33,10 @@ async def test_disabling_the_gate_takes_the_field_away_and_leaves_the_workload_a
 async def test_enabling_the_gate_again_resumes_with_the_current_health(node: Node) -> None:
     _, pod, gpu = await node.pod_with_a_gpu()
     await pod.shows(gpu, Health.HEALTHY)
-    await node.gates(on=False)
+    await node.set_gates(on=False)
     await pod.shows_no_health()
     await gpu.becomes(Health.UNHEALTHY, message="while nobody looked")
-    await node.gates(on=True)
+    await node.set_gates(on=True)
     await pod.shows(gpu, Health.UNHEALTHY, message="while nobody looked", within="restart")
     with node.judging("GATE-03", "the workload runs on"):
         await pod.is_running()
@@ -47,13 +47,13 @@ async def test_enabling_the_gate_again_resumes_with_the_current_health(node: Nod
 async def test_with_the_gate_off_in_the_api_server_alone_the_field_is_not_served(node: Node) -> None:
     _, pod, gpu = await node.pod_with_a_gpu()
     await pod.shows(gpu, Health.HEALTHY)
-    await node.gates(api_server=False, kubelet=True)
+    await node.set_gates(api_server=False, kubelet=True)
     _, after, _ = await node.pod_with_a_gpu()
     await after.shows_no_health()
     with node.judging("GATE-05", "what was stored before is not served"):
         await pod.shows_no_health("push")
     await gpu.becomes(Health.UNHEALTHY, message="not to be stored")
-    await node.gates(api_server=True, kubelet=True)
+    await node.set_gates(api_server=True, kubelet=True)
     await pod.shows(gpu, Health.UNHEALTHY, message="not to be stored", within="restart")
 
 
@@ -61,11 +61,11 @@ async def test_with_the_gate_off_in_the_api_server_alone_the_field_is_not_served
 async def test_with_the_gate_off_in_the_kubelet_alone_the_field_is_not_populated(node: Node) -> None:
     _, pod, gpu = await node.pod_with_a_gpu()
     await pod.shows(gpu, Health.HEALTHY)
-    await node.gates(api_server=True, kubelet=False)
+    await node.set_gates(api_server=True, kubelet=False)
     driver, after, _ = await node.pod_with_a_gpu()
     await after.shows_no_health()
     await pod.shows_no_health()
     state = await driver.control.state()
     node.check(state.streams_opened == 0, "no health stream is opened", state)
-    await node.gates(api_server=True, kubelet=True)
+    await node.set_gates(api_server=True, kubelet=True)
     await pod.shows(gpu, Health.HEALTHY, within="restart")

@@ -11,7 +11,7 @@ async def test_an_init_container_shows_the_health_of_its_device(node: Node) -> N
     gpu = driver.gpus[0]
     claim = await node.claim(driver)
     pod = await node.pod(claim["gpu"], init={"first": [claim["gpu"]]})
-    await pod["first"].is_("running")
+    await pod["first"].is_in_state("running")
     await gpu.becomes(Health.UNHEALTHY, message="early trouble")
     with node.judging("INIT-01", "the init container shows it"):
         await pod["first"].shows(gpu, Health.UNHEALTHY, message="early trouble")
@@ -28,11 +28,11 @@ async def test_an_init_container_that_keeps_failing_shows_the_health_of_its_devi
     gpu = driver.gpus[0]
     claim = await node.claim(driver)
     pod = await node.pod(init={"first": [claim["gpu"]]})
-    await pod["first"].is_("running")
+    await pod["first"].is_in_state("running")
     await pod["first"].ends(1)
-    await pod["first"].is_("running", restarts=1)
+    await pod["first"].is_in_state("running", restarts=1)
     await pod["first"].ends(1)
-    await pod["first"].is_("CrashLoopBackOff", restarts=1)
+    await pod["first"].is_in_state("CrashLoopBackOff", restarts=1)
     await gpu.becomes(Health.UNHEALTHY, message="the reason")
     with node.judging("INIT-01", "the init container shows it"):
         await pod["first"].shows(gpu, Health.UNHEALTHY, message="the reason")
@@ -47,7 +47,7 @@ async def test_a_sidecar_shows_the_health_of_its_device(node: Node) -> None:
     await gpu.becomes(Health.UNHEALTHY, message="beside the point")
     await pod.shows(gpu, Health.UNHEALTHY, message="beside the point")
     await pod["side"].ends(1)
-    await pod["side"].is_("running", restarts=1)
+    await pod["side"].is_in_state("running", restarts=1)
     with node.judging("INIT-02", "the sidecar shows it"):
         await pod["side"].shows(gpu, Health.UNHEALTHY, message="beside the point")
         await gpu.becomes(Health.HEALTHY, message="after its restart")
@@ -60,13 +60,13 @@ async def test_a_terminated_pod_keeps_what_its_init_containers_and_sidecars_show
     gpu = driver.gpus[0]
     used = [(await node.claim(driver))["gpu"]]
     pod = await node.pod(*used, init={"first": used}, sidecars={"side": used}, restart="Never")
-    await pod["first"].is_("running")
+    await pod["first"].is_in_state("running")
     await pod["first"].ends(0)
     await pod.is_running()
     await gpu.becomes(Health.UNHEALTHY, message="the end is near")
     await pod.shows(gpu, Health.UNHEALTHY, message="the end is near")
     await pod.ends(0)
-    await pod.is_left_by_the_kubelet("Succeeded")
+    await pod.is_cleaned_up("Succeeded")
     with node.judging("TERM-02", "init containers and sidecars keep the last health"):
         for container in ("first", "side", "main"):
             pod[container].still_shows(gpu, Health.UNHEALTHY, message="the end is near")

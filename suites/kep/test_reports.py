@@ -12,17 +12,17 @@ async def test_a_device_that_reports_leave_out_keeps_its_health_until_its_timeou
     pod = await node.running_pod((await node.claim(driver, gpu=2))["gpu"])
     await gpu.becomes(Health.UNHEALTHY, message="left out from now on", timeout=4)
     await pod.shows(gpu, Health.UNHEALTHY, message="left out from now on")
-    await driver.falls_silent()
-    alone = other.so(Health.UNHEALTHY, "alone in this report", timeout=600)
+    await driver.is_silenced()
+    alone = other.reading(Health.UNHEALTHY, "alone in this report", timeout=600)
     await driver.control.report([alone])
     await pod.shows(other, Health.UNHEALTHY, message="alone in this report")
     with node.judging("CACHE-01", "within its timeout it keeps its health"):
         pod.still_shows(gpu, Health.UNHEALTHY, message="left out from now on")
-    await node.passes(4.1)
+    await node.advance_time(4.1)
     await driver.control.report([alone])
     with node.judging("CACHE-02", "the next report tells that it is Unknown"):
         await pod.shows(gpu, Health.UNKNOWN, message="")
-    await driver.speaks_again()
+    await driver.resumes()
     await gpu.becomes(Health.HEALTHY, timeout=600)
     await pod.shows(gpu, Health.HEALTHY)
 
@@ -34,9 +34,9 @@ async def test_a_complete_report_of_thousands_of_devices_is_taken(node: Node) ->
     message = "as long as a message may be: " + "m" * 970
     crowd = [DeviceHealth(gpu.id.pool, f"other-{number}", Health.HEALTHY, message) for number in range(5000)]
     with node.judging("CACHE-03", "what it says of the pod's device is shown"):
-        await gpu.driver.control.report([*crowd, gpu.so(Health.UNHEALTHY, "in a large report")])
+        await gpu.driver.control.report([*crowd, gpu.reading(Health.UNHEALTHY, "in a large report")])
         await pod.shows(gpu, Health.UNHEALTHY, message="in a large report")
-    await node.passes(6)
+    await node.advance_time(6)
     await gpu.becomes(Health.UNHEALTHY, message="in a small one")
     await pod.shows(gpu, Health.UNHEALTHY, message="in a small one", within="resync")
 
@@ -46,8 +46,8 @@ async def test_a_change_amid_a_flood_of_another_devices_changes_is_not_lost(node
     driver = await node.driver(devices=2)
     busy_pod, quiet_pod = [await node.running_pod((await node.claim(driver))["gpu"]) for _ in range(2)]
     [busy], [quiet] = await busy_pod.gpus(), await quiet_pod.gpus()
-    flood = [busy.so((Health.UNHEALTHY, Health.HEALTHY)[n % 2], f"change {n}") for n in range(1, 1001)]
-    await driver.plays([*flood[:900], quiet.so(Health.UNHEALTHY, "amid a flood"), *flood[900:]])
+    flood = [busy.reading((Health.UNHEALTHY, Health.HEALTHY)[n % 2], f"change {n}") for n in range(1, 1001)]
+    await driver.reports_in_a_row([*flood[:900], quiet.reading(Health.UNHEALTHY, "amid a flood"), *flood[900:]])
     with node.judging("STATUS-14", "the one change is shown"):
         await quiet_pod.shows(quiet, Health.UNHEALTHY, message="amid a flood")
     await busy_pod.shows(busy, flood[-1].health, message=flood[-1].message)

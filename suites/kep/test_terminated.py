@@ -14,7 +14,7 @@ async def test_a_terminated_pod_is_left_alone(node: Node) -> None:
     await gpu.becomes(Health.UNHEALTHY, message="the end is near")
     await pod.shows(gpu, Health.UNHEALTHY, message="the end is near")
     await pod.ends(1)
-    await pod.is_left_by_the_kubelet("Failed")
+    await pod.is_cleaned_up("Failed")
     next_pod = await node.running_pod((await node.claim(driver))["gpu"])
     last = pod.status
     with node.judging("TERM-02", "the last health is kept"):
@@ -24,4 +24,4 @@ async def test_a_terminated_pod_is_left_alone(node: Node) -> None:
     await gpu.becomes(Health.UNHEALTHY, message="much too late")
     await next_pod.shows(gpu, Health.UNHEALTHY, message="much too late")
     with node.judging("TERM-01", "its status is not touched"):
-        node.check(pod.has_stayed(last), f"the status stays {last}", pod)
+        node.check(pod.status_has_stayed(last), f"the status stays {last}", pod)

@@ -10,11 +10,11 @@ async def test_a_device_not_reported_within_its_timeout_reads_unknown(node: Node
     driver, pod, gpu = await node.pod_with_a_gpu()
     await gpu.becomes(Health.UNHEALTHY, message="last words", timeout=2)
     await pod.shows(gpu, Health.UNHEALTHY, message="last words")
-    await driver.falls_silent()
-    await node.passes(2.1)
+    await driver.is_silenced()
+    await node.advance_time(2.1)
     with node.judging("TIMEOUT-01", "it reads Unknown"):
         await pod.shows(gpu, Health.UNKNOWN, message="", within="resync")
-    await driver.speaks_again()
+    await driver.resumes()
     await gpu.becomes(Health.HEALTHY, timeout=60)
     await pod.shows(gpu, Health.HEALTHY)
 
@@ -27,8 +27,8 @@ async def test_each_device_has_its_own_timeout(node: Node) -> None:
     await quick.becomes(Health.HEALTHY, timeout=2)
     await slow.becomes(Health.UNHEALTHY, message="slow to tell", timeout=3600)
     await pod.shows(slow, Health.UNHEALTHY, message="slow to tell")
-    await driver.falls_silent()
-    await node.passes(2.1)
+    await driver.is_silenced()
+    await node.advance_time(2.1)
     with node.judging("TIMEOUT-02", "the one with the shorter timeout reads Unknown"):
         await pod.shows(quick, Health.UNKNOWN, within="resync")
     pod.still_shows(slow, Health.UNHEALTHY, message="slow to tell")
@@ -42,11 +42,11 @@ async def test_a_device_without_a_timeout_of_its_own_has_thirty_seconds(node: No
     await other.becomes(Health.HEALTHY, timeout=3600)
     await silent.becomes(Health.UNHEALTHY, message="and nothing more")
     await pod.shows(silent, Health.UNHEALTHY, message="and nothing more")
-    await node.passes(25)
-    await driver.control.report([other.so(Health.UNHEALTHY, "a sign of life", timeout=3600)])
+    await node.advance_time(25)
+    await driver.control.report([other.reading(Health.UNHEALTHY, "a sign of life", timeout=3600)])
     await pod.shows(other, Health.UNHEALTHY)
     pod.still_shows(silent, Health.UNHEALTHY)
-    await node.passes(5.1)
+    await node.advance_time(5.1)
     await pod.shows(silent, Health.UNKNOWN, within="resync")
 
 
@@ -57,16 +57,16 @@ async def test_a_device_that_is_heard_of_again_shows_its_old_health_at_once(node
     [gpu], [other] = await pod.gpus(), await other_pod.gpus()
     await gpu.becomes(Health.UNHEALTHY, message="as ever", timeout=5)
     await pod.shows(gpu, Health.UNHEALTHY, message="as ever")
-    await driver.falls_silent()
-    await node.passes(5.1)
+    await driver.is_silenced()
+    await node.advance_time(5.1)
     with node.judging("TIMEOUT-01", "it reads Unknown"):
         await pod.shows(gpu, Health.UNKNOWN, message="", within="resync")
-    await driver.control.report([gpu.so(Health.UNHEALTHY, "as ever", timeout=5)])
+    await driver.control.report([gpu.reading(Health.UNHEALTHY, "as ever", timeout=5)])
     for fence in (Health.UNHEALTHY, Health.HEALTHY):
-        await driver.control.report([other.so(fence, "a fence", timeout=600)])
+        await driver.control.report([other.reading(fence, "a fence", timeout=600)])
         await other_pod.shows(other, fence, message="a fence")
     with node.judging("TIMEOUT-04", "its recovery is told"):
         pod.still_shows(gpu, Health.UNHEALTHY, message="as ever")
-    await driver.speaks_again()
+    await driver.resumes()
     await gpu.becomes(Health.HEALTHY, timeout=600)
     await pod.shows(gpu, Health.HEALTHY)

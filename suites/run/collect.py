@@ -14,7 +14,7 @@ from drahealth.fakes.timelines.story import Story, stories
 from drahealth.suites.run.session import Session
 from drahealth.suites.scenario import scenario
 from drahealth.suites.story.node import Node
-from drahealth.suites.story.patience import PATIENCE
+from drahealth.suites.story.time_limit import STORY_LIMIT
 from drahealth.suites.timelines.holder import Holder
 from drahealth.suites.timelines.showed import showed
 from drahealth.suites.timelines.stage import NodeStage
@@ -53,7 +53,7 @@ class TimelineItem(pytest.Item):
     def runtest(self) -> None:
         session = Session.of(self.config)
         node = session.begin(self)
-        node.patience = PATIENCE + lasts(self._story.plan) / self._speed
+        node.time_limit = STORY_LIMIT + lasts(self._story.plan) / self._speed
         try:
             self.function(node=node)
         finally:
@@ -76,13 +76,13 @@ async def tell(story: Story, node: Node, speed: float = 1.0) -> None:
     plugin = await node.device_plugin(names) if needs_plugin(plan) else None
     count = use.workload.devices or len(paths)
     async with Holder(node, driver, shows=count * (2 if plugin else 1)) as holder:
-        await holder.begin(use.workload, count, [plugin.asks(count)] if plugin else [])
-        node.tell(f"timeline {story.timeline.name}, seed {plan.seed}, plan {plan.hash}")
+        await holder.begin(use.workload, count, [plugin.request(count)] if plugin else [])
+        node.log(f"timeline {story.timeline.name}, seed {plan.seed}, plan {plan.hash}")
         began = time.monotonic()
         stage = NodeStage(node, driver, holder, story, plugin=plugin, speed=speed)
         node.notes += notes(story, await play(plan, stage, speed=speed))
-        node.showed += showed(node.history.records, began)
-        await node.kubelet_runs()  # what is judged at the end is judged of one that runs
+        node.status_changes += showed(node.history.records, began)
+        await node.kubelet_starts()  # what is judged at the end is judged of one that runs
 
 
 def notes(story: Story, left_out: Iterable[Action]) -> Iterator[str]:

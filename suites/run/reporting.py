@@ -17,7 +17,7 @@ from drahealth.fakes.cluster.api import ApiError
 from drahealth.fakes.control.remote import ControlFailed
 from drahealth.proto.clock import SystemClock
 from drahealth.proto.history import Header, dump_lines
-from drahealth.suites.errors import ConfigurationError, HarnessError, told
+from drahealth.suites.errors import ConfigurationError, HarnessError, full_text
 from drahealth.suites.judging import history_text
 from drahealth.suites.judging.ledger import requirements
 from drahealth.suites.judging.report import Outcome, Result, Run
@@ -78,12 +78,12 @@ class Reporting:
                 known_issues=tuple(sorted({issue.id for issue in played.known_issues})) if played else (),
                 broken=_broken(scenario, call, played),
                 problem=problem,
-                timeline=history_text.draw(played.node.history.records) if played and report.failed else "",
+                timeline=history_text.format_history(played.node.history.records) if played and report.failed else "",
                 again=self._again(item) if report.failed else "",
                 beyond=scenario.beyond(*self._about) if outcome == "not applicable" else (),
                 reason=scenario.why_not(*self._about) if outcome == "not applicable" else "",
                 where=getattr(call.excinfo.value, "where", "") if call.excinfo else "",
-                notes=(*played.node.showed, *played.node.notes) if played and call.when == "call" else (),
+                notes=(*played.node.status_changes, *played.node.notes) if played and call.when == "call" else (),
             )
             report.drahealth = asdict(result)  # type: ignore[attr-defined]
         return report
@@ -143,7 +143,7 @@ class Reporting:
             outcome = "known issue"
             report.wasxfail = "; ".join(f"{i.id}: {i.what}" for i in played.known_issues)
         if report.failed:
-            report.sections.append(("time line", history_text.draw(played.node.history.records)))
+            report.sections.append(("time line", history_text.format_history(played.node.history.records)))
             if logs := self._session.log_tail():
                 report.sections.append(("logs", logs))
             report.sections.append(("again", self._again(item)))
@@ -189,10 +189,10 @@ def _explain(report: pytest.TestReport, call: pytest.CallInfo[Any]) -> str:
         return ""
     error = call.excinfo.value
     if isinstance(error, HarnessError | ControlFailed | ApiError):
-        report.longrepr = told(error)
+        report.longrepr = full_text(error)
     elif isinstance(error, Violation):
         place = [] if error.where else [_place(call)]  # it says itself at which step of a timeline it was
-        report.longrepr = "\n".join((*place, *_sentence(error.requirement), told(error)))
+        report.longrepr = "\n".join((*place, *_sentence(error.requirement), full_text(error)))
     return str(report.longrepr)
 
 

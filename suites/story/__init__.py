@@ -1,1 +1,1 @@
-"""What scenarios tell their stories with: a node, its hardware, its workload, and the history of it all."""
+"""The objects that scenarios use: a node, its hardware, its workload, and the history of all events."""

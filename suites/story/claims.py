@@ -1,4 +1,4 @@
-"""The story's claims: where pods get their devices from."""
+"""The ResourceClaims of a scenario."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ from drahealth.suites.story.hardware import Driver
 
 @dataclass(frozen=True)
 class Claim:
-    """A ResourceClaim of the scenario, with its requests by name. `name` is what its pods call it.
+    """A ResourceClaim of the scenario, with its requests by name. `name` is its name in the pod.
 
-    `object_name` is what its object is called; None: whatever that made from a template is.
+    `object_name` is the name of the API object. It is None for a claim from a template.
     """
 
     name: str
@@ -27,21 +27,21 @@ class Claim:
 
 @dataclass(frozen=True)
 class Use:
-    """How a container uses a claim: all of it, or one request."""
+    """The part of a claim that a container uses: the whole claim, or one request."""
 
     claim: Claim
     request: str | None = None
 
     @property
     def entry(self) -> str:
-        """The name of the status entry that it makes."""
+        """The name of its entry in the pod status."""
         return f"claim:{self.claim.name}" + (f"/{self.request}" if self.request else "")
 
 
 class Claims:
-    """The claims of a namespace. One from a template is made for the first pod that uses it.
+    """The claims of a namespace. The first pod that uses a template creates its claim.
 
-    With `templates` all are so that are not asked for in another way.
+    With `templates`, claims without an object name come from templates by default.
     """
 
     def __init__(self, api: Api, namespace: str, *, templates: bool) -> None:
@@ -53,7 +53,10 @@ class Claims:
     async def make(
         self, name: str, driver: Driver, requests: Mapping[str, int], *, template: bool = False, object_name: str = ""
     ) -> Claim:
-        """On the driver's devices: so many for each request. `object_name` where it is not the pods' name for it."""
+        """Create a claim for devices of the driver. `requests` maps each request to its number of devices.
+
+        `object_name` is the name of the API object, if it differs from the name in the pod.
+        """
         manifest = _manifest(self._namespace, object_name or name, driver.name, requests)
         if template or (self._templates and not object_name):
             await self._api.create(CLAIM_TEMPLATES, _template(manifest))
@@ -62,20 +65,20 @@ class Claims:
         return Claim(name, driver, object_name or name)
 
     async def source(self, claim: Claim) -> dict[str, str]:
-        """Where the next pod gets the claim from: it shares that of the first pod, if there was one."""
+        """The claim reference for the next pod. It shares the claim of the first pod, if there was one."""
         if claim.object_name is None and claim.name not in self._used:
             self._used.add(claim.name)
             return {"resourceClaimTemplateName": claim.name}
         return {"resourceClaimName": (await self.object(claim))["metadata"]["name"]}
 
     async def object(self, claim: Claim) -> Object:
-        """The ResourceClaim as it is now. Raises ApiError, or LookupError if none was made from the template yet."""
+        """Read the ResourceClaim. Raises ApiError, or LookupError if the template has no claim yet."""
         if claim.object_name is not None:
             return await self._api.get(CLAIMS, claim.object_name, self._namespace)
         for found in await self._api.list(CLAIMS, self._namespace):
             if found["metadata"].get("annotations", {}).get(POD_CLAIM) == claim.name:
                 return found
-        raise LookupError(f"no pod that uses the claim {claim.name} has been seen yet")
+        raise LookupError(f"claim {claim.name} does not exist yet: no pod uses its template")
 
 
 def _manifest(namespace: str, name: str, device_class: str, counts: Mapping[str, int]) -> dict[str, Any]:

@@ -1,7 +1,6 @@
-"""What the handles of a story (driver, device plugin, pod, ReplicaSet) need of its node.
+"""The interface that the objects of a story (driver, device plugin, pod, ReplicaSet) use of their node.
 
-`node.Node` implements these protocols. The handles know no more of it, so no module of a story imports another that
-imports it.
+`node.Node` implements these protocols. The other modules do not import `node`, so there is no import cycle.
 """
 
 from collections.abc import Callable
@@ -14,7 +13,7 @@ from drahealth.suites.targets.target import Target, Window
 
 
 class StoryNode(Protocol):
-    """A node with a history, on which something is awaited and checked."""
+    """A node with a history, and with methods that wait and check."""
 
     @property
     def target(self) -> Target: ...
@@ -25,14 +24,14 @@ class StoryNode(Protocol):
     @property
     def history(self) -> History: ...
 
-    def tell(self, text: str) -> None:
-        """Adds a line to the story's history."""
+    def log(self, text: str) -> None:
+        """Add a line to the history."""
 
     def latest(self, pod_uid: str) -> StatusSeen | None:
-        """The newest status of the pod that a client saw."""
+        """The newest status of the pod that the client received."""
 
     async def until(self, true: Callable[[], bool], window: Window, expected: str, seen: object) -> None:
-        """Waits for it through the window. Raises Violation, with what was seen last, if it does not come true."""
+        """Wait for the condition. Raises Violation with the last seen state at the end of the window."""
 
     def check(self, true: bool, expected: str, seen: object) -> None:
-        """Raises Violation if it is not so now."""
+        """Raises Violation if the condition is false now."""

@@ -1,4 +1,4 @@
-"""The story's device plugins and their devices, told what to do in words."""
+"""The device plugins of a scenario, and their devices."""
 
 from dataclasses import dataclass
 
@@ -20,38 +20,38 @@ class PluginGpu:
 
     @property
     def entry(self) -> str:
-        """The name of the status entry that it stands in."""
+        """The name of its entry in the pod status."""
         return self.plugin.resource
 
     def resource_id(self, profile: Profile) -> str:
-        """What the device is called in a Pod status (KEP-4680, `ResourceID`; the same everywhere)."""
+        """The ID of the device in a pod status (KEP-4680, `ResourceID`). It is the same for all profiles."""
         return self.name
 
     async def becomes(self, health: str) -> None:
-        """The device is listed so from now on."""
+        """List the device with this health from now on."""
         await self.plugin.control.set_health(self.name, str(health))
 
-    async def vanishes(self) -> None:
-        """The device is listed no more."""
-        self.plugin.node.tell(f"{self} vanishes from the list")
+    async def is_removed(self) -> None:
+        """Remove the device from the list."""
+        self.plugin.node.log(f"{self} is removed from the list")
         await self.plugin.control.remove(self.name)
 
-    async def is_back(self) -> None:
-        """A device that vanished is listed again, as it was."""
-        self.plugin.node.tell(f"{self} is listed again")
+    async def is_restored(self) -> None:
+        """List a removed device again, with its previous health."""
+        self.plugin.node.log(f"{self} is listed again")
         await self.plugin.control.restore(self.name)
 
 
 @dataclass(frozen=True)
-class Ask:
-    """How a container asks for devices of a device plugin: so many of its resource."""
+class ResourceRequest:
+    """A container's request for a number of devices of a device plugin."""
 
     plugin: "DevicePlugin"
     count: int = 1
 
     @property
     def entry(self) -> str:
-        """The name of the status entry that it makes."""
+        """The name of its entry in the pod status."""
         return self.plugin.resource
 
 
@@ -71,34 +71,34 @@ class DevicePlugin:
     def resource(self) -> str:
         return self.options.resource
 
-    def asks(self, count: int = 1) -> Ask:
-        """What a container asks for that wants so many of its devices."""
-        return Ask(self, count)
+    def request(self, count: int = 1) -> ResourceRequest:
+        """A container's request for this number of devices."""
+        return ResourceRequest(self, count)
 
     def gpu(self, name: str) -> PluginGpu:
-        """Its device of that name."""
+        """The device with this name."""
         return PluginGpu(self, name)
 
     async def starts(self) -> None:
-        """Starts and is registered."""
-        self.node.tell(f"device plugin {self} starts")
+        """Start the plugin and wait until the kubelet has registered it."""
+        self.node.log(f"device plugin {self} starts")
         before = self._registrations()
         await self.control.start()
         await self._is_registered_again(before)
 
     async def stops(self) -> None:
-        """Ends in order."""
-        self.node.tell(f"device plugin {self} stops")
+        """Stop the plugin gracefully."""
+        self.node.log(f"device plugin {self} stops")
         await self.control.stop()
 
     async def crashes(self) -> None:
-        """Is gone at once and leaves its sockets lying."""
-        self.node.tell(f"device plugin {self} crashes")
+        """Kill the plugin. Its socket files remain."""
+        self.node.log(f"device plugin {self} crashes")
         await self.control.crash()
 
     async def _is_registered_again(self, before: int) -> None:
         await self.node.until(
-            lambda: self._registrations() > before, "start", f"device plugin {self} is registered", "no registration"
+            lambda: self._registrations() > before, "start", f"the kubelet registers {self}", "no registration"
         )
 
     def _registrations(self) -> int:

@@ -1,4 +1,4 @@
-"""Disruptions of a scenario's node: the kubelet ends, the API server is away, feature gates are switched."""
+"""Disruptions of a node: stop and restart the kubelet and the API server, and set feature gates."""
 
 from drahealth.proto import events
 from drahealth.suites.errors import HarnessError
@@ -9,75 +9,78 @@ _GATE = "ResourceHealthStatus"
 
 
 class Disruptions:
-    """What a scenario that has the node for itself does to it. It keeps what has to be undone at the end.
+    """Disruptions by a scenario that has the node for itself. It remembers what to undo at the end.
 
-    Raises HarnessError where the scenario does not say that it needs the node for itself.
+    All methods raise HarnessError in a scenario without `alone=True`.
     """
 
     def __init__(self, target: Target, title: str, *, alone: bool) -> None:
         self.target = target
         self.history = History()
         self.gates_on = True
-        """The feature gate is on, on both sides."""
+        """The feature gate is on in the API server and in the kubelet."""
         self._title = title
         self._alone = alone
-        self._api_is_away = False
+        self._api_server_is_stopped = False
         self._kubelet_is_stopped = False
 
-    def tell(self, text: str) -> None:
-        """A line of the story for its time line."""
+    def log(self, text: str) -> None:
+        """Add a line to the history."""
         self.history.observe(events.Step(text))
 
     async def kubelet_restarts(self) -> None:
-        self._must_be_alone()
-        self.tell("the kubelet is killed and started again")
+        """Kill the kubelet and start it again."""
+        self._require_alone()
+        self.log("the kubelet is killed and started again")
         await self.target.restart_kubelet()
         self._kubelet_is_stopped = False
         self.history.observe(events.Restarted("kubelet"))
 
     async def kubelet_stops(self) -> None:
-        """It is killed; containers and drivers run on. The story's end starts it again, if nothing else does."""
-        self._must_be_alone()
-        self.tell("the kubelet is killed")
+        """Kill the kubelet. Containers and drivers keep running. The cleanup starts it again if needed."""
+        self._require_alone()
+        self.log("the kubelet is killed")
         self._kubelet_is_stopped = True
         await self.target.stop_kubelet()
 
-    async def kubelet_runs(self) -> None:
-        """It is started on the same files, if it was stopped, and serves the node."""
+    async def kubelet_starts(self) -> None:
+        """Start a stopped kubelet with its old files, and wait until it serves the node."""
         if self._kubelet_is_stopped:
-            self.tell("the kubelet is started again")
+            self.log("the kubelet is started again")
             await self.target.start_kubelet()
             self._kubelet_is_stopped = False
             self.history.observe(events.Restarted("kubelet"))
 
-    async def gates(self, *, on: bool | None = None, api_server: bool = True, kubelet: bool = True) -> None:
-        """The feature gate is switched, `on` both sides or on each; the API server and the kubelet are restarted."""
-        self._must_be_alone()
+    async def set_gates(self, *, on: bool | None = None, api_server: bool = True, kubelet: bool = True) -> None:
+        """Set the feature gate and restart the API server and the kubelet. `on` sets both sides."""
+        self._require_alone()
         api_server, kubelet = (api_server, kubelet) if on is None else (on, on)
         sides = {"API server": api_server, "kubelet": kubelet}
-        self.tell(f"the feature gate is {', '.join(f'{_on(is_on)} in the {side}' for side, is_on in sides.items())}")
+        self.log(f"the feature gate is {', '.join(f'{_on(is_on)} in the {side}' for side, is_on in sides.items())}")
         self.gates_on = api_server and kubelet
         await self.target.set_gates(api_server=api_server, kubelet=kubelet)
         self.history.observe(events.GateSet(_GATE, self.gates_on, api_server, kubelet))
 
-    async def api_server_goes_away(self) -> None:
-        """Nobody hears of anything any more, and nobody can write."""
-        self._must_be_alone()
-        self.tell("the API server goes away")
-        self._api_is_away = True
+    async def api_server_stops(self) -> None:
+        """Stop the API server. Watches end, and writes fail."""
+        self._require_alone()
+        self.log("the API server is stopped")
+        self._api_server_is_stopped = True
         await self.target.stop_api_server()
 
-    async def api_server_returns(self) -> None:
-        """It serves again, from the same store, if it was away."""
-        if not self._api_is_away:
+    async def api_server_starts(self) -> None:
+        """Start a stopped API server with the same store."""
+        if not self._api_server_is_stopped:
             return
         await self.target.start_api_server()
-        self._api_is_away = False
+        self._api_server_is_stopped = False
         self.history.observe(events.Restarted("kube-apiserver"))
 
-    def _must_be_alone(self) -> None:
+    def _require_alone(self) -> None:
         if not self._alone:
-            raise HarnessError(f"{self._title!r} disturbs its node", "declare it with @scenario(..., alone=True)")
+            raise HarnessError(
+                f"scenario {self._title!r} disrupts its node but is not declared so", "add alone=True to @scenario"
+            )
 
 
 def _on(is_on: bool) -> str:

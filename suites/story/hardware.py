@@ -1,4 +1,4 @@
-"""The story's hardware: a driver and its devices, told what to do in words."""
+"""The DRA drivers of a scenario, and their devices."""
 
 import asyncio
 from collections.abc import Sequence
@@ -29,40 +29,40 @@ class Gpu:
 
     @property
     def entry(self) -> None:
-        """It stands in entries of several names."""
+        """None: the device can be in entries with different names."""
 
     @property
     def id(self) -> DeviceId:
         return DeviceId(self.driver.name, self.driver.pool_of(self.name), self.name)
 
     def resource_id(self, profile: Profile) -> str:
-        """What the device is called in a Pod status where this profile holds."""
+        """The ID of the device in a pod status of this profile."""
         if profile.device_id == "first CDI id" and self.driver.options.cdi_ids:
             return self.driver.options.cdi_id(self.name)
         return str(self.id)
 
-    def so(self, health: Health, message: str = "", timeout: int = 0) -> DeviceHealth:
-        """A report's words about this device."""
+    def reading(self, health: Health, message: str = "", timeout: int = 0) -> DeviceHealth:
+        """A reading of this device for a report. `timeout` in seconds; 0 uses the driver's default."""
         return DeviceHealth(self.id.pool, self.name, health, message, timeout or self.driver.options.timeout)
 
     async def becomes(self, health: Health, message: str = "", timeout: int | None = None) -> None:
-        """The device is so from now on, and its driver reports it at once. `timeout` in seconds is kept if None."""
+        """Set the health of the device; its driver reports it at once. `timeout` in seconds; None keeps it."""
         await self.driver.control.set_health(self.name, health, message, timeout)
 
     @property
     def path(self) -> str:
-        """What the driver calls it."""
+        """The path of the device in the driver's inventory."""
         return dict(zip(self.driver.options.device_names, self.driver.options.devices, strict=True))[self.name]
 
-    async def has(self, fault: str) -> None:
-        """The device has this fault of its driver's catalogue from now on."""
-        self.driver.node.tell(f"{self} has {fault}")
+    async def fails_with(self, fault: str) -> None:
+        """Inject this fault of the driver's catalogue."""
+        self.driver.node.log(f"{self} fails with {fault}")
         await self.driver.control.inject(fault, self.path)
 
-    async def is_tainted(self, key: str, effect: str) -> None:
-        """Its driver publishes it with this taint, and the API server has it so."""
+    async def gets_taint(self, key: str, effect: str) -> None:
+        """Taint the device, and wait until the API server has its ResourceSlice with the taint."""
         node = self.driver.node
-        node.tell(f"{self} is tainted with {key}:{effect}")
+        node.log(f"{self} is tainted with {key}:{effect}")
         await self.driver.control.taint(self.path, key, effect=effect)
         published = False
         with suppress(TimeoutError):
@@ -70,10 +70,10 @@ class Gpu:
                 async for change in changes:
                     if published := (key, effect) in self._taints_in(change.object):
                         break
-        node.check(published, f"{self} is published with the taint {key}:{effect}", "other taints, or none")
+        node.check(published, f"the ResourceSlice shows {self} with the taint {key}:{effect}", "other taints, or none")
 
     def _taints_in(self, slice_: Object) -> set[tuple[str, str]]:
-        """Those that a ResourceSlice has for it."""
+        """The taints of this device in a ResourceSlice."""
         spec = slice_["spec"]
         mine = [device for device in spec.get("devices") or () if device["name"] == self.name]
         is_ours = (spec["driver"], spec["pool"]["name"]) == (self.driver.name, self.id.pool)
@@ -84,7 +84,7 @@ class DriverNode(StoryNode, Protocol):
     """A node that drivers can be added to."""
 
     async def add_driver(self, options: DriverOptions) -> "Driver":
-        """A driver with just these options, not started."""
+        """Create a driver with exactly these options. It is not started."""
 
 
 class Driver:
@@ -98,7 +98,7 @@ class Driver:
         self.gpus = tuple(Gpu(self, name) for name in options.device_names)
 
     def pool_of(self, device: str) -> str:
-        """The pool that the device of this name is published in."""
+        """The pool of the device with this name."""
         known = self._inventory.find(device)
         return (known and known.pool) or self.options.pool_name
 
@@ -111,105 +111,107 @@ class Driver:
 
     @property
     def health_api(self) -> HealthApi | None:
-        """The health API by which the kubelet here learns of its devices; None if there is none."""
+        """The health API that the kubelet uses with this driver; None if there is none."""
         profile = self.node.profile
         apis = profile.health_apis if profile.asks_unadvertised else self.options.health_apis
         return next((f for f in profile.called_apis if f.advertised in apis and f in self.options.answered_apis), None)
 
     async def starts(self) -> None:
-        """Starts and is registered."""
-        self.node.tell(f"driver {self} starts")
+        """Start the driver and wait until the kubelet has registered it."""
+        self.node.log(f"driver {self} starts")
         before = self._registrations()
         await self.control.start()
         await self._is_registered(before)
 
     async def stops(self) -> None:
-        """Ends in order and unregisters."""
-        self.node.tell(f"driver {self} stops")
+        """Stop the driver gracefully. It deregisters."""
+        self.node.log(f"driver {self} stops")
         await self.control.stop()
 
     async def restarts(self, offer: Sequence[str] = ()) -> None:
-        """Ends in order, starts and is registered again, with these health APIs from now on if any are named."""
-        self.node.tell(f"driver {self} restarts")
+        """Stop and start the driver, and wait for its registration. `offer` replaces its health APIs, if given."""
+        self.node.log(f"driver {self} restarts")
         before = self._registrations()
         await self.control.restart(offer)
         self.options = self.options.offering(offer)
         await self._is_registered(before)
 
     async def upgrades(self, overlap: float, offer: Sequence[str] = ()) -> None:
-        """A newer instance has taken over in a rolling update; the older one ends when so many seconds have passed.
+        """Replace the driver by a newer instance in a rolling update. The older one stops after `overlap` seconds.
 
-        What is wrong with the devices is so for the newer instance too, which is what this driver is from now on.
+        Faults of the devices remain. This object stands for the newer instance afterwards.
         """
-        self.node.tell(f"driver {self} is upgraded")
+        self.node.log(f"driver {self} is upgraded")
         instance = await begin_upgrade(self.control, overlap, offer)
         self.options = replace(self.options.offering(offer), instance=instance)
 
     async def unregisters(self) -> None:
-        """Is deregistered, though it runs on."""
-        self.node.tell(f"driver {self} unregisters")
+        """Deregister the driver. It keeps running."""
+        self.node.log(f"driver {self} deregisters")
         await self.control.unregister()
 
-    async def is_watched_no_more(self) -> None:
-        """No health stream of it is open."""
-        await self.node.until(lambda: not self._streams(), "push", f"no health stream of {self} is open", "one is")
+    async def has_no_stream(self) -> None:
+        """Wait until the driver has no open health stream."""
+        await self.node.until(
+            lambda: not self._streams(), "push", f"driver {self} has no open health stream", "an open stream"
+        )
 
     async def crashes(self) -> None:
-        """Is gone at once and leaves its sockets lying."""
-        self.node.tell(f"driver {self} crashes")
+        """Kill the driver. Its socket files remain."""
+        self.node.log(f"driver {self} crashes")
         await self.control.crash()
 
-    async def falls_silent(self) -> None:
-        """Stays up and says nothing more of its own accord."""
-        self.node.tell(f"driver {self} falls silent")
+    async def is_silenced(self) -> None:
+        """Silence the driver: it keeps running, and sends no reports of its own."""
+        self.node.log(f"driver {self} is silenced")
         await self.control.hush(True)
 
-    async def speaks_again(self) -> None:
-        """Reports again from now on: at changes, at heartbeats, on new streams."""
-        self.node.tell(f"driver {self} speaks again")
+    async def resumes(self) -> None:
+        """End the silence: report changes, heartbeats and new streams again."""
+        self.node.log(f"driver {self} reports again")
         await self.control.hush(False)
 
-    async def is_heard_of(self) -> None:
-        """Has reported once more from now on, of its own accord."""
-        before = len(self._said())
+    async def reports_again(self) -> None:
+        """Wait for one more report of the driver."""
+        before = len(self._own_reports())
         await self.node.until(
-            lambda: len(self._said()) > before, "start", f"driver {self} reports over a health stream", "no report"
+            lambda: len(self._own_reports()) > before, "start", f"driver {self} sends a report", "no report"
         )
 
-    async def has_said(self, gpu: Gpu, health: Health) -> None:
-        """A report that the device is so was written to a health stream."""
-        await self.node.until(
-            lambda: any((d.device, d.health) == (gpu.name, health) for report in self._said() for d in report.devices),
-            "push",
-            f"driver {self} has said that {gpu} is {health}",
-            "no such report",
-        )
+    async def has_reported(self, gpu: Gpu, health: Health) -> None:
+        """Wait until the driver has reported this health of the device."""
 
-    async def plays(self, changes: Sequence[DeviceHealth]) -> None:
-        """Reports these changes one after the other, as fast as they go."""
-        self.node.tell(f"driver {self} reports {len(changes)} changes in a row")
+        def reported() -> bool:
+            devices = (device for report in self._own_reports() for device in report.devices)
+            return any((device.device, device.health) == (gpu.name, health) for device in devices)
+
+        await self.node.until(reported, "push", f"driver {self} has reported {gpu} as {health}", "no such report")
+
+    async def reports_in_a_row(self, changes: Sequence[DeviceHealth]) -> None:
+        """Report these changes one after the other, without a pause."""
+        self.node.log(f"driver {self} reports {len(changes)} changes in a row")
         await self.control.play(changes)
 
     async def newer_instance(self) -> "Driver":
-        """Starts a second instance of the same driver beside this one, as a rolling update does."""
+        """Start a second instance of the same driver, as in a rolling update."""
         options = replace(self.options, instance=f"{self.options.instance or 'a'}b")
         newer = await self.node.add_driver(options)
         await newer.starts()
         return newer
 
     async def _is_registered(self, before: int) -> None:
-        """More often than it had been."""
+        """Wait for one more registration."""
         await self.node.until(
-            lambda: self._registrations() > before, "start", f"driver {self} is registered", "no registration"
+            lambda: self._registrations() > before, "start", f"the kubelet registers driver {self}", "no registration"
         )
 
     def _streams(self) -> set[str]:
-        """Those that are open, by the history."""
+        """The open health streams, according to the history."""
         mine, history = (self.name, self.options.instance), self.node.history
         opened = {e.stream for e in history.of(StreamOpened) if (e.driver, e.instance) == mine}
         return opened - {e.stream for e in history.of(StreamClosed)}
 
-    def _said(self) -> list[ReportSent]:
+    def _own_reports(self) -> list[ReportSent]:
         mine = (self.name, self.options.instance)
         return [e for e in self.node.history.of(ReportSent) if (e.driver, e.instance) == mine]
 

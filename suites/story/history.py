@@ -1,4 +1,4 @@
-"""The history of one scenario: everything that happened, with its time, and waiting for what is to happen."""
+"""The history of one scenario: all events with their times. Callers can wait for a condition on it."""
 
 import asyncio
 import time
@@ -16,35 +16,35 @@ E = TypeVar("E", bound=Event)
 
 
 class History:
-    """Records events and wakes those who wait for one. `observe` is what makers of events are given."""
+    """Records events and wakes waiting tasks. Event sources call `observe`."""
 
     def __init__(self) -> None:
         self.records: list[Record] = []
         self._changed = asyncio.Event()
 
     def observe(self, event: Event) -> None:
-        """Takes an event that happened just now."""
+        """Record an event that happened now."""
         self.add(Record(time.monotonic(), event))
 
     def add(self, record: Record) -> None:
-        """Takes an event with its time on this machine's monotonic clock, as seen in another process.
+        """Record an event of another process, with its time on this machine's monotonic clock.
 
-        It may be told late; the records stay in the order of their times.
+        It may arrive late. The records stay sorted by time.
         """
         insort(self.records, record, key=lambda other: other.at)
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
     def of(self, kind: type[E]) -> Iterator[E]:
-        """The events of a kind, in order."""
+        """The events of this type, in order."""
         return (record.what for record in self.records if isinstance(record.what, kind))
 
     def as_read(self, profile: Profile) -> list[Record]:
-        """The records, with of each report what a kubelet of this profile reads."""
+        """The records, with each report as a kubelet of this profile reads it."""
         return [replace(record, what=_as_read(record.what, profile)) for record in self.records]
 
     async def until(self, true: Callable[[], bool], seconds: float) -> bool:
-        """Waits until `true()`, looking again after each event; False once `seconds` have passed."""
+        """Wait until `true()`; check again after each event. Returns False after `seconds`."""
         try:
             async with asyncio.timeout(seconds):
                 while not true():
@@ -54,7 +54,7 @@ class History:
         return True
 
 
-_FOR_EVER = 10**9  # seconds; what a device plugin lists has no timeout
+_FOR_EVER = 10**9  # seconds; devices of a device plugin have no timeout
 
 
 def _as_read(event: Event, profile: Profile) -> Event:

@@ -1,4 +1,4 @@
-"""The manifests of the story's pods, and who uses what in them."""
+"""The manifests of a scenario's pods, with the claims and devices of each container."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,16 +6,16 @@ from typing import Any
 
 from drahealth.fakes.cluster.api import PODS, Object
 from drahealth.suites.story.claims import Claim, Use
-from drahealth.suites.story.device_plugin import Ask
+from drahealth.suites.story.device_plugin import ResourceRequest
 
 
 @dataclass(frozen=True)
-class Users:
-    """Who uses which claims and devices of device plugins in a pod; `unused` are claims that no container uses."""
+class PodUses:
+    """The claims and resource requests of each container of a pod. No container uses the `unused` claims."""
 
-    containers: Mapping[str, Sequence[Use | Ask]]
-    init: Mapping[str, Sequence[Use | Ask]] = field(default_factory=dict)
-    sidecars: Mapping[str, Sequence[Use | Ask]] = field(default_factory=dict)
+    containers: Mapping[str, Sequence[Use | ResourceRequest]]
+    init: Mapping[str, Sequence[Use | ResourceRequest]] = field(default_factory=dict)
+    sidecars: Mapping[str, Sequence[Use | ResourceRequest]] = field(default_factory=dict)
     unused: Sequence[Claim] = ()
 
     @property
@@ -29,16 +29,17 @@ class Users:
 def pod_manifest(
     namespace: str,
     name: str,
-    users: Users,
+    users: PodUses,
     sources: Mapping[str, Mapping[str, str]],
     *,
     image: str,
     command: Sequence[str],
     restart: str,
 ) -> Object:
-    """The Pod: it ends when told to, and is placed by the scheduler. `sources` has that of each claim, by its name.
+    """The manifest of a pod. `sources` maps the name of each claim to its reference.
 
-    A grace of 0 would let the API server drop it at once, before the kubelet has unprepared its claims.
+    The grace period is not 0, because the API server would then delete the pod before the kubelet has unprepared
+    its claims.
     """
     return {
         "apiVersion": PODS.api_version,
@@ -47,7 +48,7 @@ def pod_manifest(
         "spec": {
             "restartPolicy": restart,
             "terminationGracePeriodSeconds": 1,
-            "dnsPolicy": "Default",  # else a kubelet without a cluster's DNS complains at each sync
+            "dnsPolicy": "Default",  # a kubelet without cluster DNS logs a warning at each sync otherwise
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
             "resourceClaims": [{"name": claim, **source} for claim, source in sorted(sources.items())],
@@ -60,9 +61,9 @@ def pod_manifest(
     }
 
 
-def _container(name: str, uses: Sequence[Use | Ask], image: str, command: Sequence[str]) -> dict[str, Any]:
+def _container(name: str, uses: Sequence[Use | ResourceRequest], image: str, command: Sequence[str]) -> dict[str, Any]:
     claimed = [use for use in uses if isinstance(use, Use)]
     claims = [{"name": u.claim.name, **({"request": u.request} if u.request else {})} for u in claimed]
-    limits = {use.plugin.resource: str(use.count) for use in uses if isinstance(use, Ask)}
+    limits = {use.plugin.resource: str(use.count) for use in uses if isinstance(use, ResourceRequest)}
     spec: dict[str, Any] = {"name": name, "image": image, "resources": {"claims": claims, "limits": limits}}
     return {**spec, "command": list(command)} if command else spec

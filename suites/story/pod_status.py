@@ -1,4 +1,4 @@
-"""From a Pod object of the API to the status that a history records. Pure."""
+"""Conversion of a Pod object to the status event of a history. Pure."""
 
 from drahealth.fakes.cluster.api import Object
 from drahealth.proto.events import ContainerSeen, StatusSeen
@@ -6,7 +6,7 @@ from drahealth.proto.values import Health, ResourceHealth, ResourceStatus
 
 
 def status_seen(pod: Object) -> StatusSeen:
-    """The event that a client of the API sees in a Pod object."""
+    """The status event for a Pod object."""
     status = pod.get("status", {})
     containers, initial = (
         tuple(_container_seen(c) for c in status.get(kind) or ())

@@ -1,4 +1,4 @@
-"""What a client sees of a namespace's pods: their statuses as they change, that they are gone, and events on them."""
+"""A client's view of the pods in a namespace: status changes, deletions, and events on the pods."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,11 +10,11 @@ from drahealth.suites.story.history import History
 from drahealth.suites.story.pod_status import status_seen
 
 _PAUSE = 0.05
-"""Seconds until a watch that has ended is opened again, as when the API server restarts."""
+"""Seconds until an ended watch is opened again, for example after a restart of the API server."""
 
 
 class PodWatch:
-    """`statuses` has the newest of each pod, by its uid; each change goes into the history."""
+    """`statuses` holds the newest status of each pod, by uid. The history receives each change."""
 
     def __init__(self, api: Api, namespace: str, history: History) -> None:
         self.statuses: dict[str, StatusSeen] = {}
@@ -25,14 +25,14 @@ class PodWatch:
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        followed = ((PODS, self._saw), (EVENTS, self._was_told))
+        followed = ((PODS, self._pod_changed), (EVENTS, self._event_changed))
         self._tasks = [
             asyncio.create_task(self._follow(kind, saw), name=f"{kind.plural} of {self._namespace}")
             for kind, saw in followed
         ]
 
     async def stop(self) -> None:
-        """Sees nothing more; harmless on one that never started."""
+        """Stop watching. It does nothing if the watch never started."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -44,24 +44,24 @@ class PodWatch:
                     saw(event.type, event.object)
             await asyncio.sleep(_PAUSE)
 
-    def _saw(self, kind: str, pod: Object) -> None:
+    def _pod_changed(self, kind: str, pod: Object) -> None:
         uid = pod["metadata"]["uid"]
         if kind == "DELETED":
             self.statuses.pop(uid, None)
-            self._history.observe(Step(f"pod {pod['metadata']['name']} is gone"))
+            self._history.observe(Step(f"pod {pod['metadata']['name']} is deleted"))
             return
         seen = status_seen(pod)
         if seen != self.statuses.get(uid):
             self.statuses[uid] = seen
             self._history.observe(seen)
 
-    def _was_told(self, kind: str, event: Object) -> None:
+    def _event_changed(self, kind: str, event: Object) -> None:
         about, uid = event["involvedObject"], event["metadata"]["uid"]
         if kind == "DELETED" or about.get("kind") != "Pod":
             return
         type_, reason, message = (event.get(key) or "" for key in ("type", "reason", "message"))
         count = event.get("count") or 1
         seen = EventSeen(about.get("name", ""), about.get("uid", ""), type_, reason, message, count)
-        if seen != self._events.get(uid):  # a watch that begins anew tells all again
+        if seen != self._events.get(uid):  # a new watch sends all events again
             self._events[uid] = seen
             self._history.observe(seen)

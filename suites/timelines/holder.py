@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Self
 
 from drahealth.fakes.timelines.workload import PodVerb, Workload
-from drahealth.suites.story.device_plugin import Ask
+from drahealth.suites.story.device_plugin import ResourceRequest
 from drahealth.suites.story.hardware import Driver
 from drahealth.suites.story.node import Node
 from drahealth.suites.story.replica_set import ReplicaSet
@@ -27,7 +27,7 @@ class Holder:
         self._replicas: ReplicaSet | None = None
         self._failing: asyncio.Task[None] | None = None
 
-    async def begin(self, workload: Workload, devices: int, asks: Sequence[Ask]) -> None:
+    async def begin(self, workload: Workload, devices: int, asks: Sequence[ResourceRequest]) -> None:
         """Makes the workload, whose pod asks for so many devices of the driver; returns when it runs."""
         claim = await self._node.claim(self._driver, template=workload.kind == "ReplicaSet", gpu=devices)
         if workload.kind == "ReplicaSet":
@@ -51,7 +51,7 @@ class Holder:
         match verb:
             case "keeps-failing":
                 await self._lets_run()
-                self._failing = asyncio.create_task(self.pod.fails_whenever_it_runs())
+                self._failing = asyncio.create_task(self.pod.fails_repeatedly())
                 await self.pod.is_in_back_off()
             case "running":
                 await self._lets_run()

@@ -53,7 +53,7 @@ class NodeClock:
         return time.time()
 
     async def sleep(self, seconds: float) -> None:
-        await self.node.passes(seconds)
+        await self.node.advance_time(seconds)
 
 
 class NodeStage:
@@ -89,13 +89,13 @@ class NodeStage:
             left -= step
 
     async def act(self, action: Action) -> None:
-        self._node.tell(_words(action))
+        self._node.log(_words(action))
         with self._at(action):
             await self._act(action)
 
     async def expect(self, action: Action) -> None:
         expected = f"shows {sought(action)}"
-        self._node.tell(f"{action.step}: a pod {expected}?")
+        self._node.log(f"{action.step}: a pod {expected}?")
         within, seen, expected = action.what["within"], self._pod, f"pod {self._pod.name} {expected}"
         with self._at(action):
             held = ", ".join(sorted(self._holder.held))
@@ -137,7 +137,7 @@ class NodeStage:
         match action.verb:
             case verb if verb in VERBS:
                 if told := await self._steps.tell(action, time.time()):
-                    self._node.tell(told)
+                    self._node.log(told)
                 if self._plugin and (verb, what) == ("recover", EVERYTHING):
                     await self._plugin_steps(self._plugin).heal()
             case "driver":
@@ -174,7 +174,7 @@ class NodeStage:
             case "stop":
                 await self._node.kubelet_stops()
             case "running":
-                await self._node.kubelet_runs()
+                await self._node.kubelet_starts()
 
     async def _tell_driver(self, what: Any) -> None:
         verb = what if isinstance(what, str) else next(iter(what))

@@ -39,14 +39,14 @@ def overlaps(*happened: Event | float) -> list[str]:
 
 def test_an_entry_name_that_is_there_twice_in_a_container_is_found() -> None:
     seen = pod([container(entry(resource()), entry(resource(device="gpu-1")))])
-    assert list(invariants.doubles(history(seen))) == [
+    assert list(invariants.duplicates(history(seen))) == [
         "entry claim:claim-1/gpu is there twice in container main of pod pod-1"
     ]
 
 
 def test_a_device_that_is_there_twice_in_an_entry_is_found() -> None:
     seen = pod([container(entry(resource(), resource(UNHEALTHY)))])
-    assert list(invariants.doubles(history(seen))) == [
+    assert list(invariants.duplicates(history(seen))) == [
         "gpu.example.com/node-a/gpu-0 is there twice in entry claim:claim-1/gpu of pod pod-1"
     ]
 
@@ -54,7 +54,7 @@ def test_a_device_that_is_there_twice_in_an_entry_is_found() -> None:
 def test_init_containers_and_the_pod_itself_are_looked_at_too() -> None:
     twice = (entry(resource()), entry(resource(device="gpu-1")))
     seen = pod(init=[container(*twice, name="first")], own=twice)
-    assert list(invariants.doubles(history(seen))) == [
+    assert list(invariants.duplicates(history(seen))) == [
         "entry claim:claim-1/gpu is there twice in container first of pod pod-1",
         "entry claim:claim-1/gpu is there twice in pod pod-1",
     ]
@@ -75,7 +75,7 @@ def test_an_invention_or_an_old_health_is_found_wherever_it_stands(place: str) -
 def test_the_same_device_and_entry_in_several_containers_and_statuses_are_no_doubles() -> None:
     shared = entry(resource())
     seen = pod([container(shared, entry(resource(), name="claim:other")), container(shared, name="second")])
-    assert list(invariants.doubles(history(seen, seen))) == []
+    assert list(invariants.duplicates(history(seen, seen))) == []
 
 
 # STATUS-07: nothing is invented
@@ -226,7 +226,7 @@ def test_two_streams_are_seen_while_they_are_two() -> None:
 
 
 def test_an_empty_history_is_without_fault() -> None:
-    assert invariants.judge([], {}) == {"STATUS-06": [], "STATUS-07": [], "STREAM-03": []}
+    assert invariants.violations([], {}) == {"STATUS-06": [], "STATUS-07": [], "STREAM-03": []}
 
 
 # STATUS-10: the final state is the latest
@@ -311,7 +311,7 @@ def test_a_kubelet_that_shows_each_report_is_without_fault(reports: list[ReportS
     records = history(*told)
     last = records[-1].what
     assert isinstance(last, StatusSeen)
-    assert not any(invariants.judge(records, DEVICES).values())
+    assert not any(invariants.violations(records, DEVICES).values())
     assert invariants.not_converged(records, [last], DEVICES, True) == []
 
 
@@ -319,4 +319,4 @@ def test_a_kubelet_that_shows_each_report_is_without_fault(reports: list[ReportS
 def test_a_kubelet_that_shows_another_message_once_is_caught(reports: list[ReportSent], data: st.DataObject) -> None:
     told: list[Event | float] = [opened(), *reports]
     told.insert(data.draw(st.integers(0, len(told))), status(UNHEALTHY, "made up"))
-    assert len(invariants.judge(history(*told), DEVICES)["STATUS-07"]) == 1
+    assert len(invariants.violations(history(*told), DEVICES)["STATUS-07"]) == 1

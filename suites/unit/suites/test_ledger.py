@@ -41,7 +41,7 @@ def test_what_is_judged_by_scenarios_is_named_by_scenarios() -> None:
 
 
 def test_what_is_judged_on_every_history_is_judged_in_the_code() -> None:
-    code = {*invariants.judge([], {}), *(name for _, name, _ in judging(SUITES / "story" / "node.py"))}
+    code = {*invariants.violations([], {}), *(name for _, name, _ in judging(SUITES / "story" / "node.py"))}
     assert code == {entry.id for entry in requirements().values() if entry.judged == "invariant"}
 
 

@@ -28,7 +28,7 @@ from drahealth.proto.events import (
 )
 from drahealth.proto.extended_resources import PluginDevice
 from drahealth.proto.values import DeviceHealth, Health
-from drahealth.suites.judging.history_text import draw, tell
+from drahealth.suites.judging.history_text import format_event, format_history
 from drahealth.suites.unit.suites.histories import container, entry, history, pod, report, resource, status
 
 HOT = DeviceHealth("node-a", "gpu-0", Health.UNHEALTHY, "hot")
@@ -83,36 +83,36 @@ LINES: list[tuple[Event, str]] = [
 
 @pytest.mark.parametrize(("event", "line"), LINES)
 def test_an_event_is_told_in_one_line(event: Event, line: str) -> None:
-    assert tell(event) == line
+    assert format_event(event) == line
 
 
 def test_an_event_without_a_sentence_is_shown_by_its_fields() -> None:
-    assert tell(PluginRegistered("d", "/d.sock", None)) == "plugin-registered: driver d, endpoint /d.sock"
+    assert format_event(PluginRegistered("d", "/d.sock", None)) == "plugin-registered: driver d, endpoint /d.sock"
 
 
 def test_times_are_seconds_since_the_first_event() -> None:
-    assert draw(history(Step("one"), 2, Step("two"))) == "   0.000 s  # one\n   2.010 s  # two"
+    assert format_history(history(Step("one"), 2, Step("two"))) == "   0.000 s  # one\n   2.010 s  # two"
 
 
 def test_without_events_it_says_so() -> None:
-    assert draw([]) == "nothing happened"
+    assert format_history([]) == "nothing happened"
 
 
 def test_a_long_one_is_shown_by_its_ends() -> None:
-    lines = draw(history(*(Step(str(number)) for number in range(500)))).split("\n")
+    lines = format_history(history(*(Step(str(number)) for number in range(500)))).split("\n")
     assert len(lines) == 121
     assert [lines[59].split()[-1], lines[60].strip(), lines[61].split()[-1]] == ["59", "... 380 more ...", "440"]
 
 
 def test_one_that_fits_is_shown_whole() -> None:
-    lines = draw(history(*(Step(str(number)) for number in range(120)))).split("\n")
+    lines = format_history(history(*(Step(str(number)) for number in range(120)))).split("\n")
     assert [line.split()[-1] for line in lines] == [str(number) for number in range(120)]
 
 
 def test_a_long_message_is_shortened_in_reports_and_statuses() -> None:
     long = "x" * 41
-    assert "x" * 38 not in tell(report(Health.UNHEALTHY, long)) + tell(status(Health.UNHEALTHY, long))
-    assert "'" + "x" * 37 + "...'" in tell(status(Health.UNHEALTHY, long))
+    assert "x" * 38 not in format_event(report(Health.UNHEALTHY, long)) + format_event(status(Health.UNHEALTHY, long))
+    assert "'" + "x" * 37 + "...'" in format_event(status(Health.UNHEALTHY, long))
 
 
 ODD = st.text(st.characters(), max_size=50)
@@ -130,9 +130,9 @@ def test_whatever_texts_it_holds_an_event_stays_on_one_printable_line(text: str)
         replace(pod([replace(WAITING, name=text, state=text)]), pod=text, phase=text),
         status(Health.UNHEALTHY, text, device=text),
     ]
-    assert all(tell(event).isprintable() for event in events)
-    assert len(draw(history(*events)).splitlines()) == len(events)
+    assert all(format_event(event).isprintable() for event in events)
+    assert len(format_history(history(*events)).splitlines()) == len(events)
 
 
 def test_what_cannot_be_printed_is_written_as_python_writes_it() -> None:
-    assert tell(Registered("d", "", False, "no\nway\x1b[31m")) == r"d is not registered: no\nway\x1b[31m"
+    assert format_event(Registered("d", "", False, "no\nway\x1b[31m")) == r"d is not registered: no\nway\x1b[31m"

@@ -1,38 +1,38 @@
-"""What a story's history and the last statuses of its pods say by the invariants."""
+"""Checks of a story's history and of its pods' last statuses against the invariants."""
 
 from collections.abc import Mapping, Sequence
 
 from drahealth.manager.profile import Profile
 from drahealth.suites.judging import invariants
-from drahealth.suites.story.clear_up import ClearUp
+from drahealth.suites.story.cleanup import Cleanup
 from drahealth.suites.story.history import History
 from drahealth.suites.story.pod_watch import PodWatch
 
 
-class Evidence:
-    """Looked at anew with each call, while the story goes on."""
+class HistoryChecks:
+    """Checks of the history so far. Each call evaluates it again."""
 
-    def __init__(self, history: History, watch: PodWatch, profile: Profile, made: ClearUp) -> None:
+    def __init__(self, history: History, watch: PodWatch, profile: Profile, made: Cleanup) -> None:
         self._history = history
         self._watch = watch
         self._profile = profile
         self._made = made
 
     def violations(self) -> Mapping[str, Sequence[str]]:
-        """By requirement, what was against it throughout."""
-        return invariants.judge(self._history.as_read(self._profile), self._devices())
+        """The violations of each invariant, by requirement."""
+        return invariants.violations(self._history.as_read(self._profile), self._devices())
 
     def not_converged(self, gates_on: bool) -> list[str]:
-        """What running pods show now that is not the latest."""
+        """The devices of running pods whose status is not the last report."""
         statuses = self._watch.statuses.values()
         return invariants.not_converged(self._history.as_read(self._profile), statuses, self._devices(), gates_on)
 
     def has_two_streams(self) -> bool:
-        """Two health streams of one driver are open."""
+        """Whether two health streams of one driver are open."""
         return invariants.has_two_streams(self._history.records)
 
     def _devices(self) -> dict[str, invariants.Device]:
-        """The story's devices by what they are called in a status here."""
+        """The story's devices by their names in a pod status of this profile."""
         plugins = {
             invariants.name_in(plugin.resource, gpu.name): (plugin.resource, "", gpu.name)
             for plugin in self._made.plugins

@@ -1,4 +1,4 @@
-"""After a story: whatever it has made goes, from the last to the first, whatever becomes of each."""
+"""Cleanup after a story: delete all its objects in reverse order, even if a deletion fails."""
 
 import asyncio
 from contextlib import AsyncExitStack, suppress
@@ -12,8 +12,8 @@ from drahealth.suites.story.pod_watch import PodWatch
 from drahealth.suites.targets.target import Target
 
 
-class ClearUp:
-    """What there is to clear up in a namespace; drivers and plugins are added as they are made."""
+class Cleanup:
+    """Cleanup of a namespace, and of the drivers and plugins that the story adds to it."""
 
     def __init__(self, target: Target, namespace: str, watch: PodWatch, history: History) -> None:
         self.drivers: list[Driver] = []
@@ -24,7 +24,7 @@ class ClearUp:
         self._history = history
 
     def add_to(self, stack: AsyncExitStack) -> None:
-        """The stack clears up when it ends, after what is pushed on it later."""
+        """Push the cleanup onto the stack. Callbacks that are pushed later run first."""
         api = self._target.api
         stack.push_async_callback(self._target.leave)
         stack.push_async_callback(self._watch.stop)
@@ -36,12 +36,13 @@ class ClearUp:
             stack.push_async_callback(self._target.drop_driver, control)
             stack.push_async_callback(control.retire)
 
-    async def end_pods(self) -> None:
-        """No pod is left; their drivers must be there. Raises HarnessError if one does not go.
+    async def delete_pods(self) -> None:
+        """Delete all pods and wait. Their drivers must run. Raises HarnessError if a pod remains.
 
-        One whose final status the API server refuses would stay for good (B-29, B-32): it gets no more grace.
+        The second attempt uses grace period 0. Without it, a pod remains if the API server rejects its final
+        status (B-29, B-32).
         """
-        for made in await self._target.api.list(REPLICA_SETS, self._namespace):  # else their pods come again
+        for made in await self._target.api.list(REPLICA_SETS, self._namespace):  # they would replace their pods
             await self._target.api.delete(REPLICA_SETS, made["metadata"]["name"], self._namespace)
         for grace in (None, 0):
             for pod in await self._target.api.list(PODS, self._namespace):
@@ -50,11 +51,11 @@ class ClearUp:
             for _ in range(round(self._target.windows["start"])):
                 if await self._history.until(lambda: not self._watch.statuses, 1.0):
                     return
-                self._target.check()  # pods do not go without their driver
-        raise HarnessError(f"pods in {self._namespace} did not go away", await self._target.log_tail())
+                self._target.check()  # pods are not deleted without their driver
+        raise HarnessError(f"pods in {self._namespace} were not deleted in time", await self._target.log_tail())
 
-    async def revive_drivers(self) -> None:
-        """A story may have ended while a driver was down; pods do not go before one has unprepared their claims."""
+    async def restart_drivers(self) -> None:
+        """Start drivers that the story left stopped. Pods end only after a driver has unprepared their claims."""
         for name in {driver.name for driver in self.drivers}:
             instances = [driver.control for driver in self.drivers if driver.name == name]
             states = [await control.state() for control in instances]

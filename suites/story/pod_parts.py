@@ -1,4 +1,4 @@
-"""The places of a pod's status where entries stand: its containers of any kind, and the pod itself."""
+"""The parts of a pod whose status has health entries: its containers of any kind, and the pod itself."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
@@ -11,14 +11,14 @@ from drahealth.suites.targets.target import Window
 
 
 class MessageNode(StoryNode, Protocol):
-    """A node that knows whose messages a status has to show."""
+    """A node that decides which messages a pod status must show."""
 
-    def insists_on_messages_of(self, driver: Driver) -> bool:
-        """A message that the driver reported has to be shown."""
+    def requires_messages_of(self, driver: Driver) -> bool:
+        """Whether the pod status must show the messages of this driver."""
 
 
 class PodView(Protocol):
-    """What a place needs of its pod."""
+    """The part of `Pod` that a PodPart uses."""
 
     @property
     def node(self) -> MessageNode: ...
@@ -31,11 +31,11 @@ class PodView(Protocol):
 
     @property
     def status(self) -> StatusSeen | None:
-        """The newest status that a client saw."""
+        """The newest status that the client received."""
 
 
-class Place:
-    """Where entries stand in a pod's status: one of its containers of any kind, or, without a name, the pod itself."""
+class PodPart:
+    """A container of any kind, or the pod itself if the name is empty."""
 
     def __init__(self, pod: PodView, name: str) -> None:
         self._pod = pod
@@ -43,31 +43,31 @@ class Place:
         self._name = name
 
     async def shows(self, gpu: Gpu, health: Health, message: str | None = None, within: Window = "push") -> None:
-        """The device stands there so; `message` as with `Pod.shows`."""
+        """Wait until this part shows the device with this health. `message` as in `Pod.shows`."""
         await self._until(lambda: self._shown(gpu, health, message), within, self._words("shows", gpu, health, message))
 
     def still_shows(self, gpu: Gpu, health: Health, message: str | None = None) -> None:
-        """The newest status shows it so."""
+        """Check that the newest status shows this health."""
         words = self._words("still shows", gpu, health, message)
         self._node.check(self._shown(gpu, health, message), words, self._pod)
 
     async def shows_entries(self, expected: Mapping[str, Sequence[Gpu]], within: Window = "push") -> None:
-        """There are exactly these entries, each with exactly these devices."""
+        """Wait until there are exactly these entries, each with exactly these devices."""
         wanted = {name: {gpu.resource_id(self._node.profile) for gpu in gpus} for name, gpus in expected.items()}
         await self._until(lambda: entry_ids(self._entries()) == wanted, within, f"{self} has the entries {wanted}")
 
     async def shows_nothing(self, within: Window = "push") -> None:
-        """There are no entries."""
+        """Wait until there are no entries."""
         await self._until(lambda: not self._entries(), within, f"{self} has no entries")
 
-    async def is_(self, state: str, restarts: int = 0) -> None:
-        """The container is in this state: running, terminated or what it waits for; it was restarted so often."""
+    async def is_in_state(self, state: str, restarts: int = 0) -> None:
+        """Wait for this state of the container (running, terminated or a waiting reason) and restart count."""
         words = f"{self} is {state} after {restarts} restarts"
         await self._until(lambda: (state, restarts) in [(c.state, c.restarts) for c in self._seen()], "start", words)
 
     async def ends(self, code: int = 0) -> None:
-        """The container ends with this exit code."""
-        self._node.tell(f"{self} ends with {code}")
+        """Terminate the container with this exit code."""
+        self._node.log(f"{self} terminates with exit code {code}")
         await self._node.target.end_container(self._pod.uid, self._name, code)
 
     def __str__(self) -> str:
@@ -84,22 +84,22 @@ class Place:
         return dict(self._pod.status.entries()).get(self._name, ()) if self._pod.status else ()
 
     def _shown(self, gpu: Gpu, health: Health, message: str | None) -> bool:
-        if message and not self._node.insists_on_messages_of(gpu.driver):
+        if message and not self._node.requires_messages_of(gpu.driver):
             message = ""
-        return says(self._entries(), gpu.resource_id(self._node.profile), health, message)
+        return shows_health(self._entries(), gpu.resource_id(self._node.profile), health, message)
 
     async def _until(self, true: Callable[[], bool], within: Window, expected: str) -> None:
         await self._node.until(true, within, expected, self._pod)
 
 
-def says(
+def shows_health(
     entries: Sequence[ResourceStatus], name: str, health: Health, message: str | None, entry: str | None = None
 ) -> bool:
-    """Whether the device of this id stands there, in that entry if one is named, and so wherever it does."""
+    """Whether all entries with this device show this health and message. `entry` restricts it to one entry name."""
     found = [r for e in entries if entry in (None, e.name) for r in e.resources if r.resource_id == name]
     return bool(found) and all(r.health is health and message in (None, r.message) for r in found)
 
 
 def entry_ids(entries: Sequence[ResourceStatus]) -> dict[str, set[str]]:
-    """The ids of the devices in each entry."""
+    """The device IDs of each entry."""
     return {entry.name: {r.resource_id for r in entry.resources} for entry in entries}
