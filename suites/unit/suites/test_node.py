@@ -236,5 +236,5 @@ async def test_the_next_story_finds_the_gate_on(kep: ReferenceTarget) -> None:
 async def test_a_story_that_disturbs_its_node_has_to_say_so_before(kep: ReferenceTarget) -> None:
     node = Node(kep, "a story", ("STATUS-01",), lambda work: work)
     for disturbs in (node.kubelet_restarts(), node.set_gates(on=False)):
-        with pytest.raises(HarnessError, match="'a story'.*alone=True"):
+        with pytest.raises(HarnessError, match=r"'a story'.*alone=True"):
             await disturbs
