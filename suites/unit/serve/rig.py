@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -19,6 +18,7 @@ from drahealth.fakes.serve.program import Program
 from drahealth.fakes.serve.running import settings_of
 from drahealth.fakes.serve.settings import Settings
 from drahealth.proto.events import DriverEvent, DriverServed, to_json
+from drahealth.suites.unit import command_process
 from drahealth.suites.unit.manager.rig import until
 
 DRIVER = "gpu.example.com"
@@ -111,16 +111,10 @@ class Rig:
         """How many are published."""
         return len(await self.api.list(SLICES))
 
-    async def ctl(self, *arguments: str, program: str = "drahealth.fakes") -> Said:
+    async def ctl(self, *arguments: str) -> Said:
         """What `drahealth ctl` says to that."""
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            *("-m", program, "ctl", "--socket", str(self.socket), *arguments),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        out, err = await asyncio.wait_for(process.communicate(), PATIENCE)
-        return Said(process.returncode or 0, out.decode(), err.decode())
+        done = await command_process.run_async(command_process.FAKES, "ctl", "--socket", str(self.socket), *arguments)
+        return Said(done.returncode, done.stdout, done.stderr)
 
     async def told(self, call: str, /, name: str = "", **args: Any) -> Any:
         """A call of a driver by a connection of its own, as `ctl` makes it."""

@@ -17,11 +17,11 @@ from drahealth.proto.history import read_history
 from drahealth.suites import command
 from drahealth.suites.judging.ledger import requirements
 from drahealth.suites.run.catalogue import scenarios
+from drahealth.suites.unit import command_process
+from drahealth.suites.unit.command_process import COMMAND
 
 LISTENING = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
 """Where we run in the background, Ctrl-C is nothing to those we start."""
-
-FOR_ALL = "from drahealth.suites.command import main\nmain()"
 
 BROKEN = """
 from drahealth.suites.run.options import Options
@@ -47,10 +47,9 @@ Options.make_target = lambda *_: Nowhere()
 """
 
 
-def drahealth(*arguments: str, before: str = "", folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+def drahealth(*arguments: str, before: str = "", folder: Path | None = None) -> command_process.Done:
     """The command in a process of its own; `before` is done in it first."""
-    line = [sys.executable, "-c", before + FOR_ALL, *arguments]
-    return subprocess.run(line, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    return command_process.run(before + COMMAND, *arguments, folder=folder)
 
 
 def refused(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
@@ -180,7 +179,7 @@ def test_the_list_of_scenarios_names_all_with_their_sentences() -> None:
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM], ids=lambda how: how.name)
 def test_an_interrupted_run_takes_down_what_it_started(tmp_path: Path, how: signal.Signals) -> None:
-    words = [sys.executable, "-c", LISTENING + FOR_ALL, "run", "--profile", "v1.34", "-k", "own_timeout"]
+    words = [sys.executable, "-c", LISTENING + COMMAND, "run", "--profile", "v1.34", "-k", "own_timeout"]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as run:
         assert run.stdout

@@ -7,8 +7,10 @@ import pytest
 
 from drahealth.proto.events import StatusSeen
 from drahealth.proto.history import read_history
+from drahealth.suites.unit import command_process
 
 KEP = ("--pyargs", "drahealth.suites.kep")
+PYTEST = "import sys, pytest\nsys.exit(pytest.main(sys.argv[1:]))"
 
 STORIES = """
 from drahealth.suites.errors import HarnessError
@@ -35,6 +37,18 @@ async def test_that_cannot_be_told(node):
 async def test_with_a_mistake_of_its_author(node):
     node.pod_with_a_gpu.by_mistake
 """
+
+
+def run_pytest(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
+    """pytest in a process of its own, in the pytester's folder."""
+    done = command_process.run(PYTEST, *arguments, folder=pytester.path)
+    return pytest.RunResult(done.returncode, done.stdout.splitlines(), done.stderr.splitlines(), duration=0.0)
+
+
+def properties(pytester: pytest.Pytester) -> list[tuple[str | None, str | None]]:
+    """Those of the JUnit XML of a run."""
+    found = ElementTree.parse(pytester.path / "j.xml").iter("property")
+    return [(one.get("name"), one.get("value")) for one in found]
 
 
 def test_a_run_without_scenarios_is_left_alone(pytester: pytest.Pytester) -> None:
@@ -71,11 +85,10 @@ def test_scenarios_run_beside_the_users_tests_and_plugins_for_asynchronous_ones(
             await anyio.sleep(0)
         """
     )
-    run = pytester.runpytest_subprocess(".", *KEP, "-k", "pytest_asyncio or anyio or recovered", "--junitxml=j.xml")
+    run = run_pytest(pytester, ".", *KEP, "-k", "pytest_asyncio or anyio or recovered", "--junitxml=j.xml")
     run.assert_outcomes(passed=3)
     run.stdout.fnmatch_lines(["collected *", "drahealth: the reference in process, profile kep"])
-    properties = ElementTree.parse(pytester.path / "j.xml").iter("property")
-    assert [(p.get("name"), p.get("value")) for p in properties] == [
+    assert properties(pytester) == [
         ("requirement", "STATUS-03"),
         ("requirement", "STATUS-15"),
     ]
@@ -83,7 +96,7 @@ def test_scenarios_run_beside_the_users_tests_and_plugins_for_asynchronous_ones(
 
 def test_what_goes_wrong_is_explained(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(STORIES)
-    run = pytester.runpytest_subprocess("--drahealth-profile=v1.37", "--drahealth-report=r.json")
+    run = run_pytest(pytester, "--drahealth-profile=v1.37", "--drahealth-report=r.json")
     run.assert_outcomes(failed=4)
     run.stdout.fnmatch_lines(
         [
@@ -112,7 +125,8 @@ def test_what_goes_wrong_is_explained(pytester: pytest.Pytester) -> None:
 
 
 def test_a_known_issue_is_an_expected_failure_with_its_number(pytester: pytest.Pytester) -> None:
-    run = pytester.runpytest_subprocess(
+    run = run_pytest(
+        pytester,
         *KEP,
         "-k",
         "terminated_pod_is_left",
@@ -124,34 +138,37 @@ def test_a_known_issue_is_an_expected_failure_with_its_number(pytester: pytest.P
     )
     run.assert_outcomes(xfailed=1)
     run.stdout.fnmatch_lines(["XFAIL *test_a_terminated_pod_is_left_alone - B-19: The final status is built *"])
-    properties = ElementTree.parse(pytester.path / "j.xml").iter("property")
-    assert ("known-issue", "B-19") in [(p.get("name"), p.get("value")) for p in properties]
+    assert ("known-issue", "B-19") in properties(pytester)
 
 
-@pytest.mark.parametrize("workers", ["-n0", "-n2"])
-def test_what_needs_more_than_the_health_api_carries_is_skipped_for_that_reason(
-    pytester: pytest.Pytester, workers: str
-) -> None:
-    over = ("--drahealth-health-api=v1alpha1.NodeHealth/WatchDevicesStatus", "--drahealth-report=r.json")
+DRAFT = "v1alpha1.NodeHealth/WatchDevicesStatus"
+NEEDS_MORE = f"TIMEOUT-02 needs timeout, which {DRAFT} does not carry"
+
+
+def test_what_needs_more_than_the_health_api_carries_is_skipped_for_that_reason(pytester: pytest.Pytester) -> None:
     wanted = ("-k", "own_timeout or recovered", "-rs", "--junitxml=j.xml")
-    run = pytester.runpytest_subprocess(*KEP, workers, *wanted, *over)
+    run = run_pytest(pytester, *KEP, *wanted, f"--drahealth-health-api={DRAFT}", "--drahealth-report=r.json")
     run.assert_outcomes(passed=1, skipped=1)
-    reason = "TIMEOUT-02 needs timeout, which v1alpha1.NodeHealth/WatchDevicesStatus does not carry"
-    run.stdout.fnmatch_lines([f"SKIPPED * {reason}"])
+    run.stdout.fnmatch_lines([f"SKIPPED * {NEEDS_MORE}"])
     report = json.loads((pytester.path / "r.json").read_text())
     scenarios = {s["outcome"]: s["reason"] for s in report["scenarios"]}
-    assert (scenarios, report["health_api"]) == ({"passed": "", "not applicable": reason}, over[0].partition("=")[2])
+    assert (scenarios, report["health_api"]) == ({"passed": "", "not applicable": NEEDS_MORE}, DRAFT)
     assert (report["exit_code"], report["requirements"]["TIMEOUT-02"]["verdict"]) == (0, "NOT_APPLICABLE")
-    properties = ElementTree.parse(pytester.path / "j.xml").iter("property")
-    assert ("requirement", "TIMEOUT-02") in [(p.get("name"), p.get("value")) for p in properties]
+    assert ("requirement", "TIMEOUT-02") in properties(pytester)
 
 
 def test_a_distributed_run_has_one_report_and_all_histories(pytester: pytest.Pytester) -> None:
+    wanted = ("-n2", "-k", "recovered or terminated_pod_is_left or own_timeout", "-rs", "--junitxml=j.xml")
     files = ("--drahealth-report=r.json", "--drahealth-histories=deep/h")
-    run = pytester.runpytest_subprocess(*KEP, "-n2", "-k", "recovered or terminated_pod_is_left", *files)
-    run.assert_outcomes(passed=2)
+    run = run_pytest(pytester, *KEP, *wanted, f"--drahealth-health-api={DRAFT}", *files)
+    run.assert_outcomes(passed=2, skipped=1)
+    run.stdout.fnmatch_lines([f"SKIPPED * {NEEDS_MORE}"])
     report = json.loads((pytester.path / "r.json").read_text())
-    assert (report["counts"], report["requirements"]["TERM-02"]["verdict"]) == ({"passed": 2}, "PASS")
+    assert (report["counts"], report["requirements"]["TERM-02"]["verdict"]) == (
+        {"passed": 2, "not applicable": 1},
+        "PASS",
+    )
+    assert ("requirement", "TIMEOUT-02") in properties(pytester)
     histories = [read_history(path).records for path in (pytester.path / "deep/h").iterdir()]
     assert [any(isinstance(r.what, StatusSeen) for r in records) for records in histories] == [True, True]
 
@@ -167,6 +184,6 @@ def test_an_option_that_makes_no_sense_is_one_sentence_before_anything_runs(
     pytester: pytest.Pytester, option: str, sentence: str
 ) -> None:
     pytester.makepyfile(x="def test_nothing(): pass")
-    run = pytester.runpytest_subprocess(option, "x.py", "-p", "no:terminal")
+    run = run_pytest(pytester, option, "x.py", "-p", "no:terminal")
     assert (run.ret, run.outlines) == (pytest.ExitCode.USAGE_ERROR, [])
     assert [line for line in run.errlines if "ERROR" in line or "Trace" in line] == [f"ERROR: {sentence}"]

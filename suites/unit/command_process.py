@@ -1,0 +1,105 @@
+"""Programs of ours in processes of their own, without paying for their imports each time.
+
+Most of what a call of `drahealth` takes is imports. So these processes are forked from one that has imported everything
+and done nothing else: multiprocessing's fork server. Each has its own arguments, environment, folder, output, signals
+and exit code, as one that was started by itself. Where imports themselves are the matter, start a Python instead.
+"""
+
+import asyncio
+import multiprocessing
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+
+COMMAND = "from drahealth.suites.command import main\nmain()"
+"""What the installed `drahealth` does."""
+
+FAKES = "from drahealth.fakes.command import main\nmain()"
+"""What `python -m drahealth.fakes` does, the command of a pod's image."""
+
+PATIENCE = 60.0
+"""Seconds that a program may take on a busy machine."""
+
+_CONTEXT = multiprocessing.get_context("forkserver")
+_CONTEXT.set_forkserver_preload(
+    [
+        "_pytest.junitxml",
+        "drahealth.fakes.command",
+        "drahealth.fakes.serve.program",
+        "drahealth.suites.command",
+        "drahealth.suites.commands.play",
+        "drahealth.suites.run.reporting",
+        "drahealth.suites.run.session",
+        "drahealth.suites.targets.reference.target",
+        "drahealth.suites.timelines.collect",
+    ]
+)
+
+Done = subprocess.CompletedProcess[str]
+
+
+def run(program: str, *arguments: str, folder: Path | None = None) -> Done:
+    """Runs a program, given as its Python text, to its end. Raises TimeoutError."""
+    with _outputs() as (out, err):
+        process = _start(program, arguments, folder, out, err)
+        process.join(PATIENCE)
+        return _done(process, arguments, out, err)
+
+
+async def run_async(program: str, *arguments: str, folder: Path | None = None) -> Done:
+    """The same while the event loop goes on."""
+    with _outputs() as (out, err):
+        process = _start(program, arguments, folder, out, err)
+        ended = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        loop.add_reader(process.sentinel, ended.set)
+        try:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(ended.wait(), PATIENCE)
+        finally:
+            loop.remove_reader(process.sentinel)
+        return _done(process, arguments, out, err)
+
+
+@contextmanager
+def _outputs() -> Iterator[tuple[Path, Path]]:
+    with tempfile.TemporaryDirectory(prefix="dra-") as folder:
+        yield Path(folder, "out"), Path(folder, "err")
+
+
+def _start(program: str, arguments: tuple[str, ...], folder: Path | None, *outputs: Path) -> ForkServerProcess:
+    files = (os.devnull, *map(str, outputs))
+    where = str(folder or Path.cwd())
+    process = _CONTEXT.Process(target=_main, args=(program, arguments, where, dict(os.environ), files))
+    process.start()
+    return process
+
+
+def _done(process: ForkServerProcess, arguments: tuple[str, ...], out: Path, err: Path) -> Done:
+    if process.exitcode is None:
+        process.kill()
+        process.join()
+        raise TimeoutError(f"{arguments} has not ended within {PATIENCE:g} s: {err.read_text()}")
+    done = subprocess.CompletedProcess(arguments, process.exitcode, out.read_text(), err.read_text())
+    process.close()
+    return done
+
+
+def _main(
+    program: str, arguments: tuple[str, ...], folder: str, environment: dict[str, str], files: tuple[str, ...]
+) -> None:
+    """In the new process."""
+    for number, path in enumerate(files):
+        opened = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        os.dup2(opened, number)
+        os.close(opened)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    sys.argv = ["drahealth", *arguments]
+    exec(compile(program, "<program>", "exec"), {"__name__": "__main__"})
