@@ -25,20 +25,21 @@ FAKES = "from drahealth.fakes.command import main\nmain()"
 PATIENCE = 60.0
 """Seconds that a program may take on a busy machine."""
 
-_CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(
-    [
-        "_pytest.junitxml",
-        "drahealth.fakes.command",
-        "drahealth.fakes.serve.program",
-        "drahealth.suites.command",
-        "drahealth.suites.commands.play",
-        "drahealth.suites.run.reporting",
-        "drahealth.suites.run.session",
-        "drahealth.suites.targets.reference.target",
-        "drahealth.suites.timelines.collect",
-    ]
+IMPORTED = (
+    "_pytest.junitxml",
+    "drahealth.fakes.command",
+    "drahealth.fakes.serve.program",
+    "drahealth.suites.command",
+    "drahealth.suites.commands.play",
+    "drahealth.suites.run.collect",
+    "drahealth.suites.run.reporting",
+    "drahealth.suites.run.session",
+    "drahealth.suites.targets.reference.target",
 )
+"""What the processes need not import."""
+
+_CONTEXT = multiprocessing.get_context("forkserver")
+_CONTEXT.set_forkserver_preload([*IMPORTED])
 
 Done = subprocess.CompletedProcess[str]
 

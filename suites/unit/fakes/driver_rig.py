@@ -26,6 +26,7 @@ from drahealth.proto.health_apis import V1, HealthApi
 from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, Unary
 from drahealth.proto.sockets import target
 from drahealth.proto.values import DeviceHealth, Health, Report
+from drahealth.suites.unit.endings import PATIENCE
 
 DRIVER = "gpu.example.com"
 REQUEST = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]}}
@@ -105,7 +106,7 @@ class Rig:
 
         async def close() -> None:
             writer.close()
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE):
                 await serving
 
         self._closing.append(close)
@@ -150,7 +151,7 @@ class Rig:
         before = (await driver.state()).streams_opened
         async with grpc.aio.insecure_channel(target(self.root / where)) as channel:
             stream = Stream(channel, health_api)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE):
                 while True:
                     if (await driver.state()).streams_opened > before:
                         break
@@ -160,7 +161,7 @@ class Rig:
 
     async def closed(self, driver: DriverControl) -> None:
         """Returns once the driver has no open stream, and what it saw until then has come here."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             while True:
                 if not (await driver.state()).streams:
                     return
@@ -183,7 +184,7 @@ class Stream:
 
     async def raw(self) -> bytes:
         """The next message as bytes. Raises StopAsyncIteration, AioRpcError, or TimeoutError when none comes."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             data: bytes = await anext(self._messages)
         return data
 

@@ -22,6 +22,7 @@ from drahealth.proto.values import (
     ResourceHealth,
     ResourceStatus,
 )
+from drahealth.suites.unit.endings import PATIENCE
 
 
 class Devices:
@@ -156,7 +157,7 @@ class World:
 
     async def until_pod(self, true: Callable[[Object], bool], name: str = "train") -> Object:
         """The pod, once a watcher of the API sees it so."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             async for event in self.api.watch(PODS, "default"):
                 if event.object["metadata"]["name"] == name and true(event.object):
                     return event.object
@@ -165,7 +166,7 @@ class World:
     async def changes_since(self, pod: Object, true: Callable[[Object], bool]) -> list[Object]:
         """The pod after each change since then, up to the first that is so."""
         changes = []
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             async for event in self.api.watch(PODS, "default", since=pod["metadata"]["resourceVersion"]):
                 changes.append(event.object)
                 if true(event.object):
@@ -174,7 +175,7 @@ class World:
 
     async def until_gone(self, name: str = "train") -> Object:
         """The last state of the pod, once it is deleted."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             async for event in self.api.watch(PODS, "default"):
                 if event.type == "DELETED" and event.object["metadata"]["name"] == name:
                     return event.object

@@ -24,6 +24,7 @@ from drahealth.fakes.cluster.api_server.http import HttpApi
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.cluster.clients.kube_client import KubeClient
 from drahealth.fakes.cluster.list_watch import ListWatch
+from drahealth.suites.unit.endings import PATIENCE
 
 NAMESPACE = "story"
 CLASS: Object = {"metadata": {"name": "gpu"}, "spec": {}}
@@ -53,7 +54,7 @@ async def seen(api: ListWatch, kind: Kind, number: int, since: str | None = None
 
 async def taken(watch: AsyncIterator[WatchEvent], number: int) -> list[WatchEvent]:
     """The next events, each within two seconds."""
-    return [await asyncio.wait_for(anext(watch), 2) for _ in range(number)]
+    return [await asyncio.wait_for(anext(watch), PATIENCE) for _ in range(number)]
 
 
 def briefly(events: list[WatchEvent]) -> list[tuple[str, str]]:

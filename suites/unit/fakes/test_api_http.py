@@ -15,6 +15,7 @@ from drahealth.fakes.cluster.api import KINDS, NODES, Kind, WatchEvent
 from drahealth.fakes.cluster.api_server.http import HttpApi
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.cluster.list_watch import Snapshot
+from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.manager.rig import until
 
 
@@ -131,7 +132,7 @@ async def test_lists_and_watches_select_by_fields(web: Web) -> None:
 
 async def test_it_stops_at_once_with_watches_open(web: Web) -> None:
     async with web.session.get(web.http.url + "/api/v1/nodes?watch=true"):
-        await asyncio.wait_for(web.http.stop(), 1)
+        await asyncio.wait_for(web.http.stop(), PATIENCE)
 
 
 async def test_a_client_that_leaves_leaves_no_watcher(web: Web) -> None:
@@ -139,7 +140,7 @@ async def test_a_client_that_leaves_leaves_no_watcher(web: Web) -> None:
     async with web.session.get(web.http.url + "/api/v1/nodes?watch=true") as response:
         await response.content.readline()
         assert not web.server.left.is_set()
-    await asyncio.wait_for(web.server.left.wait(), 2)
+    await asyncio.wait_for(web.server.left.wait(), PATIENCE)
 
 
 def test_it_has_no_url_before_it_is_started() -> None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drahealth.fakes.clock import JumpClock
+from drahealth.suites.unit.endings import PATIENCE
 
 
 async def settle() -> None:
@@ -51,7 +52,7 @@ def test_both_times_move_by_what_was_jumped(jumps: list[float]) -> None:
 async def test_real_time_alone_wakes_a_sleeper() -> None:
     clock = JumpClock()
     before = clock.now()
-    await asyncio.wait_for(clock.sleep(0.01), timeout=5)
+    await asyncio.wait_for(clock.sleep(0.01), PATIENCE)
     assert clock.now() - before >= 0.01
 
 
@@ -61,7 +62,7 @@ async def test_a_sleeper_waits_for_the_rest_of_its_time_after_a_jump() -> None:
     await settle()
     clock.jump(100)
     assert not sleeper.done()
-    await asyncio.wait_for(sleeper, timeout=5)
+    await asyncio.wait_for(sleeper, PATIENCE)
 
 
 async def test_an_endless_sleep_outlasts_every_jump() -> None:

@@ -19,6 +19,7 @@ from drahealth.fakes.control.wire import (
     read_said,
 )
 from drahealth.fakes.hardware.driver import FakeDriver
+from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.fakes.driver_rig import DRIVER, Rig, make_plugin
 
 Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -44,7 +45,7 @@ async def answer(ends: Ends, request: Any = None) -> Any:
     reader, writer = ends
     if request is not None:
         writer.write((request if isinstance(request, bytes) else json.dumps(request).encode()) + b"\n")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         return json.loads(await reader.readline())
 
 
@@ -171,7 +172,7 @@ async def test_drivers_retire_with_their_connection(rig: Rig, ends: Ends) -> Non
     await answer(ends, {"id": 2, "driver": 1, "call": "start"})
     assert len(await rig.slices()) == 1
     ends[1].close()
-    await asyncio.wait_for(await ending(), 5)
+    await asyncio.wait_for(await ending(), PATIENCE)
     assert (rig.sockets(), await rig.slices()) == ([], [])
 
 
@@ -211,7 +212,7 @@ async def test_a_new_connection_to_a_session_ends_the_old_one(rig: Rig) -> None:
     server = server_of(rig, linger=60)
     old = await attached(rig, server)
     await attached(rig, server)
-    assert await asyncio.wait_for(old[0].read(), 5) == b""
+    assert await asyncio.wait_for(old[0].read(), PATIENCE) == b""
     await server.close()
 
 

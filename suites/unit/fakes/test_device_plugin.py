@@ -25,6 +25,7 @@ from drahealth.proto.device_plugin import (
 from drahealth.proto.events import Registered, StreamClosed, StreamOpened
 from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION
 from drahealth.proto.sockets import target
+from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.fakes.driver_rig import Rig
 from drahealth.suites.unit.fakes.pod_world import until
 
@@ -67,7 +68,7 @@ class Kubelet:
         return REGISTER.response()
 
     async def is_asked(self) -> Any:
-        return await asyncio.wait_for(self.asked.get(), 5)
+        return await asyncio.wait_for(self.asked.get(), PATIENCE)
 
 
 @asynccontextmanager
@@ -78,7 +79,7 @@ async def lists(rig: Rig) -> AsyncIterator[Any]:
         reading = aiter(responses)
 
         async def following() -> dict[str, str]:
-            response = await asyncio.wait_for(anext(reading), 5)
+            response = await asyncio.wait_for(anext(reading), PATIENCE)
             return {device.ID: device.health for device in response.devices}
 
         yield following
@@ -92,7 +93,7 @@ async def test_it_registers_with_the_kubelet_that_is_there(rig: Rig, plugin: Plu
     await plugin.start()
     asked = await kubelet.is_asked()
     assert (asked.version, asked.endpoint, asked.resource_name) == ("v1beta1", "example.com_gpu.sock", RESOURCE)
-    await asyncio.wait_for(plugin.wait_registered(), 5)
+    await asyncio.wait_for(plugin.wait_registered(), PATIENCE)
     state = await plugin.state()
     assert (state.running, state.registered, rig.events) == (True, True, [Registered(RESOURCE, "", True)])
 
@@ -177,7 +178,7 @@ async def test_one_whose_place_is_taken_tells_of_it_and_is_back_when_it_is_free(
     plugin = FakeDevicePlugin(options(rig), observe=rig.events.append)
     rig.on_close(plugin.stop)
     await plugin.start()
-    await asyncio.wait_for(plugin.wait_registered(), 5)
+    await asyncio.wait_for(plugin.wait_registered(), PATIENCE)
     for path in (rig.root / "device-plugins").iterdir():
         path.unlink()
     other = ServedSocket(rig.root / SOCKET, rig.root / ".other", {})

@@ -23,6 +23,7 @@ from drahealth.proto.events import ReportSent
 from drahealth.proto.health_apis import HEALTH_APIS, NODE_HEALTH, NODE_HEALTH_DRAFT, V1, V1ALPHA1, HealthApi
 from drahealth.proto.services import PREPARE
 from drahealth.proto.values import Health
+from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.fakes.driver_rig import DRIVER, Rig
 
 OPTIONS = DriverOptions(DRIVER, "node-a", ("gpu-0",), "/r", "/d")
@@ -342,6 +343,6 @@ async def test_what_is_deleted_while_the_server_is_away_is_published_again(rig: 
     await asyncio.sleep(0)  # its watch is open
     rig.api.restart()
     await rig.api.delete(SLICES, f"node-a-{DRIVER}-0")
-    async with asyncio.timeout(5), aclosing(rig.api.watch(SLICES)) as events:
+    async with asyncio.timeout(PATIENCE), aclosing(rig.api.watch(SLICES)) as events:
         assert (await anext(events)).type == "ADDED"  # a second later, as the driver's clock has it
     assert await rig.slices() == [(f"node-a-{DRIVER}-0", 1, 1, 2)]

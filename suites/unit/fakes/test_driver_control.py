@@ -18,6 +18,7 @@ from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.proto.events import Prepared, Registered, Unprepared
 from drahealth.proto.services import PREPARE, UNPREPARE
 from drahealth.proto.values import DeviceHealth, Health
+from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.fakes.conftest import Make
 from drahealth.suites.unit.fakes.driver_rig import DRIVER, Rig
 
@@ -64,7 +65,7 @@ async def test_a_driver_starts_while_the_api_server_is_away_and_publishes_once_i
     assert (rig.sockets(), (await rig.ask()).name) == (SOCKETS, DRIVER)
     rig.api.up()
     rig.clock.jump(1)
-    async with asyncio.timeout(10), aclosing(rig.api.watch(SLICES)) as changes:
+    async with asyncio.timeout(PATIENCE), aclosing(rig.api.watch(SLICES)) as changes:
         while (await anext(changes)).object["spec"]["pool"]["generation"] != 2:
             pass
 
@@ -173,7 +174,7 @@ async def test_it_waits_for_the_kubelets_word_anew_after_each_start(driver: Driv
         await rig.ask()
         assert not waiting.done()
         await rig.tell()
-        await asyncio.wait_for(waiting, timeout=5)
+        await asyncio.wait_for(waiting, PATIENCE)
         await driver.stop()
         await driver.start()
     await driver.state()

@@ -8,6 +8,7 @@ import pytest
 from drahealth.fakes.cluster.api import EVENTS, Object
 from drahealth.fakes.cluster.pod_worker.health_events import Told
 from drahealth.proto.values import Health
+from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.fakes.pod_world import World, running_world, shown
 
 
@@ -19,7 +20,7 @@ async def world() -> AsyncIterator[World]:
 
 async def told(world: World, reason: str, count: int = 1) -> Object:
     """The one event of this reason, once it has the count."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         async for event in world.api.watch(EVENTS, "default"):
             if event.object["reason"] == reason and event.object["count"] >= count:
                 return event.object

@@ -8,6 +8,7 @@ from aiohttp import WSMsgType, web
 from drahealth.fakes.cluster.api import ApiError
 from drahealth.fakes.cluster.clients.exec_stream import ExecStream, execute
 from drahealth.fakes.cluster.clients.kube_connection import KubeConnection
+from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.fakes.exec_server import FAILURE, SUCCESS, server_that
 
 
@@ -119,7 +120,7 @@ async def test_a_server_that_answers_no_more_is_noticed(monkeypatch: pytest.Monk
     async with server_that(is_deaf) as connection:
         stream = await ExecStream.open(connection, "ns", "pod", ["cat"])
         with pytest.raises(ConnectionError, match=r"^cat in pod pod: No PONG received"):
-            await asyncio.wait_for(stream.reader.readline(), 5)
+            await asyncio.wait_for(stream.reader.readline(), PATIENCE)
         noticed.set()
 
 

@@ -18,6 +18,7 @@ from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.cluster.api_server.storage import HISTORY
 from drahealth.fakes.cluster.clients.kube_client import KubeClient
 from drahealth.fakes.cluster.clients.kube_connection import refusal
+from drahealth.suites.unit.endings import PATIENCE
 
 
 class Reach:
@@ -115,14 +116,14 @@ async def test_a_server_that_is_down_is_unavailable(reach: Reach) -> None:
 async def test_a_watch_ends_when_an_end_of_it_goes(reach: Reach, how: str) -> None:
     watching = asyncio.Event()
     task = asyncio.create_task(until_the_end(reach, watching))
-    await asyncio.wait_for(watching.wait(), 5)
+    await asyncio.wait_for(watching.wait(), PATIENCE)
     if how == "the server restarts":
         reach.server.restart()
     elif how == "the server goes away":
         await reach.http.stop()
     else:
         await reach.client.close()
-    assert await asyncio.wait_for(task, 5) == ["listed", "watched"]
+    assert await asyncio.wait_for(task, PATIENCE) == ["listed", "watched"]
 
 
 async def test_a_watch_from_before_the_history_is_expired(reach: Reach) -> None:

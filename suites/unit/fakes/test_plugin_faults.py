@@ -20,6 +20,7 @@ from drahealth.fakes.inventory.devices import Device, Inventory
 from drahealth.proto.device_plugin import ALLOCATE
 from drahealth.proto.extended_resources import PluginDevice
 from drahealth.proto.values import Health
+from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.fakes.driver_rig import Rig
 from drahealth.suites.unit.fakes.pod_world import until
 from drahealth.suites.unit.fakes.test_device_plugin import RESOURCE, SOCKET, lists
@@ -209,7 +210,7 @@ async def test_of_more_lists_than_can_wait_the_newest_are_told_in_their_order() 
     telling = asyncio.create_task(waiting.take())
     await asyncio.sleep(0)
     waiting.put(responses[0])
-    assert await asyncio.wait_for(telling, 5) == responses[0]
+    assert await asyncio.wait_for(telling, PATIENCE) == responses[0]
 
 
 IDS = ("a", "b", "c")

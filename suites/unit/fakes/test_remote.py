@@ -12,6 +12,7 @@ from drahealth.fakes.control.server import ControlServer
 from drahealth.fakes.control.wire import LINE_LIMIT, Said, Writer
 from drahealth.proto.events import Record, Registered, StreamOpened
 from drahealth.proto.values import DeviceHealth, Health
+from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.fakes.driver_rig import DRIVER, Rig, make_plugin
 
 ATTACHED = b'{"attached": {"now": 0.0, "taken": 0}}\n'
@@ -66,7 +67,7 @@ async def test_what_is_no_answer_fails_the_call_in_words(
     limit = 1000 if answers.startswith(b"x") else LINE_LIMIT
     driver = RemoteDriver(await host_that_hears(rig, ATTACHED, answers, limit), 1)
     with pytest.raises(ControlFailed) as failed:
-        await asyncio.wait_for(driver.state(), timeout=5)
+        await asyncio.wait_for(driver.state(), PATIENCE)
     assert str(failed.value).startswith(error)
     assert (len(str(failed.value)) < 400, caplog.records) == (True, [])
 
@@ -83,7 +84,7 @@ async def test_what_is_no_welcome_fails_every_call(rig: Rig, answer: bytes, erro
     driver = RemoteDriver(await host_that_hears(rig, answer, b""), 1)
     for call in (driver.state, driver.state):
         with pytest.raises(ControlFailed) as failed:
-            await asyncio.wait_for(call(), timeout=5)
+            await asyncio.wait_for(call(), PATIENCE)
         assert str(failed.value).startswith(error)
 
 
@@ -91,7 +92,7 @@ async def test_calls_to_a_driver_that_is_gone_fail_at_once(rig: Rig) -> None:
     driver = RemoteDriver(await host_that_hears(rig, ATTACHED, b""), 1)
     for call in (driver.state, driver.state, driver.stop):
         with pytest.raises(ControlFailed, match="the driver is gone"):
-            await asyncio.wait_for(call(), timeout=5)
+            await asyncio.wait_for(call(), PATIENCE)
     assert driver.host.problem == "the driver is gone"
 
 
@@ -168,7 +169,7 @@ async def test_a_driver_outlives_a_lost_connection_and_nothing_is_lost(rig: Rig,
     line.refusals = 2
     line.cut()
     await rig.tell()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         await driver.wait_registered()
     assert (events, len(line.writers)) == ([Registered(DRIVER, "", ok=True)], 2)
 
@@ -182,7 +183,7 @@ async def test_calls_under_way_are_answered_over_the_next_connection(rig: Rig, l
     await driver.state()
     line.cut()
     await rig.tell()
-    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(waiting, PATIENCE)
     assert (await driver.state()).registered
 
 
@@ -193,7 +194,7 @@ async def test_a_connection_that_stays_away_fails_the_calls(rig: Rig, line: Line
     line.refusals = 10**6
     line.cut()
     with pytest.raises(ControlFailed, match="state: the driver is gone: not yet"):
-        await asyncio.wait_for(driver.state(), 5)
+        await asyncio.wait_for(driver.state(), PATIENCE)
 
 
 async def test_what_cannot_be_connected_to_says_why(rig: Rig) -> None:
@@ -204,4 +205,4 @@ async def test_what_cannot_be_connected_to_says_why(rig: Rig) -> None:
     host = RemoteHost(nowhere)
     rig.on_close(host.close)
     with pytest.raises(ControlFailed, match="make: there is no pod of the driver on node-a"):
-        await asyncio.wait_for(make(host), 5)
+        await asyncio.wait_for(make(host), PATIENCE)

@@ -10,6 +10,7 @@ import pytest
 from drahealth.fakes.cluster.api import PODS, REPLICA_SETS, ApiError, Object
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.cluster.scheduling.replica_sets import ReplicaSetController
+from drahealth.suites.unit.endings import PATIENCE
 
 POD: Object = {"metadata": {"labels": {"app": "job"}}, "spec": {"containers": [{"name": "main"}]}}
 
@@ -31,7 +32,7 @@ async def server() -> AsyncIterator[ApiServer]:
 
 async def pods(server: ApiServer, count: int) -> list[Object]:
     """Returns once there are so many that nobody has deleted."""
-    async with asyncio.timeout(5), aclosing(server.watch(PODS)) as changes:
+    async with asyncio.timeout(PATIENCE), aclosing(server.watch(PODS)) as changes:
         async for _ in changes:
             found = [pod for pod in await server.list(PODS) if "deletionTimestamp" not in pod["metadata"]]
             if len(found) == count:

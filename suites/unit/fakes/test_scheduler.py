@@ -24,6 +24,7 @@ from drahealth.fakes.cluster.scheduling.scheduler import Scheduler
 from drahealth.fakes.kubelet_plugin.pools import Owner, Pool
 from drahealth.fakes.kubelet_plugin.slice_sync import SliceSync
 from drahealth.proto.clock import SystemClock
+from drahealth.suites.unit.endings import PATIENCE
 
 DRIVER = "gpu.example.com"
 GPU_CLASS: Object = {
@@ -104,7 +105,7 @@ class Cluster:
 
     async def until(self, kind: Kind, name: str, holds: Callable[[Object], Any]) -> Object:
         """The object once something holds of it, within two seconds."""
-        async with asyncio.timeout(2), aclosing(self.server.watch(kind, "default")) as watch:
+        async with asyncio.timeout(PATIENCE), aclosing(self.server.watch(kind, "default")) as watch:
             async for event in watch:
                 if event.object["metadata"]["name"] == name and event.type != "DELETED" and holds(event.object):
                     return event.object

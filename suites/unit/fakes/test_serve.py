@@ -16,6 +16,7 @@ from drahealth.fakes.control.standard_streams import FileWriter
 from drahealth.fakes.control.wire import LINE_LIMIT, Writer
 from drahealth.proto.events import Registered
 from drahealth.proto.values import Health
+from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.fakes.driver_rig import DRIVER, Rig
 from drahealth.suites.unit.manager.rig import until
 
@@ -54,7 +55,7 @@ async def driver_of(rig: Rig, process: Process) -> RemoteDriver:
 
     host = RemoteHost(connect)
     rig.on_close(host.close)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         driver = await host.make(rig.options(), lambda record: rig.events.append(record.what))
         await driver.start()
     return driver
@@ -64,7 +65,7 @@ async def test_it_does_as_it_is_told_and_ends_with_its_input(rig: Rig, kubeconfi
     process = await run(PROGRAM, "--kubeconfig", str(kubeconfig), "--jumping-clock")
     driver = await driver_of(rig, process)
     await rig.tell()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         await driver.wait_registered()
     await driver.set_health("gpu-0", Health.UNHEALTHY, "xid 79")
     await driver.host.jump(1000)
@@ -73,7 +74,7 @@ async def test_it_does_as_it_is_told_and_ends_with_its_input(rig: Rig, kubeconfi
     assert process.stdin
     assert process.stderr
     process.stdin.close()
-    assert await asyncio.wait_for(process.stderr.read(), timeout=10) == b""
+    assert await asyncio.wait_for(process.stderr.read(), PATIENCE) == b""
     await process.wait()
     assert (process.returncode, rig.sockets(), await rig.slices()) == (0, [], [])
     assert rig.happened(Registered) == [Registered(DRIVER, "", ok=True)]
@@ -83,7 +84,7 @@ async def test_its_drivers_retire_when_it_is_terminated(rig: Rig, kubeconfig: Pa
     process = await run(PROGRAM, "--kubeconfig", str(kubeconfig))
     driver = await driver_of(rig, process)
     process.send_signal(signal.SIGTERM)
-    assert await asyncio.wait_for(process.wait(), timeout=10) == 0
+    assert await asyncio.wait_for(process.wait(), PATIENCE) == 0
     assert (rig.sockets(), await rig.slices()) == ([], [])
     with pytest.raises(ControlFailed, match="the driver is gone"):
         await driver.state()
@@ -110,7 +111,7 @@ async def test_it_is_reached_by_a_socket_too(rig: Rig, kubeconfig: Path) -> None
     serving.send_signal(signal.SIGTERM)
     for process in (serving, joining):
         assert process.stderr
-        assert await asyncio.wait_for(process.stderr.read(), timeout=10) == b""
+        assert await asyncio.wait_for(process.stderr.read(), PATIENCE) == b""
         await process.wait()
     assert (serving.returncode, joining.returncode, rig.sockets(), path.exists()) == (0, 0, [], False)
 
@@ -128,14 +129,14 @@ async def test_what_is_not_a_dead_socket_is_left_alone(rig: Rig, kubeconfig: Pat
             theirs.bind(str(path))
             theirs.listen()
         process = await run(PROGRAM, "--kubeconfig", str(kubeconfig), "--socket", str(path))
-        _, said = await asyncio.wait_for(process.communicate(), timeout=10)
+        _, said = await asyncio.wait_for(process.communicate(), PATIENCE)
         assert (process.returncode, said.decode()) == (2, f"{PROGRAM}: {reason.format(path)}; name another --socket\n")
         assert path.read_text() == "precious" if there == "a file" else path.is_socket()
 
 
 async def test_a_way_to_a_socket_where_nobody_listens_says_so(rig: Rig) -> None:
     process = await run("drahealth.fakes.control.connect", str(rig.root / "no.sock"))
-    _, said = await asyncio.wait_for(process.communicate(), timeout=10)
+    _, said = await asyncio.wait_for(process.communicate(), PATIENCE)
     assert (process.returncode, said.decode()) == (
         1,
         f"nobody listens at {rig.root}/no.sock: No such file or directory\n",
@@ -157,7 +158,7 @@ async def test_a_way_to_a_socket_where_nobody_listens_says_so(rig: Rig) -> None:
 )
 async def test_where_it_cannot_serve_it_says_so(arguments: tuple[str, ...], code: int, reason: str) -> None:
     process = await run(PROGRAM, *arguments)
-    _, said = await asyncio.wait_for(process.communicate(), timeout=20)
+    _, said = await asyncio.wait_for(process.communicate(), PATIENCE)
     assert (process.returncode, said.count(b"\n")) == (code, 1)
     assert said.decode().startswith(f"{PROGRAM}: {reason}")
 
@@ -170,7 +171,7 @@ async def test_its_lines_may_go_to_a_file(rig: Rig, kubeconfig: Path) -> None:
     process.stdin.write(b'{"attach": "me"}\nno call\n')
     await until(lambda: output.read_bytes().count(b"\n") == 2, within=20)
     process.stdin.close()
-    _, said = await asyncio.wait_for(process.communicate(), timeout=20)
+    _, said = await asyncio.wait_for(process.communicate(), PATIENCE)
     attached, answer = map(json.loads, output.read_text().splitlines())
     assert (process.returncode, said, attached["attached"]["taken"]) == (0, b"", 0)
     assert answer["error"].startswith("a call is a JSON object")
@@ -180,14 +181,14 @@ async def test_its_input_may_be_a_file(rig: Rig, kubeconfig: Path) -> None:
     (rig.root / "given").write_bytes(b'{"attach": "me"}\n')
     with (rig.root / "given").open("rb") as file:
         process = await run(PROGRAM, "--kubeconfig", str(kubeconfig), stdin=file)
-    told, said = await asyncio.wait_for(process.communicate(), timeout=20)
+    told, said = await asyncio.wait_for(process.communicate(), PATIENCE)
     assert (process.returncode, list(json.loads(told)), said) == (0, ["attached"], b"")
 
 
 async def test_with_no_input_it_ends_in_order(kubeconfig: Path) -> None:
     nothing = asyncio.subprocess.DEVNULL
     process = await run(PROGRAM, "--kubeconfig", str(kubeconfig), stdin=nothing)
-    _, said = await asyncio.wait_for(process.communicate(), timeout=20)
+    _, said = await asyncio.wait_for(process.communicate(), PATIENCE)
     assert (process.returncode, said) == (0, b"")
 
 

@@ -11,6 +11,7 @@ from drahealth.fakes.cluster.api import SLICES, ApiError, Kind, Object
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.control.driver import DriverControl, Taint
 from drahealth.fakes.control.remote import ControlFailed
+from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.fakes.driver_rig import DRIVER, Rig
 
 KEY = "example.com/unhealthy"
@@ -107,7 +108,7 @@ async def test_of_taints_told_at_once_none_stays_that_is_refused_and_none_goes_t
     driver = rig.here()
     await driver.start()
     told = (driver.taint("gpu-0", "example.com/a"), driver.taint("gpu-1", "example.com/b"))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         outcomes = await asyncio.gather(*told, return_exceptions=True)
     left = {} if refused == "both" else {"gpu-1": (Taint("example.com/b"),)}
     assert ([isinstance(outcome, ApiError) for outcome in outcomes]) == [True, refused == "both"]
@@ -185,7 +186,7 @@ async def test_a_taint_told_while_the_api_server_is_away_is_published_later(rig:
     await driver.taint("gpu-0", KEY)
     rig.api.up()
     rig.clock.jump(1)
-    async with asyncio.timeout(10), aclosing(rig.api.watch(SLICES)) as changes:
+    async with asyncio.timeout(PATIENCE), aclosing(rig.api.watch(SLICES)) as changes:
         while not (await anext(changes)).object["spec"]["devices"][0].get("taints"):
             pass
     assert (await driver.state()).taints == {"gpu-0": (Taint(KEY),)}

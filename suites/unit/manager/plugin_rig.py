@@ -15,6 +15,7 @@ from drahealth.proto.extended_resources import Amount, Grant
 from drahealth.proto.services import Method
 from drahealth.proto.sockets import target
 from drahealth.proto.values import PodClaims
+from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.manager.rig import Node, until
 
 RESOURCE = "example.com/gpu"
@@ -42,7 +43,7 @@ async def run_plugin(node: Node, resource: str = RESOURCE, **how: Any) -> FakeDe
 
 async def listed(node: Node, plugin: FakeDevicePlugin) -> None:
     """The plugin is registered and its devices are the node's."""
-    await asyncio.wait_for(plugin.wait_registered(), 5)
+    await asyncio.wait_for(plugin.wait_registered(), PATIENCE)
     await until(lambda: node.manager.amounts().get(plugin.options.resource, Amount(0, 0)).allocatable)
 
 

@@ -25,6 +25,7 @@ from drahealth.manager.profile import KEP, Profile
 from drahealth.proto.events import Event
 from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, PREPARE, UNPREPARE, Method
 from drahealth.proto.values import AllocatedClaim, ClaimRef, ClaimUse, DeviceHealth, Health, PodClaims, ResourceStatus
+from drahealth.suites.unit.endings import PATIENCE
 
 E = TypeVar("E")
 
@@ -32,7 +33,7 @@ DRIVER = "gpu.example.com"
 REQUEST = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]}}
 
 
-async def until(condition: Callable[[], Any], within: float = 5.0) -> Any:
+async def until(condition: Callable[[], Any], within: float = PATIENCE) -> Any:
     """What `condition` gives once it is true; real time, since real sockets bring it. Raises TimeoutError."""
     async with asyncio.timeout(within):
         while True:
@@ -211,7 +212,7 @@ class Node:
 
 
 async def registered(driver: FakeDriver) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         await driver.wait_registered()
 
 

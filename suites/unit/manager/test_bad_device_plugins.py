@@ -11,6 +11,7 @@ from drahealth.manager.allocation_checkpoint import ALLOCATIONS_FILE
 from drahealth.manager.plugin import PluginError
 from drahealth.proto.device_plugin import ALLOCATE, GET_OPTIONS
 from drahealth.proto.extended_resources import AdmissionError, Amount
+from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.manager.conftest import MakeNode
 from drahealth.suites.unit.manager.plugin_rig import (
     RESOURCE,
@@ -131,7 +132,7 @@ async def test_a_flood_of_lists_ends_with_the_last(node: Node) -> None:
 
 async def not_admitted(node: Node) -> str:
     with pytest.raises(AdmissionError) as refused:
-        await asyncio.wait_for(run_pod(node, "pod"), 10)
+        await asyncio.wait_for(run_pod(node, "pod"), PATIENCE)
     assert entries(node, "pod") == {}
     return str(refused.value)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,11 @@ HEALTH = ("v1.DRAPlugin", "v1.DRAResourceHealth")
 
 
 class Switchboard:
-    """A socket that puts everybody who calls through to another one, and counts."""
+    """A socket that puts everybody who calls through to another one, and counts.
+
+    A connection is open until both ends have closed it: a caller who has not heard yet that the other end did so may
+    still make a call on it, which is lost.
+    """
 
     def __init__(self, path: Path, to: Path) -> None:
         self.path = path
@@ -41,15 +46,18 @@ class Switchboard:
         theirs, ours = await asyncio.open_unix_connection(str(self._to))
         ways = {asyncio.create_task(carry(*way)) for way in ((reader, ours), (theirs, writer))}
         self._calls |= ways
-        await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(ways)
         ours.close()
         writer.close()
         self.open -= 1
 
 
 async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while data := await reader.read(4096):
-        writer.write(data)
+    with suppress(ConnectionError):
+        while data := await reader.read(4096):
+            writer.write(data)
+    with suppress(OSError):
+        writer.write_eof()
 
 
 async def connected(node: Node, endpoint: Path, versions: tuple[str, ...]) -> Switchboard:

@@ -9,6 +9,7 @@ from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.proto.events import ReportSent, StreamClosed
 from drahealth.proto.health_apis import HEALTH_APIS, NODE_HEALTH, NODE_HEALTH_DRAFT, V1, V1ALPHA1, HealthApi
 from drahealth.proto.values import Health
+from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.manager.rig import Node, registered, settle, until
 
 DRAWN: dict[str, Any] = {"health_apis": (NODE_HEALTH.advertised,)}
@@ -130,7 +131,7 @@ async def test_a_device_of_the_middle_revision_has_its_health_and_the_default_ti
 
 async def test_a_plugin_of_the_first_draft_tells_of_a_device_once_it_is_prepared(node: Node) -> None:
     driver = await node.run_driver(**DRAFT)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         await until(lambda: driver.health.open)
     await driver.set_health("gpu-1", Health.UNHEALTHY)
     await node.run_pod("pod", await node.claim("gpu", "gpu-1"))

@@ -12,6 +12,7 @@ from drahealth.manager.plugin import pick_health_api
 from drahealth.manager.profile import KEP, V1_36, V1_37, Profile
 from drahealth.proto.events import StreamOpened
 from drahealth.proto.values import Health
+from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.manager.conftest import MakeNode
 from drahealth.suites.unit.manager.rig import DRIVER, Node, lines, settle, streams, until, watched_pod
 
@@ -196,7 +197,7 @@ async def test_stopping_ends_the_streams_and_leaves_the_files(any_node: Node) ->
     await until(any_node.health_on_file)
     before = {path.name: path.read_text() for path in any_node.root.glob("dra_*_state")}
     await any_node.manager.stop()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         await until(lambda: not driver.health.open)
     assert {path.name: path.read_text() for path in any_node.root.glob("dra_*_state")} == before
     assert before.keys() == {"dra_health_state", "dra_manager_state"}

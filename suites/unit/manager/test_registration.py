@@ -16,13 +16,14 @@ from drahealth.manager import registration
 from drahealth.manager.dra import PrepareError
 from drahealth.manager.registration import find_sockets
 from drahealth.proto.events import Registered
+from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.manager.rig import DRIVER, Node, OddPlugin, lines, registered, settle, until
 
 
 async def gone(node: Node, driver: str = DRIVER) -> None:
     """Returns once no plugin is registered for the driver."""
     claim = await node.claim(f"try-{driver}", drivers=(driver,))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         while True:
             try:
                 await node.manager.prepare("try", [claim])
@@ -219,24 +220,24 @@ async def test_a_plugin_that_does_not_take_the_news_is_undone_and_tried_again(
 async def test_a_socket_that_is_nobodys_is_named_and_holds_up_no_plugin(
     node: Node, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registration, "DIAL_LIMIT", 0.2)
+    monkeypatch.setattr(registration, "DIAL_LIMIT", 1.0)
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(node.registry / "dead-reg.sock"))
     await node.run_driver()
     await until(lambda: lines(caplog, "dead-reg.sock"))
-    assert lines(caplog, "dead-reg.sock") == ["plugin socket dead-reg.sock: nobody answers within 0.2 s; trying again"]
+    assert lines(caplog, "dead-reg.sock") == ["plugin socket dead-reg.sock: nobody answers within 1 s; trying again"]
 
 
 async def test_a_socket_that_never_answers_is_named_and_holds_up_no_plugin(
     node: Node, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registration, "DIAL_LIMIT", 0.2)
+    monkeypatch.setattr(registration, "DIAL_LIMIT", 1.0)
     with socket.socket(socket.AF_UNIX) as mute:
         mute.bind(str(node.registry / "mute-reg.sock"))
         mute.listen()
         await node.run_driver()
         await until(lambda: lines(caplog, "mute-reg.sock"))
-    assert lines(caplog, "mute-reg.sock") == ["plugin socket mute-reg.sock: nobody answers within 0.2 s; trying again"]
+    assert lines(caplog, "mute-reg.sock") == ["plugin socket mute-reg.sock: nobody answers within 1 s; trying again"]
 
 
 async def test_a_plugin_that_hangs_in_get_info_is_named_and_holds_up_no_plugin(
@@ -262,11 +263,14 @@ async def test_a_registry_that_is_removed_and_made_again_is_watched_on(node: Nod
     assert [event.driver for event in node.happened(Registered)] == ["first.example.com", "second.example.com"]
 
 
-async def test_a_manager_that_stops_in_the_middle_of_handshakes_leaves_nothing(node: Node) -> None:
+async def test_a_manager_that_stops_in_the_middle_of_handshakes_leaves_nothing(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registration, "DIAL_LIMIT", 3600.0)
     with contextlib.ExitStack() as sockets:
         for number in range(3):
             mute = sockets.enter_context(socket.socket(socket.AF_UNIX))
             mute.bind(str(node.registry / f"mute-{number}-reg.sock"))
             mute.listen()
         await settle()
-        await asyncio.wait_for(node.manager.stop(), timeout=2)
+        await asyncio.wait_for(node.manager.stop(), PATIENCE)

@@ -19,11 +19,10 @@ from drahealth.fakes.serve.running import settings_of
 from drahealth.fakes.serve.settings import Settings
 from drahealth.proto.events import DriverEvent, DriverServed, to_json
 from drahealth.suites.unit import command_process
+from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.manager.rig import until
 
 DRIVER = "gpu.example.com"
-PATIENCE = 30.0
-"""Seconds that anything may take on a busy machine."""
 FILE = """
 format: inventory/v1
 devices:

@@ -2,8 +2,9 @@
 
 import pytest
 
+from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.manager.rig import until
-from drahealth.suites.unit.serve.rig import DRIVER, PATIENCE, TWO, Rig, Said
+from drahealth.suites.unit.serve.rig import DRIVER, TWO, Rig, Said
 from drahealth.suites.unit.serve.test_program import SOCKETS
 
 DONE = Said(0, "", "")

@@ -25,8 +25,9 @@ from drahealth.fakes.sockets import ServedSocket
 from drahealth.proto.device_plugin import REGISTER
 from drahealth.proto.events import DeviceChanged, DevicesListed, DeviceUnlisted, Event, ReportSummary
 from drahealth.proto.extended_resources import PluginDevice
+from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.manager.rig import until
-from drahealth.suites.unit.serve.rig import DRIVER, FILE, PATIENCE, Rig, Said
+from drahealth.suites.unit.serve.rig import DRIVER, FILE, Rig, Said
 from drahealth.suites.unit.serve.test_program import line
 from drahealth.suites.unit.serve.test_sessions import ALMOST, ATTACH, JSON, USE, call
 

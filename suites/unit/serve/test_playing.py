@@ -12,8 +12,9 @@ from drahealth.fakes.cluster.list_watch import Snapshot
 from drahealth.fakes.program.errors import CommandError
 from drahealth.proto.services import NOTIFY_REGISTRATION
 from drahealth.proto.sockets import target
+from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.manager.rig import until
-from drahealth.suites.unit.serve.rig import DRIVER, PATIENCE, TWO, Rig
+from drahealth.suites.unit.serve.rig import DRIVER, TWO, Rig
 from drahealth.suites.unit.serve.test_pod_annotations import World, pod
 
 HEAD = "format: fault-timeline/v1\nname: story\nseed: 7\ntimeline:\n"

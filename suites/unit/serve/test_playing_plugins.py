@@ -6,8 +6,9 @@ import pytest
 
 from drahealth.fakes.cluster.api import Object
 from drahealth.fakes.program.errors import CommandError
+from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.manager.rig import until
-from drahealth.suites.unit.serve.rig import DRIVER, FILE, PATIENCE, Rig
+from drahealth.suites.unit.serve.rig import DRIVER, FILE, Rig
 from drahealth.suites.unit.serve.test_device_plugins import BOTH, RESOURCE, SOCKET, WELL, Kubelet, unlisted
 from drahealth.suites.unit.serve.test_playing import ends, registered, shown, shows, story, told
 from drahealth.suites.unit.serve.test_pod_annotations import World, pod

@@ -13,8 +13,9 @@ from drahealth.proto.health_apis import V1
 from drahealth.proto.services import PREPARE, UNPREPARE, Unary
 from drahealth.proto.sockets import target
 from drahealth.proto.values import DeviceId, Health
+from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.manager.rig import until
-from drahealth.suites.unit.serve.rig import DRIVER, PATIENCE, Rig
+from drahealth.suites.unit.serve.rig import DRIVER, Rig
 
 KEY = "health.example.com/gpu-0"
 GPU = DeviceId(DRIVER, "node-a", "gpu-0")

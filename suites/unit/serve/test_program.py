@@ -15,8 +15,9 @@ from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.control.news import News
 from drahealth.fakes.program.errors import CommandError
 from drahealth.fakes.serve.program import Program
+from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.manager.rig import until
-from drahealth.suites.unit.serve.rig import DRIVER, PATIENCE, Rig, Said
+from drahealth.suites.unit.serve.rig import DRIVER, Rig, Said
 
 SOCKETS = [
     "control.sock",

@@ -37,7 +37,8 @@ from drahealth.proto.events import (
 from drahealth.proto.services import GET_INFO
 from drahealth.proto.sockets import target
 from drahealth.proto.values import DeviceHealth, Health
-from drahealth.suites.unit.serve.rig import DRIVER, PATIENCE, Rig
+from drahealth.suites.unit.endings import PATIENCE
+from drahealth.suites.unit.serve.rig import DRIVER, Rig
 
 
 async def test_metrics_count_what_happens_and_show_how_it_is(rig: Rig) -> None:

@@ -12,8 +12,9 @@ from drahealth.fakes.program.errors import CommandError
 from drahealth.fakes.serve.metrics import Metrics
 from drahealth.proto.services import NOTIFY_REGISTRATION
 from drahealth.proto.sockets import target
+from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.manager.rig import until
-from drahealth.suites.unit.serve.rig import DRIVER, PATIENCE, Rig, Said
+from drahealth.suites.unit.serve.rig import DRIVER, Rig, Said
 from drahealth.suites.unit.serve.test_pod_annotations import KEY, World, pod
 from drahealth.suites.unit.serve.test_program import SOCKETS, line, run
 

@@ -5,6 +5,7 @@ import time
 
 from drahealth.proto.events import Record, Restarted, Step
 from drahealth.suites.story.history import History
+from drahealth.suites.unit.endings import PATIENCE
 
 
 async def test_what_is_there_already_is_not_waited_for() -> None:
@@ -16,7 +17,7 @@ async def test_a_waiter_wakes_when_the_event_comes() -> None:
     waiting = asyncio.create_task(history.until(lambda: any(history.of(Restarted)), 60))
     await asyncio.sleep(0)
     history.observe(Restarted("kubelet"))
-    assert await asyncio.wait_for(waiting, 5)
+    assert await asyncio.wait_for(waiting, PATIENCE)
 
 
 async def test_events_of_no_interest_let_a_waiter_wait_on() -> None:
@@ -26,7 +27,7 @@ async def test_events_of_no_interest_let_a_waiter_wait_on() -> None:
         await asyncio.sleep(0)
         assert not waiting.done()
         history.observe(Step(f"step {number}"))
-    assert await asyncio.wait_for(waiting, 5)
+    assert await asyncio.wait_for(waiting, PATIENCE)
 
 
 async def test_every_waiter_wakes() -> None:
@@ -34,7 +35,7 @@ async def test_every_waiter_wakes() -> None:
     waiting = [asyncio.create_task(history.until(lambda: bool(history.records), 60)) for _ in range(3)]
     await asyncio.sleep(0)
     history.observe(Step("now"))
-    assert await asyncio.wait_for(asyncio.gather(*waiting), 5) == [True, True, True]
+    assert await asyncio.wait_for(asyncio.gather(*waiting), PATIENCE) == [True, True, True]
 
 
 async def test_what_does_not_come_is_waited_for_as_long_as_was_said() -> None:

@@ -12,6 +12,7 @@ from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.targets.engine.engine import Engine
 from drahealth.suites.targets.kind.cluster import node_control
 from drahealth.suites.targets.kind.cluster.node_control import KindNodes
+from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.targets.kind.kind_node import CONFIG, MANIFEST, NODE, KindNode
 
 
@@ -49,7 +50,7 @@ async def test_an_api_server_that_is_taken_away_is_killed_and_comes_back_with_it
 ) -> None:
     process = await node.run("kube-apiserver")
     await nodes.stop_api_server()
-    assert (await asyncio.wait_for(process.wait(), 5), node.manifest.exists()) == (-signal.SIGKILL, False)
+    assert (await asyncio.wait_for(process.wait(), PATIENCE), node.manifest.exists()) == (-signal.SIGKILL, False)
     await nodes.start_api_server()
     await nodes.start_api_server()
     assert (node.manifest.read_text(), node.leases, node.restarts()) == (MANIFEST, 2, 0)
@@ -96,7 +97,7 @@ async def test_what_read_the_old_gates_or_watched_who_did_is_killed(
     process = await node.run(name)
     try:
         await nodes.set_gates({"GateA": False})
-        assert await asyncio.wait_for(process.wait(), 5) == -signal.SIGKILL
+        assert await asyncio.wait_for(process.wait(), PATIENCE) == -signal.SIGKILL
     finally:
         if process.returncode is None:
             process.kill()

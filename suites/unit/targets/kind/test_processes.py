@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import re
 import signal
 import sys
 import time
@@ -13,6 +14,7 @@ import pytest
 
 from drahealth.suites.targets.engine import processes
 from drahealth.suites.targets.engine.processes import Finished, clean, run
+from drahealth.suites.unit.endings import PATIENCE
 
 _SLEEPS = "sleep 60 & echo $! > {file}; echo $$ >> {file}; mv {file} {file}.done; wait"
 
@@ -28,7 +30,7 @@ async def gone(pids: list[int]) -> bool:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while True:
             if condition():
                 return
@@ -89,12 +91,20 @@ async def test_lines_are_told_as_they_come_and_without_marks() -> None:
     assert lines == ["one", "two", "three"]
 
 
-async def test_a_silent_program_is_heard_of(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_silent_program_is_heard_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "QUIET", 0.05)
     lines: list[str] = []
-    await run(["sh", "-c", "echo working; sleep 0.3"], limit=10, on_line=lines.append)
-    assert lines[0] == "working"
-    assert set(lines[1:]) == {"working (0 s)"}
+
+    def hear(line: str) -> None:
+        lines.append(line)
+        if line.startswith("working ("):
+            (tmp_path / "heard").touch()
+
+    script = f"echo working; until [ -e {tmp_path}/heard ]; do sleep 0.01; done"
+    await run(["sh", "-c", script], limit=60, on_line=hear)
+    said = lines[lines.index("working") + 1 :]  # before it, a slow start is told of
+    assert [line for line in said if not re.fullmatch(r"working \(\d+ s\)", line)] == []
+    assert said
 
 
 async def test_the_environment_is_added_to(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from drahealth.suites.targets.kind.cluster.turnstile import Turnstile
+from drahealth.suites.unit.endings import PATIENCE
 
 
 async def passes(waiting: "asyncio.Task[None]") -> bool:
@@ -16,7 +17,7 @@ async def passes(waiting: "asyncio.Task[None]") -> bool:
 
 async def test_those_who_disturb_nothing_are_there_together(tmp_path: Path) -> None:
     both = [Turnstile(tmp_path), Turnstile(tmp_path)]
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         for one in both:
             await one.enter(alone=False)
     for one in both:
@@ -47,7 +48,7 @@ async def test_one_that_waits_and_gives_up_is_in_nobodys_way(tmp_path: Path) -> 
     waiting.cancel()
     await asyncio.wait([waiting])
     inside.leave()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         await other.enter(alone=False)
     other.leave()
 
@@ -58,5 +59,5 @@ async def test_one_who_is_in_cannot_enter_again(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="has not left"):
         await one.enter(alone=True)
     one.leave()
-    await asyncio.wait_for(one.enter(alone=True), 5)
+    await asyncio.wait_for(one.enter(alone=True), PATIENCE)
     one.leave()

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.kubelet.node.layout import Layout
 from drahealth.suites.targets.kubelet.node.processes import Keeper, Process
 from drahealth.suites.targets.run_directory import RunDirectory
+from drahealth.suites.unit.endings import PATIENCE
 
 MASTER = """
 import asyncio, sys
@@ -64,8 +66,16 @@ def marked(mark: str) -> list[psutil.Process]:
     return [process for process in psutil.process_iter(["cmdline"]) if mark in (process.info["cmdline"] or ())]
 
 
+def found(mark: str) -> list[psutil.Process]:
+    """Those with the mark, once there are any: a program's arguments show a moment after it was started."""
+    end = time.monotonic() + PATIENCE
+    while not (processes := marked(mark)) and time.monotonic() < end:
+        time.sleep(0.01)
+    return processes
+
+
 def gone(mark: str) -> bool:
-    psutil.wait_procs(marked(mark), timeout=5)
+    psutil.wait_procs(marked(mark), timeout=PATIENCE)
     return not marked(mark)
 
 
@@ -103,7 +113,7 @@ async def test_orphans_are_reaped_also_when_many_die_at_once(keeper: Keeper, run
         orphan.kill()
     first.resume()
     assert len(orphans) == 9
-    assert psutil.wait_procs(orphans, timeout=5)[1] == []
+    assert psutil.wait_procs(orphans, timeout=PATIENCE)[1] == []
 
 
 async def test_a_process_inherits_nothing_but_its_log(keeper: Keeper, run: RunDirectory) -> None:
@@ -115,7 +125,7 @@ async def test_a_process_inherits_nothing_but_its_log(keeper: Keeper, run: RunDi
 async def test_the_interrupt_of_a_terminal_does_not_reach_the_processes(keeper: Keeper, run: RunDirectory) -> None:
     mark = str(run.path)
     await keeper.spawn("sleep", ["/bin/sh", "-c", "sleep 60", mark], {}, run.path / "log")
-    sessions = {os.getsid(process.pid) for process in marked(mark)}
+    sessions = {os.getsid(process.pid) for process in found(mark)}
     assert sessions
     assert os.getsid(0) not in sessions
 
@@ -159,7 +169,7 @@ async def test_closing_can_keep_the_folder(run: RunDirectory) -> None:
 async def test_a_killed_keeper_takes_its_processes_along(run: RunDirectory, mark: str) -> None:
     keeper = await Keeper.start(run)
     process = await keeper.spawn("sleep", ["/bin/sleep", mark], {}, run.path / "log")
-    [seen] = marked(mark)
+    [seen] = found(mark)
     os.kill(seen.ppid(), signal.SIGKILL)
     await process.exited
     assert gone(mark)
@@ -172,7 +182,7 @@ def test_a_killed_master_takes_the_keeper_and_the_folder_along(mark: str) -> Non
     with subprocess.Popen([sys.executable, "-c", MASTER, mark], stdout=subprocess.PIPE, text=True) as master:
         assert master.stdout is not None
         folder = Path(master.stdout.readline().strip())
-        assert marked(mark)
+        assert found(mark)
         master.kill()
     assert gone(mark)
     assert gone(str(folder))  # the keeper, which has it as an argument

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from drahealth.suites.targets.pods import image
+from drahealth.suites.unit.endings import PATIENCE
 
 SCRIPT = Path(image.__file__).with_name("recipe") / "workload.sh"
 
@@ -17,7 +18,7 @@ async def workload(tmp_path: Path) -> AsyncIterator[asyncio.subprocess.Process]:
     """It waits; its /tmp is the test's folder."""
     text = SCRIPT.read_text().replace("/tmp/", f"{tmp_path}/")
     process = await asyncio.create_subprocess_exec("sh", "-c", text, start_new_session=True)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         while not (tmp_path / "told").exists():
             assert process.returncode is None
             await asyncio.sleep(0.01)
@@ -29,14 +30,14 @@ async def workload(tmp_path: Path) -> AsyncIterator[asyncio.subprocess.Process]:
 
 async def test_it_ends_with_the_code_that_it_is_told(workload: asyncio.subprocess.Process, tmp_path: Path) -> None:
     teller = await asyncio.create_subprocess_exec("sh", "-c", f"echo 7 > {tmp_path}/exit")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         assert await teller.wait() == 0
         assert await workload.wait() == 7
 
 
 async def test_it_ends_at_once_when_it_is_asked_to(workload: asyncio.subprocess.Process, tmp_path: Path) -> None:
     workload.send_signal(signal.SIGTERM)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         assert await workload.wait() == 143
     (tmp_path / "exit").open("r+b", buffering=0).close()  # lets go of what waited to read it
 
@@ -45,5 +46,5 @@ async def test_who_tells_it_before_it_waits_is_heard(tmp_path: Path) -> None:
     (tmp_path / "exit").write_text("3\n")
     text = SCRIPT.read_text().replace("/tmp/", f"{tmp_path}/")
     process = await asyncio.create_subprocess_exec("sh", "-c", text)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         assert await process.wait() == 3

@@ -1,0 +1,43 @@
+"""Processes of tests that are forked: as new as one that was started."""
+
+import os
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from drahealth.suites.unit import command_process
+from drahealth.suites.unit.command_process import IMPORTED
+
+SHOW = "import os, sys\nprint(*sys.argv[1:], os.getcwd(), os.environ['X'])\nsys.stderr.write('wrong')\nsys.exit(3)"
+
+
+def test_it_has_arguments_folder_environment_output_and_exit_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("X", "told")
+    done = command_process.run(SHOW, "a", "b c", folder=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (3, f"a b c {tmp_path} told\n", "wrong")
+
+
+async def test_one_beside_the_event_loop_does_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("X", "told")
+    done = await command_process.run_async(SHOW)
+    assert (done.returncode, done.stdout) == (3, f"{Path.cwd()} told\n")
+
+
+def test_what_one_changes_no_other_sees() -> None:
+    changes = "import os, drahealth\nos.environ['Y'] = drahealth.changed = 'yes'"
+    sees = "import os, drahealth\nprint(os.environ.get('Y'), getattr(drahealth, 'changed', None))"
+    command_process.run(changes)
+    assert command_process.run(sees).stdout == "None None\n"
+    assert "Y" not in os.environ
+
+
+def test_what_it_does_not_catch_is_told_and_1() -> None:
+    done = command_process.run("raise LookupError('word')")
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (1, "LookupError: word")
+
+
+def test_the_modules_to_be_imported_are_there() -> None:
+    assert [name for name in IMPORTED if find_spec(name) is None] == []
