@@ -43,7 +43,7 @@ def test_a_story_that_comes_true_passes(tmp_path: Path) -> None:
 
 def test_it_takes_the_options_of_a_cluster_as_run_does(tmp_path: Path) -> None:
     done = drahealth("play", write(tmp_path, BACK), "--reuse", "mine")
-    said = "drahealth: --reuse is for the kind target; add --target kind, or leave it out"
+    said = "drahealth: --reuse is not an option of the reference target; remove it, or choose --target kind"
     assert (done.returncode, done.stderr.strip()) == (2, said)
 
 
