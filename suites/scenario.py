@@ -10,12 +10,17 @@ The decorated function is an ordinary one to pytest, so no plugin for asynchrono
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import wraps
+from types import MappingProxyType
 from typing import Any
 
 from drahealth.proto.health_apis import HealthApi
 from drahealth.suites.judging.ledger import requirements
+from drahealth.suites.targets.capabilities import Capability, named
+
+EVERYTHING: Mapping[Capability, str] = MappingProxyType({})
+"""What a target lacks that can do everything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,51 +30,56 @@ class Scenario:
     name: str
     requirements: tuple[str, ...]
     title: str
-    alone: bool = False
-    """It restarts the kubelet or the API server, so that no other may run on its node meanwhile."""
+    needs: tuple[Capability, ...] = ()
+    """The capabilities that a target must have for it, beside those that its requirements need."""
     counterpart_of: tuple[str, ...] = ()
     """The tests of the texts and of Kubernetes that it stands for (docs/upstream-tests.md)."""
-    not_on: Mapping[str, str] = field(default_factory=dict)
-    """The targets that cannot run it though they can judge its requirements, and why."""
 
-    def beyond(self, health_api: HealthApi | None, target: str = "") -> tuple[str, ...]:
-        """The requirements it judges that need more than this health API carries, or this target can do.
+    @property
+    def all_needs(self) -> frozenset[Capability]:
+        """Its own needs, and those of its requirements."""
+        return frozenset(self.needs).union(*(requirements()[name].needs for name in self.requirements))
 
-        With any, it does not apply there.
+    def beyond(self, health_api: HealthApi | None, missing: Mapping[Capability, str] = EVERYTHING) -> tuple[str, ...]:
+        """Its requirements that need more than this health API carries, or a capability that is `missing`.
+
+        With any of them the scenario is not applicable.
         """
-        if target in self.not_on:
+        if any(capability in missing for capability in self.needs):
             return self.requirements
-        return tuple(n for n in self.requirements if _missing(n, health_api) or target in requirements()[n].not_on)
+        lacking = {name for name in self.requirements if missing.keys() & requirements()[name].needs}
+        return tuple(name for name in self.requirements if name in lacking or _missing(name, health_api))
 
-    def why_not(self, health_api: HealthApi | None, target: str = "") -> str:
-        """Why it does not apply there, in a sentence; empty if it does."""
-        if target in self.not_on:
-            return f"it is not run on {target}: {self.not_on[target]}"
-        for name in self.requirements:
-            if target in requirements()[name].not_on:
-                return f"{name} is not judged on {target}: {requirements()[name].not_on[target]}"
-        needs = (f"{name} needs {' and '.join(_missing(name, health_api))}" for name in self.beyond(health_api))
+    def why_not(self, health_api: HealthApi | None, missing: Mapping[Capability, str] = EVERYTHING) -> str:
+        """Why it is not applicable, in a clause; empty if it is. `missing` has the reason of each capability."""
+        needs = [("it", self.needs), *((name, requirements()[name].needs) for name in self.requirements)]
+        for who, capability in ((who, capability) for who, those in needs for capability in those):
+            if capability in missing:
+                return f"{who} needs {capability.value}: {missing[capability]}"
         if not health_api or not self.beyond(health_api):
             return ""
-        return f"{', '.join(needs)}, which {health_api.name} does not carry"
+        fields = (f"{name} needs {' and '.join(_missing(name, health_api))}" for name in self.beyond(health_api))
+        return f"{', '.join(fields)}, which {health_api.name} does not carry"
 
 
 def _missing(requirement: str, health_api: HealthApi | None) -> list[str]:
-    """What it needs that the health API does not carry; None is a driver of the released APIs, which carry all."""
-    return [field for field in requirements()[requirement].needs if health_api and field not in health_api.carries]
+    """Fields that it needs and the health API does not carry; None stands for the released ones, which carry all."""
+    fields = requirements()[requirement].needs_fields
+    return [field for field in fields if health_api and field not in health_api.carries]
 
 
 def scenario(
-    *judges: str, alone: bool = False, counterpart_of: tuple[str, ...] = (), not_on: Mapping[str, str] | None = None
+    *judges: str, needs: tuple[str, ...] = (), counterpart_of: tuple[str, ...] = ()
 ) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., None]]:
-    """Declares which requirements of the ledger a test judges, whether it disturbs its node, whose counterpart it is,
-    and which targets cannot run it.
+    """Declares which requirements of the ledger a test judges, which capabilities it needs beside those that the
+    requirements need, and whose counterpart it is.
 
-    Raises ValueError for an id that is not in the ledger.
+    Raises ValueError for an id that is not in the ledger, and for an unknown capability.
     """
     for name in judges:
         if name not in requirements():
             raise ValueError(f"requirement {name!r} is not in the ledger, suites/judging/requirements.toml")
+    capabilities = named(needs)
 
     def declare(story: Callable[..., Awaitable[None]]) -> Callable[..., None]:
         @wraps(story)
@@ -78,7 +88,7 @@ def scenario(
 
         name = story.__name__
         title = name.removeprefix("test_").replace("_", " ")
-        run.scenario = Scenario(name, judges, title, alone, counterpart_of, not_on or {})  # type: ignore[attr-defined]
+        run.scenario = Scenario(name, judges, title, capabilities, counterpart_of)  # type: ignore[attr-defined]
         return run
 
     return declare

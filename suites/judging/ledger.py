@@ -5,10 +5,12 @@ Both are TOML files beside this module, with the meaning of their columns at the
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import Any, Literal
+
+from drahealth.suites.targets.capabilities import Capability, named
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +23,21 @@ class Requirement:
     sentence: str
     source: str
     judged: Literal["scenario", "invariant"]
-    needs: tuple[str, ...] = ()
-    """What a health API must carry for it, as DeviceHealth calls it."""
-    not_on: Mapping[str, str] = field(default_factory=dict)
-    """The targets on which it cannot be judged, and why."""
+    needs: tuple[Capability, ...] = ()
+    """The capabilities that a target must have for it."""
+    needs_fields: tuple[str, ...] = ()
+    """The fields of DeviceHealth that a health API must carry for it."""
+
+    @classmethod
+    def of(cls, name: str, entry: Mapping[str, Any]) -> "Requirement":
+        """From the ledger's entry. Raises ValueError, which names the entry and the key."""
+        if "not_on" in entry:
+            raise ValueError(f"{name}: unknown key `not_on`; use `needs`, which lists capabilities of targets")
+        try:
+            needs = named(entry.get("needs", ()))
+        except ValueError as error:
+            raise ValueError(f"{name}, `needs`: {error}; for fields of a health API use `needs_fields`") from None
+        return cls(id=name, **{**entry, "needs": needs, "needs_fields": tuple(entry.get("needs_fields", ()))})
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +64,7 @@ class KnownIssue:
 def requirements() -> dict[str, Requirement]:
     """The ledger by id, in its order."""
     entries = _load("requirements.toml").items()
-    return {name: Requirement(id=name, **{**entry, "needs": tuple(entry.get("needs", ()))}) for name, entry in entries}
+    return {name: Requirement.of(name, entry) for name, entry in entries}
 
 
 @cache

@@ -5,7 +5,7 @@ from drahealth.suites.scenario import scenario
 from drahealth.suites.story.node import Node
 
 
-@scenario("AWAY-01", alone=True)
+@scenario("AWAY-01")
 async def test_health_that_changes_while_the_api_server_is_away_shows_once_it_is_back(node: Node) -> None:
     _, pod, gpu = await node.pod_with_a_gpu()
     await pod.shows(gpu, Health.HEALTHY)
@@ -18,7 +18,7 @@ async def test_health_that_changes_while_the_api_server_is_away_shows_once_it_is
     await pod.shows(gpu, Health.UNHEALTHY, message="Unhealthy while nobody could be told", within="restart")
 
 
-@scenario("AWAY-02", alone=True)
+@scenario("AWAY-02")
 async def test_a_driver_that_restarts_while_the_api_server_is_away_is_watched_and_publishes_again(node: Node) -> None:
     driver = await node.driver(devices=2)
     pod = await node.running_pod((await node.claim(driver))["gpu"])
@@ -34,7 +34,7 @@ async def test_a_driver_that_restarts_while_the_api_server_is_away_is_watched_an
     await later.shows((await later.gpus())[0], Health.HEALTHY)
 
 
-@scenario("AWAY-03", alone=True)
+@scenario("AWAY-03")
 async def test_what_was_reported_while_the_api_server_was_away_survives_a_restart_right_after(node: Node) -> None:
     driver, pod, gpu = await node.pod_with_a_gpu(timeout=600)
     await pod.shows(gpu, Health.HEALTHY)

@@ -91,7 +91,7 @@ async def test_a_device_that_vanishes_from_the_list_reads_unknown_until_it_is_ba
     await pod.shows(gpu, Health.UNHEALTHY)
 
 
-@scenario("DP-06", "DP-07", alone=True)
+@scenario("DP-06", "DP-07")
 async def test_after_a_restart_of_the_kubelet_devices_read_unknown_until_their_plugin_is_back(node: Node) -> None:
     plugin, pod, gpu = await node.pod_with_a_plugin_gpu()
     await gpu.becomes(Health.UNHEALTHY)
@@ -108,7 +108,7 @@ async def test_after_a_restart_of_the_kubelet_devices_read_unknown_until_their_p
         await pod.shows(gpu, Health.HEALTHY)
 
 
-@scenario("DP-07", alone=True)
+@scenario("DP-07", needs=("restart-kubelet",))
 async def test_a_device_plugin_registers_again_with_a_kubelet_that_was_restarted(node: Node) -> None:
     _, pod, gpu = await node.pod_with_a_plugin_gpu()
     await pod.shows(gpu, Health.HEALTHY)

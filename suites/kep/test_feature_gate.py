@@ -5,7 +5,7 @@ from drahealth.suites.scenario import scenario
 from drahealth.suites.story.node import Node
 
 
-@scenario("GATE-01", alone=True, counterpart_of=("kep/e2e-gate-off", "e2e_node/gate-disabled"))
+@scenario("GATE-01", counterpart_of=("kep/e2e-gate-off", "e2e_node/gate-disabled"))
 async def test_with_the_gate_off_the_field_is_not_populated(node: Node) -> None:
     await node.set_gates(on=False)
     driver, pod, gpu = await node.pod_with_a_gpu()
@@ -17,7 +17,7 @@ async def test_with_the_gate_off_the_field_is_not_populated(node: Node) -> None:
     node.check(state.streams_opened == 0, "no health stream is opened", state)
 
 
-@scenario("GATE-02", "GATE-03", alone=True, counterpart_of=("kep/e2e-gate-turned-off", "alpha2/e2e-gate-off"))
+@scenario("GATE-02", "GATE-03", counterpart_of=("kep/e2e-gate-turned-off", "alpha2/e2e-gate-off"))
 async def test_disabling_the_gate_takes_the_field_away_and_leaves_the_workload_alone(node: Node) -> None:
     _, pod, gpu = await node.pod_with_a_gpu()
     await gpu.becomes(Health.UNHEALTHY, message="before")
@@ -29,7 +29,7 @@ async def test_disabling_the_gate_takes_the_field_away_and_leaves_the_workload_a
         node.check(pod.has_never_restarted(), "no container was restarted", pod)
 
 
-@scenario("GATE-04", "GATE-03", alone=True, counterpart_of=("kep/e2e-gate-on-again", "alpha2/e2e-gate-on"))
+@scenario("GATE-04", "GATE-03", counterpart_of=("kep/e2e-gate-on-again", "alpha2/e2e-gate-on"))
 async def test_enabling_the_gate_again_resumes_with_the_current_health(node: Node) -> None:
     _, pod, gpu = await node.pod_with_a_gpu()
     await pod.shows(gpu, Health.HEALTHY)
@@ -43,7 +43,7 @@ async def test_enabling_the_gate_again_resumes_with_the_current_health(node: Nod
         node.check(pod.has_never_restarted(), "no container was restarted", pod)
 
 
-@scenario("GATE-05", "GATE-04", alone=True)
+@scenario("GATE-05", "GATE-04")
 async def test_with_the_gate_off_in_the_api_server_alone_the_field_is_not_served(node: Node) -> None:
     _, pod, gpu = await node.pod_with_a_gpu()
     await pod.shows(gpu, Health.HEALTHY)
@@ -57,7 +57,7 @@ async def test_with_the_gate_off_in_the_api_server_alone_the_field_is_not_served
     await pod.shows(gpu, Health.UNHEALTHY, message="not to be stored", within="restart")
 
 
-@scenario("GATE-06", "GATE-04", alone=True)
+@scenario("GATE-06", "GATE-04")
 async def test_with_the_gate_off_in_the_kubelet_alone_the_field_is_not_populated(node: Node) -> None:
     _, pod, gpu = await node.pod_with_a_gpu()
     await pod.shows(gpu, Health.HEALTHY)

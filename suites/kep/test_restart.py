@@ -5,7 +5,7 @@ from drahealth.suites.scenario import scenario
 from drahealth.suites.story.node import Node
 
 
-@scenario("PERSIST-01", "STREAM-02", alone=True, counterpart_of=("kep/cache-persistence",))
+@scenario("PERSIST-01", "STREAM-02", counterpart_of=("kep/cache-persistence",))
 async def test_health_survives_a_restart_of_the_kubelet(node: Node) -> None:
     driver = await node.driver(timeout=600)
     gpu = driver.gpus[0]
@@ -27,7 +27,7 @@ async def test_health_survives_a_restart_of_the_kubelet(node: Node) -> None:
         await sharer.shows(gpu, Health.HEALTHY)
 
 
-@scenario("STREAM-02", "STATUS-01", alone=True)
+@scenario("STREAM-02", "STATUS-01", needs=("restart-kubelet",))
 async def test_a_pod_that_starts_after_a_restart_of_the_kubelet_shows_its_device(node: Node) -> None:
     driver = await node.driver()
     gpu = driver.gpus[0]
@@ -38,7 +38,7 @@ async def test_a_pod_that_starts_after_a_restart_of_the_kubelet_shows_its_device
     await pod.shows(gpu, Health.UNHEALTHY, message="after the restart")
 
 
-@scenario("PERSIST-02", alone=True)
+@scenario("PERSIST-02")
 async def test_how_lately_a_device_was_heard_of_survives_a_restart_of_the_kubelet(node: Node) -> None:
     driver = await node.driver(devices=2, heartbeat=1, timeout=10)
     early = await node.running_pod((await node.claim(driver))["gpu"])

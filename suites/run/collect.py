@@ -19,7 +19,6 @@ from drahealth.suites.timelines.holder import Holder
 from drahealth.suites.timelines.showed import showed
 from drahealth.suites.timelines.stage import NodeStage
 
-_UNREACHABLE = "what its drivers are told goes through the kubelet, which is stopped then"
 SUFFIX = ".timeline.yaml"
 
 
@@ -100,17 +99,21 @@ def as_scenario(story: Story, speed: float = 1.0) -> Callable[..., None]:
         await tell(story, node, speed)
 
     told.__name__ = story.timeline.name
-    not_on = {"kind": _UNREACHABLE} if tells_while_stopped(story.plan) else {}
-    return scenario("STATUS-10", alone=disturbs(story.plan), not_on=not_on)(told)
+    return scenario("STATUS-10", needs=needs(story.plan))(told)
 
 
-def disturbs(plan: Plan) -> bool:
-    """It restarts the kubelet, so nothing else may run on its node."""
-    return any(action.verb == "kubelet" for action in (*plan.actions, *plan.always))
+_KUBELET_NEEDS = {"restart": "restart-kubelet", "stop": "stop-kubelet"}
 
 
-def tells_while_stopped(plan: Plan) -> bool:
-    """Something is done to a driver, a plugin or a pod while the kubelet is stopped."""
+def needs(plan: Plan) -> tuple[str, ...]:
+    """The names of the capabilities that a target must have to play it."""
+    actions = (*plan.actions, *plan.always)
+    kubelet = {_KUBELET_NEEDS[str(a.what)] for a in actions if a.verb == "kubelet" and str(a.what) in _KUBELET_NEEDS}
+    return (*sorted(kubelet), *(["control-without-kubelet"] if commands_while_stopped(plan) else []))
+
+
+def commands_while_stopped(plan: Plan) -> bool:
+    """A driver, a plugin or a pod gets a command while the kubelet is stopped."""
     stopped = False
     for action in (*plan.actions, *plan.always):
         if action.verb == "kubelet":

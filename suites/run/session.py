@@ -148,7 +148,7 @@ class Session:
         """A node for a test, begun."""
         scenario = scenario_of(getattr(item, "function", None)) or Scenario(item.name, (), item.name)
         judges, health_api = scenario.requirements, self.options.health_api
-        node = Node(self.target, scenario.title, judges, self.run, alone=scenario.alone, health_api=health_api)
+        node = Node(self.target, scenario.title, judges, self.run, needs=scenario.all_needs, health_api=health_api)
         item.stash[PLAYED] = Played(scenario, node, node.deviations, node.stale)
         self.run(node.begin())
         return node

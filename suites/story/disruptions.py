@@ -1,26 +1,29 @@
 """Disruptions of a node: stop and restart the kubelet and the API server, and set feature gates."""
 
+from collections.abc import Collection
+
 from drahealth.proto import events
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.story.history import History
+from drahealth.suites.targets.capabilities import Capability
 from drahealth.suites.targets.target import Target
 
 _GATE = "ResourceHealthStatus"
 
 
 class Disruptions:
-    """Disruptions by a scenario that has the node for itself. It remembers what to undo at the end.
+    """Disruptions by a scenario, with the capabilities that it `needs`. It remembers what to undo at the end.
 
-    All methods raise HarnessError in a scenario without `alone=True`.
+    All methods raise HarnessError for a capability that the scenario does not declare.
     """
 
-    def __init__(self, target: Target, title: str, *, alone: bool) -> None:
+    def __init__(self, target: Target, title: str, *, needs: Collection[Capability] = ()) -> None:
         self.target = target
         self.history = History()
         self.gates_on = True
         """The feature gate is on in the API server and in the kubelet."""
         self._title = title
-        self._alone = alone
+        self._needs = needs
         self._api_server_is_stopped = False
         self._kubelet_is_stopped = False
 
@@ -30,7 +33,7 @@ class Disruptions:
 
     async def kubelet_restarts(self) -> None:
         """Kill the kubelet and start it again."""
-        self._require_alone()
+        self._use(Capability.RESTART_KUBELET)
         self.log("the kubelet is killed and started again")
         await self.target.restart_kubelet()
         self._kubelet_is_stopped = False
@@ -38,7 +41,7 @@ class Disruptions:
 
     async def kubelet_stops(self) -> None:
         """Kill the kubelet. Containers and drivers keep running. The cleanup starts it again if needed."""
-        self._require_alone()
+        self._use(Capability.STOP_KUBELET)
         self.log("the kubelet is killed")
         self._kubelet_is_stopped = True
         await self.target.stop_kubelet()
@@ -53,7 +56,7 @@ class Disruptions:
 
     async def set_gates(self, *, on: bool | None = None, api_server: bool = True, kubelet: bool = True) -> None:
         """Set the feature gate and restart the API server and the kubelet. `on` sets both sides."""
-        self._require_alone()
+        self._use(Capability.SWITCH_GATES)
         api_server, kubelet = (api_server, kubelet) if on is None else (on, on)
         sides = {"API server": api_server, "kubelet": kubelet}
         self.log(f"the feature gate is {', '.join(f'{_on(is_on)} in the {side}' for side, is_on in sides.items())}")
@@ -63,7 +66,7 @@ class Disruptions:
 
     async def api_server_stops(self) -> None:
         """Stop the API server. Watches end, and writes fail."""
-        self._require_alone()
+        self._use(Capability.STOP_API_SERVER)
         self.log("the API server is stopped")
         self._api_server_is_stopped = True
         await self.target.stop_api_server()
@@ -76,10 +79,16 @@ class Disruptions:
         self._api_server_is_stopped = False
         self.history.observe(events.Restarted("kube-apiserver"))
 
-    def _require_alone(self) -> None:
-        if not self._alone:
+    @property
+    def is_exclusive(self) -> bool:
+        """The scenario disrupts every pod on its node, so no other one may run there at the same time."""
+        return any(capability.exclusive for capability in self._needs)
+
+    def _use(self, capability: Capability) -> None:
+        if capability not in self._needs:
             raise HarnessError(
-                f"scenario {self._title!r} disrupts its node but is not declared so", "add alone=True to @scenario"
+                f"scenario {self._title!r} uses the capability {capability.value} but does not declare it",
+                f'add needs=("{capability.value}",) to @scenario',
             )
 
 

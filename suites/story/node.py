@@ -1,7 +1,7 @@
 """The node of a scenario. Each scenario has its own, with a namespace and a history."""
 
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, suppress
 from functools import partial
 from typing import Any
@@ -26,6 +26,7 @@ from drahealth.suites.story.replica_set import ReplicaSet, replica_set_manifest
 from drahealth.suites.story.requirement_checks import RequirementChecks
 from drahealth.suites.story.time_limit import STORY_LIMIT, time_limit
 from drahealth.suites.story.workload import Pod
+from drahealth.suites.targets.capabilities import Capability
 from drahealth.suites.targets.labels import BELONGS
 from drahealth.suites.targets.target import Target, Window
 
@@ -40,10 +41,10 @@ class Node(Disruptions):
         judges: Sequence[str],
         run: Callable[[Awaitable[Any]], Any],
         *,
-        alone: bool = False,
+        needs: Collection[Capability] = (),
         health_api: HealthApi | None = None,
     ) -> None:
-        super().__init__(target, title, alone=alone)
+        super().__init__(target, title, needs=needs)
         self._health_api = health_api
         self.profile = target.profile
         self.namespace = f"scenario-{secrets.token_hex(4)}"
@@ -81,7 +82,7 @@ class Node(Disruptions):
     async def begin(self) -> None:
         """Create the namespace on the target. After ApiError or HarnessError, the target is clean."""
         try:
-            await self.target.enter(alone=self._alone)
+            await self.target.enter(alone=self.is_exclusive)
             await self.target.api.create(NAMESPACES, {"metadata": {"name": self.namespace, "labels": BELONGS}})
             await self.target.prepare_namespace(self.namespace)
             self._watch.start()

@@ -12,9 +12,8 @@ import pytest
 from drahealth.manager.profile import KEP, PROFILES
 from drahealth.proto.values import DeviceHealth
 from drahealth.suites.judging import invariants
-from drahealth.suites.judging.ledger import KnownIssue, known_issues, requirements
+from drahealth.suites.judging.ledger import KnownIssue, Requirement, known_issues, requirements
 from drahealth.suites.run.catalogue import scenarios
-from drahealth.suites.targets.registry import FOLDERS
 
 SUITES = Path(__file__).resolve().parents[2]
 FACTS = SUITES.parent / "docs" / "facts.md"
@@ -86,18 +85,27 @@ def test_the_columns_hold_what_they_may() -> None:
     assert {entry.level for entry in entries} <= {"MUST", "SHOULD", "MAY"}
     assert {entry.judged for entry in entries} <= {"scenario", "invariant"}
     assert {entry.binds for entry in entries} <= {"kubelet", "api-server", "driver"}
-    assert {need for entry in entries for need in entry.needs} <= {field.name for field in fields(DeviceHealth)}
+    assert {need for entry in entries for need in entry.needs_fields} <= {field.name for field in fields(DeviceHealth)}
 
 
 def test_what_shipped_carries_all_that_is_needed() -> None:
     shipped = set.intersection(*(set(health_api.carries) for health_api in KEP.called_apis[:2]))
-    assert {need for entry in requirements().values() for need in entry.needs} <= shipped
+    assert {need for entry in requirements().values() for need in entry.needs_fields} <= shipped
 
 
-def test_a_requirement_that_is_not_judged_on_a_target_is_judged_on_others() -> None:
-    left_out = [set(entry.not_on) for entry in requirements().values() if entry.not_on]
-    assert left_out
-    assert all(targets < set(FOLDERS) for targets in left_out)
+@pytest.mark.parametrize(
+    ("entry", "named"),
+    [
+        ({"needs": ["message"]}, ("STATUS-99", "'message'", "stop-api-server", "`needs_fields`")),
+        ({"not_on": {"kind": "it cannot"}}, ("STATUS-99", "`not_on`", "`needs`")),
+    ],
+)
+def test_a_wrong_key_of_the_ledger_is_refused_and_the_right_one_named(
+    entry: dict[str, object], named: tuple[str, ...]
+) -> None:
+    with pytest.raises(ValueError, match=r"^STATUS-99") as refused:
+        Requirement.of("STATUS-99", entry)
+    assert [words for words in named if words not in str(refused.value)] == []
 
 
 def test_every_sentence_is_one_sentence_and_has_a_source() -> None:

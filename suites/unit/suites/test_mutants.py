@@ -81,7 +81,7 @@ def play(case: Case, windows: Mapping[Window, float] = WINDOWS) -> None:
         halves: dict[str, Any] = {"dra": case.manager, "device_plugins": case.device_plugins}
         target = case.target(case.profile, **halves, windows=windows)
         mutants.KnowsContainers.runtime = target.runtime
-        node = Node(target, found.title, found.requirements, run, alone=found.alone, health_api=case.health_api)
+        node = Node(target, found.title, found.requirements, run, needs=found.all_needs, health_api=case.health_api)
         try:
             run(target.start())
             run(node.begin())

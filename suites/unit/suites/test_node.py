@@ -15,6 +15,7 @@ from drahealth.suites.judging.ledger import KnownIssue
 from drahealth.suites.judging.violation import Violation
 from drahealth.suites.story import node as module
 from drahealth.suites.story.node import Node
+from drahealth.suites.targets.capabilities import Capability
 from drahealth.suites.targets.kubelet.binaries.releases import Binaries
 from drahealth.suites.targets.kubelet.target import KubeletTarget
 from drahealth.suites.targets.reference.target import WINDOWS, ReferenceTarget
@@ -43,7 +44,7 @@ def node_on(target: ReferenceTarget) -> Node:
     def run(work: Any) -> Any:
         raise AssertionError("these stories are told on the test's own loop")
 
-    return Node(target, "a story", ("STATUS-01", "STATUS-02"), run, alone=True)
+    return Node(target, "a story", ("STATUS-01", "STATUS-02"), run, needs=tuple(Capability))
 
 
 def issues(found: list[KnownIssue]) -> list[tuple[str, str]]:
@@ -233,8 +234,14 @@ async def test_the_next_story_finds_the_gate_on(kep: ReferenceTarget) -> None:
     await second.finish()
 
 
-async def test_a_story_that_disturbs_its_node_has_to_say_so_before(kep: ReferenceTarget) -> None:
-    node = Node(kep, "a story", ("STATUS-01",), lambda work: work)
-    for disturbs in (node.kubelet_restarts(), node.set_gates(on=False)):
-        with pytest.raises(HarnessError, match=r"'a story'.*alone=True"):
-            await disturbs
+async def test_a_scenario_declares_the_capabilities_that_it_uses(kep: ReferenceTarget) -> None:
+    node = Node(kep, "a story", ("STATUS-01",), lambda work: work, needs=(Capability.SWITCH_GATES,))
+    uses = {
+        "restart-kubelet": node.kubelet_restarts,
+        "stop-kubelet": node.kubelet_stops,
+        "stop-api-server": node.api_server_stops,
+    }
+    for name, use in uses.items():
+        with pytest.raises(HarnessError, match=name):
+            await use()
+    assert node.is_exclusive

@@ -244,20 +244,20 @@ TOLD = "{kubelet: stop}, {recover: all}, {kubelet: running}"
 
 
 @pytest.mark.parametrize(
-    ("steps", "runs"),
+    ("steps", "needs"),
     [
-        (STOPPED, True),
-        (STOPPED.replace("expect", "mark: x}, {recover: all}, {expect"), False),
-        ("{kubelet: stop}", False),
+        ("{mark: x}", set()),
+        ("{kubelet: restart}", {"restart-kubelet"}),
+        (STOPPED, {"stop-kubelet"}),
+        (STOPPED.replace("expect", "mark: x}, {recover: all}, {expect"), {"stop-kubelet", "control-without-kubelet"}),
+        ("{kubelet: stop}", {"stop-kubelet", "control-without-kubelet"}),
     ],
 )
-def test_a_story_that_tells_drivers_while_no_kubelet_runs_is_not_one_for_kind(
-    tmp_path: Path, steps: str, runs: bool
-) -> None:
+def test_a_timeline_needs_the_capabilities_of_its_steps(tmp_path: Path, steps: str, needs: set[str]) -> None:
     (story,) = stories(Path(write(tmp_path, f"timeline: [{steps}]\nalways: [{{recover: all}}]\n")))
     found = scenario_of(as_scenario(story))
     assert found
-    assert (found.why_not(None, "kubelet"), found.why_not(None, "kind") == "") == ("", runs)
+    assert {capability.value for capability in found.all_needs} == needs
 
 
 def test_what_a_divided_device_is_set_to_its_parts_are(tmp_path: Path) -> None:

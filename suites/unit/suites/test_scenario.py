@@ -10,6 +10,7 @@ from drahealth.proto.health_apis import NODE_HEALTH, NODE_HEALTH_DRAFT, V1, Heal
 from drahealth.suites.kep import test_basic, test_timeouts
 from drahealth.suites.run.catalogue import scenarios
 from drahealth.suites.scenario import Scenario, scenario, scenario_of
+from drahealth.suites.targets.capabilities import Capability
 
 
 class Player:
@@ -63,17 +64,31 @@ def test_what_is_no_scenario_is_none(test: object) -> None:
     assert scenario_of(test) is None
 
 
-def test_a_scenario_does_not_apply_on_a_target_that_cannot_do_what_it_judges() -> None:
+AWAY = {Capability.STOP_API_SERVER: "it cannot be reached"}
+
+
+def test_a_requirement_that_needs_a_missing_capability_is_not_applicable() -> None:
     judging = Scenario("name", ("STATUS-01", "AWAY-01"), "title")
-    assert [judging.beyond(None, target) for target in ("kubelet", "kind")] == [(), ("AWAY-01",)]
-    assert judging.why_not(None, "kubelet") == ""
-    assert judging.why_not(None, "kind").startswith("AWAY-01 is not judged on kind: what its drivers are told")
+    assert (judging.beyond(None), judging.why_not(None)) == ((), "")
+    assert judging.beyond(None, AWAY) == ("AWAY-01",)
+    assert judging.why_not(None, AWAY) == "AWAY-01 needs stop-api-server: it cannot be reached"
 
 
-def test_a_scenario_that_a_target_cannot_run_does_not_apply_there() -> None:
-    judging = Scenario("name", ("STATUS-01",), "title", not_on={"kind": "it has no hands there"})
-    assert [judging.beyond(None, target) for target in ("kubelet", "kind")] == [(), ("STATUS-01",)]
-    assert judging.why_not(None, "kind") == "it is not run on kind: it has no hands there"
+def test_a_scenario_that_needs_a_missing_capability_is_not_applicable() -> None:
+    judging = Scenario("name", ("STATUS-01", "STATUS-02"), "title", needs=(Capability.STOP_API_SERVER,))
+    assert (judging.beyond(None), judging.why_not(None)) == ((), "")
+    assert judging.beyond(None, AWAY) == ("STATUS-01", "STATUS-02")
+    assert judging.why_not(None, AWAY) == "it needs stop-api-server: it cannot be reached"
+
+
+def test_the_needs_of_a_scenario_include_those_of_its_requirements() -> None:
+    judging = Scenario("name", ("STATUS-01", "GATE-01"), "title", needs=(Capability.RESTART_KUBELET,))
+    assert judging.all_needs == {Capability.RESTART_KUBELET, Capability.SWITCH_GATES}
+
+
+def test_an_unknown_capability_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^unknown capability 'fly'; choose one of stop-api-server, "):
+        scenario("STATUS-01", needs=("fly",))
 
 
 def test_the_catalogue_is_in_the_order_of_files_and_of_lines_in_them() -> None:

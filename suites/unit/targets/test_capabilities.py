@@ -1,0 +1,28 @@
+"""Capabilities: what targets lack, and which scenarios are not applicable for it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from drahealth.suites.run.catalogue import scenarios
+from drahealth.suites.targets import registry
+from drahealth.suites.targets.capabilities import Capability
+
+RESULTS = json.loads((Path(__file__).parents[3] / "docs" / "results.json").read_text())
+
+
+@pytest.mark.parametrize("about", RESULTS)
+def test_the_scenarios_that_are_not_applicable_are_those_of_the_published_results(about: str) -> None:
+    (target,) = [t for t in registry.definitions() if about.startswith(t.title)]
+    published = {name for name, (outcome, *_) in RESULTS[about].items() if outcome == "not applicable"}
+    assert {scenario.name for scenario in scenarios() if scenario.why_not(None, target.missing)} == published
+
+
+def test_every_capability_has_a_meaning_of_one_line() -> None:
+    assert [c for c in Capability if not c.meaning.endswith(".") or "\n" in c.meaning] == []
+
+
+def test_some_target_can_do_what_another_cannot() -> None:
+    missing = {capability for target in registry.definitions() for capability in target.missing}
+    assert [c for c in missing if not any(target.can(c) for target in registry.definitions())] == []
