@@ -7,18 +7,19 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
-from drahealth.proto.events import EVENTS, IN_FULL
+from drahealth.proto.events import EVENTS, IN_FULL, IN_SHORT
 
 INTRODUCTION = """\
 One word for each thing that happens. `drahealth driver serve --json`, `drahealth ctl watch --json` and
-`drahealth manager --json` print these events as JSON Lines; `drahealth run --histories DIR` writes them to files.
+`drahealth manager --json` print these events as JSON Lines; `drahealth manager --history FILE` and
+`drahealth run --histories DIR` write them to files.
 Each line is one object, with the word as `event`. In Python they are the types of `drahealth.proto.events`.
 
 - Live output (`--json`) adds `time`, RFC 3339. `left_out_before` counts lines that were left out for a slow reader.
 - A history adds `at`, monotonic seconds. Its first line is a header: `{"format": "drahealth-history/v1",
   "drahealth": VERSION, "profile": NAME, "started": RFC 3339, "monotonic": SECONDS}`.
   `drahealth.proto.history.read_history(path)` reads it.
-- Events marked **history only** are messages in full. Live output has them in short, as `report` and `change`.
+- Events marked **history only** are messages in full. Live output has reports in short, as `report` and `change`.
 
 """
 
@@ -87,7 +88,7 @@ def events_page(generated: str) -> str:
 
 
 def event(word: str, kind: Any, explained: dict[str, str]) -> Iterator[str]:
-    only = ", **history only**" if kind in IN_FULL else ""
+    only = ", **history only**" if kind in IN_FULL else ", **live output only**" if kind in IN_SHORT else ""
     yield f"### `{word}`\n\n{inspect.getdoc(kind)} Emitted by: {', '.join(kind.emitters)}{only}. `{kind.__name__}`\n\n"
     if found := fields(kind):
         yield "| field | type | |\n|---|---|---|\n"

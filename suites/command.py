@@ -101,6 +101,9 @@ def run_manager(
     metrics_port: Annotated[
         int | None, typer.Option(metavar="PORT", help="Serve metrics for Prometheus on 127.0.0.1; 0 is any free port.")
     ] = None,
+    history: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write all that the kubelet side sees to this new file.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="JSON lines, also on a terminal.")] = False,
 ) -> None:
     """Stand in for a kubelet: run pods from manifests, and show the health that any driver reports for their devices.
@@ -120,6 +123,7 @@ def run_manager(
             feature_gates=feature_gates,
             metrics_port=metrics_port,
             json=json,
+            history=history,
         )
     )
 

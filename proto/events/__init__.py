@@ -122,6 +122,9 @@ EVENTS: Mapping[str, type[Event]] = {kind.event: kind for kind in get_args(Event
 IN_FULL = (GrpcCall, ReportReceived, ListReceived, MalformedReceived)
 """What a kubelet sees on the wire, in full: for histories. Logs and live views show it in short."""
 
+IN_SHORT = (ReportSummary, DeviceChanged, DeviceUnlisted)
+"""Reports in short: for logs, metrics and live views."""
+
 Observe = Callable[[Event], None]
 
 
@@ -182,6 +185,7 @@ def _adapter(word: str) -> Any:
 __all__ = [
     "EVENTS",
     "IN_FULL",
+    "IN_SHORT",
     "CheckpointWritten",
     "CommandDone",
     "ContainerSeen",

@@ -12,6 +12,7 @@ from drahealth.manager.gates import Gates
 from drahealth.manager.profile import PROFILES, Profile
 from drahealth.proto.sockets import PATH_LIMIT
 from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.manager_command.history import check_history_file
 from drahealth.suites.run.outputs import check_folder
 
 ROOM_FOR_NAMES = 52
@@ -20,7 +21,10 @@ ROOM_FOR_NAMES = 52
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Absolute paths; `resync` in seconds; `metrics_port` None for no metrics, 0 for any free port."""
+    """Absolute paths; `resync` in seconds; `metrics_port` None for no metrics, 0 for any free port.
+
+    `history` is a file that does not exist yet; None for none.
+    """
 
     root: Path
     pods: Path
@@ -30,6 +34,7 @@ class Options:
     gates: Gates
     metrics_port: int | None
     json: bool
+    history: Path | None = None
 
     @classmethod
     def make(
@@ -43,6 +48,7 @@ class Options:
         feature_gates: str | None,
         metrics_port: int | None,
         json: bool,
+        history: Path | None = None,
     ) -> "Options":
         """From the command's flags; makes the directories. Raises ConfigurationError."""
         root = root_dir.absolute()
@@ -60,7 +66,10 @@ class Options:
         if not is_name(name):
             raise ConfigurationError(f"{name!r} is no name of a node", "give --node-name, such as node-a")
         gates = gates_of(feature_gates or "")
-        return cls(root, folder, PROFILES[profile], name, resync, gates, metrics_port, json)
+        record = history.absolute() if history else None
+        if record:
+            check_history_file(record)
+        return cls(root, folder, PROFILES[profile], name, resync, gates, metrics_port, json, record)
 
 
 def gates_of(text: str) -> Gates:

@@ -26,6 +26,7 @@ from drahealth.proto.clock import SystemClock
 from drahealth.proto.events import ManagerStarted, ManagerStopped, ManifestRejected
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.manager_command.applier import Applier
+from drahealth.suites.manager_command.history import history_file
 from drahealth.suites.manager_command.manifest_directory import ManifestDirectory
 from drahealth.suites.manager_command.observers import Observers
 from drahealth.suites.manager_command.options import Options
@@ -70,6 +71,10 @@ class Program:
     async def run(self, told: asyncio.Event) -> None:
         """Returns in order once it is `told`. Raises HarnessError where it cannot be, or what ended a part of it."""
         await self._check_name()
+        with history_file(self._options.history, self._options.profile, SystemClock(), self._observe):
+            await self._run(told)
+
+    async def _run(self, told: asyncio.Event) -> None:
         async with AsyncExitStack() as stack:
             metrics = await self._serve_metrics(stack)
             stack.push_async_callback(self._http.stop)

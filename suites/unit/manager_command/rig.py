@@ -98,10 +98,14 @@ class Rig:
 
     async def start(self, **options: Any) -> Program:
         """Returns once it serves; raises what keeps it from it."""
+        return await self.run(self.options(**options))
+
+    async def run(self, options: Options) -> Program:
+        """The same, of options that were checked before."""
         self.events.clear()
-        onlookers = Observers()
-        onlookers.add(self.events.append)
-        self.program, self._told = Program(self.options(**options), onlookers), asyncio.Event()
+        observers = Observers()
+        observers.add(self.events.append)
+        self.program, self._told = Program(options, observers), asyncio.Event()
         running = self._running = asyncio.create_task(self.program.run(self._told))
         await until(lambda: running.done() or any(isinstance(event, ManagerStarted) for event in self.events), PATIENCE)
         if running.done():

@@ -31,6 +31,8 @@ def root() -> Iterator[Path]:
         (("--metrics-port", "70000"), "there is no port 70000; 0 is any free one"),
         (("--node-name", "Node A"), "'Node A' is no name of a node; give --node-name, such as node-a"),
         (("--feature-gates", "Fast=true"), f"there is no feature gate 'Fast' here; {THERE_ARE}"),
+        (("--history", "/dev/null"), "--history /dev/null exists already; name another file, or remove this one"),
+        (("--history", "/none/h"), "/none/h cannot be written: No such file or directory; name another file"),
         (("--pods", "/dev/null"), "no files can be put into /dev/null: File exists; name another folder"),
     ],
 )

@@ -1,0 +1,112 @@
+"""`drahealth manager --history`: what the kubelet side saw of any driver, read back from the file."""
+
+import asyncio
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from drahealth.proto.events import (
+    Event,
+    GrpcCall,
+    ManagerStarted,
+    ManagerStopped,
+    ReportReceived,
+    StatusSeen,
+    StreamOpened,
+)
+from drahealth.proto.history import HistoryFile, read_history
+from drahealth.proto.values import DeviceHealth, Health
+from drahealth.suites.errors import HarnessError
+from drahealth.suites.manager_command.options import Options
+from drahealth.suites.unit.manager.rig import until
+from drahealth.suites.unit.manager_command.rig import CLAIM, DIRECT, DRIVER, PATIENCE, Rig, pod
+
+E = TypeVar("E", bound=Event)
+FOR_ALL = "from drahealth.suites.command import main\nmain()"
+GPU = f"{DRIVER}/node-a/gpu-0"
+
+
+def of(history: HistoryFile, kind: type[E]) -> list[E]:
+    return [record.what for record in history.records if isinstance(record.what, kind)]
+
+
+@pytest.fixture
+def path(rig: Rig) -> Path:
+    return rig.root / "history.jsonl"
+
+
+async def test_history_has_the_whole_life_of_a_driver(rig: Rig, path: Path) -> None:
+    await rig.start(history=path)
+    driver = await rig.driver("gpu-0")
+    rig.write("job.yaml", CLAIM, pod(claim=DIRECT))
+    await rig.shows((GPU, "Healthy", ""))
+    await driver.set_health("gpu-0", Health.UNHEALTHY, "xid 79", 7)
+    await rig.shows((GPU, "Unhealthy", "xid 79"))
+    await rig.stop()
+    history = read_history(path)
+    assert (history.header.profile, history.truncated) == ("kep", None)
+    assert (type(history.records[0].what), type(history.records[-1].what)) == (ManagerStarted, ManagerStopped)
+    assert [call.method.rpartition("/")[2] for call in of(history, GrpcCall)][:3] == [
+        *("GetInfo", "NotifyRegistrationStatus", "NodePrepareResources"),
+    ]
+    report = of(history, ReportReceived)[-1]
+    last = report.devices[0]
+    assert last == DeviceHealth("node-a", "gpu-0", Health.UNHEALTHY, "xid 79", 7, last.updated)
+    assert (report.stream, report.size > 20) == (of(history, StreamOpened)[0].stream, True)
+
+
+async def test_prepare_is_recorded_with_request_answer_and_duration(rig: Rig, path: Path) -> None:
+    await rig.start(history=path)
+    await rig.driver("gpu-0")
+    rig.write("job.yaml", CLAIM, pod(claim=DIRECT))
+    await rig.shows((GPU, "Healthy", ""))
+    await rig.stop()
+    (prepared,) = (call for call in of(read_history(path), GrpcCall) if "Prepare" in call.method)
+    (claim,) = prepared.request["claims"]
+    assert (claim["name"], prepared.code, prepared.driver) == ("gpu", "OK", DRIVER)
+    assert prepared.response
+    (device,) = prepared.response["claims"][claim["uid"]]["devices"]
+    assert (device["device_name"], 0 < prepared.seconds < PATIENCE) == ("gpu-0", True)
+
+
+@pytest.fixture
+def taken(rig: Rig, path: Path) -> Iterator[Options]:
+    """Options with a history file that another process writes after the check; it stays as it is."""
+    options = rig.options(history=path)
+    path.write_text("mine")
+    yield options
+    assert path.read_text() == "mine"
+
+
+async def test_a_history_that_appears_meanwhile_is_not_written_over(rig: Rig, taken: Options) -> None:
+    with pytest.raises(HarnessError):
+        await rig.run(taken)
+
+
+@pytest.fixture
+async def killed(rig: Rig, path: Path) -> AsyncIterator[Callable[[], None]]:
+    """The program as a process; the function kills it."""
+    line = ("manager", "--root-dir", str(rig.root), "--node-name", "node-a", "--history", str(path))
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", FOR_ALL, *line, stdout=asyncio.subprocess.DEVNULL
+    )
+    yield lambda: process.send_signal(signal.SIGKILL)
+    await process.wait()
+
+
+async def test_a_killed_manager_leaves_a_history_of_all_until_then(
+    rig: Rig, path: Path, killed: Callable[[], None]
+) -> None:
+    rig.write("job.yaml", pod())
+
+    def is_seen() -> bool:
+        return path.exists() and '"phase":"Running"' in path.read_text()
+
+    await until(is_seen, PATIENCE)
+    killed()
+    history = read_history(path)
+    assert (of(history, StatusSeen)[-1].phase, of(history, ManagerStopped)) == ("Running", [])
