@@ -16,11 +16,11 @@ from drahealth.fakes.cluster.api import CLAIMS, DEVICE_CLASSES, NAMESPACES, PODS
 from drahealth.fakes.control.driver import DriverOptions
 from drahealth.proto.events import StatusSeen
 from drahealth.proto.values import Health
-from drahealth.suites.differential import manifests
 from drahealth.suites.differential.margins import Margins
 from drahealth.suites.differential.observation import FENCE
 from drahealth.suites.differential.polling import comes_true
 from drahealth.suites.errors import HarnessError
+from drahealth.suites.story import manifests
 from drahealth.suites.story.history import History
 from drahealth.suites.story.pod_watch import PodWatch
 from drahealth.suites.targets.labels import BELONGS

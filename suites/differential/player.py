@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, suppress
 
 from drahealth.fakes.cluster.api import CLAIMS, DEVICE_CLASSES, PODS, ApiError
 from drahealth.fakes.control.driver import DriverControl, DriverOptions, DriverState
-from drahealth.suites.differential import manifests, wire
+from drahealth.suites.differential import wire
 from drahealth.suites.differential.fence import Lane
 from drahealth.suites.differential.margins import Margins
 from drahealth.suites.differential.observation import FENCE, Played, PodShown, Snapshot, shown
@@ -27,6 +27,7 @@ from drahealth.suites.differential.script import (
     Stop,
 )
 from drahealth.suites.errors import HarnessError
+from drahealth.suites.story import manifests
 
 RETRY = 5.2
 """Seconds after which a kubelet has tried again to open a stream that ended (W-23)."""

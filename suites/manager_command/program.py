@@ -32,7 +32,7 @@ from drahealth.suites.manager_command.observers import Observers
 from drahealth.suites.manager_command.options import Options
 from drahealth.suites.manager_command.pod_watch import watch_pods
 from drahealth.suites.manager_command.status_files import StatusFiles
-from drahealth.suites.targets.reference.node import ReferenceNode
+from drahealth.suites.targets.reference.cluster import ReferenceCluster
 
 if TYPE_CHECKING:
     from drahealth.fakes.program.metrics_server import MetricsServer
@@ -51,7 +51,7 @@ class Program:
         self._observe = observers
         root, clock = options.root, SystemClock()
         try:
-            self.node = ReferenceNode(
+            self.node = ReferenceCluster(
                 root,
                 profile=options.profile,
                 clock=clock,

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from drahealth.fakes.cluster.api import CLAIM_TEMPLATES, CLAIMS, Api, Object
 from drahealth.fakes.cluster.scheduling.claims import POD_CLAIM
+from drahealth.suites.story import manifests
 from drahealth.suites.story.hardware import Driver
 
 
@@ -57,9 +57,10 @@ class Claims:
 
         `object_name` is the name of the API object, if it differs from the name in the pod.
         """
-        manifest = _manifest(self._namespace, object_name or name, driver.name, requests)
+        of_driver = {request: (driver.name, count) for request, count in requests.items()}
+        manifest = manifests.claim(self._namespace, object_name or name, of_driver)
         if template or (self._templates and not object_name):
-            await self._api.create(CLAIM_TEMPLATES, _template(manifest))
+            await self._api.create(CLAIM_TEMPLATES, manifests.template(manifest))
             return Claim(name, driver, None)
         await self._api.create(CLAIMS, manifest)
         return Claim(name, driver, object_name or name)
@@ -79,20 +80,3 @@ class Claims:
             if found["metadata"].get("annotations", {}).get(POD_CLAIM) == claim.name:
                 return found
         raise LookupError(f"claim {claim.name} does not exist yet: no pod uses its template")
-
-
-def _manifest(namespace: str, name: str, device_class: str, counts: Mapping[str, int]) -> dict[str, Any]:
-    requests = [
-        {"name": r, "exactly": {"deviceClassName": device_class, "allocationMode": "ExactCount", "count": count}}
-        for r, count in counts.items()
-    ]
-    return {
-        "apiVersion": CLAIMS.api_version,
-        "kind": CLAIMS.kind,
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {"devices": {"requests": requests}},
-    }
-
-
-def _template(claim: Mapping[str, Any]) -> dict[str, Any]:
-    return {**claim, "kind": CLAIM_TEMPLATES.kind, "spec": {"spec": claim["spec"]}}

@@ -14,6 +14,7 @@ from drahealth.proto.events import StatusSeen
 from drahealth.proto.health_apis import HealthApi
 from drahealth.suites.judging import invariants
 from drahealth.suites.judging.ledger import KnownIssue
+from drahealth.suites.story import manifests
 from drahealth.suites.story.claims import Claim, Claims, Use
 from drahealth.suites.story.cleanup import Cleanup
 from drahealth.suites.story.device_plugin import DevicePlugin, PluginGpu, ResourceRequest
@@ -121,13 +122,7 @@ class Node(Disruptions):
         self._names += 1
         number = self._names  # another task may create a driver in the meantime
         name = f"gpu-{number}.{self.namespace[-8:]}.example.com"
-        await self.target.api.create(
-            DEVICE_CLASSES,
-            {
-                "metadata": {"name": name, "labels": BELONGS},
-                "spec": {"selectors": [{"cel": {"expression": f'device.driver == "{name}"'}}]},
-            },
-        )
+        await self.target.api.create(DEVICE_CLASSES, manifests.device_class(name))
         driver = await self.add_driver(
             DriverOptions(
                 name=name,

@@ -14,9 +14,9 @@ _PAUSE = 0.05
 
 
 class PodWatch:
-    """`statuses` holds the newest status of each pod, by uid. The history receives each change."""
+    """`statuses` holds the newest status of each pod, by uid. The history receives each change. Namespace None: all."""
 
-    def __init__(self, api: Api, namespace: str, history: History) -> None:
+    def __init__(self, api: Api, namespace: str | None, history: History) -> None:
         self.statuses: dict[str, StatusSeen] = {}
         self._api = api
         self._namespace = namespace

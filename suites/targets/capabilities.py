@@ -19,6 +19,7 @@ class Capability(Enum):
     SWITCH_GATES = "switch-gates"
     ADVANCE_TIME = "advance-time"
     SET_RESYNC = "set-resync"
+    LOCAL_DRIVERS = "local-drivers"
 
     @property
     def meaning(self) -> str:
@@ -40,6 +41,7 @@ _MEANINGS = {
     Capability.SWITCH_GATES: "Set the feature gates of the API server and of the kubelet.",
     Capability.ADVANCE_TIME: "Move the clock of the node forward, without waiting.",
     Capability.SET_RESYNC: "Choose how often the kubelet syncs a pod that has not changed.",
+    Capability.LOCAL_DRIVERS: "Register drivers that run on this machine, in any process.",
 }
 
 _EXCLUSIVE = frozenset(

@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
-from drahealth.fakes.cluster.api import Api
+from drahealth.fakes.cluster.list_watch import ListWatch
 from drahealth.fakes.control.device_plugin import PluginControl, PluginOptions
 from drahealth.fakes.control.driver import DriverControl, DriverOptions
 from drahealth.manager.profile import Profile
+from drahealth.proto.clock import Clock
 from drahealth.proto.events import Record
 
 Window = Literal["push", "resync", "start", "restart"]
@@ -37,7 +38,7 @@ class Target(Protocol):
     def node_name(self) -> str: ...
 
     @property
-    def api(self) -> Api: ...
+    def api(self) -> ListWatch: ...
 
     @property
     def windows(self) -> Mapping[Window, float]:
@@ -115,3 +116,14 @@ class Target(Protocol):
 
     async def log_tail(self) -> str:
         """The last lines of its components' logs, for the report of a failure; empty if there are none."""
+
+
+class LocalTarget(Target, Protocol):
+    """A target whose kubelet registers drivers of any process on this machine."""
+
+    @property
+    def clock(self) -> Clock:
+        """The clock of the node."""
+
+    async def kubeconfig(self) -> Path:
+        """A kubeconfig for a driver in another process; its API server listens on loopback."""

@@ -41,6 +41,7 @@ DEFINITION = TargetDefinition(
         Capability.CONTROL_WITHOUT_KUBELET: "commands to the fake drivers go through the kubelet",
         Capability.ADVANCE_TIME: "a real kubelet reads the clock of the machine",
         Capability.SET_RESYNC: "the configuration of the cluster sets it",
+        Capability.LOCAL_DRIVERS: "its kubelets run in containers",
     },
     configure=_configure,
     examine=_examine,

@@ -9,10 +9,10 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from types import MappingProxyType
 
-from drahealth.fakes.cluster.api import Api
 from drahealth.fakes.cluster.clients.kube_client import KubeClient
 from drahealth.fakes.cluster.containers.cri import CriServer
 from drahealth.fakes.cluster.containers.runtime import ContainerRuntime
+from drahealth.fakes.cluster.list_watch import ListWatch
 from drahealth.fakes.control.device_plugin import PluginControl, PluginOptions
 from drahealth.fakes.control.driver import DriverControl, DriverOptions
 from drahealth.manager.profile import Profile
@@ -47,6 +47,7 @@ class KubeletTarget:
         self.windows = MappingProxyType(
             {"push": 5.0, "resync": sync_frequency * 1.5 + 5, "start": 30.0, "restart": 30.0}
         )
+        self.clock = SystemClock()
         self._runtime = ContainerRuntime()
         self._run: RunDirectory | None = None
         self._cri: CriServer | None = None
@@ -71,7 +72,7 @@ class KubeletTarget:
         if self._processes:
             self._drivers = await ProcessDrivers.spawn(self._cluster.kubeconfig, jumping=False)
         else:
-            self._drivers = InlineDrivers(client, SystemClock())
+            self._drivers = InlineDrivers(client, self.clock)
 
     async def stop(self) -> None:
         async with (
@@ -90,7 +91,7 @@ class KubeletTarget:
                 stack.push_async_callback(self._drivers.close)
 
     @property
-    def api(self) -> Api:
+    def api(self) -> ListWatch:
         assert self._client, "the target is not started"
         return self._client
 
@@ -105,6 +106,9 @@ class KubeletTarget:
     @property
     def device_plugins_dir(self) -> Path:
         return self._started.device_plugins_dir
+
+    async def kubeconfig(self) -> Path:
+        return self._started.kubeconfig
 
     async def enter(self, *, alone: bool) -> None:
         """The node is this process' own."""

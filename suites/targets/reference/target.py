@@ -6,6 +6,7 @@ moves the clock by one resync.
 
 import asyncio
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ from drahealth.manager.gates import Gates
 from drahealth.manager.profile import Profile
 from drahealth.proto.events import Record
 from drahealth.suites.targets.drivers import Drivers, InlineDrivers, ProcessDrivers
-from drahealth.suites.targets.reference.node import ReferenceNode
+from drahealth.suites.targets.reference.cluster import ReferenceCluster
 from drahealth.suites.targets.run_directory import RunDirectory
 from drahealth.suites.targets.target import Opened, Window
 
@@ -56,16 +57,16 @@ class ReferenceTarget:
         self.windows = windows
         self._resync = resync
         self._processes = processes
-        self._clock = JumpClock()
+        self.clock = JumpClock()
         self._folder = RunDirectory.create()
         self._root = self._folder.path
         self.registry_dir = self._root / "plugins_registry"
         self.plugins_dir = self._root / "plugins"
         self.device_plugins_dir = self._root / "device-plugins"
-        self._node = ReferenceNode(
+        self._node = ReferenceCluster(
             self._root,
             profile=profile,
-            clock=self._clock,
+            clock=self.clock,
             name=self.node_name,
             resync=resync,
             dra=dra,
@@ -73,13 +74,13 @@ class ReferenceTarget:
             workers=self.workers,
         )
         self.api, self.runtime = self._node.api, self._node.runtime
-        self._drivers: Drivers = InlineDrivers(self.api, self._clock)
+        self._drivers: Drivers = InlineDrivers(self.api, self.clock)
         self._http: HttpApi | None = None
         self._kubelet_is_stopped = False
 
     async def start(self) -> None:
         if self._processes:
-            await self._serve_http()
+            self._drivers = await ProcessDrivers.spawn(await self.kubeconfig(), jumping=True)
         await self._node.start()
 
     async def stop(self) -> None:
@@ -88,6 +89,16 @@ class ReferenceTarget:
         if self._http:
             await self._http.stop()
         self._folder.remove()
+
+    async def kubeconfig(self) -> Path:
+        path = self._root / "kubeconfig"
+        if self._http is None:
+            from drahealth.fakes.cluster.api_server.http import HttpApi  # only here: it brings a web server
+
+            self._http = HttpApi(self.api)
+            await self._http.start()
+            self._http.write_kubeconfig(path)
+        return path
 
     async def enter(self, *, alone: bool) -> None:
         """The node is this process' own."""
@@ -153,14 +164,4 @@ class ReferenceTarget:
 
     async def _jump(self, seconds: float) -> None:
         await self._drivers.jump(seconds)
-        self._clock.jump(seconds)
-
-    async def _serve_http(self) -> None:
-        """Drivers in other processes reach the API server over loopback."""
-        from drahealth.fakes.cluster.api_server.http import HttpApi  # only here: it brings a web server
-
-        self._http = HttpApi(self.api)
-        await self._http.start()
-        kubeconfig = self._root / "kubeconfig"
-        self._http.write_kubeconfig(kubeconfig)
-        self._drivers = await ProcessDrivers.spawn(kubeconfig, jumping=True)
+        self.clock.jump(seconds)

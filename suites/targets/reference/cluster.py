@@ -26,7 +26,7 @@ from drahealth.proto.events import Observe, ignore
 ALL_ON = Gates()
 
 
-class ReferenceNode:
+class ReferenceCluster:
     """A node named `name` whose kubelet has `root` as its root directory and syncs each pod every `resync` seconds.
 
     `gates` are those of the API server and the kubelet. With `files` the API server's objects outlive the process;

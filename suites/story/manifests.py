@@ -1,9 +1,9 @@
-"""The objects of a play, as the API has them. Pure."""
+"""The objects that tests create, as the API has them. Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from drahealth.fakes.cluster.api import CLAIMS, DEVICE_CLASSES, PODS, Object
+from drahealth.fakes.cluster.api import CLAIM_TEMPLATES, CLAIMS, DEVICE_CLASSES, PODS, Object
 from drahealth.suites.targets.labels import BELONGS
 
 ClaimUse = tuple[str, str | None]
@@ -37,10 +37,26 @@ def claim(namespace: str, name: str, requests: Mapping[str, tuple[str, int]]) ->
     }
 
 
+def template(claim: Object) -> Object:
+    """A ResourceClaimTemplate with the name and the requests of the claim."""
+    return {**claim, "kind": CLAIM_TEMPLATES.kind, "spec": {"spec": claim["spec"]}}
+
+
 def pod(
-    namespace: str, name: str, containers: Mapping[str, Sequence[ClaimUse]], claims: Mapping[str, str], image: str
+    namespace: str,
+    name: str,
+    containers: Mapping[str, Sequence[ClaimUse]],
+    claims: Mapping[str, str],
+    image: str,
+    *,
+    templates: bool = False,
+    limits: Mapping[str, int] | None = None,
 ) -> Object:
-    """`claims`: the objects' names by the pod's own."""
+    """`claims`: names of ResourceClaims, or with `templates` of ResourceClaimTemplates, by the pod's names for them.
+
+    `limits`: how many devices of extended resources each container gets.
+    """
+    source = "resourceClaimTemplateName" if templates else "resourceClaimName"
     return {
         "apiVersion": PODS.api_version,
         "kind": PODS.kind,
@@ -49,12 +65,13 @@ def pod(
             "terminationGracePeriodSeconds": 1,
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
-            "resourceClaims": [{"name": own, "resourceClaimName": theirs} for own, theirs in sorted(claims.items())],
-            "containers": [_container(name, uses, image) for name, uses in containers.items()],
+            "resourceClaims": [{"name": own, source: theirs} for own, theirs in sorted(claims.items())],
+            "containers": [_container(name, uses, image, limits or {}) for name, uses in containers.items()],
         },
     }
 
 
-def _container(name: str, uses: Sequence[ClaimUse], image: str) -> dict[str, Any]:
+def _container(name: str, uses: Sequence[ClaimUse], image: str, limits: Mapping[str, int]) -> dict[str, Any]:
     claims = [{"name": claim, **({"request": request} if request else {})} for claim, request in uses]
-    return {"name": name, "image": image, "resources": {"claims": claims} if claims else {}}
+    resources = {"limits": {resource: str(count) for resource, count in limits.items()}} if limits else {}
+    return {"name": name, "image": image, "resources": {**resources, **({"claims": claims} if claims else {})}}

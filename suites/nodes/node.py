@@ -1,0 +1,194 @@
+"""A node with its control plane, for other people's tests: entered with `async with`, nothing stays behind."""
+
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from itertools import count
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from drahealth.fakes.cluster.api import DEVICE_CLASSES, KINDS, NAMESPACES, PODS, ApiError, Kind, Object
+from drahealth.fakes.cluster.list_watch import ListWatch
+from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
+from drahealth.fakes.hardware.driver import FakeDriver
+from drahealth.manager.profile import Profile
+from drahealth.proto.clock import Clock
+from drahealth.proto.events import StatusSeen
+from drahealth.suites.nodes.pod import Pod
+from drahealth.suites.nodes.pod_statuses import PodStatuses
+from drahealth.suites.story import manifests
+from drahealth.suites.targets.definition import Launch
+from drahealth.suites.targets.target import LocalTarget
+
+_KINDS = {kind.kind: kind for kind in KINDS}
+
+
+class LocalConfiguration(Protocol):
+    """The configuration of a target on this machine (`definition.Configuration`)."""
+
+    def make(self, launch: Launch) -> LocalTarget: ...
+
+
+class Node:
+    """A kubelet, its control plane and a fake container runtime. Enter it with `async with`; it starts only once.
+
+    Inside, drivers register in `registry_dir`, and pods run by `run_pod`. Afterwards no process, socket, folder or task
+    is left, also after an exception.
+    """
+
+    def __init__(self, configuration: LocalConfiguration) -> None:
+        """A node on the target of this configuration; ReferenceNode and LocalNode make it."""
+        self._configuration = configuration
+        self._pods: PodStatuses | None = None
+        self._closing = AsyncExitStack()
+        self._numbers = count(1)
+
+    async def __aenter__(self) -> Self:
+        """Start all of it; return when the node is Ready. Raises HarnessError, ConfigurationError."""
+        if self._pods:
+            raise RuntimeError("the node is already running; enter it once")
+        async with AsyncExitStack() as stack:
+            target = self._configuration.make(Launch())
+            stack.push_async_callback(target.stop)
+            await target.start()
+            pods = PodStatuses(target)
+            stack.push_async_callback(pods.stop)
+            pods.start()
+            self._pods = pods
+            self._closing = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._pods = None
+        await self._closing.aclose()
+
+    # -- what is where
+
+    @property
+    def pods(self) -> PodStatuses:
+        """What is seen of the pods. Raises RuntimeError outside of `async with`."""
+        if self._pods is None:
+            raise RuntimeError(f"{type(self).__name__} is not running; enter it first: async with node: ...")
+        return self._pods
+
+    @property
+    def target(self) -> LocalTarget:
+        """What the node runs on. Raises RuntimeError outside of `async with`."""
+        return self.pods.target
+
+    @property
+    def name(self) -> str:
+        """The Node object's name."""
+        return self.target.node_name
+
+    @property
+    def profile(self) -> Profile:
+        """How the kubelet here behaves."""
+        return self.target.profile
+
+    @property
+    def api(self) -> ListWatch:
+        """A client of the API server."""
+        return self.target.api
+
+    @property
+    def clock(self) -> Clock:
+        """The clock of the node and its fakes."""
+        return self.target.clock
+
+    @property
+    def registry_dir(self) -> Path:
+        """The kubelet's `plugins_registry`: where drivers put their registration sockets."""
+        return self.target.registry_dir
+
+    @property
+    def plugins_dir(self) -> Path:
+        """The kubelet's `plugins`: where drivers put their own sockets."""
+        return self.target.plugins_dir
+
+    @property
+    def device_plugins_dir(self) -> Path:
+        """Where device plugins find `kubelet.sock`."""
+        return self.target.device_plugins_dir
+
+    async def kubeconfig(self) -> Path:
+        """A kubeconfig for other processes, such as a driver; the API server listens on loopback."""
+        return await self.target.kubeconfig()
+
+    # -- pods
+
+    async def create(self, manifest: Mapping[str, Any]) -> Object:
+        """Create an object from its manifest and return it as stored; its namespace is created if it is missing.
+
+        Raises ApiError if the API server rejects it, ValueError for a kind that is not supported here.
+        """
+        kind = _KINDS.get(manifest.get("kind", ""))
+        if kind is None:
+            raise ValueError(f"kind must be one of {', '.join(sorted(_KINDS))}, got {manifest.get('kind')!r}")
+        if not kind.namespaced:
+            return await self.api.create(kind, dict(manifest))
+        metadata = {"namespace": "default", **manifest.get("metadata", {})}
+        await self._create_once(NAMESPACES, {"metadata": {"name": metadata["namespace"]}})
+        return await self.api.create(kind, {**manifest, "metadata": metadata})
+
+    async def run_pod(self, manifest: Mapping[str, Any], *, timeout: float | None = None) -> Pod:
+        """Create a pod from its manifest and wait until its containers run. Raises ApiError, ValueError, TimeoutError.
+
+        Other objects that it needs, such as a ResourceClaim, come from `create` before it.
+        """
+        if manifest.get("kind", "Pod") != "Pod":
+            raise ValueError(f"kind must be Pod, got {manifest['kind']!r}; use create for other objects")
+        pod = Pod(self.pods, await self.create({"apiVersion": PODS.api_version, "kind": PODS.kind, **manifest}))
+        await pod.wait_running(timeout=timeout)
+        return pod
+
+    async def run_pod_with_device(
+        self, driver: FakeDriver | FakeDevicePlugin | str, devices: int = 1, *, timeout: float | None = None
+    ) -> Pod:
+        """Run a pod with one container that has so many devices of the driver, and wait until it runs.
+
+        `driver` is a fake, the name of a DRA driver, or the name of an extended resource (the one with a slash).
+        """
+        owner, name = _owner(driver), f"pod-{next(self._numbers)}"
+        image = self.target.workload_image
+        if "/" in owner:
+            pod = manifests.pod("default", name, {"main": ()}, {}, image, limits={owner: devices})
+            return await self.run_pod(pod, timeout=timeout)
+        await self._create_once(DEVICE_CLASSES, manifests.device_class(owner))
+        claim = manifests.claim("default", name, {"device": (owner, devices)})
+        # The kubelets of some releases show only claims from templates; others only those whose names are alike.
+        templates = self.profile.claims_shown == "listed"
+        await self.create(manifests.template(claim) if templates else claim)
+        pod = manifests.pod("default", name, {"main": [(name, None)]}, {name: name}, image, templates=templates)
+        return await self.run_pod(pod, timeout=timeout)
+
+    @property
+    def statuses(self) -> list[StatusSeen]:
+        """All different pod statuses so far, of all pods, the newest last."""
+        return self.pods.all()
+
+    # -- the kubelet and time
+
+    async def restart_kubelet(self) -> None:
+        """Kill the kubelet and start it again on its files; containers run on. Returns when the node is Ready."""
+        await self.target.restart_kubelet()
+
+    async def advance_time(self, seconds: float) -> None:
+        """Let so much time pass for the node and its fakes: at once on the reference, by waiting elsewhere."""
+        await self.target.advance_time(seconds)
+
+    async def _create_once(self, kind: Kind, obj: Object) -> None:
+        try:
+            await self.api.create(kind, obj)
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+
+
+def _owner(driver: FakeDriver | FakeDevicePlugin | str) -> str:
+    """The name of the driver, or of the extended resource."""
+    if isinstance(driver, FakeDriver):
+        return driver.options.name
+    return driver.options.resource if isinstance(driver, FakeDevicePlugin) else driver

@@ -1,0 +1,53 @@
+"""What an API client sees of the pods on a node, and waiting for it."""
+
+from collections.abc import Callable
+
+from drahealth.proto.events import StatusSeen
+from drahealth.suites.story.history import History
+from drahealth.suites.story.pod_watch import PodWatch
+from drahealth.suites.targets.target import LocalTarget
+
+
+class PodStatuses:
+    """The statuses of all pods on a running target, from `start` to `stop`."""
+
+    def __init__(self, target: LocalTarget) -> None:
+        self.target = target
+        self._history = History()
+        self._watch = PodWatch(target.api, None, self._history)
+
+    def start(self) -> None:
+        """Begin to watch."""
+        self._watch.start()
+
+    async def stop(self) -> None:
+        """End the watch."""
+        await self._watch.stop()
+
+    def all(self) -> list[StatusSeen]:
+        """All different statuses so far, the newest last."""
+        return list(self._history.of(StatusSeen))
+
+    def exists(self, pod_uid: str) -> bool:
+        """The pod has a status and is not deleted."""
+        return pod_uid in self._watch.statuses
+
+    @property
+    def status_timeout(self) -> float:
+        """The longest time in seconds that a change may need to show: one sync of the pod and a margin."""
+        return self.target.windows["resync"]
+
+    @property
+    def start_timeout(self) -> float:
+        """The longest time in seconds that a pod may need to start or to go."""
+        return self.target.windows["start"]
+
+    async def until(self, condition: Callable[[], bool], timeout: float) -> bool:
+        """Wait until it is true, looking again at each status; False after `timeout` seconds.
+
+        Raises HarnessError if a process of the target has died.
+        """
+        if await self._history.until(condition, timeout):
+            return True
+        self.target.check()
+        return False

@@ -1,0 +1,179 @@
+"""A node for other people's tests, on the reference."""
+
+import asyncio
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from drahealth.fakes import SLICES, ApiError, FakeDevicePlugin, FakeDriver, KubeClient
+from drahealth.proto import Health, ResourceHealth
+from drahealth.suites import ConfigurationError, Node, ReferenceNode
+
+GPU = "gpu.example.com/node-a/gpu-0"
+POD = {"metadata": {"name": "demo"}, "spec": {"containers": [{"name": "main", "image": "example.com/image:1"}]}}
+
+
+async def test_pod_shows_the_fault_of_its_device() -> None:
+    async with ReferenceNode() as node, FakeDriver.for_node(node, ["gpu-0"]) as driver:
+        pod = await node.run_pod_with_device(driver)
+        await pod.wait_for_health("gpu-0", "Healthy")
+        await driver.inject("xid/79", "gpu-0")
+        await pod.wait_for_health("gpu-0", "Unhealthy", message="XID 79*")
+        assert pod.devices() == [ResourceHealth(GPU, Health.UNHEALTHY, "XID 79: gpu-0 has fallen off the bus")]
+
+
+async def test_all_statuses_of_a_pod_are_kept() -> None:
+    async with ReferenceNode() as node, FakeDriver.for_node(node) as driver:
+        pod = await node.run_pod_with_device(driver)
+        for health in (Health.HEALTHY, Health.UNHEALTHY, Health.HEALTHY):
+            await driver.set_health("gpu-0", health)
+            await pod.wait_for_health(GPU, health)
+        shown = [status.containers[0].resources for status in pod.statuses if status.containers]
+        assert [str(entries[0].resources[0].health) for entries in shown if entries][-3:] == [
+            "Healthy",
+            "Unhealthy",
+            "Healthy",
+        ]
+
+
+@pytest.mark.parametrize("profile", ["kep", "v1.37", "v1.36", "v1.35", "v1.34"])
+async def test_every_profile_shows_the_devices_of_its_pods(profile: str) -> None:
+    async with ReferenceNode(profile) as node, FakeDriver.for_node(node, ["gpu-0", "gpu-1"]) as driver:
+        pod = await node.run_pod_with_device(driver, 2)
+        await driver.set_health("gpu-1", Health.UNHEALTHY)
+        await pod.wait_for_health("gpu-1", Health.UNHEALTHY)
+        await pod.wait_for_health("gpu-0", Health.HEALTHY)
+
+
+async def test_pod_has_a_device_of_a_device_plugin() -> None:
+    async with ReferenceNode() as node, FakeDevicePlugin.for_node(node, ["a"]) as plugin:
+        pod = await node.run_pod_with_device(plugin)
+        await plugin.set_health("a", "Unhealthy")
+        await pod.wait_for_health("a", "Unhealthy")
+
+
+async def test_pod_runs_from_a_manifest_until_it_is_deleted() -> None:
+    async with ReferenceNode() as node:
+        pod = await node.run_pod({**POD, "metadata": {"name": "demo", "namespace": "mine"}})
+        assert ((await pod.object())["status"]["phase"], pod.namespace) == ("Running", "mine")
+        await pod.exit(1)
+        await pod.wait_until(lambda status: status.containers[0].restarts == 1, "has restarted once")
+        await pod.delete()
+        with pytest.raises(ApiError, match="NotFound"):
+            await pod.object()
+
+
+async def test_timeout_names_what_was_expected_and_seen() -> None:
+    async with ReferenceNode() as node, FakeDriver.for_node(node) as driver:
+        pod = await node.run_pod_with_device(driver)
+        await pod.wait_for_health("gpu-0", "Healthy")
+        with pytest.raises(TimeoutError) as raised:
+            await pod.wait_for_health("gpu-0", "Unhealthy", timeout=0.1)
+        assert f"pod {pod.name} shows gpu-0 Unhealthy" in str(raised.value)
+        assert f"{GPU}=Healthy" in str(raised.value)
+
+
+async def test_pod_that_cannot_be_scheduled_is_a_timeout() -> None:
+    async with ReferenceNode() as node:
+        with pytest.raises(TimeoutError, match="is running"):
+            await node.run_pod_with_device("absent.example.com", timeout=0.1)
+
+
+async def test_device_of_a_silent_driver_is_unknown_after_its_timeout() -> None:
+    async with ReferenceNode() as node, FakeDriver.for_node(node, heartbeat=0.0) as driver:
+        pod = await node.run_pod_with_device(driver)
+        await pod.wait_for_health("gpu-0", "Healthy")
+        await driver.hush(True)
+        await node.advance_time(40)
+        await pod.wait_for_health("gpu-0", "Unknown")
+
+
+async def test_driver_in_another_process_reaches_the_api_server() -> None:
+    async with ReferenceNode() as node:
+        client = await KubeClient.from_kubeconfig(await node.kubeconfig())
+        assert await client.list(SLICES) == []
+        await client.close()
+
+
+async def test_restarted_kubelet_registers_the_driver_again() -> None:
+    async with ReferenceNode() as node, FakeDriver.for_node(node) as driver:
+        pod = await node.run_pod_with_device(driver)
+        await node.restart_kubelet()
+        await driver.set_health("gpu-0", Health.UNHEALTHY)
+        await pod.wait_for_health("gpu-0", "Unhealthy")
+
+
+@pytest.mark.parametrize("kind", ["Secret", None])
+async def test_unsupported_kind_is_rejected(kind: str | None) -> None:
+    async with ReferenceNode() as node:
+        with pytest.raises(ValueError, match="kind must be one of"):
+            await node.create({"kind": kind, "metadata": {"name": "x"}})
+
+
+def test_unknown_profile_is_rejected() -> None:
+    with pytest.raises(ConfigurationError, match=r"profile must be one of kep, v1\.37.*got 'v1\.2'"):
+        ReferenceNode("v1.2")
+
+
+def test_node_that_is_not_entered_says_so() -> None:
+    with pytest.raises(RuntimeError, match="enter it first"):
+        _ = ReferenceNode().name
+
+
+async def test_running_node_cannot_be_entered_again() -> None:
+    async with ReferenceNode() as node:
+        with pytest.raises(RuntimeError, match="already running"):
+            await node.__aenter__()
+
+
+@pytest.fixture
+def base(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where nodes make their folders."""
+    with tempfile.TemporaryDirectory(prefix="d", dir="/tmp") as folder:
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        yield Path(folder)
+
+
+def left(base: Path) -> list[str]:
+    """The files in the folder, and the sockets that are open in it."""
+    sockets = [line for line in Path("/proc/net/unix").read_text().splitlines() if f" {base}/" in line]
+    return [*sockets, *map(str, base.iterdir())]
+
+
+async def use(node: Node, running: asyncio.Event, error: BaseException | None = None) -> None:
+    async with node, FakeDriver.for_node(node) as driver, FakeDevicePlugin.for_node(node):
+        await node.run_pod_with_device(driver)
+        await node.kubeconfig()
+        running.set()
+        if error:
+            raise error
+        await asyncio.Event().wait()
+
+
+async def test_exception_inside_leaves_nothing_behind(base: Path) -> None:
+    before = asyncio.all_tasks()
+    with pytest.raises(ZeroDivisionError):
+        await use(ReferenceNode(), asyncio.Event(), ZeroDivisionError())
+    assert (asyncio.all_tasks() - before, left(base)) == (set(), [])
+
+
+async def test_cancellation_inside_leaves_nothing_behind(base: Path) -> None:
+    before, running = asyncio.all_tasks(), asyncio.Event()
+    task = asyncio.create_task(use(ReferenceNode(), running))
+    await running.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert (asyncio.all_tasks() - before, left(base)) == (set(), [])
+
+
+@pytest.mark.parametrize("steps", range(0, 60, 7))
+async def test_cancellation_during_the_start_leaves_nothing_behind(base: Path, steps: int) -> None:
+    before = asyncio.all_tasks()
+    task = asyncio.create_task(use(ReferenceNode(), asyncio.Event()))
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert (asyncio.all_tasks() - before, left(base)) == (set(), [])
