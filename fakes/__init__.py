@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from drahealth.fakes.cluster.clients.kube_client import KubeClient
     from drahealth.fakes.cluster.containers.cri import CriServer
     from drahealth.fakes.cluster.containers.runtime import ContainerRuntime
-    from drahealth.fakes.control.device_plugin import PluginControl, PluginOptions, PluginState
-    from drahealth.fakes.control.driver import DriverControl, DriverOptions, DriverState
+    from drahealth.fakes.control.device_plugin import PluginControl, PluginOptions
+    from drahealth.fakes.control.driver import DriverControl, DriverOptions
+    from drahealth.fakes.control.replies import DriverState, PluginState
     from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
     from drahealth.fakes.hardware.driver import FakeDriver
     from drahealth.fakes.hardware.registered import FakeNode

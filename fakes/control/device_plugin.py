@@ -1,11 +1,13 @@
-"""The control surface of a fake device plugin, beside that of a driver (`control`): asynchronous calls, plain data."""
+"""How a fake device plugin is made, and its control surface."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
-from drahealth.fakes.control.driver import Attempt, check_instance
+from drahealth.fakes.control.commands.life import DevicePluginLife
+from drahealth.fakes.control.commands.plugin_devices import ListedDevices
+from drahealth.fakes.control.commands.questions import DevicePluginQuestions
+from drahealth.fakes.control.driver import check_instance
 from drahealth.fakes.faults.catalogue import catalogue, policy
 from drahealth.fakes.inventory.cdi import check_kind
 from drahealth.fakes.inventory.devices import Device, Inventory
@@ -101,90 +103,5 @@ def _path(id_: str) -> str:
     return id_.replace("/", "-")
 
 
-@dataclass(frozen=True, slots=True)
-class ListedDevice:
-    """What a device plugin says of a device: a word of health, if it lists it at all."""
-
-    device: str
-    """Its id."""
-    health: str
-    listed: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class PluginState:
-    """What a fake device plugin knows of itself."""
-
-    running: bool
-    registered: bool
-    """A kubelet has said so since the last start."""
-    registration_error: str
-    streams: int
-    """Lists that a kubelet is being told now."""
-    allocated: tuple[tuple[str, ...], ...]
-    """The devices of each container in Allocate calls: of the newest `KEPT`, the newest last."""
-    started: tuple[tuple[str, ...], ...]
-    """The devices of each PreStartContainer call, likewise."""
-    listed: tuple[str, ...] = ()
-    """The devices that it lists."""
-    faults: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """What is wrong with the devices, by path."""
-    instance: str = ""
-    allocations: int = 0
-    """Containers in Allocate calls since the plugin was made, kept or not."""
-    starts: int = 0
-    """PreStartContainer calls, likewise."""
-
-
-class PluginControl(Protocol):
-    """What one can tell a fake device plugin."""
-
-    async def start(self) -> None:
-        """Opens its socket and registers, now and whenever a kubelet starts anew. A running one stays as it is."""
-
-    async def stop(self) -> None:
-        """Ends in order: its sockets go, then its lists end."""
-
-    async def restart(self) -> None:
-        """Ends in order, if it runs, and starts again."""
-
-    async def crash(self) -> None:
-        """Is gone at once, as after SIGKILL: its lists are cut, the socket files stay."""
-
-    async def retire(self) -> None:
-        """Stops for good."""
-
-    async def wait_registered(self) -> None:
-        """Returns once a kubelet has said that the plugin is registered, since its last start."""
-
-    async def set_health(self, device: str, health: str) -> None:
-        """From now on the device is so, in whatever word; told at once if it is listed."""
-
-    async def remove(self, device: str) -> None:
-        """The device is listed no more; told at once."""
-
-    async def restore(self, device: str) -> None:
-        """A device that is not listed is listed again, as it is; told at once."""
-
-    async def inject(self, fault: str, device: str) -> None:
-        """The device, by its path, has this fault of the catalogue from now on; told at once as the policy has it.
-
-        One that vanishes with it is in the next list, as Unhealthy, and in none after that while the fault lasts.
-        """
-
-    async def clear(self, fault: str, device: str) -> None:
-        """The device has this fault no more, however that came."""
-
-    async def recover(
-        self, action: str, device: str = "", fails: bool = False, claimed: bool = False, takes: float | None = 0.0
-    ) -> Attempt:
-        """Does this to recover a device, or all, as with a driver (`control.DriverControl.recover`)."""
-
-    async def heal(self) -> None:
-        """No device has any fault any more, and all are listed."""
-
-    async def devices(self) -> tuple[ListedDevice, ...]:
-        """What it says of each of its devices now."""
-
-    async def state(self) -> PluginState:
-        """What the plugin knows of itself now."""
+class PluginControl(DevicePluginLife, ListedDevices, DevicePluginQuestions):
+    """The control surface of a fake device plugin: a method for each of its commands (`commands`)."""

@@ -1,20 +1,21 @@
-"""Drivers in another process or in a pod, told what to do over a stream (`control_lines`)."""
+"""Drivers in another process or in a pod, told what to do over a stream (`wire`)."""
 
 import asyncio
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import asdict
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import TypeAdapter
 from pydantic_core import to_jsonable_python
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
-from drahealth.fakes.control.device_plugin import ListedDevice, PluginOptions, PluginState
-from drahealth.fakes.control.driver import Attempt, DriverOptions, DriverState
+from drahealth.fakes.control.codec import decode_reply, encode
+from drahealth.fakes.control.commands.definition import Command
+from drahealth.fakes.control.device_plugin import PluginControl, PluginOptions
+from drahealth.fakes.control.driver import DriverControl, DriverOptions
 from drahealth.fakes.control.wire import (
     LINE_LIMIT,
     Said,
@@ -25,8 +26,8 @@ from drahealth.fakes.control.wire import (
     to_line,
 )
 from drahealth.proto.events import Record
-from drahealth.proto.values import DeviceHealth, Health
 
+Reply = TypeVar("Reply")
 Connect = Callable[[], Awaitable[tuple[asyncio.StreamReader, Writer]]]
 """Makes a connection. Raises OSError where it may be tried again, and anything else where that is of no use."""
 
@@ -36,11 +37,6 @@ _ACKNOWLEDGE = 100
 """Lines after which the other side is told that they came, if no call does it."""
 _FAREWELL = 8.0
 """Seconds that the drivers have to retire at the end."""
-_STATE = TypeAdapter(DriverState)
-_DEVICES = TypeAdapter(tuple[DeviceHealth, ...])
-_ATTEMPT = TypeAdapter(Attempt)
-_PLUGIN_STATE = TypeAdapter(PluginState)
-_LISTED = TypeAdapter(tuple[ListedDevice, ...])
 _GONE = "the driver is gone"
 
 
@@ -120,6 +116,10 @@ class RemoteHost:
             self._writer.close()
             with suppress(OSError):
                 await self._writer.wait_closed()
+
+    async def do(self, driver: int, command: Command[Reply]) -> Reply:
+        """Does a command of a driver or device plugin. Raises ControlFailed."""
+        return decode_reply(command, await self.call(command.verb, driver, **encode(command)))
 
     async def call(self, name: str, of: int | None = None, /, **args: Any) -> Any:
         """Makes a call, of the session or of driver `of`. Raises ControlFailed."""
@@ -235,152 +235,26 @@ class RemoteHost:
                 waiting.set_exception(ControlFailed(why))
 
 
-class RemoteDriver:
-    """A driver of a RemoteHost. Implements `control.DriverControl`; calls raise ControlFailed too."""
+class RemoteDriver(DriverControl):
+    """A driver of a RemoteHost. Commands raise ControlFailed too."""
 
     def __init__(self, host: RemoteHost, number: int) -> None:
         self.host = host
         self.number = number
 
-    async def start(self) -> None:
-        await self._call("start")
-
-    async def stop(self) -> None:
-        await self._call("stop")
-
-    async def restart(self, offer: Sequence[str] = ()) -> None:
-        await self._call("restart", offer=list(offer))
-
-    async def upgrade(self, overlap: float = 1.0, offer: Sequence[str] = ()) -> None:
-        await self._call("upgrade", overlap=overlap, offer=list(offer))
-
-    async def unregister(self) -> None:
-        await self._call("unregister")
-
-    async def crash(self) -> None:
-        await self._call("crash")
-
-    async def retire(self) -> None:
-        await self._call("retire")
-
-    async def wait_registered(self) -> None:
-        await self._call("wait_registered")
-
-    async def set_health(self, device: str, health: Health, message: str = "", timeout: int | None = None) -> None:
-        await self._call("set_health", device=device, health=health, message=message, timeout=timeout)
-
-    async def play(self, changes: Sequence[DeviceHealth]) -> None:
-        await self._call("play", changes=list(changes))
-
-    async def report(self, devices: Sequence[DeviceHealth]) -> None:
-        await self._call("report", devices=list(devices))
-
-    async def hush(self, quiet: bool) -> None:
-        await self._call("hush", quiet=quiet)
-
-    async def send_raw(self, payload: str) -> None:
-        await self._call("send_raw", payload=payload)
-
-    async def end_streams(self, code: str = "OK") -> None:
-        await self._call("end_streams", code=code)
-
-    async def inject(self, fault: str, device: str) -> None:
-        await self._call("inject", fault=fault, device=device)
-
-    async def clear(self, fault: str, device: str) -> None:
-        await self._call("clear", fault=fault, device=device)
-
-    async def recover(
-        self, action: str, device: str = "", fails: bool = False, claimed: bool = False, takes: float | None = 0.0
-    ) -> Attempt:
-        came = await self._call("recover", action=action, device=device, fails=fails, claimed=claimed, takes=takes)
-        return _ATTEMPT.validate_python(came)
-
-    async def taint(self, device: str, key: str, value: str = "", effect: str = "NoSchedule") -> None:
-        await self._call("taint", device=device, key=key, value=value, effect=effect)
-
-    async def untaint(self, device: str, key: str, effect: str = "") -> None:
-        await self._call("untaint", device=device, key=key, effect=effect)
-
-    async def heal(self) -> None:
-        await self._call("heal")
-
-    async def fault_streams(self, kind: str, value: float = 1.0) -> None:
-        await self._call("fault_streams", kind=kind, value=value)
-
-    async def restore_streams(self, kind: str) -> None:
-        await self._call("restore_streams", kind=kind)
-
-    async def set_heartbeat(self, seconds: float) -> None:
-        await self._call("set_heartbeat", seconds=seconds)
-
-    async def devices(self) -> tuple[DeviceHealth, ...]:
-        return _DEVICES.validate_python(await self._call("devices"))
-
-    async def state(self) -> DriverState:
-        return _STATE.validate_python(await self._call("state"))
-
-    async def _call(self, name: str, **args: Any) -> Any:
-        return await self.host.call(name, self.number, **args)
+    async def do(self, command: Command[Reply]) -> Reply:
+        return await self.host.do(self.number, command)
 
 
-class RemotePlugin:
-    """A device plugin of a RemoteHost. Implements `plugin_control.PluginControl`; calls raise ControlFailed too."""
+class RemotePlugin(PluginControl):
+    """A device plugin of a RemoteHost. Commands raise ControlFailed too."""
 
     def __init__(self, host: RemoteHost, number: int) -> None:
         self.host = host
         self.number = number
 
-    async def start(self) -> None:
-        await self._call("start")
-
-    async def stop(self) -> None:
-        await self._call("stop")
-
-    async def restart(self) -> None:
-        await self._call("restart")
-
-    async def crash(self) -> None:
-        await self._call("crash")
-
-    async def retire(self) -> None:
-        await self._call("retire")
-
-    async def wait_registered(self) -> None:
-        await self._call("wait_registered")
-
-    async def set_health(self, device: str, health: str) -> None:
-        await self._call("set_health", device=device, health=health)
-
-    async def remove(self, device: str) -> None:
-        await self._call("remove", device=device)
-
-    async def restore(self, device: str) -> None:
-        await self._call("restore", device=device)
-
-    async def inject(self, fault: str, device: str) -> None:
-        await self._call("inject", fault=fault, device=device)
-
-    async def clear(self, fault: str, device: str) -> None:
-        await self._call("clear", fault=fault, device=device)
-
-    async def recover(
-        self, action: str, device: str = "", fails: bool = False, claimed: bool = False, takes: float | None = 0.0
-    ) -> Attempt:
-        came = await self._call("recover", action=action, device=device, fails=fails, claimed=claimed, takes=takes)
-        return _ATTEMPT.validate_python(came)
-
-    async def heal(self) -> None:
-        await self._call("heal")
-
-    async def devices(self) -> tuple[ListedDevice, ...]:
-        return _LISTED.validate_python(await self._call("devices"))
-
-    async def state(self) -> PluginState:
-        return _PLUGIN_STATE.validate_python(await self._call("state"))
-
-    async def _call(self, name: str, **args: Any) -> Any:
-        return await self.host.call(name, self.number, **args)
+    async def do(self, command: Command[Reply]) -> Reply:
+        return await self.host.do(self.number, command)
 
 
 async def _line(reader: asyncio.StreamReader) -> bytes:

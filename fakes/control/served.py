@@ -1,36 +1,33 @@
 """Drivers and device plugins that stand by themselves: made from a file, not by who connects, so any number of
 connections share them."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import validate_call
-
+from drahealth.fakes.control.codec import decode, encode_reply
+from drahealth.fakes.control.commands.definition import Subject
+from drahealth.fakes.control.commands.registry import definition
 from drahealth.fakes.control.device_plugin import PluginControl, PluginOptions
 from drahealth.fakes.control.driver import DriverControl, DriverOptions
 from drahealth.fakes.control.news import News
-from drahealth.fakes.control.wire import CALLS, PLUGIN_CALLS
 from drahealth.fakes.hints import near
 
-Call = Callable[..., Any]
 
+@dataclass(frozen=True, slots=True)
+class Commanded:
+    """A fake that takes commands as they come over a connection."""
 
-class Calls:
-    """The calls of a control surface by name, each made ready once: what it is given is validated before."""
+    subject: Subject
+    control: DriverControl | PluginControl
 
-    def __init__(self, control: object, names: Iterable[str]) -> None:
-        self._control = control
-        self._names = tuple(names)
-        self._ready: dict[str, Call] = {}
+    async def call(self, name: str, args: Mapping[str, Any]) -> Any:
+        """Does the command of that name; returns its reply as JSON has it. Raises ValueError, ApiError."""
+        return encode_reply(await self.control.do(decode(self.subject, name, args)))
 
-    def __getitem__(self, name: str) -> Call:
-        """Raises ValueError for one that there is not."""
-        if name not in self._ready:
-            if name not in self._names:
-                raise ValueError(f"there is no call {name!r}; {near(name, self._names)}")
-            self._ready[name] = validate_call(getattr(self._control, name))
-        return self._ready[name]
+    def changes(self, name: str) -> bool:
+        """Whether the command does more than ask."""
+        return definition(self.subject, name).changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +38,19 @@ class Served:
     """The driver's, or the plugin's resource, which no driver can be called."""
     described: Mapping[str, Any]
     """What one has to know of it, as plain data; `kind` is driver or device-plugin."""
-    calls: Calls
+    commanded: Commanded
 
     @classmethod
     def driver(cls, o: DriverOptions, control: DriverControl) -> "Served":
         """A driver."""
         more = {"node": o.node, "pool": o.pool_name, **_devices(o)}
-        return cls(o.name, {"kind": "driver", "name": o.name, **more}, Calls(control, CALLS))
+        return cls(o.name, {"kind": "driver", "name": o.name, **more}, Commanded("driver", control))
 
     @classmethod
     def plugin(cls, o: PluginOptions, control: PluginControl) -> "Served":
         """A device plugin."""
         described = {"kind": "device-plugin", "name": o.resource, **_devices(o)}
-        return cls(o.resource, described, Calls(control, PLUGIN_CALLS))
+        return cls(o.resource, described, Commanded("device-plugin", control))
 
 
 def _devices(o: DriverOptions | PluginOptions) -> dict[str, Any]:

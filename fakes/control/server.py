@@ -10,19 +10,16 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from pydantic import ValidationError
-from pydantic_core import to_jsonable_python
+from pydantic import ValidationError, validate_call
 
 from drahealth.fakes.cluster.api import ApiError
+from drahealth.fakes.control.codec import encode_reply, wrong_arguments
 from drahealth.fakes.control.device_plugin import PluginControl, PluginOptions
 from drahealth.fakes.control.driver import DriverControl, DriverOptions
 from drahealth.fakes.control.news import command_done
-from drahealth.fakes.control.served import Calls, Served, ServedDrivers
+from drahealth.fakes.control.served import Commanded, Served, ServedDrivers
 from drahealth.fakes.control.wire import (
-    CALLS,
     LINE_LIMIT,
-    PLUGIN_CALLS,
-    QUESTIONS,
     Attached,
     Request,
     Unreadable,
@@ -32,6 +29,7 @@ from drahealth.fakes.control.wire import (
     to_line,
     waiting,
 )
+from drahealth.fakes.hints import near
 from drahealth.proto.events import DriverEvent, Event, Observe, to_json
 
 Make = Callable[[DriverOptions, Observe], DriverControl]
@@ -158,7 +156,7 @@ class Session:
         self._make_device_plugin = make_plugin
         self._jump_clock = jump
         self._drivers: dict[int, DriverControl | PluginControl] = {}
-        self._calls_of: dict[int, Calls] = {}
+        self._commanded: dict[int, Commanded] = {}
         self._served = served
         self._used: dict[int, Served] = {}
         """Those that stand by themselves, which it did not make."""
@@ -172,7 +170,7 @@ class Session:
         self._unseen: deque[tuple[int, bytes]] = deque()
         self._writer: Writer | None = None
         self._end: asyncio.Task[None] | None = None
-        self._own_calls = Calls(self, _OWN_CALLS)
+        self._own_calls = {name: validate_call(getattr(self, name)) for name in _OWN_CALLS}
 
     # -- its connection
 
@@ -211,14 +209,14 @@ class Session:
         """Makes a driver; returns its number."""
         number = self._next_number()
         self._drivers[number] = driver = self._make_driver(options, self._observer(number))
-        self._calls_of[number] = Calls(driver, CALLS)
+        self._commanded[number] = Commanded("driver", driver)
         return number
 
     async def make_plugin(self, options: PluginOptions) -> int:
         """Makes a device plugin; returns its number, which is a driver's to every other call."""
         number = self._next_number()
         self._drivers[number] = plugin = self._make_device_plugin(options, self._observer(number))
-        self._calls_of[number] = Calls(plugin, PLUGIN_CALLS)
+        self._commanded[number] = Commanded("device-plugin", plugin)
         return number
 
     async def drivers(self) -> list[Mapping[str, Any]]:
@@ -232,7 +230,7 @@ class Session:
         """
         driver, number = self._served.get(name), self._next_number()
         self._used[number] = driver
-        self._calls_of[number] = driver.calls
+        self._commanded[number] = driver.commanded
         return {"driver": number, **driver.described}
 
     async def watch(self, driver: int) -> None:
@@ -248,7 +246,7 @@ class Session:
 
     async def drop(self, driver: int) -> None:
         """Stops a driver and forgets it; one that stands by itself it just forgets."""
-        self._calls_of.pop(driver, None)
+        self._commanded.pop(driver, None)
         if used := self._used.pop(driver, None):
             self._watched.pop(used.name, None)
         if known := self._drivers.pop(driver, None):
@@ -289,10 +287,9 @@ class Session:
 
     async def _answer(self, request: Request) -> None:
         try:
-            self._say(id=request.id, result=to_jsonable_python(await self._called(request)))
+            self._say(id=request.id, result=await self._called(request))
         except ValidationError as error:
-            wrong = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-            self._say(id=request.id, error="; ".join(wrong))
+            self._say(id=request.id, error=wrong_arguments(error))
         except ValueError as error:
             self._say(id=request.id, error=str(error))
         except ApiError as error:
@@ -302,12 +299,14 @@ class Session:
 
     async def _called(self, request: Request) -> Any:
         if request.driver is None:
-            return await self._own_calls[request.call](**request.args)
-        if request.driver not in self._calls_of:
+            if request.call not in self._own_calls:
+                raise ValueError(f"there is no call {request.call!r}; {near(request.call, _OWN_CALLS)}")
+            return encode_reply(await self._own_calls[request.call](**request.args))
+        if request.driver not in self._commanded:
             raise ValueError(f"there is no driver {request.driver}")
-        call, used = self._calls_of[request.driver][request.call], self._used.get(request.driver)
-        result = await call(**request.args)
-        if used and request.call not in QUESTIONS:
+        commanded, used = self._commanded[request.driver], self._used.get(request.driver)
+        result = await commanded.call(request.call, request.args)
+        if used and commanded.changes(request.call):
             self._served.news.publish(command_done(used.name, request.call, request.args))
         return result
 

@@ -8,6 +8,9 @@
     <- {"seq": 2, "driver": 1, "at": 812.6, "event": {"event": "report-sent", ...}}
     <- {"seq": 3, "id": 2, "result": null}          or {"seq": 3, "id": 2, "error": "driver ... has no device ..."}
 
+The calls of a driver are the commands of `commands`, whose fields are `args`. A device plugin is made by `make_plugin`,
+and is a driver in every other respect here.
+
 An error of what is around, such as an API server that is away, and not of what was asked, has `"environment": true`.
 
 Calls are numbered by who makes them, and what is said is numbered by who says it; `seen` is the last of these that
@@ -31,18 +34,7 @@ from typing import Any, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from drahealth.fakes.control.device_plugin import PluginControl
-from drahealth.fakes.control.driver import DriverControl
 from drahealth.proto.events import Record, from_json
-
-CALLS = tuple(name for name in vars(DriverControl) if not name.startswith("_"))
-"""The names of a driver's calls."""
-
-QUESTIONS = ("state", "devices", "wait_registered")
-"""Those that change nothing."""
-
-PLUGIN_CALLS = tuple(name for name in vars(PluginControl) if not name.startswith("_"))
-"""The names of a device plugin's calls. It is made by `make_plugin`, and is a driver in every other respect here."""
 
 LINE_LIMIT = 16 * 1024 * 1024
 """Bytes of one line; a report of ten thousand devices is about two million."""

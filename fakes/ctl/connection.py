@@ -1,4 +1,4 @@
-"""One end of a control socket (`hardware.control_lines`), for a command that asks and ends.
+"""One end of a control socket (`control.wire`), for a command that asks and ends.
 
 It is synchronous, and the standard library's alone, so that it is there at once.
 """

@@ -9,8 +9,14 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from drahealth.fakes.control.device_plugin import KEPT, ListedDevice, PluginOptions, PluginState
-from drahealth.fakes.control.driver import Attempt
+from drahealth.fakes.control.commands.arguments import Devices
+from drahealth.fakes.control.commands.devices import Clear, Inject, Recover, Reset
+from drahealth.fakes.control.commands.life import Crash, RestartDevicePlugin, Retire, Start, Stop, WaitRegistered
+from drahealth.fakes.control.commands.plugin_devices import Remove, Restore, SetListedHealth
+from drahealth.fakes.control.commands.questions import GetListedDevices, GetPluginState
+from drahealth.fakes.control.commands.surface import Handlers, handles
+from drahealth.fakes.control.device_plugin import KEPT, PluginControl, PluginOptions
+from drahealth.fakes.control.replies import Attempt, ListedDevice, PluginState
 from drahealth.fakes.faults.catalogue import policy
 from drahealth.fakes.files.socket_files import SocketInUse, is_served
 from drahealth.fakes.hardware import call_counts
@@ -41,8 +47,8 @@ _serial = count(1)
 log = logging.getLogger(__name__)
 
 
-class FakeDevicePlugin(Registered):
-    """A fake device plugin in this process. `PluginControl` documents its calls.
+class FakeDevicePlugin(Handlers, PluginControl, Registered):
+    """A fake device plugin in this process.
 
     Enter it with `async with`: it is registered inside, and nothing of it is left afterwards.
     """
@@ -51,6 +57,7 @@ class FakeDevicePlugin(Registered):
         self.options = options
         self._observe = observe
         self._ids = options.ids
+        self._by_id = frozenset(self._ids.values())
         self._inventory = options.all_devices
         self._list = PluginList(options.resource, options.devices)
         machine = Machine(self._inventory, options.catalogue, policy(options.policy))
@@ -107,9 +114,10 @@ class FakeDevicePlugin(Registered):
         """Lists that a kubelet is being told now."""
         return len(self._waiting)
 
-    # -- control
+    # -- commands
 
-    async def start(self) -> None:
+    @handles(Start)
+    async def _start(self, told: Start) -> None:
         if self._running:
             return
         for free in filter(None, (self._plugin, self._registration)):
@@ -122,17 +130,20 @@ class FakeDevicePlugin(Registered):
             await self.retire()
             raise
 
-    async def stop(self) -> None:
+    @handles(Stop)
+    async def _stop(self, told: Stop) -> None:
         if self._registration:
             self._registration.remove()
         self._plugin.remove()
         await self.crash()
 
-    async def restart(self) -> None:
+    @handles(RestartDevicePlugin)
+    async def _restart(self, told: RestartDevicePlugin) -> None:
         await self.stop()
         await self.start()
 
-    async def crash(self) -> None:
+    @handles(Crash)
+    async def _crash(self, told: Crash) -> None:
         self._running = False
         for stream in list(self._waiting):  # now, before a kubelet can notice and say so
             self._closed(stream, "the plugin has ended")
@@ -145,49 +156,58 @@ class FakeDevicePlugin(Registered):
             await self._registration.stop()
         await self._plugin.stop()
 
-    async def retire(self) -> None:
+    @handles(Retire)
+    async def _retire(self, told: Retire) -> None:
         await self.stop()
         if self.options.cdi_dir and self.options.cdi_kind and not is_served(self.endpoint):
             cdi.remove(Path(self.options.cdi_dir), self.options.cdi_kind, self.options.instance)
         if self._registration:
             self._leave_folder()
 
-    async def wait_registered(self) -> None:
+    @handles(WaitRegistered)
+    async def _wait_registered(self, told: WaitRegistered) -> None:
         await self._registered.wait()
 
-    async def set_health(self, device: str, health: str) -> None:
-        health.encode()
-        self._list.set(device, health)
+    @handles(SetListedHealth)
+    async def _set_health(self, told: SetListedHealth) -> None:
+        told.health.encode()
+        self._list.set(told.health, *self._named(told.device))
         self._tell(self._list.response())
 
-    async def remove(self, device: str) -> None:
-        self._list.take_out(device)
+    @handles(Remove)
+    async def _remove(self, told: Remove) -> None:
+        self._list.take_out(*self._named(told.device))
         self._tell(self._list.response())
 
-    async def restore(self, device: str) -> None:
-        self._list.put_back(device)
+    @handles(Restore)
+    async def _restore(self, told: Restore) -> None:
+        self._list.put_back(*self._named(told.device))
         self._tell(self._list.response())
 
-    async def inject(self, fault: str, device: str) -> None:
-        self._failing.inject(fault, device)
+    @handles(Inject)
+    async def _inject(self, told: Inject) -> None:
+        self._failing.inject(told)
 
-    async def clear(self, fault: str, device: str) -> None:
-        self._failing.clear(fault, device)
+    @handles(Clear)
+    async def _clear(self, told: Clear) -> Sequence[str]:
+        return self._failing.clear(told)
 
-    async def recover(
-        self, action: str, device: str = "", fails: bool = False, claimed: bool = False, takes: float | None = 0.0
-    ) -> Attempt:
-        return self._failing.recover(action, device, fails=fails, claimed=claimed, takes=takes)
+    @handles(Recover)
+    async def _recover(self, told: Recover) -> Attempt:
+        return self._failing.recover(told)
 
-    async def heal(self) -> None:
-        self._failing.heal()
-        if self._list.heal():
+    @handles(Reset)
+    async def _reset(self, told: Reset) -> None:
+        self._failing.reset()
+        if self._list.reset():
             self._tell(self._list.response())
 
-    async def devices(self) -> tuple[ListedDevice, ...]:
+    @handles(GetListedDevices)
+    async def _get_devices(self, asked: GetListedDevices) -> tuple[ListedDevice, ...]:
         return self.known
 
-    async def state(self) -> PluginState:
+    @handles(GetPluginState)
+    async def _get_state(self, asked: GetPluginState) -> PluginState:
         return PluginState(
             running=self._running,
             registered=self._registered.is_set(),
@@ -201,6 +221,18 @@ class FakeDevicePlugin(Registered):
             allocations=self._allocated.count,
             starts=self._started.count,
         )
+
+    def _named(self, devices: Devices) -> list[str]:
+        """The ids of these devices, of a divided one those of its partitions. Raises ValueError."""
+        words = [devices] if isinstance(devices, str) else devices
+        found = dict[str, None]()
+        for word in words:
+            paths = [] if word in self._by_id else self._inventory.named(word)
+            inside = (path for named in paths for path in self._inventory.reached(named, "device"))
+            found.update(
+                dict.fromkeys([word] if word in self._by_id else [self._ids[p] for p in inside if p in self._ids])
+            )
+        return list(found)
 
     # -- its life
 

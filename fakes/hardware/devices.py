@@ -1,10 +1,12 @@
 """The devices of a driver, whichever instance of it speaks for them: what they are, how they are, what is wrong."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from drahealth.fakes.cluster.api import Object
-from drahealth.fakes.control.driver import DriverOptions, Taint
+from drahealth.fakes.control.commands.devices import SetHealth
+from drahealth.fakes.control.driver import DriverOptions
+from drahealth.fakes.control.taint import Taint
 from drahealth.fakes.faults.catalogue import policy
 from drahealth.fakes.hardware.failing import FailingDevices
 from drahealth.fakes.hardware.inventories import inventory_of
@@ -24,6 +26,7 @@ class Devices:
         self.inventory = inventory_of(options)
         self.given = tuple(self.inventory[path] for path in options.devices)
         """Those that are given away: of one that is divided its parts."""
+        self._given = frozenset(options.devices)
         self.taints: dict[str, tuple[Taint, ...]] = {}
         """By path, of those that have any."""
         self.taken: Mapping[str, tuple[Taint, ...]] = {}
@@ -36,19 +39,28 @@ class Devices:
         self._clock = clock
         self.failing = FailingDevices(machine, options.devices, seed=options.seed, clock=clock, tell=self._tell)
 
-    def heal(self) -> None:
-        """All are well, whatever they have and were set to."""
-        self.failing.heal()
+    def set_health(self, told: SetHealth) -> None:
+        """Reports the devices so, in one report. Raises ValueError for an unknown device."""
+        now, changed = int(self._clock.wall()), list[DeviceHealth]()
+        for device in self.named(told.device):
+            old = self.table.get(self.pool_of(device), device.name)
+            health, message = told.health or old.health, old.message if told.message is None else told.message
+            timeout = old.timeout if told.timeout is None else told.timeout
+            changed.append(replace(old, health=health, message=message, timeout=timeout, updated=now))
+        self.table.set(*changed)
+
+    def reset(self) -> None:
+        """All are Healthy and have no faults."""
+        self.failing.reset()
         now = int(self._clock.wall())
         odd = (device for device in self.table.all() if (device.health, device.message) != (Health.HEALTHY, ""))
         if well := [replace(device, health=Health.HEALTHY, message="", updated=now) for device in odd]:
             self.table.set(*well)
 
-    def find(self, device: str) -> Device:
-        """One that is given away, by its path or name. Raises ValueError if there is none."""
-        known = self.inventory.find(device)
-        self.table.get(self.pool_of(known) if known else self._pool, known.name if known else device)
-        return known or Device(device)
+    def named(self, devices: str | Sequence[str]) -> list[Device]:
+        """Those of `Inventory.named`, of a divided device its partitions. Raises ValueError."""
+        inside = (path for named in self.inventory.named(devices) for path in self.inventory.reached(named, "device"))
+        return [self.inventory[path] for path in dict.fromkeys(inside) if path in self._given]
 
     def pool_of(self, device: Device) -> str:
         """The pool that it is published in."""

@@ -6,7 +6,7 @@ health API asked for from one state. What it does wrong on purpose is asked for 
 
 import asyncio
 from collections import Counter
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,41 @@ import grpc
 
 from drahealth.fakes.cluster.api import ApiError
 from drahealth.fakes.cluster.list_watch import ListWatch
-from drahealth.fakes.control.driver import Attempt, DriverOptions, DriverState, Taint
+from drahealth.fakes.control.commands.devices import (
+    Clear,
+    Inject,
+    Play,
+    Recover,
+    Report,
+    Reset,
+    SetHealth,
+    TaintDevices,
+    UntaintDevices,
+)
+from drahealth.fakes.control.commands.life import (
+    Crash,
+    Restart,
+    Retire,
+    Start,
+    Stop,
+    Unregister,
+    Upgrade,
+    WaitRegistered,
+)
+from drahealth.fakes.control.commands.questions import GetDevices, GetState
+from drahealth.fakes.control.commands.streams import (
+    FAULTS,
+    KINDS,
+    SetHeartbeat,
+    StreamClose,
+    StreamFault,
+    StreamRestore,
+    StreamSend,
+)
+from drahealth.fakes.control.commands.surface import Handlers, handles
+from drahealth.fakes.control.driver import DriverControl, DriverOptions
+from drahealth.fakes.control.replies import Attempt, DriverState
+from drahealth.fakes.control.taint import Taint
 from drahealth.fakes.hardware.call_counts import CallCounts
 from drahealth.fakes.hardware.devices import Devices
 from drahealth.fakes.hardware.driver_instance import DriverInstance
@@ -25,11 +59,13 @@ from drahealth.fakes.health.streams import HealthStreams
 from drahealth.proto import events
 from drahealth.proto.clock import Clock, SystemClock
 from drahealth.proto.events import Observe
-from drahealth.proto.values import DeviceHealth, Health
+from drahealth.proto.values import DeviceHealth
+
+Taints = tuple[Taint, ...]
 
 
-class FakeDriver(Registered):
-    """A fake DRA driver in this process. `DriverControl` documents its calls.
+class FakeDriver(Handlers, DriverControl, Registered):
+    """A fake DRA driver in this process.
 
     Enter it with `async with`: it is registered inside, and nothing of it is left afterwards.
     """
@@ -41,7 +77,7 @@ class FakeDriver(Registered):
         self._clock = clock or SystemClock()
         self._observe = observe
         self._devices = Devices(options, self._clock)
-        self._asked = Counter[str]()
+        self._requests = Counter[str]()
         self._counts = CallCounts()
         self._tainting = asyncio.Lock()
         self._instances = Instances(options, self._clock, self._make, self._begin)
@@ -94,120 +130,132 @@ class FakeDriver(Registered):
 
     # -- its life
 
-    async def start(self) -> None:
+    @handles(Start)
+    async def _start(self, told: Start) -> None:
         await self._instances.start()
 
-    async def stop(self) -> None:
+    @handles(Stop)
+    async def _stop(self, told: Stop) -> None:
         await self._end(self._instances.stop())
 
-    async def restart(self, offer: Sequence[str] = ()) -> None:
-        self.options.offering(offer)  # raises for what there is not, while all goes on
+    @handles(Restart)
+    async def _restart(self, told: Restart) -> None:
+        self.options.offering(told.offer)  # raises for what there is not, while all goes on
         await self.stop()
-        self._instances.offer(offer)
+        self._instances.offer(told.offer)
         await self.start()
 
-    async def upgrade(self, overlap: float = 1.0, offer: Sequence[str] = ()) -> None:
-        await self._instances.upgrade(overlap, offer)
+    @handles(Upgrade)
+    async def _upgrade(self, told: Upgrade) -> None:
+        await self._instances.upgrade(told.overlap, told.offer)
 
-    async def unregister(self) -> None:
+    @handles(Unregister)
+    async def _unregister(self, told: Unregister) -> None:
         self._instances.unregister()
 
-    async def crash(self) -> None:
+    @handles(Crash)
+    async def _crash(self, told: Crash) -> None:
         await self._end(self._instances.crash())
 
-    async def retire(self) -> None:
+    @handles(Retire)
+    async def _retire(self, told: Retire) -> None:
         await self._end(self._instances.retire())
 
-    async def wait_registered(self) -> None:
+    @handles(WaitRegistered)
+    async def _wait_registered(self, told: WaitRegistered) -> None:
         await self._instances.registered.wait()
 
-    # -- what is said
+    # -- its devices
 
-    async def set_health(self, device: str, health: Health, message: str = "", timeout: int | None = None) -> None:
-        known = self._devices.find(device)
-        pool = self._devices.pool_of(known)
-        old = self._devices.table.get(pool, known.name)
-        now = int(self._clock.wall())
-        new = DeviceHealth(pool, known.name, health, message, old.timeout if timeout is None else timeout, now)
-        self._devices.table.set(new)
+    @handles(SetHealth)
+    async def _set_health(self, told: SetHealth) -> None:
+        self._devices.set_health(told)
 
-    async def play(self, changes: Sequence[DeviceHealth]) -> None:
+    @handles(Play)
+    async def _play(self, told: Play) -> None:
         now = int(self._clock.wall())
-        self._devices.table.check(changes)
-        for change in changes:
+        self._devices.table.check(told.changes)
+        for change in told.changes:
             self._devices.table.set(replace(change, updated=change.updated or now), coalesces=False)
 
-    async def report(self, devices: Sequence[DeviceHealth]) -> None:
-        self.health.tell(devices, complete=False)
+    @handles(Inject)
+    async def _inject(self, told: Inject) -> None:
+        self._devices.failing.inject(told)
 
-    async def hush(self, quiet: bool) -> None:
-        self.health.quiet = quiet
+    @handles(Clear)
+    async def _clear(self, told: Clear) -> Sequence[str]:
+        return self._devices.failing.clear(told)
 
-    async def send_raw(self, payload: str) -> None:
-        try:
-            message = bytes.fromhex(payload)
-        except ValueError:
-            raise ValueError(f"a message is given in hexadecimal, such as 0aff, not {payload[:40]!r}") from None
-        self.health.send_raw(message)
+    @handles(Recover)
+    async def _recover(self, told: Recover) -> Attempt:
+        return self._devices.failing.recover(told)
 
-    async def end_streams(self, code: str = "OK") -> None:
-        try:
-            self.health.end(grpc.StatusCode[code])
-        except KeyError:
-            codes = ", ".join(c.name for c in grpc.StatusCode)
-            raise ValueError(f"no gRPC status code is called {code!r}; there are {codes}") from None
+    @handles(TaintDevices)
+    async def _taint(self, told: TaintDevices) -> None:
+        paths, taint = [d.path for d in self._devices.named(told.device)], Taint(told.key, told.value, told.effect)
 
-    async def inject(self, fault: str, device: str) -> None:
-        self._devices.failing.inject(fault, device)
+        def tainted(there: Taints) -> Taints:
+            return (*(t for t in there if (t.key, t.effect) != (taint.key, taint.effect)), taint)
 
-    async def clear(self, fault: str, device: str) -> None:
-        self._devices.failing.clear(fault, device)
+        await self._change_taints(paths, tainted)
 
-    async def recover(
-        self, action: str, device: str = "", fails: bool = False, claimed: bool = False, takes: float | None = 0.0
-    ) -> Attempt:
-        return self._devices.failing.recover(action, device, fails=fails, claimed=claimed, takes=takes)
+    @handles(UntaintDevices)
+    async def _untaint(self, told: UntaintDevices) -> None:
+        paths = [device.path for device in self._devices.named(told.device)]
 
-    async def taint(self, device: str, key: str, value: str = "", effect: str = "NoSchedule") -> None:
-        path, taint = self._devices.find(device).path, Taint(key, value, effect)
-        async with self._tainting:
-            there = self._devices.taints.get(path, ())
-            kept = (other for other in there if (other.key, other.effect) != (key, effect))
-            await self._set_taints({**self._devices.taints, path: (*kept, taint)})
+        def left(there: Taints) -> Taints:
+            return tuple(taint for taint in there if taint.key != told.key or told.effect not in ("", taint.effect))
 
-    async def untaint(self, device: str, key: str, effect: str = "") -> None:
-        path = self._devices.find(device).path
-        async with self._tainting:
-            there = self._devices.taints.get(path, ())
-            left = tuple(taint for taint in there if taint.key != key or effect not in ("", taint.effect))
-            await self._set_taints({**self._devices.taints, path: left})
+        await self._change_taints(paths, left)
 
-    async def heal(self) -> None:
+    @handles(Reset)
+    async def _reset(self, told: Reset) -> None:
         self.health.restore_all()
-        self._devices.heal()
+        self._devices.reset()
         async with self._tainting:
             await self._set_taints({})
 
-    async def fault_streams(self, kind: str, value: float = 1.0) -> None:
-        self.health.set_fault(kind, value)
+    # -- its streams
 
-    async def restore_streams(self, kind: str) -> None:
-        self.health.restore(kind)
+    @handles(Report)
+    async def _report(self, told: Report) -> None:
+        self.health.tell(told.devices, complete=False)
 
-    async def set_heartbeat(self, seconds: float) -> None:
-        self._instances.set_heartbeat(replace(self.options, heartbeat=seconds).heartbeat)  # which refuses what is none
+    @handles(*FAULTS)
+    async def _fault_streams(self, told: StreamFault) -> None:
+        self.health.set_fault(told.kind, told.value)
 
-    async def devices(self) -> tuple[DeviceHealth, ...]:
+    @handles(StreamRestore)
+    async def _restore_streams(self, told: StreamRestore) -> None:
+        (self.health.restore(told.kind) if told.kind in KINDS else self.health.restore_all())
+
+    @handles(StreamClose)
+    async def _close_streams(self, told: StreamClose) -> None:
+        self.health.end(grpc.StatusCode[told.code])
+
+    @handles(StreamSend)
+    async def _send_on_streams(self, told: StreamSend) -> None:
+        self.health.send_raw(bytes.fromhex(told.payload))
+
+    @handles(SetHeartbeat)
+    async def _set_heartbeat(self, told: SetHeartbeat) -> None:
+        self._instances.set_heartbeat(told.seconds)
+
+    # -- what it knows
+
+    @handles(GetDevices)
+    async def _get_devices(self, asked: GetDevices) -> tuple[DeviceHealth, ...]:
         return self._devices.table.all()
 
-    async def state(self) -> DriverState:
+    @handles(GetState)
+    async def _get_state(self, asked: GetState) -> DriverState:
         current = self._instances.current
         return DriverState(
             running=current.running,
             registered=self._instances.registered.is_set(),
             registration_error=current.registration_error,
             streams=sum(instance.health.open for instance in self._instances.all()),
-            asked=dict(self._asked),
+            stream_requests=dict(self._requests),
             prepared=tuple(current.prepared.all()),
             faults=self._devices.failing.faults(),
             taints=self._devices.taints,
@@ -220,7 +268,12 @@ class FakeDriver(Registered):
 
     # -- inside
 
-    async def _set_taints(self, taints: dict[str, tuple[Taint, ...]]) -> None:
+    async def _change_taints(self, paths: Sequence[str], changed: Callable[[Taints], Taints]) -> None:
+        async with self._tainting:
+            before = self._devices.taints
+            await self._set_taints({**before, **{path: changed(before.get(path, ())) for path in paths}})
+
+    async def _set_taints(self, taints: dict[str, Taints]) -> None:
         """Called by one at a time, so that what is put back after a refusal is nothing that was refused."""
         before, wanted = self._devices.taints, {path: there for path, there in taints.items() if there}
         if wanted == before:
@@ -235,7 +288,7 @@ class FakeDriver(Registered):
 
     def _make(self, options: DriverOptions, told: Told) -> DriverInstance:
         return DriverInstance(
-            options, self._devices, self._api, self._clock, self._observe, told, self._asked, self._counts
+            options, self._devices, self._api, self._clock, self._observe, told, self._requests, self._counts
         )
 
     async def _begin(self, instance: DriverInstance) -> None:

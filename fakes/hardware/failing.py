@@ -1,9 +1,10 @@
 """Devices with faults: what is injected and recovered becomes what a driver, or a device plugin, says of them."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from drahealth.fakes.control.driver import Attempt
+from drahealth.fakes.control.commands.devices import Clear, Inject, Recover
+from drahealth.fakes.control.replies import Attempt
 from drahealth.fakes.faults.catalogue import action
 from drahealth.fakes.hardware.machine import DeviceState, Machine
 from drahealth.fakes.hardware.recoveries import Recoveries
@@ -29,28 +30,37 @@ class FailingDevices:
         self._begun = asyncio.Event()
         self._waiting: asyncio.Task[None] | None = None
 
-    def inject(self, fault: str, device: str) -> None:
-        """Raises ValueError for a fault or a device that is not there, or one that has the fault already."""
-        self._changed(self._machine.inject(fault, device))
+    def inject(self, told: Inject) -> None:
+        """Raises ValueError for an unknown fault or device, and for a device that has the fault already."""
+        self._changed(self._machine.inject(told.fault, *self._machine.named(told.device)))
 
-    def clear(self, fault: str, device: str) -> None:
-        """The fault is gone; nothing for one that is not there."""
-        self._recoveries.forget((fault, device))
-        self._changed(self._machine.clear(fault, device))
+    def clear(self, told: Clear) -> Sequence[str]:
+        """The fault is gone. Returns the devices that had it."""
+        devices = self._machine.named(told.device)
+        had = [device for device in devices if self._machine.has(told.fault, device)]
+        changed = self._machine.clear(told.fault, *devices)
+        for device in devices:
+            self._recoveries.forget((told.fault, device))
+        self._changed(changed)
+        return had
 
-    def recover(self, name: str, device: str, *, fails: bool, claimed: bool, takes: float | None) -> Attempt:
-        """What comes of it. Raises ValueError for what is not there, and for a device that is being recovered."""
+    def recover(self, told: Recover) -> Attempt:
+        """The outcome. Raises ValueError for an unknown action or device, and for a device that is being recovered."""
+        devices = self._machine.named(told.device) if told.device else ()
         begun = self._recoveries.begin(
-            action(name), device, self._clock.now(), takes=takes, fails=fails, claimed=claimed
+            *(action(told.action), devices, self._clock.now()),
+            takes=told.takes,
+            fails=told.fails,
+            claimed=told.claimed,
         )
         self._finish()
         self._begun.set()
         return Attempt(begun.cured, begun.left, begun.takes)
 
-    def heal(self) -> None:
-        """All is well again."""
+    def reset(self) -> None:
+        """No device has faults any more."""
         self._recoveries.forget_all()
-        self._changed(self._machine.heal())
+        self._changed(self._machine.reset())
 
     def resume(self) -> None:
         """The driver runs: what is over by now shows, and the rest when it is."""

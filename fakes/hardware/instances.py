@@ -6,7 +6,6 @@ ends it, and for a start that goes on already.
 
 import asyncio
 import logging
-import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TypeGuard
@@ -170,8 +169,6 @@ class Instances:
         if _goes_on(self._starting):
             await asyncio.wait([self._starting])
         older, name = self.current, self.current.options.name
-        if not 0 <= overlap < math.inf:
-            raise ValueError(f"two instances run side by side for a finite number of seconds, not {overlap:g}")
         options = older.options.offering(offer)
         if self.updating:
             raise ValueError(f"driver {name} is being upgraded already; wait until its older instance has ended")

@@ -3,7 +3,7 @@
 Pure: no clock and no notifications. The caller reports changes.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from drahealth.fakes.faults.catalogue import Action, Fault, Policy, fault
@@ -48,44 +48,51 @@ class Machine:
         self._reaching: dict[str, dict[Key, Fault]] = {device.path: {} for device in inventory.devices}
         self._claimed: set[Key] = set()
 
-    def inject(self, fault_id: str, device: str) -> frozenset[str]:
-        """Adds a fault to a device; returns the paths of devices whose state changes.
+    def named(self, devices: str | Sequence[str]) -> list[str]:
+        """The paths of devices (`Inventory.named`). Raises ValueError."""
+        return self._inventory.named(devices)
 
-        Raises UnknownName, and ValueError if the device is unknown or already has the fault.
+    def inject(self, fault_id: str, *devices: str) -> frozenset[str]:
+        """Adds a fault to devices; returns the paths of devices whose state changes.
+
+        Raises UnknownName, and ValueError if a device is unknown or has the fault already; nothing changes then.
         """
         found = fault(self._catalogue, fault_id)
-        reached = self._inventory.reached(device, found.reaches)
-        key = (fault_id, device)
-        if key in self._faults:
-            raise ValueError(f"{device} has {fault_id} already")
-        self._faults[key] = found
-        for path in reached:
-            self._reaching[path][key] = found
-        return frozenset(reached)
+        reached = {device: self._inventory.reached(device, found.reaches) for device in devices}
+        if has := [device for device in devices if self.has(fault_id, device)]:
+            raise ValueError(f"{', '.join(has)} {'has' if len(has) == 1 else 'have'} {fault_id} already")
+        for device, paths in reached.items():
+            self._faults[fault_id, device] = found
+            for path in paths:
+                self._reaching[path][fault_id, device] = found
+        return frozenset(path for paths in reached.values() for path in paths)
 
-    def clear(self, fault_id: str, device: str) -> frozenset[str]:
-        """Removes a fault, if the device has it; returns the paths of devices whose state changes.
+    def has(self, fault_id: str, device: str) -> bool:
+        """Whether the fault is on the device itself."""
+        return (fault_id, device) in self._faults
+
+    def clear(self, fault_id: str, *devices: str) -> frozenset[str]:
+        """Removes a fault from the devices that have it; returns the paths of devices whose state changes.
 
         Raises ValueError for an unknown fault or device.
         """
         fault(self._catalogue, fault_id)
-        self._inventory[device]
-        return self._remove([(fault_id, device)])
+        return self._remove([(fault_id, self._inventory[device].path) for device in devices])
 
-    def recover(self, action: Action, device: str = "", *, fails: bool = False) -> Recovery:
-        """Runs a recovery action on one device or all, immediately. Faults stay if the action is too weak or `fails`.
+    def recover(self, action: Action, *devices: str, fails: bool = False) -> Recovery:
+        """Runs a recovery action on devices or all, immediately. Faults stay if the action is too weak or `fails`.
 
         Recovering a whole device recovers its partitions.
         """
-        there = self.faults_on(device)
+        there = self.faults_on(*devices)
         cured = [] if fails else [key for key in there if self.is_recovered(key, action)]
         changed = self.cure(cured)
         return Recovery(tuple(map(words, cured)), tuple(words(key) for key in there if key not in cured), changed)
 
-    def faults_on(self, device: str = "") -> list[Key]:
-        """The faults on a device and its partitions, or on all devices."""
-        inside = frozenset(self._inventory.reached(device, "device")) if device else None
-        return [key for key in self._faults if inside is None or key[1] in inside]
+    def faults_on(self, *devices: str) -> list[Key]:
+        """The faults on devices and their partitions; without devices, all faults."""
+        inside = {path for device in devices for path in self._inventory.reached(device, "device")}
+        return [key for key in self._faults if not devices or key[1] in inside]
 
     def fault(self, key: Key) -> Fault:
         """The catalogue's entry of a fault."""
@@ -105,7 +112,7 @@ class Machine:
         self._claimed.update(claimed)
         return self._reached(claimed)
 
-    def heal(self) -> frozenset[str]:
+    def reset(self) -> frozenset[str]:
         """Removes all faults of all devices."""
         return self._remove(list(self._faults))
 

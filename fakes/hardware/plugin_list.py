@@ -6,7 +6,7 @@ A device is left out because somebody took it out, or because of a fault with wh
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from drahealth.fakes.control.device_plugin import ListedDevice
+from drahealth.fakes.control.replies import ListedDevice
 from drahealth.fakes.hardware.machine import DeviceState
 from drahealth.fakes.hints import near
 from drahealth.proto.extended_resources import PluginDevice
@@ -32,27 +32,27 @@ class PluginList:
         """What is listed now."""
         return tuple(PluginDevice(device.device, device.health) for device in self.all() if device.listed)
 
-    def set(self, device: str, health: str) -> None:
-        """It is in this health from now on, and told of so when it is listed. ValueError for no device of these."""
-        self._devices[device] = replace(self.known(device), health=health)
+    def set(self, health: str, *devices: str) -> None:
+        """Lists devices with this health from now on. ValueError for an unknown device."""
+        self._devices |= {device: replace(self.known(device), health=health) for device in devices}
 
-    def take_out(self, device: str) -> None:
-        """It is left out from now on. ValueError for no device of these, or one that is not listed."""
-        if not self.known(device).listed:
-            raise ValueError(f"the plugin of {self._resource} does not list {device} now")
-        self._taken_out.add(device)
-        self._decide(device)
+    def take_out(self, *devices: str) -> None:
+        """Leaves devices out from now on. ValueError for an unknown device, and for one that is not listed."""
+        if out := [device for device in devices if not self.known(device).listed]:
+            raise ValueError(f"the plugin of {self._resource} does not list {', '.join(out)} now")
+        self._taken_out.update(devices)
+        self._decide(*devices)
 
-    def put_back(self, device: str) -> None:
-        """It is listed again, whyever it was not. ValueError for no device of these, or one that is listed."""
-        if self.known(device).listed:
-            raise ValueError(f"the plugin of {self._resource} lists {device} already")
-        self._taken_out.discard(device)
-        self._vanished.discard(device)
-        self._decide(device)
+    def put_back(self, *devices: str) -> None:
+        """Lists devices again. ValueError for an unknown device, and for one that is listed."""
+        if there := [device for device in devices if self.known(device).listed]:
+            raise ValueError(f"the plugin of {self._resource} lists {', '.join(there)} already")
+        self._taken_out.difference_update(devices)
+        self._vanished.difference_update(devices)
+        self._decide(*devices)
 
-    def heal(self) -> bool:
-        """All are listed and Healthy; whether one was not."""
+    def reset(self) -> bool:
+        """Lists all as Healthy; whether that changes anything."""
         before = self.all()
         self._taken_out.clear()
         self._vanished.clear()
@@ -65,7 +65,7 @@ class PluginList:
         Devices that vanish are in it, and not in what is listed after that.
         """
         for device, state in states.items():
-            self.set(device, str(state.health))
+            self.set(str(state.health), device)
             self._vanished.discard(device)
             self._decide(device)
         last = self.response()
@@ -81,6 +81,6 @@ class PluginList:
             raise ValueError(f"the plugin of {self._resource} has no such device {device}; {there}")
         return self._devices[device]
 
-    def _decide(self, device: str) -> None:
-        listed = device not in self._taken_out and device not in self._vanished
-        self._devices[device] = replace(self._devices[device], listed=listed)
+    def _decide(self, *devices: str) -> None:
+        out = self._taken_out | self._vanished
+        self._devices |= {device: replace(self._devices[device], listed=device not in out) for device in devices}

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from drahealth.fakes.cluster.api import Object
-from drahealth.fakes.control.driver import Taint
+from drahealth.fakes.control.taint import Taint
 from drahealth.fakes.inventory.devices import Device
 
 

@@ -6,6 +6,7 @@ recovery are not cleared by it.
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Literal
@@ -37,20 +38,18 @@ class Recoveries:
     def begin(
         self,
         action: Action,
-        device: str,
+        devices: Sequence[str],
         now: float,
         *,
         takes: float | None = 0.0,
         fails: bool = False,
         claimed: bool = False,
     ) -> Begun:
-        """Starts a recovery action on one device or all. `takes` is in seconds; None uses the catalogue's duration.
+        """Starts a recovery action on devices, or on all. `takes` is in seconds; None uses the catalogue's duration.
 
         Raises ValueError for a device that is already recovering.
         """
-        if takes is not None and not 0 <= takes < math.inf:
-            raise ValueError(f"a recovery takes a finite number of seconds, not {takes:g}")
-        there = self._machine.faults_on(device)
+        there = self._machine.faults_on(*devices)
         if busy := [key for key in there if key in self._under_way]:
             left = max(self._under_way[key][0] for key in busy) - now
             raise ValueError(f"{busy[0][1]} is being recovered from {busy[0][0]} for another {max(left, 0):.1f} s")

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Protocol, Self
 
 from drahealth.fakes.cluster.list_watch import ListWatch
-from drahealth.fakes.control.device_plugin import PluginState
-from drahealth.fakes.control.driver import DriverState
+from drahealth.fakes.control.replies import DriverState, PluginState
 from drahealth.proto.clock import Clock
 
 REGISTRATION_TIMEOUT = 30.0

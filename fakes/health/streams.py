@@ -88,7 +88,7 @@ class HealthStreams:
     def wrong(self) -> tuple[str, ...]:
         """The current stream faults, in a few words each."""
         found = [f"{kind} {value:g}" for kind, value in self.faults.values.items()]
-        found += ["silent"] if self.quiet else []
+        found += ["silence"] if self.quiet else []
         found += ["partial"] if self.partial else []
         found += [f"skew {self.skew} s"] if self.skew else []
         return tuple(found)
@@ -134,8 +134,10 @@ class HealthStreams:
             stream.outlet.close(code)
 
     def set_fault(self, kind: str, value: float) -> None:
-        """Adds a stream fault (see `stream_faults`, or partial or skew). Raises ValueError for an unknown fault."""
+        """Adds a stream fault (see `stream_faults`, or silence, partial, skew). ValueError for an unknown one."""
         match kind:
+            case "silence":
+                self.quiet = bool(value)
             case "partial":
                 self.partial = bool(value)
             case "skew":
@@ -147,6 +149,8 @@ class HealthStreams:
     def restore(self, kind: str) -> None:
         """Removes a stream fault."""
         match kind:
+            case "silence":
+                self.quiet = False
             case "partial":
                 self.partial = False
             case "skew":
@@ -157,9 +161,8 @@ class HealthStreams:
 
     def restore_all(self) -> None:
         """Removes all stream faults."""
-        for kind in ("partial", "skew", *KINDS):
+        for kind in ("silence", "partial", "skew", *KINDS):
             self.restore(kind)
-        self.quiet = False
 
     def _wake(self) -> None:
         for stream in self._streams.values():

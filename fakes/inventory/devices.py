@@ -11,6 +11,8 @@ from fnmatch import fnmatchcase
 
 from drahealth.fakes.hints import near
 
+_WILDCARDS = frozenset("*?[")
+
 
 @dataclass(frozen=True, slots=True)
 class Device:
@@ -104,6 +106,19 @@ class Inventory:
         if not found:
             raise ValueError(f"no device is called {pattern!r}; {near(pattern, self._by_path)}")
         return found
+
+    def named(self, devices: str | Sequence[str]) -> list[str]:
+        """The paths of these devices, each once: a path, an API name, a pattern, `all`, or several of these.
+
+        Raises ValueError for an unknown device, and for a pattern that matches none.
+        """
+        words = [devices] if isinstance(devices, str) else devices
+        return list(dict.fromkeys(path for word in words for path in self._named(word)))
+
+    def _named(self, word: str) -> Sequence[str]:
+        if word == "all" or _WILDCARDS.intersection(word):
+            return self.matching(word)
+        return [(self.find(word) or self[word]).path]
 
     def reached(self, path: str, reach: str) -> Sequence[str]:
         """The paths that a fault on this device affects, whole devices before their partitions.

@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from drahealth.fakes.control.commands.life import Start
+from drahealth.fakes.control.commands.surface import handles
 from drahealth.fakes.control.driver import DriverOptions
 from drahealth.fakes.files.socket_files import SocketInUse, is_served
 from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
@@ -109,8 +111,9 @@ class ExclusivePlugin(FakeDevicePlugin):
         """Raises SocketInUse where somebody has its sockets now."""
         _check(f"device plugin {self.options.resource}", self.sockets)
 
-    async def start(self) -> None:
+    @handles(Start)
+    async def _start(self, told: Start) -> None:
         if not (await self.state()).running:
             o = self.options
             async with _hold_ground(f"device plugin {o.resource}", Path(o.plugins_dir), self.sockets):
-                await super().start()
+                await super()._start(told)

@@ -14,8 +14,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from drahealth.fakes.control.device_plugin import PluginState
-from drahealth.fakes.control.driver import DriverState
+from drahealth.fakes.control.replies import DriverState, PluginState
 from drahealth.fakes.ctl.words import words_of
 from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
 from drahealth.fakes.hardware.driver import FakeDriver

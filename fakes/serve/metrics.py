@@ -11,8 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from drahealth.fakes.control.device_plugin import PluginState
-from drahealth.fakes.control.driver import DriverState
+from drahealth.fakes.control.replies import DriverState, PluginState
 from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.program.metrics_server import MetricsServer

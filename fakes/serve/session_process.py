@@ -2,7 +2,7 @@
 
     drahealth driver serve [--socket PATH] [--kubeconfig FILE] [--jumping-clock]
 
-The control surface (`control_lines`) is spoken on a unix socket, or on standard input and output. With a socket,
+The control surface (`control.wire`) is spoken on a unix socket, or on standard input and output. With a socket,
 drivers outlive the connection of who made them by two minutes, so that a lost one can be made again; without, they
 retire when the input ends. On SIGTERM or SIGINT all drivers retire and the process ends. Without a kubeconfig the API
 server is that of the pod that this runs in. Log lines go to standard error.

@@ -6,7 +6,7 @@ from functools import partial
 
 import grpc
 
-from drahealth.fakes.control.driver import Taint
+from drahealth.fakes.control.taint import Taint
 from drahealth.fakes.durations import Duration
 from drahealth.fakes.faults import catalogue as faults
 from drahealth.fakes.faults.catalogue import UnknownName

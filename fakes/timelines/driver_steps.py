@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from drahealth.fakes.control.commands.registry import definition
 from drahealth.fakes.control.driver import DriverControl
 from drahealth.fakes.inventory.devices import Inventory
 from drahealth.fakes.timelines.messages import report_of
@@ -49,12 +50,16 @@ class DriverSteps:
             case "stream":
                 await self._stream(what, wall)
             case "restore":
-                await (control.hush(False) if what == "silence" else control.restore_streams(_KINDS.get(what, what)))
+                await (
+                    control.stream_restore("silence")
+                    if what == "silence"
+                    else control.stream_restore(_KINDS.get(what, what))
+                )
         return ""
 
     async def _recover(self, what: Any, device: str) -> str:
         if what == EVERYTHING:
-            await self.control.heal()
+            await self.control.reset()
             return ""
         said: dict[str, Any] = {"action": what} if isinstance(what, str) else dict(what)
         if "takes" in said:
@@ -80,15 +85,19 @@ class DriverSteps:
         control = self.control
         match verb:
             case "silence":
-                await control.hush(True)
+                await control.stream_silence()
             case "close":
-                await control.end_streams(value)
+                await control.stream_close(value)
             case "send" if value.get("raw") is not None:
-                await control.send_raw(value["raw"])
+                await control.stream_send(value["raw"])
             case "send":
                 payload = report_of(value, self.pool, wall, self.inventory)
-                await (control.send_raw(payload) if isinstance(payload, str) else control.report(payload))
+                await (control.stream_send(payload) if isinstance(payload, str) else control.report(payload))
             case "delay":
-                await control.fault_streams("delay", value / self.speed)
+                await control.stream_delay(value / self.speed)
             case _:
-                await control.fault_streams(_KINDS.get(verb, verb), 1.0 if value is None else float(value))
+                await control.do(definition("driver", f"stream_{_KINDS.get(verb, verb)}").command(*_arguments(value)))
+
+
+def _arguments(value: Any) -> list[float]:
+    return [] if value is None or isinstance(value, bool) else [float(value)]

@@ -59,7 +59,7 @@ class PluginSteps:
 
     async def heal(self) -> None:
         """Its devices have no faults, and it lists all of them, as Healthy."""
-        await self.control.heal()
+        await self.control.reset()
         for device in await self.control.devices():
             if device.health != Health.HEALTHY:
                 await self.control.set_health(device.device, Health.HEALTHY.value)

@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, suppress
 
 from drahealth.fakes.cluster.api import CLAIMS, DEVICE_CLASSES, PODS, ApiError
-from drahealth.fakes.control.driver import DriverControl, DriverOptions, DriverState
+from drahealth.fakes.control.driver import DriverControl, DriverOptions
+from drahealth.fakes.control.replies import DriverState
 from drahealth.suites.differential import wire
 from drahealth.suites.differential.fence import Lane
 from drahealth.suites.differential.margins import Margins
@@ -152,7 +153,7 @@ class Player:
             self._instances[instance] = await self._target.start_driver(self._options(instance), self._lane.history.add)
         control, script = self._instances[instance], self._script.drivers[instance[0]]
         if not script.greets:
-            await control.hush(True)
+            await control.stream_silence()
         opened = (await control.state()).streams_opened
         await control.start()
         self._running.add(instance)
@@ -203,11 +204,11 @@ class Player:
     async def _happen(self, number: int, step: Step) -> None:
         match step:
             case Report():
-                await self._instances[step.driver, step.instance].send_raw(wire.encode(step.says).hex())
+                await self._instances[step.driver, step.instance].stream_send(wire.encode(step.says).hex())
             case Garbage():
-                await self._instances[step.driver, step.instance].send_raw(step.payload)
+                await self._instances[step.driver, step.instance].stream_send(step.payload)
             case EndStream():
-                await self._instances[step.driver, step.instance].end_streams(step.code)
+                await self._instances[step.driver, step.instance].stream_close(step.code)
             case Start():
                 await self._pace.reach(f"{number} started")
                 await self._start((step.driver, step.instance))

@@ -84,7 +84,11 @@ async def test_a_plugin_that_answers_unimplemented_is_asked_once(node: Node) -> 
     await node.kubelet_catches_up()
     state = await driver.control.state()
     with node.judging("OPTOUT-02", "it is asked once"):
-        node.check(set(state.asked.values()) == {1}, "it is asked for its health once, by each method there is", state)
+        node.check(
+            set(state.stream_requests.values()) == {1},
+            "it is asked for its health once, by each method there is",
+            state,
+        )
 
 
 @scenario("UPDATE-01", "UPDATE-02", "UPDATE-03", counterpart_of=("kep/stream-cancellation",))
@@ -105,14 +109,14 @@ async def test_in_a_rolling_update_the_newest_instance_is_watched(node: Node) ->
     state = await older.control.state()
     with node.judging("UPDATE-03", "the older instance is not watched"):
         node.check(state.streams == 0, "no stream of the older instance is open", state)
-    await newer.control.hush(True)
+    await newer.control.stream_silence()
     await older.stops()
     await node.kubelet_catches_up()
     await newer.control.report([newer.gpus[1].reading(Health.HEALTHY, "another fence")])
     await pod.shows(fence, Health.HEALTHY, message="another fence")
     with node.judging("UPDATE-02", "the end of the older instance changes nothing"):
         pod.still_shows(gpu, Health.UNHEALTHY, message="says the newer one")
-    await newer.control.hush(False)
+    await newer.control.stream_restore("silence")
     await newer.gpus[0].becomes(Health.HEALTHY, message="the newer one goes on")
     await pod.shows(gpu, Health.HEALTHY, message="the newer one goes on")
 

@@ -164,12 +164,12 @@ class Driver:
     async def is_silenced(self) -> None:
         """Silence the driver: it keeps running, and sends no reports of its own."""
         self.node.log(f"driver {self} is silenced")
-        await self.control.hush(True)
+        await self.control.stream_silence()
 
     async def resumes(self) -> None:
         """End the silence: report changes, heartbeats and new streams again."""
         self.node.log(f"driver {self} reports again")
-        await self.control.hush(False)
+        await self.control.stream_restore("silence")
 
     async def reports_again(self) -> None:
         """Wait for one more report of the driver."""

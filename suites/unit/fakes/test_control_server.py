@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drahealth.fakes.control.commands.life import Crash
+from drahealth.fakes.control.commands.surface import handles
 from drahealth.fakes.control.server import ControlServer
 from drahealth.fakes.control.wire import (
-    CALLS,
     LINE_LIMIT,
     Unreadable,
     read_attach,
@@ -68,7 +69,7 @@ async def ends(rig: Rig) -> Ends:
 
 
 async def test_a_call_is_answered_with_its_number_and_result(ends: Ends) -> None:
-    state = {"running": False, "registered": False, "registration_error": "", "streams": 0, "asked": {}}
+    state = {"running": False, "registered": False, "registration_error": "", "streams": 0, "stream_requests": {}}
     assert await answer(ends, {"id": 7, "driver": 1, "call": "state"}) == {
         "seq": 2,
         "id": 7,
@@ -80,20 +81,20 @@ async def test_a_call_is_answered_with_its_number_and_result(ends: Ends) -> None
 @pytest.mark.parametrize(
     ("request_", "error"),
     [
-        ({"driver": 1, "call": "fly"}, f"there is no call 'fly'; there are {', '.join(CALLS[:24])}, ..."),
-        ({"driver": 1, "call": "health"}, "there is no call 'health'"),
+        ({"driver": 1, "call": "fly"}, "a driver has no command 'fly'; there are inject, "),
+        ({"driver": 1, "call": "health"}, "a driver has no command 'health'"),
         ({"call": "state"}, "there is no call 'state'; there are make, make_plugin, drop, jump, close"),
         ({"call": "make_plugin", "args": {"options": {"resource": "cpu"}}}, "options.devices: "),
         ({"driver": 2, "call": "state"}, "there is no driver 2"),
         ({"call": "make", "args": {"options": {"name": "d"}}}, "options.node: "),
         ({"call": "jump", "args": {"seconds": -1}}, "a clock jumps forward"),
-        ({"driver": 1, "call": "hush"}, "quiet: Missing required argument"),
-        ({"driver": 1, "call": "hush", "args": {"quiet": "perhaps"}}, "quiet: Input should be a valid boolean"),
-        ({"driver": 1, "call": "hush", "args": {"quiet": True, "loud": 1}}, "loud: Unexpected keyword argument"),
+        ({"driver": 1, "call": "stream_delay"}, "seconds: Field required"),
+        ({"driver": 1, "call": "stream_delay", "args": {"seconds": "x"}}, "seconds: Input should be a valid number"),
+        ({"driver": 1, "call": "stream_stall", "args": {"loud": 1}}, "loud: Unexpected keyword argument"),
         ({"driver": 1, "call": "set_health", "args": {"device": "gpu-0", "health": "Sick"}}, "health: Input should be"),
         (
             {"driver": 1, "call": "set_health", "args": {"device": "gpu-9", "health": "Healthy"}},
-            f"driver {DRIVER} has no",
+            "there is no device 'gpu-9'; there are gpu-0",
         ),
         ({"driver": 1, "call": "report", "args": {"devices": [{"pool": "p"}]}}, "devices.0.device: "),
     ],
@@ -140,7 +141,8 @@ async def test_a_line_that_is_too_long_is_named_and_ends_the_connection(rig: Rig
 
 async def test_a_failure_that_nobody_foresaw_is_answered(rig: Rig) -> None:
     class Broken(FakeDriver):
-        async def crash(self) -> None:
+        @handles(Crash)
+        async def _crash(self, told: Crash) -> None:
             raise ZeroDivisionError("of all things")
 
     server = ControlServer(lambda _, __: Broken(rig.options(), rig.api), make_plugin=make_plugin)
@@ -183,7 +185,7 @@ async def test_a_session_goes_on_over_another_connection(rig: Rig) -> None:
     made = {**MAKE, "args": {"options": options}}
     said = [
         await answer(first, made),
-        await answer(first, {"id": 2, "driver": 1, "call": "hush", "args": {"quiet": True}}),
+        await answer(first, {"id": 2, "driver": 1, "call": "stream_silence"}),
     ]
     first[1].close()
     second = await rig.connect(server)

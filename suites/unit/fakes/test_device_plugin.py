@@ -9,8 +9,9 @@ import grpc
 import grpc.aio
 import pytest
 
-from drahealth.fakes.control.device_plugin import KEPT, PluginControl, PluginOptions, PluginState
+from drahealth.fakes.control.device_plugin import KEPT, PluginControl, PluginOptions
 from drahealth.fakes.control.remote import ControlFailed
+from drahealth.fakes.control.replies import PluginState
 from drahealth.fakes.files.socket_files import SocketInUse
 from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
 from drahealth.fakes.sockets import ServedSocket
@@ -169,7 +170,7 @@ async def test_what_is_left_of_it(rig: Rig, plugin: PluginControl, end: str, lef
 @pytest.mark.parametrize("call", ["set_health", "remove", "restore"])
 async def test_a_device_that_there_is_not_is_refused_in_words(plugin: PluginControl, call: str) -> None:
     more = {"health": "Healthy"} if call == "set_health" else {}
-    with pytest.raises((ValueError, ControlFailed), match="has no such device gpu-7; there are gpu-0, gpu-1"):
+    with pytest.raises((ValueError, ControlFailed), match="there is no device 'gpu-7'; there are gpu-0, gpu-1"):
         await getattr(plugin, call)(device="gpu-7", **more)
 
 

@@ -154,7 +154,7 @@ async def test_a_health_api_that_is_advertised_but_not_served_is_unimplemented_a
     async with rig.watch(driver, V1ALPHA1) as stream:
         assert len(await stream.report()) == 2
     asked = {V1.name: 1, NODE_HEALTH.name: 1, NODE_HEALTH_DRAFT.name: 1, V1ALPHA1.name: 1}
-    assert ((await driver.state()).asked, len(rig.happened(ReportSent))) == (asked, 1)
+    assert ((await driver.state()).stream_requests, len(rig.happened(ReportSent))) == (asked, 1)
 
 
 @pytest.mark.parametrize(

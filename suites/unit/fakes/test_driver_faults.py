@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
-from drahealth.fakes.control.driver import Attempt, DriverControl
+from drahealth.fakes.control.commands.arguments import Devices
+from drahealth.fakes.control.driver import DriverControl
 from drahealth.fakes.control.remote import ControlFailed
+from drahealth.fakes.control.replies import Attempt
 from drahealth.proto.values import DeviceHealth, Health
 from drahealth.suites.unit.fakes.conftest import Make
 from drahealth.suites.unit.fakes.driver_rig import Rig, Stream
@@ -96,10 +98,10 @@ async def test_what_is_stalled_is_said_when_that_is_over(make: Make, rig: Rig) -
     driver = await running(make, devices=("gpu-0",))
     async with rig.watch(driver) as stream:
         assert await stream.shows() == {"gpu-0": "Healthy"}
-        await driver.fault_streams("stall")
+        await driver.stream_stall()
         for message in ("a", "b"):
             await driver.set_health("gpu-0", Health.UNHEALTHY, message)
-        await driver.restore_streams("stall")
+        await driver.stream_restore("stall")
         assert [await stream.shows() for _ in "ab"] == [{"gpu-0": "Unhealthy: a"}, {"gpu-0": "Unhealthy: b"}]
 
 
@@ -107,7 +109,7 @@ async def test_what_is_delayed_comes_when_its_time_has_passed(make: Make, rig: R
     driver = await running(make, devices=("gpu-0",))
     async with rig.watch(driver) as stream:
         assert await stream.shows() == {"gpu-0": "Healthy"}
-        await driver.fault_streams("delay", 3600)
+        await driver.stream_delay(3600)
         await driver.set_health("gpu-0", Health.UNHEALTHY, "an hour ago")
         await driver.state()
         rig.clock.jump(3601)
@@ -137,10 +139,10 @@ async def survivors(seed: int) -> list[str]:
     await driver.start()
     async with rig.watch(driver) as stream:
         await stream.report()
-        await driver.fault_streams("drop", 0.5)
+        await driver.stream_drop(0.5)
         for number in range(20):
             await driver.report([DeviceHealth("node-a", "gpu-0", Health.HEALTHY, str(number))])
-        await driver.restore_streams("drop")
+        await driver.stream_restore("drop")
         await driver.report([DeviceHealth("node-a", "gpu-0", Health.HEALTHY, "the end")])
         heard = [(await stream.report())[0].message]
         while heard[-1] != "the end":
@@ -158,7 +160,7 @@ async def test_partial_reports_name_what_changed_alone(make: Make, rig: Rig) -> 
     driver = await running(make)
     async with rig.watch(driver) as stream:
         await stream.shows()
-        await driver.fault_streams("partial")
+        await driver.stream_partial()
         await driver.inject("xid/95", "gpu-0")
         assert list(await stream.shows()) == ["gpu-0"]
 
@@ -167,7 +169,7 @@ async def test_the_drivers_own_times_may_be_off(make: Make, rig: Rig) -> None:
     driver = await running(make, devices=("gpu-0",))
     async with rig.watch(driver) as stream:
         await stream.report()
-        await driver.fault_streams("skew", -300)
+        await driver.stream_skew(-300)
         await driver.report([DeviceHealth("node-a", "gpu-0", Health.HEALTHY, updated=1000)])
         assert [device.updated for device in await stream.report()] == [700]
 
@@ -175,9 +177,9 @@ async def test_the_drivers_own_times_may_be_off(make: Make, rig: Rig) -> None:
 async def test_healing_ends_all_that_is_wrong(make: Make, rig: Rig) -> None:
     driver = await running(make)
     await driver.inject("xid/64", "gpu-0")
-    await driver.fault_streams("drop", 1.0)
-    await driver.hush(True)
-    await driver.heal()
+    await driver.stream_drop(1.0)
+    await driver.stream_silence()
+    await driver.reset()
     async with rig.watch(driver) as stream:
         assert await stream.shows() == {"gpu-0": "Healthy", "gpu-1": "Healthy"}
     assert (await driver.state()).faults == {}
@@ -199,9 +201,9 @@ async def test_a_heartbeat_may_become_another(make: Make, rig: Rig) -> None:
         (lambda driver: driver.inject("xid/97", "gpu-0"), "there is no fault in the catalogue nvidia 'xid/97'"),
         (lambda driver: driver.inject("xid/79", "gpu-9"), "there is no device 'gpu-9'; there are gpu-0, gpu-1"),
         (lambda driver: driver.recover("gpu-rset"), "there is no recovery action 'gpu-rset'; did you mean gpu-reset"),
-        (lambda driver: driver.fault_streams("slow"), "streams have no fault 'slow'; there are stall, delay"),
-        (lambda driver: driver.fault_streams("drop", 1.5), "drop 1.5 makes no sense"),
-        (lambda driver: driver.set_heartbeat(-1), "the heartbeat is a finite number of seconds"),
+        (lambda driver: driver.stream_restore("slow"), "streams have no fault 'slow'; there are silence, stall, delay"),
+        (lambda driver: driver.stream_drop(1.5), "drop must be a share from 0% to 100%, got 1.5"),
+        (lambda driver: driver.set_heartbeat(-1), "heartbeat must be a finite number of seconds"),
     ],
 )
 async def test_what_makes_no_sense_is_refused_and_changes_nothing(
@@ -218,3 +220,28 @@ async def test_what_makes_no_sense_is_refused_and_changes_nothing(
 async def test_options_that_make_no_driver_are_refused(rig: Rig, options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"there is no (policy|catalogue)|no two devices have one name: a-b"):
         rig.options(**options)
+
+
+@pytest.mark.parametrize("devices", ["all", "gpu-*", ("gpu-0", "gpu-1"), ("gpu-0", "gpu-*")])
+async def test_several_devices_are_named_at_once(make: Make, devices: Devices) -> None:
+    driver = await running(make)
+    await driver.inject("xid/79", devices)
+    assert (await driver.state()).faults == {"gpu-0": ("xid/79",), "gpu-1": ("xid/79",)}
+    assert (await driver.recover("gpu-reset", devices)).left == ("xid/79 on gpu-0", "xid/79 on gpu-1")
+    assert list(await driver.clear("xid/79", devices)) == ["gpu-0", "gpu-1"]
+    await driver.set_health(devices, Health.UNKNOWN)
+    assert {device.health for device in await driver.devices()} == {Health.UNKNOWN}
+    await driver.taint(devices, "example.com/sick")
+    assert set((await driver.state()).taints) == {"gpu-0", "gpu-1"}
+
+
+async def test_a_command_to_several_devices_is_done_to_all_or_none(make: Make) -> None:
+    driver = await running(make)
+    await driver.inject("xid/79", "gpu-1")
+    for refused in (driver.inject("xid/79", "all"), driver.inject("xid/46", ("gpu-0", "gpu-9"))):
+        with pytest.raises(WRONG):
+            await refused
+    with pytest.raises(WRONG):
+        await driver.set_health(("gpu-0", "nic-*"), Health.UNKNOWN)
+    assert (await driver.state()).faults == {"gpu-1": ("xid/79",)}
+    assert (await driver.devices())[0].health is Health.HEALTHY

@@ -86,13 +86,13 @@ async def test_a_report_by_hand_is_told_as_it_is_and_not_remembered(driver: Driv
 async def test_a_quiet_driver_says_only_what_it_is_told_to_say(make: Make, rig: Rig) -> None:
     driver = await make(heartbeat=10.0)
     await driver.start()
-    await driver.hush(True)
+    await driver.stream_silence()
     async with rig.watch(driver) as stream:
         await driver.set_health("gpu-0", UNHEALTHY)
         rig.clock.jump(10)
         await driver.report([says("gpu-1")])
         assert await stream.report() == (says("gpu-1"),)
-        await driver.hush(False)
+        await driver.stream_restore("silence")
         rig.clock.jump(10)
         assert await stream.shows() == {"gpu-0": "Unhealthy", "gpu-1": "Healthy"}
 
@@ -112,7 +112,7 @@ async def test_heartbeats_come_every_so_many_seconds_of_its_clock(make: Make, ri
 async def test_raw_bytes_are_sent_as_they_are(driver: DriverControl, rig: Rig) -> None:
     async with rig.watch(driver) as stream:
         await stream.report()
-        await driver.send_raw("0aff")
+        await driver.stream_send("0aff")
         assert await stream.raw() == b"\x0a\xff"
 
 
@@ -122,7 +122,7 @@ async def test_raw_bytes_are_sent_as_they_are(driver: DriverControl, rig: Rig) -
 async def test_streams_end_well_where_no_code_is_given(driver: DriverControl, rig: Rig) -> None:
     async with rig.watch(driver) as stream:
         await stream.report()
-        await driver.end_streams()
+        await driver.stream_close()
         with pytest.raises(StopAsyncIteration):
             await stream.raw()
     await rig.closed(driver)
@@ -132,7 +132,7 @@ async def test_streams_end_well_where_no_code_is_given(driver: DriverControl, ri
 async def test_streams_end_with_the_code_that_is_given_after_what_is_under_way(driver: DriverControl, rig: Rig) -> None:
     async with rig.watch(driver) as stream:
         await driver.set_health("gpu-0", UNHEALTHY)
-        await driver.end_streams("RESOURCE_EXHAUSTED")
+        await driver.stream_close("RESOURCE_EXHAUSTED")
         assert len([await stream.report() for _ in range(2)]) == 2
         with pytest.raises(grpc.aio.AioRpcError, match="RESOURCE_EXHAUSTED"):
             await stream.raw()

@@ -257,7 +257,7 @@ async def test_a_device_of_another_pool_is_told_what_to_do_by_its_path(rig: Rig)
         assert await stream.shows() == {"nic-0-vf-0": "Healthy"}
         await driver.inject("xid/95", "nic-0/vf-0")
         assert [(d.pool, d.health) for d in await stream.report()] == [("fabric", "Unhealthy")]
-        await driver.heal()
+        await driver.reset()
         await stream.report()
         for name, message in (("nic-0/vf-0", "a"), ("nic-0-vf-0", "b")):
             await driver.set_health(name, Health.UNHEALTHY, message)

@@ -122,7 +122,7 @@ class Faulting(RuleBasedStateMachine):
 
     @rule()
     def heal(self) -> None:
-        self.gpus.heal()
+        self.gpus.reset()
         self.there = set()
 
     @invariant()

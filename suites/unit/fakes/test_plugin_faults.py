@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drahealth.fakes.control.device_plugin import ListedDevice, PluginControl, PluginOptions
-from drahealth.fakes.control.driver import Attempt
+from drahealth.fakes.control.device_plugin import PluginControl, PluginOptions
 from drahealth.fakes.control.remote import ControlFailed
+from drahealth.fakes.control.replies import Attempt, ListedDevice
 from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
 from drahealth.fakes.hardware.inventories import plugin_options
 from drahealth.fakes.hardware.machine import DeviceState
@@ -94,7 +94,7 @@ async def test_healing_ends_faults_and_puts_back_what_was_taken_out(rig: Rig, pl
     await plugin.set_health("split-mig-1", "Hot")
     await plugin.remove("gpu-0")
     assert (await plugin.state()).listed == ()
-    await plugin.heal()
+    await plugin.reset()
     assert (await plugin.devices(), (await plugin.state()).faults) == (
         tuple(ListedDevice(id_, "Healthy") for id_ in WELL),
         {},

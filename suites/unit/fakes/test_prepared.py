@@ -109,7 +109,7 @@ async def test_streams_of_other_health_apis_hear_nothing_of_a_preparation(rig: R
 
 async def test_a_quiet_driver_says_nothing_of_a_preparation(rig: Rig) -> None:
     driver = await drafted(rig)
-    await driver.hush(True)
+    await driver.stream_silence()
     async with rig.watch(driver, NODE_HEALTH_DRAFT) as stream:
         await rig.call(PREPARE["v1.DRAPlugin"], claims=[reference(await rig.claim("gpu-0", "gpu-1"))])
         await driver.report([DeviceHealth("node-a", "gpu-9", Health.UNHEALTHY)])

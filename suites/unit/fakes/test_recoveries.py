@@ -20,7 +20,7 @@ def ill(*faults: str) -> tuple[Machine, Recoveries]:
 
 def test_a_device_stays_as_it_is_until_its_recovery_is_over() -> None:
     machine, recoveries = ill("xid/46")
-    assert recoveries.begin("gpu-reset", "gpu-0", 10.0, takes=5.0) == Begun(("xid/46 on gpu-0",), (), 5.0)
+    assert recoveries.begin("gpu-reset", ("gpu-0",), 10.0, takes=5.0) == Begun(("xid/46 on gpu-0",), (), 5.0)
     assert (recoveries.due, recoveries.finish(14.9), machine.state("gpu-0").faults) == (15.0, frozenset(), ("xid/46",))
     assert recoveries.finish(15.0) == {"gpu-0"}
     assert (machine.state("gpu-0").faults, recoveries.due) == ((), math.inf)
@@ -28,7 +28,7 @@ def test_a_device_stays_as_it_is_until_its_recovery_is_over() -> None:
 
 def test_what_it_is_too_weak_for_is_left_when_it_is_over() -> None:
     machine, recoveries = ill("xid/46", "xid/79")
-    assert recoveries.begin("gpu-reset", "", 0.0, takes=5.0).left == ("xid/79 on gpu-0",)
+    assert recoveries.begin("gpu-reset", (), 0.0, takes=5.0).left == ("xid/79 on gpu-0",)
     recoveries.finish(5.0)
     assert machine.state("gpu-0").faults == ("xid/79",)
 
@@ -36,7 +36,7 @@ def test_what_it_is_too_weak_for_is_left_when_it_is_over() -> None:
 @pytest.mark.parametrize(("odd", "message"), [({"fails": True}, "XID 46"), ({"claimed": True}, "")])
 def test_one_that_fails_or_is_claimed_takes_as_long(odd: dict[str, bool], message: str) -> None:
     machine, recoveries = ill("xid/46")
-    recoveries.begin("gpu-reset", "gpu-0", 0.0, takes=5.0, **odd)
+    recoveries.begin("gpu-reset", ("gpu-0",), 0.0, takes=5.0, **odd)
     assert machine.state("gpu-0").message.startswith("XID 46")
     recoveries.finish(5.0)
     assert (machine.state("gpu-0").message[:6], machine.state("gpu-0").faults) == (message, ("xid/46",))
@@ -44,22 +44,22 @@ def test_one_that_fails_or_is_claimed_takes_as_long(odd: dict[str, bool], messag
 
 def test_no_other_recovery_of_a_device_begins_meanwhile() -> None:
     _, recoveries = ill("xid/46")
-    recoveries.begin("gpu-reset", "gpu-0", 0.0, takes=5.0, fails=True)
+    recoveries.begin("gpu-reset", ("gpu-0",), 0.0, takes=5.0, fails=True)
     with pytest.raises(ValueError, match=r"gpu-0 is being recovered from xid/46 for another 3.0 s"):
-        recoveries.begin("reboot", "", 2.0)
+        recoveries.begin("reboot", (), 2.0)
     recoveries.finish(5.0)
-    assert recoveries.begin("reboot", "", 5.0).cured == ("xid/46 on gpu-0",)
+    assert recoveries.begin("reboot", (), 5.0).cured == ("xid/46 on gpu-0",)
 
 
 def test_the_catalogues_time_is_drawn_from_the_seed() -> None:
-    times = [ill("xid/46")[1].begin("gpu-reset", "gpu-0", 0.0, takes=None).takes for _ in range(2)]
+    times = [ill("xid/46")[1].begin("gpu-reset", ("gpu-0",), 0.0, takes=None).takes for _ in range(2)]
     assert times[0] == times[1]
     assert fault("nvidia", "xid/46").takes.low <= times[0] <= fault("nvidia", "xid/46").takes.high
 
 
 def test_what_befalls_a_device_meanwhile_stays() -> None:
     machine, recoveries = ill("xid/46")
-    recoveries.begin("reboot", "gpu-0", 0.0, takes=5.0)
+    recoveries.begin("reboot", ("gpu-0",), 0.0, takes=5.0)
     machine.inject("xid/95", "gpu-0")
     recoveries.finish(9.0)
     assert machine.state("gpu-0").faults == ("xid/95",)

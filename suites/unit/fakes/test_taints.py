@@ -9,8 +9,9 @@ import pytest
 
 from drahealth.fakes.cluster.api import SLICES, ApiError, Kind, Object
 from drahealth.fakes.cluster.api_server.server import ApiServer
-from drahealth.fakes.control.driver import DriverControl, Taint
+from drahealth.fakes.control.driver import DriverControl
 from drahealth.fakes.control.remote import ControlFailed
+from drahealth.fakes.control.taint import Taint
 from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.fakes.driver_rig import DRIVER, Rig
 
@@ -35,7 +36,7 @@ async def test_a_taint_takes_the_place_of_one_with_its_key_and_effect(driver: Dr
     assert (await driver.state()).taints == {"gpu-0": (Taint(KEY, "b", "NoExecute"), Taint(KEY, "c"))}
     await driver.untaint("gpu-0", KEY, "NoExecute")
     assert (await driver.state()).taints == {"gpu-0": (Taint(KEY, "c"),)}
-    await driver.heal()
+    await driver.reset()
     assert (await driver.state()).taints == {}
 
 
@@ -53,9 +54,12 @@ async def test_a_driver_that_is_not_running_publishes_its_taints_when_it_starts(
     [
         (lambda driver: driver.taint("gpu-7", KEY), "gpu-7"),
         (lambda driver: driver.untaint("gpu-7", KEY), "gpu-7"),
-        (lambda driver: driver.taint("gpu-0", ""), "'' is no key of a taint, such as example.com/unhealthy"),
-        (lambda driver: driver.taint("gpu-0", KEY, "two words"), "'two words' is no value of a taint"),
-        (lambda driver: driver.taint("gpu-0", KEY, "", "NoEntry"), "no effect of a taint is called 'NoEntry'"),
+        (lambda driver: driver.taint("gpu-0", ""), "a taint key must look like example.com/unhealthy, got ''"),
+        (lambda driver: driver.taint("gpu-0", KEY, "two words"), "a taint value must be letters, digits"),
+        (
+            lambda driver: driver.taint("gpu-0", KEY, "", "NoEntry"),
+            "a taint effect must be None, NoSchedule, NoExecute, got 'NoEntry'",
+        ),
     ],
 )
 async def test_what_is_no_taint_is_refused_and_changes_nothing(
@@ -141,7 +145,7 @@ async def test_a_taint_that_the_api_server_drops_is_an_error(rig: Rig) -> None:
     rig.api = Dropping()
     driver = rig.here()
     await driver.start()
-    with pytest.raises(ValueError, match="the API server does not keep taints of the devices in slice"):
+    with pytest.raises(ValueError, match="the API server dropped taints of the devices"):
         await driver.taint("gpu-0", KEY)
     assert (await driver.state()).taints == {}
 

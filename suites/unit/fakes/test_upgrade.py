@@ -137,8 +137,8 @@ async def test_devices_stay_what_they_were(driver: DriverControl, rig: Rig) -> N
 
 
 async def test_faults_of_streams_end_with_the_older_instance(driver: DriverControl, rig: Rig) -> None:
-    await driver.hush(True)
-    await driver.fault_streams("stall")
+    await driver.stream_silence()
+    await driver.stream_stall()
     await upgraded(rig, driver)
     async with rig.watch(driver, where=f"data/dra-{NEWER}.sock") as stream:
         assert await stream.shows() == {"gpu-0": "Healthy", "gpu-1": "Healthy"}
@@ -224,7 +224,7 @@ async def test_a_driver_that_restarts_has_what_it_had(driver: DriverControl, rig
     ("stops", "overlap", "offer", "words"),
     [
         (True, 1.0, [], f"driver {DRIVER} does not run, so nothing can take over from it; start it first"),
-        (False, -1.0, [], "two instances run side by side for a finite number of seconds, not -1"),
+        (False, -1.0, [], "overlap must be a finite number of seconds, 0 or more, got -1"),
         (False, 1.0, ["v2"], "no health API is called 'v2.DRAResourceHealth'; there are v1.DRAResourceHealth"),
     ],
 )

@@ -59,7 +59,7 @@ async def recovers(node: Node, caplog: pytest.LogCaptureFixture, why: str) -> No
 )
 async def test_garbage(node: Node, payload: str, caplog: pytest.LogCaptureFixture) -> None:
     driver = await two_drivers(node)
-    await driver.send_raw(payload)
+    await driver.stream_send(payload)
     await recovers(node, caplog, f"{len(payload) // 2} bytes that are not a NodeWatchResourcesResponse")
 
 
@@ -75,8 +75,8 @@ async def test_a_report_larger_than_the_profile_takes(
 
 async def test_a_message_that_is_no_report_but_could_be_one_is_a_report(node: Node) -> None:
     driver = await two_drivers(node)
-    await driver.send_raw("")
-    await driver.send_raw("1a0161")  # an unknown field
+    await driver.stream_send("")
+    await driver.stream_send("1a0161")  # an unknown field
     await driver.set_health("gpu-0", Health.UNHEALTHY, "still there")
     await node.shows("pod", gpu_0="Unhealthy: still there")
 
@@ -213,7 +213,7 @@ async def test_a_plugin_that_stalls_costs_its_own_pods_alone(
         limits.setattr(plugin, "CALL_LIMIT", 0.2)
         await any_node.run_pod("stalled", await any_node.claim("stalled", drivers=("odd.example.com",)))
     driver = await two_drivers(any_node)
-    await driver.hush(True)
+    await driver.stream_silence()
     await any_node.jump(31)
     assert (any_node.seen("pod"), lines(caplog, "")) == ({"gpu-0": "Unknown"}, [])
 

@@ -83,7 +83,7 @@ async def test_a_driver_that_sent_any_bytes_is_watched_on(node: Node, good: Fake
     await node.run_pod(name, await node.claim(name, "gpu-0", drivers=(name,)))
     for payload in payloads:
         await node.after_jumps(lambda: driver.health.open)
-        await driver.send_raw(payload.hex())
+        await driver.stream_send(payload.hex())
     await works(good, node)
     await node.after_jumps(lambda: driver.health.open)
     await driver.set_health("gpu-0", Health.UNHEALTHY, "at last")

@@ -41,7 +41,7 @@ async def test_a_change_shows_and_tells_exactly_the_pods_that_hold_the_device(an
 @pytest.mark.counterpart("alpha2/handler-and-updates")
 async def test_the_first_report_tells_the_pods_that_are_there(node: Node) -> None:
     driver = await watched_pod(node)
-    await driver.end_streams()
+    await driver.stream_close()
     await node.shows("pod", gpu_0="Unknown", gpu_1="Unknown")
     node.notified.clear()
     await node.jump(5)

@@ -28,7 +28,7 @@ async def pod_on(node: Node, **options: Any) -> FakeDriver:
 
 
 async def asked(driver: FakeDriver) -> dict[str, int]:
-    return dict((await driver.state()).asked)
+    return dict((await driver.state()).stream_requests)
 
 
 @every_health_api
@@ -49,7 +49,7 @@ async def test_a_plugin_of_the_first_draft_is_called_by_its_method_once_the_newe
 
 async def test_a_stream_of_the_first_draft_is_opened_again_by_the_method_that_it_had(node: Node) -> None:
     driver = await pod_on(node, **DRAFT)
-    await driver.end_streams("INTERNAL")
+    await driver.stream_close("INTERNAL")
     await node.shows("pod", gpu_0="Unknown")
     await until(lambda: not driver.health.open)
     await node.jump(5)
@@ -87,7 +87,7 @@ async def test_a_plugin_that_implements_neither_method_is_one_without_health(nod
 
 async def test_to_look_for_the_method_forgets_nothing(node: Node) -> None:
     driver = await pod_on(node, **DRAFT)
-    await driver.hush(True)
+    await driver.stream_silence()
     await node.manager.stop()
     await until(lambda: not driver.health.open)
     await node.restart()
@@ -98,7 +98,7 @@ async def test_to_look_for_the_method_forgets_nothing(node: Node) -> None:
 
 async def test_a_method_that_reported_is_implemented_whatever_it_says_at_its_end(node: Node) -> None:
     driver = await pod_on(node, **DRAWN)
-    await driver.end_streams("UNIMPLEMENTED")
+    await driver.stream_close("UNIMPLEMENTED")
     await node.shows("pod", gpu_0="Unknown")
     await node.jump(60)
     assert await asked(driver) == {NEWER: 1}
@@ -121,7 +121,7 @@ async def test_a_device_of_the_middle_revision_has_its_health_and_the_default_ti
     await node.shows("pod", gpu_0="Healthy")
     name = b"gpu.example.com/node-a/gpu-0"
     device = b"\x0a\x06node-a\x12\x05gpu-0\x1a\x09Unhealthy\x20\x07" + bytes([0x2A, len(name)]) + name
-    await driver.send_raw((bytes([0x0A, len(device)]) + device).hex())
+    await driver.stream_send((bytes([0x0A, len(device)]) + device).hex())
     await node.shows("pod", gpu_0="Unhealthy")
     await node.jump(29.9)
     assert (node.seen("pod"), node.happened(StreamClosed)) == ({"gpu-0": "Unhealthy"}, [])

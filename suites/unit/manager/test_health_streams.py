@@ -63,7 +63,7 @@ async def test_a_plugin_with_either_version_shows_its_changes_and_is_called_by_o
     for health in (UNHEALTHY, HEALTHY):
         await driver.set_health("gpu-0", health)
         await any_node.shows("pod", gpu_0=health, gpu_1="Healthy")
-    await driver.end_streams()
+    await driver.stream_close()
     await any_node.after_jumps(lambda: driver.health.opened == 2)
     assert [event.health_api for event in any_node.happened(StreamOpened)] == [called, called]
 
@@ -127,7 +127,7 @@ async def test_any_end_of_a_stream_clears_tells_nobody_and_is_followed_by_anothe
 ) -> None:
     driver = await watched_pod(node)
     node.notified.clear()
-    await driver.end_streams(code.name)
+    await driver.stream_close(code.name)
     await node.shows("pod", gpu_0="Unknown", gpu_1="Unknown")
     why = "ended by the plugin" if code is grpc.StatusCode.OK else f"{code.name}: ended on purpose"
     plugin = f"health stream of plugin {DRIVER} at dra.sock"
@@ -141,9 +141,9 @@ async def test_any_end_of_a_stream_clears_tells_nobody_and_is_followed_by_anothe
 
 async def test_a_plugin_that_stays_broken_is_complained_of_once(node: Node, caplog: pytest.LogCaptureFixture) -> None:
     driver = await watched_pod(node)
-    await driver.hush(True)
+    await driver.stream_silence()
     for _ in range(3):
-        await driver.end_streams("INTERNAL")
+        await driver.stream_close("INTERNAL")
         await until(lambda: not driver.health.open)
         await node.after_jumps(lambda: driver.health.open)
     assert len(lines(caplog, "health stream of plugin")) == 1

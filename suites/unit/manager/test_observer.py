@@ -63,7 +63,7 @@ async def test_every_stream_that_was_opened_is_told_of_as_ended(node: Node) -> N
 
     for code in ("OK", "INTERNAL", "UNIMPLEMENTED"):
         await node.after_jumps(lambda: balance() == 1 and driver.health.open == 1)
-        await driver.end_streams(code)
+        await driver.stream_close(code)
         await until(lambda: balance() == 0)
     whys = [event.why for event in seen(node, StreamClosed)]
     assert whys == ["ended by the plugin", "INTERNAL: ended on purpose", "not implemented"]
@@ -88,7 +88,7 @@ def test_a_write_that_failed_is_told_as_such(tmp_path: Path) -> None:
 async def test_the_devices_are_told_with_their_age(node: Node) -> None:
     driver = await node.run_driver(devices=("gpu-0",), timeout=30)
     await until(lambda: seen(node, ReportSummary))
-    await driver.hush(True)
+    await driver.stream_silence()
     await node.jump(31)
     (device,) = node.manager.devices()
     assert (device.id, device.reading, device.age, device.stale) == (GPU, Reading(Health.UNKNOWN), 31, True)

@@ -34,7 +34,7 @@ async def test_the_kep_watches_the_newest_instance_alone(node: Node) -> None:
 async def test_a_replaced_instance_leaves_what_is_known_until_the_newer_reports(node: Node) -> None:
     await watched_pod(node, instance="old")
     new = node.driver(instance="new")
-    await new.hush(True)
+    await new.stream_silence()
     await new.start()
     await until(lambda: node.happened(StreamClosed) and new.health.open)
     assert node.seen("pod") == {"gpu-0": "Healthy", "gpu-1": "Healthy"}

@@ -85,7 +85,7 @@ async def test_device_of_a_silent_driver_is_unknown_after_its_timeout() -> None:
     async with ReferenceNode() as node, FakeDriver.for_node(node, heartbeat=0.0) as driver:
         pod = await node.run_pod_with_device(driver)
         await pod.wait_for_health("gpu-0", "Healthy")
-        await driver.hush(True)
+        await driver.stream_silence()
         await node.advance_time(40)
         await pod.wait_for_health("gpu-0", "Unknown")
 

@@ -28,7 +28,7 @@ async def test_a_fault_of_a_divided_device_reaches_its_partitions(serving: Rig) 
 
 async def test_what_is_not_there_cannot_be_cleared_or_recovered(serving: Rig) -> None:
     unknown = await serving.ctl("clear", "xid/97", "gpu-0")
-    nothing = Said(1, "", "drahealth: gpu-0 did not have xid/79, but nothing\n")
+    nothing = Said(1, "", "drahealth: gpu-0 did not have xid/79\n")
     assert (unknown.code, await serving.ctl("clear", "xid/79", "gpu-0")) == (2, nothing)
     assert await serving.ctl("recover", "reboot", "gpu-1") == Said(0, "there is nothing to recover on gpu-1\n", "")
 
@@ -53,7 +53,7 @@ async def test_all_is_well_again(serving: Rig) -> None:
     await serving.ctl("inject", "xid/79", "gpu-0")
     await serving.ctl("set", "gpu-1", "--health", "unknown", "--message", "who knows")
     await serving.ctl("stream", "stall")
-    assert await serving.ctl("recover", "all") == Said(0, "", "")
+    assert await serving.ctl("reset") == Said(0, "", "")
     assert (await serving.health(), (await serving.told("state"))["faults"]) == (HEALTHY, {})
 
 
@@ -72,15 +72,17 @@ async def test_all_is_well_again(serving: Rig) -> None:
             ("stream", "restore", "sillence"),
             "streams have no fault 'sillence'; did you mean silence? there are silence",
         ),
-        (("inject",), "missing argument 'fault'; drahealth ctl inject --help says what it takes"),
-        (("inject", "xid/79", "gpu-0", "now"), "got unexpected extra argument(s) (now); drahealth ctl inject --help"),
+        (("inject",), "missing argument 'FAULT'; drahealth ctl inject --help says what it takes"),
+        (("inject", "xid/79", "gpu-0", "now"), "there is no device 'now'; there are gpu-0, gpu-1, split"),
+        (("inject", "xid/79", "nic-*"), "no device is called 'nic-*'; there are gpu-0, gpu-1, split"),
+        (("reset", "gpu-0"), "got unexpected extra argument(s) (gpu-0); drahealth ctl reset --help"),
         (("recover", "reboot", "--claimd"), "there is no option --claimd, did you mean --claimed?; drahealth ctl rec"),
         (("inject", "xid/79", "slpit"), "there is no device 'slpit'; did you mean split? there are gpu-0, gpu-1"),
         (("inject", "xid/97", "gpu-0"), "there is no fault in the catalogue nvidia 'xid/97'; did you mean xid/95"),
         (("inject", "xid/79", "gpu-9"), "there is no device 'gpu-9'; there are gpu-0, gpu-1, split"),
         (("recover", "gpu-rset"), "there is no recovery action 'gpu-rset'; did you mean gpu-reset"),
         (("--driver", "nic", "inject", "xid/79", "gpu-0"), "there is no driver 'nic'; there is gpu.example.com"),
-        (("recover", "all", "gpu-0"), "`recover all` makes all well"),
+        (("recover", "all", "gpu-0"), "`recover all` was renamed to `reset`"),
         (("recover", "reboot", "--takes", "soon"), "--takes: not a duration: 'soon'"),
     ],
 )
@@ -130,7 +132,7 @@ async def test_the_status_tells_of_taints_and_of_what_is_wrong_with_the_streams(
     await serving.ctl("stream", "drop", "20%")
     await serving.ctl("stream", "silence")
     shown = (await serving.ctl("status")).out.splitlines()
-    assert shown[1].endswith("devices: 4 Healthy; what is wrong with streams: drop 0.2, silent")
+    assert shown[1].endswith("devices: 4 Healthy; what is wrong with streams: drop 0.2, silence")
     assert shown[-2].endswith("xid/63, taint example.com/sick=yes:NoExecute")
 
 

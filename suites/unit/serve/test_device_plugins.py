@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from drahealth.fakes.control.device_plugin import ListedDevice
 from drahealth.fakes.control.news import News
 from drahealth.fakes.control.remote import ControlFailed, RemoteHost
+from drahealth.fakes.control.replies import ListedDevice
 from drahealth.fakes.control.wire import LINE_LIMIT, to_line
 from drahealth.fakes.program.errors import CommandError
 from drahealth.fakes.serve.live_view import LiveView
@@ -175,7 +175,7 @@ async def test_a_fault_is_cleared_and_all_is_well_again(alone: Rig) -> None:
     await alone.ctl("inject", "xid/79", "gpu-0")
     await alone.ctl("inject", "xid/95", "gpu-1")
     assert (await alone.ctl("clear", "xid/95", "gpu-1"), await unlisted(alone)) == (DONE, ["gpu-0"])
-    assert (await alone.ctl("recover", "all"), await unlisted(alone)) == (DONE, [])
+    assert (await alone.ctl("reset"), await unlisted(alone)) == (DONE, [])
     assert (await alone.health(), (await alone.told("state"))["faults"]) == (WELL, {})
 
 
@@ -191,16 +191,19 @@ async def test_a_plugin_crashes_stops_and_starts_and_its_process_stays(alone: Ri
     [
         (
             ("stream", "silence"),
-            f"{RESOURCE} is a device plugin, which knows no `stream silence`; it has inject, clear",
+            f"{RESOURCE} is a device-plugin and has no `stream silence`; it has inject, clear",
         ),
-        (("taint", "gpu-0", "a/b"), f"{RESOURCE} is a device plugin, which knows no `taint`"),
-        (("upgrade",), f"{RESOURCE} is a device plugin, which knows no `upgrade`"),
-        (("restart", "--offer", "v1"), f"{RESOURCE} is a device plugin, which has one API and offers no others"),
-        (("unregister",), f"{RESOURCE} is a device plugin, which knows no `unregister`"),
-        (("set", "gpu-0", "--health", "x", "--message", "y"), f"{RESOURCE} is a device plugin, which reports a"),
-        (("set", "--heartbeat", "3"), f"{RESOURCE} is a device plugin, which reports a word of health and no h"),
-        (("set", "gpu-9", "--health", "x"), f"{RESOURCE} has no device 'gpu-9'; there are gpu-0, gpu-1, split-mig"),
-        (("set", "gpu-0", "--health", "x", "--listed"), f"{RESOURCE} lists gpu-0 already"),
+        (("taint", "gpu-0", "a/b"), f"{RESOURCE} is a device-plugin and has no `taint`"),
+        (("upgrade",), f"{RESOURCE} is a device-plugin and has no `upgrade`"),
+        (("restart", "--offer", "v1"), f"{RESOURCE} is a device-plugin; its `restart` takes no --offer"),
+        (("unregister",), f"{RESOURCE} is a device-plugin and has no `unregister`"),
+        (("set", "gpu-0", "--health", "x", "--message", "y"), f"{RESOURCE} is a device-plugin; it reports a word"),
+        (
+            ("set", "--heartbeat", "3"),
+            f"{RESOURCE} is a device-plugin; it reports a word of health and has no heartbeat",
+        ),
+        (("set", "gpu-9", "--health", "x"), "there is no device 'gpu-9'; there are gpu-0, gpu-1, split"),
+        (("set", "gpu-0", "--health", "x", "--listed"), f"the plugin of {RESOURCE} lists gpu-0 already"),
         (("inject", "xid/97", "gpu-0"), "there is no fault in the catalogue nvidia 'xid/97'; did you mean xid/95"),
         (("inject", "xid/79", "gpu-9"), "there is no device 'gpu-9'; there are gpu-0, gpu-1, split"),
     ],

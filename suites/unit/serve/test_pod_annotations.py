@@ -95,7 +95,7 @@ async def test_a_pod_that_holds_a_device_says_how_it_is_until_it_does_not(world:
 async def test_the_kubelet_is_told_at_once(world: World, partial: bool) -> None:
     await world.rig.told("set_heartbeat", seconds=0)
     if partial:
-        await world.rig.told("fault_streams", kind="partial")
+        await world.rig.told("stream_partial")
     claim = await world.claim("gpu-0")
     async with grpc.aio.insecure_channel(target(world.rig.root / "plugins" / DRIVER / "dra.sock")) as channel:
         reports = V1.method.stub(channel)(V1.method.request()).__aiter__()

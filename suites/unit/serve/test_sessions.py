@@ -137,8 +137,8 @@ async def test_a_session_makes_no_driver_in_the_place_of_one_that_stands(serving
         ([ATTACH, {"id": 1, "call": "use", "args": {"name": "nic"}}], "there is no driver 'nic'; there is"),
         ([ATTACH, {"id": 1, "call": "use", "args": {"nam": "nic"}}], "nam: Unexpected keyword argument"),
         ([ATTACH, call(1, "watch", None, driver=7)], "there is no driver 7 that stands by itself; `use` one first"),
-        ([ATTACH, USE, call(2, "fly")], "there is no call 'fly'; there are start, stop"),
-        ([ATTACH, USE, call(2, "inject", fault="xid/79")], "device: Missing required argument"),
+        ([ATTACH, USE, call(2, "fly")], "a driver has no command 'fly'; there are inject, clear"),
+        ([ATTACH, USE, call(2, "inject", fault="xid/79")], "device: Field required"),
         ([ATTACH, b"x" * (LINE_LIMIT + 2) + b"\n"], f"a line has at most {LINE_LIMIT} bytes"),
     ],
 )
@@ -173,7 +173,7 @@ JSON = st.recursive(
     max_leaves=10,
 )
 ARGS = st.dictionaries(st.sampled_from(["fault", "device", "health", "changes", "kind", "value", "code"]), JSON)
-TOLD = ["inject", "clear", "recover", "play", "set_health", "fault_streams", "report", "use", "watch", "make"]
+TOLD = ["inject", "clear", "recover", "play", "set_health", "stream_drop", "report", "use", "watch", "make"]
 ALMOST = {
     "id": st.integers(2, 9),
     "driver": st.just(1) | JSON,

@@ -76,7 +76,7 @@ async def test_the_live_view_shows_what_is_wrong_first(rig: Rig) -> None:
     with view.shown(program.drivers):
         await rig.told("set_health", device="gpu-1", health="Unknown", message="who\x1b knows")
         await rig.told("inject", fault="xid/79", device="split/mig-1")
-        await rig.told("fault_streams", kind="drop", value=0.5)
+        await rig.told("stream_drop", share=0.5)
         await view.look()
         out = io.StringIO()
         Console(width=160, file=out).print(view.view())
@@ -85,7 +85,7 @@ async def test_the_live_view_shows_what_is_wrong_first(rig: Rig) -> None:
     rows = [line for line in lines if line.startswith(f"{DRIVER}/")]
     assert rows[0] == f"{DRIVER}/node-a/split-mig-1 Unhealthy XID 79: split/mig-1 has fallen off the bus xid/79"
     assert rows[1] == f"{DRIVER}/node-a/gpu-1 Unknown who\\x1b knows"
-    assert lines[-1].endswith(f"{DRIVER}: command fault_streams kind=drop value=0.5")
+    assert lines[-1].endswith(f"{DRIVER}: command stream_drop share=0.5")
 
 
 HEEDING = """

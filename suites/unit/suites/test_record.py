@@ -48,7 +48,7 @@ async def test_what_a_driver_says_becomes_a_story(rig: Rig) -> None:
     await until(lambda: driver.health.open)
     odd = [DeviceHealth("p", "d", Health.UNHEALTHY, "hot", timeout=-5), DeviceHealth("", "", Health.UNKNOWN)]
     await driver.report(odd)
-    await driver.end_streams("UNAVAILABLE")
+    await driver.stream_close("UNAVAILABLE")
     await listening
     first, second, end = said(recorder)
     assert [device["device"] for device in first["send"]["devices"]] == ["gpu-0"]
@@ -65,7 +65,7 @@ async def test_what_is_no_message_is_kept_as_its_bytes(rig: Rig) -> None:
     listening = asyncio.create_task(recorder.listen())
     await until(lambda: driver.health.open)
     for payload in ("ff", "0a021063"):  # no protobuf, and a health that nobody knows
-        await driver.send_raw(payload)
+        await driver.stream_send(payload)
     await listening
     assert said(recorder)[1:] == [{"send": {"raw": "ff"}}, {"send": {"raw": "0a021063"}}]
 

@@ -70,7 +70,7 @@ async def quiet(rig: Rig, **options: Any) -> tuple[FakeDriver, Recorder, "asynci
     """A driver that says nothing by itself, and one who listens to it."""
     driver = rig.here(devices=("gpu-0",), **options)
     await driver.start()
-    await driver.hush(True)
+    await driver.stream_silence()
     recorder = Recorder(driver.endpoint, clock=rig.clock)
     listening = asyncio.create_task(recorder.listen())
     await until(lambda: driver.health.open)
@@ -83,9 +83,9 @@ async def recorded(script: Script, code: str, health_api: str) -> Recorder:
     driver, recorder, listening = await quiet(rig, served_health_apis=(health_api,))
     for number, (pause, said) in enumerate(script, 1):
         rig.clock.jump(pause)
-        await (driver.send_raw(said) if isinstance(said, str) else driver.report(said))
+        await (driver.stream_send(said) if isinstance(said, str) else driver.report(said))
         await until(lambda number=number: len(recorder.recording().heard) == number)  # type: ignore[misc]
-    await driver.end_streams(code)
+    await driver.stream_close(code)
     await listening
     await rig.close()
     return recorder
@@ -126,7 +126,7 @@ async def test_times_of_the_drivers_own_are_as_old_as_they_were() -> None:
     driver, recorder, listening = await quiet(rig)
     wall = int(rig.clock.wall())
     await driver.report([DeviceHealth("node-a", "gpu-0", Health.HEALTHY, updated=wall - 300)])
-    await driver.end_streams()
+    await driver.stream_close()
     await listening
     await rig.close()
     again = (await replayed(dump(recorder.recording().timeline()), V1.name)).recording()

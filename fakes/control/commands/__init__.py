@@ -1,0 +1,1 @@
+"""The commands to a fake driver or device plugin, each defined once (`definition`)."""

@@ -1,0 +1,131 @@
+"""What a command to a fake is: its name, its arguments and its reply, each written once.
+
+    @command("inject", undo=lambda done: Clear(done.fault, done.device))
+    class Inject(Command[None]):
+        '''Give devices a fault of the catalogue.'''
+
+        fault: str = argument("Fault of the driver's catalogue, such as xid/79.")
+        device: Devices = argument("Such as gpu-0, gpu-0/mig-1, gpu-* or all.", Kind.DEVICES)
+
+Derived from it: the call on the control socket (`wire`), the methods of drivers in this process and elsewhere
+(`surface`), the subcommand of `drahealth ctl`, the step of a timeline, its JSON Schema, and docs/commands.md. What is
+left is what the fake does (`surface.handles`).
+
+Arguments are checked where a command is made: one that exists is well-formed. The standard library alone is needed
+here, so that `drahealth ctl` starts at once.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, Literal, TypeVar, dataclass_transform, get_args
+
+from drahealth.fakes.control.commands.arguments import Argument, Joined, argument
+
+Subject = Literal["driver", "device-plugin"]
+Reply = TypeVar("Reply")
+C = TypeVar("C", bound="Command[Any]")
+BOTH: tuple[Subject, ...] = ("driver", "device-plugin")
+DRIVER: tuple[Subject, ...] = ("driver",)
+DEVICE_PLUGIN: tuple[Subject, ...] = ("device-plugin",)
+
+
+class Command(Generic[Reply]):
+    """Something that a fake can be told. Its type argument is the reply."""
+
+    __slots__ = ()
+    __hash__: Any
+    __pydantic_config__: ClassVar[Mapping[str, Any]] = {"extra": "forbid"}
+    definition: ClassVar["Definition"]
+
+    @property
+    def verb(self) -> str:
+        """Its name."""
+        return self.definition.name
+
+    def arguments(self) -> dict[str, Any]:
+        """The values of its fields."""
+        return {argument.name: getattr(self, argument.name) for argument in self.definition.arguments}
+
+    def stated(self) -> dict[str, Any]:
+        """Those that differ from their defaults."""
+        return {a.name: value for a in self.definition.arguments if (value := getattr(self, a.name)) != a.default}
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """What is known of a command."""
+
+    name: str
+    """On the wire, and of the method."""
+    command: type[Command[Any]]
+    subjects: tuple[Subject, ...]
+    arguments: tuple[Argument, ...]
+    reply: Any
+    """The type of its reply."""
+    help: str
+    changes: bool
+    """False: it only asks."""
+    ctl: str
+    """Its subcommand, such as `inject` or `stream drop`; empty: none of its own."""
+    step: str
+    """Its step in a timeline, such as `inject` or `driver crash`; empty: none of its own."""
+    undo: Callable[[Any], Command[Any]] | None
+    """The command that undoes one, where a timeline can say `for`."""
+    joined: Joined | None = None
+    """How its arguments besides the devices are written in one word."""
+
+    def argument(self, name: str) -> Argument | None:
+        """The argument of that name."""
+        return next((argument for argument in self.arguments if argument.name == name), None)
+
+    @property
+    def has_devices(self) -> bool:
+        """Whether it is said of devices."""
+        return self.argument("device") is not None
+
+
+known: dict[tuple[Subject, str], Definition] = {}
+"""All commands whose modules were imported (`registry` has all)."""
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(argument,))
+def command(
+    name: str,
+    subjects: tuple[Subject, ...] = BOTH,
+    *,
+    changes: bool = True,
+    ctl: str | None = None,
+    step: str | None = None,
+    undo: Callable[[Any], Command[Any]] | None = None,
+    joined: Joined | None = None,
+) -> Callable[[type[C]], type[C]]:
+    """Makes a frozen dataclass of a class and defines the command. `ctl`, `step` None: its name; empty: it has none."""
+
+    def define(written: type[C]) -> type[C]:
+        made: type[C] = dataclass(frozen=True, slots=True)(written)
+        (reply,) = get_args(made.__orig_bases__[0])  # type: ignore[attr-defined]
+        made.definition = Definition(
+            name,
+            made,
+            subjects,
+            tuple(map(_argument, dataclasses.fields(made))),  # type: ignore[arg-type]
+            reply,
+            "\n\n".join(" ".join(part.split()) for part in (written.__doc__ or "").split("\n\n")),
+            changes,
+            name if ctl is None else ctl,
+            name if step is None else step,
+            undo,
+            joined,
+        )
+        known.update({(subject, name): made.definition for subject in subjects})
+        return made
+
+    return define
+
+
+def _argument(field: "dataclasses.Field[Any]") -> Argument:
+    known: Argument = field.metadata["argument"]
+    if field.default is dataclasses.MISSING:
+        return dataclasses.replace(known, name=field.name, default=dataclasses.MISSING)
+    return dataclasses.replace(known, name=field.name, required=False, default=field.default)

@@ -1,0 +1,152 @@
+"""The commands about the devices of a driver: faults, recoveries, taints, and the health that it reports."""
+
+import math
+from collections.abc import Sequence
+
+from drahealth.fakes.control.commands.arguments import Devices, Joined, Kind, argument
+from drahealth.fakes.control.commands.definition import DRIVER, Command, command
+from drahealth.fakes.control.commands.surface import Control, Method
+from drahealth.fakes.control.replies import Attempt
+from drahealth.fakes.control.taint import Taint
+from drahealth.proto.values import DeviceHealth, Health
+
+DEVICE = "Such as gpu-0, gpu-0/mig-1, gpu-* or all."
+
+
+@command("inject", undo=lambda done: Clear(done.fault, done.device))
+class Inject(Command[None]):
+    """Give devices a fault of the catalogue. The driver reports it at once, as its policy says.
+
+    A device that has the fault already is rejected, and then no device gets it.
+    """
+
+    fault: str = argument("Fault of the driver's catalogue (drahealth faults list), such as xid/79.")
+    device: Devices = argument(DEVICE, Kind.DEVICES)
+
+
+@command("clear")
+class Clear(Command[Sequence[str]]):
+    """Take a fault away from devices, whatever has caused it. Replies which of them had it."""
+
+    fault: str = argument("The fault to clear.")
+    device: Devices = argument(DEVICE, Kind.DEVICES)
+
+
+@command("recover")
+class Recover(Command[Attempt]):
+    """Try a recovery action on devices. Faults that need a stronger action stay."""
+
+    action: str = argument("app-restart, gpu-reset, reboot or replace.")
+    device: Devices = argument(f"{DEVICE} Without: all.", Kind.DEVICES, default="")
+    fails: bool = argument("The action does not help this time.", Kind.FLAG, option="--fails", default=False)
+    claimed: bool = argument(
+        "The action does not help, but the driver reports Healthy.", Kind.FLAG, option="--claimed", default=False
+    )
+    takes: float | None = argument(
+        "How long it takes, such as 30s; `catalogue`: as long as the catalogue says of each fault.",
+        Kind.RECOVERY_TIME,
+        option="--takes",
+        metavar="TIME",
+        default=0.0,
+    )
+
+    def __post_init__(self) -> None:
+        if self.action == "all":
+            raise ValueError("`recover all` was renamed to `reset`")
+        if self.takes is not None and not 0 <= self.takes < math.inf:
+            raise ValueError(f"takes must be a finite number of seconds, 0 or more, got {self.takes:g}")
+
+
+@command("reset")
+class Reset(Command[None]):
+    """Make all devices as new: no faults, no taints, Healthy. No stream faults are left either."""
+
+
+def _parse_taint(text: str) -> dict[str, str]:
+    key_value, _, effect = text.partition(":")
+    key, _, value = key_value.partition("=")
+    return {"key": key, "value": value, **({"effect": effect} if effect else {})}
+
+
+def _parse_untaint(text: str) -> dict[str, str]:
+    key, _, effect = text.partition(":")
+    return {"key": key, "effect": effect}
+
+
+@command(
+    "taint",
+    DRIVER,
+    undo=lambda done: UntaintDevices(done.device, done.key, done.effect),
+    joined=Joined("TAINT", "KEY[=VALUE][:EFFECT], such as example.com/sick:NoExecute.", _parse_taint),
+)
+class TaintDevices(Command[None]):
+    """Publish devices with a taint. It replaces a taint of the same key and effect.
+
+    It is done when the API server has the taint, or at once if the API server is away. If the API server refuses or
+    drops the taint, nothing changes. A stopped driver publishes the taint at its start.
+    """
+
+    device: Devices = argument(DEVICE, Kind.DEVICES)
+    key: str = argument("Such as gpu.example.com/unhealthy.")
+    value: str = argument("The taint's value.", default="")
+    effect: str = argument("None, NoSchedule or NoExecute.", default="NoSchedule")
+
+    def __post_init__(self) -> None:
+        Taint(self.key, self.value, self.effect)
+
+
+@command(
+    "untaint", DRIVER, joined=Joined("TAINT", "KEY[:EFFECT]; without an effect, all taints of the key.", _parse_untaint)
+)
+class UntaintDevices(Command[None]):
+    """Publish devices without this taint again. Changes nothing for a device without it."""
+
+    device: Devices = argument(DEVICE, Kind.DEVICES)
+    key: str = argument("Such as gpu.example.com/unhealthy.")
+    effect: str = argument("Only the taint of this effect; empty: of any.", default="")
+
+    def __post_init__(self) -> None:
+        Taint(self.key, effect=self.effect or "NoSchedule")
+
+
+@command("set_health", DRIVER, ctl="", step="")
+class SetHealth(Command[None]):
+    """Report devices with this health from now on, whatever faults they have."""
+
+    device: Devices = argument(DEVICE, Kind.DEVICES)
+    health: Health | None = argument("Healthy, Unhealthy or Unknown; nothing: as it was.")
+    message: str | None = argument("The message; nothing: as it was.", default="")
+    timeout: int | None = argument("Whole seconds, 0: the kubelet's default; nothing: as it was.", default=None)
+
+
+@command("play", DRIVER, ctl="", step="")
+class Play(Command[None]):
+    """Report changes one after the other, each in a complete report of its own, as fast as possible."""
+
+    changes: Sequence[DeviceHealth] = argument("The changes, in their order.", Kind.DATA)
+
+
+@command("report", DRIVER, ctl="", step="")
+class Report(Command[None]):
+    """Report exactly this, whatever state the devices are in: a partial, empty or odd report."""
+
+    devices: Sequence[DeviceHealth] = argument("The devices of the report.", Kind.DATA)
+
+
+class DeviceControl(Control):
+    """The methods of both drivers and device plugins."""
+
+    inject = Method(Inject)
+    clear = Method(Clear)
+    recover = Method(Recover)
+    reset = Method(Reset)
+
+
+class DriverDevices(DeviceControl):
+    """The methods of drivers."""
+
+    taint = Method(TaintDevices)
+    untaint = Method(UntaintDevices)
+    set_health = Method(SetHealth)
+    play = Method(Play)
+    report = Method(Report)

@@ -1,0 +1,40 @@
+"""The commands that only ask."""
+
+from drahealth.fakes.control.commands.definition import DEVICE_PLUGIN, DRIVER, Command, command
+from drahealth.fakes.control.commands.surface import Control, Method
+from drahealth.fakes.control.replies import DriverState, ListedDevice, PluginState
+from drahealth.proto.values import DeviceHealth
+
+
+@command("devices", DRIVER, changes=False, ctl="", step="")
+class GetDevices(Command[tuple[DeviceHealth, ...]]):
+    """Reply what the driver reports of each device now."""
+
+
+@command("state", DRIVER, changes=False, ctl="", step="")
+class GetState(Command[DriverState]):
+    """Reply the state of the driver."""
+
+
+@command("devices", DEVICE_PLUGIN, changes=False, ctl="", step="")
+class GetListedDevices(Command[tuple[ListedDevice, ...]]):
+    """Reply what the device plugin lists of each device now."""
+
+
+@command("state", DEVICE_PLUGIN, changes=False, ctl="", step="")
+class GetPluginState(Command[PluginState]):
+    """Reply the state of the device plugin."""
+
+
+class DriverQuestions(Control):
+    """The methods of drivers."""
+
+    devices = Method(GetDevices)
+    state = Method(GetState)
+
+
+class DevicePluginQuestions(Control):
+    """The methods of device plugins."""
+
+    devices = Method(GetListedDevices)
+    state = Method(GetPluginState)

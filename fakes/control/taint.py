@@ -1,0 +1,25 @@
+"""A taint of a device, as the API has it."""
+
+import re
+from dataclasses import dataclass
+
+TAINT_EFFECTS = ("None", "NoSchedule", "NoExecute")
+_QUALIFIED = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """What keeps pods off a device (API `DeviceTaint`). ValueError for what is none."""
+
+    key: str
+    value: str = ""
+    effect: str = "NoSchedule"
+
+    def __post_init__(self) -> None:
+        if not _QUALIFIED.fullmatch(self.key):
+            raise ValueError(f"a taint key must look like example.com/unhealthy, got {self.key!r}")
+        if not _LABEL_VALUE.fullmatch(self.value):
+            raise ValueError(f"a taint value must be letters, digits, and -_. between, at most 63, got {self.value!r}")
+        if self.effect not in TAINT_EFFECTS:
+            raise ValueError(f"a taint effect must be {', '.join(TAINT_EFFECTS)}, got {self.effect!r}")

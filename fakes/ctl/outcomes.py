@@ -1,0 +1,52 @@
+"""What `drahealth ctl` prints of a command that is done, and the exit code, for commands that reply something."""
+
+from collections.abc import Callable
+from typing import Any
+
+import typer
+
+from drahealth.fakes.control.commands.definition import Command
+from drahealth.fakes.control.commands.devices import Clear, Recover
+from drahealth.fakes.control.commands.life import Upgrade
+from drahealth.fakes.control.commands.questions import GetState
+from drahealth.fakes.ctl.driver import Driver
+from drahealth.fakes.program.errors import CommandError
+from drahealth.proto.quoting import printable
+
+
+def show_outcome(driver: Driver, command: Command[Any], reply: Any) -> None:
+    """Prints it. Raises CommandError or Exit for an exit code of its own."""
+    if show := _SHOWN.get(type(command)):
+        show(driver, command, reply)
+
+
+def _cleared(driver: Driver, command: Clear, reply: Any) -> None:
+    if not reply:
+        raise CommandError(f"{_words(command.device)} did not have {command.fault}", 1)
+
+
+def _recovered(driver: Driver, command: Recover, reply: Any) -> None:
+    after = f" in {reply['takes']:g} s" if reply["takes"] else ""
+    left = "claimed to be cured" if command.claimed else "left"
+    for word, faults in (("cured", reply["cured"]), (left, reply["left"])):
+        for fault in faults:
+            typer.echo(f"{word}{after}: {printable(fault)}")
+    if not (reply["cured"] or reply["left"]):
+        typer.echo(f"there is nothing to recover{f' on {_words(command.device)}' if command.device else ''}")
+    if reply["left"] and not (command.fails or command.claimed):
+        raise typer.Exit(1)
+
+
+def _upgraded(driver: Driver, command: Upgrade, reply: Any) -> None:
+    typer.echo(f"it is instance {printable(driver.do(GetState())['instance'])} now")
+
+
+_SHOWN: dict[type[Command[Any]], Callable[[Driver, Any, Any], None]] = {
+    Clear: _cleared,
+    Recover: _recovered,
+    Upgrade: _upgraded,
+}
+
+
+def _words(devices: Any) -> str:
+    return devices if isinstance(devices, str) else ", ".join(devices)

@@ -1,0 +1,110 @@
+"""Each command is defined once: who does it, its methods, and its way over the wire come from there."""
+
+import dataclasses
+import json
+import re
+from typing import Any
+
+import grpc
+import pytest
+
+from drahealth.fakes.control.codec import decode, encode
+from drahealth.fakes.control.commands.definition import Command, Subject
+from drahealth.fakes.control.commands.devices import Inject, Play, Recover, SetHealth, TaintDevices, UntaintDevices
+from drahealth.fakes.control.commands.life import Restart, Upgrade
+from drahealth.fakes.control.commands.plugin_devices import Remove
+from drahealth.fakes.control.commands.registry import defined
+from drahealth.fakes.control.commands.streams import CODES, FAULTS, KINDS, StreamClose, StreamDelay, StreamDrop
+from drahealth.fakes.control.commands.surface import Control, Handlers, Method
+from drahealth.fakes.control.device_plugin import PluginControl
+from drahealth.fakes.control.driver import DriverControl
+from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
+from drahealth.fakes.hardware.driver import FakeDriver
+from drahealth.fakes.health.stream_faults import KINDS as PIPE_KINDS
+from drahealth.proto.values import DeviceHealth, Health
+
+SUBJECTS: dict[Subject, tuple[type[Control], type[Handlers]]] = {
+    "driver": (DriverControl, FakeDriver),
+    "device-plugin": (PluginControl, FakeDevicePlugin),
+}
+
+
+@pytest.mark.parametrize("subject", SUBJECTS)
+def test_a_fake_does_each_of_its_commands_and_no_other(subject: Subject) -> None:
+    assert SUBJECTS[subject][1].handled() == {definition.command for definition in defined(subject)}
+
+
+@pytest.mark.parametrize("subject", SUBJECTS)
+def test_each_command_is_a_method_of_its_name(subject: Subject) -> None:
+    found = {name: getattr(SUBJECTS[subject][0], name) for name in dir(SUBJECTS[subject][0])}
+    methods = {name: method.command for name, method in found.items() if isinstance(method, Method)}
+    assert methods == {definition.name: definition.command for definition in defined(subject)}
+
+
+@pytest.mark.parametrize("subject", SUBJECTS)
+def test_each_command_and_argument_has_a_help_text(subject: Subject) -> None:
+    texts = [text for d in defined(subject) for text in (d.help, *(argument.help for argument in d.arguments))]
+    assert [text for text in texts if not text.endswith(".")] == []
+
+
+@pytest.mark.parametrize(
+    ("subject", "command"),
+    [
+        ("driver", Inject("xid/79", ("gpu-0", "gpu-*"))),
+        ("driver", Recover("reboot", "all", fails=True, takes=None)),
+        ("driver", SetHealth("gpu-0", Health.UNHEALTHY, None, 3)),
+        ("driver", Play((DeviceHealth("p", "d", Health.UNKNOWN, "m", 1, 2),))),
+        ("driver", Upgrade(2.5, ("v1",))),
+        ("driver", StreamDrop(0.5)),
+        ("device-plugin", Remove("gpu-0")),
+    ],
+)
+def test_a_command_arrives_as_it_was_sent(subject: Subject, command: Command[Any]) -> None:
+    line = json.loads(json.dumps({"call": command.verb, "args": encode(command)}))
+    there = decode(subject, line["call"], line["args"])
+    assert (type(there), encode(there)) == (type(command), encode(command))
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "words"),
+    [
+        ("inject", {"fault": "xid/79"}, "device: Field required"),
+        ("inject", {"fault": 3, "device": "gpu-0"}, "fault: Input should be a valid string"),
+        ("inject", {"fault": "xid/79", "device": "gpu-0", "odd": 1}, "odd: Unexpected keyword argument"),
+        ("stream_drop", {"share": 2}, "drop must be a share from 0% to 100%, got 2"),
+        ("fly", {}, "a driver has no command 'fly'"),
+        ("heal", {}, "command 'heal' was renamed to reset"),
+        ("hush", {"quiet": True}, "command 'hush' was renamed to stream_silence or stream_restore"),
+    ],
+)
+def test_wrong_arguments_and_names_are_rejected(name: str, args: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(words)}"):
+        decode("driver", name, args)
+
+
+@pytest.mark.parametrize(
+    ("kind", "args"),
+    [
+        (StreamDelay, (-1.0,)),
+        (StreamDelay, (float("inf"),)),
+        (StreamClose, ("GONE",)),
+        (Upgrade, (float("nan"),)),
+        (Recover, ("reboot", "", False, False, -1.0)),
+        (TaintDevices, ("gpu-0", "no key")),
+        (UntaintDevices, ("gpu-0", "key", "Never")),
+    ],
+)
+def test_a_command_that_makes_no_sense_cannot_be_made(kind: type[Command[Any]], args: tuple[Any, ...]) -> None:
+    with pytest.raises(ValueError, match=r"must|is called"):
+        kind(*args)
+
+
+def test_a_command_cannot_be_changed() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Restart().offer = ("v1",)  # type: ignore[misc]
+
+
+def test_names_that_this_module_may_not_import_are_those_of_the_streams_and_of_grpc() -> None:
+    assert tuple(code.name for code in grpc.StatusCode) == CODES
+    assert set(PIPE_KINDS) <= set(KINDS)
+    assert len(FAULTS) == len(set(KINDS))
