@@ -7,6 +7,7 @@ from drahealth.proto import events
 from drahealth.proto.events import Event, Record
 from drahealth.proto.quoting import printable
 from drahealth.proto.values import DeviceHealth, ResourceStatus
+from drahealth.suites.judging.kubelet_side import one_side
 
 _LINES = 60
 _DEVICES = 16
@@ -17,6 +18,7 @@ def format_history(records: Sequence[Record]) -> str:
     """The time line, in seconds from its beginning. A long one is shown by its ends."""
     if not records:
         return "nothing happened"
+    records = one_side(records)
     start = records[0].at
     lines = [f"{record.at - start:8.3f} s  {format_event(record.what)}" for record in records]
     return "\n".join(_shortened(lines))

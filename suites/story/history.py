@@ -4,13 +4,11 @@ import asyncio
 import time
 from bisect import insort
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import TypeVar
 
 from drahealth.manager.profile import Profile
-from drahealth.proto.events import DevicesListed, Event, Record, ReportSent
-from drahealth.proto.extended_resources import health_of
-from drahealth.proto.values import DeviceHealth
+from drahealth.proto.events import Event, Record, StreamClosed, StreamOpened
+from drahealth.suites.judging.kubelet_side import as_read
 
 E = TypeVar("E", bound=Event)
 
@@ -36,12 +34,16 @@ class History:
         changed.set()
 
     def of(self, kind: type[E]) -> Iterator[E]:
-        """The events of this type, in order."""
-        return (record.what for record in self.records if isinstance(record.what, kind))
+        """The events of this type, in order; streams as the drivers saw them, not as the kubelet did."""
+        events = (record.what for record in self.records if isinstance(record.what, kind))
+        return (event for event in events if not (isinstance(event, StreamOpened | StreamClosed) and event.endpoint))
 
     def as_read(self, profile: Profile) -> list[Record]:
-        """The records, with each report as a kubelet of this profile reads it."""
-        return [replace(record, what=_as_read(record.what, profile)) for record in self.records]
+        """The records, with each report as a kubelet of this profile reads it.
+
+        For a driver that records no events, what the kubelet received stands for what it sent.
+        """
+        return as_read(self.records, profile)
 
     async def until(self, true: Callable[[], bool], seconds: float) -> bool:
         """Wait until `true()`; check again after each event. Returns False after `seconds`."""
@@ -52,15 +54,3 @@ class History:
         except TimeoutError:
             return true()
         return True
-
-
-_FOR_EVER = 10**9  # seconds; devices of a device plugin have no timeout
-
-
-def _as_read(event: Event, profile: Profile) -> Event:
-    if isinstance(event, DevicesListed):
-        devices = tuple(DeviceHealth("", d.id, health_of(d.health), timeout=_FOR_EVER) for d in event.devices)
-        return ReportSent(event.driver, event.instance, event.stream, devices)
-    if not isinstance(event, ReportSent):
-        return event
-    return replace(event, devices=tuple(profile.as_read(device) for device in event.devices))

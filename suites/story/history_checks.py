@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from drahealth.manager.profile import Profile
 from drahealth.suites.judging import invariants
+from drahealth.suites.judging.kubelet_side import devices_in, is_of_kubelet, one_side
 from drahealth.suites.story.cleanup import Cleanup
 from drahealth.suites.story.history import History
 from drahealth.suites.story.pod_watch import PodWatch
@@ -29,7 +30,7 @@ class HistoryChecks:
 
     def has_two_streams(self) -> bool:
         """Whether two health streams of one driver are open."""
-        return invariants.has_two_streams(self._history.records)
+        return invariants.has_two_streams(self._history.as_read(self._profile))
 
     def _devices(self) -> dict[str, invariants.Device]:
         """The story's devices by their names in a pod status of this profile."""
@@ -38,9 +39,14 @@ class HistoryChecks:
             for plugin in self._made.plugins
             for gpu in plugin.gpus
         }
-        return plugins | {
-            name: (gpu.driver.name, gpu.id.pool, gpu.name)
-            for driver in self._made.drivers
-            for gpu in driver.gpus
-            for name in (gpu.resource_id(self._profile), str(gpu.id))
-        }
+        kubelet_side = (r for r in one_side(self._history.records) if is_of_kubelet(r.what))
+        return (
+            devices_in(kubelet_side)
+            | plugins
+            | {
+                name: (gpu.driver.name, gpu.id.pool, gpu.name)
+                for driver in self._made.drivers
+                for gpu in driver.gpus
+                for name in (gpu.resource_id(self._profile), str(gpu.id))
+            }
+        )

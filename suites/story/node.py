@@ -29,7 +29,7 @@ from drahealth.suites.story.time_limit import STORY_LIMIT, time_limit
 from drahealth.suites.story.workload import Pod
 from drahealth.suites.targets.capabilities import Capability
 from drahealth.suites.targets.labels import BELONGS
-from drahealth.suites.targets.target import Target, Window
+from drahealth.suites.targets.target import ObservedKubelet, Target, Window
 
 
 class Node(Disruptions):
@@ -84,6 +84,8 @@ class Node(Disruptions):
         """Create the namespace on the target. After ApiError or HarnessError, the target is clean."""
         try:
             await self.target.enter(alone=self.is_exclusive)
+            if isinstance(self.target, ObservedKubelet):
+                self.target.observe_kubelet(self.history.observe)
             await self.target.api.create(NAMESPACES, {"metadata": {"name": self.namespace, "labels": BELONGS}})
             await self.target.prepare_namespace(self.namespace)
             self._watch.start()

@@ -6,14 +6,14 @@ device is called in the status there (its profile), and how long things take the
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from drahealth.fakes.cluster.list_watch import ListWatch
 from drahealth.fakes.control.device_plugin import PluginControl, PluginOptions
 from drahealth.fakes.control.driver import DriverControl, DriverOptions
 from drahealth.manager.profile import Profile
 from drahealth.proto.clock import Clock
-from drahealth.proto.events import Record
+from drahealth.proto.events import Observe, Record
 
 Window = Literal["push", "resync", "start", "restart"]
 """How long a thing may take: what the kubelet is notified of, what waits for a pod's next sync, a pod's or driver's
@@ -25,6 +25,14 @@ class Opened(NamedTuple):
 
     wait: float
     jumped: float = 0.0
+
+
+@runtime_checkable
+class ObservedKubelet(Protocol):
+    """A target whose kubelet reports what it sees of plugins."""
+
+    def observe_kubelet(self, observe: Observe) -> None:
+        """From now on, that observer gets the events of the kubelet side, and no other one."""
 
 
 class Target(Protocol):

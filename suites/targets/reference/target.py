@@ -18,7 +18,7 @@ from drahealth.manager.device_plugins import DevicePluginManager
 from drahealth.manager.dra import DraManager
 from drahealth.manager.gates import Gates
 from drahealth.manager.profile import Profile
-from drahealth.proto.events import Record
+from drahealth.proto.events import IN_SHORT, Event, Observe, Record, ignore
 from drahealth.suites.targets.drivers import Drivers, InlineDrivers, ProcessDrivers
 from drahealth.suites.targets.reference.cluster import ReferenceCluster
 from drahealth.suites.targets.run_directory import RunDirectory
@@ -63,12 +63,14 @@ class ReferenceTarget:
         self.registry_dir = self._root / "plugins_registry"
         self.plugins_dir = self._root / "plugins"
         self.device_plugins_dir = self._root / "device-plugins"
+        self._observe: Observe = ignore
         self._node = ReferenceCluster(
             self._root,
             profile=profile,
             clock=self.clock,
             name=self.node_name,
             resync=resync,
+            observe=self._observed,
             dra=dra,
             device_plugins=device_plugins,
             workers=self.workers,
@@ -102,6 +104,13 @@ class ReferenceTarget:
 
     async def enter(self, *, alone: bool) -> None:
         """The node is this process' own."""
+
+    def observe_kubelet(self, observe: Observe) -> None:
+        self._observe = observe
+
+    def _observed(self, event: Event) -> None:
+        if not isinstance(event, IN_SHORT):  # reports are there in full
+            self._observe(event)
 
     async def prepare_namespace(self, namespace: str) -> None:
         """Nothing: no admission plugin asks for anything."""

@@ -4,6 +4,7 @@ import asyncio
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -21,6 +22,7 @@ from drahealth.proto.events import (
 from drahealth.proto.history import HistoryFile, read_history
 from drahealth.proto.values import DeviceHealth, Health
 from drahealth.suites.errors import HarnessError
+from drahealth.suites.judging.kubelet_side import violations
 from drahealth.suites.manager_command.options import Options
 from drahealth.suites.unit.manager.rig import until
 from drahealth.suites.unit.manager_command.rig import CLAIM, DIRECT, DRIVER, PATIENCE, Rig, pod
@@ -28,6 +30,7 @@ from drahealth.suites.unit.manager_command.rig import CLAIM, DIRECT, DRIVER, PAT
 E = TypeVar("E", bound=Event)
 FOR_ALL = "from drahealth.suites.command import main\nmain()"
 GPU = f"{DRIVER}/node-a/gpu-0"
+MINIMAL = Path(__file__).parents[3] / "docs" / "minimal_driver.py"
 
 
 def of(history: HistoryFile, kind: type[E]) -> list[E]:
@@ -110,3 +113,30 @@ async def test_a_killed_manager_leaves_a_history_of_all_until_then(
     killed()
     history = read_history(path)
     assert (of(history, StatusSeen)[-1].phase, of(history, ManagerStopped)) == ("Running", [])
+
+
+# -- a driver that is not ours
+
+
+@pytest.fixture
+async def minimal(rig: Rig, path: Path) -> AsyncIterator[None]:
+    """A manager that records, and docs/minimal_driver.py registered there as a process of its own."""
+    await rig.start(history=path)
+    driver = await asyncio.create_subprocess_exec(
+        sys.executable, str(MINIMAL), "node-a", str(rig.root / "kubeconfig"), str(rig.root)
+    )
+    yield
+    driver.terminate()
+    await driver.wait()
+
+
+@pytest.mark.usefixtures("minimal")
+async def test_a_driver_of_somebody_else_is_judged_by_the_recorded_history(rig: Rig, path: Path) -> None:
+    claim = CLAIM.replace("gpu.example.com", "minimal.example.com").replace("gpu-0", "dev-0")
+    rig.write("job.yaml", claim, pod(claim=DIRECT))
+    await rig.shows(("minimal.example.com/node-a/dev-0", "Healthy", ""))
+    await rig.stop()
+    history = read_history(path)
+    assert violations(history) == {"STATUS-06": [], "STATUS-07": [], "STREAM-03": []}
+    without = [record for record in history.records if not isinstance(record.what, ReportReceived)]
+    assert violations(replace(history, records=without))["STATUS-07"] != []

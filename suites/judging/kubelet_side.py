@@ -1,0 +1,104 @@
+"""Histories of drivers that recorded nothing themselves: what the kubelet side saw takes the place of their events.
+
+The invariants look at what drivers sent. A driver of ours records that; of any other driver there is only what the
+manager received. Pure functions from records to records.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from drahealth.manager.profile import PROFILES, Profile
+from drahealth.proto.events import (
+    DevicesListed,
+    Event,
+    GrpcCall,
+    ListReceived,
+    MalformedReceived,
+    PluginDeregistered,
+    PluginRegistered,
+    Record,
+    Registered,
+    ReportReceived,
+    ReportSent,
+    StreamClosed,
+    StreamOpened,
+)
+from drahealth.proto.extended_resources import health_of
+from drahealth.proto.history import HistoryFile
+from drahealth.proto.values import DeviceHealth
+from drahealth.suites.judging import invariants
+from drahealth.suites.judging.invariants import Device
+
+_FOREVER = 10**9  # seconds; what a device plugin lists has no timeout
+
+_OF_KUBELET = (PluginRegistered, PluginDeregistered, GrpcCall, ReportReceived, ListReceived, MalformedReceived)
+
+
+def is_of_kubelet(event: Event) -> bool:
+    """Whether the kubelet side saw it, and not the driver."""
+    return isinstance(event, _OF_KUBELET) or (isinstance(event, StreamOpened | StreamClosed) and bool(event.endpoint))
+
+
+def one_side(records: Sequence[Record]) -> list[Record]:
+    """The records without what the kubelet saw of drivers that recorded their own events."""
+    own = {r.what.driver for r in records if isinstance(r.what, Registered | ReportSent | DevicesListed)}
+    own |= {r.what.driver for r in records if isinstance(r.what, StreamOpened) and not r.what.endpoint}
+    return [r for r in records if not (is_of_kubelet(r.what) and getattr(r.what, "driver", "") in own)]
+
+
+def as_read(records: Sequence[Record], profile: Profile) -> list[Record]:
+    """One side of the history, with of each report what a kubelet of this profile reads."""
+    return [replace(record, what=_as_read(_as_sent(record.what), profile)) for record in one_side(records)]
+
+
+def devices_in(records: Iterable[Record]) -> dict[str, Device]:
+    """The reported devices by what a Pod status calls them: their ids, their CDI ids, those of a resource."""
+    found: dict[str, Device] = {}
+    for record in records:
+        match record.what:
+            case ReportReceived(driver=driver) | ReportSent(driver=driver):
+                for device in record.what.devices:
+                    found[f"{driver}/{device.pool}/{device.device}"] = (driver, device.pool, device.device)
+            case ListReceived(driver=driver) | DevicesListed(driver=driver):
+                for listed in record.what.devices:
+                    found[invariants.name_in(driver, listed.id)] = (driver, "", listed.id)
+            case GrpcCall():
+                found.update(_by_cdi_id(record.what))
+    return found
+
+
+def violations(history: HistoryFile) -> Mapping[str, Sequence[str]]:
+    """By requirement, what is wrong in a history that the manager recorded. Raises KeyError for another profile."""
+    records = as_read(history.records, PROFILES[history.header.profile])
+    return invariants.violations(records, devices_in(history.records))
+
+
+def _as_sent(event: Event) -> Event:
+    """The event as the driver would have recorded it. Its instance is known by its endpoint."""
+    match event:
+        case StreamOpened() | StreamClosed():
+            return replace(event, instance=event.endpoint or event.instance)
+        case ReportReceived():
+            return ReportSent(event.driver, event.endpoint, event.stream, event.devices)
+        case ListReceived():
+            return DevicesListed(event.driver, event.endpoint, event.stream, event.devices)
+    return event
+
+
+def _as_read(event: Event, profile: Profile) -> Event:
+    if isinstance(event, DevicesListed):
+        devices = tuple(DeviceHealth("", d.id, health_of(d.health), timeout=_FOREVER) for d in event.devices)
+        return ReportSent(event.driver, event.instance, event.stream, devices)
+    if not isinstance(event, ReportSent):
+        return event
+    return replace(event, devices=tuple(profile.as_read(device) for device in event.devices))
+
+
+def _by_cdi_id(call: GrpcCall) -> Iterator[tuple[str, Device]]:
+    """The devices of a prepared claim by their first CDI ids."""
+    if call.response is None or not call.method.endswith("/NodePrepareResources"):
+        return
+    for claim in call.response.get("claims", {}).values():
+        for device in claim.get("devices", ()):
+            if ids := device.get("cdi_device_ids"):
+                yield ids[0], (call.driver, device.get("pool_name", ""), device.get("device_name", ""))
