@@ -1,15 +1,23 @@
-"""The pytest plugin's door: options, and a look at what was collected.
+"""The pytest plugin's door: options, fixtures for other people's tests, and a look at what was collected.
 
 Every pytest run of an environment with drahealth loads it. So it imports only pytest and the options of the targets,
 and changes nothing until an option of ours is given or one of our scenarios is collected; then `reporting` takes over.
 """
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from drahealth.suites.targets import registry
 from drahealth.suites.targets.option import Option
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from drahealth.fakes.hardware.driver import FakeDriver
+    from drahealth.suites.nodes.node import Node
+    from drahealth.suites.nodes.reference_kubelet import ReferenceKubelet
 
 _OPTIONS = (
     registry.target_option("run"),
@@ -55,6 +63,32 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         reporting = config.pluginmanager.get_plugin("drahealth-reporting")
         assert reporting
         reporting.has_scenarios(items)
+
+
+@pytest.fixture
+def drahealth_kubelet(request: pytest.FixtureRequest) -> "ReferenceKubelet":
+    """A reference kubelet for a driver under test to register with; enter it with `async with`."""
+    from drahealth.suites.run import user_fixtures
+
+    return user_fixtures.kubelet(request.config)
+
+
+@pytest.fixture
+def drahealth_node(request: pytest.FixtureRequest) -> "Node":
+    """A node that runs pods, by --drahealth-target; enter it with `async with`."""
+    from drahealth.suites.run import user_fixtures
+
+    return user_fixtures.node(request.config)
+
+
+@pytest.fixture
+def drahealth_driver(
+    request: pytest.FixtureRequest, drahealth_node: "Node"
+) -> "AbstractAsyncContextManager[FakeDriver]":
+    """A fake DRA driver with gpu-0 and gpu-1 for drahealth_node; enter it after the node with `async with`."""
+    from drahealth.suites.run import user_fixtures
+
+    return user_fixtures.driver(request.config, drahealth_node)
 
 
 def _take_over(config: pytest.Config) -> None:

@@ -1,0 +1,53 @@
+"""What the fixtures `drahealth_...` give: async context managers for other people's tests (docs/use-in-your-tests.md).
+
+They are entered inside the test, so that they live in its event loop, whichever plugin runs it.
+"""
+
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from drahealth.fakes.hardware.driver import FakeDriver
+from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.nodes.node import LocalConfiguration, Node
+from drahealth.suites.nodes.reference_kubelet import ReferenceKubelet
+from drahealth.suites.run.options import Options
+from drahealth.suites.targets import registry
+from drahealth.suites.targets.capabilities import Capability
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+DEVICES = ("gpu-0", "gpu-1")
+"""The devices of the fixture `drahealth_driver`."""
+
+
+def kubelet(config: pytest.Config) -> ReferenceKubelet:
+    """A reference kubelet with the profile of the run."""
+    return ReferenceKubelet(Options.of(config).profile)
+
+
+def node(config: pytest.Config) -> Node:
+    """A node on the target of the run. Raises ConfigurationError for one without local drivers."""
+    options = Options.of(config)
+    reason = options.definition.missing.get(Capability.LOCAL_DRIVERS)
+    if reason:
+        able = (target.name for target in registry.definitions() if target.can(Capability.LOCAL_DRIVERS))
+        raise ConfigurationError(
+            f"drahealth_node cannot use --drahealth-target {options.target}: {reason}", f"choose {' or '.join(able)}"
+        )
+    return Node(cast("LocalConfiguration", options.configuration))
+
+
+def driver(config: pytest.Config, node: Node) -> AbstractAsyncContextManager[FakeDriver]:
+    """A driver for this node, which must be entered first, with the health API of the run."""
+    api = Options.of(config).health_api
+    only: dict[str, Any] = {"health_apis": (api.advertised,), "served_health_apis": (api.name,)} if api else {}
+
+    @asynccontextmanager
+    async def registered() -> "AsyncIterator[FakeDriver]":
+        async with FakeDriver.for_node(node, DEVICES, **only) as made:
+            yield made
+
+    return registered()

@@ -1,0 +1,79 @@
+"""The fixtures `drahealth_...`, in runs of other people's tests."""
+
+import pytest
+
+STORY = """
+        async with drahealth_node as node, drahealth_driver as driver:
+            pod = await node.run_pod_with_device(driver)
+            await driver.inject("xid/79", "gpu-0")
+            await pod.wait_for_health("gpu-0", "Unhealthy", message="XID 79*")
+"""
+WITHOUT_PLUGINS = f"""
+import asyncio
+
+def test_story(drahealth_node, drahealth_driver):
+    async def story():
+        {STORY}
+    asyncio.run(story())
+"""
+WITH_PLUGINS = f"""
+import pytest
+
+@pytest.mark.asyncio
+async def test_of_pytest_asyncio(drahealth_node, drahealth_driver):
+        {STORY}
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+
+@pytest.mark.anyio
+async def test_of_anyio(drahealth_node, drahealth_driver):
+        {STORY}
+"""
+OPTIONS = """
+import asyncio
+import pytest
+from drahealth.fakes import FakeDriver
+
+def test_kubelet_has_the_profile(drahealth_kubelet):
+    async def story():
+        async with drahealth_kubelet as kubelet, FakeDriver.for_node(kubelet):
+            await kubelet.wait_for_health("gpu-0", "Healthy")
+            assert kubelet.profile.name == "v1.36"
+    asyncio.run(story())
+
+def test_driver_has_the_health_api(drahealth_node, drahealth_driver):
+    async def story():
+        async with drahealth_node, drahealth_driver as driver:
+            assert driver.options.health_apis == ("v1alpha1.DRAResourceHealth",)
+    asyncio.run(story())
+
+def test_driver_without_its_node_says_what_to_enter(drahealth_driver):
+    with pytest.raises(RuntimeError, match="enter it first"):
+        asyncio.run(drahealth_driver.__aenter__())
+"""
+NO_PLUGINS = ("-p", "no:asyncio", "-p", "no:anyio")
+
+
+@pytest.mark.parametrize(
+    ("tests", "options", "passed"),
+    [
+        (WITHOUT_PLUGINS, NO_PLUGINS, 1),
+        (WITH_PLUGINS, (), 2),
+        (OPTIONS, ("--drahealth-profile=v1.36", "--drahealth-health-api=v1alpha1.DRAResourceHealth"), 3),
+    ],
+    ids=["without plugins", "with pytest-asyncio and anyio", "with options"],
+)
+def test_fixtures_work_in_tests_of_other_people(
+    pytester: pytest.Pytester, tests: str, options: tuple[str, ...], passed: int
+) -> None:
+    pytester.makepyfile(tests)
+    pytester.runpytest_subprocess(*options).assert_outcomes(passed=passed)
+
+
+def test_node_on_a_target_without_local_drivers_is_an_error(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_node(drahealth_node): pass")
+    run = pytester.runpytest_subprocess(*NO_PLUGINS, "--drahealth-target=kind")
+    run.assert_outcomes(errors=1)
+    run.stdout.fnmatch_lines(["*ConfigurationError: *drahealth-target kind*choose reference or kubelet*"])
