@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from drahealth.fakes.control.commands.arguments import Devices
-from drahealth.fakes.control.commands.devices import Clear, Inject, Recover, Reset
+from drahealth.fakes.control.commands.devices import Reset
 from drahealth.fakes.control.commands.life import Crash, RestartDevicePlugin, Retire, Start, Stop, WaitRegistered
 from drahealth.fakes.control.commands.plugin_devices import Remove, Restore, SetListedHealth
 from drahealth.fakes.control.commands.questions import GetListedDevices, GetPluginState
-from drahealth.fakes.control.commands.surface import Handlers, handles
+from drahealth.fakes.control.commands.surface import handles
 from drahealth.fakes.control.device_plugin import KEPT, PluginControl, PluginOptions
-from drahealth.fakes.control.replies import Attempt, ListedDevice, PluginState
+from drahealth.fakes.control.replies import ListedDevice, PluginState
 from drahealth.fakes.faults.catalogue import policy
 from drahealth.fakes.files.socket_files import SocketInUse, is_served
 from drahealth.fakes.hardware import call_counts
-from drahealth.fakes.hardware.failing import FailingDevices
+from drahealth.fakes.hardware.failing import FailingDevices, FaultHandlers
 from drahealth.fakes.hardware.kubelet_registration import KubeletRegistration
 from drahealth.fakes.hardware.machine import DeviceState, Machine
 from drahealth.fakes.hardware.plugin_list import PluginList, Response
@@ -47,7 +47,7 @@ _serial = count(1)
 log = logging.getLogger(__name__)
 
 
-class FakeDevicePlugin(Handlers, PluginControl, Registered):
+class FakeDevicePlugin(FaultHandlers, PluginControl, Registered):
     """A fake device plugin in this process.
 
     Enter it with `async with`: it is registered inside, and nothing of it is left afterwards.
@@ -61,7 +61,7 @@ class FakeDevicePlugin(Handlers, PluginControl, Registered):
         self._inventory = options.all_devices
         self._list = PluginList(options.resource, options.devices)
         machine = Machine(self._inventory, options.catalogue, policy(options.policy))
-        self._failing = FailingDevices(
+        self.failing = FailingDevices(
             machine, self._ids, seed=options.seed, clock=clock or SystemClock(), tell=self._tell_states
         )
         self._waiting: dict[str, WaitingLists] = {}
@@ -151,7 +151,7 @@ class FakeDevicePlugin(Handlers, PluginControl, Registered):
         if task:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-        await self._failing.suspend()
+        await self.failing.suspend()
         if self._registration:
             await self._registration.stop()
         await self._plugin.stop()
@@ -184,21 +184,9 @@ class FakeDevicePlugin(Handlers, PluginControl, Registered):
         self._list.put_back(*self._named(told.device))
         self._tell(self._list.response())
 
-    @handles(Inject)
-    async def _inject(self, told: Inject) -> None:
-        self._failing.inject(told)
-
-    @handles(Clear)
-    async def _clear(self, told: Clear) -> Sequence[str]:
-        return self._failing.clear(told)
-
-    @handles(Recover)
-    async def _recover(self, told: Recover) -> Attempt:
-        return self._failing.recover(told)
-
     @handles(Reset)
     async def _reset(self, told: Reset) -> None:
-        self._failing.reset()
+        self.failing.reset()
         if self._list.reset():
             self._tell(self._list.response())
 
@@ -216,7 +204,7 @@ class FakeDevicePlugin(Handlers, PluginControl, Registered):
             streams=self.streams,
             allocated=tuple(self._allocated.newest),
             started=tuple(self._started.newest),
-            faults=self._failing.faults(),
+            faults=self.failing.faults(),
             instance=self.options.instance,
             allocations=self._allocated.count,
             starts=self._started.count,
@@ -246,7 +234,7 @@ class FakeDevicePlugin(Handlers, PluginControl, Registered):
             await self._registration.start()
         else:
             self._keeping = asyncio.create_task(self._keep_registered(), name=f"device plugin {o.resource}")
-        self._failing.resume()
+        self.failing.resume()
 
     def _leave_folder(self) -> None:
         with suppress(OSError):  # somebody else is in it

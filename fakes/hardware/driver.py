@@ -16,10 +16,7 @@ import grpc
 from drahealth.fakes.cluster.api import ApiError
 from drahealth.fakes.cluster.list_watch import ListWatch
 from drahealth.fakes.control.commands.devices import (
-    Clear,
-    Inject,
     Play,
-    Recover,
     Report,
     Reset,
     SetHealth,
@@ -46,13 +43,14 @@ from drahealth.fakes.control.commands.streams import (
     StreamRestore,
     StreamSend,
 )
-from drahealth.fakes.control.commands.surface import Handlers, handles
+from drahealth.fakes.control.commands.surface import handles
 from drahealth.fakes.control.driver import DriverControl, DriverOptions
-from drahealth.fakes.control.replies import Attempt, DriverState
+from drahealth.fakes.control.replies import DriverState
 from drahealth.fakes.control.taint import Taint
 from drahealth.fakes.hardware.call_counts import CallCounts
 from drahealth.fakes.hardware.devices import Devices
 from drahealth.fakes.hardware.driver_instance import DriverInstance
+from drahealth.fakes.hardware.failing import FaultHandlers
 from drahealth.fakes.hardware.instances import Instances, Told
 from drahealth.fakes.hardware.registered import FakeNode, Registered, names_of
 from drahealth.fakes.health.streams import HealthStreams
@@ -64,7 +62,7 @@ from drahealth.proto.values import DeviceHealth
 Taints = tuple[Taint, ...]
 
 
-class FakeDriver(Handlers, DriverControl, Registered):
+class FakeDriver(FaultHandlers, DriverControl, Registered):
     """A fake DRA driver in this process.
 
     Enter it with `async with`: it is registered inside, and nothing of it is left afterwards.
@@ -77,6 +75,7 @@ class FakeDriver(Handlers, DriverControl, Registered):
         self._clock = clock or SystemClock()
         self._observe = observe
         self._devices = Devices(options, self._clock)
+        self.failing = self._devices.failing
         self._requests = Counter[str]()
         self._counts = CallCounts()
         self._tainting = asyncio.Lock()
@@ -178,18 +177,6 @@ class FakeDriver(Handlers, DriverControl, Registered):
         for change in told.changes:
             self._devices.table.set(replace(change, updated=change.updated or now), coalesces=False)
 
-    @handles(Inject)
-    async def _inject(self, told: Inject) -> None:
-        self._devices.failing.inject(told)
-
-    @handles(Clear)
-    async def _clear(self, told: Clear) -> Sequence[str]:
-        return self._devices.failing.clear(told)
-
-    @handles(Recover)
-    async def _recover(self, told: Recover) -> Attempt:
-        return self._devices.failing.recover(told)
-
     @handles(TaintDevices)
     async def _taint(self, told: TaintDevices) -> None:
         paths, taint = [d.path for d in self._devices.named(told.device)], Taint(told.key, told.value, told.effect)
@@ -257,7 +244,7 @@ class FakeDriver(Handlers, DriverControl, Registered):
             streams=sum(instance.health.open for instance in self._instances.all()),
             stream_requests=dict(self._requests),
             prepared=tuple(current.prepared.all()),
-            faults=self._devices.failing.faults(),
+            faults=self.failing.faults(),
             taints=self._devices.taints,
             instance=current.options.instance,
             health_apis=current.options.health_apis,
@@ -293,11 +280,11 @@ class FakeDriver(Handlers, DriverControl, Registered):
 
     async def _begin(self, instance: DriverInstance) -> None:
         await instance.start()
-        self._devices.failing.resume()
+        self.failing.resume()
 
     async def _end(self, ending: Coroutine[Any, Any, None]) -> None:
         """Recoveries go on until a start that is ended has ended, too."""
         try:
             await ending
         finally:
-            await self._devices.failing.suspend()
+            await self.failing.suspend()

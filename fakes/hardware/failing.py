@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from drahealth.fakes.control.commands.devices import Clear, Inject, Recover
+from drahealth.fakes.control.commands.surface import Handlers, handles
 from drahealth.fakes.control.replies import Attempt
 from drahealth.fakes.faults.catalogue import action
 from drahealth.fakes.hardware.machine import DeviceState, Machine
@@ -90,3 +91,21 @@ class FailingDevices:
     def _changed(self, paths: Iterable[str]) -> None:
         if changed := {path: self._machine.state(path) for path in paths if path in self._listed}:
             self._tell(changed)
+
+
+class FaultHandlers(Handlers):
+    """The commands about faults, which drivers and device plugins handle alike."""
+
+    failing: FailingDevices
+
+    @handles(Inject)
+    async def _inject(self, told: Inject) -> None:
+        self.failing.inject(told)
+
+    @handles(Clear)
+    async def _clear(self, told: Clear) -> Sequence[str]:
+        return self.failing.clear(told)
+
+    @handles(Recover)
+    async def _recover(self, told: Recover) -> Attempt:
+        return self.failing.recover(told)
