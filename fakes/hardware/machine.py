@@ -6,7 +6,7 @@ Pure: no clock and no notifications. The caller reports changes.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from drahealth.fakes.faults.catalogue import Action, Fault, Policy, fault
+from drahealth.fakes.faults.catalogue import Action, Fault, Policy, catalogue, fault
 from drahealth.fakes.inventory.devices import Inventory
 from drahealth.proto.values import Health
 
@@ -66,6 +66,20 @@ class Machine:
             for path in paths:
                 self._reaching[path][fault_id, device] = found
         return frozenset(path for paths in reached.values() for path in paths)
+
+    @property
+    def usual_fault(self) -> str:
+        """The first fault of the catalogue that keeps a device listed, if possible one that makes it Unhealthy."""
+        seen = (known for known in catalogue(self._catalogue).values() if not known.vanishes and not known.silent)
+        return min(seen, key=lambda known: self._policy.health(known.id) is not Health.UNHEALTHY).id
+
+    def reached(self, device: str) -> Sequence[str]:
+        """The device and its partitions. Raises ValueError."""
+        return self._inventory.reached(device, "device")
+
+    def is_enough(self, fault_id: str, action: Action) -> bool:
+        """Whether the action recovers devices from this fault of the catalogue."""
+        return fault(self._catalogue, fault_id).is_recovered_by(action)
 
     def has(self, fault_id: str, device: str) -> bool:
         """Whether the fault is on the device itself."""

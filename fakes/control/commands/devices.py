@@ -57,6 +57,28 @@ class Recover(Command[Attempt]):
             raise ValueError(f"takes must be a finite number of seconds, 0 or more, got {self.takes:g}")
 
 
+@command("flap", step="")
+class Flap(Command[None]):
+    """Let a fault come and go on devices: it comes at once, and goes or comes again after each interval.
+
+    It ends with `clear` of the fault, with a recovery action that is enough for the fault, with `reset`, and when the
+    driver stops. Devices that flap with this fault or have it already are rejected, and then no device flaps.
+    """
+
+    device: Devices = argument(DEVICE, Kind.DEVICES)
+    every: float = argument("The interval, such as 2s.", Kind.DURATION, option="--every", metavar="TIME")
+    fault: str = argument(
+        "The fault; without, the first of the catalogue that makes a device Unhealthy.",
+        option="--fault",
+        metavar="NAME",
+        default="",
+    )
+
+    def __post_init__(self) -> None:
+        if not 0 < self.every < math.inf:
+            raise ValueError(f"every must be a finite number of seconds above 0, got {self.every:g}")
+
+
 @command("reset")
 class Reset(Command[None]):
     """Make all devices as new: no faults, no taints, Healthy. No stream faults are left either."""
@@ -139,6 +161,7 @@ class DeviceControl(Control):
     inject = Method(Inject)
     clear = Method(Clear)
     recover = Method(Recover)
+    flap = Method(Flap)
     reset = Method(Reset)
 
 

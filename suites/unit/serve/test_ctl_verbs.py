@@ -1,5 +1,7 @@
 """What else `drahealth ctl` tells drivers: what is said of devices, what is wrong with streams, and their lives."""
 
+import asyncio
+
 import pytest
 
 from drahealth.suites.unit.endings import PATIENCE
@@ -61,6 +63,16 @@ async def test_what_cannot_be_set_changes_nothing(rig: Rig, arguments: tuple[str
     assert refused.err.startswith(f"drahealth: {words}")
     heartbeat = (await program.drivers[0].state()).heartbeat
     assert (heartbeat, await said(rig, "gpu-0")) == (10.0, ("Healthy", "", 0))
+
+
+async def test_devices_flap_until_the_fault_is_cleared(serving: Rig) -> None:
+    assert await serving.ctl("flap", "gpu-0", "gpu-1", "--every", "50ms", "--fault", "xid/95") == DONE
+    seen = set[str]()
+    async with asyncio.timeout(PATIENCE):
+        while seen != {"Healthy", "Unhealthy"}:
+            seen.add((await said(serving, "gpu-1"))[0])
+    assert await serving.ctl("clear", "xid/95", "gpu-*") == DONE
+    assert ((await said(serving, "gpu-0"))[0], (await said(serving, "gpu-1"))[0]) == ("Healthy", "Healthy")
 
 
 # -- streams
