@@ -1,35 +1,63 @@
-"""The page docs/targets.md: what each target can do, and its options, from the definitions of the targets."""
+"""docs/targets.md: what each target can do, and its options, written from the definitions of the targets."""
+
+from collections.abc import Iterable, Iterator
 
 from drahealth.suites.targets import registry
 from drahealth.suites.targets.capabilities import Capability
+from drahealth.suites.targets.option import Command
+
+INTRODUCTION = """\
+A target is what the scenarios run on. `--target NAME` chooses it.
+
+"""
+CAPABILITIES = """
+## Capabilities
+
+Requirements and scenarios name the capabilities that they need. On a target without one of them
+they are not applicable.
+
+"""
+OPTIONS = """
+## Options
+
+Options of `drahealth run` and `drahealth play`. pytest has each as `--drahealth-NAME`.
+
+"""
+DOCTOR = """
+Options of `drahealth doctor`:
+
+"""
 
 
 def targets_page(note: str) -> str:
-    """The page; `note` says what it was made from."""
+    """The page; `note` names its source."""
+    return "".join(_parts(note))
+
+
+def _parts(note: str) -> Iterator[str]:
     targets = list(registry.definitions())
-    lines = ["# Targets\n\n" + note]
-    lines.append("A target is what the scenarios run on. `--target NAME` chooses it.\n\n| target | |\n| --- | --- |\n")
-    lines += [f"| `{target.name}` | {target.summary} |\n" for target in targets]
-    lines.append(
-        "\n## Capabilities\n\nRequirements and scenarios name the capabilities that they need. On a target without\n"
-    )
-    lines.append("one of them they are not applicable.\n\n")
-    lines.append("\n".join([*head("capability", "meaning", *(target.name for target in targets)), ""]))
-    for capability in Capability:
-        has = ["yes" if target.can(capability) else "no" for target in targets]
-        lines.append(f"| `{capability.value}` | {capability.meaning} | {' | '.join(has)} |\n")
-    lines.append("\n")
-    lines += [f"- {t.name} cannot `{c.value}`: {why}.\n" for t in targets for c, why in t.missing.items()]
-    lines.append("\n## Options\n\nOf `drahealth run` and `drahealth play`; pytest has each as `--drahealth-NAME`.\n\n")
-    lines.append("\n".join([*head("option", "meaning", "targets"), ""]))
-    for option, takers in registry.options("run"):
-        lines.append(f"| `--{option.name} {option.metavar}` | {option.help} | {', '.join(takers)} |\n")
-    lines.append("\nOf `drahealth doctor`:\n\n" + "\n".join([*head("option", "meaning", "targets"), ""]))
-    for option, takers in registry.options("doctor"):
-        lines.append(f"| `{f'--{option.name} {option.metavar}'.strip()}` | {option.help} | {', '.join(takers)} |\n")
-    return "".join(lines)
+    yield f"# Targets\n\n{note}{INTRODUCTION}"
+    yield from _table(("target", "what it is"), ((f"`{target.name}`", target.summary) for target in targets))
+    yield CAPABILITIES
+    columns = ("capability", "meaning", *(target.name for target in targets))
+    rows = ((f"`{c.value}`", c.meaning, *("yes" if t.can(c) else "no" for t in targets)) for c in Capability)
+    yield from _table(columns, rows)
+    yield "\n"
+    yield from (f"- {t.name} cannot `{c.value}`: {why}.\n" for t in targets for c, why in t.missing.items())
+    yield OPTIONS
+    yield from _options("run")
+    yield DOCTOR
+    yield from _options("doctor")
 
 
-def head(*columns: str) -> list[str]:
-    """The first two lines of a table."""
-    return [f"| {' | '.join(columns)} |", "|" + " --- |" * len(columns)]
+def _options(command: Command) -> Iterator[str]:
+    offered = registry.options(command)
+    rows = ((f"`{f'--{o.name} {o.metavar}'.strip()}`", o.help, ", ".join(targets)) for o, targets in offered)
+    return _table(("option", "meaning", "targets"), rows)
+
+
+def _table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
+    """The lines of a table in Markdown."""
+    names = list(columns)
+    yield f"| {' | '.join(names)} |\n|{' --- |' * len(names)}\n"
+    yield from (f"| {' | '.join(row)} |\n" for row in rows)
