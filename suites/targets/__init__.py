@@ -1,1 +1,1 @@
-"""What scenarios run on: the seam, and each target behind it."""
+"""Targets: what scenarios run on. Each target is a folder; `registry` lists them."""

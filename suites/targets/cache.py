@@ -1,4 +1,4 @@
-"""The folder for what is kept between runs: binaries of Kubernetes, packages for images."""
+"""The cache folder: Kubernetes binaries, and packages for images."""
 
 import os
 from pathlib import Path
@@ -7,5 +7,5 @@ import platformdirs
 
 
 def default_root() -> Path:
-    """DRAHEALTH_CACHE, or the user's cache folder."""
+    """The folder that DRAHEALTH_CACHE names, or the user's cache folder."""
     return Path(os.environ.get("DRAHEALTH_CACHE") or platformdirs.user_cache_path("drahealth")).absolute()

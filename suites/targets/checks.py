@@ -1,11 +1,12 @@
-"""One thing to know about a machine, for `drahealth doctor`."""
+"""One result of `drahealth doctor`."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What was found; `hint` says what to do where it is not ok. A target can do without what is not `needed`."""
+    """The result of a check. `hint` says what to do if it is not ok. The target runs without checks that are not
+    `needed`. --"""
 
     name: str
     ok: bool

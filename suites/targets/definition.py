@@ -1,7 +1,7 @@
-"""What a target's folder defines: `registry` lists the folders, everything else reads it from there.
+"""The definition of a target: all that is known about it without starting it.
 
-`definition.py` of a target's folder has `DEFINITION`, a `TargetDefinition`. It is imported to list targets and options,
-so it imports nothing else of the target: the functions in it import what they need when they are called.
+`definition.py` in the folder of a target has `DEFINITION`, a `TargetDefinition`. Listing targets and options imports
+it. So it imports nothing heavy itself; its functions import what they need when they are called.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -25,7 +25,7 @@ class Launch:
 
     progress: Progress = silent
     failed: Callable[[], bool] = lambda: False
-    """Says at the end of the run whether a scenario has failed."""
+    """Returns at the end of the run whether a scenario failed."""
     shared: SharedFile | None = None
     """In a worker of a distributed run: where the controller describes the environment that it made."""
     resync: float | None = None
@@ -80,10 +80,10 @@ class TargetDefinition:
     configure: Callable[[Values], Configuration]
     """Checks the options together. Raises ConfigurationError."""
     examine: Callable[[Values, Progress], Iterator[Check]] | None = None
-    """The checks of `drahealth doctor`, each as soon as its result is known; None: it runs wherever Python runs."""
+    """Yields the checks of `drahealth doctor` one by one; None: the target runs wherever Python runs."""
     clean: Callable[[bool, Progress], tuple[list[str], list[str]]] | None = None
-    """Removes what interrupted runs left; with True also what was kept on purpose. Returns lines for people: what it
-    removed, and what it left."""
+    """Removes what interrupted runs left; with True also what was kept on purpose. Returns two lists of lines for
+    people: what it removed, and what it left."""
 
     def can(self, capability: Capability) -> bool:
         return capability not in self.missing

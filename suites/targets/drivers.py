@@ -1,4 +1,4 @@
-"""Where a target's fake drivers live: in this process, or elsewhere behind the same control surface."""
+"""The fake drivers of a target: in this process, or in another one behind the same control surface."""
 
 import asyncio
 import sys
@@ -17,7 +17,7 @@ from drahealth.proto.clock import Clock
 from drahealth.proto.events import Event, Record
 
 _PATIENCE = 10.0
-"""Seconds that the drivers' process may take to end once its input has."""
+"""Seconds that the process of the drivers may take to exit after its input is closed."""
 
 
 class InlineDrivers:
@@ -40,17 +40,17 @@ class InlineDrivers:
         return FakeDevicePlugin(options, clock=self._clock, observe=stamp)
 
     async def drop(self, driver: DriverControl | PluginControl) -> None:
-        """Nothing is left of one that was retired."""
+        """Nothing to do: a stopped driver holds nothing."""
 
     async def jump(self, seconds: float) -> None:
-        """They live on the target's own clock."""
+        """Nothing to do: they use the clock of the target."""
 
     async def close(self) -> None:
         """Nothing to close."""
 
 
 class RemoteDrivers:
-    """Drivers of a host that is somewhere else."""
+    """Drivers in another process."""
 
     def __init__(self, host: RemoteHost) -> None:
         self._host = host
@@ -73,7 +73,7 @@ class RemoteDrivers:
 
 
 class ProcessDrivers(RemoteDrivers):
-    """Drivers in a process of their own, told what to do over pipes; it ends when this process does."""
+    """Drivers in a child process, which gets commands over pipes and exits with this process."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process

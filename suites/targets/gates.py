@@ -5,5 +5,6 @@ from drahealth.manager.profile import Profile
 
 
 def feature_gates(profile: Profile, on: bool = True) -> dict[str, bool]:
-    """Those that a release has, all on or all off: one cannot be off alone (A-03), and before 1.36 there is but one."""
+    """The gates of a release, all on or all off. One cannot be off alone (A-03), and releases before 1.36 have only
+    one. --"""
     return {STATUS_GATE: on} | ({MESSAGE_GATE: on} if profile.messages else {})

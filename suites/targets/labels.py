@@ -1,4 +1,4 @@
-"""What tells the objects of ours in an API server from others'."""
+"""The label of the objects that drahealth makes."""
 
 BELONGS = {"app.kubernetes.io/part-of": "drahealth"}
-"""The label of everything that we make and that is in no namespace of ours, and of those namespaces."""
+"""The label of our namespaces, and of our objects without a namespace."""

@@ -1,8 +1,7 @@
-"""When a node is ready: for the first time, and again after its kubelet has been started anew.
+"""Whether a node is Ready, also after its kubelet was restarted.
 
-The Node object of a killed kubelet goes on saying Ready. So after a restart the sign is the Node's Lease, renewed since
-the new kubelet was started, together with the heartbeat of its Ready condition; the heartbeat alone is too coarse, for
-it has whole seconds.
+The Node object of a killed kubelet stays Ready. So after a restart the Lease of the Node must have been renewed since
+the start, and so must the heartbeat of its Ready condition. The heartbeat alone has only whole seconds.
 """
 
 import time
@@ -16,7 +15,7 @@ _KEEPING_OFF = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
 
 
 class NodeReadiness:
-    """Asks for one node; `begin` before each start of its kubelet."""
+    """The readiness of one node. Call `begin` before each start of its kubelet."""
 
     def __init__(self, probe: ApiProbe, node_name: str) -> None:
         self._probe = probe
@@ -25,11 +24,11 @@ class NodeReadiness:
         self._been_ready = False
 
     def begin(self) -> None:
-        """A kubelet is about to be started."""
+        """Remember the time: a kubelet is about to start."""
         self._since = time.time() if self._been_ready else None
 
     async def reached(self) -> bool:
-        """Whether the node takes pods, by the word of the kubelet that was started last."""
+        """Whether the node accepts pods, as reported by the kubelet that was started last."""
         node = await self._probe.node(self._node_name)
         lease = None if self._since is None else await self._probe.lease(self._node_name)
         ready = node is not None and takes_pods(node) and speaks_since(node, lease, self._since)
@@ -38,13 +37,13 @@ class NodeReadiness:
 
 
 def takes_pods(node: Mapping[str, Any]) -> bool:
-    """Whether a Node is Ready and without the taints of one that is not."""
+    """Whether a Node is Ready and has no taint that says otherwise."""
     taints = {taint["key"] for taint in node["spec"].get("taints", ())}
     return _ready_condition(node).get("status") == "True" and not taints.intersection(_KEEPING_OFF)
 
 
 def speaks_since(node: Mapping[str, Any], lease: Mapping[str, Any] | None, since: float | None) -> bool:
-    """Whether the Node's state was reported at or after `since` (Unix seconds); None asks for nothing."""
+    """Whether the Node's state was reported at or after `since` (Unix seconds); always true for None."""
     if since is None:
         return True
     heartbeat = _ready_condition(node).get("lastHeartbeatTime")
@@ -52,7 +51,7 @@ def speaks_since(node: Mapping[str, Any], lease: Mapping[str, Any] | None, since
 
 
 def renewed_since(lease: Mapping[str, Any] | None, since: float) -> bool:
-    """Whether whoever holds the Lease has renewed it at or after `since` (Unix seconds)."""
+    """Whether the Lease was renewed at or after `since` (Unix seconds)."""
     renewed = None if lease is None else lease.get("spec", {}).get("renewTime")
     return renewed is not None and _unix(renewed) >= since
 

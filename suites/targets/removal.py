@@ -1,4 +1,4 @@
-"""Removing a folder that processes of all kinds have written to."""
+"""Removal of a folder that any process may have written to."""
 
 import contextlib
 import os
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def remove_folder(path: Path) -> None:
-    """Removes a folder, also where something in it has taken its own permissions away."""
+    """Removes a folder, even if folders in it have no permissions."""
     shutil.rmtree(path, ignore_errors=True)
     if not path.exists():
         return

@@ -1,8 +1,8 @@
-"""The folder of one run: short, private, and recognisably dead once nobody uses it any more.
+"""The folder of one run: short, private, and locked while it is used.
 
-Sockets of plugins lie in it, and the path of a unix socket has at most 107 bytes, so it is `/tmp/dh-XXXXXX` where
-TMPDIR is long. Its file `lock` is locked as long as the process that made it, or the keeper that inherited the lock,
-lives. The next run removes what is no longer locked.
+It contains the sockets of plugins. The path of a unix socket has at most 107 bytes, so the folder is `/tmp/dh-XXXXXX`
+if TMPDIR is long. The process that made it, or the keeper that inherited the lock, locks its file `lock`. The next run
+removes folders that are not locked.
 """
 
 import contextlib
@@ -19,12 +19,12 @@ from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.removal import remove_folder
 
 LONGEST_BASE = 20
-"""Bytes of the base folder that leave 48 for the name of a driver in the path of its socket."""
+"""The longest base folder in bytes. It leaves 48 bytes for the name of a driver in the path of its socket."""
 
 _PREFIX = "dh-"
 _DRAFT = ".dh-"
 _DRAFT_LASTS = 60.0
-"""Seconds after which a folder that never got its lock and its name counts as dead."""
+"""Seconds after which an unfinished folder is removed."""
 
 
 class RunDirectory:
@@ -36,14 +36,14 @@ class RunDirectory:
 
     @classmethod
     def create(cls, base: Path | None = None) -> "RunDirectory":
-        """A new folder of mode 0700, after a sweep of dead ones. HarnessError if the base cannot be written."""
+        """A new folder of mode 0700; removes unused ones first. Raises HarnessError if the base cannot be written."""
         base = default_base() if base is None else base
         try:
             sweep(base)
             return cls._create(base, secrets.token_hex(3))
         except OSError as error:
             raise HarnessError(
-                f"No run folder can be made in {base}: {error}", "make room there, or set TMPDIR to a short path"
+                f"cannot make a run folder in {base}: {error}", "make room there, or set TMPDIR to a short path"
             ) from error
 
     @classmethod
@@ -55,17 +55,17 @@ class RunDirectory:
         return cls(draft.rename(base / f"{_PREFIX}{name}"), lock)
 
     def remove(self) -> None:
-        """Removes the folder, if the keeper has not, and lets go of the lock."""
+        """Removes the folder, if the keeper has not, and releases the lock."""
         remove_folder(self.path)
         self.release()
 
     def keep(self) -> None:
-        """Lets go of the folder and leaves it where it is; no sweep will take it."""
+        """Releases the folder without removing it; no later run removes it."""
         (self.path / "lock").unlink(missing_ok=True)
         self.release()
 
     def release(self) -> None:
-        """Lets go of the lock; doing so again is no error."""
+        """Releases the lock; harmless if it is released."""
         if self.lock >= 0:
             os.close(self.lock)
         self.lock = -1
@@ -78,7 +78,7 @@ def default_base() -> Path:
 
 
 def sweep(base: Path) -> list[Path]:
-    """Removes this user's dead run folders and says which."""
+    """Removes this user's unused run folders. Returns them."""
     dead = [path for path in _own_folders(base) if _is_dead(path)]
     for path in dead:
         remove_folder(path)

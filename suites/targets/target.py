@@ -1,7 +1,7 @@
-"""The target: the seam between scenarios and what they run on.
+"""The interface between scenarios and what they run on.
 
-A scenario talks to a target through the story's handles (`node`) and never asks which one it is. A target says what a
-device is called in the status there (its profile), and how long things take there (its windows).
+A scenario uses a target through the objects of a story (`node`), and never asks which target it is. The profile of a
+target says what its kubelet does; its windows say how long things take.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,12 +16,12 @@ from drahealth.proto.clock import Clock
 from drahealth.proto.events import Observe, Record
 
 Window = Literal["push", "resync", "start", "restart"]
-"""How long a thing may take: what the kubelet is notified of, what waits for a pod's next sync, a pod's or driver's
-start, a restart of the kubelet or the API server."""
+"""What a wait is for: a change that the kubelet is notified of, a change that waits for the next sync of a pod, the
+start of a pod or driver, or a restart of the kubelet or the API server."""
 
 
 class Opened(NamedTuple):
-    """A window that was opened: real seconds to wait at most, and seconds that the node's clock jumped for it."""
+    """An open window: the longest wait in real seconds, and the seconds that the node's clock jumped."""
 
     wait: float
     jumped: float = 0.0
@@ -40,7 +40,7 @@ class Target(Protocol):
 
     @property
     def profile(self) -> Profile:
-        """What the kubelet here is known to do."""
+        """The known behaviour of the kubelet."""
 
     @property
     def node_name(self) -> str: ...
@@ -50,80 +50,81 @@ class Target(Protocol):
 
     @property
     def windows(self) -> Mapping[Window, float]:
-        """Real seconds."""
+        """The longest wait for each, in real seconds."""
 
     @property
     def registry_dir(self) -> Path:
-        """Where the kubelet looks for registration sockets."""
+        """The folder where the kubelet finds registration sockets."""
 
     @property
     def plugins_dir(self) -> Path:
-        """Where drivers put their own sockets."""
+        """The folder for the sockets of drivers."""
 
     @property
     def device_plugins_dir(self) -> Path:
-        """Where device plugins find the kubelet's socket, and put their own."""
+        """The folder for the sockets of device plugins; it also has that of the kubelet."""
 
     @property
     def workload_image(self) -> str:
-        """What a pod's containers run: without a command it runs until it is told to end. It has a shell."""
+        """The image of a pod's containers. It has a shell; without a command it runs until it is stopped."""
 
     async def start(self) -> None:
         """Returns once the node is Ready. Raises HarnessError."""
 
     async def stop(self) -> None:
-        """Leaves nothing behind; harmless on a target that never started."""
+        """Removes everything that `start` made; harmless on a target that never started."""
 
     async def enter(self, *, alone: bool) -> None:
-        """A scenario begins, and shares the node with those of other workers unless it must be alone there."""
+        """A scenario begins. It shares the node with scenarios of other workers, or waits until it is
+        `alone` there."""
 
     async def prepare_namespace(self, namespace: str) -> None:
-        """Sees to all that a new namespace needs before a pod can be made in it."""
+        """Prepares a new namespace so that pods can be made in it."""
 
     async def leave(self) -> None:
-        """It has ended."""
+        """The scenario has ended."""
 
     async def open_window(self, window: Window) -> Opened:
-        """Lets the window's time begin to pass."""
+        """Starts a window."""
 
     async def advance_time(self, seconds: float) -> float:
-        """Returns when `seconds` have passed for the node and its drivers, and how many of them were jumped over."""
+        """Returns when `seconds` have passed for the node and its drivers: how many of them the clock jumped."""
 
     async def start_driver(self, options: DriverOptions, observe: Callable[[Record], None]) -> DriverControl:
-        """Makes a fake driver on the node; it is not started yet."""
+        """A fake driver on the node, not started."""
 
     async def start_device_plugin(self, options: PluginOptions, observe: Callable[[Record], None]) -> PluginControl:
-        """Makes a fake device plugin on the node; it is not started yet."""
+        """A fake device plugin on the node, not started."""
 
     async def drop_driver(self, driver: DriverControl | PluginControl) -> None:
-        """Lets go of a driver or device plugin that was made, and of the process it may live in."""
+        """Releases a driver or device plugin that was made."""
 
     async def restart_kubelet(self) -> None:
-        """Ends the kubelet at once and starts it again on the same files; returns when the node is served again."""
+        """Kills the kubelet and starts it with the same files; returns when the node is Ready."""
 
     async def stop_kubelet(self) -> None:
-        """Ends the kubelet at once; what runs on its node runs on. Harmless on one that was stopped."""
+        """Kills the kubelet; containers keep running. Harmless on a stopped one."""
 
     async def start_kubelet(self) -> None:
-        """Starts it again on the same files, if it was stopped; returns when the node is served again."""
+        """Starts a stopped kubelet with the same files; returns when the node is Ready."""
 
     async def set_gates(self, *, api_server: bool, kubelet: bool) -> None:
-        """Sets the feature gates of device health on the API server and on the kubelet, restarting both."""
+        """Sets the feature gates of device health on the API server and on the kubelet, and restarts both."""
 
     async def stop_api_server(self) -> None:
-        """Ends the API server at once: its watches end, and whoever calls is refused, until it is started again."""
+        """Kills the API server: its watches end, and calls are refused until it is started."""
 
     async def start_api_server(self) -> None:
-        """Starts it again on the same store; returns when it serves. Harmless on one that was not stopped."""
+        """Starts a stopped API server with the same store; returns when it is ready. Harmless on a running one."""
 
     async def end_container(self, pod_uid: str, container: str, code: int) -> None:
-        """Lets a running container end with this exit code."""
+        """Makes a running container exit with this code."""
 
     def check(self) -> None:
-        """Raises HarnessError if a component of the target has died, so that its death is not the subject's fault."""
+        """Raises HarnessError if a component of the target has died. No requirement fails for that."""
 
     async def log_tail(self) -> str:
-        """The last lines of its components' logs, for the report of a failure; empty if there are none."""
+        """The last log lines of its components, for the report of a failure; empty if there are none."""
 
 
 class LocalTarget(Target, Protocol):

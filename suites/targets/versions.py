@@ -1,4 +1,4 @@
-"""Kubernetes releases by number, and what is known of their kubelets."""
+"""Kubernetes versions, and the profiles of their kubelets."""
 
 import re
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ def parse_version(text: str) -> str:
     match = _VERSION.fullmatch(text.strip())
     if match is None:
         raise ConfigurationError(
-            f"{text!r} is not the version of a Kubernetes release", "give major, minor and patch, like 1.37.1"
+            f"a Kubernetes version must have major, minor and patch, got {text!r}", "for example 1.37.1"
         )
     return text.strip().removeprefix("v")
 

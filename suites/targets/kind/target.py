@@ -1,4 +1,4 @@
-"""The kind target: a cluster in containers, with a real runtime, and the fake driver in a pod of the node."""
+"""The kind target: a cluster in containers with a real container runtime; the fake driver runs in a pod of the node."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -32,7 +32,7 @@ _CDI = "/var/run/cdi"
 
 
 class KindTarget:
-    """Implements `target.Target`. `worker` is the number of this process among those that share the site."""
+    """Implements `target.Target`. `worker` is the number of this process among those that share the cluster."""
 
     registry_dir = _KUBELET / "plugins_registry"
     plugins_dir = _KUBELET / "plugins"
@@ -84,7 +84,7 @@ class KindTarget:
         await self._turnstile.enter(alone=alone)
 
     async def prepare_namespace(self, namespace: str) -> None:
-        """Makes the service account that a controller would, which may be long in coming after a restart."""
+        """Makes the service account. After a restart the controller may take long to make it."""
         try:
             await self.api.create(SERVICE_ACCOUNTS, {"metadata": {"name": "default", "namespace": namespace}})
         except ApiError as error:

@@ -1,6 +1,6 @@
 """The kubelet target: a real kubelet and a real control plane on this machine, with a fake container runtime.
 
-No root and no container engine. Time is real here: what waits for a pod's next sync waits for it.
+It needs neither root nor a container engine. Time is real: a wait for the next sync of a pod takes that long.
 """
 
 import asyncio
@@ -26,8 +26,8 @@ from drahealth.suites.targets.run_directory import RunDirectory
 from drahealth.suites.targets.target import Opened, Window
 
 SYNC_FREQUENCY = 6.0
-"""Seconds; the kubelet syncs a pod after 1 to 1.5 times as long. More than `push`, so that a change of which nobody is
-notified is seldom taken for one that is: a sync may be due by chance. In the reference it never is."""
+"""Seconds; the kubelet syncs a pod after 1 to 1.5 times as long. It is longer than the window `push`: a sync that is
+due by chance must seldom hide a missing notification. On the reference no sync is due by chance."""
 
 
 class KubeletTarget:
@@ -75,9 +75,7 @@ class KubeletTarget:
             self._drivers = InlineDrivers(client, self.clock)
 
     async def stop(self) -> None:
-        async with (
-            AsyncExitStack() as stack
-        ):  # the last pushed goes first, and each goes whatever becomes of the others
+        async with AsyncExitStack() as stack:  # in reverse order, each whether or not the others fail
             stack.push_async_callback(self._runtime.close)
             if self._run:
                 stack.callback(self._run.remove)
@@ -111,13 +109,13 @@ class KubeletTarget:
         return self._started.kubeconfig
 
     async def enter(self, *, alone: bool) -> None:
-        """The node is this process' own."""
+        """Nothing: no other process uses the node."""
 
     async def prepare_namespace(self, namespace: str) -> None:
         """Nothing: no admission plugin asks for anything."""
 
     async def leave(self) -> None:
-        """It always was."""
+        """Nothing: no other process uses the node."""
 
     async def open_window(self, window: Window) -> Opened:
         return Opened(self.windows[window])

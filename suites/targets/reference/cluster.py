@@ -1,7 +1,7 @@
-"""The reference as a whole node with its control plane: the manager, the pod worker and the runtime around it, an API
-server in memory and a scheduler, joined.
+"""The reference as a whole node with its control plane: the manager, a pod worker, a container runtime, an API server
+in memory, and a scheduler.
 
-The reference target runs scenarios on it, with time under control; `drahealth manager` is it as a program.
+The reference target runs scenarios on it, with time under control. `drahealth manager` runs it as a program.
 """
 
 import asyncio
@@ -29,9 +29,9 @@ ALL_ON = Gates()
 class ReferenceCluster:
     """A node named `name` whose kubelet has `root` as its root directory and syncs each pod every `resync` seconds.
 
-    `gates` are those of the API server and the kubelet. With `files` the API server's objects outlive the process;
-    OSError where these cannot be. `observe` is told what the manager does. `dra` and `workers` make what is to stand
-    for the reference's own.
+    `gates` are those of the API server and the kubelet. With `files` the objects of the API server outlive the process;
+    raises OSError if these cannot be written. `observe` gets the events of the manager. `dra`, `device_plugins` and
+    `workers` replace those of the reference.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class ReferenceCluster:
         await self.start_kubelet()
 
     async def start_control_plane(self) -> None:
-        """Makes the node object, unless it is there, and begins to place pods."""
+        """Makes the Node object, unless it exists, and starts to schedule pods."""
         try:
             await self.api.create(NODES, {"metadata": {"name": self.name}})
         except ApiError as error:
@@ -87,20 +87,20 @@ class ReferenceCluster:
         await self._replica_sets.start()
 
     async def wait(self) -> None:
-        """Raises what ends a part of the control plane; none should end before `stop`."""
+        """Raises the error that ends a part of the control plane; none should end before `stop`."""
         await asyncio.gather(self._scheduler.wait(), self._replica_sets.wait())
 
     async def stop(self) -> None:
-        """Ends all of it; what outlives it is in its files. Harmless on what never started."""
+        """Stops everything; its files stay. Harmless on a node that never started."""
         await self.stop_kubelet()
         await self._replica_sets.stop()
         await self._scheduler.stop()
         await self.runtime.close()
 
     async def restart_kubelet(self, gates: Gates | None = None, *, api_server: Gates | None = None) -> None:
-        """Ends the kubelet and starts it again on the same files; with `gates` the API server too, before it.
+        """Stops the kubelet and starts it with the same files; with `gates` restarts the API server first.
 
-        `api_server` are its gates, if they are to be others than the kubelet's.
+        `api_server` are the gates of the API server, if they differ from those of the kubelet.
         """
         if gates is not None:
             self._gates = gates
@@ -110,14 +110,14 @@ class ReferenceCluster:
         await self.start_kubelet()
 
     async def start_kubelet(self) -> None:
-        """Returns when the pods that are there were taken up."""
+        """Returns when the existing pods are synced."""
         for slice_ in await self.api.list(SLICES):  # as a kubelet does when it starts (W-30)
             await self.api.delete(SLICES, slice_["metadata"]["name"])
         await self.manager.start()
         await self._workers.start()
 
     async def stop_kubelet(self) -> None:
-        """Ends the kubelet; containers run on."""
+        """Stops the kubelet; containers keep running."""
         await self._workers.stop()
         await self.manager.stop()
 

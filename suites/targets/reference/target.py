@@ -1,7 +1,6 @@
 """The reference target: manager and fakes in this process, over real unix sockets and gRPC, time under control.
 
-It needs nothing but Python. What would take the node seconds is jumped over: a window that waits for a pod's next sync
-moves the clock by one resync.
+It needs only Python. The clock jumps instead of waiting: a window for the next sync of a pod moves it by one resync.
 """
 
 import asyncio
@@ -28,16 +27,16 @@ if TYPE_CHECKING:
     from drahealth.fakes.cluster.api_server.http import HttpApi
 
 RESYNC = 8.0
-"""Seconds between a pod's syncs when nothing happens."""
+"""Seconds between the syncs of a pod when nothing happens."""
 
 _MOMENT = 0.05
-"""Real seconds that go before a jump of the clock."""
+"""Real seconds before the clock jumps."""
 
 WINDOWS: Mapping[Window, float] = MappingProxyType({"push": 5.0, "resync": 12.0, "start": 10.0, "restart": 10.0})
 
 
 class ReferenceTarget:
-    """Implements `target.Target`. Other halves of the manager than the reference's are judged just like a kubelet."""
+    """Implements `target.Target`. `dra` and `device_plugins` replace parts of the manager, to judge other ones."""
 
     node_name = "node-a"
     workload_image = "workload.example.com/gpu-job:1"
@@ -103,7 +102,7 @@ class ReferenceTarget:
         return path
 
     async def enter(self, *, alone: bool) -> None:
-        """The node is this process' own."""
+        """Nothing: no other process uses the node."""
 
     def observe_kubelet(self, observe: Observe) -> None:
         self._observe = observe
@@ -116,19 +115,19 @@ class ReferenceTarget:
         """Nothing: no admission plugin asks for anything."""
 
     async def leave(self) -> None:
-        """It always was."""
+        """Nothing: no other process uses the node."""
 
     async def open_window(self, window: Window) -> Opened:
         if window != "resync":
             return Opened(self.windows[window])
-        # What is to show at the next sync must have reached the kubelet before the clock brings that sync; where the
-        # machine was too slow for this, the sync after it comes in real time, within the window.
+        # A change must reach the kubelet before the jump brings the next sync. If the machine is too slow for that,
+        # the sync after it comes in real time, within the window.
         await asyncio.sleep(_MOMENT)
         await self._jump(self._resync)
         return Opened(self.windows[window], self._resync)
 
     async def advance_time(self, seconds: float) -> float:
-        await asyncio.sleep(min(seconds, _MOMENT))  # so that what is under way was there before
+        await asyncio.sleep(min(seconds, _MOMENT))  # so that calls in progress finish before the jump
         await self._jump(seconds)
         return seconds
 
@@ -166,7 +165,7 @@ class ReferenceTarget:
         self.runtime.end(pod_uid, container, code)
 
     def check(self) -> None:
-        """All of it lives in this process."""
+        """Nothing: all components are in this process."""
 
     async def log_tail(self) -> str:
         return ""

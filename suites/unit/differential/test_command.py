@@ -24,7 +24,7 @@ DIFFERENCE = Difference(0, "pushed", "pod-0", "Healthy", "Unknown")
         (["--replay", "none.json"], "none.json cannot be read: No such file or directory; name a file of a script"),
         (["--profile", "v9"], "--profile must be one of kep, v1.37"),
         (["--kubernetes", "1.99.0"], "there is no profile for Kubernetes 1.99.0"),
-        (["--kubernetes", "new"], "'new' is not the version of a Kubernetes release; give major, minor"),
+        (["--kubernetes", "new"], "a Kubernetes version must have major, minor and patch, got 'new'"),
         (["--target", "kind"], "--target must be one of reference, kubelet, got 'kind'"),
         (["--record"], "--record is for files that are replayed; name them with --replay"),
     ],

@@ -1,4 +1,4 @@
-"""A kind cluster: the `kind` program it is made with, and whose cluster is whose.
+"""A kind cluster: the `kind` program, the records of our clusters, and their nodes.
 
 engine = await find_engine()
 kind = await find_kind(engine)

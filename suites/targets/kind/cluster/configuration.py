@@ -1,8 +1,7 @@
-"""The configuration a cluster is made from: the user's, with ours merged into it.
+"""The configuration of a new cluster: that of the user, with ours merged into it.
 
-Ours is little: a mark on every node that tells our clusters from others', a kubelet that looks at its pods often, and
-the feature gates that were asked for. Where the user says something else about one of them, the user's `syncFrequency`
-holds, and a gate is an error.
+Ours has a mark on every node, a shorter `syncFrequency` of the kubelets, and feature gates. The user's `syncFrequency`
+wins over ours. Another value of a feature gate is an error.
 """
 
 from collections.abc import Mapping
@@ -39,7 +38,7 @@ from drahealth.suites.yaml_tree import (
 
 API_VERSION = "kind.x-k8s.io/v1alpha4"
 SYNC_FREQUENCY = "3s"
-"""How often the kubelet looks at each pod again where the user says nothing: 60 s is its own, 1 s a load."""
+"""The `syncFrequency` of kubelets if the user sets none. The default of Kubernetes is 60 s; 1 s is a high load."""
 _WHERE = "The kind configuration"
 _SEE = "see https://kind.sigs.k8s.io/docs/user/configuration"
 _DEFAULT = f"kind: Cluster\napiVersion: {API_VERSION}\n"
@@ -56,9 +55,8 @@ def compose(
 ) -> str:
     """The text for `kind create cluster --config`.
 
-    `user` is the text of the user's own configuration, `where` what errors call it. `nodes` counts all of them, the
-    control plane among them.
-    Raises ConfigurationError with the line where the two do not fit, or where the text is no kind configuration.
+    `user` is the configuration of the user, and `where` its name in errors. `nodes` includes the control plane.
+        Raises ConfigurationError with the line if the two conflict, or if the text is not a kind configuration.
     """
     path = mark(run_id)
     try:
@@ -76,7 +74,7 @@ def compose(
 
 
 def cluster_name(user: str, where: str = _WHERE) -> str | None:
-    """The name that the user's configuration gives to the cluster, which kind's --name would override."""
+    """The name of the cluster in the configuration of the user; `--name` of kind overrides it."""
     try:
         return text(get(_cluster(user), "name")) or None
     except Malformed as error:
@@ -88,7 +86,7 @@ def _cluster(said: str) -> MappingNode:
     if not found:
         raise Malformed("it is empty", 1)
     if len(found) > 1:
-        raise Malformed("a second document begins, and kind takes one alone", line_of(found[1]))
+        raise Malformed("a second document begins; kind reads only one", line_of(found[1]))
     cluster = found[0]
     if not isinstance(cluster, MappingNode):
         raise Malformed("it is not a mapping", line_of(cluster))
@@ -103,7 +101,7 @@ def _cluster(said: str) -> MappingNode:
 
 
 def _check(cluster: MappingNode) -> None:
-    """What will be changed must be of the shape that kind gives it."""
+    """The parts that are merged must have the right types."""
     _expect(cluster, "nodes", SequenceNode, "a list")
     _expect(cluster, "featureGates", MappingNode, "a mapping")
     for node in items(get(cluster, "nodes")):
@@ -112,7 +110,7 @@ def _check(cluster: MappingNode) -> None:
         _expect(node, "extraMounts", SequenceNode, "a list")
         for mount in items(get(node, "extraMounts")):
             if (path := get(mount, "containerPath")) is not None and is_mark(text(path)):
-                raise Malformed(f"{text(path)} is the mark of drahealth's own clusters; leave it out", line_of(path))
+                raise Malformed(f"{text(path)} is reserved for the clusters of drahealth; remove it", line_of(path))
     for of in (cluster, *items(get(cluster, "nodes"))):
         _expect(of, MERGED, SequenceNode, "a list")
         for patch in items(get(of, MERGED)):
@@ -128,15 +126,15 @@ def _expect(of: Node, key: str, kind: type[Node], what: str) -> None:
 
 def _set_nodes(cluster: MappingNode, wanted: int | None, where: str) -> None:
     if wanted is not None and wanted < 1:
-        raise ConfigurationError(f"A cluster of {wanted} nodes cannot be made", "give --nodes 1 or more")
+        raise ConfigurationError(f"--nodes must be 1 or more, got {wanted}")
     there = items(get(cluster, "nodes"))
     if not there:
         roles = ["control-plane"] + ["worker"] * ((wanted or 1) - 1)
         put(cluster, "nodes", sequence(*(mapping(role=scalar(role)) for role in roles)))
     elif wanted not in (None, len(there)):
         raise ConfigurationError(
-            f"{where}, line {line_of(there[0])}: it has {len(there)} nodes, and {wanted} were asked for",
-            "leave --nodes out, or the nodes",
+            f"{where}, line {line_of(there[0])}: it has {len(there)} nodes, but --nodes is {wanted}",
+            "remove --nodes, or the nodes",
         )
 
 
@@ -156,18 +154,18 @@ def _set_gates(cluster: MappingNode, wanted: Mapping[str, bool]) -> None:
     for setting in said:
         if wanted.get(setting.gate, setting.on) != setting.on:
             value = str(wanted[setting.gate]).lower()
-            raise Malformed(f"it sets the feature gate {setting.gate}, which has to be {value} here", setting.line)
+            raise Malformed(f"the feature gate {setting.gate} must be {value}", setting.line)
     for gate, on in wanted.items():
         put(table, gate, scalar(str(on).lower(), "bool"))
     put(cluster, "featureGates", table)
 
 
 def _check_roles(cluster: MappingNode) -> None:
-    """One API server is what the gates are set on, so there is to be one."""
+    """Gates are set on one API server, so there must be one control plane."""
     roles = [role for node in items(get(cluster, "nodes")) if (role := get(node, "role")) is not None]
     planes = [role for role in roles if text(role) == "control-plane"]
     if len(planes) > 1:
-        raise Malformed("it has a second control plane, and one alone can be worked with", line_of(planes[1]))
+        raise Malformed("it has a second control plane; drahealth supports one", line_of(planes[1]))
 
 
 def _mount(path: str) -> MappingNode:

@@ -1,4 +1,4 @@
-"""Whether this machine can run a kind cluster, as a list of checks with what was found and what to do."""
+"""The checks of `drahealth doctor` for the kind target."""
 
 import asyncio
 import os
@@ -14,12 +14,12 @@ from drahealth.suites.targets.kind.cluster.program import find_kind, node_image
 from drahealth.suites.targets.versions import parse_version
 
 DISK_NEEDED = 4_000_000_000
-"""Bytes for a node image, a node, and the fake driver's image in the engine and on the node."""
+"""Bytes for a node image, a node, and the image of the fake driver in the engine and on the node."""
 _GIGABYTE = 1_000_000_000
 
 
 def examine(kubernetes: str | None = None, image: str | None = None) -> Iterator[Check]:
-    """All checks for a cluster of this Kubernetes release; `image` is a node image that is not kind's own."""
+    """All checks for a cluster of this Kubernetes release; `image` replaces the node image of kind."""
     kubernetes = kubernetes or node_release.DEFAULT
     with asyncio.Runner() as runner:
         checks = _examine(kubernetes, image)
@@ -45,29 +45,29 @@ async def _next(checks: AsyncIterator[Check]) -> Check | None:
 
 
 async def node_image_there(engine: Engine, kubernetes: str, image: str | None = None) -> Check:
-    """Whether the engine has the image of the nodes. Whether it could pull it is not tried: it may know mirrors."""
+    """Whether the engine has the node image. A pull is not tried: the engine may have mirrors."""
     try:
         wanted = node_image(parse_version(kubernetes), image)
         there = await engine.image_id(wanted)
     except HarnessError as error:
         return Check("node image", False, error.message, error.hint)
     if there:
-        return Check("node image", True, f"{wanted} is here")
+        return Check("node image", True, f"{wanted} is in the engine")
     hint = (
         "kind publishes images of some patch releases: see its release notes, and name one by --kubernetes or --image"
     )
-    return Check("node image", False, f"{wanted} is not here; kind will try to pull it", hint, needed=False)
+    return Check("node image", False, f"{wanted} is not in the engine; kind will try to pull it", hint, needed=False)
 
 
 async def disk(engine: Engine) -> Check:
-    """Room where the engine keeps its data, if that is on this machine."""
+    """The free disk space of the engine, if its data is on this machine."""
     name = "disk of the engine"
     try:
         folder = await engine.data_folder()
     except HarnessError as error:
         return Check(name, False, error.message, error.hint, needed=False)
     if not _is_local(folder):
-        return Check(name, True, f"{folder or 'its data'} is out of sight from here", needed=False)
+        return Check(name, True, f"{folder or 'its data'} is not on this machine", needed=False)
     free = shutil.disk_usage(folder).free
     ok = free >= DISK_NEEDED
     hint = f"{_size(DISK_NEEDED)} are needed: make room, for instance with `{engine.name} system prune`"

@@ -1,7 +1,6 @@
-"""What the nodes of a kind cluster can do, by commands in their containers: kubelets restarted, feature gates set.
+"""Commands to the nodes of a kind cluster: restart kubelets, set feature gates, stop the API server.
 
-All is done hard, as a crash would do it: no kubelet and no API server is given time to end in order. The API server
-alone would take up to a minute of it.
+Kubelets and the API server are killed, as in a crash. A graceful end of the API server would take up to a minute.
 """
 
 import asyncio
@@ -17,11 +16,11 @@ from drahealth.suites.targets.kind.cluster import node_files, node_scripts
 from drahealth.suites.targets.node_readiness import speaks_since, takes_pods
 
 LIMIT = 90.0
-"""Seconds for a component to be back; it takes 2 to 6."""
+"""Seconds for a component to be ready again; it takes 2 to 6."""
 
 _INTERVAL = 0.05
 _CALL = 5.0
-"""Seconds for one question to a server that may be on its way up or down."""
+"""Seconds for one request to a server that may be starting or stopping."""
 _LEASES = Kind("Lease", "leases", "coordination.k8s.io/v1", namespaced=True)
 _LEADERS = node_scripts.LEADERS
 _API_SERVER = "/metrics"
@@ -31,7 +30,7 @@ Condition = Callable[[], Awaitable[bool]]
 
 
 class KindNodes:
-    """The nodes by the names of their containers, which are those of the Node objects too. One change at a time."""
+    """The nodes by the names of their containers, which are also those of the Node objects. One change at a time."""
 
     def __init__(self, engine: Engine, control_plane: str, nodes: Sequence[str], client: KubeClient) -> None:
         self._engine = engine
@@ -40,24 +39,24 @@ class KindNodes:
         self._client = client
 
     async def restart_kubelet(self, node: str) -> None:
-        """Kills the kubelet, starts it, and returns when the new one serves the node. Raises HarnessError."""
+        """Kills the kubelet, starts it, and returns when the node is Ready. Raises HarnessError."""
         since = float(await self._sh(node, node_scripts.RESTART))
         await self._until_served(node, since)
 
     async def stop_kubelet(self, node: str) -> None:
-        """Kills the kubelet, and nobody starts it again before `start_kubelet`."""
+        """Kills the kubelet and keeps it stopped until `start_kubelet`."""
         await self._sh(node, node_scripts.STOP)
 
     async def start_kubelet(self, node: str) -> None:
-        """Starts it if it does not run, and returns when it serves the node; else nothing. Raises HarnessError."""
+        """Starts a stopped kubelet and returns when the node is Ready. Raises HarnessError."""
         if since := await self._sh(node, node_scripts.START):
             await self._until_served(node, float(since))
 
     async def set_gates(self, gates: Mapping[str, bool], kubelet: Mapping[str, bool] | None = None) -> None:
-        """The API server and all kubelets are restarted with these gates besides those they have, and have them.
+        """Adds these gates to those of the API server and of all kubelets, and restarts them.
 
-        `kubelet` are the kubelets', if they are to be others than the API server's. Nothing is done where they have
-        them already. ConfigurationError for a gate that the API server does not know.
+        `kubelet` are the gates of the kubelets, if they differ from those of the API server. A component that has its
+        gates is not restarted. Raises ConfigurationError for a gate that the API server does not know.
         """
         kubelet = gates if kubelet is None else kubelet
         with _told("The gates cannot be set"):
@@ -71,11 +70,12 @@ class KindNodes:
             await self._until(partial(self._has, kubelet, _kubelet(node)), f"the kubelet of {node} to have them", node)
 
     async def stop_api_server(self) -> None:
-        """Takes its manifest from the kubelet and kills it; who leads by a lease there is stopped meanwhile."""
+        """Removes its manifest and kills it. Pauses the scheduler and the controllers until it starts."""
         await self._sh(self._control_plane, node_scripts.TAKE_API_SERVER)
 
     async def start_api_server(self) -> None:
-        """Gives the manifest back and returns when it serves and scheduler and controllers go on; else nothing."""
+        """Restores the manifest and returns when API server, scheduler and controllers run; nothing if it was not
+        stopped."""
         if not await self._sh(self._control_plane, node_scripts.GIVE_API_SERVER):
             return
         await self._until(self._ready, "the API server to be ready", self._control_plane, api=True)
@@ -83,16 +83,16 @@ class KindNodes:
             await self._restart_leaders()
 
     async def restore(self) -> None:
-        """Undoes all that `set_gates` has changed on these nodes, by whatever process: the files are as they were."""
+        """Undoes all changes of `set_gates` on these nodes, by any process: restores the original files."""
         with _told("What was changed on the nodes cannot be undone"):
             await self._change(node_scripts.RESTORE)
 
     async def read(self, node: str, path: str) -> str:
-        """The text of a file."""
+        """The content of a file."""
         return await self._engine.run("exec", node, "cat", path)
 
     async def write(self, node: str, path: str, text: str) -> None:
-        """Writes a file, for root only, and the folders above it."""
+        """Writes a file that only root can read, and the folders above it."""
         await self._sh(node, node_scripts.WRITE, path, stdin=text.encode())
 
     async def log_tail(self, node: str, *, api: bool = False) -> str:
@@ -112,17 +112,17 @@ class KindNodes:
             await self.write(node, node_scripts.STAGED_CONFIG, node_files.kubelet_config(config, kubelet))
 
     async def _static_pod_uid(self) -> str:
-        """The uid by which the kubelet knows its API server; that of the mirror pod in the API is another."""
+        """The uid of the API server's static pod in the kubelet; its mirror pod in the API has another one."""
         pod = await self._client.get(PODS, f"{node_files.API_SERVER}-{self._control_plane}", "kube-system")
         try:
             return str(pod["metadata"]["annotations"][_CONFIG_HASH])
         except KeyError:
             raise HarnessError(
-                f"The API server of {self._control_plane} is no static pod", "use a cluster that kind has made"
+                f"the API server of {self._control_plane} is not a static pod", "use a cluster that kind made"
             ) from None
 
     async def _change(self, script: str) -> None:
-        """Runs it on every node and waits until those on which it restarted something are served again."""
+        """Runs it on every node, and waits until the nodes with a restarted component are Ready."""
         done = await asyncio.gather(*(self._sh(node, script) for node in self._nodes))
         changed = {node: float(since) for node, since in zip(self._nodes, done, strict=True) if since}
         for node, since in changed.items():
@@ -131,8 +131,8 @@ class KindNodes:
             await self._restart_leaders()
 
     async def _restart_leaders(self) -> None:
-        """The scheduler and the controllers begin anew, at once: each failure of a watch while the API server was away
-        has doubled the time until its next attempt, up to a minute. A lease of the dead would hold them up 15 s."""
+        """Restarts the scheduler and the controllers: each failed watch doubled the time until their next attempt, up
+        to a minute. Without the removal of their leases they would wait 15 s."""
         leases = await self._client.list(_LEASES, "kube-system")
         old = {x["metadata"]["name"]: x["metadata"]["uid"] for x in leases if x["metadata"]["name"] in _LEADERS}
         await self._sh(self._control_plane, node_scripts.END_LEADERS)
@@ -155,7 +155,7 @@ class KindNodes:
         return takes_pods(found) and speaks_since(found, lease, since)
 
     async def _elected(self, old: Mapping[str, str]) -> bool:
-        """Whether all of these have a lease anew."""
+        """Whether all of these have renewed their leases."""
         leases = await self._client.list(_LEASES, "kube-system")
         now = {x["metadata"]["name"]: x["metadata"]["uid"] for x in leases}
         return all(now.get(name, uid) != uid for name, uid in old.items())
@@ -166,7 +166,7 @@ class KindNodes:
     async def _all_have(self, gates: Mapping[str, bool], kubelet: Mapping[str, bool]) -> bool:
         known = node_files.enabled(await self._client.connection.text(_API_SERVER))
         if unknown := ", ".join(sorted(gates.keys() - known.keys())):
-            raise ConfigurationError(f"This API server knows no feature gate {unknown}", "see those of its release")
+            raise ConfigurationError(f"unknown feature gate of the API server: {unknown}", "use a gate of its release")
         wanted = {_API_SERVER: gates, **dict.fromkeys(map(_kubelet, self._nodes), kubelet)}
         return all([await self._has(these, path) for path, these in wanted.items()])
 
@@ -179,11 +179,11 @@ class KindNodes:
                     await asyncio.sleep(_INTERVAL)
         except TimeoutError:
             failure = HarnessError(
-                f"Waited {LIMIT:g} s in vain for {what}", "see the log below, and whether the machine is busy"
+                f"timed out after {LIMIT:g} s waiting for {what}", "see the log below, and whether the machine is busy"
             )
             if api:
                 failure.add_note(f"The last lines of {node_files.API_SERVER}:\n{await self.log_tail(node, api=True)}")
-            # It is the kubelet that runs the API server: what keeps the one down may be the other's.
+            # The kubelet runs the API server, so a fault of the kubelet may keep the API server stopped.
             failure.add_note(f"The last lines of the kubelet on {node}:\n{await self.log_tail(node)}")
             raise failure from None
 
@@ -195,7 +195,7 @@ class KindNodes:
 
 
 async def _holds(condition: Condition) -> bool:
-    """False as well while the server cannot be asked, or says that it is not there yet."""
+    """Also False while the server does not answer or is not ready."""
     with contextlib.suppress(ApiError, TimeoutError):
         async with asyncio.timeout(_CALL):
             return await condition()
@@ -207,7 +207,7 @@ def _told(what: str) -> Iterator[None]:
     try:
         yield
     except ApiError as error:
-        raise HarnessError(f"{what}: {error}", "see whether the cluster is well") from error
+        raise HarnessError(f"{what}: {error}", "check that the cluster works") from error
 
 
 def _kubelet(node: str) -> str:

@@ -1,10 +1,9 @@
-"""What is written into a node's files to set feature gates, and how it is seen that a component has them. Pure text.
+"""The content of node files with feature gates, and the gates that a component reports. Pure text.
 
-The API server of a kind node is a static pod: its kubelet reads every file of the manifests folder. A changed manifest
-makes another pod, for the hash of its text is the pod's uid; the old one has to be torn down first, which takes half a
-minute and more, and where the text of a while ago comes back, the remains of its own former pod are in the way. So the
-changed manifest names the uid that the original has by its hash: the same pod with another command, whose container
-alone is started anew.
+The API server of a kind node is a static pod. The hash of its manifest is the uid of the pod, so a changed manifest is
+another pod. The kubelet must remove the old one first, which takes half a minute or more. If the original manifest
+comes back, the remains of its former pod block it. So the changed manifest names the original uid: then it is the same
+pod with another command, and the kubelet restarts only its container.
 """
 
 import io
@@ -26,7 +25,7 @@ _ENABLED = re.compile(r'^kubernetes_feature_enabled\{name="([^"]+)"[^}]*\} ([01]
 
 
 def api_server_manifest(text: str, gates: Mapping[str, bool], uid: str) -> str:
-    """The manifest with these gates besides those that it sets; `uid` is its pod's. HarnessError if it is none."""
+    """The manifest with these gates added; `uid` is that of its pod. Raises HarnessError if it is not a manifest."""
     manifest = _mapping(text, API_SERVER_MANIFEST)
     try:
         containers = manifest["spec"]["containers"]
@@ -43,7 +42,7 @@ def api_server_manifest(text: str, gates: Mapping[str, bool], uid: str) -> str:
 
 
 def kubelet_config(text: str, gates: Mapping[str, bool]) -> str:
-    """The kubelet's configuration with these gates besides those that it sets. HarnessError if it is none."""
+    """The configuration of the kubelet with these gates added. Raises HarnessError if it is not one."""
     config = _mapping(text, KUBELET_CONFIG)
     if config.get("kind") != "KubeletConfiguration":
         raise _strange(KUBELET_CONFIG, "it is no KubeletConfiguration")
@@ -54,14 +53,14 @@ def kubelet_config(text: str, gates: Mapping[str, bool]) -> str:
 
 
 def enabled(metrics: str) -> dict[str, bool]:
-    """The feature gates that a component knows, by the metric `kubernetes_feature_enabled`."""
+    """The feature gates of a component, from the metric `kubernetes_feature_enabled`."""
     return {name: value == "1" for name, value in _ENABLED.findall(metrics)}
 
 
 def _taken(arguments: MutableSequence[str]) -> dict[str, bool]:
-    """The gates that the flag sets, in both its spellings; it is taken out, for the one that is added says them too.
+    """The gates that the flag sets, in both its spellings. Removes the flag: the added one repeats them.
 
-    A component's name before a gate's is left out: `kube:` is the default, and there is no other here.
+    Leaves out the name of a component before a gate: `kube:` is the default, and there is no other one here.
     """
     words, found = list(arguments), []
     arguments.clear()
@@ -101,4 +100,4 @@ def _yaml() -> YAML:
 
 
 def _strange(path: str, why: str) -> HarnessError:
-    return HarnessError(f"The node's {path} is not what kubeadm writes: {why}", "use a cluster that kind has made")
+    return HarnessError(f"kubeadm did not write {path} of the node: {why}", "use a cluster that kind made")

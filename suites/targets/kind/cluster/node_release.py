@@ -1,4 +1,4 @@
-"""Which release of Kubernetes a cluster is to be of, and whether a node image is of it."""
+"""The Kubernetes release of a cluster and of a node image."""
 
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.engine.engine import Engine
@@ -8,18 +8,18 @@ DEFAULT = "1.37.0"
 
 
 def plain(version: str) -> str:
-    """A version without the `v` before it and what was built into it: `v1.37.1+x` is 1.37.1."""
+    """A version without `v` and build metadata: `v1.37.1+x` is 1.37.1."""
     return version.removeprefix("v").partition("+")[0]
 
 
 def differs(wanted: str, found: str, *, exact: bool) -> bool:
-    """Whether these are different releases; unless `exact`, those of one minor are alike."""
+    """Whether these are different releases; unless `exact`, patch versions are ignored."""
     ours, theirs = plain(wanted), plain(found)
     return ours != theirs if exact else ours.split(".")[:2] != theirs.split(".")[:2]
 
 
 async def release_of(engine: Engine, image: str) -> str | None:
-    """The release that a node image says it is of; None if the engine has no such image, or it does not say."""
+    """The release that a node image names; None if the engine does not have the image, or it names none."""
     if await engine.image_id(image) is None:
         return None
     try:

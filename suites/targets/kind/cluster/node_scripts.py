@@ -1,19 +1,19 @@
-"""Shell scripts that run in a node's container, by a POSIX `sh`. Times are Unix seconds of the node's clock.
+"""POSIX shell scripts that run in the container of a node. Times are Unix seconds of the node's clock.
 
-A kubelet is killed and then started by `systemctl restart`: `start` would wait out the unit's RestartSec. What is
-changed is changed while no kubelet runs, so none sees half of it; its state lies outside of the manifests folder.
+`systemctl restart` starts a killed kubelet: `start` would wait for the RestartSec of the unit. Files change while no
+kubelet runs, so no kubelet reads half a change. Copies are kept outside the manifests folder.
 
-While the API server is away, those who lead are stopped (SIGSTOP): one that is just starting would end for want of it,
-and its kubelet would then let it wait 10 s and more. A kubelet that was itself started anew makes nobody wait.
+While the API server is stopped, the scheduler and the controllers are paused (SIGSTOP). Without it they would exit, and
+the kubelet would wait 10 s or more before it restarts them.
 """
 
 from drahealth.suites.targets.kind.cluster.node_files import API_SERVER, API_SERVER_MANIFEST, KUBELET_CONFIG
 
 STATE = "/etc/kubernetes/drahealth"
-"""Holds `staged`, files to be put in place, `original`, those that were there before the first change, and `away`, the
-API server's manifest while that is to be away."""
+"""It holds `staged`, new files; `original`, the files before the first change; and `away`, the manifest of the API
+server while that is stopped."""
 LEADERS = ("kube-scheduler", "kube-controller-manager")
-"""Who watches the API server and leads by a Lease of the same name."""
+"""The components that watch the API server and have a Lease of the same name."""
 STAGED_MANIFEST = f"{STATE}/staged/{API_SERVER}.yaml"
 STAGED_CONFIG = f"{STATE}/staged/kubelet.yaml"
 
@@ -64,13 +64,13 @@ back() {{
 """
 
 RESTART = f"{_PARTS}end_kubelet\nstart_kubelet\n"
-"""Kills the kubelet and starts it; prints when."""
+"""Kills the kubelet and starts it; prints the time of the start."""
 
 STOP = f"{_PARTS}end_kubelet\nsystemctl stop kubelet\n"
 """Kills the kubelet, and keeps its unit from starting it again."""
 
 START = f"{_PARTS}systemctl is-active --quiet kubelet || start_kubelet\n"
-"""Starts a kubelet that was stopped; prints when, nothing if it runs."""
+"""Starts a stopped kubelet and prints the time; prints nothing if it runs."""
 
 APPLY = f"""{_PARTS}
 mkdir -p {STATE}/original
@@ -79,22 +79,22 @@ if put {API_SERVER}.yaml {API_SERVER_MANIFEST}; then end_api_server; fi
 put kubelet.yaml {KUBELET_CONFIG} || true
 start_kubelet
 """
-"""Puts the staged files in place, kills what has read the old ones, and starts the kubelet; prints when."""
+"""Installs the staged files, kills the components that read the old ones, starts the kubelet, and prints the time."""
 
 END_LEADERS = f"{_PARTS}\n{_each('KILL')}\n"
-"""Kills those who were stopped with the API server; their kubelet starts them anew."""
+"""Kills the paused components; the kubelet restarts them."""
 
 TAKE_API_SERVER = f"""{_PARTS}
 mkdir -p {STATE}/away
 if [ -e {API_SERVER_MANIFEST} ]; then mv {API_SERVER_MANIFEST} {STATE}/away/{API_SERVER}.yaml; fi
 for _ in 1 2 3 4 5 6 7 8 9 10; do end_api_server; sleep 0.1; done
 """
-"""Takes the API server's manifest away and kills it, for so long that its kubelet has surely missed the manifest."""
+"""Removes the manifest of the API server and kills it, until the kubelet has noticed the missing manifest."""
 
 GIVE_API_SERVER = f"""{_PARTS}
 if give; then echo given; fi
 """
-"""Puts the manifest back, and says so; prints nothing if it was not away."""
+"""Restores the manifest and prints that; prints nothing if it was not removed."""
 
 RESTORE = f"""{_PARTS}
 rm -rf {STATE}/staged
@@ -109,8 +109,8 @@ else
 fi
 rm -rf {STATE}
 """
-"""Puts the original files back, and starts a kubelet that was stopped; prints when it was started, nothing if there was
-nothing to do."""
+"""Restores the original files and starts a stopped kubelet. Prints the time of the start, or nothing without a
+change."""
 
 WRITE = """set -eu
 umask 077
@@ -118,7 +118,7 @@ mkdir -p "$(dirname "$1")"
 cat > "$1.new"
 mv "$1.new" "$1"
 """
-"""Writes standard input to the path that is its argument, whole or not at all. No kubelet may read its folder."""
+"""Writes standard input to the path that is its argument, atomically. No kubelet may read that folder."""
 
 KUBELET_LOG = "journalctl -u kubelet -n 20 --no-pager -o cat 2>&1"
 API_SERVER_LOG = f"""

@@ -1,6 +1,6 @@
-"""Whose a cluster is, and the removal of ours that nobody uses any more.
+"""The owner of a cluster, and the removal of our unused clusters.
 
-A cluster is ours if its nodes carry the mark of a run that is on record here. Its name alone proves nothing.
+A cluster is ours if its nodes have the mark of a run with a record on this machine. Its name proves nothing.
 """
 
 import asyncio
@@ -17,30 +17,30 @@ from drahealth.suites.targets.kind.cluster.records import Claim, Record, records
 from drahealth.suites.targets.progress import Progress, silent
 
 _LATE = 120.0
-"""Seconds after a record was made in which the engine may still be at work on an order of a kind that was ended."""
+"""Seconds after a record was made in which the engine may still make containers for an interrupted kind."""
 _AGAIN = 1.0
-"""Seconds after which such an order shows."""
+"""Seconds until such containers are visible."""
 _REMOVE_LIMIT = 120.0
 _LOAD_BALANCER = "external-load-balancer"
 
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """This user's clusters on one engine, where each record has a node there, but for the `gone` and `elsewhere`."""
+    """The clusters of this user on one engine. All records but `gone` and `elsewhere` have a node there."""
 
     abandoned: tuple[Record, ...] = ()
     kept: tuple[Record, ...] = ()
     in_use: tuple[Record, ...] = ()
     gone: tuple[Record, ...] = ()
-    """Nobody uses them, and nothing is left of their clusters."""
+    """Unused, without containers."""
     elsewhere: tuple[Record, ...] = ()
-    """On another engine than this one."""
+    """On another engine."""
     unknown: tuple[str, ...] = ()
-    """Names of clusters that some drahealth has made, and none on record here: another user's, or another machine's."""
+    """Names of drahealth clusters without a record here: those of another user or machine."""
 
 
 def holdings(found: Iterable[Record], containers: Sequence[Container], engine: str) -> Holdings:
-    """Tells the records apart by what there is of their clusters; `engine` is its identity."""
+    """Sorts the records by the containers of their clusters; `engine` is the identity of the engine."""
     marks = {run_id_of(container.mounts) for container in containers}
     sorts: dict[str, list[Record]] = {}
     known = set()
@@ -52,15 +52,15 @@ def holdings(found: Iterable[Record], containers: Sequence[Container], engine: s
 
 
 async def survey(engine: Engine) -> Holdings:
-    """What there is now."""
-    found = records()  # first: a cluster whose record is made after this has no part in it
+    """The clusters that exist now."""
+    found = records()  # first, so that it has no cluster that is made after it
     return holdings(found, await engine.nodes(), engine.identity)
 
 
 async def sweep(engine: Engine, kind: Kind | None, progress: Progress = silent, *, kept: bool = False) -> list[str]:
-    """Removes what runs of ours have left behind, and with `kept` also what they were to keep; says what was removed.
+    """Removes the unused clusters of our runs, with `kept` also kept ones. Returns lines that say what was removed.
 
-    Goes on after a cluster that cannot be removed, and raises the HarnessError of the first such at the end.
+    Continues after a failed removal. Raises the HarnessError of the first one at the end.
     """
     there = await survey(engine)
     if any(map(_is_young, there.gone)):
@@ -86,9 +86,9 @@ async def sweep(engine: Engine, kind: Kind | None, progress: Progress = silent, 
 
 
 async def remove(claim: Claim, engine: Engine, kind: Kind | None, progress: Progress = silent) -> None:
-    """Removes the cluster of a claim, and the claim with it; a cluster that is not there is no error.
+    """Removes the cluster of a claim, and the claim; harmless if the cluster does not exist.
 
-    Only containers with the claim's mark are removed. HarnessError if one is still there afterwards; so is the record.
+    Removes only containers with the mark of the claim. Raises HarnessError if one remains; then the record remains too.
     """
     progress(f"Removing the cluster {claim.cluster}")
     await _remove_nodes(claim, engine, kind, progress)
@@ -110,7 +110,7 @@ async def clean(kept: bool = False, progress: Progress = silent) -> tuple[list[s
         kind = await _kind_or_none(engine)
         clusters = await sweep(engine, kind, progress, kept=kept)
         left = _left(await survey(engine))
-        removed = [*clusters, "images stay where they are"] if clusters else []
+        removed = [*clusters, "images are not removed"] if clusters else []
     return removed, left
 
 
@@ -129,20 +129,20 @@ def _is_young(record: Record) -> bool:
 
 
 def _left(there: Holdings) -> list[str]:
-    said = [(record, "is to be kept; give --kept to remove it") for record in there.kept]
+    said = [(record, "is kept; pass --kept to remove it") for record in there.kept]
     said += [(record, "is in use") for record in there.in_use]
     said += [(record, f"is on another engine ({record.engine})") for record in there.elsewhere]
-    lines = [f"left alone: the cluster {record.cluster}, made {record.made}, {why}" for record, why in said]
-    return lines + [f"left alone: the cluster {name}, which is not on record here" for name in there.unknown]
+    lines = [f"not removed: the cluster {record.cluster}, made {record.made}, {why}" for record, why in said]
+    return lines + [f"not removed: the cluster {name}, which has no record here" for name in there.unknown]
 
 
 async def _remove_nodes(claim: Claim, engine: Engine, kind: Kind | None, progress: Progress) -> None:
-    """By name where all nodes of that name are ours; what is left then, one by one."""
+    """Removes the cluster by name if all nodes with that name are ours, then the remaining containers one by one."""
     nodes = await engine.nodes()
     ours = owned(nodes, claim.run_id)
     names = {container.cluster for container in ours}
     if kind is not None and all(container in ours for container in nodes if container.cluster in names):
-        with contextlib.suppress(HarnessError, OSError):  # the engine may yet do it
+        with contextlib.suppress(HarnessError, OSError):  # the engine may still finish it
             for name in names:
                 await kind.delete(name, progress)
         ours = owned(await engine.nodes(), claim.run_id) if ours else []
@@ -156,13 +156,13 @@ async def _remove_nodes(claim: Claim, engine: Engine, kind: Kind | None, progres
     except HarnessError as error:
         why = error.message
     if left := " ".join(container.name for container in owned(await engine.nodes(), claim.run_id)):
-        raise HarnessError(f"The nodes {left} cannot be removed: {why}", f"try `{engine.name} rm -f -v {left}`")
+        raise HarnessError(f"cannot remove the nodes {left}: {why}", f"try `{engine.name} rm -f -v {left}`")
 
 
 def owned(nodes: Sequence[Container], run_id: str) -> list[Container]:
-    """The containers of a run's cluster: those with its mark, and the load balancer that kind sets before them.
+    """The containers of a run's cluster: those with its mark, and the load balancer of kind.
 
-    That one takes no mounts, so it counts only where every other container of the cluster's name has the mark.
+    The load balancer has no mounts, so it is included only if all other containers of the cluster have the mark.
     """
     marked = [node for node in nodes if run_id_of(node.mounts) == run_id]
     names = {node.cluster for node in marked}

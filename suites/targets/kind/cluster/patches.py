@@ -1,7 +1,7 @@
-"""What the patches in a kind configuration say about the kubelet and the feature gates.
+"""The settings of kubelets and feature gates in the patches of a kind configuration.
 
-There are two sorts: `kubeadmConfigPatches`, texts that are merged into what kind gives to kubeadm, and
-`kubeadmConfigPatchesJSON6902`, lists of operations on it. Both stand for all nodes, or for one.
+There are two kinds of patch: `kubeadmConfigPatches`, texts that are merged into the configuration of kubeadm, and
+`kubeadmConfigPatchesJSON6902`, lists of operations on it. Both apply to all nodes, or to one.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ _OFF = {"false", "no", "off", "n"}
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A feature gate that somebody sets, and the line of the configuration it is in; `on` is None for nonsense."""
+    """A feature gate in a patch, and its line in the configuration; `on` is None for an invalid value."""
 
     gate: str
     on: bool | None
@@ -30,7 +30,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """One document of a patch: what kind of object it changes, and the whole of it; `line` is that of the patch."""
+    """One document of a patch: the kind of object that it changes, and its content; `line` is that of the patch."""
 
     target: str
     body: Node
@@ -38,7 +38,7 @@ class Patch:
 
 
 def patches(of: Node) -> list[Patch]:
-    """The patches of a cluster or of a node. Malformed if one of them is not YAML, with the line it begins at."""
+    """The patches of a cluster or of a node. Raises Malformed, with the first line, for one that is not YAML."""
     found = [(text(get(part, "kind")), part, patch) for patch in items(get(of, MERGED)) for part in _read(patch)]
     for patch in items(get(of, JSON)):
         found += [(text(get(patch, "kind")), part, patch) for part in _read(get(patch, "patch"))]
@@ -52,13 +52,13 @@ def sets(patch: Patch, key: str) -> bool:
 
 
 def gates(patch: Patch) -> Iterator[Setting]:
-    """All feature gates that the patch sets, for whichever component."""
+    """All feature gates that the patch sets, for any component."""
     for gate, on in _gates(patch.body):
         yield Setting(gate, on, patch.line)
 
 
 def replaces_flag(patch: Patch) -> bool:
-    """Whether the patch sets the API server's feature gates as a whole, and so replaces what kind sets."""
+    """Whether the patch replaces all feature gates of the API server, with those that kind sets."""
     if patch.target != CLUSTER:
         return False
     api_server = get(patch.body, "apiServer")
@@ -69,7 +69,7 @@ def replaces_flag(patch: Patch) -> bool:
 
 
 def boolean(node: Node) -> bool | None:
-    """A scalar as kind reads it; None if it is no boolean."""
+    """A scalar as kind reads it; None if it is not a boolean."""
     said = text(node).lower()
     return True if said in _ON else False if said in _OFF else None
 
@@ -80,7 +80,7 @@ def _read(patch: Node | None) -> list[Node]:
     try:
         return documents(text(patch))
     except Malformed as error:
-        raise Malformed(f"the kubeadm patch is not YAML ({error.problem})", line_of(patch)) from None
+        raise Malformed(f"the kubeadm patch is invalid YAML ({error.problem})", line_of(patch)) from None
 
 
 def _gates(node: Node) -> Iterator[tuple[str, bool | None]]:

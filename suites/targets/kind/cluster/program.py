@@ -1,4 +1,4 @@
-"""The `kind` program: makes and deletes clusters, loads images into them, and never touches the user's kubeconfig."""
+"""The `kind` program: makes and deletes clusters and loads images. It never changes the kubeconfig of the user."""
 
 import os
 import re
@@ -14,11 +14,11 @@ from drahealth.suites.targets.engine.refusals import explain
 from drahealth.suites.targets.kind.cluster import node_release
 
 OLDEST = (0, 30)
-"""The first kind whose configuration and node images fit Kubernetes 1.34, the oldest release looked at here."""
+"""The first kind that supports Kubernetes 1.34, the oldest supported release."""
 NODE_IMAGE = "DRAHEALTH_NODE_IMAGE"
-"""The variable that names the image of the nodes where no option does."""
+"""The variable with the node image, if no option names one."""
 CREATE_LIMIT = 900.0
-"""Seconds for a cluster to be made, an image of 1 GB pulled on a slow line included."""
+"""Seconds to make a cluster, with the pull of a 1 GB image on a slow line."""
 _DELETE_LIMIT = 120.0
 _LOAD_LIMIT = 300.0
 _ANSWERS_WITHIN = 20.0
@@ -29,7 +29,7 @@ _STAGE = re.compile(r"[•✓] (?P<what>.*?[\w)])[^\w)]*")
 
 
 class Kind:
-    """The program with one engine; `version` is its own, like v0.33.0."""
+    """The program with one engine; `version` is that of kind, such as v0.33.0."""
 
     def __init__(self, engine: Engine, version: str = "") -> None:
         self.engine = engine
@@ -38,10 +38,10 @@ class Kind:
     async def create(
         self, name: str, image: str, config: str, kubeconfig: Path, on_line: Callable[[str], None] = lambda _: None
     ) -> None:
-        """Makes a cluster from a configuration's text; its credentials go to the file `kubeconfig` and nowhere else.
+        """Makes a cluster from the text of a configuration. Writes its credentials only to the file `kubeconfig`.
 
-        `on_line` gets each stage as it begins, and again with its seconds while it lasts. HarnessError says why there
-        is no cluster; kind has then removed what it had made. When cancelled, containers may be left.
+        `on_line` gets each stage when it begins, and then with its seconds. Raises HarnessError if kind fails; kind has
+        then removed its containers. Cancellation may leave containers.
         """
         command = ("create", "cluster", "--name", name, "--image", image, "--config", "-")
         doing = f"make the cluster {name} with {image}"
@@ -54,9 +54,9 @@ class Kind:
         )
 
     async def delete(self, name: str, on_line: Callable[[str], None] = lambda _: None) -> None:
-        """Deletes all nodes of the cluster; one that is not there is no error. HarnessError if it cannot.
+        """Deletes all nodes of the cluster; harmless if it does not exist. Raises HarnessError.
 
-        `on_line` gets a line with the seconds while it lasts.
+        `on_line` gets a line with the seconds while it runs.
         """
         with _scratch() as scratch:
             await self._run(
@@ -67,24 +67,24 @@ class Kind:
             )
 
     async def load(self, image: str, name: str, on_line: Callable[[str], None] = lambda _: None) -> None:
-        """Puts an image of the engine's onto all nodes of the cluster; `on_line` as in `create`."""
+        """Loads an image of the engine into all nodes of the cluster; `on_line` as in `create`."""
         doing, to = f"load the image {image} into the cluster {name}", ("--name", name)
         stages = Stages(f"Loading {image} into the cluster {name}", on_line)
         if self.engine.name == "docker":
             await self._run("load", "docker-image", image, *to, doing=doing, limit=_LOAD_LIMIT, on_line=stages)
             return
-        with _scratch() as scratch:  # kind asks Docker alone for its images
+        with _scratch() as scratch:  # kind can only read images from Docker
             archive = str(Path(scratch) / "image.tar")
             save = ("save", "--format", "docker-archive", "-o", archive, image)
             await self.engine.run(*save, limit=_LOAD_LIMIT, on_line=stages)
             await self._run("load", "image-archive", archive, *to, doing=doing, limit=_LOAD_LIMIT, on_line=stages)
 
     async def names(self) -> list[str]:
-        """All clusters of this engine, whoever made them."""
+        """All clusters of this engine, also those of others."""
         return (await self._run("get", "clusters", doing="list the clusters")).split()
 
     async def kubeconfig(self, name: str) -> str:
-        """The text of a kubeconfig for a cluster that is there."""
+        """The text of a kubeconfig for an existing cluster."""
         return await self._run("get", "kubeconfig", "--name", name, doing=f"get the kubeconfig of the cluster {name}")
 
     async def _run(
@@ -101,7 +101,7 @@ class Kind:
             )
         except TimeoutError:
             raise HarnessError(
-                f"Could not {doing} within {limit:g} s", "see whether the engine still answers and is not too busy"
+                f"Could not {doing} within {limit:g} s", "check that the engine answers and is not too busy"
             ) from None
         if done.code:
             raise explain(doing, done.stderr or done.stdout)
@@ -109,17 +109,17 @@ class Kind:
 
 
 def _scratch() -> tempfile.TemporaryDirectory[str]:
-    """A temporary folder. HarnessError where none can be made; one that cannot be removed is left."""
+    """A temporary folder. Raises HarnessError if it cannot be made; a failed removal is ignored."""
     try:
         return tempfile.TemporaryDirectory(prefix="drahealth-", ignore_cleanup_errors=True)
     except OSError as error:
         raise HarnessError(
-            f"No temporary folder can be made: {error}", "make room, or set TMPDIR to a folder that can be written"
+            f"cannot make a temporary folder: {error}", "make room, or set TMPDIR to a writable folder"
         ) from error
 
 
 class Stages:
-    """Picks kind's stages out of its lines, which have marks and pictures about them, and passes them on."""
+    """Passes on the stages among the lines of kind, without symbols."""
 
     def __init__(self, stage: str, on_line: Callable[[str], None]) -> None:
         self._stage = stage
@@ -136,7 +136,7 @@ class Stages:
 
 
 async def find_kind(engine: Engine) -> Kind:
-    """The `kind` on the PATH, made to use this engine. HarnessError if there is none or it is too old."""
+    """The `kind` on the PATH, with this engine. Raises HarnessError if there is none or it is too old."""
     if shutil.which("kind") is None:
         raise HarnessError("The program kind was not found on the PATH", _INSTALL)
     try:
@@ -145,28 +145,28 @@ async def find_kind(engine: Engine) -> Kind:
         raise HarnessError(f"`kind version` did not answer within {_ANSWERS_WITHIN:g} s", _INSTALL) from None
     found = _VERSION.search(done.stdout)
     if done.code or found is None:
-        raise HarnessError(f"`kind version` told no version: {(done.stdout + done.stderr).strip()[:200]!r}", _INSTALL)
+        raise HarnessError(f"`kind version` shows no version: {(done.stdout + done.stderr).strip()[:200]!r}", _INSTALL)
     if tuple(map(int, found.groups()[:2])) < OLDEST:
         raise HarnessError(f"kind {found[0]} is too old for the node images of Kubernetes 1.34 to 1.37", _INSTALL)
     return Kind(engine, found[0])
 
 
 def node_image(kubernetes: str, named: str | None = None) -> str:
-    """The image of the nodes: the one `named`, or that of DRAHEALTH_NODE_IMAGE, or kind's own for the release."""
+    """The node image: `named`, or that of DRAHEALTH_NODE_IMAGE, or that of kind for the release."""
     return named or os.environ.get(NODE_IMAGE) or f"kindest/node:v{kubernetes.removeprefix('v')}"
 
 
 def other_release(wanted: str, served: str, image: str, *, exact: bool = True, reused: str = "") -> HarnessError | None:
-    """What to say if the API server's version (`gitVersion`) is not the release that was asked for; else None.
+    """The error if the version of the API server (`gitVersion`) is not the wanted release; else None.
 
-    Unless `exact`, any of its minor will do. `reused` is the name of a cluster that was there; without it, ours was
-    made of the node image.
+    Unless `exact`, any patch version of the minor will do. `reused` is the name of an existing cluster; without it, the
+    cluster was made from the node image.
     """
     if not node_release.differs(wanted, served, exact=exact):
         return None
     what = f"cluster {reused}" if reused else f"node image {image}"
     otherwise = "leave --reuse out to make a cluster" if reused else "an --image"
     return HarnessError(
-        f"The {what} is one of Kubernetes {node_release.plain(served)}, and {node_release.plain(wanted)} was asked for",
-        f"give --kubernetes {node_release.plain(served)}, or {otherwise} of the release wanted",
+        f"the {what} has Kubernetes {node_release.plain(served)}, but {node_release.plain(wanted)} is wanted",
+        f"pass --kubernetes {node_release.plain(served)}, or {otherwise} of the wanted release",
     )

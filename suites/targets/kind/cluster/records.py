@@ -1,10 +1,10 @@
-"""What this user's runs have made on container engines: a folder per run, locked while somebody uses the cluster.
+"""Records of the clusters that runs of this user made: a folder for each run, locked while the cluster is used.
 
-    <state>/clusters/<run id>/record    lines of JSON, of which the last one holds; locked (flock(2)) by all who use it
-    <state>/clusters/<run id>/...       what else goes with the cluster, such as its kubeconfig
+    <state>/clusters/<run id>/record    JSON Lines, of which the last one is valid; locked (flock(2)) by all users
+    <state>/clusters/<run id>/...       other files of the cluster, such as its kubeconfig
 
-The lock dies with its process, so a record that is not locked, and says nothing of being kept, is that of a run which
-did not come to its end. The folder appears whole, with its lock held.
+A lock ends with its process. So an unlocked record that is not marked as kept is that of an interrupted run. The folder
+appears complete and locked.
 """
 
 import contextlib
@@ -26,16 +26,16 @@ from drahealth.suites.errors import HarnessError
 
 _DRAFT = "."
 _DRAFT_LASTS = 60.0
-"""Seconds after which a folder that never got its name counts as dead."""
+"""Seconds after which an unfinished folder is removed."""
 _ATTEMPTS = 50
 _ROOM = "make room there, or set XDG_STATE_HOME to a folder that can be written"
 _PAUSE = 0.01
-"""Seconds between attempts for a lock that somebody else only looks at."""
+"""Seconds between attempts for a lock that another process holds while it reads."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A run's cluster: its name, the engine it is on (`Engine.identity`), when it was made (UTC, ISO 8601)."""
+    """The cluster of a run: its name, its engine (`Engine.identity`), and when it was made (UTC, ISO 8601)."""
 
     run_id: str
     cluster: str
@@ -50,7 +50,7 @@ class Record:
 
 
 class Claim:
-    """A hold on a record: while there is one, no sweep touches the cluster. `folder` is for the cluster's files."""
+    """A shared lock on a record: meanwhile no run removes the cluster. `folder` is for the files of the cluster."""
 
     def __init__(self, record: Record, folder: Path, lock: int) -> None:
         self.record = record
@@ -59,7 +59,7 @@ class Claim:
 
     @property
     def run_id(self) -> str:
-        """What the cluster's nodes are marked with."""
+        """The id in the marks of the nodes."""
         return self.record.run_id
 
     @property
@@ -69,14 +69,14 @@ class Claim:
 
     @classmethod
     def make(cls, cluster: str, engine: str, base: Path | None = None) -> "Claim":
-        """A new record, to be made before the cluster is; `engine` is its identity. HarnessError if it cannot be."""
+        """A new record, made before the cluster; `engine` is the identity of the engine. Raises HarnessError."""
         base = default_base() if base is None else base
         run_id = secrets.token_hex(6)
         record = Record(run_id, cluster, engine, datetime.now(UTC).isoformat(timespec="seconds"))
         try:
             return cls._make(record, base)
         except OSError as error:
-            raise HarnessError(f"It cannot be written down in {base} which cluster is made: {error}", _ROOM) from error
+            raise HarnessError(f"cannot write the record of the cluster in {base}: {error}", _ROOM) from error
 
     @classmethod
     def _make(cls, record: Record, base: Path) -> "Claim":
@@ -96,60 +96,60 @@ class Claim:
 
     @classmethod
     def attach(cls, run_id: str, base: Path | None = None) -> "Claim":
-        """A hold on a cluster that another run has made. HarnessError if its record is gone or it is being removed."""
+        """A claim on a cluster of another run. Raises HarnessError if its record is gone or it is being removed."""
         base = default_base() if base is None else base
         for _ in range(_ATTEMPTS):
             if (claim := _lock(base / run_id, fcntl.LOCK_SH)) is not None:
                 return claim
             if not (base / run_id).exists():
-                raise HarnessError(f"There is no record of the run {run_id} in {base}", "make a cluster anew")
+                raise HarnessError(f"there is no record of the run {run_id} in {base}", "make a new cluster")
             time.sleep(_PAUSE)
-        raise HarnessError(f"The cluster of the run {run_id} is being removed", "make a cluster anew")
+        raise HarnessError(f"the cluster of the run {run_id} is being removed", "make a new cluster")
 
     def keep(self) -> None:
-        """From now on the cluster stays when it is no longer used. HarnessError if that cannot be written down."""
+        """Marks the cluster as kept. Raises HarnessError if the record cannot be written."""
         kept = replace(self.record, kept=True)
         try:
             _write(self._lock, kept)
         except OSError as error:
             raise HarnessError(
-                f"It cannot be written down in {self.folder} that the cluster {self.cluster} is kept: {error}", _ROOM
+                f"cannot mark the cluster {self.cluster} as kept in {self.folder}: {error}", _ROOM
             ) from error
         self.record = kept
 
     def release(self) -> None:
-        """Lets go of the cluster and leaves its record; doing so again is no error."""
+        """Releases the cluster and leaves its record; harmless if it is released."""
         if self._lock >= 0:
             os.close(self._lock)
         self._lock = -1
 
     def discard(self) -> None:
-        """Removes the record and its folder, where nothing is left of the cluster, and lets go."""
+        """Removes the record and its folder after the cluster was removed, and releases the lock."""
         shutil.rmtree(self.folder, ignore_errors=True)
         self.release()
 
 
 def default_base() -> Path:
-    """Where the user's records are."""
+    """The folder of the records of the user."""
     return platformdirs.user_state_path("drahealth").absolute() / "clusters"
 
 
 def records(base: Path | None = None) -> list[Record]:
-    """All records of this user, oldest first; folders of runs that died while they made theirs are removed.
+    """All records of this user, oldest first. Removes unfinished folders.
 
-    HarnessError if nobody lets us look.
+    Raises HarnessError if the folder cannot be read.
     """
     base = default_base() if base is None else base
     try:
         return sorted(_read(base), key=lambda record: (record.made, record.run_id))
     except OSError as error:
         raise HarnessError(
-            f"What clusters there are cannot be read in {base}: {error}", "see whose the folder is"
+            f"cannot read the records of clusters in {base}: {error}", "check who owns the folder"
         ) from error
 
 
 def seize(record: Record, base: Path | None = None) -> Claim | None:
-    """The only hold on a cluster, for its removal; None if somebody else has one."""
+    """An exclusive claim on a cluster, for its removal; None if another process has a claim."""
     return _lock((default_base() if base is None else base) / record.run_id, fcntl.LOCK_EX)
 
 
@@ -161,18 +161,18 @@ def _read(base: Path) -> Iterator[Record]:
         with contextlib.suppress(OSError, ValueError):
             record = _parse(folder)
             if claim := _lock(folder, fcntl.LOCK_EX):
-                record = claim.record  # read under the lock: who let go of it just now may have kept the cluster
+                record = claim.record  # read under the lock: the last user may have marked the cluster as kept
                 claim.release()
             yield replace(record, in_use=claim is None)
 
 
 def _lock(folder: Path, how: int) -> Claim | None:
-    """None if another hold forbids it, or the record is gone."""
+    """None if another claim prevents it, or the record is gone."""
     lock = -1
     try:
         lock = os.open(folder / "record", os.O_RDWR | os.O_APPEND)
         fcntl.flock(lock, how | fcntl.LOCK_NB)
-        return Claim(_parse(folder), folder, lock)  # reads by name: who got the lock of a removed file finds none
+        return Claim(_parse(folder), folder, lock)  # reads by name: fails if the locked file was removed
     except (OSError, ValueError):
         if lock >= 0:
             os.close(lock)
@@ -180,7 +180,7 @@ def _lock(folder: Path, how: int) -> Claim | None:
 
 
 def _parse(folder: Path) -> Record:
-    """ValueError if it is not a record."""
+    """Raises ValueError if it is not a record."""
     lines = (folder / "record").read_text(encoding="utf-8").splitlines()
     found = next((said for said in map(_json, reversed(lines)) if said is not None), {})
     try:

@@ -1,4 +1,4 @@
-"""A cluster that is there and stays: one run at a time, which first removes what a killed one has left on it."""
+"""An existing cluster that a run uses: one run at a time, which first removes what a killed one left."""
 
 import re
 from pathlib import Path
@@ -11,27 +11,27 @@ from drahealth.suites.targets.labels import BELONGS
 
 
 def hold(cluster: str, engine: str, base: Path) -> filelock.FileLock:
-    """Holds the cluster, on that engine (`Engine.identity`), until `release`. HarnessError if another process does."""
+    """Locks the cluster, on that engine (`Engine.identity`), until `release`. Raises HarnessError if it is locked."""
     lock = filelock.FileLock(base / f"{cluster}-{re.sub('[^A-Za-z0-9]', '', engine)}.lock")
     try:
         base.mkdir(parents=True, exist_ok=True)
         lock.acquire(timeout=0)
     except filelock.Timeout:
         raise HarnessError(
-            f"Another run is using the cluster {cluster}", "wait for its end, or leave --reuse out to make one"
+            f"another run uses the cluster {cluster}", "wait for its end, or remove --reuse to make a new cluster"
         ) from None
     except OSError as error:
         raise HarnessError(
-            f"The cluster {cluster} cannot be held in {base}: {error}",
-            "make room there, or set XDG_STATE_HOME to a folder that can be written",
+            f"cannot lock the cluster {cluster} in {base}: {error}",
+            "make room there, or set XDG_STATE_HOME to a writable folder",
         ) from error
     return lock
 
 
 async def tidy(api: Api) -> None:
-    """Deletes the namespaces and device classes of scenarios that ended without doing so. Raises ApiError.
+    """Deletes the namespaces and device classes that interrupted scenarios left. Raises ApiError.
 
-    Their pods go at once: without their drivers, which are no more, a kubelet would never be done with them.
+    Their pods are deleted without a grace period: without their drivers a kubelet would never finish them.
     """
     for namespace in await _ours(api, NAMESPACES):
         for pod in await api.list(PODS, namespace):

@@ -1,4 +1,4 @@
-"""A kind cluster with all that scenarios need on it, as plain data: the workers of a distributed run share one."""
+"""The description of a cluster that is ready for scenarios, as plain data for the workers of a distributed run."""
 
 import re
 from dataclasses import dataclass
@@ -12,41 +12,41 @@ _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6,
 
 @dataclass(frozen=True)
 class Site:
-    """Where it is and what is on it."""
+    """A cluster that is ready for scenarios."""
 
     engine: str
     """The container engine: docker or podman."""
     folder: str
-    """A folder for what the processes that share the site agree on."""
+    """A folder for the lock files of the processes that share the cluster."""
     kubeconfig: str
     control_plane: str
     nodes: tuple[str, ...]
-    """All of them."""
+    """The names of all nodes."""
     pods: dict[str, str]
-    """The fake driver's pod on each node where workload may run."""
+    """The name of the fake driver's pod on each node that accepts workload."""
     image: str
-    """Of the driver's pods and of the workload."""
+    """The image of the driver's pods and of the workload."""
     sync_frequency: float
-    """The kubelets', in seconds."""
+    """The `syncFrequency` of the kubelets, in seconds."""
 
     def node_for(self, worker: int) -> str:
-        """The node that a worker of a distributed run tells its stories on."""
+        """The node for the scenarios of a worker of a distributed run."""
         names = sorted(self.pods)
         return names[worker % len(names)]
 
 
 class Provider(Protocol):
-    """Where a target gets its site from."""
+    """Gives a target its cluster."""
 
     async def up(self) -> Site:
-        """The site, ready. Raises HarnessError."""
+        """The cluster, ready. Raises HarnessError."""
 
     async def down(self) -> None:
-        """It is not needed any more."""
+        """Takes the cluster down."""
 
 
 class SharedSite:
-    """The site that the controller of a distributed run made, or failed to make."""
+    """The cluster that the controller of a distributed run made."""
 
     def __init__(self, file: SharedFile) -> None:
         self._file = file
@@ -56,11 +56,11 @@ class SharedSite:
         return Site(**{**description, "nodes": tuple(description["nodes"])})
 
     async def down(self) -> None:
-        """The controller takes it down."""
+        """Nothing: the controller takes it down."""
 
 
 def seconds(duration: str) -> float:
-    """Seconds of a duration as Go writes it, such as 1m0s. Raises ValueError."""
+    """The seconds of a duration of Go, such as 1m0s. Raises ValueError."""
     parts = _DURATION.findall(duration)
     if not parts or "".join(number + unit for number, unit in parts) != duration:
         raise ValueError(f"{duration!r} is no duration")

@@ -1,4 +1,4 @@
-"""Makes the site of a run on kind, or prepares the cluster that is reused; and takes it down."""
+"""Makes the cluster of a run, or prepares an existing one; and takes it down."""
 
 import secrets
 from collections.abc import Callable, Mapping
@@ -29,7 +29,7 @@ _NO_RUN = "0" * 12
 
 
 class SiteMaker:
-    """One site of a release, with these feature gates. `failed` says at the end whether a scenario has failed."""
+    """One cluster of a release, with these feature gates. `failed` returns at the end whether a scenario failed."""
 
     def __init__(
         self,
@@ -49,20 +49,20 @@ class SiteMaker:
         self._ends = AsyncExitStack()
 
     async def up(self) -> Site:
-        """The site, ready. Raises HarnessError; then nothing of it is left."""
+        """The cluster, ready. Raises HarnessError after it has removed everything."""
         try:
             return await self._up()
         except OSError as error:
             await self._ends.aclose()
             raise HarnessError(
-                f"A file of the run cannot be written: {error}", "make room, or set TMPDIR to another folder"
+                f"cannot write a file of the run: {error}", "make room, or set TMPDIR to another folder"
             ) from error
         except BaseException:
             await self._ends.aclose()
             raise
 
     async def down(self) -> None:
-        """Leaves the machine as it was, but for a cluster that is to be kept."""
+        """Removes everything but a cluster that is to be kept."""
         await self._ends.aclose()
 
     async def _up(self) -> Site:
@@ -74,8 +74,8 @@ class SiteMaker:
         planes = [node.name for node in nodes if node.role == "control-plane"]
         if len(planes) != 1:
             raise HarnessError(
-                f"The cluster {name} has {len(planes)} control planes, and one alone can be worked with",
-                "leave --reuse out to make a cluster",
+                f"the cluster {name} must have one control plane, got {len(planes)}",
+                "remove --reuse to make a new cluster",
             )
         client = await KubeClient.from_kubeconfig(folder / _KUBECONFIG)
         self._ends.push_async_callback(client.close)
@@ -85,53 +85,53 @@ class SiteMaker:
             return await self._furnished(kind, client, name, folder, [node.name for node in nodes], planes[0])
         except ApiError as error:
             raise HarnessError(
-                f"The API server of the cluster {name} cannot be used: {error}",
-                "see whether the cluster is well, and whether its engine is on this machine",
+                f"the API server of the cluster {name} failed: {error}",
+                "check that the cluster works, and that its engine is on this machine",
             ) from error
 
     async def _made(self, kind: Kind) -> tuple[str, Path]:
-        """A cluster of ours, and the folder for what goes with it."""
+        """The name of a new cluster, and the folder of its files."""
         o = self._options
         user = _text(o.config) if o.config else None
         where = f"The kind configuration {o.config}"
         name = o.name or (cluster_name(user, where) if user else None) or f"drahealth-{secrets.token_hex(3)}"
         if name in await kind.names():
-            raise HarnessError(f"There is a kind cluster {name} already", f"choose another --name, or --reuse {name}")
+            raise HarnessError(f"the kind cluster {name} exists", f"choose another --name, or pass --reuse {name}")
         image = node_image(self._kubernetes, o.node_image)
         merge = partial(compose, user, nodes=o.nodes, gates=self._gates, where=where)
-        merge(run_id=_NO_RUN)  # what cannot be merged is told before all else
+        merge(run_id=_NO_RUN)  # a conflict is an error before anything is made
         if found := await release_of(kind.engine, image):
             self._check_release(found, image)
         await self._ensure_image(kind.engine)
         claim = Claim.make(name, kind.engine.identity)
         self._ends.push_async_callback(self._end, kind, claim)
-        self._progress(f"Making the cluster {name} with {image}")
+        self._progress(f"Making the cluster {name} from {image}")
         await kind.create(name, image, merge(run_id=claim.run_id), claim.folder / _KUBECONFIG, on_line=self._progress)
         self._is_made = True
         return name, claim.folder
 
     async def _end(self, kind: Kind, claim: Claim) -> None:
-        """Removes our cluster, unless it was made and shall be kept."""
+        """Removes our cluster, unless it is to be kept."""
         keep = self._options.keep == "always" or (self._options.keep == "failed" and self._failed())
         if keep and self._is_made:
             claim.keep()
             claim.release()
             self._progress(
-                f"Kept the cluster {claim.cluster}: --reuse {claim.cluster} runs on it, clean --kept removes it"
+                f"Kept the cluster {claim.cluster}: --reuse {claim.cluster} uses it, drahealth clean --kept removes it"
             )
         else:
             await ownership.remove(claim, kind.engine, kind, self._progress)
 
     async def _reused(self, kind: Kind) -> tuple[str, Path]:
-        """A cluster that is there, and the folder for what goes with it."""
+        """The name of an existing cluster, and the folder of the run's files."""
         name = self._options.reuse or ""
         if name not in (names := await kind.names()):
-            found = f"there are {', '.join(names)}" if names else "there are none"
-            raise HarnessError(f"There is no kind cluster {name} to reuse", f"{found}; leave --reuse out to make one")
+            found = f"kind has {', '.join(names)}" if names else "kind has none"
+            raise HarnessError(f"there is no kind cluster {name}", f"{found}; remove --reuse to make a new one")
         self._ends.callback(reuse.hold(name, kind.engine.identity, default_base().parent / "reused").release)
         for node in await kind.engine.nodes():
             if node.cluster == name and (run_id := run_id_of(node.mounts)) and run_id in {r.run_id for r in records()}:
-                self._ends.callback(Claim.attach(run_id).release)  # no sweep removes it meanwhile
+                self._ends.callback(Claim.attach(run_id).release)  # so no other run removes it
         await self._ensure_image(kind.engine)
         run = RunDirectory.create()
         self._ends.callback(run.remove)
@@ -141,7 +141,7 @@ class SiteMaker:
         return name, run.path
 
     async def _ensure_image(self, engine: Engine) -> None:
-        """Before a cluster is made: what cannot be had is told at once."""
+        """Called before the cluster is made, so that a missing image is an early error."""
         named, base = self._options.driver_image, self._options.driver_base
         self._image = await ensure_image(engine, named=named, base=base, progress=self._progress)
 
@@ -162,7 +162,7 @@ class SiteMaker:
             self._ends.push_async_callback(remove, client, self._progress)
             nodes = KindNodes(engine, control_plane, names, client)
             self._ends.push_async_callback(nodes.restore)
-            self._ends.callback(self._progress, f"Leaving the cluster {name} as it was")
+            self._ends.callback(self._progress, f"Restoring the cluster {name}")
             await nodes.set_gates(self._gates)
         pods = await deploy(client, image, self._progress)
         proxied = await client.connection.call("GET", f"/api/v1/nodes/{control_plane}/proxy/configz")
@@ -183,7 +183,7 @@ def _text(file: Path) -> str:
         return file.read_text("utf-8")
     except UnicodeDecodeError as error:
         raise ConfigurationError(
-            f"{file} is no text: byte {error.start + 1} is not UTF-8", "name a YAML file"
+            f"{file} must be UTF-8, got another byte at {error.start + 1}", "name a YAML file"
         ) from None
     except OSError as error:
-        raise ConfigurationError(f"{file} cannot be read: {error.strerror}", "name a kind configuration") from None
+        raise ConfigurationError(f"cannot read {file}: {error.strerror}", "name a kind configuration") from None

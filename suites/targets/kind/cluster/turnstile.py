@@ -1,7 +1,7 @@
-"""Who may be on a cluster together: many that leave it as it is, or one that disturbs it. Across processes.
+"""A lock on a cluster across processes: shared by many scenarios, or exclusive for one that disrupts the cluster.
 
-Two lock files. `room` is held shared or alone. Who wants to enter passes `turnstile` first, one after the other, so
-that one who waits for an empty room is not overtaken by those who only pass through.
+It uses two lock files. `room` is held shared or exclusive. Before it every process takes `turnstile`, one after the
+other. So a process that waits for the exclusive lock is not overtaken by new shared ones.
 """
 
 import asyncio
@@ -10,18 +10,18 @@ import os
 from pathlib import Path
 
 _EVERY = 0.02
-"""Seconds between attempts: a blocking lock would hold up the loop."""
+"""Seconds between attempts: a blocking lock would block the event loop."""
 
 
 class Turnstile:
-    """One process' way in and out; `folder` is the same for all who share the cluster."""
+    """The lock of one process; all processes that share the cluster use the same `folder`."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._room: int | None = None
 
     async def enter(self, *, alone: bool) -> None:
-        """Returns once nobody is in the room whom one may not meet there. RuntimeError for one who is in already."""
+        """Takes the lock: exclusive if `alone`. Raises RuntimeError if this process holds it."""
         if self._room is not None:
             raise RuntimeError("one who has not left cannot enter")
         turnstile = self._open("turnstile")
@@ -38,7 +38,7 @@ class Turnstile:
             os.close(turnstile)
 
     def leave(self) -> None:
-        """Out again; doing so twice is no error."""
+        """Releases the lock; harmless if it is released."""
         if self._room is not None:
             os.close(self._room)
         self._room = None

@@ -118,9 +118,7 @@ def test_a_gate_that_is_set_as_it_is_wanted_is_no_conflict(said: str) -> None:
     ],
 )
 def test_a_gate_that_is_set_otherwise_cannot_be_merged(said: str) -> None:
-    with pytest.raises(
-        ConfigurationError, match=rf"configuration, line \d+: it sets the feature gate {GATE}, which has"
-    ):
+    with pytest.raises(ConfigurationError, match=rf"configuration, line \d+: .*{GATE}"):
         compose(HEAD + said, run_id=RUN, gates={GATE: True})
 
 
@@ -149,10 +147,10 @@ def test_gates_of_the_api_server_that_would_replace_ours_cannot_be_merged() -> N
         (f"{HEAD}featureGates: [a]\n", "line 3: featureGates is not a mapping"),
         (f"{HEAD}kubeadmConfigPatches: a\n", "line 3: kubeadmConfigPatches is not a list"),
         (f"{HEAD}kubeadmConfigPatches:\n- kind: A\n", "line 4: an item of kubeadmConfigPatches is not a text"),
-        (f"{HEAD}kubeadmConfigPatches: ['a: [']\n", r"line 3: the kubeadm patch is not YAML \("),
+        (f"{HEAD}kubeadmConfigPatches: ['a: [']\n", r"line 3: .* invalid YAML \("),
         (
             f"{HEAD}nodes: [{{extraMounts: [{{containerPath: /kind/made-by-drahealth-0}}]}}]\n",
-            "line 3: .* is the mark of",
+            "line 3: .* is reserved",
         ),
         ("a: *b\n", "line 1: found undefined alias 'b'"),
         ("&a [*a]\n", "line 1: an alias stands within what it stands for"),
@@ -173,12 +171,12 @@ def test_aliases_cannot_fill_the_memory() -> None:
 
 
 def test_another_number_of_nodes_than_the_users_cannot_be_merged() -> None:
-    with pytest.raises(ConfigurationError, match="line 4: it has 1 nodes, and 2 were asked for; leave --nodes out"):
+    with pytest.raises(ConfigurationError, match=r"line 4: .* --nodes is 2"):
         compose(f"{HEAD}nodes:\n- role: control-plane\n", nodes=2, run_id=RUN)
 
 
 def test_a_cluster_has_a_node() -> None:
-    with pytest.raises(ConfigurationError, match=r"^A cluster of 0 nodes cannot be made; give --nodes 1 or more$"):
+    with pytest.raises(ConfigurationError, match=r"^--nodes .* got 0$"):
         compose(None, nodes=0, run_id=RUN)
 
 

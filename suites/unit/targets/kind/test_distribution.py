@@ -39,7 +39,7 @@ def test_workers_get_the_error_of_a_cluster_that_is_made_once(fake: FakeEngine) 
         request(found)
         environment.make()
         environment.make()
-        with pytest.raises(HarnessError, match="There is a kind cluster one already; choose another --name"):
+        with pytest.raises(HarnessError, match="kind cluster one exists"):
             runner.run(SharedSite(found).up())
         environment.close()
     assert (found.worker, found.path.exists(), fake.calls.count("kind get clusters")) == (3, False, 1)

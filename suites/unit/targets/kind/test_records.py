@@ -81,11 +81,11 @@ def test_nobody_attaches_to_a_cluster_that_is_being_removed(tmp_path: Path) -> N
     claim = Claim.make("mine", "docker X", tmp_path)
     claim.release()
     seized = seize(claim.record, tmp_path)
-    with pytest.raises(HarnessError, match=f"^The cluster of the run {claim.run_id} is being removed; make a cluster"):
+    with pytest.raises(HarnessError, match=f"cluster of the run {claim.run_id} is being removed"):
         Claim.attach(claim.run_id, tmp_path)
     assert seized is not None
     seized.discard()
-    with pytest.raises(HarnessError, match=f"^There is no record of the run {claim.run_id} in "):
+    with pytest.raises(HarnessError, match=f"no record of the run {claim.run_id} in "):
         Claim.attach(claim.run_id, tmp_path)
 
 
@@ -116,14 +116,14 @@ def test_a_folder_whose_run_died_while_it_made_it_is_removed_after_a_while(tmp_p
 
 def test_where_nothing_can_be_written_that_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(HarnessError, match=r"^It cannot be written down in .*; make room there, or set XDG_STATE_HOME"):
+    with pytest.raises(HarnessError, match=r"^cannot write the record .*; make room there, or set XDG_STATE_HOME"):
         Claim.make("mine", "docker X", tmp_path / "file" / "base")
 
 
 def test_what_cannot_be_written_down_any_more_is_told(tmp_path: Path) -> None:
     claim = Claim.make("mine", "docker X", tmp_path)
     claim.release()
-    with pytest.raises(HarnessError, match=r"^It cannot be written down in .* that the cluster mine is kept: .*; make"):
+    with pytest.raises(HarnessError, match=r"cluster mine as kept .*; make"):
         claim.keep()
     assert ([record.kept for record in records(tmp_path)], claim.record.kept) == ([False], False)
 
@@ -133,9 +133,7 @@ def test_records_that_cannot_be_read_are_told(tmp_path: Path, monkeypatch: pytes
         raise PermissionError(13, "Permission denied", str(folder))
 
     monkeypatch.setattr(Path, "iterdir", refuse)  # root is refused nothing
-    with pytest.raises(
-        HarnessError, match=r"^What clusters there are cannot be read in .*Permission denied.*; see whose"
-    ):
+    with pytest.raises(HarnessError, match=r"^cannot read the records .*Permission denied"):
         records(tmp_path)
 
 

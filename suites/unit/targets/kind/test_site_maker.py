@@ -27,10 +27,10 @@ async def refusal(**given: str) -> HarnessError:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"name": "one"}, "There is a kind cluster one already; choose another --name, or --reuse one"),
+        ({"name": "one"}, "the kind cluster one exists; choose another --name, or pass --reuse one"),
         (
             {"reuse": "three"},
-            "There is no kind cluster three to reuse; there are one, two; leave --reuse out to make one",
+            "there is no kind cluster three; kind has one, two; remove --reuse to make a new one",
         ),
     ],
     ids=["taken", "missing"],
@@ -43,7 +43,7 @@ async def test_a_name_is_free_or_that_of_a_cluster(fake: FakeEngine, given: dict
 @pytest.mark.parametrize(
     ("config", "said"),
     [
-        (b"kind: Cluster\nname: \xff\n", "is no text: byte 21 is not UTF-8"),
+        (b"kind: Cluster\nname: \xff\n", "must be UTF-8, got another byte at 21"),
         (b"kind: Cluster\n", "line 1: it has no `apiVersion: kind.x-k8s.io/v1alpha4`"),
     ],
     ids=["bytes", "shape"],

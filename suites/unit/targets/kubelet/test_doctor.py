@@ -21,7 +21,7 @@ def test_a_release_out_of_reach_points_to_what_would_help(monkeypatch: pytest.Mo
 
 
 def test_a_malformed_version_is_a_failed_check() -> None:
-    assert "is not the version" in doctor.programs("1.37", obtainable=True).found
+    assert "'1.37'" in doctor.programs("1.37", obtainable=True).found
 
 
 def test_go_is_needed_by_nobody_who_can_download(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -76,5 +76,5 @@ def test_a_folder_without_permissions_is_removed_as_well(tmp_path: Path) -> None
 
 
 def test_a_base_that_does_not_exist_names_the_variable(tmp_path: Path) -> None:
-    with pytest.raises(HarnessError, match=r"No run folder can be made in .*; .*TMPDIR"):
+    with pytest.raises(HarnessError, match=r"cannot make a run folder in .*; .*TMPDIR"):
         RunDirectory.create(tmp_path / "missing")
