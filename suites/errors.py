@@ -1,18 +1,18 @@
-"""Whose fault it is.
+"""The errors of the suites.
 
     Exception
-      HarnessError            ours or the machine's; says what to do about it
-        ConfigurationError    the user's file or flag
+      HarnessError            a failure of the harness or of the machine, with a hint
+        ConfigurationError    an error in a file or an option of the user
 
-The fault of what is tested is no `HarnessError`: that is an assertion about the subject.
+A failure of the tested kubelet or driver is a `Violation` (an AssertionError) instead.
 """
 
 
 class HarnessError(Exception):
-    """Something around the test went wrong: `message` says what happened, `hint` what to do about it (may be "")."""
+    """A failure of the harness or of the machine. `message` says what happened, `hint` what to do (may be "")."""
 
     where = ""
-    """Of a timeline: the step that could not be done, with its file and line."""
+    """For a timeline: the failed step, with its file and line."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message, hint)
@@ -25,9 +25,9 @@ class HarnessError(Exception):
 
 
 def full_text(error: Exception) -> str:
-    """All that an error has to say: its sentence, and the lines that were added to it."""
+    """The message of an error, with the notes that were added to it."""
     return "\n".join((str(error), *getattr(error, "__notes__", ())))
 
 
 class ConfigurationError(HarnessError):
-    """A file or a flag of the user's says something that cannot be done."""
+    """An invalid file or option of the user."""

@@ -1,4 +1,4 @@
-"""What makes a function a scenario: it names the requirements it judges, and gets a node to tell its story on.
+"""The `scenario` decorator: it names the requirements that a test checks. The test gets a `node`.
 
     @scenario("STATUS-01")
     async def test_an_unhealthy_device_shows_in_the_pod_status(node):
@@ -6,7 +6,7 @@
         await gpu.becomes(UNHEALTHY)
         await pod.shows(gpu, UNHEALTHY)
 
-The decorated function is an ordinary one to pytest, so no plugin for asynchronous tests has a say in it.
+For pytest, the decorated function is synchronous, so no plugin for asynchronous tests is involved.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -25,7 +25,7 @@ EVERYTHING: Mapping[Capability, str] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What is known of a scenario without running it."""
+    """The declaration of a scenario."""
 
     name: str
     requirements: tuple[str, ...]
@@ -33,7 +33,7 @@ class Scenario:
     needs: tuple[Capability, ...] = ()
     """The capabilities that a target must have for it, beside those that its requirements need."""
     counterpart_of: tuple[str, ...] = ()
-    """The tests of the texts and of Kubernetes that it stands for (docs/upstream-tests.md)."""
+    """The tests of the KEP and of Kubernetes that it covers (docs/upstream-tests.md)."""
 
     @property
     def all_needs(self) -> frozenset[Capability]:

@@ -90,7 +90,7 @@ class Live:
             self._print(_text(f"{'':18}{note}", "yellow"))
         if result.outcome in ("failed", "error"):
             self._print(_text(result.problem, "red"))
-            for text in filter(None, (result.timeline, f"again: {result.again}")):
+            for text in filter(None, (result.history, f"rerun: {result.rerun}")):
                 self._print(_text(text, "dim"))
 
     def close(self, seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""A history as a time line that a person can read: what was told on the left, what was shown on the right."""
+"""A history as readable text: one line per event. Pod statuses and events are indented."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
@@ -11,11 +11,11 @@ from drahealth.suites.judging.kubelet_side import one_side
 
 _LINES = 60
 _DEVICES = 16
-"""Devices of a report that are told; it may have thousands."""
+"""Maximum number of devices to print per report."""
 
 
 def format_history(records: Sequence[Record]) -> str:
-    """The time line, in seconds from its beginning. A long one is shown by its ends."""
+    """The history, with times in seconds since its first event. The middle of a long history is omitted."""
     if not records:
         return "nothing happened"
     records = one_side(records)
@@ -34,7 +34,7 @@ def _shortened(lines: Sequence[str]) -> Iterator[str]:
 
 
 def format_event(event: Event) -> str:
-    """One event in one line; what cannot be printed is written as Python writes it."""
+    """One event as one line. Unprintable characters are escaped as in Python."""
     return printable(_words(event))
 
 
@@ -99,7 +99,7 @@ def _who(driver: str, instance: str) -> str:
 
 
 def _sides(gate: events.GateSet) -> str:
-    """One word where both sides are alike, or only both together are known."""
+    """One word if both sides are equal, or if only the combined state is known."""
     if gate.api_server == gate.kubelet or None in (gate.api_server, gate.kubelet):
         return _on(gate.on)
     return f"{_on(gate.api_server)} in the API server, {_on(gate.kubelet)} in the kubelet"
@@ -129,7 +129,7 @@ def _container(container: events.ContainerSeen) -> str:
 
 
 def entry(status: ResourceStatus) -> str:
-    """One entry of `allocatedResourcesStatus` in a few words."""
+    """One entry of `allocatedResourcesStatus` as text."""
     resources = (
         f"{r.resource_id}={r.health}" + (f" {_short(r.message)!r}" if r.message else "") for r in status.resources
     )

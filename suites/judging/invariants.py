@@ -1,4 +1,4 @@
-"""What holds in every history, whatever the scenario: pure functions from records to what is wrong in them."""
+"""The invariants of all histories. Pure functions from records to violations."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
@@ -18,16 +18,16 @@ Device = tuple[str, str, str]
 """Driver, pool, device."""
 
 OVERLAP = 0.5
-"""Seconds that the end of a stream may be noticed late by its driver."""
+"""Seconds by which a driver may notice the end of a stream late."""
 
 _NEVER = float("-inf")
 
 _WHOLE = MESSAGE_LIMIT - 24
-"""Bytes; a message with fewer is surely neither cut nor what is left of one."""
+"""Bytes. A shorter message is certainly not truncated."""
 
 
 def violations(records: Sequence[Record], devices: Mapping[str, Device]) -> dict[str, list[str]]:
-    """By requirement, what is wrong in the history. `devices` are known by their names in a status."""
+    """The violations in the history, by requirement. `devices` maps names in a pod status to devices."""
     return {
         "STATUS-06": list(duplicates(records)),
         "STATUS-07": list(unreported(records, devices)),
@@ -36,23 +36,23 @@ def violations(records: Sequence[Record], devices: Mapping[str, Device]) -> dict
 
 
 def duplicates(records: Iterable[Record]) -> Iterator[str]:
-    """Entry names twice in a container or in the pod's own field, ids twice in an entry."""
+    """Duplicate entry names in a container or in the pod's own field, and duplicate IDs in an entry."""
     for record in records:
         if not isinstance(status := record.what, StatusSeen):
             continue
         for place, entries in status.entries():
             for name in _twice(entry.name for entry in entries):
                 container = f"container {place} of " if place else ""
-                yield f"entry {name} is there twice in {container}pod {status.pod}"
+                yield f"{container}pod {status.pod} has entry {name} twice"
             for entry in entries:
                 for name in _twice(resource.resource_id for resource in entry.resources):
-                    yield f"{name} is there twice in entry {entry.name} of pod {status.pod}"
+                    yield f"pod {status.pod} has {name} twice in entry {entry.name}"
 
 
 def unreported(records: Iterable[Record], devices: Mapping[str, Device]) -> Iterator[str]:
-    """Healths and messages that were shown and never reported, and Unknown without a cause."""
+    """Healths and messages that a pod showed and no driver reported, and Unknown without a cause."""
     said: dict[Device, set[tuple[Health, str]]] = {}
-    shown: dict[tuple[str, Device], float] = {}  # to which report the last known health belongs, at the latest
+    shown: dict[tuple[str, Device], float] = {}  # time of the last report before the last known health
     excuse = _Excuse()
     for record in records:
         excuse.take(record)
@@ -73,13 +73,15 @@ def unreported(records: Iterable[Record], devices: Mapping[str, Device]) -> Iter
                     unknown = resource.health is Health.UNKNOWN and not resource.message and device[0]
                     since = shown.get(key)
                     if not reported and not (unknown and (since is None or excuse.since(since, device, record.at))):
-                        yield f"pod {status.pod} showed {resource}, which was never reported"
+                        yield f"pod {status.pod} showed {resource}, and no driver reported it"
 
 
 class _Excuse:
-    """Why a device may read Unknown: its stream ended, the kubelet was restarted, it was left out of a complete report,
-    or not heard of in time. And why a message may be missing: an API server whose gate is off drops it, also
-    where it keeps the health (A-05, A-06)."""
+    """Valid causes for Unknown and for a missing message.
+
+    A device reads Unknown after the end of its stream, a kubelet restart, a complete report without it, or its
+    timeout. An API server with the gate off drops messages, even if it keeps the health (A-05, A-06).
+    """
 
     def __init__(self) -> None:
         self._drops_messages = False
@@ -115,11 +117,11 @@ class _Excuse:
         return self._drops_messages
 
     def last_report(self, device: Device) -> float:
-        """When it was last heard of."""
+        """The time of the last report of the device."""
         return self._reports.get(device, _NEVER)
 
     def since(self, time: float, device: Device, at: float) -> bool:
-        """Whether any of it happened after that time."""
+        """Whether a cause for Unknown happened after this time."""
         self._note_expiry(device, at)
         causes = (self._everything, self._drivers.get(device[0], _NEVER), self._expired.get(device, _NEVER))
         return max(causes) > time
@@ -130,7 +132,7 @@ class _Excuse:
 
 
 def overlaps(records: Sequence[Record]) -> Iterator[str]:
-    """Instances with two streams open at once, for longer than a late notice explains."""
+    """Instances with two open streams for longer than OVERLAP."""
     open_: _Streams = {}
     for record in records:
         yield from _follow(open_, record)
@@ -140,7 +142,7 @@ def overlaps(records: Sequence[Record]) -> Iterator[str]:
 
 
 def has_two_streams(records: Iterable[Record]) -> bool:
-    """Whether an instance has two streams open at the end of the history, be it only for a moment."""
+    """Whether an instance has two open streams at the end of the history."""
     open_: _Streams = {}
     for record in records:
         list(_follow(open_, record))
@@ -148,7 +150,7 @@ def has_two_streams(records: Iterable[Record]) -> bool:
 
 
 _Streams = dict[tuple[str, str], dict[str, float]]
-"""By driver and instance, when each open stream was opened."""
+"""Start time of each open stream, by driver and instance."""
 
 
 def _follow(open_: _Streams, record: Record) -> Iterator[str]:
@@ -160,19 +162,19 @@ def _follow(open_: _Streams, record: Record) -> Iterator[str]:
 
 
 def _ends(driver: str, streams: dict[str, float], name: str, at: float) -> Iterator[str]:
-    """The streams beside which this one, which ends, was open for too long."""
+    """The streams that were open for too long at the same time as this one, which ends."""
     opened = streams.pop(name, at)
     for other, begun in streams.items():
         if (long := at - max(opened, begun)) > OVERLAP:
-            yield f"driver {driver} had streams {name} and {other} open beside each other for {long:.2f} s"
+            yield f"driver {driver} had streams {name} and {other} open at the same time for {long:.2f} s"
 
 
 def not_converged(
     records: Sequence[Record], statuses: Collection[StatusSeen], devices: Mapping[str, Device], gates_on: bool
 ) -> list[str]:
-    """Running pods whose status is not the latest: what was reported last, over a stream that is still open.
+    """Running pods whose status is not the last report on a stream that is still open.
 
-    Says nothing of a device that nobody watches, that two instances report, or that may have expired meanwhile.
+    Excluded are unwatched devices, devices that two instances report, and devices that may have expired.
     """
     latest = _latest(records)
     found = list(_lost(records, statuses, devices, latest)) if gates_on else []
@@ -180,7 +182,7 @@ def not_converged(
         for name, resource in _resources(status) if status.phase == "Running" else ():
             last = latest.get(devices.get(name, ("", "", "")))
             if last and (resource.health, resource.message) != (last.health, last.message):
-                found.append(f"pod {status.pod} shows {resource}, reported last was {last}")
+                found.append(f"pod {status.pod} shows {resource}, and the last report was {last}")
     return found
 
 
@@ -190,7 +192,7 @@ def _lost(
     devices: Mapping[str, Device],
     latest: Mapping[Device, DeviceHealth],
 ) -> Iterator[str]:
-    """Devices that are reported, were once in a running pod's status, and are there no more."""
+    """Reported devices that were in a running pod's status before, and are not in it now."""
     now = {status.uid: status for status in statuses if status.phase == "Running"}
     once: dict[str, set[str]] = {}
     for record in records:
@@ -199,11 +201,11 @@ def _lost(
     for uid, names in once.items():
         for name in sorted(names - {name for name, _ in _resources(now[uid])}):
             if devices.get(name) in latest:
-                yield f"pod {now[uid].pod} does not show {name} any more"
+                yield f"pod {now[uid].pod} no longer shows {name}"
 
 
 def _latest(records: Sequence[Record]) -> dict[Device, DeviceHealth]:
-    """The last word on each device that must be shown by now."""
+    """The last report of each device that pods must show now."""
     open_: dict[str, set[str]] = {}
     said: dict[Device, tuple[str, float, DeviceHealth]] = {}
     jumped = 0.0
@@ -232,13 +234,13 @@ def _latest(records: Sequence[Record]) -> dict[Device, DeviceHealth]:
 
 
 def _left_out(report: ReportSent, known: Iterable[Device]) -> list[Device]:
-    """The known devices of its driver that a complete report says nothing of."""
+    """The known devices of its driver that are missing from a complete report."""
     said = {(report.driver, health.pool, health.device) for health in report.devices}
     return [device for device in known if report.complete and device[0] == report.driver and device not in said]
 
 
 def name_in(entry: str, resource_id: str) -> str:
-    """What a device is known by here: its id, and for a device plugin's, which is one's own, with the resource."""
+    """The key of a device: its ID, with the resource name for devices of device plugins."""
     return resource_id if entry.startswith("claim:") else f"{entry}={resource_id}"
 
 
@@ -255,5 +257,5 @@ def _twice(names: Iterable[str]) -> list[str]:
 
 
 def _cut(message: str) -> str:
-    """What to know a message by: one that is too long for a status is cut there, somehow, so its beginning counts."""
+    """The comparable part of a message: the beginning of one that a status truncates, else all of it."""
     return message if len(message.encode()) < _WHOLE else message[:200]

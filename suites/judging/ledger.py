@@ -1,6 +1,6 @@
-"""The ledger of requirements and the known issues of released kubelets: data, read and checked.
+"""The ledger: requirements and known issues of released kubelets, as data.
 
-Both are TOML files beside this module, with the meaning of their columns at the top.
+Both are TOML files in this folder. Comments at their top define the columns.
 """
 
 import tomllib
@@ -15,7 +15,7 @@ from drahealth.suites.targets.capabilities import Capability, named
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One entry of the ledger."""
+    """One requirement of the ledger."""
 
     id: str
     level: Literal["MUST", "SHOULD", "MAY"]
@@ -42,7 +42,7 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class KnownIssue:
-    """One way in which released kubelets differ: the assertion of a requirement that it covers, and where."""
+    """A known difference of released kubelets: the assertion of a requirement that fails, and the releases."""
 
     id: str
     requirement: str
@@ -53,28 +53,28 @@ class KnownIssue:
     link: str
     what: str
     scenario: str = ""
-    """The only one that brings it about, by its title; "" if that is any which makes the assertion."""
+    """The title of the only scenario that shows the issue; "" for all scenarios with the assertion."""
 
     def covers(self, requirement: str, assertion: str, scenario: str) -> bool:
-        """Whether a failure of this assertion, in that scenario, is it."""
+        """Whether this issue explains a failure of this assertion in this scenario."""
         return (self.requirement, self.assertion) == (requirement, assertion) and self.scenario in ("", scenario)
 
 
 @cache
 def requirements() -> dict[str, Requirement]:
-    """The ledger by id, in its order."""
+    """All requirements by ID, in the order of the file."""
     entries = _load("requirements.toml").items()
     return {name: Requirement.of(name, entry) for name, entry in entries}
 
 
 @cache
 def known_issues(profile: str) -> tuple[KnownIssue, ...]:
-    """The known issues that hold for a profile, by its name; the KEP has none."""
+    """The known issues of a profile, by its name. Profile `kep` has none."""
     return tuple(issue for issue in every_known_issue() if profile in issue.releases)
 
 
 def every_known_issue() -> tuple[KnownIssue, ...]:
-    """Those of all releases, in the file's order."""
+    """The known issues of all releases, in the order of the file."""
     entries = _load("known_issues.toml")["issue"]
     return tuple(KnownIssue(**{**entry, "releases": tuple(entry["releases"])}) for entry in entries)
 

@@ -1,4 +1,4 @@
-"""The results of a run as data: what the table, the JSON report and the exit code are made from."""
+"""The results of a run as data. The table, the JSON report and the exit code derive from it."""
 
 import json
 from collections import Counter
@@ -11,8 +11,8 @@ from drahealth.suites.judging.ledger import requirements
 VERSION = "drahealth-report/v1"
 
 Outcome = Literal["passed", "known issue", "not applicable", "failed", "error"]
-"""`known issue`: all that failed is known of this release. `not applicable`: not run, since the drivers' health API
-carries less than what is judged needs. `error`: the harness' or the machine's fault."""
+"""`known issue`: all failures are known issues of the release. `not applicable`: not run, because the target or the
+health API lacks something that the scenario needs. `error`: a failure of the harness or of the machine."""
 
 Verdict = Literal["FAIL", "ERROR", "KNOWN ISSUE", "PASS", "NOT_APPLICABLE", "NOT_TESTED"]
 _WORST_FIRST: tuple[Verdict, ...] = ("FAIL", "ERROR", "KNOWN ISSUE", "PASS", "NOT_APPLICABLE", "NOT_TESTED")
@@ -20,7 +20,7 @@ _WORST_FIRST: tuple[Verdict, ...] = ("FAIL", "ERROR", "KNOWN ISSUE", "PASS", "NO
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of one scenario."""
+    """The result of one scenario."""
 
     name: str
     title: str
@@ -29,36 +29,36 @@ class Result:
     seconds: float
     known_issues: tuple[str, ...] = ()
     broken: tuple[str, ...] = ()
-    """The requirements that were not fulfilled: those of the failure, or of the known issues."""
+    """The requirements that failed, also by known issues."""
     problem: str = ""
-    """What went wrong, in full; empty if nothing did."""
-    timeline: str = ""
-    again: str = ""
-    """The command that runs just this scenario, if something went wrong."""
+    """The full error text; empty after success."""
+    history: str = ""
+    rerun: str = ""
+    """The command that runs only this scenario again; empty after success."""
     beyond: tuple[str, ...] = ()
-    """The requirements for which it is not applicable."""
+    """The requirements that make it not applicable."""
     reason: str = ""
-    """Why it is not."""
+    """Why it is not applicable."""
     where: str = ""
-    """Of a timeline that failed: the step, with its file and line."""
+    """For a failed timeline: the step, with its file and line."""
     notes: tuple[str, ...] = ()
-    """What somebody should know of it though it has passed, a line each."""
+    """Remarks on a scenario that passed, one line each."""
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> "Result":
-        """From its plain data."""
+        """Create a result from plain data."""
         lists = {name: tuple(data[name]) for name in ("requirements", "known_issues", "broken", "beyond", "notes")}
         return cls(**{**data, **lists})
 
     def then(self, later: "Result") -> "Result":
-        """The same scenario once something else was said of it, as when its end goes wrong too."""
+        """Merge with a later result of the same scenario, such as an error of its cleanup."""
         problem = "\n".join(filter(None, (self.problem, later.problem)))
         seconds = round(self.seconds + later.seconds, 3)
         broken = () if later.outcome == "error" else self.broken
         return replace(self, outcome=later.outcome, seconds=seconds, broken=broken, problem=problem)
 
     def verdicts(self) -> dict[str, Verdict]:
-        """What this scenario says of requirements; nothing of those that its failure kept it from judging."""
+        """The verdicts on requirements. A failure leaves out requirements that were not reached."""
         broken: Verdict = "KNOWN ISSUE" if self.outcome == "known issue" else "FAIL"
         said: dict[str, Verdict] = {}
         if self.outcome == "error":
@@ -76,13 +76,13 @@ class Run:
 
     target: str
     about: str
-    """The target in a few words."""
+    """A short description of the target."""
     health_api: str | None = None
-    """The drivers' one health API; None: those that were shipped."""
+    """The only health API of the drivers; None for the default ones, v1 and v1alpha1."""
     results: list[Result] = field(default_factory=list)
 
     def take(self, data: Mapping[str, Any]) -> Result:
-        """Adds a result from its plain data; an error at the end of a scenario joins what was noted of it."""
+        """Add a result from plain data. A later result of the same scenario is merged into the first one."""
         result = Result.of(data)
         for old in self.results:
             if old.name == result.name:
@@ -93,11 +93,11 @@ class Run:
         return result
 
     def counts(self) -> Mapping[Outcome, int]:
-        """How many results there are of each outcome."""
+        """The number of results per outcome."""
         return Counter(result.outcome for result in self.results)
 
     def exit_code(self) -> int:
-        """0 passed, 1 failed, 2 nothing was judged, 3 harness or environment."""
+        """0 passed, 1 failed, 2 no scenario ran, 3 error of harness or environment."""
         counts = self.counts()
         if counts.get("error"):
             return 3
@@ -106,7 +106,7 @@ class Run:
         return 0 if self.results else 2
 
     def verdicts(self) -> dict[str, Verdict]:
-        """By requirement the worst that a scenario said of it, NOT_TESTED where none of the run judged it."""
+        """The worst verdict per requirement; NOT_TESTED if no scenario of the run checked it."""
         said: dict[str, set[Verdict]] = {name: {"NOT_TESTED"} for name in requirements()}
         for result in self.results:
             for name, verdict in result.verdicts().items():
@@ -114,7 +114,7 @@ class Run:
         return {name: min(verdicts, key=_WORST_FIRST.index) for name, verdicts in said.items()}
 
     def to_json(self) -> str:
-        """The report file."""
+        """The contents of the report file."""
         ledger = requirements()
         verdicts = self.verdicts()
         return json.dumps(

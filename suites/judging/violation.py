@@ -1,17 +1,17 @@
-"""A violation: the subject did not do what a requirement asks. The subject's fault, never the harness'."""
+"""A violation of a requirement by the tested kubelet or driver. Harness errors are no violations."""
 
 STORY = "the story"
-"""The assertion of what stands in no `judging` block: it may break any requirement that its scenario judges."""
+"""The assertion outside of all `judging` blocks. It stands for all requirements of the scenario."""
 
 
 class Violation(AssertionError):
-    """What was expected, what was seen, and which requirement says so.
+    """A failed requirement, with the expected and the observed state.
 
-    `assertion` names the place in the scenario in words, so that a known issue can cover just this one.
+    `assertion` names the check in the scenario, so that a known issue can cover only this one.
     """
 
     where = ""
-    """Of a timeline: the step that came to nothing, with its file and line."""
+    """For a timeline: the failed step, with its file and line."""
 
     def __init__(self, requirement: str, assertion: str, expected: str, seen: str) -> None:
         super().__init__(requirement, assertion, expected, seen)

@@ -1,6 +1,6 @@
-"""The scenarios of KEP-4680. None of them knows which target it runs on."""
+"""The scenarios of KEP-4680. They are the same for all targets."""
 
 import os
 
-# Read when gRPC is first imported; its notes on connections that end are no news where plugins crash on purpose.
+# gRPC reads this on its first import. It would log each connection that ends, and plugins crash on purpose here.
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")

@@ -1,4 +1,4 @@
-"""The one fixture of the scenarios."""
+"""The fixture of all scenarios."""
 
 from drahealth.suites.run.fixtures import node
 

@@ -17,7 +17,7 @@ async def test_an_unhealthy_device_shows_in_the_pod_status_with_its_message(node
     await pod.shows(gpu, Health.HEALTHY, message="")
     await gpu.becomes(Health.UNHEALTHY, message="GPU has fallen off the bus")
     await pod.shows(gpu, Health.UNHEALTHY)
-    with node.judging("STATUS-02", "the driver's message stands beside it"):
+    with node.judging("STATUS-02", "the pod shows the driver's message"):
         await pod.shows(gpu, Health.UNHEALTHY, message="GPU has fallen off the bus")
 
 
@@ -37,13 +37,13 @@ async def test_a_recovered_device_shows_healthy_again(node: Node) -> None:
     await pod.shows(gpu, Health.UNHEALTHY, message="GPU memory: uncorrectable error")
     await gpu.becomes(Health.HEALTHY)
     await pod.shows(gpu, Health.HEALTHY, message="")
-    with node.judging("STATUS-15", "the pod has run on"):
+    with node.judging("STATUS-15", "the pod keeps running"):
         await pod.is_running()
         node.check(pod.has_never_restarted(), "no container was restarted", pod)
 
 
 @scenario("STATUS-08", counterpart_of=("kep/e2e-rapid-changes", "alpha2/e2e-quick-succession"))
-async def test_after_rapid_flapping_the_status_ends_with_the_latest_health(node: Node) -> None:
+async def test_after_rapid_changes_the_status_shows_the_latest_health(node: Node) -> None:
     driver, pod, gpu = await node.pod_with_a_gpu()
     await pod.shows(gpu, Health.HEALTHY)
     await driver.reports_in_a_row(
@@ -53,7 +53,7 @@ async def test_after_rapid_flapping_the_status_ends_with_the_latest_health(node:
 
 
 @scenario("STATUS-01", "STATUS-03", counterpart_of=("e2e_node/concurrent",))
-async def test_pods_that_start_and_change_at_the_same_time_each_show_their_own_device(node: Node) -> None:
+async def test_concurrent_pods_each_show_the_health_of_their_own_device(node: Node) -> None:
     driver = await node.driver(devices=3)
     claims = [await node.claim(driver) for _ in range(3)]
     pods = await asyncio.gather(*(node.running_pod(claim["gpu"]) for claim in claims))
@@ -65,15 +65,15 @@ async def test_pods_that_start_and_change_at_the_same_time_each_show_their_own_d
 
 
 @scenario("STATUS-04")
-async def test_a_device_is_called_by_driver_pool_and_name(node: Node) -> None:
+async def test_a_resource_id_consists_of_driver_pool_and_device(node: Node) -> None:
     _, pod, gpu = await node.pod_with_a_gpu()
     await pod.has_devices(1)
-    with node.judging("STATUS-04", "the id is driver/pool/device"):
+    with node.judging("STATUS-04", "the ID is driver/pool/device"):
         node.check(pod.ids() == {str(gpu.id)}, f"the id {gpu.id}", pod)
 
 
 @scenario("STATUS-11")
-async def test_a_message_that_is_too_long_is_cut_at_a_character(node: Node) -> None:
+async def test_a_message_over_the_limit_is_cut_at_a_character_boundary(node: Node) -> None:
     _, pod, gpu = await node.pod_with_a_gpu()
     message = "é" * 1100
     await gpu.becomes(Health.UNHEALTHY, message=message)
@@ -83,5 +83,5 @@ async def test_a_message_that_is_too_long_is_cut_at_a_character(node: Node) -> N
             fits = len(shown.message.encode()) <= MESSAGE_LIMIT
             begins = message.startswith(shown.message.rstrip(".")) and shown.message.startswith("é")
             node.check(fits and begins, f"the beginning of it in {MESSAGE_LIMIT} bytes", pod)
-    await gpu.becomes(Health.HEALTHY, message="in a word: fine")
-    await pod.shows(gpu, Health.HEALTHY, message="in a word: fine")
+    await gpu.becomes(Health.HEALTHY, message="a short message")
+    await pod.shows(gpu, Health.HEALTHY, message="a short message")

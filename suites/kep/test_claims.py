@@ -1,4 +1,4 @@
-"""KEP-4680, ResourceStatus: which devices show in which entry of which container."""
+"""KEP-4680, ResourceStatus: the entries of each container, and the devices in them."""
 
 from drahealth.proto.values import Health
 from drahealth.suites.scenario import scenario
@@ -15,14 +15,14 @@ async def test_two_pods_that_share_a_claim_both_show_its_device(node: Node) -> N
     gpu = driver.gpus[0]
     claim = await node.claim(driver)
     first, second = await node.running_pod(claim["gpu"]), await node.running_pod(claim["gpu"])
-    await gpu.becomes(Health.UNHEALTHY, message="shared sorrow")
-    await first.shows(gpu, Health.UNHEALTHY, message="shared sorrow")
+    await gpu.becomes(Health.UNHEALTHY, message="uncorrectable ECC error")
+    await first.shows(gpu, Health.UNHEALTHY, message="uncorrectable ECC error")
     with node.judging("STATUS-09", "a pod that shares the claim shows it too"):
-        await second.shows(gpu, Health.UNHEALTHY, message="shared sorrow")
+        await second.shows(gpu, Health.UNHEALTHY, message="uncorrectable ECC error")
 
 
 @scenario("STATUS-05", "STATUS-01")
-async def test_two_devices_of_one_request_stand_in_one_entry_each_with_its_own_health(node: Node) -> None:
+async def test_two_devices_of_one_request_share_an_entry_and_keep_their_own_health(node: Node) -> None:
     driver = await node.driver(devices=2)
     good, bad = driver.gpus
     claim = await node.claim(driver, gpu=2)
@@ -69,31 +69,31 @@ async def test_several_claims_of_one_container_have_an_entry_each(node: Node) ->
 
 
 @scenario("CLAIM-01", "STATUS-01")
-async def test_a_claim_made_from_a_template_shows_under_the_pods_name_for_it(node: Node) -> None:
+async def test_a_claim_from_a_template_shows_under_its_name_in_the_pod(node: Node) -> None:
     driver = await node.driver()
     gpu = driver.gpus[0]
     claim = await node.claim(driver, template=True)
     pod = await node.running_pod(claim["gpu"])
-    await gpu.becomes(Health.UNHEALTHY, message="made to fail")
-    with node.judging("CLAIM-01", "a claim made from a template shows"):
-        await pod.shows(gpu, Health.UNHEALTHY, message="made to fail")
+    await gpu.becomes(Health.UNHEALTHY, message="GPU has fallen off the bus")
+    with node.judging("CLAIM-01", "a claim from a template shows"):
+        await pod.shows(gpu, Health.UNHEALTHY, message="GPU has fallen off the bus")
         await pod.shows_entries({f"claim:{claim.name}/gpu": [gpu]})
 
 
 @scenario("CLAIM-01", "STATUS-01")
-async def test_a_claim_that_the_pod_gives_another_name_shows_under_that_name(node: Node) -> None:
+async def test_a_claim_with_another_name_in_the_pod_shows_under_that_name(node: Node) -> None:
     driver = await node.driver()
     gpu = driver.gpus[0]
     claim = await node.claim(driver, renamed=True)
     pod = await node.running_pod(claim["gpu"])
-    await gpu.becomes(Health.UNHEALTHY, message="a rose by any other name")
-    with node.judging("CLAIM-01", "a claim under another name shows"):
-        await pod.shows(gpu, Health.UNHEALTHY, message="a rose by any other name")
+    await gpu.becomes(Health.UNHEALTHY, message="row remap failure")
+    with node.judging("CLAIM-01", "the claim shows under its name in the pod"):
+        await pod.shows(gpu, Health.UNHEALTHY, message="row remap failure")
         await pod.shows_entries({f"claim:{claim.name}/gpu": [gpu]})
 
 
 @scenario("CLAIM-02", "STATUS-01")
-async def test_a_container_that_names_no_request_has_an_entry_for_each(node: Node) -> None:
+async def test_a_container_without_a_request_name_has_an_entry_for_each_request(node: Node) -> None:
     driver = await node.driver(devices=3)
     claim = await node.claim(driver, one=1, two=2)
     pod = await node.running_pod(claim)
@@ -106,31 +106,31 @@ async def test_a_container_that_names_no_request_has_an_entry_for_each(node: Nod
 
 
 @scenario("POD-01")
-async def test_a_claim_that_no_container_uses_shows_in_the_pods_own_field(node: Node) -> None:
+async def test_an_unused_claim_shows_in_the_status_of_the_pod_itself(node: Node) -> None:
     driver = await node.driver(devices=2)
     used, unused = await node.claim(driver), await node.claim(driver)
     pod = await node.running_pod(used["gpu"], unused=[unused])
     (gpu,), (idle,) = await node.allocated(used), await node.allocated(unused)
-    await idle.becomes(Health.UNHEALTHY, message="not missed")
+    await idle.becomes(Health.UNHEALTHY, message="the unused device failed")
     with node.judging("POD-01", "the pod's own field shows it"):
-        await pod.own.shows(idle, Health.UNHEALTHY, message="not missed")
+        await pod.own.shows(idle, Health.UNHEALTHY, message="the unused device failed")
         await pod.own.shows_entries({f"claim:{unused.name}/gpu": [idle]})
-    await gpu.becomes(Health.UNHEALTHY, message="missed")
-    await pod.shows(gpu, Health.UNHEALTHY, message="missed")
+    await gpu.becomes(Health.UNHEALTHY, message="the used device failed")
+    await pod.shows(gpu, Health.UNHEALTHY, message="the used device failed")
     await pod.shows_entries({f"claim:{used.name}/gpu": [gpu]})
 
 
 @scenario("STATUS-12")
-async def test_devices_with_one_cdi_id_are_shown_each_with_its_own_health(node: Node) -> None:
+async def test_devices_with_the_same_cdi_id_each_show_their_own_health(node: Node) -> None:
     driver = await node.driver(devices=2, shared_cdi_id=True)
     claim = await node.claim(driver, gpu=2)
     pod = await node.pod(claim["gpu"])
     with node.judging("STATUS-12", "the status can be written"):
         await pod.is_running()
     good, bad = await node.allocated(claim)
-    await bad.becomes(Health.UNHEALTHY, message="not to be overlooked")
-    with node.judging("STATUS-12", "none hides another"):
-        await pod.shows(bad, Health.UNHEALTHY, message="not to be overlooked")
+    await bad.becomes(Health.UNHEALTHY, message="thermal limit reached")
+    with node.judging("STATUS-12", "each device shows its own health"):
+        await pod.shows(bad, Health.UNHEALTHY, message="thermal limit reached")
         pod.still_shows(good, Health.HEALTHY)
     await bad.becomes(Health.HEALTHY)
     with node.judging("STATUS-12", "the status can be written"):
@@ -138,7 +138,7 @@ async def test_devices_with_one_cdi_id_are_shown_each_with_its_own_health(node: 
 
 
 @scenario("STATUS-13")
-async def test_entries_keep_their_order_from_one_status_to_the_next(node: Node) -> None:
+async def test_entries_keep_their_order_between_status_updates(node: Node) -> None:
     driver = await node.driver(devices=8)
     claim = await node.claim(driver, a=1, b=1, c=1, d=1, e=1, f=1, g=1, h=1)
     pod = await node.running_pod(*(claim[request] for request in "abcdefgh"))
@@ -148,5 +148,5 @@ async def test_entries_keep_their_order_from_one_status_to_the_next(node: Node) 
         health = (Health.UNHEALTHY, Health.HEALTHY)[number % 2]
         await gpu.becomes(health, message=f"change {number}")
         await pod.shows(gpu, health, message=f"change {number}")
-    with node.judging("STATUS-13", "there is one order"):
+    with node.judging("STATUS-13", "the order of entries does not change"):
         node.check(len(pod.orders()) == 1, "the same order of entries in each status", pod.orders())

@@ -1,4 +1,4 @@
-"""KEP-4680, Story 1 and Test Plan, Failure Scenarios: a container that keeps failing."""
+"""KEP-4680, Story 1 and Test Plan, Failure Scenarios: a container in a crash loop."""
 
 from drahealth.proto.values import Health
 from drahealth.suites.scenario import scenario
@@ -7,7 +7,7 @@ from drahealth.suites.story.workload import EXIT_AT_ONCE
 
 
 @scenario("CRASH-01", counterpart_of=("kep/e2e-crash-loop", "alpha2/e2e-crash-loop"))
-async def test_a_pod_in_crash_loop_back_off_follows_the_health_of_its_device(node: Node) -> None:
+async def test_a_pod_in_crash_loop_back_off_shows_the_health_of_its_device(node: Node) -> None:
     driver = await node.driver()
     gpu = driver.gpus[0]
     pod = await node.pod((await node.claim(driver))["gpu"], command=EXIT_AT_ONCE)

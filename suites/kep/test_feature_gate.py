@@ -18,13 +18,13 @@ async def test_with_the_gate_off_the_field_is_not_populated(node: Node) -> None:
 
 
 @scenario("GATE-02", "GATE-03", counterpart_of=("kep/e2e-gate-turned-off", "alpha2/e2e-gate-off"))
-async def test_disabling_the_gate_takes_the_field_away_and_leaves_the_workload_alone(node: Node) -> None:
+async def test_disabling_the_gate_removes_the_field_and_keeps_the_workload_running(node: Node) -> None:
     _, pod, gpu = await node.pod_with_a_gpu()
     await gpu.becomes(Health.UNHEALTHY, message="before")
     await pod.shows(gpu, Health.UNHEALTHY, message="before")
     await node.set_gates(on=False)
     await pod.shows_no_health()
-    with node.judging("GATE-03", "the workload runs on"):
+    with node.judging("GATE-03", "the workload keeps running"):
         await pod.is_running()
         node.check(pod.has_never_restarted(), "no container was restarted", pod)
 
@@ -35,10 +35,10 @@ async def test_enabling_the_gate_again_resumes_with_the_current_health(node: Nod
     await pod.shows(gpu, Health.HEALTHY)
     await node.set_gates(on=False)
     await pod.shows_no_health()
-    await gpu.becomes(Health.UNHEALTHY, message="while nobody looked")
+    await gpu.becomes(Health.UNHEALTHY, message="while the gate was off")
     await node.set_gates(on=True)
-    await pod.shows(gpu, Health.UNHEALTHY, message="while nobody looked", within="restart")
-    with node.judging("GATE-03", "the workload runs on"):
+    await pod.shows(gpu, Health.UNHEALTHY, message="while the gate was off", within="restart")
+    with node.judging("GATE-03", "the workload keeps running"):
         await pod.is_running()
         node.check(pod.has_never_restarted(), "no container was restarted", pod)
 
@@ -50,11 +50,11 @@ async def test_with_the_gate_off_in_the_api_server_alone_the_field_is_not_served
     await node.set_gates(api_server=False, kubelet=True)
     _, after, _ = await node.pod_with_a_gpu()
     await after.shows_no_health()
-    with node.judging("GATE-05", "what was stored before is not served"):
+    with node.judging("GATE-05", "the API server does not serve stored health"):
         await pod.shows_no_health("push")
-    await gpu.becomes(Health.UNHEALTHY, message="not to be stored")
+    await gpu.becomes(Health.UNHEALTHY, message="while the gate was off in the API server")
     await node.set_gates(api_server=True, kubelet=True)
-    await pod.shows(gpu, Health.UNHEALTHY, message="not to be stored", within="restart")
+    await pod.shows(gpu, Health.UNHEALTHY, message="while the gate was off in the API server", within="restart")
 
 
 @scenario("GATE-06", "GATE-04")

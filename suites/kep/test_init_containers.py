@@ -1,4 +1,4 @@
-"""KEP-4680, ContainerStatus.AllocatedResourcesStatus: init containers and sidecars have statuses of that type too."""
+"""KEP-4680, ContainerStatus.AllocatedResourcesStatus: init containers and sidecars have this field too."""
 
 from drahealth.proto.values import Health
 from drahealth.suites.scenario import scenario
@@ -12,14 +12,14 @@ async def test_an_init_container_shows_the_health_of_its_device(node: Node) -> N
     claim = await node.claim(driver)
     pod = await node.pod(claim["gpu"], init={"first": [claim["gpu"]]})
     await pod["first"].is_in_state("running")
-    await gpu.becomes(Health.UNHEALTHY, message="early trouble")
+    await gpu.becomes(Health.UNHEALTHY, message="failed during initialization")
     with node.judging("INIT-01", "the init container shows it"):
-        await pod["first"].shows(gpu, Health.UNHEALTHY, message="early trouble")
+        await pod["first"].shows(gpu, Health.UNHEALTHY, message="failed during initialization")
         await pod["first"].shows_entries({f"claim:{claim.name}/gpu": [gpu]})
     await pod["first"].ends(0)
     await pod.is_running()
-    await gpu.becomes(Health.HEALTHY, message="in time")
-    await pod.shows(gpu, Health.HEALTHY, message="in time")
+    await gpu.becomes(Health.HEALTHY, message="recovered")
+    await pod.shows(gpu, Health.HEALTHY, message="recovered")
 
 
 @scenario("INIT-01")
@@ -33,9 +33,9 @@ async def test_an_init_container_that_keeps_failing_shows_the_health_of_its_devi
     await pod["first"].is_in_state("running", restarts=1)
     await pod["first"].ends(1)
     await pod["first"].is_in_state("CrashLoopBackOff", restarts=1)
-    await gpu.becomes(Health.UNHEALTHY, message="the reason")
+    await gpu.becomes(Health.UNHEALTHY, message="the cause of the failure")
     with node.judging("INIT-01", "the init container shows it"):
-        await pod["first"].shows(gpu, Health.UNHEALTHY, message="the reason")
+        await pod["first"].shows(gpu, Health.UNHEALTHY, message="the cause of the failure")
 
 
 @scenario("INIT-02")
@@ -44,18 +44,18 @@ async def test_a_sidecar_shows_the_health_of_its_device(node: Node) -> None:
     gpu = driver.gpus[0]
     claim = await node.claim(driver)
     pod = await node.running_pod(claim["gpu"], sidecars={"side": [claim["gpu"]]})
-    await gpu.becomes(Health.UNHEALTHY, message="beside the point")
-    await pod.shows(gpu, Health.UNHEALTHY, message="beside the point")
+    await gpu.becomes(Health.UNHEALTHY, message="before the restart of the sidecar")
+    await pod.shows(gpu, Health.UNHEALTHY, message="before the restart of the sidecar")
     await pod["side"].ends(1)
     await pod["side"].is_in_state("running", restarts=1)
     with node.judging("INIT-02", "the sidecar shows it"):
-        await pod["side"].shows(gpu, Health.UNHEALTHY, message="beside the point")
-        await gpu.becomes(Health.HEALTHY, message="after its restart")
-        await pod["side"].shows(gpu, Health.HEALTHY, message="after its restart")
+        await pod["side"].shows(gpu, Health.UNHEALTHY, message="before the restart of the sidecar")
+        await gpu.becomes(Health.HEALTHY, message="after the restart of the sidecar")
+        await pod["side"].shows(gpu, Health.HEALTHY, message="after the restart of the sidecar")
 
 
 @scenario("TERM-02")
-async def test_a_terminated_pod_keeps_what_its_init_containers_and_sidecars_showed(node: Node) -> None:
+async def test_a_terminated_pod_keeps_the_health_in_init_containers_and_sidecars(node: Node) -> None:
     driver = await node.driver()
     gpu = driver.gpus[0]
     used = [(await node.claim(driver))["gpu"]]
@@ -63,10 +63,10 @@ async def test_a_terminated_pod_keeps_what_its_init_containers_and_sidecars_show
     await pod["first"].is_in_state("running")
     await pod["first"].ends(0)
     await pod.is_running()
-    await gpu.becomes(Health.UNHEALTHY, message="the end is near")
-    await pod.shows(gpu, Health.UNHEALTHY, message="the end is near")
+    await gpu.becomes(Health.UNHEALTHY, message="before the end of the pod")
+    await pod.shows(gpu, Health.UNHEALTHY, message="before the end of the pod")
     await pod.ends(0)
     await pod.is_cleaned_up("Succeeded")
     with node.judging("TERM-02", "init containers and sidecars keep the last health"):
         for container in ("first", "side", "main"):
-            pod[container].still_shows(gpu, Health.UNHEALTHY, message="the end is near")
+            pod[container].still_shows(gpu, Health.UNHEALTHY, message="before the end of the pod")

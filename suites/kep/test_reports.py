@@ -1,4 +1,4 @@
-"""KEP-4680, Health Information Cache and WatchResourcesResponse: what becomes of odd reports, and of very many."""
+"""KEP-4680, Health Information Cache and WatchResourcesResponse: partial, very large and very frequent reports."""
 
 from drahealth.proto.values import DeviceHealth, Health
 from drahealth.suites.scenario import scenario
@@ -6,21 +6,21 @@ from drahealth.suites.story.node import Node
 
 
 @scenario("CACHE-01", "CACHE-02")
-async def test_a_device_that_reports_leave_out_keeps_its_health_until_its_timeout(node: Node) -> None:
+async def test_a_device_missing_from_reports_keeps_its_health_until_its_timeout(node: Node) -> None:
     driver = await node.driver(devices=2)
     gpu, other = driver.gpus
     pod = await node.running_pod((await node.claim(driver, gpu=2))["gpu"])
-    await gpu.becomes(Health.UNHEALTHY, message="left out from now on", timeout=4)
-    await pod.shows(gpu, Health.UNHEALTHY, message="left out from now on")
+    await gpu.becomes(Health.UNHEALTHY, message="missing from later reports", timeout=4)
+    await pod.shows(gpu, Health.UNHEALTHY, message="missing from later reports")
     await driver.is_silenced()
-    alone = other.reading(Health.UNHEALTHY, "alone in this report", timeout=600)
+    alone = other.reading(Health.UNHEALTHY, "the only device in this report", timeout=600)
     await driver.control.report([alone])
-    await pod.shows(other, Health.UNHEALTHY, message="alone in this report")
+    await pod.shows(other, Health.UNHEALTHY, message="the only device in this report")
     with node.judging("CACHE-01", "within its timeout it keeps its health"):
-        pod.still_shows(gpu, Health.UNHEALTHY, message="left out from now on")
+        pod.still_shows(gpu, Health.UNHEALTHY, message="missing from later reports")
     await node.advance_time(4.1)
     await driver.control.report([alone])
-    with node.judging("CACHE-02", "the next report tells that it is Unknown"):
+    with node.judging("CACHE-02", "after the next report it reads Unknown"):
         await pod.shows(gpu, Health.UNKNOWN, message="")
     await driver.resumes()
     await gpu.becomes(Health.HEALTHY, timeout=600)
@@ -28,26 +28,26 @@ async def test_a_device_that_reports_leave_out_keeps_its_health_until_its_timeou
 
 
 @scenario("CACHE-03")
-async def test_a_complete_report_of_thousands_of_devices_is_taken(node: Node) -> None:
+async def test_a_complete_report_of_thousands_of_devices_is_accepted(node: Node) -> None:
     _, pod, gpu = await node.pod_with_a_gpu()
     await pod.shows(gpu, Health.HEALTHY)
     message = "as long as a message may be: " + "m" * 970
     crowd = [DeviceHealth(gpu.id.pool, f"other-{number}", Health.HEALTHY, message) for number in range(5000)]
-    with node.judging("CACHE-03", "what it says of the pod's device is shown"):
+    with node.judging("CACHE-03", "the pod shows its device's health from the report"):
         await gpu.driver.control.report([*crowd, gpu.reading(Health.UNHEALTHY, "in a large report")])
         await pod.shows(gpu, Health.UNHEALTHY, message="in a large report")
     await node.advance_time(6)
-    await gpu.becomes(Health.UNHEALTHY, message="in a small one")
-    await pod.shows(gpu, Health.UNHEALTHY, message="in a small one", within="resync")
+    await gpu.becomes(Health.UNHEALTHY, message="in a small report")
+    await pod.shows(gpu, Health.UNHEALTHY, message="in a small report", within="resync")
 
 
 @scenario("STATUS-14")
-async def test_a_change_amid_a_flood_of_another_devices_changes_is_not_lost(node: Node) -> None:
+async def test_a_change_is_not_lost_among_many_changes_of_another_device(node: Node) -> None:
     driver = await node.driver(devices=2)
     busy_pod, quiet_pod = [await node.running_pod((await node.claim(driver))["gpu"]) for _ in range(2)]
     [busy], [quiet] = await busy_pod.gpus(), await quiet_pod.gpus()
     flood = [busy.reading((Health.UNHEALTHY, Health.HEALTHY)[n % 2], f"change {n}") for n in range(1, 1001)]
-    await driver.reports_in_a_row([*flood[:900], quiet.reading(Health.UNHEALTHY, "amid a flood"), *flood[900:]])
+    await driver.reports_in_a_row([*flood[:900], quiet.reading(Health.UNHEALTHY, "a single change"), *flood[900:]])
     with node.judging("STATUS-14", "the one change is shown"):
-        await quiet_pod.shows(quiet, Health.UNHEALTHY, message="amid a flood")
+        await quiet_pod.shows(quiet, Health.UNHEALTHY, message="a single change")
     await busy_pod.shows(busy, flood[-1].health, message=flood[-1].message)

@@ -1,4 +1,4 @@
-"""KEP-4680, Health Information Cache: what outlives the kubelet."""
+"""KEP-4680, Health Information Cache: health after a restart of the kubelet."""
 
 from drahealth.proto.values import Health
 from drahealth.suites.scenario import scenario
@@ -6,20 +6,20 @@ from drahealth.suites.story.node import Node
 
 
 @scenario("PERSIST-01", "STREAM-02", counterpart_of=("kep/cache-persistence",))
-async def test_health_survives_a_restart_of_the_kubelet(node: Node) -> None:
+async def test_health_survives_a_kubelet_restart(node: Node) -> None:
     driver = await node.driver(timeout=600)
     gpu = driver.gpus[0]
     claim = await node.claim(driver)
     pod = await node.running_pod(claim["gpu"])
-    await gpu.becomes(Health.UNHEALTHY, message="known before")
-    await pod.shows(gpu, Health.UNHEALTHY, message="known before")
+    await gpu.becomes(Health.UNHEALTHY, message="before the restart")
+    await pod.shows(gpu, Health.UNHEALTHY, message="before the restart")
     await driver.is_silenced()
     await node.kubelet_restarts()
     sharer = await node.pod(claim["gpu"])
-    with node.judging("PERSIST-01", "a pod that starts now shows what was known"):
+    with node.judging("PERSIST-01", "a new pod shows the health from before the restart"):
         await sharer.is_running()
-        await sharer.shows(gpu, Health.UNHEALTHY, message="known before")
-    pod.still_shows(gpu, Health.UNHEALTHY, message="known before")
+        await sharer.shows(gpu, Health.UNHEALTHY, message="before the restart")
+    pod.still_shows(gpu, Health.UNHEALTHY, message="before the restart")
     await driver.resumes()
     await gpu.becomes(Health.HEALTHY)
     with node.judging("STREAM-02", "the plugin is watched again for both pods"):
@@ -28,7 +28,7 @@ async def test_health_survives_a_restart_of_the_kubelet(node: Node) -> None:
 
 
 @scenario("STREAM-02", "STATUS-01", needs=("restart-kubelet",))
-async def test_a_pod_that_starts_after_a_restart_of_the_kubelet_shows_its_device(node: Node) -> None:
+async def test_a_pod_started_after_a_kubelet_restart_shows_its_device(node: Node) -> None:
     driver = await node.driver()
     gpu = driver.gpus[0]
     await node.kubelet_restarts()
@@ -39,19 +39,19 @@ async def test_a_pod_that_starts_after_a_restart_of_the_kubelet_shows_its_device
 
 
 @scenario("PERSIST-02")
-async def test_how_lately_a_device_was_heard_of_survives_a_restart_of_the_kubelet(node: Node) -> None:
+async def test_the_time_of_the_last_report_survives_a_kubelet_restart(node: Node) -> None:
     driver = await node.driver(devices=2, heartbeat=1, timeout=10)
     early = await node.running_pod((await node.claim(driver))["gpu"])
     await early.shows((await early.gpus())[0], Health.HEALTHY)
-    for _ in range(2):  # together longer than the timeout, and nothing but heartbeats meanwhile
+    for _ in range(2):  # together longer than the timeout, with heartbeats only
         await node.advance_time(6)
         await driver.reports_again()
     await driver.is_silenced()
     await node.kubelet_restarts()
     pod = await node.running_pod((await node.claim(driver))["gpu"])
     [gpu] = await pod.gpus()
-    with node.judging("PERSIST-02", "it reads what it was"):
+    with node.judging("PERSIST-02", "it keeps its health"):
         await pod.shows(gpu, Health.HEALTHY)
     await driver.resumes()
-    await gpu.becomes(Health.UNHEALTHY, message="after all")
-    await pod.shows(gpu, Health.UNHEALTHY, message="after all")
+    await gpu.becomes(Health.UNHEALTHY, message="after the restart")
+    await pod.shows(gpu, Health.UNHEALTHY, message="after the restart")

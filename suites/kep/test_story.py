@@ -1,4 +1,4 @@
-"""KEP-4680, User Stories, Story 1: a GPU fails, its pod shows it, and the pod that takes its place gets another."""
+"""KEP-4680, User Stories, Story 1: a GPU fails, its pod shows it, and the replacement pod gets another GPU."""
 
 from drahealth.proto.values import Health
 from drahealth.suites.scenario import scenario
@@ -6,19 +6,19 @@ from drahealth.suites.story.node import Node
 
 
 @scenario("STORY-01", "CRASH-01")
-async def test_a_pod_whose_gpu_fails_shows_it_and_its_replacement_gets_another_gpu(node: Node) -> None:
+async def test_a_pod_shows_its_failed_gpu_and_its_replacement_gets_another_gpu(node: Node) -> None:
     driver = await node.driver(devices=2)
     replicas = await node.replica_set((await node.claim(driver, template=True))["gpu"])
     pod = await replicas.next_pod()
     failing = await pod.gpu_of(driver)
     await failing.fails_with("xid/95")
     await pod.fails_until_back_off()
-    with node.judging("STORY-01", "the device that failed shows"):
+    with node.judging("STORY-01", "the pod shows the failed device"):
         await pod.shows(failing, Health.UNHEALTHY, message=f"XID 95: {failing}: memory error, not contained")
     await failing.gets_taint("gpu.example.com/unhealthy", "NoSchedule")
     await pod.is_deleted()
     replacement = await replicas.next_pod()
     healthy = await replacement.gpu_of(driver)
     node.check(healthy != failing, f"the replacement has another device than {failing}", replacement)
-    with node.judging("STORY-01", "the other device shows"):
+    with node.judging("STORY-01", "the replacement shows the other device"):
         await replacement.shows(healthy, Health.HEALTHY, message="")

@@ -1,4 +1,4 @@
-"""KEP-4680, Device Health Timeout Configuration: a device that is not heard of."""
+"""KEP-4680, Device Health Timeout Configuration: a device without reports."""
 
 from drahealth.proto.values import Health
 from drahealth.suites.scenario import scenario
@@ -8,8 +8,8 @@ from drahealth.suites.story.node import Node
 @scenario("TIMEOUT-01", counterpart_of=("kep/cache-timeout",))
 async def test_a_device_not_reported_within_its_timeout_reads_unknown(node: Node) -> None:
     driver, pod, gpu = await node.pod_with_a_gpu()
-    await gpu.becomes(Health.UNHEALTHY, message="last words", timeout=2)
-    await pod.shows(gpu, Health.UNHEALTHY, message="last words")
+    await gpu.becomes(Health.UNHEALTHY, message="the last report", timeout=2)
+    await pod.shows(gpu, Health.UNHEALTHY, message="the last report")
     await driver.is_silenced()
     await node.advance_time(2.1)
     with node.judging("TIMEOUT-01", "it reads Unknown"):
@@ -25,25 +25,25 @@ async def test_each_device_has_its_own_timeout(node: Node) -> None:
     quick, slow = driver.gpus
     pod = await node.running_pod((await node.claim(driver, gpu=2))["gpu"])
     await quick.becomes(Health.HEALTHY, timeout=2)
-    await slow.becomes(Health.UNHEALTHY, message="slow to tell", timeout=3600)
-    await pod.shows(slow, Health.UNHEALTHY, message="slow to tell")
+    await slow.becomes(Health.UNHEALTHY, message="with a long timeout", timeout=3600)
+    await pod.shows(slow, Health.UNHEALTHY, message="with a long timeout")
     await driver.is_silenced()
     await node.advance_time(2.1)
     with node.judging("TIMEOUT-02", "the one with the shorter timeout reads Unknown"):
         await pod.shows(quick, Health.UNKNOWN, within="resync")
-    pod.still_shows(slow, Health.UNHEALTHY, message="slow to tell")
+    pod.still_shows(slow, Health.UNHEALTHY, message="with a long timeout")
 
 
 @scenario("TIMEOUT-03")
-async def test_a_device_without_a_timeout_of_its_own_has_thirty_seconds(node: Node) -> None:
+async def test_a_device_without_a_timeout_expires_after_thirty_seconds(node: Node) -> None:
     driver = await node.driver(devices=2, heartbeat=0)
     silent, other = driver.gpus
     pod = await node.running_pod((await node.claim(driver, gpu=2))["gpu"])
     await other.becomes(Health.HEALTHY, timeout=3600)
-    await silent.becomes(Health.UNHEALTHY, message="and nothing more")
-    await pod.shows(silent, Health.UNHEALTHY, message="and nothing more")
+    await silent.becomes(Health.UNHEALTHY, message="the last report")
+    await pod.shows(silent, Health.UNHEALTHY, message="the last report")
     await node.advance_time(25)
-    await driver.control.report([other.reading(Health.UNHEALTHY, "a sign of life", timeout=3600)])
+    await driver.control.report([other.reading(Health.UNHEALTHY, "a report of the other device", timeout=3600)])
     await pod.shows(other, Health.UNHEALTHY)
     pod.still_shows(silent, Health.UNHEALTHY)
     await node.advance_time(5.1)
@@ -51,22 +51,22 @@ async def test_a_device_without_a_timeout_of_its_own_has_thirty_seconds(node: No
 
 
 @scenario("TIMEOUT-04", "TIMEOUT-01")
-async def test_a_device_that_is_heard_of_again_shows_its_old_health_at_once(node: Node) -> None:
+async def test_a_device_reported_again_after_its_timeout_shows_its_health_at_once(node: Node) -> None:
     driver = await node.driver(devices=2)
     pod, other_pod = [await node.running_pod((await node.claim(driver))["gpu"]) for _ in range(2)]
     [gpu], [other] = await pod.gpus(), await other_pod.gpus()
-    await gpu.becomes(Health.UNHEALTHY, message="as ever", timeout=5)
-    await pod.shows(gpu, Health.UNHEALTHY, message="as ever")
+    await gpu.becomes(Health.UNHEALTHY, message="unchanged", timeout=5)
+    await pod.shows(gpu, Health.UNHEALTHY, message="unchanged")
     await driver.is_silenced()
     await node.advance_time(5.1)
     with node.judging("TIMEOUT-01", "it reads Unknown"):
         await pod.shows(gpu, Health.UNKNOWN, message="", within="resync")
-    await driver.control.report([gpu.reading(Health.UNHEALTHY, "as ever", timeout=5)])
+    await driver.control.report([gpu.reading(Health.UNHEALTHY, "unchanged", timeout=5)])
     for fence in (Health.UNHEALTHY, Health.HEALTHY):
         await driver.control.report([other.reading(fence, "a fence", timeout=600)])
         await other_pod.shows(other, fence, message="a fence")
-    with node.judging("TIMEOUT-04", "its recovery is told"):
-        pod.still_shows(gpu, Health.UNHEALTHY, message="as ever")
+    with node.judging("TIMEOUT-04", "the pod shows the recovery"):
+        pod.still_shows(gpu, Health.UNHEALTHY, message="unchanged")
     await driver.resumes()
     await gpu.becomes(Health.HEALTHY, timeout=600)
     await pod.shows(gpu, Health.HEALTHY)

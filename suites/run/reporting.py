@@ -78,8 +78,8 @@ class Reporting:
                 known_issues=tuple(sorted({issue.id for issue in played.known_issues})) if played else (),
                 broken=_broken(scenario, call, played),
                 problem=problem,
-                timeline=history_text.format_history(played.node.history.records) if played and report.failed else "",
-                again=self._again(item) if report.failed else "",
+                history=history_text.format_history(played.node.history.records) if played and report.failed else "",
+                rerun=self._rerun(item) if report.failed else "",
                 beyond=scenario.beyond(*self._about) if outcome == "not applicable" else (),
                 reason=scenario.why_not(*self._about) if outcome == "not applicable" else "",
                 where=getattr(call.excinfo.value, "where", "") if call.excinfo else "",
@@ -143,13 +143,13 @@ class Reporting:
             outcome = "known issue"
             report.wasxfail = "; ".join(f"{i.id}: {i.what}" for i in played.known_issues)
         if report.failed:
-            report.sections.append(("time line", history_text.format_history(played.node.history.records)))
+            report.sections.append(("history", history_text.format_history(played.node.history.records)))
             if logs := self._session.log_tail():
                 report.sections.append(("logs", logs))
-            report.sections.append(("again", self._again(item)))
+            report.sections.append(("rerun", self._rerun(item)))
         return outcome, problem
 
-    def _again(self, item: pytest.Item) -> str:
+    def _rerun(self, item: pytest.Item) -> str:
         options = self._session.options
         if scenarios_folder().samefile(item.path.parent):
             return f"drahealth run {options.flags} -k {item.name}"

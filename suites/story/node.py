@@ -310,7 +310,7 @@ class Node(Disruptions):
     async def _wait_for_convergence(self) -> None:
         """Wait until every running pod shows the last report. There are no more reports."""
         not_converged = partial(self._evidence.not_converged, self.gates_on)
-        with self.judging("STATUS-10", "the final state is the latest"):
+        with self.judging("STATUS-10", "the final status shows the last report"):
             windows: tuple[Window, ...] = ("push", "resync")
             for window in windows:
                 if not not_converged() or await self._becomes_true(lambda: not not_converged(), window):

@@ -32,7 +32,7 @@ def test_a_report_about_the_end_of_another_devices_timeout_is_doubtful() -> None
 
 
 @pytest.mark.parametrize("timeout", [0, -5, 30])
-def test_a_device_without_a_timeout_of_its_own_has_thirty_seconds(timeout: int) -> None:
+def test_a_device_without_a_timeout_expires_after_thirty_seconds(timeout: int) -> None:
     story = script(unhealthy(timeout=timeout), Silence(29))
     seen = doubts(story, {"0 action": 0.0, "1 synced asked": 29.0, "1 synced": 29.8})
     assert seen == Doubts(frozenset({(1, "synced")}))

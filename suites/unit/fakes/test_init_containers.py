@@ -133,7 +133,7 @@ async def test_a_new_worker_goes_on_where_the_old_one_was(world: World) -> None:
 
 
 @pytest.mark.counterpart("alpha2/status-pod-level")
-async def test_a_claim_that_no_container_uses_shows_in_the_pods_own_field(world: World) -> None:
+async def test_an_unused_claim_shows_in_the_status_of_the_pod_itself(world: World) -> None:
     uid = await world.pod(resourceClaims=[{"name": "gpu", "resourceClaimName": "train-gpu"}])
     await world.until_pod(lambda pod: waits_for(pod) == "ClaimsNotReady")
     await world.allocate(uid)

@@ -136,7 +136,7 @@ def test_a_subject_that_is_at_fault_is_1(tmp_path: Path) -> None:
         "STATUS-03 (MUST, kubelet): If the driver reports a device as Healthy again, the status shows Healthy again."
         in lines
     )
-    assert lines[-3] == "again: drahealth run --target reference -k test_a_recovered_device_shows_healthy_again"
+    assert lines[-3] == "rerun: drahealth run --target reference -k test_a_recovered_device_shows_healthy_again"
     assert lines[-1].startswith("1 failed in ")
     report = json.loads((tmp_path / "r.json").read_text())
     assert {n for n, r in report["requirements"].items() if r["verdict"] != "NOT_TESTED"} == {"STATUS-03", "STATUS-15"}
@@ -165,7 +165,7 @@ def test_settings_and_plugins_that_are_around_have_no_say(tmp_path: Path, monkey
     (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --no-such-option\n")
     (tmp_path / "conftest.py").write_text("raise RuntimeError")
     monkeypatch.setenv("PYTEST_ADDOPTS", "--no-such-option")
-    ran = drahealth("run", "-k", "called_by_driver", folder=tmp_path)
+    ran = drahealth("run", "-k", "resource_id", folder=tmp_path)
     assert (ran.returncode, ran.stderr) == (0, "")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["conftest.py", "pytest.ini"]
 

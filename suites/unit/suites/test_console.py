@@ -18,8 +18,8 @@ FAILED = Result(
     "failed",
     5.068,
     problem="expected: [red]so[/]\nseen:     not so",
-    timeline="   0.000 s  # it begins\n" + "x" * 200,
-    again="drahealth run --target reference -k test_it_is_so",
+    history="   0.000 s  # it begins\n" + "x" * 200,
+    rerun="drahealth run --target reference -k test_it_is_so",
 )
 
 
@@ -92,22 +92,22 @@ def test_what_went_wrong_follows_in_full_with_the_command_to_see_it_again(screen
     assert screen.lines()[2:] == [
         "FAIL     5.07 s  it is so  STATUS-01",
         *FAILED.problem.splitlines(),
-        *FAILED.timeline.splitlines(),
-        "again: drahealth run --target reference -k test_it_is_so",
+        *FAILED.history.splitlines(),
+        "rerun: drahealth run --target reference -k test_it_is_so",
     ]
 
 
 def test_words_of_plugins_are_no_orders_to_the_terminal(screen: Screen) -> None:
     order = "\x1b]0;mine\x07\x9b2J\r"
-    screen.ends(replace(FAILED, problem=order, timeline=f"{order}\n{order}", reason=order))
+    screen.ends(replace(FAILED, problem=order, history=f"{order}\n{order}", reason=order))
     assert all(line.isprintable() for line in screen.text().split("\n"))
 
 
 def test_an_error_without_a_time_line_leaves_no_gap(screen: Screen) -> None:
     screen.ends(
-        Result("test_a", "a", (), "error", 0.0, problem="no node; see the log", again="drahealth run -k test_a")
+        Result("test_a", "a", (), "error", 0.0, problem="no node; see the log", rerun="drahealth run -k test_a")
     )
-    assert screen.lines()[3:] == ["no node; see the log", "again: drahealth run -k test_a"]
+    assert screen.lines()[3:] == ["no node; see the log", "rerun: drahealth run -k test_a"]
 
 
 def test_a_run_ends_with_how_many_came_to_what(screen: Screen) -> None:

@@ -20,7 +20,7 @@ from drahealth.suites.targets.kubelet.binaries.releases import Binaries
 from drahealth.suites.targets.kubelet.target import KubeletTarget
 from drahealth.suites.targets.reference.target import WINDOWS, ReferenceTarget
 
-KNOWN = ("STATUS-04", "the id is driver/pool/device")
+KNOWN = ("STATUS-04", "the ID is driver/pool/device")
 
 
 @pytest.fixture

@@ -110,7 +110,7 @@ def test_what_goes_wrong_says_at_which_step(tmp_path: Path, steps: str, outcome:
     (found,) = json.loads(report.read_text())["scenarios"]
     assert (found["outcome"], found["where"]) == (outcome, where)
     assert found["problem"].count(f"{where}: ") == done.stdout.count(f"{where}: ") == 1
-    assert f"# {step}: " in found["timeline"]
+    assert f"# {step}: " in found["history"]
 
 
 @pytest.mark.parametrize(
@@ -323,7 +323,7 @@ def test_a_pod_that_cannot_be_made_to_fail_ends_the_story_and_not_what_is_always
     (found,) = json.loads(report.read_text())["scenarios"]
     assert (found["where"], done.returncode) == ("a.timeline.yaml line 6, timeline.2", 3)
     assert found["problem"] == "a.timeline.yaml line 6, timeline.2: it does not end"
-    assert "reports gpu-0 Healthy" in found["timeline"].partition("# always.1: recover all")[2]
+    assert "reports gpu-0 Healthy" in found["history"].partition("# always.1: recover all")[2]
 
 
 def test_what_the_pod_does_not_hold_it_cannot_show(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_where_nothing_ran_nothing_is_judged() -> None:
 
 
 def test_results_survive_being_plain_data() -> None:
-    told = result("known issue", "TERM-02", broken=("TERM-02",), known_issues=("B-19",), timeline="0 s")
+    told = result("known issue", "TERM-02", broken=("TERM-02",), known_issues=("B-19",), history="0 s")
     run = Run("reference", "")
     assert run.take(json.loads(json.dumps(asdict(told)))) == told
     assert run.results == [told]
@@ -97,9 +97,9 @@ def test_results_survive_being_plain_data() -> None:
 
 def test_an_error_at_the_end_of_a_scenario_joins_what_went_wrong_before() -> None:
     run = Run("reference", "")
-    run.take(asdict(result("failed", "TERM-01", problem="it followed", timeline="0 s  # all")))
+    run.take(asdict(result("failed", "TERM-01", problem="it followed", history="0 s  # all")))
     run.take(asdict(result("error", "TERM-01", "TERM-02", problem="pods did not go away")))
-    assert [(r.outcome, r.problem, r.seconds, r.timeline) for r in run.results] == [
+    assert [(r.outcome, r.problem, r.seconds, r.history) for r in run.results] == [
         ("error", "it followed\npods did not go away", 1.0, "0 s  # all")
     ]
     assert (run.exit_code(), run.verdicts()["TERM-01"]) == (3, "ERROR")

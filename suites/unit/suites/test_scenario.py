@@ -95,7 +95,7 @@ def test_the_catalogue_is_in_the_order_of_files_and_of_lines_in_them() -> None:
     names = [found.name for found in scenarios()]
     basic = [found.name for test in vars(test_basic).values() if (found := scenario_of(test))]
     assert names[names.index(basic[0]) :][: len(basic)] == basic
-    assert names[-1] == test_timeouts.test_a_device_that_is_heard_of_again_shows_its_old_health_at_once.__name__
+    assert names[-1] == test_timeouts.test_a_device_reported_again_after_its_timeout_shows_its_health_at_once.__name__
 
 
 def test_names_in_the_catalogue_are_unique_and_none_is_part_of_another() -> None:

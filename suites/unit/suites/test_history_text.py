@@ -1,4 +1,4 @@
-"""The time line: every kind of event in one line, whatever it holds."""
+"""The text of a history: one line for every kind of event."""
 
 from dataclasses import replace
 
