@@ -64,6 +64,20 @@ class ImportGraph:
             found[self.room(module)] |= {self.room(other) for other in others} - {self.room(module)}
         return {room: frozenset(others) for room, others in found.items()}
 
+    @property
+    def neighbours(self) -> set[tuple[str, str]]:
+        """The imports between folders right below the parts and modules at the parts' roots, which hide in no folder.
+
+        Parts without folders of any size (proto, manager) count as one.
+        """
+
+        def place(module: str) -> str:
+            part, *below = module.split(".")
+            return f"{part}.{below[0]}" if part in {"fakes", "suites"} and below else part
+
+        pairs = ((place(module), place(other)) for module, others in self.edges.items() for other in others)
+        return {(one, other) for one, other in pairs if one != other}
+
     def roots(self, part: str) -> list[str]:
         """The modules at the root of a part, its `__init__` among them."""
         below = [name for name in self.edges if name.startswith(f"{part}.") and name not in self.packages]
