@@ -69,7 +69,7 @@ FIELDS = {
     "where": "File, line and step.",
     "expected": "What was expected.",
     "seed": "Seed of the plan.",
-    "result": "What came of the step.",
+    "result": "The result of the step.",
     "code": "gRPC code.",
 }
 

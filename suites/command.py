@@ -22,14 +22,16 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-binaries = typer.Typer(cls=Verbs, help="The Kubernetes binaries of the kubelet target.", no_args_is_help=True)
+binaries = typer.Typer(cls=Verbs, help="Manage the Kubernetes binaries of the kubelet target.", no_args_is_help=True)
 app.add_typer(binaries, name="binaries")
 app.add_typer(driver_app, name="driver")
 app.add_typer(ctl_app, name="ctl")
-faults_app = typer.Typer(cls=Verbs, help="What can go wrong with devices, and what that means.", no_args_is_help=True)
+faults_app = typer.Typer(
+    cls=Verbs, help="Show faults of devices, their recoveries, and policies.", no_args_is_help=True
+)
 app.add_typer(faults_app, name="faults")
 
-Json = Annotated[bool, typer.Option("--json", help="As JSON.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Kubernetes = Annotated[str | None, typer.Option(metavar="VERSION", help="Kubernetes release, such as 1.37.1.")]
 
 
@@ -55,13 +57,13 @@ def common(
 def run(
     given: Given,
     match: Annotated[
-        str | None, typer.Option("-k", metavar="EXPR", help="Only scenarios that match, as in pytest -k.")
+        str | None, typer.Option("-k", metavar="EXPR", help="Run only the scenarios that match, as in pytest -k.")
     ] = None,
     report: Annotated[str | None, typer.Option(metavar="FILE.json", help="Write the report of the run.")] = None,
     junitxml: Annotated[str | None, typer.Option(metavar="FILE.xml", help="Write JUnit XML.")] = None,
     histories: Annotated[str | None, typer.Option(metavar="DIR", help="Write the history of each scenario.")] = None,
 ) -> None:
-    """Run the scenarios of KEP-4680 and show the result. Exits 0 passed, 1 failed, 2 usage, 3 environment."""
+    """Run the scenarios of KEP-4680. Exit codes: 0 passed, 1 failed, 2 wrong usage, 3 environment."""
     from drahealth.suites.commands.run_scenarios import run_scenarios
 
     raise typer.Exit(run_scenarios(given, match=match, report=report, junitxml=junitxml, histories=histories))
@@ -69,7 +71,7 @@ def run(
 
 @app.command()
 def scenarios() -> None:
-    """List the scenarios, with the sentences of the requirements that they judge."""
+    """List the scenarios and their requirements."""
     from drahealth.suites.commands.listing import show_scenarios
 
     show_scenarios()
@@ -78,7 +80,7 @@ def scenarios() -> None:
 @app.command()
 @takes_target_options("doctor")
 def doctor(given: Given) -> None:
-    """Show which targets can run on this machine, and why not. Exits 3 if only the reference can."""
+    """List the targets that can run on this machine. Exits with 3 if only the reference can run."""
     from drahealth.suites.commands.doctor import show_doctor
 
     raise typer.Exit(show_doctor(given))
@@ -87,28 +89,32 @@ def doctor(given: Given) -> None:
 @app.command("manager")
 def run_manager(
     root_dir: Annotated[
-        Path, typer.Option(metavar="DIR", help="The kubelet's root directory: drivers register in it.")
+        Path, typer.Option(metavar="DIR", help="The kubelet's root directory, in which drivers register.")
     ],
     pods: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where the manifests are, and the statuses; ROOT/pods by itself.")
+        Path | None, typer.Option(metavar="DIR", help="Directory of manifests and statuses; default: ROOT/pods.")
     ] = None,
-    profile: Annotated[str, typer.Option(help="What it behaves as: kep, v1.34 to v1.37.")] = "kep",
-    node_name: Annotated[str | None, typer.Option(metavar="NAME", help="The node; by itself this machine's.")] = None,
-    resync: Annotated[float, typer.Option(metavar="SECONDS", help="How often each pod is synced in any case.")] = 60.0,
+    profile: Annotated[str, typer.Option(help="Behavior: kep (default), or v1.34 to v1.37.")] = "kep",
+    node_name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Name of the node; default: this machine's name.")
+    ] = None,
+    resync: Annotated[float, typer.Option(metavar="SECONDS", help="Time between two syncs of each Pod.")] = 60.0,
     feature_gates: Annotated[
-        str | None, typer.Option(metavar="GATE=BOOL,...", help="ResourceHealthStatus, ResourceHealthStatusMessage.")
+        str | None,
+        typer.Option(metavar="GATE=BOOL,...", help="Feature gates: ResourceHealthStatus, ResourceHealthStatusMessage."),
     ] = None,
     metrics_port: Annotated[
-        int | None, typer.Option(metavar="PORT", help="Serve metrics for Prometheus on 127.0.0.1; 0 is any free port.")
+        int | None,
+        typer.Option(metavar="PORT", help="Port for Prometheus metrics on 127.0.0.1; 0 selects a free port."),
     ] = None,
     history: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write all that the kubelet side sees to this new file.")
+        Path | None, typer.Option(metavar="FILE", help="Write everything that the kubelet side sees to this new file.")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="JSON lines, also on a terminal.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON lines, also on a terminal.")] = False,
 ) -> None:
-    """Stand in for a kubelet: run pods from manifests, and show the health that any driver reports for their devices.
+    """Run the reference in place of a kubelet: run Pods from manifests, and show the health that drivers report.
 
-    It ends by SIGTERM or Ctrl-C; on the same root directory the next one goes on. Exits 2 for usage, 3 for environment.
+    SIGTERM or Ctrl-C ends it. The next run with the same root directory continues. Exits with 2 usage, 3 environment.
     """
     from drahealth.suites.manager_command.options import Options
     from drahealth.suites.manager_command.program import serve
@@ -130,9 +136,9 @@ def run_manager(
 
 @app.command()
 def clean(
-    kept: Annotated[bool, typer.Option("--kept", help="Also those that were kept on purpose.")] = False,
+    kept: Annotated[bool, typer.Option("--kept", help="Also remove clusters that were kept with --keep.")] = False,
 ) -> None:
-    """Remove what interrupted runs left: run folders, and kind clusters of ours that nobody uses any more."""
+    """Remove leftovers of interrupted runs: run directories, and unused kind clusters that drahealth created."""
     from drahealth.suites.commands.listing import clean_up
 
     clean_up(kept=kept)
@@ -140,7 +146,7 @@ def clean(
 
 @binaries.command("ensure")
 def binaries_ensure(kubernetes: Kubernetes = None) -> None:
-    """Get the binaries of a release: from the cache, downloaded, or built with Go."""
+    """Get the binaries of a release: from the cache, by download, or built with Go."""
     from drahealth.suites.commands.listing import ensure_binaries
 
     ensure_binaries(kubernetes)
@@ -148,7 +154,7 @@ def binaries_ensure(kubernetes: Kubernetes = None) -> None:
 
 @binaries.command("helm")
 def binaries_helm() -> None:
-    """Get Helm, which the chart is checked with: from the cache, downloaded, or built with Go."""
+    """Get Helm, for the test of the chart: from the cache, by download, or built with Go."""
     from drahealth.suites.commands.listing import ensure_helm
 
     ensure_helm()
@@ -156,7 +162,7 @@ def binaries_helm() -> None:
 
 @binaries.command("list")
 def binaries_list() -> None:
-    """List the releases that are in the cache."""
+    """List the releases in the cache."""
     from drahealth.suites.commands.listing import show_binaries
 
     show_binaries()
@@ -172,7 +178,7 @@ def binaries_remove(kubernetes: Annotated[str, typer.Argument(help="The release,
 
 @faults_app.command("list")
 def faults_list(
-    catalogue: Annotated[str | None, typer.Option(help="Of this vendor: nvidia, amd, intel, nic or tpu.")] = None,
+    catalogue: Annotated[str | None, typer.Option(help="Catalogue: nvidia, amd, intel, nic or tpu.")] = None,
     json: Json = False,
 ) -> None:
     """List the faults of the catalogues."""
@@ -183,11 +189,11 @@ def faults_list(
 
 @faults_app.command("show")
 def faults_show(
-    fault: Annotated[str, typer.Argument(help="Such as xid/79.")],
-    catalogue: Annotated[str | None, typer.Option(help="Of this vendor, where several know it.")] = None,
+    fault: Annotated[str, typer.Argument(help="Id of the fault, such as xid/79.")],
+    catalogue: Annotated[str | None, typer.Option(help="Catalogue, if several have this fault.")] = None,
     json: Json = False,
 ) -> None:
-    """Show a fault, and what each policy makes of it."""
+    """Show a fault, and its health in each policy."""
     from drahealth.suites.commands.fault_listing import show_fault
 
     show_fault(fault, catalogue, as_json=json)
@@ -199,7 +205,7 @@ def faults_diff(
     other: Annotated[str, typer.Argument(metavar="POLICY")],
     json: Json = False,
 ) -> None:
-    """Show which faults two policies judge differently."""
+    """Show the faults that two policies map to different health."""
     from drahealth.suites.commands.fault_listing import show_difference
 
     show_difference(policy, other, as_json=json)
@@ -207,16 +213,14 @@ def faults_diff(
 
 @app.command()
 def plan(
-    file: Annotated[Path | None, typer.Argument(help="A timeline.", show_default=False)] = None,
-    seed: Annotated[int | None, typer.Option(help="Instead of the file's.")] = None,
-    devices: Annotated[int, typer.Option(min=1, help="How many GPUs there are, where the file names none.")] = 2,
-    partitions: Annotated[int, typer.Option(min=0, help="Into how many partitions each is divided.")] = 0,
-    inventory: Annotated[
-        Path | None, typer.Option(help="The devices, from a file; else the one that the timeline names.")
-    ] = None,
+    file: Annotated[Path | None, typer.Argument(help="The timeline file.", show_default=False)] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed; default: that of the file.")] = None,
+    devices: Annotated[int, typer.Option(min=1, help="Number of GPUs, if the file has no inventory.")] = 2,
+    partitions: Annotated[int, typer.Option(min=0, help="Number of partitions of each GPU.")] = 0,
+    inventory: Annotated[Path | None, typer.Option(help="Inventory file; default: that of the timeline.")] = None,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of timelines instead.")] = False,
 ) -> None:
-    """Print what will happen in a timeline, and when: JSON lines, the same for the same file and seed."""
+    """Print the actions of a timeline and their times, as JSON lines. The same file and seed give the same plan."""
     from drahealth.suites.commands.plans import show_plan
 
     show_plan(file, seed=seed, devices=devices, partitions=partitions, inventory=inventory, schema=schema)
@@ -226,13 +230,13 @@ def plan(
 @takes_target_options("run")
 def play(
     given: Given,
-    file: Annotated[Path, typer.Argument(help="A *.timeline.yaml, or a folder of them.")],
-    seed: Annotated[int | None, typer.Option(help="Instead of the file's.")] = None,
-    speed: Annotated[float | None, typer.Option(min=0.001, help="So many times as fast.")] = None,
+    file: Annotated[Path, typer.Argument(help="A *.timeline.yaml file, or a directory of them.")],
+    seed: Annotated[int | None, typer.Option(help="Seed; default: that of the file.")] = None,
+    speed: Annotated[float | None, typer.Option(min=0.001, help="Speed factor, such as 10.")] = None,
     report: Annotated[str | None, typer.Option(metavar="FILE.json", help="Write the report of the run.")] = None,
-    histories: Annotated[str | None, typer.Option(metavar="DIR", help="Write each story's history.")] = None,
+    histories: Annotated[str | None, typer.Option(metavar="DIR", help="Write the history of each timeline.")] = None,
 ) -> None:
-    """Play timelines of faults: a pod holds the devices, and shows what becomes of them. Exits as `run` does."""
+    """Play timelines of faults on devices that a Pod holds. Exit codes as for `run`."""
     from drahealth.suites.commands.play import play_timelines
 
     played = {"seed": None if seed is None else str(seed), "speed": None if speed is None else str(speed)}
@@ -241,12 +245,16 @@ def play(
 
 @app.command()
 def record(
-    socket: Annotated[Path, typer.Argument(help="The driver's registration socket, or its own.")],
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write it here.", show_default=False)] = None,
-    seconds: Annotated[float | None, typer.Option(min=0.001, help="Listen for so long.", show_default=False)] = None,
-    messages: Annotated[int | None, typer.Option(min=1, help="Until so many have come.", show_default=False)] = None,
+    socket: Annotated[Path, typer.Argument(help="The driver's registration socket, or its plugin socket.")],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Output file; default: standard output.", show_default=False)
+    ] = None,
+    seconds: Annotated[float | None, typer.Option(min=0.001, help="Stop after this time.", show_default=False)] = None,
+    messages: Annotated[
+        int | None, typer.Option(min=1, help="Stop after this number of messages.", show_default=False)
+    ] = None,
 ) -> None:
-    """Listen to a driver's health stream and write what it says as a timeline, until it ends or Ctrl-C."""
+    """Record a driver's health stream as a timeline, until the stream ends or Ctrl-C."""
     from drahealth.suites.commands.plans import write_recording
 
     write_recording(socket, output, seconds=seconds, messages=messages)

@@ -138,7 +138,7 @@ def watch(context: typer.Context, json: Json = False) -> None:
 
 @app.command()
 def status(context: typer.Context, json: Json = False) -> None:
-    """Show the drivers, their devices and what is wrong with them."""
+    """Show the drivers, their devices and faults."""
     path, name = context.obj
     with Connection(path) as connection:
         names = [name] if name else [driver["name"] for driver in connection.call("drivers")]

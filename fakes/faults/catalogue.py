@@ -34,7 +34,7 @@ class Fault:
     """A fault of a device."""
 
     id: str
-    """Such as xid/79."""
+    """Id of the fault, such as xid/79."""
     kind: str
     """app, bus, fabric, firmware, follow-on, hang, info, init, link, media, memory, power or thermal."""
     means: str

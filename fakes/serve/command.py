@@ -8,7 +8,7 @@ import typer
 from drahealth.fakes.program.errors import CommandError
 from drahealth.fakes.program.usage import Verbs
 
-app = typer.Typer(cls=Verbs, help="The fake driver as a program of its own.", no_args_is_help=True)
+app = typer.Typer(cls=Verbs, help="Serve fake drivers as a process.", no_args_is_help=True)
 
 
 _PANEL = "Drivers of a file (-f)"
@@ -20,63 +20,77 @@ def _of_file(text: str, metavar: str) -> Any:
 
 @app.callback()
 def driver() -> None:
-    """The fake driver as a program of its own."""
+    """Serve fake drivers as a process."""
 
 
 @app.command("serve")
 def serve(
     file: Annotated[
         Path | None,
-        typer.Option("-f", "--file", metavar="FILE", help="The inventory: drivers and device plugins."),
+        typer.Option("-f", "--file", metavar="FILE", help="Inventory file with drivers and device plugins."),
     ] = None,
     socket: Annotated[
         Path | None,
-        typer.Option(metavar="PATH", help="The control socket; without -f, standard input and output else."),
+        typer.Option(metavar="PATH", help="Control socket. Without -f the default is standard input and output."),
     ] = None,
     kubeconfig: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The API server; without, that of the pod this runs in.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Kubeconfig; default: the API server of the Pod that runs this process."),
     ] = None,
-    kubelet_dir: Annotated[Path | None, _of_file("The kubelet's directory; /var/lib/kubelet.", "DIR")] = None,
-    registry_dir: Annotated[Path | None, _of_file("Registration sockets; KUBELET_DIR/plugins_registry.", "DIR")] = None,
-    plugins_dir: Annotated[Path | None, _of_file("The drivers' folders; KUBELET_DIR/plugins.", "DIR")] = None,
+    kubelet_dir: Annotated[Path | None, _of_file("The kubelet's directory; default: /var/lib/kubelet.", "DIR")] = None,
+    registry_dir: Annotated[
+        Path | None, _of_file("Directory of registration sockets; default: KUBELET_DIR/plugins_registry.", "DIR")
+    ] = None,
+    plugins_dir: Annotated[
+        Path | None, _of_file("Directory of the drivers; default: KUBELET_DIR/plugins.", "DIR")
+    ] = None,
     device_plugins_dir: Annotated[
-        Path | None, _of_file("Sockets of device plugins; KUBELET_DIR/device-plugins.", "DIR")
+        Path | None, _of_file("Directory of device plugin sockets; default: KUBELET_DIR/device-plugins.", "DIR")
     ] = None,
     cdi_dir: Annotated[
-        Path | None, _of_file("CDI specifications; /var/run/cdi, or none for another KUBELET_DIR.", "DIR")
+        Path | None,
+        _of_file("Directory of CDI specifications; default: /var/run/cdi, or none for another KUBELET_DIR.", "DIR"),
     ] = None,
-    node_name: Annotated[str | None, _of_file("The node; by itself NODE_NAME, or this machine's name.", "NAME")] = None,
+    node_name: Annotated[
+        str | None, _of_file("Name of the node; default: NODE_NAME, or this machine's name.", "NAME")
+    ] = None,
     driver_name: Annotated[
-        str | None, _of_file("The driver of a file that names none; gpu.example.com.", "NAME")
+        str | None, _of_file("Driver name, if the file has none; default: gpu.example.com.", "NAME")
     ] = None,
-    instance: Annotated[str | None, _of_file("Tells two of a rolling update apart, as a pod's uid does.", "ID")] = None,
+    instance: Annotated[
+        str | None, _of_file("Instance ID, needed for rolling updates, such as the Pod's UID.", "ID")
+    ] = None,
     catalogue: Annotated[str | None, _of_file("Their faults: nvidia (default), amd, intel, nic, tpu.", "NAME")] = None,
-    policy: Annotated[str | None, _of_file("Which faults mean Unhealthy; nvidia-catalogue.", "NAME")] = None,
-    seed: Annotated[int | None, _of_file("What is drawn at random; 0, or the timeline's own.", "N")] = None,
-    play: Annotated[Path | None, _of_file("A timeline that is played once the driver is registered.", "FILE")] = None,
-    speed: Annotated[float | None, _of_file("So many times as fast; 1.", "X")] = None,
+    policy: Annotated[
+        str | None, _of_file("Policy that maps faults to health; default: nvidia-catalogue.", "NAME")
+    ] = None,
+    seed: Annotated[int | None, _of_file("Seed of random values; default: 0, or that of the timeline.", "N")] = None,
+    play: Annotated[Path | None, _of_file("Timeline to play when the driver is registered.", "FILE")] = None,
+    speed: Annotated[float | None, _of_file("Speed factor; default: 1.", "X")] = None,
     pod_annotations: Annotated[
         bool,
         typer.Option(
             "--pod-annotations",
-            help="Follow the annotations of pods: health.example.com/gpu-0: unhealthy.",
+            help="Set health from Pod annotations, such as health.example.com/gpu-0: unhealthy.",
             rich_help_panel=_PANEL,
         ),
     ] = False,
-    annotation_prefix: Annotated[str | None, _of_file("Theirs; health.example.com.", "PREFIX")] = None,
-    metrics_port: Annotated[int | None, _of_file("Serve metrics for Prometheus; 0 is any free port.", "PORT")] = None,
-    metrics_address: Annotated[
-        str | None, _of_file("Where; 127.0.0.1. In a pod 0.0.0.0 lets Prometheus reach it.", "ADDRESS")
+    annotation_prefix: Annotated[
+        str | None, _of_file("Prefix of these annotations; default: health.example.com.", "PREFIX")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="JSON lines, also on a terminal (with -f).")] = False,
+    metrics_port: Annotated[int | None, _of_file("Port for Prometheus metrics; 0 selects a free port.", "PORT")] = None,
+    metrics_address: Annotated[
+        str | None, _of_file("Address for metrics; default: 127.0.0.1. In a Pod use 0.0.0.0.", "ADDRESS")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON lines, also on a terminal (with -f).")] = False,
     jumping_clock: Annotated[
-        bool, typer.Option("--jumping-clock", help="A clock that who connects can jump (without -f).")
+        bool, typer.Option("--jumping-clock", help="Let connections move the clock forward (without -f).")
     ] = False,
 ) -> None:
     """Serve fake drivers and device plugins next to a kubelet until SIGTERM or Ctrl-C.
 
-    With -f they are those of the file, and `drahealth ctl` tells them what happens. Without, whoever connects makes
-    them, by JSON lines. Exits 2 for usage, 3 for environment.
+    With -f, the file defines them and `drahealth ctl` controls them. Without -f, each connection creates its own
+    drivers, with JSON lines. Exit codes: 2 wrong usage, 3 environment.
     """
     given: dict[str, Any] = {
         "kubelet_dir": kubelet_dir,

@@ -270,21 +270,21 @@ class Repeat(Part):
 
 
 VERBS: Mapping[str, str] = {
-    "inject": "`device` has this fault of the catalogue from now on; with `for` so long",
-    "recover": "this is done to recover `device`, or all of them: an action, or `all` for everything at once",
-    "set": "`device` is set to this health, message or timeout, or its driver to this heartbeat",
-    "stream": "this is wrong with the health streams; or what they say besides",
-    "driver": "the driver crashes, stops, runs again, restarts, is upgraded or unregisters",
-    "plugin": "the same of the device plugin; or what that says of `device`",
-    "taint": "`device` is published with this taint, which keeps pods off it, from now on; with `for` so long",
-    "untaint": "`device` is published without taints of this key",
-    "pod": "the pod that holds the devices keeps failing, goes on running, or is deleted",
-    "kubelet": "the kubelet is killed and started again, at once or later on",
-    "flap": "a fault comes and goes",
-    "repeat": "steps that are played again and again, each time from the start of its own round",
-    "parallel": "lists of steps beside each other; the longest ends them",
-    "expect": "a Pod status shows this, within a window or a time, and holds it",
-    "mark": "a line in the reports",
+    "inject": "add a fault of the catalogue to `device`; with `for`, only for this time",
+    "recover": "run a recovery action on `device` or on all devices; `all` resets everything",
+    "set": "set the health, message or timeout of `device`, or the heartbeat of its driver",
+    "stream": "add a fault to the health streams, or send a message",
+    "driver": "crash, stop, start, restart, upgrade or unregister the driver",
+    "plugin": "the same for the device plugin; or set its report of `device`",
+    "taint": "publish `device` with this taint; with `for`, only for this time",
+    "untaint": "publish `device` without taints of this key",
+    "pod": "let the Pod with the devices fail repeatedly, let it run, or delete it",
+    "kubelet": "kill the kubelet and start it again, immediately or later",
+    "flap": "add and remove a fault repeatedly",
+    "repeat": "repeat steps; their times count from the start of each round",
+    "parallel": "play lists of steps at the same time; ends with the longest list",
+    "expect": "check that a Pod status shows this health, within a window, and holds it",
+    "mark": "add a line to the reports",
 }
 """Each step has one of these; what it means."""
 

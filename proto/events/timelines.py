@@ -70,7 +70,7 @@ class StepDone:
 
 @dataclass(frozen=True, slots=True)
 class StepFailed:
-    """A step of a timeline could not be done; the timeline goes on."""
+    """A step of a timeline could not be done; the timeline continues."""
 
     event: ClassVar[str] = "step-failed"
     emitters: ClassVar[tuple[str, ...]] = (SERVE,)

@@ -104,7 +104,7 @@ def _parse_untaint(text: str) -> dict[str, str]:
 class TaintDevices(Command[None]):
     """Publish devices with a taint. It replaces a taint of the same key and effect.
 
-    It is done when the API server has the taint, or at once if the API server is away. If the API server refuses or
+    It is done when the API server has the taint, or immediately if the API server is unavailable. If it rejects or
     drops the taint, nothing changes. A stopped driver publishes the taint at its start.
     """
 

@@ -27,7 +27,7 @@ class Stop(Command[None]):
 class Restart(Command[None]):
     """Stop in order and start again, with other health APIs if some are offered.
 
-    An unknown health API is rejected; the driver then goes on as it is.
+    An unknown health API is rejected; the driver then continues unchanged.
     """
 
     offer: Sequence[str] = argument(_OFFER, Kind.TEXTS, option="--offer", metavar="API", default=())
@@ -47,7 +47,7 @@ class Upgrade(Command[None]):
     their faults, taints, recoveries and set health; stream faults end with the older instance.
 
     It is rejected for a driver that does not run or is being upgraded. If the newer instance cannot start or no kubelet
-    registers it, the older one goes on. The upgrade goes on if the caller disconnects.
+    registers it, the older one continues. The upgrade continues if the caller disconnects.
     """
 
     overlap: float = argument(

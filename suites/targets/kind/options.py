@@ -11,15 +11,15 @@ from drahealth.suites.targets.shared_options import KUBERNETES
 _name = matching(r"[a-z0-9]([a-z0-9.-]{0,40}[a-z0-9])?", "lower-case letters, digits, dots and hyphens")
 
 NODES = Option("nodes", "N", "Number of nodes of the cluster.", whole_number(1, 20))
-IMAGE = Option("image", "NODE_IMAGE", "Node image; default: that of kind for the release.", text, ("run", "doctor"))
+IMAGE = Option("image", "NODE_IMAGE", "Node image; default: kind's image for the release.", text, ("run", "doctor"))
 KIND_CONFIG = Option("kind-config", "FILE", "Kind configuration to merge ours into.", readable_file)
 NAME = Option("name", "NAME", "Name of the cluster.", _name)
 KEEP = Option(
     "keep", "WHEN", "Keep the cluster afterwards: never (default), failed, always.", choice("never", "failed", "always")
 )
 REUSE = Option("reuse", "NAME", "Use an existing cluster; never delete it.", _name)
-DRIVER_IMAGE = Option("driver-image", "IMAGE", "Image that contains the fake driver; none is built.", text)
-DRIVER_BASE = Option("driver-base", "IMAGE", "Image with Python to build the image of the fake driver on.", text)
+DRIVER_IMAGE = Option("driver-image", "IMAGE", "Existing image of the fake driver; none is built.", text)
+DRIVER_BASE = Option("driver-base", "IMAGE", "Base image with Python for the image of the fake driver.", text)
 
 OPTIONS: tuple[Option[Any], ...] = (NODES, IMAGE, KIND_CONFIG, NAME, KEEP, REUSE, DRIVER_IMAGE, DRIVER_BASE)
 _OF_NEW_CLUSTERS = (NODES, IMAGE, KIND_CONFIG, NAME, KEEP)

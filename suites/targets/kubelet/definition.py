@@ -9,7 +9,7 @@ from drahealth.suites.targets.option import Option, Values, switch
 from drahealth.suites.targets.progress import Progress
 from drahealth.suites.targets.shared_options import DRIVER, HEALTH_API, KUBERNETES
 
-START = Option("start", "", "Also start a real kubelet, to see that it works.", switch, ("doctor",))
+START = Option("start", "", "Also start a real kubelet, to check that it works.", switch, ("doctor",))
 
 
 def _configure(values: Values) -> Configuration:
