@@ -6,6 +6,7 @@ It joins the pure parts (`cache`, `claims`, `status`) with the edges (`plugins`,
 import asyncio
 import logging
 import random
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -25,12 +26,13 @@ from drahealth.manager.registration import Candidate, Socket
 from drahealth.manager.status import MAP_SLOTS, entries, is_shown, turned
 from drahealth.manager.tasks import tell_each
 from drahealth.proto.clock import Clock, SystemClock
-from drahealth.proto.events import DeviceChanged, Observe, PodsNotified, ReportSummary, ignore
+from drahealth.proto.events import DeviceChanged, HealthRestored, Observe, PodsNotified, ReportSummary, ignore
 from drahealth.proto.quoting import one_line
 from drahealth.proto.values import (
     AllocatedClaim,
     AllocatedResources,
     ClaimUse,
+    DeviceHealth,
     DeviceId,
     PodClaims,
     PreparedDevice,
@@ -97,6 +99,8 @@ class DraManager:
     def load(self) -> None:
         """Loads the checkpoints."""
         self._health_file.load()
+        if self._observe is not ignore:
+            self._observe_restored()
         restored = checkpoint.load_claims(self._claims_file.read())
         self._claims = Claims(replace(claim, restored=True) for claim in restored)
 
@@ -255,6 +259,15 @@ class DraManager:
         for device in changed:
             reads = self._cache.read(device, now)
             self._observe(DeviceChanged(driver, f"{device.pool}/{device.device}", str(reads.health), reads.message))
+
+    def _observe_restored(self) -> None:
+        now, found = self._clock.now(), defaultdict[str, list[DeviceHealth]](list)
+        for device, entry in self._cache.entries():
+            left = max(int(entry.timeout - (now - entry.updated)), 1)
+            known = DeviceHealth(device.pool, device.device, entry.health, entry.message, left)
+            found[device.driver].append(known)
+        for driver, devices in found.items():
+            self._observe(HealthRestored(driver, tuple(devices)))
 
     def _ended(self, driver: str) -> None:
         """Nobody is told: what was shown becomes Unknown at each pod's next sync (design document 3.1)."""

@@ -17,6 +17,7 @@ from typing import Any, get_args
 from drahealth.proto.events.kubelet import (
     CheckpointWritten,
     GrpcCall,
+    HealthRestored,
     ListReceived,
     MalformedReceived,
     Plain,
@@ -83,6 +84,7 @@ DriverEvent = (
     | GrpcCall
     | ReportReceived
     | ListReceived
+    | HealthRestored
     | MalformedReceived
     | DriverStarted
     | DriverServed
@@ -119,7 +121,7 @@ Event = (
 EVENTS: Mapping[str, type[Event]] = {kind.event: kind for kind in get_args(Event)}
 """Every type of event, by its word."""
 
-IN_FULL = (GrpcCall, ReportReceived, ListReceived, MalformedReceived)
+IN_FULL = (GrpcCall, HealthRestored, ReportReceived, ListReceived, MalformedReceived)
 """What a kubelet sees on the wire, in full: for histories. Logs and live views show it in short."""
 
 IN_SHORT = (ReportSummary, DeviceChanged, DeviceUnlisted)
@@ -203,6 +205,7 @@ __all__ = [
     "ExpectationMet",
     "GateSet",
     "GrpcCall",
+    "HealthRestored",
     "ListReceived",
     "MalformedReceived",
     "ManagerStarted",

@@ -114,6 +114,18 @@ class ListReceived:
 
 
 @dataclass(frozen=True, slots=True)
+class HealthRestored:
+    """The kubelet started, and knows devices of a driver from its checkpoint, as they were reported before."""
+
+    event: ClassVar[str] = "health-restored"
+    emitters: ClassVar[tuple[str, ...]] = (KUBELET,)
+
+    driver: str
+    devices: tuple[DeviceHealth, ...]
+    """Devices with pool, device, health, message, and as timeout the whole seconds that are left of it."""
+
+
+@dataclass(frozen=True, slots=True)
 class MalformedReceived:
     """The kubelet received bytes on a stream that are no message of its method; the stream ends."""
 

@@ -12,6 +12,7 @@ from drahealth.proto.events import (
     DevicesListed,
     Event,
     GrpcCall,
+    HealthRestored,
     ListReceived,
     MalformedReceived,
     PluginDeregistered,
@@ -31,7 +32,15 @@ from drahealth.suites.judging.invariants import Device
 
 _FOREVER = 10**9  # seconds; what a device plugin lists has no timeout
 
-_OF_KUBELET = (PluginRegistered, PluginDeregistered, GrpcCall, ReportReceived, ListReceived, MalformedReceived)
+_OF_KUBELET = (
+    PluginRegistered,
+    PluginDeregistered,
+    GrpcCall,
+    ReportReceived,
+    ListReceived,
+    HealthRestored,
+    MalformedReceived,
+)
 
 
 def is_of_kubelet(event: Event) -> bool:
@@ -56,7 +65,7 @@ def devices_in(records: Iterable[Record]) -> dict[str, Device]:
     found: dict[str, Device] = {}
     for record in records:
         match record.what:
-            case ReportReceived(driver=driver) | ReportSent(driver=driver):
+            case ReportReceived(driver=driver) | ReportSent(driver=driver) | HealthRestored(driver=driver):
                 for device in record.what.devices:
                     found[f"{driver}/{device.pool}/{device.device}"] = (driver, device.pool, device.device)
             case ListReceived(driver=driver) | DevicesListed(driver=driver):
@@ -80,6 +89,8 @@ def _as_sent(event: Event) -> Event:
             return replace(event, instance=event.endpoint or event.instance)
         case ReportReceived():
             return ReportSent(event.driver, event.endpoint, event.stream, event.devices)
+        case HealthRestored():
+            return ReportSent(event.driver, "", "", event.devices, complete=False)
         case ListReceived():
             return DevicesListed(event.driver, event.endpoint, event.stream, event.devices)
     return event

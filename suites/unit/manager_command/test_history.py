@@ -140,3 +140,20 @@ async def test_a_driver_of_somebody_else_is_judged_by_the_recorded_history(rig: 
     assert violations(history) == {"STATUS-06": [], "STATUS-07": [], "STREAM-03": []}
     without = [record for record in history.records if not isinstance(record.what, ReportReceived)]
     assert violations(replace(history, records=without))["STATUS-07"] != []
+
+
+async def test_health_from_before_the_start_is_no_violation(rig: Rig, path: Path) -> None:
+    await rig.start()
+    driver = await rig.driver("gpu-0")
+    rig.write("job.yaml", CLAIM, pod(claim=DIRECT))
+    await rig.shows((GPU, "Healthy", ""))
+    await driver.set_health("gpu-0", Health.UNHEALTHY, "xid 79")
+    await rig.shows((GPU, "Unhealthy", "xid 79"))
+    await rig.stop()
+    await driver.crash()
+    await rig.start(history=path)
+    await rig.shows((GPU, "Unhealthy", "xid 79"))
+    await rig.stop()
+    history = read_history(path)
+    assert any("xid 79" in str(status.containers) for status in of(history, StatusSeen))
+    assert violations(history)["STATUS-07"] == []
