@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Gates:
-    """Both are read once, at start."""
+    """The feature gates of device health. Both are read once, at start."""
 
     resource_health_status: bool = True
     resource_health_status_message: bool = True

@@ -16,7 +16,7 @@ from drahealth.proto.values import AllocatedClaim, AllocatedResources, PodClaims
 
 
 class DeviceManager:
-    """All that a kubelet does with devices and their health.
+    """The device manager of a kubelet: registration, claims, device plugins and health.
 
     `root` is the kubelet's root directory: checkpoints in it, registration sockets in `root/plugins_registry`, and
     `root/device-plugins/kubelet.sock`, where device plugins may register too. Use it as `async with`, or call `start`

@@ -17,7 +17,7 @@ MEBIBYTE = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """One row: the KEP, or a release."""
+    """How a kubelet behaves: that of the KEP, or of one release."""
 
     name: str
     release: str | None

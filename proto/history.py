@@ -57,7 +57,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class HistoryFile:
-    """What `read_history` found."""
+    """A history that was read from a file."""
 
     header: Header
     records: list[Record]
@@ -111,7 +111,7 @@ def record_line(record: Record) -> str:
 
 
 def read_history(path: Path) -> HistoryFile:
-    """The header and the records of a file.
+    """Read a history file.
 
     A last line whose end is missing is left out; `truncated` has its number, and a warning is logged. Raises
     HistoryError for any other line that cannot be read and for other versions, OSError.

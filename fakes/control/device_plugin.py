@@ -21,8 +21,10 @@ Registration = Literal["kubelet.sock", "plugins_registry"]
 
 @dataclass(frozen=True, slots=True)
 class PluginOptions:
-    """How a fake device plugin is made. Paths are as the kubelet and the plugin see them. ValueError for what makes
-    none."""
+    """Options of a fake device plugin. Paths are as the kubelet and the plugin see them.
+
+    Raises ValueError for wrong options.
+    """
 
     resource: str
     """The extended resource that it has devices of, such as example.com/gpu."""

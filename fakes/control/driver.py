@@ -50,7 +50,10 @@ class Returned:
 
 @dataclass(frozen=True, slots=True)
 class DriverOptions:
-    """How a fake driver is made. Paths are as the kubelet and the driver see them. ValueError for what makes none."""
+    """Options of a fake driver. Paths are as the kubelet and the driver see them.
+
+    Raises ValueError for wrong options.
+    """
 
     name: str
     """The driver's name, a DNS name such as gpu.example.com."""

@@ -18,7 +18,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class DriverState:
-    """What a fake driver knows of itself."""
+    """State of a fake driver."""
 
     running: bool
     registered: bool
@@ -64,7 +64,7 @@ class ListedDevice:
 
 @dataclass(frozen=True, slots=True)
 class PluginState:
-    """What a fake device plugin knows of itself."""
+    """State of a fake device plugin."""
 
     running: bool
     registered: bool

@@ -67,55 +67,43 @@ class Node:
     # -- what is where
 
     @property
-    def pods(self) -> PodStatuses:
-        """What is seen of the pods. Raises RuntimeError outside of `async with`."""
-        if self._pods is None:
-            raise RuntimeError(f"{type(self).__name__} is not running; enter it first: async with node: ...")
-        return self._pods
-
-    @property
-    def target(self) -> LocalTarget:
-        """What the node runs on. Raises RuntimeError outside of `async with`."""
-        return self.pods.target
-
-    @property
     def name(self) -> str:
         """The Node object's name."""
-        return self.target.node_name
+        return self._target.node_name
 
     @property
     def profile(self) -> Profile:
         """How the kubelet here behaves."""
-        return self.target.profile
+        return self._target.profile
 
     @property
     def api(self) -> ListWatch:
         """A client of the API server."""
-        return self.target.api
+        return self._target.api
 
     @property
     def clock(self) -> Clock:
         """The clock of the node and its fakes."""
-        return self.target.clock
+        return self._target.clock
 
     @property
     def registry_dir(self) -> Path:
         """The kubelet's `plugins_registry`: where drivers put their registration sockets."""
-        return self.target.registry_dir
+        return self._target.registry_dir
 
     @property
     def plugins_dir(self) -> Path:
         """The kubelet's `plugins`: where drivers put their own sockets."""
-        return self.target.plugins_dir
+        return self._target.plugins_dir
 
     @property
     def device_plugins_dir(self) -> Path:
         """Where device plugins find `kubelet.sock`."""
-        return self.target.device_plugins_dir
+        return self._target.device_plugins_dir
 
     async def kubeconfig(self) -> Path:
         """A kubeconfig for other processes, such as a driver; the API server listens on loopback."""
-        return await self.target.kubeconfig()
+        return await self._target.kubeconfig()
 
     # -- pods
 
@@ -140,7 +128,7 @@ class Node:
         """
         if manifest.get("kind", "Pod") != "Pod":
             raise ValueError(f"kind must be Pod, got {manifest['kind']!r}; use create for other objects")
-        pod = Pod(self.pods, await self.create({"apiVersion": PODS.api_version, "kind": PODS.kind, **manifest}))
+        pod = Pod(self._seen, await self.create({"apiVersion": PODS.api_version, "kind": PODS.kind, **manifest}))
         await pod.wait_running(timeout=timeout)
         return pod
 
@@ -152,7 +140,7 @@ class Node:
         `driver` is a fake, the name of a DRA driver, or the name of an extended resource (the one with a slash).
         """
         owner, name = _owner(driver), f"pod-{next(self._numbers)}"
-        image = self.target.workload_image
+        image = self._target.workload_image
         if "/" in owner:
             pod = manifests.pod("default", name, {"main": ()}, {}, image, limits={owner: devices})
             return await self.run_pod(pod, timeout=timeout)
@@ -167,17 +155,28 @@ class Node:
     @property
     def statuses(self) -> list[StatusSeen]:
         """All different pod statuses so far, of all pods, the newest last."""
-        return self.pods.all()
+        return self._seen.all()
 
     # -- the kubelet and time
 
     async def restart_kubelet(self) -> None:
         """Kill the kubelet and start it again on its files; containers run on. Returns when the node is Ready."""
-        await self.target.restart_kubelet()
+        await self._target.restart_kubelet()
 
     async def advance_time(self, seconds: float) -> None:
         """Let so much time pass for the node and its fakes: at once on the reference, by waiting elsewhere."""
-        await self.target.advance_time(seconds)
+        await self._target.advance_time(seconds)
+
+    @property
+    def _seen(self) -> PodStatuses:
+        """Raises RuntimeError outside of `async with`."""
+        if self._pods is None:
+            raise RuntimeError(f"{type(self).__name__} is not running; enter it first: async with node: ...")
+        return self._pods
+
+    @property
+    def _target(self) -> LocalTarget:
+        return self._seen.target
 
     async def _create_once(self, kind: Kind, obj: Object) -> None:
         try:

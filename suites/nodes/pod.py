@@ -85,6 +85,10 @@ class Pod:
     async def delete(self, *, timeout: float | None = None) -> None:
         """Delete the pod and wait until it is gone. Its drivers must run. Raises TimeoutError, ApiError."""
         await self._all.target.api.delete(PODS, self.name, self.namespace)
+        await self.wait_deleted(timeout=timeout)
+
+    async def wait_deleted(self, *, timeout: float | None = None) -> None:
+        """Wait until the pod is gone, whoever deletes it. Its drivers must run. Raises TimeoutError."""
         limit = self._all.start_timeout if timeout is None else timeout
         if not await self._all.until(lambda: not self._all.exists(self.uid), limit):
             raise timed_out(f"pod {self.name} is gone", limit, "the pod; the driver of its devices must run")

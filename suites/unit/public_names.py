@@ -2,7 +2,8 @@
 
 import ast
 import inspect
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
@@ -18,7 +19,32 @@ def public_names(part: str) -> Iterator[tuple[str, str]]:
         home = import_module(modules_of(part)[name])
         value = getattr(home, name)
         text = value.__doc__ if inspect.isclass(value) or inspect.isroutine(value) else after(name, home.__file__ or "")
-        yield name, " ".join((text or "").split("\n\n")[0].split())
+        yield name, first_sentence(text or "")
+
+
+def members(kind: type) -> Iterator[tuple[str, str]]:
+    """The public methods and properties of a class, as they are written in code, each with its first sentence."""
+    for name, member in vars(kind).items():
+        if name.startswith("_"):
+            continue
+        if isinstance(member, property):
+            yield f"{kind.__name__}.{name}", first_sentence(member.__doc__ or "")
+        elif inspect.isfunction(member):
+            arguments = ", ".join(parameters(member))
+            waits = "await " if inspect.iscoroutinefunction(member) else ""
+            yield f"{waits}{kind.__name__}.{name}({arguments})", first_sentence(member.__doc__ or "")
+
+
+def parameters(function: Callable[..., object]) -> Iterator[str]:
+    """The names of the arguments, those that have a default with it."""
+    for parameter in list(inspect.signature(function).parameters.values())[1:]:
+        yield parameter.name if parameter.default is parameter.empty else f"{parameter.name}={parameter.default!r}"
+
+
+def first_sentence(text: str) -> str:
+    """The first sentence of a docstring, in one line."""
+    line = " ".join(text.split("\n\n")[0].split())
+    return re.split(r"(?<=[.!?]) (?=[A-Z`])", line, maxsplit=1)[0]
 
 
 def after(name: str, path: str) -> str:

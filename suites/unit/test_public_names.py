@@ -3,12 +3,15 @@
 import subprocess
 import sys
 from importlib import import_module, metadata
+from pathlib import Path
 
 import pytest
 
 from drahealth.proto.exports import modules_of
-from drahealth.suites.unit.public_names import PARTS, public_names
+from drahealth.suites import Node, Pod, ReferenceKubelet
+from drahealth.suites.unit.public_names import PARTS, members, public_names
 
+CHECKOUT = Path(__file__).parents[2]
 HEAVY = {"aiohttp", "asyncio", "google.protobuf", "grpc", "kubernetes", "pydantic", "pytest", "ruamel.yaml"}
 
 
@@ -32,6 +35,11 @@ def test_every_public_name_is_documented(part: str) -> None:
     assert [name for name, sentence in public_names(part) if not sentence] == []
 
 
+@pytest.mark.parametrize("kind", [Node, Pod, ReferenceKubelet])
+def test_every_public_member_is_documented(kind: type) -> None:
+    assert [call for call, sentence in members(kind) if not sentence] == []
+
+
 @pytest.mark.parametrize("part", PARTS)
 def test_an_unknown_name_is_an_attribute_error(part: str) -> None:
     with pytest.raises(AttributeError, match=f"module '{part}' has no attribute 'nothing'"):
@@ -46,3 +54,14 @@ def test_importing_the_parts_loads_nothing_heavy() -> None:
         *PARTS,
         "drahealth.proto.exports",
     }
+
+
+def test_the_examples_of_the_page_pass_and_leave_nothing_behind() -> None:
+    done = subprocess.run([sys.executable, CHECKOUT / "ci/check-examples"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.count("passed")) == (0, 3), done.stdout + done.stderr
+
+
+def test_the_examples_of_the_page_have_at_most_twenty_lines() -> None:
+    page = (CHECKOUT / "docs/use-in-your-tests.md").read_text()
+    lengths = [code.partition("```")[0].count("\n") for code in page.split("```python\n")[1:]]
+    assert max(lengths) <= 20

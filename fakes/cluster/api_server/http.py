@@ -21,7 +21,7 @@ _NAME = "drahealth"
 
 
 class HttpApi:
-    """From `start` to `stop` the server answers at `url`; all its rules and refusals stay its own."""
+    """Serves an `ApiServer` over HTTP on loopback, at `url`, from `start` to `stop`."""
 
     def __init__(self, server: ApiServer) -> None:
         self._server = server

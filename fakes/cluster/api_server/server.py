@@ -24,7 +24,7 @@ _NO_GATES: Mapping[str, bool] = {}
 
 
 class ApiServer:
-    """Implements `Api` and `ListWatch`; objects that are passed or returned belong to the caller.
+    """An API server in memory. Objects that are passed or returned belong to the caller.
 
     `gates` by name, enabled by default; `rules` apply to `allocatedResourcesStatus`. Raises ValueError for gates that a
     real API server rejects at its start. With `files`, objects outlive the server; raises OSError if they cannot be

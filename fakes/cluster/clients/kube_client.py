@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class KubeClient:
-    """Implements `Api` and `ListWatch`. If the server is unreachable, calls raise `ApiError` 503."""
+    """A client of a real API server. If the server is unreachable, calls raise `ApiError` 503."""
 
     def __init__(self, connection: "KubeConnection", fields: str = "") -> None:
         self._connection = connection

@@ -107,7 +107,7 @@ class WrongStateError(ValueError):
 
 
 class ContainerRuntime:
-    """Runs nothing, but stores all that a container runtime reports to a kubelet."""
+    """A fake container runtime. It runs nothing, but stores all that a container runtime reports to a kubelet."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()

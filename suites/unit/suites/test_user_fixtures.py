@@ -5,6 +5,7 @@ import pytest
 STORY = """
         async with drahealth_node as node, drahealth_driver as driver:
             pod = await node.run_pod_with_device(driver)
+            await pod.wait_for_health("gpu-0", "Healthy")
             await driver.inject("xid/79", "gpu-0")
             await pod.wait_for_health("gpu-0", "Unhealthy", message="XID 79*")
 """
