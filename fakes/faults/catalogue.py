@@ -1,7 +1,7 @@
-"""The catalogues of faults, one for each vendor, and the policies that define which faults make a device Unhealthy.
+"""Catalogues of faults, one for each vendor, and policies that map faults to health.
 
-Faults (what they affect, what clears them) and policies (what they mean) are separate files, because vendors disagree
-about policies. The files are TOML, next to this module.
+A fault describes what happened: the devices it affects and the action that recovers it. A policy describes what it
+means. They are separate TOML files in this folder, because vendors disagree about the meaning.
 """
 
 import tomllib
@@ -17,7 +17,7 @@ from drahealth.fakes.durations import Duration
 from drahealth.proto.values import Health
 
 Action = Literal["app-restart", "gpu-reset", "reboot", "replace"]
-"""What one can do to recover a device, from the weakest to the strongest; a stronger one is always enough."""
+"""Recovery actions, from the weakest to the strongest; a stronger action is always sufficient."""
 
 ACTIONS: tuple[Action, ...] = get_args(Action)
 CATALOGUES = ("nvidia", "amd", "intel", "nic", "tpu")
@@ -26,49 +26,48 @@ Reach = Literal["instance", "device", "parent", "peers", "node"]
 
 
 class UnknownName(ValueError):
-    """Unknown fault, policy, catalogue or action; the message lists valid or similar names."""
+    """An unknown fault, policy, catalogue or action; the message lists the known or similar names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault of a device."""
+    """A defect that a device can have."""
 
     id: str
-    """Id of the fault, such as xid/79."""
+    """Id, such as xid/79."""
     kind: str
     """app, bus, fabric, firmware, follow-on, hang, info, init, link, media, memory, power or thermal."""
     means: str
-    """What went wrong, in our words."""
+    """A description in our words."""
     message: str
-    """What the driver reports; `{device}` is the device's name."""
+    """The message that the driver reports; `{device}` is the device's name."""
     reaches: Reach
-    """instance: the partition that is named, or the whole device with its partitions if that is named · device: the
-    one that is named · parent: the whole device with all its partitions · peers: what shares a link with it, too ·
-    node: all devices."""
+    """Affected devices. instance: the named partition, or the named device with its partitions · device: only the named
+    one · parent: the whole device with all its partitions · peers: also devices that share a link · node: all."""
     recovery: Literal["none", "itself"] | Action
-    """The weakest action that is enough; `itself`: it heals in time, and by any action; `none`: there is nothing to
-    recover from, any action ends it."""
+    """The weakest sufficient action. `itself`: the fault clears after some time, and by any action; `none`: no recovery
+    is needed, and any action clears the fault."""
     takes: Duration
-    """How long the recovery takes, or until it heals by itself."""
+    """Duration of the recovery, or time until the fault clears by itself."""
     source: str
-    """Where the facts are from; [est] marks a time that nobody has published."""
+    """Source of the facts; [est] marks an estimated time, for which no source exists."""
     then: str = ""
     """The fault that follows it."""
     may_fail: bool = False
-    """Even the action that should be enough does not always help."""
+    """The sufficient action can fail."""
     vanishes: bool = False
-    """The driver tells of it once, and does not list the device any more while it lasts."""
+    """The driver reports the fault once, and then omits the device until the fault is cleared."""
     silent: bool = False
-    """Nothing is reported of it: the device seems healthy, and work on it hangs."""
+    """The driver does not report the fault: the device appears Healthy, and work on it hangs."""
 
     def is_recovered_by(self, action: Action) -> bool:
-        """Whether this action clears the fault."""
+        """Whether this action is sufficient."""
         if self.recovery in ("none", "itself"):
             return True
         return ACTIONS.index(action) >= ACTIONS.index(self.recovery)
 
-    def says(self, device: str) -> str:
-        """The message of a device with the fault."""
+    def message_for(self, device: str) -> str:
+        """The message of a device with this fault."""
         return self.message.replace("{device}", device)
 
 
@@ -89,7 +88,7 @@ class Policy:
         return Health.UNHEALTHY if named else Health.HEALTHY
 
     def knows(self, fault: str) -> bool:
-        """Whether the policy mentions this fault."""
+        """Whether the policy names this fault."""
         return any(fnmatchcase(fault, pattern) for pattern in (*self.unhealthy, *self.ignored))
 
 
@@ -113,29 +112,29 @@ def policies() -> Mapping[str, Policy]:
 
 
 def fault(catalogue_name: str, fault_id: str) -> Fault:
-    """Raises UnknownName."""
+    """A fault of a catalogue, by id. Raises UnknownName."""
     faults = catalogue(catalogue_name)
-    _one_of(f"fault in the catalogue {catalogue_name}", fault_id, tuple(faults))
+    _one_of("fault", fault_id, tuple(faults), f" in the catalogue {catalogue_name}")
     return faults[fault_id]
 
 
 def policy(name: str) -> Policy:
-    """Raises UnknownName."""
+    """A policy by name. Raises UnknownName."""
     _one_of("policy", name, tuple(policies()))
     return policies()[name]
 
 
 def action(name: str) -> Action:
-    """Raises UnknownName."""
+    """The recovery action of this name. Raises UnknownName."""
     _one_of("recovery action", name, ACTIONS)
     return name  # type: ignore[return-value]
 
 
-def _one_of(what: str, name: str, known: tuple[str, ...]) -> None:
+def _one_of(what: str, name: str, known: tuple[str, ...], where: str = "") -> None:
     if name not in known:
         near = get_close_matches(name, known, 3, 0.5)
         hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(known[:12])}"
-        raise UnknownName(f"there is no {what} {name!r}; {hint}")
+        raise UnknownName(f"unknown {what} {name!r}{where}; {hint}")
 
 
 def _text(name: str) -> str:

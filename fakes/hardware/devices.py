@@ -81,11 +81,11 @@ class Devices:
 
     def _tell(self, states: Mapping[str, DeviceState]) -> None:
         """One report of all that has changed."""
-        told, last_words, now = list[DeviceHealth](), list[DeviceHealth](), int(self._clock.wall())
+        told, final, now = list[DeviceHealth](), list[DeviceHealth](), int(self._clock.wall())
         for path, state in states.items():
             device = self.inventory[path]
             pool = self.pool_of(device)
             timeout = self.table.get(pool, device.name).timeout
             said = DeviceHealth(pool, device.name, state.health, state.message, timeout, now)
-            (told if state.listed else last_words).append(said)
-        self.table.set(*told, last_words=last_words)
+            (told if state.listed else final).append(said)
+        self.table.set(*told, final=final)

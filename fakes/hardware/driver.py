@@ -125,7 +125,7 @@ class FakeDriver(FaultHandlers, DriverControl, Registered):
 
     @property
     def calls(self) -> Mapping[str, int]:
-        """How often each method was called, by its path; health streams are counted by `health.asked`."""
+        """How often each method was called, by its path; health streams are counted by `health.requests`."""
         return self._counts.calls
 
     # -- its life
@@ -198,7 +198,7 @@ class FakeDriver(FaultHandlers, DriverControl, Registered):
 
     @handles(Reset)
     async def _reset(self, told: Reset) -> None:
-        self.health.restore_all()
+        self.health.clear_faults()
         self._devices.reset()
         async with self._tainting:
             await self._set_taints({})
@@ -207,7 +207,7 @@ class FakeDriver(FaultHandlers, DriverControl, Registered):
 
     @handles(Report)
     async def _report(self, told: Report) -> None:
-        self.health.tell(told.devices, complete=False)
+        self.health.send(told.devices, complete=False)
 
     @handles(*FAULTS)
     async def _fault_streams(self, told: StreamFault) -> None:
@@ -215,7 +215,7 @@ class FakeDriver(FaultHandlers, DriverControl, Registered):
 
     @handles(StreamRestore)
     async def _restore_streams(self, told: StreamRestore) -> None:
-        (self.health.restore(told.kind) if told.kind in KINDS else self.health.restore_all())
+        (self.health.clear_fault(told.kind) if told.kind in KINDS else self.health.clear_faults())
 
     @handles(StreamClose)
     async def _close_streams(self, told: StreamClose) -> None:
@@ -251,7 +251,7 @@ class FakeDriver(FaultHandlers, DriverControl, Registered):
             health_apis=current.options.health_apis,
             heartbeat=current.heartbeat,
             upgrading=self._instances.updating,
-            stream_faults=current.health.wrong,
+            stream_faults=current.health.active_faults,
         )
 
     # -- inside

@@ -67,7 +67,7 @@ class DriverInstance:
         self._observe = observe
         self._told = told
         self._counts = counts
-        self._plugin = FakePlugin(options, self.prepared, observe, self.health.tell_prepared)
+        self._plugin = FakePlugin(options, self.prepared, observe, self.health.report_prepared)
         self._made_folder: bool | None = None
         self._dropped: ValueError | None = None
         self._helper = self._new_helper()

@@ -140,7 +140,7 @@ class Machine:
         bad = [found for found in told if self._policy.health(found.id) is Health.UNHEALTHY]
         worst = (bad or told)[-1]  # the newest of those that count
         vanished = any(found.vanishes for found in bad)
-        return DeviceState(self._policy.health(worst.id), worst.says(path), not vanished, ids)
+        return DeviceState(self._policy.health(worst.id), worst.message_for(path), not vanished, ids)
 
     def states(self) -> dict[str, DeviceState]:
         """The state of all devices, in the inventory's order."""

@@ -1,1 +1,1 @@
-"""Health streams: the table of devices, and the way of its reports to each stream, with stream faults."""
+"""Health streams: the table of device health, the reports made from it, and stream faults."""

@@ -1,7 +1,7 @@
-"""Encodes reports of a health API from cached parts.
+"""Encode reports as the bytes of a health API, and reuse the bytes of unchanged devices.
 
-If one device of thousands changes, only that device is encoded again. A protobuf message with one repeated field is the
-concatenation of its entries, so the encoded entries of other devices are reused.
+A report of thousands of devices with one change costs as much as one device. A protobuf message with one repeated
+field is the concatenation of its entries, so the encoder keeps the entry of each device.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from drahealth.proto.values import DeviceHealth, Report
 
 
 class ReportEncoder:
-    """Encodes the reports of one driver for one health API without prepared claims."""
+    """Encodes the reports of one driver for one health API that does not list prepared claims."""
 
     def __init__(self, health_api: HealthApi) -> None:
         self._health_api = health_api
@@ -20,7 +20,7 @@ class ReportEncoder:
         self._message = b""
 
     def encode(self, report: Report) -> bytes:
-        """The encoded response with these devices; reuses the entries of the last report."""
+        """The encoded response message of these devices; reuses the result for the last report."""
         if report is not self._report:
             self._parts = self._changed(report) if len(report) == len(self._report) else self._others(report)
             self._report = report
@@ -28,7 +28,7 @@ class ReportEncoder:
         return self._message
 
     def _changed(self, report: Report) -> Sequence[bytes]:
-        """Whether these are the same devices in the same order, some of them changed."""
+        """Parts of a report with the same devices in the same order."""
         known = zip(report, self._report, self._parts, strict=True)
         return [part if device is before else self._part(device) for device, before, part in known]
 

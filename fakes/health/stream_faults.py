@@ -1,7 +1,7 @@
-"""Faults between a driver and its subscribers: messages that are late, duplicated, lost or out of order.
+"""Faults of health streams: messages that arrive late, twice, not at all or out of order.
 
-Pure: the time is an argument, and random draws come from a seed. `StreamFaults` has the current faults of a driver's
-streams. A `Pipe` is one stream: messages go in, and come out when they are due.
+Pure: the time is an argument, and random draws come from a seed. `StreamFaults` holds the faults of a driver's streams.
+A `Pipe` is one stream: messages enter, and leave when they are due.
 """
 
 import math
@@ -14,8 +14,8 @@ Message = TypeVar("Message")
 
 Kind = Literal["stall", "delay", "drop", "duplicate", "reorder"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-"""stall: nothing goes out until it is over, then all of it does · delay: each message goes out so many seconds later ·
-drop, duplicate, reorder: this share of the messages is lost, goes out twice, or changes places with the next one."""
+"""stall: hold all messages until the fault is cleared · delay: send each message so many seconds later ·
+drop, duplicate, reorder: lose, repeat, or swap with its successor this share of the messages (0 to 1)."""
 
 
 @dataclass
@@ -26,15 +26,17 @@ class StreamFaults:
     values: dict[str, float] = field(default_factory=dict)
 
     def set(self, kind: str, value: float = 1.0) -> None:
-        """Adds a fault. Raises ValueError for an unknown kind, a share above 1, or a negative delay."""
+        """Sets a fault. Raises ValueError for an unknown kind, a share above 1 or a negative delay."""
         if kind not in KINDS:
-            raise ValueError(f"streams have no fault {kind!r}; there are {', '.join(KINDS)}")
-        if not 0 <= value < math.inf or (kind in ("drop", "duplicate", "reorder") and value > 1):
-            raise ValueError(f"{kind} {value:g} makes no sense; a share is at most 1, a delay a number of seconds")
+            raise ValueError(f"unknown stream fault {kind!r}; there are {', '.join(KINDS)}")
+        is_share = kind in ("drop", "duplicate", "reorder")
+        if not 0 <= value < math.inf or (is_share and value > 1):
+            expected = "a share between 0 and 1" if is_share else "a finite number, at least 0"
+            raise ValueError(f"{kind} must be {expected}, got {value:g}")
         self.values[kind] = value
 
-    def restore(self, kind: str) -> None:
-        """Removes a fault, if it is set."""
+    def clear(self, kind: str) -> None:
+        """Clears a fault; does nothing if it is not set."""
         self.values.pop(kind, None)
 
     def __getitem__(self, kind: Kind) -> float:
@@ -47,11 +49,11 @@ class Due(Generic[Message]):
 
     message: Message
     plain: bool
-    """No fault has had a hand in it but for making it late."""
+    """No fault changed it, except by a delay."""
 
 
 class Pipe(Generic[Message]):
-    """One stream. `put` adds a message, `take` returns messages that are due, `due` is the time of the next one."""
+    """One stream. `put` messages, `take` those that are due, and call again at `due`."""
 
     def __init__(self, faults: StreamFaults, number: int = 0) -> None:
         self._faults = faults
@@ -60,9 +62,9 @@ class Pipe(Generic[Message]):
         self._swapped: Message | None = None
 
     def put(self, message: Message, now: float) -> int:
-        """Adds a message; returns how often it will be sent.
+        """Adds a message; returns how often it will leave the pipe.
 
-        The random draws of a message do not depend on the current faults.
+        The draws for a message do not depend on the current faults.
         """
         drop, twice, swap = (self._random.random() for _ in range(3))
         if drop < self._faults["drop"]:
@@ -80,22 +82,22 @@ class Pipe(Generic[Message]):
         return copies
 
     def forget_last(self) -> Message | None:
-        """Drops the last waiting message and returns it; None if no message waits."""
+        """Removes and returns the last waiting message; None if no message waits."""
         return self._waiting.pop()[1].message if self._waiting else None
 
     def take(self, now: float) -> list[Due[Message]]:
-        """The messages that are due, in order: a message never overtakes an earlier delayed one."""
+        """Removes and returns the due messages, in order. A message never overtakes an earlier delayed one."""
         if self._faults["stall"]:
             return []
         out = []
         while self._waiting and self._waiting[0][0] <= now:
             out.append(self._waiting.popleft()[1])
         if self._swapped is not None and not self._faults["reorder"] and not self._waiting:
-            out.append(Due(self._swapped, plain=False))  # nothing changes places any more
+            out.append(Due(self._swapped, plain=False))  # the reorder fault is cleared
             self._swapped = None
         return out
 
     @property
     def due(self) -> float:
-        """When the next message is due; infinite if there is none."""
+        """Time at which the next message is due; infinite if there is none."""
         return self._waiting[0][0] if self._waiting and not self._faults["stall"] else math.inf

@@ -1,48 +1,48 @@
-"""The health of a driver's devices, as reported to all its streams.
+"""The reported health of a driver's devices.
 
-Both instances of a rolling update share one table, so they report the same health.
+The instances of a rolling update share one table, so both report the same health while they overlap.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
-from drahealth.fakes.health.overlay import Overlay, Pinned
+from drahealth.fakes.health.overrides import HealthOverride, HealthOverrides
 from drahealth.fakes.hints import near
 from drahealth.proto.health_apis import V1
 from drahealth.proto.values import DeviceHealth, Health, Report
 
 
-class Teller(Protocol):
-    """A subscriber of a health table."""
+class HealthReporter(Protocol):
+    """Sends the health of devices to clients."""
 
-    def tell_changes(self, changed: Report, *, coalesces: bool) -> None:
-        """These devices have changed. Unless the change `coalesces`, no change may be skipped."""
+    def report_changes(self, changed: Report, *, coalesces: bool) -> None:
+        """Reports changed devices. A report with `coalesces` may be replaced by a newer one."""
 
-    def tell_all(self) -> None:
-        """Any device may have changed."""
+    def report_all(self) -> None:
+        """Reports all devices."""
 
 
 class HealthTable:
-    """The devices of one driver by pool and name. Notifies its subscribers of each change."""
+    """Devices of one driver by pool and name. Passes each change to its reporters."""
 
     def __init__(self, driver: str, devices: Iterable[DeviceHealth] = ()) -> None:
         self._driver = driver
         self._health = {(device.pool, device.device): device for device in devices}
-        self._overlay = Overlay()
+        self._overrides = HealthOverrides()
         self._unlisted: set[tuple[str, str]] = set()
-        self._tellers: list[Teller] = []
+        self._reporters: list[HealthReporter] = []
 
-    def add(self, teller: Teller) -> None:
-        """Adds a subscriber."""
-        self._tellers.append(teller)
+    def add(self, reporter: HealthReporter) -> None:
+        """Adds a reporter for all further changes."""
+        self._reporters.append(reporter)
 
-    def remove(self, teller: Teller) -> None:
-        """Removes a subscriber."""
-        self._tellers.remove(teller)
+    def remove(self, reporter: HealthReporter) -> None:
+        """Removes a reporter."""
+        self._reporters.remove(reporter)
 
     def get(self, pool: str, device: str) -> DeviceHealth:
-        """The device's health. Raises ValueError for an unknown device; the message lists the valid names."""
+        """The reported health of a device. Raises ValueError, with known names, for an unknown device."""
         try:
             return self._health[pool, device]
         except KeyError:
@@ -50,71 +50,67 @@ class HealthTable:
             raise ValueError(f"driver {self._driver} has no device {pool}/{device}; {names}") from None
 
     def all(self) -> Report:
-        """The reported health of each device, in order."""
+        """The reported health of all devices, in order."""
         return tuple(self._health.values())
 
     def listed(self) -> Report:
-        """The same without devices that are no longer listed."""
+        """The reported health of the devices that reports list."""
         if not self._unlisted:
             return self.all()
         return tuple(device for name, device in self._health.items() if name not in self._unlisted)
 
     def check(self, devices: Iterable[DeviceHealth]) -> None:
-        """Raises ValueError for unknown devices, and for values that no message can hold."""
+        """Raises ValueError for an unknown device, or a value that no message can encode."""
         checked = tuple(devices)
         for device in checked:
             self.get(device.pool, device.device)
         V1.encode(checked)
 
-    def set(self, *devices: DeviceHealth, last_words: Iterable[DeviceHealth] = (), coalesces: bool = True) -> None:
-        """Sets the health of these devices and reports them immediately, in one complete report. Raises ValueError for
-        values that no message can hold.
+    def set(self, *devices: DeviceHealth, final: Iterable[DeviceHealth] = (), coalesces: bool = True) -> None:
+        """Sets the health of devices, and sends it in one report. ValueError for a value that no message can encode.
 
-        Devices in `last_words` are reported a last time, and then omitted until they are set again. Unless it
-        `coalesces`, the report is sent to every subscriber, however slow.
+        The devices in `final` are reported once more and then omitted, until they are set again. Without `coalesces`,
+        the report is sent even to a client that is slower than the changes.
         """
-        last = tuple(last_words)
+        last = tuple(final)
         changed = {(device.pool, device.device): device for device in (*devices, *last)}
         for pool, device in changed:
             self.get(pool, device)
         V1.encode(changed.values())
-        changed = {key: self._overlay.said(device) for key, device in changed.items()}
+        changed = {key: self._overrides.apply(device) for key, device in changed.items()}
         self._health.update(changed)
         self._unlisted -= changed.keys()
-        # What mentions a device for the last time is not to be left out.
-        self._tell(tuple(changed.values()), coalesces=coalesces and not last)
+        # The last report of a device must not be replaced by a newer one.
+        self._report(tuple(changed.values()), coalesces=coalesces and not last)
         self._unlisted |= {(device.pool, device.device) for device in last}
 
-    def pin(self, pinned: Mapping[tuple[str, str], Pinned]) -> None:
-        """Replaces the overrides of reported health, by pool and device. An override applies where it is worse than the
-        device's own health.
+    def set_overrides(self, overrides: Mapping[tuple[str, str], HealthOverride]) -> None:
+        """Replaces all overrides, by pool and device; an override applies while it is worse than the device's health.
 
-        Raises ValueError for an unknown device, and for values that no message can hold.
+        ValueError for an unknown device, or a value that no message can encode.
         """
-        for key, so in pinned.items():
-            V1.encode([replace(self.get(*key), message=so.message)])
-        said = map(self._overlay.said, self._overlay.replaced(pinned, self._health))
-        changed = {(d.pool, d.device): d for d in said if d != self._health[d.pool, d.device]}
+        for key, override in overrides.items():
+            V1.encode([replace(self.get(*key), message=override.message)])
+        reported = map(self._overrides.apply, self._overrides.replace_all(overrides, self._health))
+        changed = {(d.pool, d.device): d for d in reported if d != self._health[d.pool, d.device]}
         self._health.update(changed)
-        if told := tuple(device for key, device in changed.items() if key not in self._unlisted):
-            self._tell(told, coalesces=True)
+        if listed := tuple(device for key, device in changed.items() if key not in self._unlisted):
+            self._report(listed, coalesces=True)
 
-    def become(self, devices: Iterable[DeviceHealth]) -> None:
-        """Replaces all devices and their health, and reports them immediately. Raises ValueError for values that no
-        message can hold.
-        """
+    def replace_devices(self, devices: Iterable[DeviceHealth]) -> None:
+        """Replaces all devices, and reports them. ValueError for a value that no message can encode."""
         health = {(device.pool, device.device): device for device in devices}
         V1.encode(health.values())
-        self._overlay.keep(health)
-        self._health, self._unlisted = {key: self._overlay.said(device) for key, device in health.items()}, set()
-        for teller in self._tellers:
-            teller.tell_all()
+        self._overrides.keep(health)
+        self._health, self._unlisted = {key: self._overrides.apply(device) for key, device in health.items()}, set()
+        for reporter in self._reporters:
+            reporter.report_all()
 
-    def _tell(self, changed: Report, *, coalesces: bool) -> None:
-        for teller in self._tellers:
-            teller.tell_changes(changed, coalesces=coalesces)
+    def _report(self, changed: Report, *, coalesces: bool) -> None:
+        for reporter in self._reporters:
+            reporter.report_changes(changed, coalesces=coalesces)
 
 
 def healthy(pool: str, device: str, timeout: int) -> DeviceHealth:
-    """The initial health of a device."""
+    """A device in its initial state: Healthy."""
     return DeviceHealth(pool, device, Health.HEALTHY, timeout=timeout)

@@ -17,7 +17,7 @@ class CallLock:
 
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
-        """Hold the lock; waiting does not block the event loop. Raises OSError if the file cannot be locked."""
+        """Holds the lock; waiting does not block the event loop. Raises OSError if the file cannot be locked."""
         async with self._lock:
             if self._folder is None:
                 yield

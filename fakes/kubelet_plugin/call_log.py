@@ -51,7 +51,7 @@ class CallFilter(logging.Filter):
 
 
 def log_calls(functions: Mapping[Method, Callable[..., Any]], level: int | None) -> dict[Method, Callable[..., Any]]:
-    """Wrap the functions: number each call, and log it at this level. None: do not log."""
+    """Wraps the functions: numbers each call, and logs it at this level. None: no log."""
     return {
         method: (_unary if isinstance(method, Unary) else _stream)(method, of, level)
         for method, of in functions.items()

@@ -35,13 +35,13 @@ class HealthFeed:
         return {method: self._with_feed(of) if method in watched else of for method, of in served.items()}
 
     def start(self) -> None:
-        """Start the iteration, unless it is running."""
+        """Starts the iteration, unless it is running."""
         if self._feeding is None or self._feeding.done():
             self._known.clear()
             self._feeding = asyncio.create_task(self._feed(), name="health of devices")
 
     async def stop(self) -> None:
-        """Cancel the iteration."""
+        """Cancels the iteration."""
         task, self._feeding = self._feeding, None
         if task:
             task.cancel()
@@ -51,7 +51,7 @@ class HealthFeed:
         code = grpc.StatusCode.OK
         try:
             async for devices in self._plugin.watch_health():
-                self._streams.table.become(devices)
+                self._streams.table.replace_devices(devices)
                 self._known.set()
         except HealthNotSupported:
             self._supported = False
@@ -65,7 +65,7 @@ class HealthFeed:
             self._streams.end(code)
 
     def _with_feed(self, watch: Callable[..., Any]) -> Callable[..., AsyncIterator[Any]]:
-        """Wrap a stream handler: start the iteration, and wait for its first report."""
+        """Wraps a stream handler: starts the iteration, and waits for its first report."""
 
         async def answer(request: Any, context: Any) -> AsyncIterator[Any]:
             if self._supported:

@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 async def start(
     plugin: DRAPlugin, options: Options, *, clock: Clock | None = None, health: HealthStreams | None = None
 ) -> "Helper":
-    """Open the sockets of a driver, so that a kubelet can register and call it.
+    """Opens the sockets of a driver, so that a kubelet can register and call it.
 
     `health`: streams that the caller updates, for a plugin without `watch_health`. Raises ValueError for invalid
     options and OSError if a socket cannot be opened; in both cases it removes its files.
@@ -81,7 +81,7 @@ class Helper:
     # -- lifecycle
 
     def check_free(self) -> None:
-        """Raise SocketInUse if another process serves at one of the sockets."""
+        """Raises SocketInUse if another process serves at one of the sockets."""
         self._plugin_socket.check_free()
         self._registration_socket.check_free()
 
@@ -98,7 +98,7 @@ class Helper:
         self.set_heartbeat(self._heartbeat)
 
     async def stop(self) -> None:
-        """Stop in order: remove the registration socket, end streams and calls, remove the plugin's socket.
+        """Stops in order: removes the registration socket, ends streams and calls, removes the plugin's socket.
 
         ResourceSlices stay; a kubelet deletes them if no instance of the driver returns. A second call waits for
         the first and changes nothing.
@@ -110,7 +110,7 @@ class Helper:
             self._plugin_socket.remove()
 
     async def crash(self) -> None:
-        """End at once, as after SIGKILL; for fakes. Streams break, and the socket files stay."""
+        """Ends at once, as after SIGKILL; for fakes. Streams break, and the socket files stay."""
         await self._end()
 
     async def __aenter__(self) -> "Helper":
@@ -127,21 +127,21 @@ class Helper:
         return self._registration.status
 
     async def wait_registered(self) -> None:
-        """Wait until a kubelet has registered the driver."""
+        """Waits until a kubelet has registered the driver."""
         await self._registered.wait()
 
     def unregister(self) -> None:
-        """Remove only the registration socket: a kubelet deregisters the driver, which continues to serve."""
+        """Removes only the registration socket: a kubelet deregisters the driver, which continues to serve."""
         self._registration_socket.remove()
 
     def register_again(self) -> None:
-        """Restore the registration socket after `unregister`, unless it exists. Raises SocketInUse."""
+        """Restores the registration socket after `unregister`, unless it exists. Raises SocketInUse."""
         self._registration_socket.restore()
 
     # -- resources
 
     def publish_resources(self, pools: Mapping[str, Pool], *, new_generation: bool = False) -> None:
-        """Publish these pools, by name, in ResourceSlices; delete the driver's other pools on this node.
+        """Publishes these pools, by name, in ResourceSlices; deletes the driver's other pools on this node.
 
         Returns at once. ResourceSlices that others change or delete are restored. An error of the API server is logged,
         passed to `Options.on_error`, shown in `publish_state`, and retried. `new_generation`: increase the generation
@@ -156,28 +156,28 @@ class Helper:
         return self._resources.state if self._resources else PublishState()
 
     async def publish_attempted(self) -> Exception | None:
-        """Wait for an attempt to publish, and return its error: None if all is published, ValueError if the driver
+        """Waits for an attempt to publish, and returns its error: None if all is published, ValueError if the driver
         stopped first."""
         return await self._resources_or_error().attempted()
 
     async def published(self) -> None:
-        """Wait until all pools are published. Raises ValueError if the driver stops first."""
+        """Waits until all pools are published. Raises ValueError if the driver stops first."""
         await self._resources_or_error().in_sync()
 
     async def stop_publishing(self) -> None:
-        """Stop to publish until the next `publish_resources`. ResourceSlices stay, for another instance."""
+        """Stops publishing until the next `publish_resources`. ResourceSlices stay, for another instance."""
         if self._resources:
             await self._resources.stop()
 
     async def withdraw_resources(self) -> None:
-        """Stop to publish, and delete the ResourceSlices, except those that another instance has written since."""
+        """Stops publishing, and deletes the ResourceSlices, except those that another instance has written since."""
         if self._resources:
             await self._resources.withdraw()
 
     # -- health
 
     def set_heartbeat(self, seconds: float) -> None:
-        """Set the seconds between complete health reports; 0: none. Raises ValueError."""
+        """Sets the seconds between complete health reports; 0: none. Raises ValueError."""
         self._heartbeat = replace(self.options, heartbeat=seconds).heartbeat  # checks the value
         if self._beating:
             self._beating.cancel()
@@ -190,10 +190,10 @@ class Helper:
     async def _beat(self, pause: float) -> None:
         while True:
             await self._clock.sleep(pause)
-            self._streams.tell_all()
+            self._streams.report_all()
 
     async def _end(self) -> None:
-        """End all tasks and servers, even if the caller is cancelled meanwhile."""
+        """Ends all tasks and servers, even if the caller is cancelled meanwhile."""
         if self._ending is None:
             self._ending = asyncio.create_task(self._end_all(), name=f"end of {self.options.driver_name}")
         await asyncio.shield(self._ending)

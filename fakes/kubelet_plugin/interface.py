@@ -49,14 +49,14 @@ class DRAPlugin(Protocol):
     """A driver. The helper calls it serially unless `Options.serialize` is False."""
 
     async def prepare_resource_claims(self, claims: Sequence[Object]) -> Mapping[str, PrepareResult]:
-        """Prepare the devices of allocated claims, as read from the API server.
+        """Prepares the devices of allocated claims, as read from the API server.
 
         Returns one result for each claim uid. A kubelet may repeat the call for a prepared claim. An exception fails
         the whole call.
         """
 
     async def unprepare_resource_claims(self, claims: Sequence[NamespacedObject]) -> Mapping[str, Exception | None]:
-        """Release the devices of claims; a claim that is not prepared is no error. The API objects may be deleted.
+        """Releases the devices of claims; a claim that is not prepared is no error. The API objects may be deleted.
 
         Returns an error or None for each claim uid. An exception fails the whole call.
         """
@@ -71,7 +71,7 @@ class HealthPlugin(Protocol):
     """A driver that reports device health."""
 
     def watch_health(self) -> AsyncIterator[Sequence[DeviceHealth]]:
-        """Yield the health of all devices: once at the start, then after each change. Omitted devices are removed.
+        """Yields the health of all devices: once at the start, then after each change. Omitted devices are removed.
 
         One iteration feeds the streams of all health APIs. When it ends, the streams end; the next stream starts a new
         iteration. After HealthNotSupported the health APIs answer Unimplemented.

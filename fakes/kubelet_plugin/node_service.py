@@ -87,7 +87,7 @@ class NodeService:
         return found
 
     async def _call(self, call: Callable[[Sequence[Any]], Awaitable[T]], claims: Sequence[Any], context: Any) -> T:
-        """Call the plugin; its exception becomes the error of the gRPC call."""
+        """Calls the plugin; its exception becomes the error of the gRPC call."""
         try:
             async with self._lock.held():
                 return await call(claims)

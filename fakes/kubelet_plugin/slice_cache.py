@@ -33,7 +33,7 @@ class SliceCache:
         self._watching: asyncio.Task[None] | None = None
 
     async def slices(self) -> dict[str, Object]:
-        """List the slices, and watch them from then on. Raises ApiError."""
+        """Lists the slices, and watches them from then on. Raises ApiError."""
         if self._slices is None:
             found = await self._api.snapshot(SLICES)
             self._slices = {}
@@ -44,19 +44,19 @@ class SliceCache:
         return self._slices
 
     async def reset(self) -> None:
-        """Stop the watch and drop the cache; the next `slices` lists again."""
+        """Stops the watch and drops the cache; the next `slices` lists again."""
         task, self._watching, self._slices = self._watching, None, None
         if task:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
     def record_write(self, stored: Object) -> None:
-        """Store our write; its watch event is not a change by others."""
+        """Stores our write; its watch event is not a change by others."""
         self._own_versions.add(stored["metadata"]["resourceVersion"])
         self._store(stored)
 
     def record_delete(self, name: str) -> None:
-        """Drop a slice that we have deleted or are deleting."""
+        """Drops a slice that we have deleted or are deleting."""
         if self._slices is not None:
             self._slices.pop(name, None)
 

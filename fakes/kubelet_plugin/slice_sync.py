@@ -93,7 +93,7 @@ class SliceSync:
         return PublishState(self._in_sync.is_set(), str(self._error or ""), generations)
 
     def publish(self, pools: Mapping[str, Pool], *, new_generation: bool = False) -> None:
-        """Replace the driver's pools; `new_generation`: increase the generation even if nothing changes.
+        """Replaces the driver's pools; `new_generation`: increase the generation even if nothing changes.
 
         Returns at once. Raises ValueError if a device is not plain data.
         """
@@ -112,18 +112,18 @@ class SliceSync:
             self._running = asyncio.create_task(self._run(), name=f"resources of {self._owner.driver}")
 
     async def attempted(self) -> Exception | None:
-        """Wait for an attempt to sync the last published pools; returns its error, or None."""
+        """Waits for an attempt to sync the last published pools; returns its error, or None."""
         await first_of(self._attempted.wait(), self._ended.wait())
         return self._error if self._attempted.is_set() else ValueError(STOPPED)
 
     async def in_sync(self) -> None:
-        """Wait until the API server has the published pools. Raises ValueError if the sync stops first."""
+        """Waits until the API server has the published pools. Raises ValueError if the sync stops first."""
         await first_of(self._in_sync.wait(), self._ended.wait())
         if not self._in_sync.is_set():
             raise ValueError(STOPPED)
 
     async def stop(self) -> None:
-        """Stop the sync; the slices stay."""
+        """Stops the sync; the slices stay."""
         task, self._running = self._running, None
         self._in_sync.clear()
         self._ended.set()
@@ -133,7 +133,7 @@ class SliceSync:
         await self._cache.reset()
 
     async def withdraw(self) -> None:
-        """Stop the sync, and delete the slices it wrote, except those that another instance has written since."""
+        """Stops the sync, and deletes the slices it wrote, except those that another instance has written since."""
         await self.stop()
         for name, number in list(self._written.items()):
             try:
@@ -191,7 +191,7 @@ class SliceSync:
             self._on_error(error)
 
     async def _pause(self, seconds: float) -> None:
-        """Wait so many seconds, or until other pools are published."""
+        """Waits so many seconds, or until other pools are published."""
         await first_of(self._clock.sleep(seconds), self._urgent.wait())
 
     def _on_change(self) -> None:
@@ -201,7 +201,7 @@ class SliceSync:
     # -- sync
 
     async def _sync(self) -> bool:
-        """Reconcile, and retry after conflicts; returns whether anything was written."""
+        """Reconciles, and retries after conflicts; returns whether anything was written."""
         for left in reversed(range(_MAX_CONFLICTS)):
             try:
                 return await self._reconcile()
@@ -231,7 +231,7 @@ class SliceSync:
         return wrote
 
     async def _reconcile_pool(self, pool: DesiredPool, found: Sequence[Object], new_generation: bool) -> bool:
-        """Reconcile one pool; returns whether anything was written."""
+        """Reconciles one pool; returns whether anything was written."""
         mine = {obj["metadata"]["name"]: obj for obj in found if obj["metadata"]["name"] in pool.slices}
         others = [obj for obj in found if obj["metadata"]["name"] not in pool.slices]
         number = None if new_generation else self._generation_to_keep(pool, mine)
@@ -300,7 +300,7 @@ class SliceSync:
                 raise
 
     def _warn_of_lost_fields(self, name: str, sent: Sequence[Object], stored: Sequence[Object]) -> None:
-        """Log and report fields that the API server dropped, as it does when a feature gate is off."""
+        """Logs and reports fields that the API server dropped, as it does when a feature gate is off."""
         lost = sorted(
             {key for was, now in zip(sent, stored, strict=False) for key in was if was[key] and key not in now}
         )
@@ -311,7 +311,7 @@ class SliceSync:
                 self._on_error(error)
 
     async def _find_node_uid(self) -> None:
-        """Read the node's uid once; if the Node is forbidden or missing, the slices get no owner."""
+        """Reads the node's uid once; if the Node is forbidden or missing, the slices get no owner."""
         if not self._find_node:
             return
         try:

@@ -125,7 +125,7 @@ def _calls(drivers: Iterable[FakeDriver], plugins: Iterable[FakeDevicePlugin]) -
         "drahealth_fake_calls", "Calls of gRPC methods, as a kubelet makes them.", labels=("driver", "method")
     )
     for driver in drivers:
-        streams = {HEALTH_APIS[name].method.path: count for name, count in driver.health.asked.items()}
+        streams = {HEALTH_APIS[name].method.path: count for name, count in driver.health.requests.items()}
         for path, count in {**driver.calls, **streams}.items():
             family.add_metric((driver.options.name, path.removeprefix("/")), count)
     for plugin in plugins:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from drahealth.fakes.cluster.api import CLAIMS, Api, ApiError, Object
 from drahealth.fakes.hardware.driver import FakeDriver
-from drahealth.fakes.health.overlay import Pinned
+from drahealth.fakes.health.overrides import HealthOverride
 from drahealth.fakes.serve.node_pods import NodePods
 from drahealth.proto.quoting import one_line
 from drahealth.proto.values import DeviceId, Health
@@ -34,7 +34,7 @@ class Said:
     """One annotation that says something: which device, by the API's name, is how."""
 
     device: str
-    so: Pinned
+    so: HealthOverride
 
 
 def said_by(pod: Object, prefix: str) -> Iterator[Said | str]:
@@ -45,7 +45,7 @@ def said_by(pod: Object, prefix: str) -> Iterator[Said | str]:
         if group != prefix:
             continue
         if health := _HEALTH.get(value.strip().lower()):
-            yield Said(device, Pinned(health, f"pod {name} says {health.lower()} ({key})"))
+            yield Said(device, HealthOverride(health, f"pod {name} says {health.lower()} ({key})"))
         else:
             odd = one_line(value, 60)
             yield f"pod {name}, {key}: there is no health {odd!r}, say healthy, unhealthy or unknown; it is passed over"
@@ -61,9 +61,9 @@ def claims_of(pod: Object) -> Iterator[str]:
             yield name
 
 
-def pinned(said: Iterable[tuple[Said, Collection[DeviceId]]]) -> dict[DeviceId, Pinned]:
+def pinned(said: Iterable[tuple[Said, Collection[DeviceId]]]) -> dict[DeviceId, HealthOverride]:
     """What is said of each device, by who may speak for which: the worst of it, and of two alike the first."""
-    worst: dict[DeviceId, Pinned] = {}
+    worst: dict[DeviceId, HealthOverride] = {}
     for one, spoken_for in said:
         for device in spoken_for:
             if device.device == one.device:
@@ -120,7 +120,7 @@ class PodAnnotations:
         worst = pinned((one, held[id(pod)]) for one, pod in said)
         for driver in self._drivers:
             name = driver.options.name
-            driver.health.table.pin({(d.pool, d.device): so for d, so in worst.items() if d.driver == name})
+            driver.health.table.set_overrides({(d.pool, d.device): so for d, so in worst.items() if d.driver == name})
 
     # -- inside
 

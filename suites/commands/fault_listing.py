@@ -96,7 +96,7 @@ def _plain(found: Fault) -> dict[str, Any]:
 
 
 def _details(found: Fault) -> list[tuple[str, str]]:
-    details = [("message", found.says("gpu-0")), ("reaches", found.reaches)]
+    details = [("message", found.message_for("gpu-0")), ("reaches", found.reaches)]
     details.append(("recovery", f"{found.recovery}, {found.takes}" + (", may fail" if found.may_fail else "")))
     details += [("then", found.then)] if found.then else []
     details += [("vanishes", "told once, then the driver does not list the device any more")] if found.vanishes else []

@@ -198,9 +198,9 @@ async def test_a_heartbeat_may_become_another(make: Make, rig: Rig) -> None:
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda driver: driver.inject("xid/97", "gpu-0"), "there is no fault in the catalogue nvidia 'xid/97'"),
+        (lambda driver: driver.inject("xid/97", "gpu-0"), "unknown fault 'xid/97' in the catalogue nvidia"),
         (lambda driver: driver.inject("xid/79", "gpu-9"), "there is no device 'gpu-9'; there are gpu-0, gpu-1"),
-        (lambda driver: driver.recover("gpu-rset"), "there is no recovery action 'gpu-rset'; did you mean gpu-reset"),
+        (lambda driver: driver.recover("gpu-rset"), "unknown recovery action 'gpu-rset'; did you mean gpu-reset"),
         (lambda driver: driver.stream_restore("slow"), "streams have no fault 'slow'; there are silence, stall, delay"),
         (lambda driver: driver.stream_drop(1.5), "drop must be a share from 0% to 100%, got 1.5"),
         (lambda driver: driver.set_heartbeat(-1), "heartbeat must be a finite number of seconds"),
@@ -218,7 +218,7 @@ async def test_what_makes_no_sense_is_refused_and_changes_nothing(
 
 @pytest.mark.parametrize("options", [{"policy": "nvida"}, {"catalogue": "acme"}, {"devices": ("a/b", "a-b")}])
 async def test_options_that_make_no_driver_are_refused(rig: Rig, options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"there is no (policy|catalogue)|no two devices have one name: a-b"):
+    with pytest.raises(ValueError, match=r"unknown (policy|catalogue)|no two devices have one name: a-b"):
         rig.options(**options)
 
 

@@ -20,7 +20,7 @@ EVERY = [found for name in CATALOGUES for found in catalogue(name).values()]
 
 
 def test_every_fault_says_where_it_is_from_and_can_be_told_of() -> None:
-    wanting = [f.id for f in EVERY if not (f.source and f.means and "gpu-0" in f.says("gpu-0"))]
+    wanting = [f.id for f in EVERY if not (f.source and f.means and "gpu-0" in f.message_for("gpu-0"))]
     assert wanting == []
 
 
@@ -35,7 +35,7 @@ def test_what_follows_a_fault_is_in_its_catalogue() -> None:
 
 
 def test_only_the_long_variant_is_longer_than_a_status_can_hold() -> None:
-    too_long = [f.id for f in EVERY if len(f.says("gpu-0").encode()) > MESSAGE_LIMIT]
+    too_long = [f.id for f in EVERY if len(f.message_for("gpu-0").encode()) > MESSAGE_LIMIT]
     assert too_long == ["variant/long-message"]
 
 
@@ -73,10 +73,10 @@ def test_what_a_policy_does_not_name_leaves_a_device_healthy() -> None:
 @pytest.mark.parametrize(
     ("look", "words"),
     [
-        (lambda: fault("nvidia", "xid/97"), "there is no fault in the catalogue nvidia 'xid/97'; did you mean xid/95"),
-        (lambda: fault("nvida", "xid/79"), "there is no catalogue 'nvida'; did you mean nvidia"),
-        (lambda: policy("gke"), "there is no policy 'gke'; there are nvidia-plugin, nvidia-catalogue"),
-        (lambda: action("gpu-rset"), "there is no recovery action 'gpu-rset'; did you mean gpu-reset"),
+        (lambda: fault("nvidia", "xid/97"), "unknown fault 'xid/97' in the catalogue nvidia; did you mean xid/95"),
+        (lambda: fault("nvida", "xid/79"), "unknown catalogue 'nvida'; did you mean nvidia"),
+        (lambda: policy("gke"), "unknown policy 'gke'; there are nvidia-plugin, nvidia-catalogue"),
+        (lambda: action("gpu-rset"), "unknown recovery action 'gpu-rset'; did you mean gpu-reset"),
     ],
 )
 def test_an_unknown_name_is_told_with_those_near_it(look: object, words: str) -> None:

@@ -1,11 +1,11 @@
 """What a driver says of its devices while others have a say in it, and the devices themselves come and go."""
 
-from drahealth.fakes.health.overlay import Pinned
+from drahealth.fakes.health.overrides import HealthOverride
 from drahealth.fakes.health.table import HealthTable
 from drahealth.proto.values import DeviceHealth, Health
 
 HERE, GONE = ("node-a", "gpu-0"), ("node-a", "gpu-1")
-SICK = Pinned(Health.UNHEALTHY, "by hand")
+SICK = HealthOverride(Health.UNHEALTHY, "by hand")
 
 
 def well(*names: tuple[str, str]) -> list[DeviceHealth]:
@@ -18,18 +18,18 @@ def said(table: HealthTable) -> dict[str, tuple[Health, str]]:
 
 def test_where_a_pinned_device_has_gone_the_others_are_still_pinned_and_let_go() -> None:
     table = HealthTable("gpu.example.com", well(HERE, GONE))
-    table.pin({HERE: SICK, GONE: SICK})
-    table.become(well(HERE))
+    table.set_overrides({HERE: SICK, GONE: SICK})
+    table.replace_devices(well(HERE))
     assert said(table) == {"gpu-0": (Health.UNHEALTHY, "by hand")}
-    table.pin({})
+    table.set_overrides({})
     assert said(table) == {"gpu-0": (Health.HEALTHY, "")}
 
 
 def test_a_device_that_comes_back_is_said_to_be_what_it_is_pinned_to() -> None:
     table = HealthTable("gpu.example.com", well(HERE, GONE))
-    table.pin({GONE: SICK})
-    table.become(well(HERE))
-    table.become(well(HERE, GONE))
+    table.set_overrides({GONE: SICK})
+    table.replace_devices(well(HERE))
+    table.replace_devices(well(HERE, GONE))
     assert said(table) == {"gpu-0": (Health.HEALTHY, ""), "gpu-1": (Health.UNHEALTHY, "by hand")}
-    table.pin({})
+    table.set_overrides({})
     assert said(table) == dict.fromkeys(("gpu-0", "gpu-1"), (Health.HEALTHY, ""))

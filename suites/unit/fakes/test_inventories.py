@@ -68,7 +68,7 @@ def test_devices_alone_are_those_of_one_driver(tmp_path: Path) -> None:
     [
         ("devices: [{name: a}]\ndrivers: [{name: d, devices: [{name: a}]}]", "line 1: an inventory has either"),
         ("drivers:\n- {name: D, devices: [{name: a}]}", "line 3: drivers.0.name: string should match pattern"),
-        ("drivers:\n- {name: d, devices: [{name: a}], policy: nvida}", "line 3: drivers.0.policy: there is no policy"),
+        ("drivers:\n- {name: d, devices: [{name: a}], policy: nvida}", "line 3: drivers.0.policy: unknown policy"),
         (
             "drivers:\n- {name: d, devices: [{name: a}], heartbeat: -1}",
             "line 3: drivers.0.heartbeat: input sh",
@@ -160,7 +160,7 @@ LARGE = f"plugins: [{GPU % (60000, 'a/b')}, {TPU % (60000, 'a/c')}]"
         ("plugins:\n- {resource: e/g, devices: [{name: a}, {name: a}]}", ["line 3: plugins.0.devices.1: two devices"]),
         (
             "plugins:\n- {resource: e/g, devices: [{name: a}]}\n- {resource: e/g, devices: [{name: a}], policy: x}",
-            ["line 4: plugins.1: two device plugins are of e/g", "line 4: plugins.1.policy: there is no policy 'x'"],
+            ["line 4: plugins.1: two device plugins are of e/g", "line 4: plugins.1.policy: unknown policy 'x'"],
         ),
         (
             "plugins:\n- resource: e/g\n  devices: [{name: a, count: 2}]\n  preferred: [a-0, b, a-2]",

@@ -32,8 +32,8 @@ def test_a_timeline_that_makes_sense_is_planned() -> None:
 @pytest.mark.parametrize(
     ("step", "problem"),
     [
-        ("inject: xid/97, device: gpu-0", "timeline.0.inject: there is no fault in the catalogue nvidia 'xid/97'"),
-        ("recover: gpu-rset", "timeline.0.recover: there is no recovery action 'gpu-rset'; did you mean gpu-reset"),
+        ("inject: xid/97, device: gpu-0", "timeline.0.inject: unknown fault 'xid/97' in the catalogue nvidia"),
+        ("recover: gpu-rset", "timeline.0.recover: unknown recovery action 'gpu-rset'; did you mean gpu-reset"),
         ("stream: {close: NOPE}", "timeline.0.stream.close: no gRPC status code is called 'NOPE'; there are OK"),
         ("mark: a, within: push", "timeline.0.within: within belongs to expect, and this step has mark"),
         ("driver: crash, device: gpu-0", "timeline.0.device: device belongs to inject, recover, set, plugin, taint"),
@@ -66,8 +66,8 @@ def test_names_that_are_nobodys_are_told_with_their_place(step: str, problem: st
 
 def test_a_catalogue_that_is_not_there_is_told_once() -> None:
     assert problems("- {inject: xid/79, device: gpu-0}\n", "{catalogue: foo, policy: strickt}") == [
-        "line 3: use.catalogue: there is no catalogue 'foo'; there are nvidia, amd, intel, nic, tpu",
-        "line 3: use.policy: there is no policy 'strickt'; did you mean strict?",
+        "line 3: use.catalogue: unknown catalogue 'foo'; there are nvidia, amd, intel, nic, tpu",
+        "line 3: use.policy: unknown policy 'strickt'; did you mean strict?",
     ]
 
 

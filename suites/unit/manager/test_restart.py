@@ -82,7 +82,7 @@ async def beating_for_40_s(node: Node) -> dict[str, str]:
     for _ in range(2):
         await node.jump(20)
         jumped = node.clock.now()
-        driver.health.tell_all()
+        driver.health.report_all()
         await until(lambda: all(entry.updated == jumped for _, entry in node.manager._dra._cache.entries()))  # noqa: B023
     assert node.seen("pod") == SICK
     await come_back_alone(node, driver)

@@ -100,9 +100,9 @@ async def test_a_driver_may_be_silent_partial_and_late_at_once_and_all_is_restor
     health = (await rig.serve()).drivers[0].health
     for arguments in (("silence",), ("partial",), ("skew", "-5m")):
         assert await rig.ctl("stream", *arguments) == DONE
-    assert (health.quiet, health.partial, health.skew) == (True, True, -300)
+    assert (health.silenced, health.partial, health.skew) == (True, True, -300)
     assert await rig.ctl("stream", "restore") == DONE
-    assert (health.quiet, health.partial, health.skew) == (False, False, 0)
+    assert (health.silenced, health.partial, health.skew) == (False, False, 0)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import grpc.aio
 import pytest
 
 from drahealth.fakes.cluster.api import CLAIMS, PODS, Object
-from drahealth.fakes.health.overlay import Pinned
+from drahealth.fakes.health.overrides import HealthOverride
 from drahealth.fakes.serve.pod_annotations import Said, claims_of, pinned, said_by
 from drahealth.proto.health_apis import V1
 from drahealth.proto.services import PREPARE, UNPREPARE, Unary
@@ -227,6 +227,6 @@ def test_annotations_of_others_say_nothing() -> None:
 
 
 def test_of_two_that_are_equally_bad_the_first_holds() -> None:
-    first, second = Pinned(Health.UNKNOWN, "first"), Pinned(Health.UNKNOWN, "second")
+    first, second = HealthOverride(Health.UNKNOWN, "first"), HealthOverride(Health.UNKNOWN, "second")
     said = [(Said("gpu-0", one), {GPU}) for one in (first, second)]
     assert pinned(said) == {GPU: first}

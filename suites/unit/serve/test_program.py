@@ -159,8 +159,8 @@ async def test_what_is_no_socket_is_left_alone(rig: Rig, there: str) -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"policy": "nobodys"}, "there is no policy 'nobodys'"),
-        ({"catalogue": "nvida"}, "--catalogue: there is no catalogue 'nvida'; did you mean nvidia"),
+        ({"policy": "nobodys"}, "unknown policy 'nobodys'"),
+        ({"catalogue": "nvida"}, "--catalogue: unknown catalogue 'nvida'; did you mean nvidia"),
         ({"driver_name": "x y"}, "--driver-name: 'x y' is no name of a driver, which is a DNS name such as"),
         ({"instance": "a/b"}, "--instance: 'a/b' is no name of an instance, which is letters, digits and -_. between"),
         ({"node_name": "Node A"}, "'Node A' is no name of a node; give --node-name, such as node-a"),

@@ -101,9 +101,9 @@ def test_the_schema_of_timelines_is_printed() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("faults", "list", "--catalogue", "acme"), "there is no catalogue 'acme'; did you mean"),
-        (("faults", "show", "xid/78"), "there is no fault in the catalogue nvidia 'xid/78'; did you mean xid/79"),
-        (("faults", "diff", "eks", "gke"), "there is no policy 'gke'; "),
+        (("faults", "list", "--catalogue", "acme"), "unknown catalogue 'acme'; did you mean"),
+        (("faults", "show", "xid/78"), "unknown fault 'xid/78' in the catalogue nvidia; did you mean xid/79"),
+        (("faults", "diff", "eks", "gke"), "unknown policy 'gke'; "),
         (("plan",), "there is no file to plan; name a timeline, or --schema"),
         (("plan", "/nowhere"), "/nowhere cannot be read: No such file or directory"),
     ],

@@ -9,18 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drahealth.fakes.clock import JumpClock
-from drahealth.fakes.health.outlet import DEVICES, MESSAGES, Outlet
 from drahealth.fakes.health.stream_faults import StreamFaults
+from drahealth.fakes.health.stream_queue import MAX_DEVICES, MAX_MESSAGES, StreamQueue
 
 
 class Listener:
     """Reads a message at a time; capital letters are complete lists."""
 
-    def __init__(self, most: tuple[int, int] = (MESSAGES, DEVICES)) -> None:
+    def __init__(self, limits: tuple[int, int] = (MAX_MESSAGES, MAX_DEVICES)) -> None:
         self.faults = StreamFaults()
         self.clock = JumpClock()
-        more = {"most": most} if most else {}
-        self.outlet = Outlet[str](
+        more = {"limits": limits} if limits else {}
+        self.outlet = StreamQueue[str](
             "d#1", self.faults, self.clock, 1, lambda: "N", coalesces=str.isupper, size=_size, **more
         )
         self.messages = self.outlet.messages()
@@ -39,9 +39,9 @@ def _size(message: str) -> int:
     return 10 if message.isupper() else 1
 
 
-async def busy(messages: str, most: tuple[int, int] = (MESSAGES, DEVICES)) -> Listener:
+async def busy(messages: str, limits: tuple[int, int] = (MAX_MESSAGES, MAX_DEVICES)) -> Listener:
     """A listener to whom one message is on its way while these are put in."""
-    listener = Listener(most)
+    listener = Listener(limits)
     listener.put("_")
     assert await listener.reads(1) == "_"
     listener.put(messages)
@@ -83,7 +83,7 @@ async def test_all_that_was_stalled_goes_out_when_that_is_over() -> None:
     listener = await busy("")
     listener.faults.set("stall")
     listener.put("ABC")
-    listener.faults.restore("stall")
+    listener.faults.clear("stall")
     listener.put("D")
     assert await listener.reads(4) == "ABCD"
 
@@ -123,7 +123,7 @@ async def test_nothing_but_older_lists_is_lost_and_the_order_is_kept(puts: list[
 
 
 @pytest.mark.parametrize(
-    ("put", "most", "heard", "left_out"),
+    ("put", "limits", "heard", "left_out"),
     [
         ("abc", (3, 99), "abc", 0),
         ("abcdef", (3, 99), "abN", 3),
@@ -133,24 +133,24 @@ async def test_nothing_but_older_lists_is_lost_and_the_order_is_kept(puts: list[
     ],
 )
 async def test_what_is_too_much_for_who_listens_gives_way_to_the_newest_list(
-    put: str, most: tuple[int, int], heard: str, left_out: int
+    put: str, limits: tuple[int, int], heard: str, left_out: int
 ) -> None:
-    listener = await busy(put, most)
-    assert (await listener.reads(len(heard)), listener.outlet.left_out) == (heard, left_out)
+    listener = await busy(put, limits)
+    assert (await listener.reads(len(heard)), listener.outlet.dropped) == (heard, left_out)
 
 
 async def test_what_is_too_much_to_stall_is_left_out_and_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
     listener = await busy("", (3, 99))
     listener.faults.set("stall")
     listener.put("ABCDEFG")
-    listener.faults.restore("stall")
+    listener.faults.clear("stall")
     assert await listener.reads(3) == "ABN"
     assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["stream d#1"]
 
 
 async def test_complete_lists_that_coalesce_are_never_too_much() -> None:
     listener = await busy("A" * 1000 + "B", (2, 99))
-    assert (await listener.reads(1), listener.outlet.left_out) == ("B", 0)
+    assert (await listener.reads(1), listener.outlet.dropped) == ("B", 0)
 
 
 async def test_of_more_than_can_be_delayed_what_came_first_is_in_time() -> None:
@@ -171,13 +171,13 @@ async def test_no_more_waits_than_may_and_the_last_state_arrives(doings: list[st
             case "<":
                 listener.faults.set("stall")
             case ">":
-                listener.faults.restore("stall")
+                listener.faults.clear("stall")
             case "_" if put:
                 await pauses(3)
             case _:
                 put += doing
                 listener.put(doing)
-    listener.faults.restore("stall")
+    listener.faults.clear("stall")
     listener.outlet.close(grpc.StatusCode.OK)
     heard = "".join([message async for message in listener.messages])
     assert (len(heard) <= 5, heard[-1:] in {put[-1:], "N"}) == (True, True)

@@ -1,10 +1,10 @@
-"""One open health stream, on the driver's side: a queue of messages behind stream faults.
+"""The queue of one open health stream, on the driver's side. Messages leave in order, unless a stream fault applies.
 
-If the subscriber is slower than the changes, complete lists coalesce: a new list replaces the waiting one. All other
-messages wait in order, and so do messages that a stream fault has affected.
+A slow client does not receive outdated reports: while a message is being sent, a new complete report replaces the
+queued one. Partial reports, and messages that a stream fault changed (stalled, duplicated, reordered), all stay queued.
 
-At most `MESSAGES` messages wait, which list at most `DEVICES` devices. Beyond that, messages are dropped, and the
-newest complete list takes the last place. So the subscriber always receives the last state.
+A queue holds at most `MAX_MESSAGES` messages, with `MAX_DEVICES` devices together. A message beyond that is dropped,
+and the newest complete report replaces the last queued message. So a slow client still receives the last state.
 """
 
 import asyncio
@@ -23,17 +23,17 @@ from drahealth.proto.clock import Clock
 
 Message = TypeVar("Message")
 
-MESSAGES, DEVICES = 100_000, 10_000_000
-"""How many messages may wait in a stream, and how many devices they may list together; such a line has about 100 MB."""
+MAX_MESSAGES, MAX_DEVICES = 100_000, 10_000_000
+"""Limits of a stream's queue: messages, and devices in all messages. A full queue takes about 100 MB."""
 
 log = logging.getLogger(__name__)
 
 
-class Outlet(Generic[Message]):
-    """A queue of messages behind the driver's stream faults. `end` is the status with which the stream ended.
+class StreamQueue(Generic[Message]):
+    """A queue of messages, subject to the driver's stream faults. `end`: the code the stream ended with, or None.
 
-    `coalesces` tells whether a later message of this kind may replace a message, `size` is the number of devices in a
-    message, and `newest` gives the current complete list. At `most` this many messages and devices wait.
+    `coalesces(message)`: whether the next such message may replace this one. `size(message)`: devices it lists.
+    `newest()`: the complete report of the current state. `limits`: messages and devices in the queue.
     """
 
     def __init__(
@@ -46,44 +46,44 @@ class Outlet(Generic[Message]):
         *,
         coalesces: Callable[[Message], bool] = lambda _: False,
         size: Callable[[Message], int] = lambda _: 1,
-        most: tuple[int, int] = (MESSAGES, DEVICES),
+        limits: tuple[int, int] = (MAX_MESSAGES, MAX_DEVICES),
     ) -> None:
         self.end: grpc.StatusCode | None = None
-        self.left_out = 0
-        """Messages, so far, for which there was no place."""
+        self.dropped = 0
+        """Number of messages dropped because the queue was full."""
         self._name = name
         self._newest = newest
         self._size = size
-        self._most = most
+        self._limits = limits
         self._messages = self._devices = 0
-        """What waits, in the pipe and ready."""
+        """Messages and devices in the queue, in the pipe and ready."""
         self._pipe = Pipe[Message](faults, number)
         self._clock = clock
         self._coalesces = coalesces
         self._ready: OrderedDict[int, Message] = OrderedDict()
         self._replaceable: set[int] = set()
-        """Those of them that a newer one takes the place of."""
+        """Numbers of the ready messages that a newer one may replace."""
         self._numbers = count()
-        self._busy = False
+        self._sending = False
         self._woken = asyncio.Event()
 
     def put(self, message: Message) -> None:
-        """Adds a message, to be sent as soon as possible."""
+        """Queues a message."""
         if self.end is None:
-            if self._messages >= self._most[0] or self._devices + self._size(message) > self._most[1]:
-                message = self._in_last_place()
+            if self._messages >= self._limits[0] or self._devices + self._size(message) > self._limits[1]:
+                message = self._drop_last()
             self._count(message, self._pipe.put(message, self._clock.now()))
-            if self._busy:
+            if self._sending:
                 self._gather()
             self._woken.set()
 
     def close(self, code: grpc.StatusCode) -> None:
-        """Ends the stream with this status, after the messages that are due."""
+        """Ends the stream with this code, after all messages that are due."""
         self.end = self.end or code
         self._woken.set()
 
-    def changed(self) -> None:
-        """Applies changed stream faults."""
+    def faults_changed(self) -> None:
+        """The driver's stream faults have changed: check again which messages are due."""
         self._woken.set()
 
     async def messages(self) -> AsyncIterator[Message]:
@@ -91,61 +91,61 @@ class Outlet(Generic[Message]):
         while True:
             self._woken.clear()
             for found in self._pipe.take(self._clock.now()):
-                self._line_up(found)
+                self._enqueue(found)
             while self._ready:
-                message = self._leaves(next(iter(self._ready)))
-                self._busy = True
+                message = self._remove(next(iter(self._ready)))
+                self._sending = True
                 yield message
-                self._busy = False
+                self._sending = False
                 self._gather()
             if self._woken.is_set():
                 continue
             if self.end is not None:
                 return
-            await self._something()
+            await self._wait()
 
     def _gather(self) -> None:
-        """Takes messages that became due while another message was being sent."""
+        """Queues messages that became due while a message was being sent."""
         for found in self._pipe.take(self._clock.now()):
             if found.plain and self._coalesces(found.message):
                 for older in tuple(self._replaceable):
-                    self._leaves(older)
-            self._line_up(found)
+                    self._remove(older)
+            self._enqueue(found)
 
-    def _line_up(self, due: Due[Message]) -> None:
+    def _enqueue(self, due: Due[Message]) -> None:
         number = next(self._numbers)
         self._ready[number] = due.message
         if due.plain and self._coalesces(due.message):
             self._replaceable.add(number)
 
-    def _leaves(self, number: int) -> Message:
-        """The message with this number, removed from the queue."""
+    def _remove(self, number: int) -> Message:
+        """Removes a message from the queue and returns it."""
         message = self._ready.pop(number)
         self._replaceable.discard(number)
         self._count(message, -1)
         return message
 
-    def _in_last_place(self) -> Message:
-        """The newest list, in place of the last message, which is dropped."""
-        if not self.left_out:
+    def _drop_last(self) -> Message:
+        """Drops the last queued message; returns the newest complete report, which replaces it."""
+        if not self.dropped:
             log.warning(
-                "stream %s: %d messages wait, which list %d devices: what would be more is left out, "
-                "and the newest complete list says how it ended",
+                "stream %s: the queue is full (%d messages, %d devices); further messages are dropped "
+                "and replaced by the newest complete report",
                 *(self._name, self._messages, self._devices),
             )
-        self.left_out += 1
+        self.dropped += 1
         if (last := self._pipe.forget_last()) is not None:
             self._count(last, -1)
         elif self._ready:
-            self._leaves(next(reversed(self._ready)))
+            self._remove(next(reversed(self._ready)))
         return self._newest()
 
     def _count(self, message: Message, times: int) -> None:
         self._messages += times
         self._devices += times * self._size(message)
 
-    async def _something(self) -> None:
-        """Returns when a message was added, something has changed, or the next message is due."""
+    async def _wait(self) -> None:
+        """Waits until a message is queued, stream faults change, or the next message is due."""
         due = self._pipe.due
         if math.isinf(due):
             await self._woken.wait()
