@@ -1,4 +1,4 @@
-"""How often the methods of a driver, or of a device plugin, are called."""
+"""Count the gRPC calls of a driver or a device plugin."""
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
@@ -28,7 +28,7 @@ PLUGIN: tuple[Method, ...] = (
 
 
 class CallCounts(grpc.aio.ServerInterceptor):
-    """Counts these methods, by their paths, and lets all calls through."""
+    """Counts calls of these methods, by method path. Passes all calls on."""
 
     def __init__(self, counted: Iterable[Method] = DRIVER) -> None:
         self._counted = frozenset(method.path for method in counted)

@@ -25,7 +25,7 @@ from drahealth.fakes.hardware.kubelet_registration import KubeletRegistration
 from drahealth.fakes.hardware.machine import DeviceState, Machine
 from drahealth.fakes.hardware.plugin_list import PluginList, Response
 from drahealth.fakes.hardware.registered import FakeNode, Registered, names_of
-from drahealth.fakes.hardware.waiting_lists import WaitingLists
+from drahealth.fakes.hardware.response_queue import ResponseQueue
 from drahealth.fakes.inventory import cdi
 from drahealth.fakes.sockets import ServedSocket
 from drahealth.proto import events
@@ -65,7 +65,7 @@ class FakeDevicePlugin(FaultHandlers, PluginControl, Registered):
         self.failing = FailingDevices(
             machine, self._ids, seed=options.seed, clock=clock or SystemClock(), tell=self._tell_states
         )
-        self._waiting: dict[str, WaitingLists] = {}
+        self._waiting: dict[str, ResponseQueue] = {}
         self._allocated, self._started = _Calls(), _Calls()
         self._registered = asyncio.Event()
         self._registration_error = ""
@@ -248,7 +248,7 @@ class FakeDevicePlugin(FaultHandlers, PluginControl, Registered):
         request = REGISTER.request(
             version=VERSION, endpoint=self.endpoint.name, resource_name=o.resource, options=self._plugin_options()
         )
-        return KubeletRegistration(Path(o.plugins_dir), request, self._is_served, self._told).keep()
+        return KubeletRegistration(Path(o.plugins_dir), request, self._is_served, self._told).run()
 
     async def _is_served(self) -> bool:
         """Whether it can be reached. A socket that a kubelet removed is put back, unless somebody took its place."""
@@ -303,7 +303,7 @@ class FakeDevicePlugin(FaultHandlers, PluginControl, Registered):
     async def _list_and_watch(self, request: Any, context: Any) -> AsyncIterator[Any]:
         resource, instance = self.options.resource, self.options.instance
         stream = f"{resource}#{next(_serial)}"
-        self._waiting[stream] = waiting = WaitingLists(self._list.response())
+        self._waiting[stream] = waiting = ResponseQueue(self._list.response())
         self._observe(events.StreamOpened(resource, instance, stream, f"{VERSION}.DevicePlugin"))
         try:
             while True:

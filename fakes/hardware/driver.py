@@ -51,7 +51,7 @@ from drahealth.fakes.hardware.call_counts import CallCounts
 from drahealth.fakes.hardware.devices import Devices
 from drahealth.fakes.hardware.driver_instance import DriverInstance
 from drahealth.fakes.hardware.failing import FaultHandlers
-from drahealth.fakes.hardware.instances import Instances, Told
+from drahealth.fakes.hardware.instances import DriverInstances, OnStatus
 from drahealth.fakes.hardware.registered import FakeNode, Registered, names_of
 from drahealth.fakes.health.streams import HealthStreams
 from drahealth.proto import events
@@ -80,7 +80,7 @@ class FakeDriver(FaultHandlers, DriverControl, Registered):
         self._requests = Counter[str]()
         self._counts = CallCounts()
         self._tainting = asyncio.Lock()
-        self._instances = Instances(options, self._clock, self._make, self._begin)
+        self._instances = DriverInstances(options, self._clock, self._make, self._begin)
 
     @classmethod
     def for_node(
@@ -274,9 +274,9 @@ class FakeDriver(FaultHandlers, DriverControl, Registered):
             self._instances.publish_later()
             raise
 
-    def _make(self, options: DriverOptions, told: Told) -> DriverInstance:
+    def _make(self, options: DriverOptions, on_status: OnStatus) -> DriverInstance:
         return DriverInstance(
-            options, self._devices, self._api, self._clock, self._observe, told, self._requests, self._counts
+            options, self._devices, self._api, self._clock, self._observe, on_status, self._requests, self._counts
         )
 
     async def _begin(self, instance: DriverInstance) -> None:

@@ -1,6 +1,6 @@
-"""One instance of a fake driver: its sockets and its registration, its health streams, what it publishes and writes.
+"""One instance of a fake driver: its sockets, registration, health streams, ResourceSlices and files.
 
-In a rolling update there are two of them for a while, which share the devices and the claims that are prepared.
+In a rolling update two instances overlap. They share the devices and the prepared claims.
 """
 
 import logging
@@ -15,7 +15,7 @@ from drahealth.fakes.control.driver import DriverOptions
 from drahealth.fakes.files.socket_files import is_served
 from drahealth.fakes.hardware.call_counts import CallCounts
 from drahealth.fakes.hardware.devices import Devices
-from drahealth.fakes.hardware.fake_plugin import FakePlugin
+from drahealth.fakes.hardware.fake_dra_plugin import FakeDraPlugin
 from drahealth.fakes.hardware.prepared import PreparedClaims
 from drahealth.fakes.health.streams import HealthStreams
 from drahealth.fakes.inventory import cdi
@@ -32,9 +32,9 @@ log = logging.getLogger(__name__)
 
 
 class DriverInstance:
-    """It may start again after it has ended. `told(self)` is called when a kubelet has said something of it.
+    """An instance; it can start again after it has stopped. Calls `on_status(self)` after each registration status.
 
-    `asked` and `counts` count the calls of all instances of the driver.
+    `requests` and `counts` count the calls of all instances of the driver.
     """
 
     def __init__(
@@ -44,8 +44,8 @@ class DriverInstance:
         api: ListWatch,
         clock: Clock,
         observe: Observe,
-        told: Callable[["DriverInstance"], None],
-        asked: Counter[str],
+        on_status: Callable[["DriverInstance"], None],
+        requests: Counter[str],
         counts: CallCounts,
     ) -> None:
         self.options = options
@@ -53,21 +53,21 @@ class DriverInstance:
         self.running = False
         self._served = False
         self.registered = False
-        """A kubelet has said so since the last start, and it has not ended since."""
+        """A kubelet has registered this instance since its last start or stop."""
         self.notified = False
-        """A kubelet has said anything of it since."""
+        """A kubelet has sent a registration status since the last start."""
         self.registration_error = ""
         self.prepared = PreparedClaims(Path(options.data_dir))
         self.health = HealthStreams(
-            options.name, options.instance, devices.table, observe, self.prepared.devices, clock, options.seed, asked
+            options.name, options.instance, devices.table, observe, self.prepared.devices, clock, options.seed, requests
         )
         self._devices = devices
         self._api = api
         self._clock = clock
         self._observe = observe
-        self._told = told
+        self._on_status = on_status
         self._counts = counts
-        self._plugin = FakePlugin(options, self.prepared, observe, self.health.report_prepared)
+        self._plugin = FakeDraPlugin(options, self.prepared, observe, self.health.report_prepared)
         self._made_folder: bool | None = None
         self._dropped: ValueError | None = None
         self._helper = self._new_helper()
@@ -75,20 +75,20 @@ class DriverInstance:
 
     @property
     def sockets(self) -> tuple[Path, Path]:
-        """Where it is reached while it runs: the driver's own, and that of its registration."""
+        """The plugin's socket and the registration socket."""
         return self.endpoint, self._helper.options.registration_socket
 
-    # -- its life
+    # -- lifecycle
 
-    def follow(self, older: "DriverInstance") -> None:
-        """It is to take over from this one, in whose folder it is."""
+    def inherit(self, older: "DriverInstance") -> None:
+        """Takes over the heartbeat and the folder of the older instance."""
         self.heartbeat = older.heartbeat
         self._made_folder = older._made_folder
 
     async def start(self) -> None:
-        """Opens the sockets and publishes the devices. Raises ApiError, ValueError, OSError, and then has ended.
+        """Opens the sockets and publishes the devices. After ApiError, ValueError or OSError it is stopped again.
 
-        Raises SocketInUse where another process serves its sockets, before anything is written.
+        Raises SocketInUse before any write if another process serves at its sockets.
         """
         self.registered = self.notified = False
         self.registration_error = ""
@@ -108,46 +108,46 @@ class DriverInstance:
             raise
 
     def unregister(self) -> None:
-        """Takes away the registration socket alone."""
+        """Removes only the registration socket."""
         self.registered = False
         self._helper.unregister()
 
     def register_again(self) -> None:
-        """Puts it back; nothing where it is yet to be made. Raises SocketInUse."""
+        """Restores the registration socket, if the instance has started. Raises SocketInUse."""
         if self._served:
             self._helper.register_again()
 
     async def stop(self) -> None:
-        """Ends in order; also removes the sockets that a crash has left."""
+        """Stops in order; also removes sockets that a crash has left."""
         self.running = self._served = False
         self.unregister()
         await self._helper.stop()
 
     async def crash(self) -> None:
-        """Is gone at once, the socket files stay."""
+        """Ends at once, as after SIGKILL; the socket files stay."""
         self.running = self.registered = self._served = False
         await self._helper.crash()
 
     async def retire(self) -> None:
-        """Stops for good: what it published is deleted, unless another instance has made it its own since."""
+        """Stops permanently, and deletes its ResourceSlices unless another instance has written them since."""
         await self.stop()
-        # What is on the node goes, whether the API server is there or not, but for what is of who has its sockets now.
+        # Delete the files even without the API server, but not those of a process that serves the sockets now.
         if self.options.cdi_dir and not is_served(self.endpoint):
             cdi.remove(Path(self.options.cdi_dir), cdi.kind_of(self.options.name), self.options.instance)
         self._leave_folder()
         await self._helper.withdraw_resources()
 
-    def forget(self) -> None:
-        """It has nothing to say of the devices any more."""
+    def detach(self) -> None:
+        """Stops reporting changes of the devices."""
         self._devices.table.remove(self.health)
 
-    # -- what it does while it runs
+    # -- while it runs
 
     async def publish(self, *, new_generation: bool = False) -> None:
-        """The devices as they are; without its API server it goes on, and publishes once that is back.
+        """Publishes the devices. If the API server is unavailable, returns and publishes later.
 
-        `new_generation`: with a new generation, also where nothing has changed. Raises what the API server refuses, and
-        ValueError for what it drops without a word.
+        `new_generation`: increases the generation even if nothing has changed. Raises the error of the API server,
+        and ValueError for fields that it dropped silently.
         """
         self._dropped = None
         taints = self._devices.taints
@@ -159,72 +159,72 @@ class DriverInstance:
             raise error
 
     def publish_later(self, *, new_generation: bool = False) -> None:
-        """The same, and returns at once."""
+        """Publishes the devices in the background."""
         self._helper.publish_resources(self._devices.pools(), new_generation=new_generation)
 
-    async def leave_published(self) -> None:
-        """Another instance publishes from now on."""
+    async def stop_publishing(self) -> None:
+        """Stops publishing; ResourceSlices stay for another instance."""
         await self._helper.stop_publishing()
 
     def set_heartbeat(self, seconds: float) -> None:
-        """So long between complete reports; 0: none."""
+        """Sets the seconds between complete reports; 0: none."""
         self.heartbeat = seconds
         if self.running:
             self._helper.set_heartbeat(seconds)
 
     def write_cdi(self) -> None:
-        """The specification of its devices, in place of another instance's."""
+        """Writes the CDI specification of the devices, and replaces that of another instance."""
         o = self.options
         if o.cdi_dir:
             named: dict[str, Device | None] = {device.name: device for device in self._devices.given}
             shared: dict[str, Device | None] = {cdi.SHARED: None} if o.shared_cdi_id else {}
             cdi.write(Path(o.cdi_dir), cdi.kind_of(o.name), o.name, o.instance, {**named, **shared})
 
-    # -- inside
+    # -- internals
 
     async def _publish_first(self) -> None:
-        """Taints that were told while nobody published do not keep it from starting: refused, they are dropped."""
-        told, taken = self._devices.taints, self._devices.taints_taken()
+        """Publishes at the start. Drops taints that were set while stopped if the API server rejects them."""
+        on_status, taken = self._devices.taints, self._devices.taints_taken()
         try:
             await self.publish(new_generation=True)
-        except (ApiError, ValueError) as refusal:
-            if taken == told:
+        except (ApiError, ValueError) as error:
+            if taken == on_status:
                 raise
             self._devices.taints = taken
             try:
                 await self.publish(new_generation=True)
-            except BaseException:  # so it is not for the taints
-                self._devices.taints = told
+            except BaseException:  # the taints are not the cause
+                self._devices.taints = on_status
                 raise
-            for path, taints in told.items():
+            for path, taints in on_status.items():
                 for taint in (taint for taint in taints if taint not in taken.get(path, ())):
                     log.warning(
-                        "driver %s starts without %s:%s of %s, which was refused: %s",
-                        *(self.options.name, taint.key, taint.effect, path, one_line(str(refusal), 500)),
+                        "driver %s starts without taint %s:%s of %s, which the API server rejected: %s",
+                        *(self.options.name, taint.key, taint.effect, path, one_line(str(error), 500)),
                     )
 
     def _enter_folder(self) -> None:
-        """One with sockets was made for an instance before this one, which left it to this one or was killed."""
+        """Records whether to delete the folder at the end: it is new, or a killed instance left sockets in it."""
         folder = Path(self.options.data_dir)
         if self._made_folder is None:
             self._made_folder = not folder.exists() or any(folder.glob("dra*.sock"))
 
     def _leave_folder(self) -> None:
-        """Removes what it kept, and the folder that was made for it, unless another instance is still in it."""
+        """Removes its files, and the folder if a driver created it, unless another instance uses it."""
         if not any(Path(self.options.data_dir).glob("dra*.sock")):
-            self.prepared.forget()
+            self.prepared.delete_file()
             (Path(self.options.data_dir) / LOCK_FILE).unlink(missing_ok=True)
         if self._made_folder:
             with suppress(OSError):
                 Path(self.options.data_dir).rmdir()
         self._made_folder = None
 
-    def _noticed(self, error: Exception) -> None:
+    def _record_error(self, error: Exception) -> None:
         if isinstance(error, ValueError):
             self._dropped = error
 
     def _new_helper(self) -> Helper:
-        """A helper starts and stops once."""
+        """A new helper for the next start; a helper starts and stops once."""
         o = self.options
         options = Options(
             o.name,
@@ -240,7 +240,7 @@ class DriverInstance:
             advertised=(*o.dra_versions, *o.health_apis),
             heartbeat=self.heartbeat,
             interceptors=(self._counts,),
-            on_error=self._noticed,
+            on_error=self._record_error,
             verbatim=True,
             main_pool=o.pool_name,
         )
@@ -252,4 +252,4 @@ class DriverInstance:
         self.registered = self.registered or status.plugin_registered
         o = self.options
         self._observe(events.Registered(o.name, o.instance, status.plugin_registered, status.error))
-        self._told(self)
+        self._on_status(self)

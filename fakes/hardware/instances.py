@@ -1,7 +1,7 @@
-"""The instances of a fake driver: the one that it is now, and beside it for a while another, in a rolling update.
+"""The instances of a fake driver: the current one and, during a rolling update, another one.
 
-What ends the driver ends all of them, and a start or an update that is under way. Whoever starts it waits for what
-ends it, and for a start that goes on already.
+A stop or a crash ends all instances, and cancels a running start or update. A start waits for a running stop, crash
+or start.
 """
 
 import asyncio
@@ -16,39 +16,41 @@ from drahealth.fakes.waiting import first_of
 from drahealth.proto.clock import Clock
 from drahealth.proto.quoting import one_line
 
-PATIENCE = 30.0
-"""Seconds that a kubelet has to register a newer instance."""
+REGISTRATION_TIMEOUT = 30.0
+"""Seconds within which a kubelet must register a newer instance."""
 
 UPGRADE = "upgrade-"
-"""What instances are called that began in an upgrade: this and a number, after the name of the first instance."""
+"""Part of the name of an instance that an upgrade started: first instance's name, this, and a number."""
 
-Told = Callable[[DriverInstance], None]
+OnStatus = Callable[[DriverInstance], None]
+"""Called after each registration status of an instance."""
 
 log = logging.getLogger(__name__)
 
 
-class Instances:
-    """Those of one driver. `make` makes one that tells when a kubelet has said something of it, `begin` starts it."""
+class DriverInstances:
+    """The instances of one driver. `make` creates one, which calls its function argument after each registration
+    status; `begin` starts it."""
 
     def __init__(
         self,
         options: DriverOptions,
         clock: Clock,
-        make: Callable[[DriverOptions, Told], DriverInstance],
+        make: Callable[[DriverOptions, OnStatus], DriverInstance],
         begin: Callable[[DriverInstance], Awaitable[None]],
     ) -> None:
-        self.current = make(options, self._told)
+        self.current = make(options, self._on_status)
         self.registered = asyncio.Event()
-        """A kubelet has registered the current one, since its start."""
+        """A kubelet has registered the current instance since its start."""
         self._first = options.instance
         self._clock = clock
         self._make = make
         self._begin = begin
-        self._beside: list[DriverInstance] = []
-        """Others that run, or have left something."""
+        self._others: list[DriverInstance] = []
+        """Other instances that run, or have left files."""
         self._publisher = self.current
-        """The one that keeps the devices published: of two, the newer."""
-        self._heard = asyncio.Event()
+        """The instance that publishes the devices: the newer of two."""
+        self._status_received = asyncio.Event()
         self._updates = 0
         self._update: asyncio.Task[None] | None = None
         self._starting: asyncio.Task[None] | None = None
@@ -56,18 +58,18 @@ class Instances:
 
     @property
     def updating(self) -> bool:
-        """A rolling update is under way."""
-        return _goes_on(self._update)
+        """Whether a rolling update is running."""
+        return _is_running(self._update)
 
     def all(self) -> list[DriverInstance]:
-        """The current one first."""
-        return [self.current, *self._beside]
+        """All instances, the current one first."""
+        return [self.current, *self._others]
 
-    # -- their life
+    # -- lifecycle
 
     async def start(self) -> None:
-        """The current one begins; those that run register again. Raises ValueError where it is ended before it runs."""
-        if _goes_on(self._starting):
+        """Starts the current instance; running instances register again. Raises ValueError if stopped meanwhile."""
+        if _is_running(self._starting):
             await self._outcome(self._starting)
             return
         start = self._starting = asyncio.create_task(self._start(), name=f"start of {self.current.options.name}")
@@ -78,7 +80,7 @@ class Instances:
             raise
 
     async def _start(self) -> None:
-        await self._ended()
+        await self._wait_ended()
         if self.current.running:
             self._register_again()
         else:
@@ -89,7 +91,7 @@ class Instances:
             await asyncio.shield(start)
         except asyncio.CancelledError:
             if start.cancelled():
-                raise ValueError(f"driver {self.current.options.name} was ended while it was starting") from None
+                raise ValueError(f"driver {self.current.options.name} was stopped while it was starting") from None
             raise
 
     def _register_again(self) -> None:
@@ -99,14 +101,14 @@ class Instances:
 
     async def _begin_current(self) -> None:
         self.registered.clear()
-        beside, self._beside = self._beside, []
-        for instance in beside:  # what a crash in the middle of an update has left
+        others, self._others = self._others, []
+        for instance in others:  # left by a crash during an update
             await instance.stop()
-            instance.forget()
+            instance.detach()
         await self._begin(self.current)
 
     async def stop(self) -> None:
-        """All end in order."""
+        """Stops all instances in order."""
         async with self._ending:
             await self._stop()
 
@@ -118,17 +120,17 @@ class Instances:
             await instance.stop()
 
     def offer(self, offer: Sequence[str]) -> None:
-        """The current one has these health APIs from its next start on."""
+        """Sets the health APIs of the current instance, from its next start."""
         self.current.options = self.current.options.offering(offer)
 
     def unregister(self) -> None:
-        """Their registration sockets go."""
+        """Removes the registration sockets."""
         self.registered.clear()
         for instance in self.all():
             instance.unregister()
 
     async def crash(self) -> None:
-        """All are gone at once."""
+        """Ends all instances at once, as after SIGKILL."""
         async with self._ending:
             await _cancel(self._starting)
             self.registered.clear()
@@ -137,53 +139,53 @@ class Instances:
             await _cancel(self._update)
 
     async def retire(self) -> None:
-        """All stop for good."""
+        """Stops all instances permanently, and deletes their files and ResourceSlices."""
         async with self._ending:
             await self._stop()
             for instance in self.all():
                 await instance.retire()
-            beside, self._beside = self._beside, []
-            for instance in beside:
-                instance.forget()
+            others, self._others = self._others, []
+            for instance in others:
+                instance.detach()
 
     def set_heartbeat(self, seconds: float) -> None:
-        """Of all."""
+        """Sets the seconds between complete health reports of all instances; 0: none."""
         for instance in self.all():
             instance.set_heartbeat(seconds)
 
     async def publish(self) -> None:
-        """The devices as they are; raises what `DriverInstance.publish` does. One that does not run does so later."""
+        """Publishes the devices. Raises as `DriverInstance.publish`. A stopped driver publishes at its next start."""
         if self._publisher.running:
             await self._publisher.publish()
 
     def publish_later(self) -> None:
-        """The same, and returns at once."""
+        """Publishes the devices in the background."""
         if self._publisher.running:
             self._publisher.publish_later()
 
     # -- rolling updates
 
     async def upgrade(self, overlap: float, offer: Sequence[str]) -> None:
-        """As `DriverControl.upgrade`."""
-        await self._ended()
-        if _goes_on(self._starting):
+        """Implements `DriverControl.upgrade`."""
+        await self._wait_ended()
+        if _is_running(self._starting):
             await asyncio.wait([self._starting])
         older, name = self.current, self.current.options.name
         options = older.options.offering(offer)
         if self.updating:
-            raise ValueError(f"driver {name} is being upgraded already; wait until its older instance has ended")
+            raise ValueError(f"driver {name} is already being upgraded; wait until its older instance has stopped")
         if not older.running:
-            raise ValueError(f"driver {name} does not run, so nothing can take over from it; start it first")
-        newer = self._make(replace(options, instance=self._next_name()), self._told)
-        newer.follow(older)
-        self._beside.append(newer)
+            raise ValueError(f"driver {name} is not running; start it before an upgrade")
+        newer = self._make(replace(options, instance=self._next_name()), self._on_status)
+        newer.inherit(older)
+        self._others.append(newer)
         update = self._update = asyncio.create_task(self._take_over(older, newer, overlap), name=f"upgrade of {name}")
         try:
             await asyncio.shield(update)
         except asyncio.CancelledError:
             if update.cancelled():
-                raise ValueError(f"driver {name} was ended while it was being upgraded") from None
-            update.add_done_callback(_log_failure)  # who asked has left
+                raise ValueError(f"driver {name} was stopped during its upgrade") from None
+            update.add_done_callback(_log_failure)  # the caller was cancelled and does not receive the error
             raise
 
     def _next_name(self) -> str:
@@ -194,62 +196,62 @@ class Instances:
         try:
             try:
                 self._publisher = newer
-                await older.leave_published()
+                await older.stop_publishing()
                 await self._begin(newer)
                 if older.registered:
                     await self._wait_registered(newer)
             except BaseException:
-                await self._give_up(older, newer)
+                await self._roll_back(older, newer)
                 raise
-            self._beside.remove(newer)
-            self._beside.append(older)
+            self._others.remove(newer)
+            self._others.append(older)
             self.current = newer
-            self._told(newer)
+            self._on_status(newer)
             await self._clock.sleep(overlap)
             await older.stop()
-            self._beside.remove(older)
-            older.forget()
+            self._others.remove(older)
+            older.detach()
         finally:
             self._update = None
 
     async def _wait_registered(self, newer: DriverInstance) -> None:
-        name, over = newer.options.name, self._clock.now() + PATIENCE
-        while not newer.notified and self._clock.now() < over:
-            self._heard.clear()
-            await first_of(self._heard.wait(), self._clock.sleep(over - self._clock.now()))
+        name, deadline = newer.options.name, self._clock.now() + REGISTRATION_TIMEOUT
+        while not newer.notified and self._clock.now() < deadline:
+            self._status_received.clear()
+            await first_of(self._status_received.wait(), self._clock.sleep(deadline - self._clock.now()))
         if not newer.notified:
             raise ValueError(
-                f"no kubelet has registered the newer instance of driver {name} within {PATIENCE:g} s; the older one "
-                "goes on"
+                f"no kubelet registered the newer instance of driver {name} within {REGISTRATION_TIMEOUT:g} s; "
+                "the older instance continues"
             )
         if not newer.registered:
             why = one_line(newer.registration_error, 500)
             raise ValueError(
-                f"the kubelet refuses the newer instance of driver {name}, so the older one goes on: {why}"
+                f"the kubelet rejected the newer instance of driver {name}; the older instance continues: {why}"
             )
 
-    async def _give_up(self, older: DriverInstance, newer: DriverInstance) -> None:
-        """What it has written by now is the older one's again."""
+    async def _roll_back(self, older: DriverInstance, newer: DriverInstance) -> None:
+        """Ends the newer instance, and restores the files and ResourceSlices of the older one."""
         self._publisher = older
         await newer.stop()
-        self._beside.remove(newer)
-        newer.forget()
+        self._others.remove(newer)
+        newer.detach()
         older.write_cdi()
         if older.running:
             older.publish_later(new_generation=True)
 
-    async def _ended(self) -> None:
-        """Returns once what ends the driver has ended it."""
+    async def _wait_ended(self) -> None:
+        """Waits for a running stop or crash."""
         async with self._ending:
             pass
 
-    def _told(self, instance: DriverInstance) -> None:
-        self._heard.set()
+    def _on_status(self, instance: DriverInstance) -> None:
+        self._status_received.set()
         if instance is self.current:
             (self.registered.set if instance.registered else self.registered.clear)()
 
 
-def _goes_on(task: "asyncio.Task[None] | None") -> "TypeGuard[asyncio.Task[None]]":
+def _is_running(task: "asyncio.Task[None] | None") -> "TypeGuard[asyncio.Task[None]]":
     return task is not None and not task.done()
 
 

@@ -1,6 +1,6 @@
-"""A device plugin's half of registration by the kubelet's socket: it calls, and calls again when a kubelet starts anew.
+"""Register a device plugin at the kubelet's socket, and again after each restart of the kubelet.
 
-A kubelet that starts removes the sockets of all plugins from that directory (D-11).
+A starting kubelet removes the sockets of all plugins from that directory (D-11).
 """
 
 import logging
@@ -14,10 +14,10 @@ from watchfiles import awatch
 from drahealth.proto.device_plugin import KUBELET_SOCKET, REGISTER
 from drahealth.proto.sockets import target
 
-LIMIT = 10.0
-"""Seconds that a kubelet has to answer a registration."""
+REGISTER_TIMEOUT = 10.0
+"""Timeout of a Register call, in seconds."""
 
-_RESCAN = 500  # milliseconds after which the directory is looked at in any case
+_RESCAN = 500  # milliseconds between checks of the directory without a change
 
 log = logging.getLogger(__name__)
 
@@ -25,22 +25,22 @@ log = logging.getLogger(__name__)
 class KubeletRegistration:
     """Registers with each kubelet socket that appears in a directory.
 
-    `ready()` says whether the plugin can be reached, `told(ok, error)` takes what a kubelet has answered.
+    `ready()` returns whether the plugin is served; `on_result(ok, error)` receives the kubelet's answer.
     """
 
     def __init__(
-        self, folder: Path, request: Any, ready: Callable[[], Awaitable[bool]], told: Callable[[bool, str], None]
+        self, folder: Path, request: Any, ready: Callable[[], Awaitable[bool]], on_result: Callable[[bool, str], None]
     ) -> None:
         self._kubelet = folder / KUBELET_SOCKET
         self._request = request
         self._ready = ready
-        self._told = told
+        self._on_result = on_result
 
-    async def keep(self) -> None:
-        """Until cancelled."""
+    async def run(self) -> None:
+        """Registers with each new kubelet socket, until cancelled."""
         known = None
         self._kubelet.parent.mkdir(parents=True, exist_ok=True)
-        async for _ in _looks(self._kubelet.parent):
+        async for _ in _ticks(self._kubelet.parent):
             found = _identity(self._kubelet)
             if found is None or found == known:
                 continue
@@ -48,22 +48,22 @@ class KubeletRegistration:
                 known = found
 
     async def _register(self) -> bool:
-        """Whether the kubelet answered at all."""
+        """Calls Register; returns whether the kubelet answered."""
         async with grpc.aio.insecure_channel(target(self._kubelet)) as channel:
             try:
-                await REGISTER.stub(channel)(self._request, timeout=LIMIT)
+                await REGISTER.stub(channel)(self._request, timeout=REGISTER_TIMEOUT)
             except grpc.aio.AioRpcError as error:
                 if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
-                    log.debug("%s: no kubelet answers: %s", self._request.resource_name, error.details())
+                    log.debug("%s: the kubelet does not answer: %s", self._request.resource_name, error.details())
                     return False
-                self._told(False, f"{error.code().name}: {error.details()}")
+                self._on_result(False, f"{error.code().name}: {error.details()}")
             else:
-                self._told(True, "")
+                self._on_result(True, "")
         return True
 
 
-async def _looks(folder: Path) -> AsyncIterator[None]:
-    """When to look into the folder: now, at each change in it, and now and then."""
+async def _ticks(folder: Path) -> AsyncIterator[None]:
+    """When to check the folder: now, after each change in it, and every half second."""
     yield
     async for _ in awatch(folder, debounce=20, step=5, rust_timeout=_RESCAN, yield_on_timeout=True):
         yield

@@ -1,7 +1,7 @@
-"""The claims that a fake driver has prepared, in a file beside its socket, as drivers keep them.
+"""The prepared claims of a fake driver, in a file next to its socket.
 
-All instances of a driver share it, so the one that takes over in a rolling update knows what the older one prepared,
-and so does a driver that comes back after a crash.
+All instances of a driver share the file. So a newer instance in a rolling update, or a driver that restarts after a
+crash, knows the claims that were prepared before.
 """
 
 import json
@@ -21,24 +21,24 @@ Claims = dict[str, tuple[PreparedDevice, ...]]
 
 
 class PreparedClaims:
-    """By claim uid the devices that were prepared for it. A file that cannot be read is as good as none."""
+    """Prepared devices by claim uid. An unreadable file counts as empty."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "prepared.json"
 
     def all(self) -> Claims:
-        """The claims, in the order in which they were prepared."""
+        """The claims, in order of preparation."""
         try:
             found: Claims = _reader().validate_json(self._path.read_bytes())
         except FileNotFoundError:
             return {}
         except (OSError, ValueError) as error:
-            log.warning("%s is passed over: %s", self._path, str(error).splitlines()[0])
+            log.warning("ignoring unreadable file %s: %s", self._path, str(error).splitlines()[0])
             return {}
         return found
 
     def devices(self) -> dict[tuple[str, str], PreparedDevice]:
-        """The devices of all claims by pool and name; one that several claims share has the requests of all."""
+        """The devices of all claims, by pool and name; a shared device has the requests of all its claims."""
         merged: dict[tuple[str, str], PreparedDevice] = {}
         for device in (device for devices in self.all().values() for device in devices):
             name = (device.id.pool, device.id.device)
@@ -48,17 +48,17 @@ class PreparedClaims:
         return merged
 
     def add(self, uid: str, devices: Iterable[PreparedDevice]) -> None:
-        """The claim is prepared. Raises OSError."""
+        """Records a prepared claim. Raises OSError."""
         self._write({**self.all(), uid: tuple(devices)})
 
-    def drop(self, uid: str) -> None:
-        """The claim is not prepared any more; nothing for one that never was. Raises OSError."""
+    def remove(self, uid: str) -> None:
+        """Removes a claim, if it is prepared. Raises OSError."""
         claims = self.all()
         if claims.pop(uid, None) is not None:
             self._write(claims)
 
-    def forget(self) -> None:
-        """Removes the file."""
+    def delete_file(self) -> None:
+        """Deletes the file."""
         self._path.unlink(missing_ok=True)
 
     def _write(self, claims: Claims) -> None:
@@ -72,6 +72,6 @@ def _joined(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
 
 @cache
 def _reader() -> Any:
-    from pydantic import TypeAdapter  # heavy, and only who has prepared something needs it
+    from pydantic import TypeAdapter  # slow import, needed only after the first prepared claim
 
     return TypeAdapter(Claims)

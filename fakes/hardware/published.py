@@ -1,4 +1,4 @@
-"""A fake's devices as the resource.k8s.io API has them."""
+"""Convert devices to the form of the resource.k8s.io API."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from drahealth.fakes.inventory.devices import Device
 
 
 def published_device(device: Device, taints: Sequence[Taint] = ()) -> Object:
-    """The device: its model and memory, what it is a partition of, its other attributes and its taints."""
+    """The device with its model, memory, parent device, other attributes and taints."""
     parent = {"parent": device.parent.replace("/", "-")} if device.parent else {}
     attributes = {"model": device.model, **parent, **device.attributes}
     return {

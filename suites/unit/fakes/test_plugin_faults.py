@@ -15,7 +15,7 @@ from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
 from drahealth.fakes.hardware.inventories import plugin_options
 from drahealth.fakes.hardware.machine import DeviceState
 from drahealth.fakes.hardware.plugin_list import PluginList
-from drahealth.fakes.hardware.waiting_lists import MOST, WaitingLists
+from drahealth.fakes.hardware.response_queue import MAX_RESPONSES, ResponseQueue
 from drahealth.fakes.inventory.devices import Device, Inventory
 from drahealth.proto.device_plugin import ALLOCATE
 from drahealth.proto.extended_resources import PluginDevice
@@ -202,11 +202,11 @@ async def test_with_a_cdi_kind_its_specification_says_so_until_it_retires(rig: R
 
 
 async def test_of_more_lists_than_can_wait_the_newest_are_told_in_their_order() -> None:
-    responses = [(PluginDevice("gpu-0", str(number)),) for number in range(MOST + 7)]
-    waiting = WaitingLists(responses[0])
+    responses = [(PluginDevice("gpu-0", str(number)),) for number in range(MAX_RESPONSES + 7)]
+    waiting = ResponseQueue(responses[0])
     for response in responses[1:]:
         waiting.put(response)
-    assert [await waiting.take() for _ in range(MOST)] == responses[7:]
+    assert [await waiting.take() for _ in range(MAX_RESPONSES)] == responses[7:]
     telling = asyncio.create_task(waiting.take())
     await asyncio.sleep(0)
     waiting.put(responses[0])

@@ -48,7 +48,7 @@ def test_what_was_prepared_is_known_to_all_who_share_the_folder(claims: dict[str
             one.add(uid, devices)
         assert other.all() == claims
         for uid in claims:
-            other.drop(uid)
+            other.remove(uid)
         assert one.all() == {}
 
 
@@ -70,7 +70,7 @@ def test_a_device_that_two_claims_share_stands_once_with_the_requests_of_both(tm
 
 
 def test_to_drop_what_was_never_prepared_writes_nothing(tmp_path: Path) -> None:
-    PreparedClaims(tmp_path / "there is no such folder").drop("uid")
+    PreparedClaims(tmp_path / "there is no such folder").remove("uid")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -87,7 +87,7 @@ async def test_what_ends_it_ends_a_start_that_hangs(rig: Rig, api: Silent, end: 
     await asyncio.sleep(0)
     async with asyncio.timeout(PATIENCE):
         await (getattr(driver, end)() if end != "leave" else asyncio.sleep(0, start.cancel()))
-        with pytest.raises(ValueError, match=f"driver {DRIVER} was ended while it was starting"):
+        with pytest.raises(ValueError, match=f"driver {DRIVER} was stopped while it was starting"):
             await waiting
     await asyncio.gather(start, return_exceptions=True)
     assert ((await driver.state()).running, rig.sockets()) == (False, [])
@@ -105,7 +105,7 @@ async def test_what_is_ended_before_it_has_begun_is_over(rig: Rig, api: Silent, 
     async with asyncio.timeout(PATIENCE):
         outcomes = await asyncio.gather(getattr(driver, begin)(), driver.stop(), return_exceptions=True)
         await driver.start()
-    assert "was ended while it was" in str(outcomes[0])
+    assert "was stopped" in str(outcomes[0])
     assert ((await driver.state()).running, (await driver.state()).upgrading, len(rig.sockets())) == (True, False, 4)
 
 

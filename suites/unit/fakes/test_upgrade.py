@@ -223,7 +223,7 @@ async def test_a_driver_that_restarts_has_what_it_had(driver: DriverControl, rig
 @pytest.mark.parametrize(
     ("stops", "overlap", "offer", "words"),
     [
-        (True, 1.0, [], f"driver {DRIVER} does not run, so nothing can take over from it; start it first"),
+        (True, 1.0, [], f"driver {DRIVER} is not running; start it before an upgrade"),
         (False, -1.0, [], "overlap must be a finite number of seconds, 0 or more, got -1"),
         (False, 1.0, ["v2"], "no health API is called 'v2.DRAResourceHealth'; there are v1.DRAResourceHealth"),
     ],
@@ -248,7 +248,7 @@ async def test_a_restart_that_offers_what_there_is_not_ends_nothing(driver: Driv
 
 async def test_there_is_one_upgrade_at_a_time(driver: DriverControl, rig: Rig) -> None:
     upgrading = await both_run(rig, driver)
-    with pytest.raises(WRONG, match="is being upgraded already; wait until its older instance has ended"):
+    with pytest.raises(WRONG, match="is already being upgraded"):
         await driver.upgrade()
     await over(rig, upgrading)
     assert rig.sockets() == NEWER_SOCKETS
@@ -269,7 +269,7 @@ async def test_a_newer_instance_that_the_kubelet_refuses_ends_and_the_older_one_
 ) -> None:
     upgrading = asyncio.create_task(driver.upgrade())
     await registers(rig, ok=False, error="no such version")
-    with pytest.raises(WRONG, match=r"refuses the newer instance .* the older one goes on: no such version"):
+    with pytest.raises(WRONG, match=r"rejected the newer instance .*: no such version"):
         await asyncio.wait_for(upgrading, PATIENCE)
     assert await older_goes_on(driver, rig)
 
@@ -282,7 +282,7 @@ async def test_a_newer_instance_that_no_kubelet_registers_ends(driver: DriverCon
     while not upgrading.done():
         rig.clock.jump(1)
         await asyncio.sleep(0.001)
-    with pytest.raises(WRONG, match=r"no kubelet has registered the newer instance .* within 30 s"):
+    with pytest.raises(WRONG, match=r"no kubelet registered the newer instance .* within 30 s"):
         await asyncio.wait_for(upgrading, PATIENCE)
     assert await older_goes_on(driver, rig)
 
@@ -322,7 +322,7 @@ async def test_what_ends_the_driver_in_between_ends_both(driver: DriverControl, 
         upgrading = asyncio.create_task(driver.upgrade())
         assert await until(lambda: NEWER_SOCKETS[-1] in rig.sockets(), PATIENCE)
     await getattr(driver, end)()
-    with pytest.raises(WRONG, match=f"driver {DRIVER} was ended while it was being upgraded"):
+    with pytest.raises(WRONG, match=f"driver {DRIVER} was stopped during its upgrade"):
         await asyncio.wait_for(upgrading, PATIENCE)
     state = await driver.state()
     assert (state.running, state.upgrading, [s for s in rig.sockets() if "/." in s]) == (False, False, [])

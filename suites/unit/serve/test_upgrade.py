@@ -76,7 +76,7 @@ async def test_a_driver_that_stopped_is_not_upgraded(serving: Rig) -> None:
     refused = await serving.ctl("upgrade")
     assert (refused.code, refused.err) == (
         2,
-        f"drahealth: driver {DRIVER} does not run, so nothing can take over from it; start it first\n",
+        f"drahealth: driver {DRIVER} is not running; start it before an upgrade\n",
     )
 
 

@@ -1,4 +1,4 @@
-"""What a fake driver does about claims: it writes down what it has prepared (`kubelet_plugin.interface.DRAPlugin`)."""
+"""The claims part of a fake driver (`kubelet_plugin.interface.DRAPlugin`): it stores the prepared claims in a file."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -12,8 +12,8 @@ from drahealth.proto.events import Observe
 from drahealth.proto.values import DeviceId, PreparedDevice
 
 
-class FakePlugin:
-    """What is asked of it is written down in `prepared`; `changed()` is called when that is another for it."""
+class FakeDraPlugin:
+    """Stores prepared claims in `prepared`; calls `changed()` after each change."""
 
     def __init__(
         self, options: DriverOptions, prepared: PreparedClaims, observe: Observe, changed: Callable[[], None]
@@ -30,7 +30,7 @@ class FakePlugin:
 
     async def unprepare_resource_claims(self, claims: Sequence[NamespacedObject]) -> Mapping[str, Exception | None]:
         for claim in claims:
-            self._prepared.drop(claim.uid)
+            self._prepared.remove(claim.uid)
             self._observe(events.Unprepared(self._options.name, self._options.instance, claim.uid))
         self._changed()
         return {claim.uid: None for claim in claims}
@@ -38,8 +38,8 @@ class FakePlugin:
     def _prepare(self, claim: Object) -> PrepareResult:
         uid = claim["metadata"]["uid"]
         results = claim["status"]["allocation"].get("devices", {}).get("results", [])
-        mine = (result for result in results if result["driver"] == self._options.name)
-        devices = [device for result in mine for device in self._returned(result)]
+        own = (result for result in results if result["driver"] == self._options.name)
+        devices = [device for result in own for device in self._returned(result)]
         self._prepared.add(uid, devices)
         names = tuple(device.id.device for device in devices)
         self._observe(events.Prepared(self._options.name, self._options.instance, uid, names))
@@ -48,7 +48,7 @@ class FakePlugin:
         )
 
     def _returned(self, result: dict[str, Any]) -> list[PreparedDevice]:
-        """The devices returned for an allocated one: itself, or what the options have in its place."""
+        """The prepared devices for an allocated device: itself, or its replacements in the options."""
         driver, request = self._options.name, (result["request"].split("/")[0],)
         if result["device"] not in self._options.returns:
             cdi_ids = (self._options.cdi_id(result["device"]),) if self._options.cdi_ids else ()
@@ -56,10 +56,10 @@ class FakePlugin:
             return [PreparedDevice(name, request, cdi_ids, result.get("shareID"))]
         return [
             PreparedDevice(
-                DeviceId(driver, odd.pool, odd.device),
-                request if odd.requests is None else odd.requests,
-                odd.cdi_ids,
-                odd.share_id or None,
+                DeviceId(driver, replacement.pool, replacement.device),
+                request if replacement.requests is None else replacement.requests,
+                replacement.cdi_ids,
+                replacement.share_id or None,
             )
-            for odd in self._options.returns[result["device"]]
+            for replacement in self._options.returns[result["device"]]
         ]
