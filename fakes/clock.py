@@ -51,9 +51,9 @@ class JumpClock:
                 self._wake()
 
     def jump(self, seconds: float) -> None:
-        """Moves the clock on at once and wakes all who are due. Raises ValueError for a jump into the past."""
+        """Advances the clock at once and wakes all due sleepers. Raises ValueError for a negative or infinite jump."""
         if not 0 <= seconds < float("inf"):
-            raise ValueError(f"a clock jumps forward by a finite number of seconds, not by {seconds}")
+            raise ValueError(f"jump must be a finite number of seconds, at least 0, got {seconds}")
         self._jumped += seconds
         self._wake()
 
@@ -63,9 +63,9 @@ class JumpClock:
             sleeper = self._sleepers.pop(0)
             if not sleeper.woken.done():
                 sleeper.woken.set_result(None)
-        self._wait_for_the_next(now)
+        self._schedule_next(now)
 
-    def _wait_for_the_next(self, now: float) -> None:
+    def _schedule_next(self, now: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

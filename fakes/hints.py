@@ -1,40 +1,42 @@
-"""What was meant by a name that is not there."""
+"""Suggestions for unknown names in error messages."""
 
 from collections.abc import Iterable, Sequence
 
-_SOME = 24
-_LOOKED_AT = 2000
-"""Names that are compared; of more, the first ones."""
-_LONGEST = 200
-_CLEARLY = 0.05
-"""By so much more than the next one the closest name has in common with what was said, where all are named anyhow."""
+_MAX_LISTED = 24
+"""Names that a message lists."""
+_MAX_COMPARED = 2000
+"""Names that are compared, from the start of the list."""
+_MAX_LENGTH = 200
+"""Characters of a name that are compared."""
+_MIN_MARGIN = 0.05
+"""Minimum difference between the similarity of the best and the second name, if the message lists all names."""
 
 
 def near(name: str, known: Iterable[str]) -> str:
-    """What there is, and which of it was meant, if that can be told: the end of a sentence that says that it is not."""
+    """The end of an error message about an unknown name: a suggestion, if one is similar, and the known names."""
     names = list(known)
     if not names:
         return "there are none"
-    if len(names) <= _SOME:
-        meant = _closest(name, names)
-        there = f"there {'are' if len(names) > 1 else 'is'} {', '.join(names)}"
-        return f"did you mean {meant}? {there}" if meant and len(names) > 1 else there
-    from difflib import get_close_matches  # only who errs needs it
+    if len(names) <= _MAX_LISTED:
+        suggestion = _closest(name, names)
+        listed = f"there {'are' if len(names) > 1 else 'is'} {', '.join(names)}"
+        return f"did you mean {suggestion}? {listed}" if suggestion and len(names) > 1 else listed
+    from difflib import get_close_matches  # slow import, needed only for errors
 
-    close = get_close_matches(name[:_LONGEST], names[:_LOOKED_AT], 3)
-    return f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(names[:_SOME])}, ..."
+    close = get_close_matches(name[:_MAX_LENGTH], names[:_MAX_COMPARED], 3)
+    return f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(names[:_MAX_LISTED])}, ..."
 
 
 def _closest(name: str, names: Sequence[str]) -> str:
-    """The one that is clearly closer than all others; empty if there is none.
+    """The most similar name, by a margin; empty if there is none.
 
-    One that differs in its number alone is another of them, and no slip of the pen.
+    A name that differs only in its number is not a typing error.
     """
     from difflib import SequenceMatcher, get_close_matches
 
-    close = get_close_matches(said := name[:_LONGEST], names, 2)
+    close = get_close_matches(said := name[:_MAX_LENGTH], names, 2)
     ratios = [*(SequenceMatcher(None, other, said).ratio() for other in close), 0.0]
-    clearly = bool(close) and ratios[0] > ratios[1] + _CLEARLY
+    clearly = bool(close) and ratios[0] > ratios[1] + _MIN_MARGIN
     return close[0] if clearly and _without_numbers(close[0]) != _without_numbers(said) else ""
 
 

@@ -1,4 +1,4 @@
-"""Unix sockets of a fake plugin: served by gRPC, and left lying or taken away on purpose."""
+"""Unix sockets of a fake plugin, served by gRPC. Tests can leave or remove the socket files."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -17,9 +17,9 @@ from drahealth.proto.sockets import check_path, target
 class ServedSocket:
     """A gRPC server behind `path`.
 
-    gRPC removes its socket file when the server ends. A plugin that is killed leaves its file, so the server listens
-    on a hidden file beside and `path` is a second link to it, whose fate is ours. With `listen`, which gives the gRPC
-    address to listen at for a path, that is not done.
+    gRPC removes its socket file when the server stops, but a killed plugin leaves its file. So the server listens on a
+    hidden file next to `path`, and `path` is a hard link to it that this class controls. `listen` maps the path to
+    another gRPC address; then there is no link.
     """
 
     def __init__(
@@ -42,16 +42,16 @@ class ServedSocket:
         self._server: grpc.aio.Server | None = None
 
     def check_free(self) -> None:
-        """Raises SocketInUse where somebody serves there."""
+        """Raises SocketInUse if another process serves at the path."""
         if self._listen is None:
             for path in (self.path, self._hidden):
                 if is_served(path):
-                    raise SocketInUse(f"somebody serves at {one_line(str(path))} already")
+                    raise SocketInUse(f"another process serves at {one_line(str(path))}; stop it first")
 
     async def start(self) -> None:
-        """Serves; a file of an earlier run at `path` is replaced.
+        """Starts the server; replaces a file of an earlier run.
 
-        Raises SocketInUse where somebody serves there already, and OSError where it cannot be served.
+        Raises SocketInUse if another process serves at the path, and OSError if the server cannot listen.
         """
         self.check_free()
         if self._listen is None:
@@ -64,22 +64,22 @@ class ServedSocket:
         try:
             self._server.add_insecure_port(address)
         except RuntimeError as error:
-            raise OSError(f"nobody can listen at {address}: {error}") from None
+            raise OSError(f"cannot listen at {address}: {error}") from None
         await self._server.start()
         if self._listen is None:
             self.path.hardlink_to(self._hidden)
-        with suppress(FileNotFoundError):  # an address that is no path of this file system
+        with suppress(FileNotFoundError):  # the address is not a path of this file system
             self._linked = _identity(self.path)
 
     @property
-    def is_there(self) -> bool:
-        """Whether the file at `path` is there, and ours."""
+    def has_file(self) -> bool:
+        """Whether the file at `path` exists and belongs to this server."""
         with suppress(FileNotFoundError):
             return self._server is not None and _identity(self.path) == self._linked
         return False
 
     def remove(self) -> None:
-        """Takes the file away, if it is ours; connections that are open stay open."""
+        """Removes the file, if it belongs to this server; open connections stay open."""
         if self._linked is not None:
             with suppress(FileNotFoundError):
                 if _identity(self.path) == self._linked:
@@ -87,17 +87,17 @@ class ServedSocket:
             self._linked = None
 
     def restore(self) -> None:
-        """Puts the file back that was taken away. Raises SocketInUse where somebody serves there by now."""
+        """Restores the removed file. Raises SocketInUse if another process serves at the path."""
         if self._linked is not None or self._listen is not None:
             return
         if is_served(self.path):
-            raise SocketInUse(f"somebody serves at {one_line(str(self.path))} already")
+            raise SocketInUse(f"another process serves at {one_line(str(self.path))}; stop it first")
         self.path.unlink(missing_ok=True)
         self.path.hardlink_to(self._hidden)
         self._linked = _identity(self.path)
 
     async def stop(self, grace: float | None = None) -> None:
-        """Ends the server and its connections, calls under way get `grace` seconds; the file at `path` stays."""
+        """Stops the server; running calls get `grace` seconds to end. The file at `path` stays."""
         server, self._server = self._server, None
         if server:
             await server.stop(grace)
@@ -106,6 +106,6 @@ class ServedSocket:
 
 
 def _identity(path: Path) -> tuple[int, int]:
-    """What tells a file from a later one of the same name, which may have the same inode. Raises FileNotFoundError."""
+    """Identifies a file; a later file of the same name can have the same inode. Raises FileNotFoundError."""
     found = path.stat()
     return found.st_ino, found.st_mtime_ns

@@ -1,5 +1,6 @@
-"""Files that are replaced as a whole, so that a reader, or a process after one that was killed, sees the old or the
-new one. Nothing is forced onto the disk: a machine that loses its power may lose what was written last.
+"""Replace files atomically: a reader sees the old or the new file, even if the writer was killed.
+
+There is no fsync: after a power failure the last write can be lost.
 """
 
 import os
@@ -17,7 +18,7 @@ def replace_file(path: Path, data: bytes, scratch: Path | None = None) -> None:
         try:
             draft.write(data)
             draft.close()
-            os.replace(draft.name, path)  # noqa: PTH105  (one call, both names at hand)
+            os.replace(draft.name, path)  # noqa: PTH105  (both names are strings)
         except BaseException:
             Path(draft.name).unlink(missing_ok=True)
             raise

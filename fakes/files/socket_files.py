@@ -10,10 +10,10 @@ class SocketInUse(ValueError):
 
 def is_served(path: Path) -> bool:
     """Whether a process listens on the socket."""
-    with socket.socket(socket.AF_UNIX) as knocking:
-        knocking.setblocking(False)  # who listens but is busy would keep it waiting
+    with socket.socket(socket.AF_UNIX) as client:
+        client.setblocking(False)  # do not wait for a busy listener
         try:
-            knocking.connect(str(path))
+            client.connect(str(path))
         except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError):
             return False
         except (BlockingIOError, PermissionError):

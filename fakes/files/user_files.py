@@ -10,14 +10,14 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-LARGEST, MOST, DEEPEST = 10_000_000, 100_000, 60
+MAX_BYTES, MAX_ENTRIES, MAX_DEPTH = 10_000_000, 100_000, 60
 """Bytes of a file; entries and levels of a document."""
 
 Place = tuple[str | int, ...]
-"""Where in a document something is: keys and numbers."""
+"""The path of a value in a document: keys and indices."""
 
 Finding = tuple[Place, str]
-"""Something wrong with a document: where, and what."""
+"""An error in a document: path and message."""
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -28,7 +28,7 @@ class Problem:
 
     line: int
     where: str
-    """Such as `timeline.0.at`."""
+    """Path, such as `timeline.0.at`."""
     what: str
 
     def __str__(self) -> str:
@@ -69,14 +69,14 @@ class Document:
 
 def read(path: Path) -> bytes:
     """The content of a file. Raises FileError for a file that is too large, OSError if it cannot be read."""
-    if path.stat().st_size > LARGEST:
-        raise FileError(str(path), [Problem(1, "", f"the file has more than {LARGEST} bytes")])
+    if path.stat().st_size > MAX_BYTES:
+        raise FileError(str(path), [Problem(1, "", f"a file must have at most {MAX_BYTES} bytes")])
     return path.read_bytes()
 
 
 def documents(text: str | bytes, source: str) -> Iterator[Document]:
     """The documents of a text, without empty ones. Raises FileError."""
-    from ruamel.yaml import YAML  # heavy, and only who reads files needs it
+    from ruamel.yaml import YAML  # slow import, needed only to read files
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
     try:
@@ -88,10 +88,10 @@ def documents(text: str | bytes, source: str) -> Iterator[Document]:
         raise
     except MarkedYAMLError as error:
         mark = error.problem_mark
-        raise FileError(source, [Problem(mark.line + 1 if mark else 1, "", f"no YAML: {error.problem}")]) from None
+        raise FileError(source, [Problem(mark.line + 1 if mark else 1, "", f"invalid YAML: {error.problem}")]) from None
     except (YAMLError, ValueError, RecursionError, AttributeError, TypeError, KeyError) as error:
         first = (str(error).splitlines() or [type(error).__name__])[0]
-        raise FileError(source, [Problem(1, "", f"no YAML: {first}")]) from None
+        raise FileError(source, [Problem(1, "", f"invalid YAML: {first}")]) from None
 
 
 def validated(model: type[Model], document: Document) -> Model:
@@ -111,20 +111,20 @@ def ill_formed(model: type[BaseModel], data: Any) -> set[Place]:
     return set()
 
 
-def meant(model: type[BaseModel], place: Place) -> str:
+def closest_name(model: type[BaseModel], place: Place) -> str:
     """The most similar valid name at this path of the model; empty if none is similar."""
     close = get_close_matches(str(place[-1]), sorted(_names_in(model, place[:-1])), 1)
     return close[0] if close else ""
 
 
-def sound(model: type[BaseModel], data: Any, names: Iterable[str]) -> dict[str, Any]:
+def valid_fields(model: type[BaseModel], data: Any, names: Iterable[str]) -> dict[str, Any]:
     """The well-formed fields among these, whatever the others are."""
-    said = data if isinstance(data, dict) else {}
+    given = data if isinstance(data, dict) else {}
     found = dict[str, Any]()
     for name in names:
-        if name in said:
+        if name in given:
             with suppress(ValidationError):
-                found[name] = _reader(model, name).validate_python(said[name])
+                found[name] = _reader(model, name).validate_python(given[name])
     return found
 
 
@@ -145,8 +145,8 @@ class _Reading:
     def plain(self, node: Any, path: Place) -> Any:
         from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
-        if len(path) > DEEPEST or len(self.lines) > MOST:  # an alias within itself, or aliases of aliases
-            what = f"more than {DEEPEST} levels" if len(path) > DEEPEST else f"more than {MOST} entries"
+        if len(path) > MAX_DEPTH or len(self.lines) > MAX_ENTRIES:  # a recursive alias, or aliases of aliases
+            what = f"more than {MAX_DEPTH} levels" if len(path) > MAX_DEPTH else f"more than {MAX_ENTRIES} entries"
             raise FileError(self._source, [Problem(self.lines[path], "", f"the document has {what}")])
         if isinstance(node, CommentedMap):
             return {str(key): self._part(node, node.lc.key, key, (*path, str(key))) for key in node}
@@ -159,7 +159,7 @@ class _Reading:
     def _part(self, node: Any, line_of: Callable[[Any], tuple[int, int]], key: Any, path: Place) -> Any:
         try:
             self.lines[path] = line_of(key)[0] + 1
-        except (KeyError, AttributeError, TypeError):  # what came by a merge key has no place of its own
+        except (KeyError, AttributeError, TypeError):  # a merged key has no line of its own
             self.lines[path] = self.lines.get(path[:-1], 1)
         return self.plain(node[key], path)
 
@@ -175,7 +175,7 @@ def _causes(errors: Sequence[Any]) -> list[Any]:
 
 
 def _problem(error: Any, document: Document, model: type[BaseModel]) -> Problem:
-    # Parts of a union are in pydantic's path by the names of its members, which are no places of the file.
+    # The paths of pydantic contain names of union members, which are not in the file.
     place: Place = ()
     for part in error["loc"]:
         if (*place, part) in document.lines:
@@ -191,13 +191,13 @@ def _sentence(error: Any, model: type[BaseModel]) -> str:
     kind, last = error["type"], str(error["loc"][-1]) if error["loc"] else ""
     if kind == "extra_forbidden":
         if last in _names(model):
-            return "it does not belong here"
-        near = meant(model, error["loc"])
-        return f"nothing is called so here{f', did you mean {near}?' if near else ''}"
+            return "this key is not allowed here"
+        near = closest_name(model, error["loc"])
+        return f"unknown key{f'; did you mean {near}?' if near else ''}"
     if kind == "missing":
-        return "it is missing"
-    message = str(error["msg"]).removeprefix("Value error, ")
-    return message if kind == "value_error" else f"{message[:1].lower()}{message[1:]}, not {_short(error.get('input'))}"
+        return "this key is required"
+    message = str(error["msg"]).removeprefix("Value error, ").replace("Input should be", "must be")
+    return message if kind == "value_error" else f"{message[:1].lower()}{message[1:]}, got {_short(error.get('input'))}"
 
 
 def _short(value: Any) -> str:
@@ -215,7 +215,7 @@ def _names_in(model: type[BaseModel], place: Place) -> frozenset[str]:
     """The valid names at a path; if several models are possible, those of all."""
     known = _schema(model)["$defs"]
     there = [*_objects(_schema(model), known)]
-    for part in place:  # numbers, and the names of a union's members, lead nowhere
+    for part in place:  # indices and names of union members have no schema
         if inner := [found["properties"][part] for found in there if part in found["properties"]]:
             there = [found for node in inner for found in _objects(node, known)]
     return frozenset(name for found in there for name in found["properties"])

@@ -252,7 +252,7 @@ class FakeDevicePlugin(FaultHandlers, PluginControl, Registered):
 
     async def _is_served(self) -> bool:
         """Whether it can be reached. A socket that a kubelet removed is put back, unless somebody took its place."""
-        if self._plugin.is_there:
+        if self._plugin.has_file:
             return True
         await self._plugin.stop()
         try:

@@ -1,11 +1,11 @@
-"""What is made of an inventory: drivers, and device plugins.
+"""Create options of drivers and device plugins from an inventory.
 
     gpus = load_inventory(Path("devices.yaml"))
     driver_options(gpus, name="gpu.example.com", node="node-a", registry_dir=..., data_dir=...)
     plugin_options(gpus, "example.com/gpu", plugins_dir=...)
     fakes_of(Path("devices.yaml"), node="node-a", registry_dir=..., plugins_dir=..., device_plugins_dir=...)
 
-Divided devices are not given away themselves, their partitions are.
+A divided device is not allocatable; its partitions are.
 """
 
 from collections.abc import Mapping
@@ -18,26 +18,26 @@ from drahealth.fakes.control.driver import DriverOptions
 from drahealth.fakes.files.user_files import FileError, Problem
 from drahealth.fakes.inventory import cdi
 from drahealth.fakes.inventory.devices import Device, Inventory
-from drahealth.fakes.inventory.file import Found, load_file
+from drahealth.fakes.inventory.file import FoundPart, load_file
 
 DRIVER = "gpu.example.com"
-"""The driver of a file that names none."""
+"""Default driver name for a file with `devices` only."""
 
 
 def driver_options(inventory: Inventory, **options: Any) -> DriverOptions:
-    """A driver of these devices; `options` are the other fields of DriverOptions. ValueError for what makes none."""
+    """Options of a driver with these devices and other fields of DriverOptions. Raises ValueError if invalid."""
     return DriverOptions(devices=inventory.leaves, inventory=inventory.devices, **options)
 
 
 def plugin_options(inventory: Inventory, resource: str, **options: Any) -> PluginOptions:
-    """A device plugin of the same; `options` are the other fields of PluginOptions. ValueError for what makes none."""
+    """Options of a device plugin with these devices and other fields of PluginOptions. Raises ValueError if invalid."""
     ids = tuple(inventory[path].name for path in inventory.leaves)
     return PluginOptions(resource=resource, devices=ids, inventory=inventory.devices, **options)
 
 
 @dataclass(frozen=True, slots=True)
 class Fakes:
-    """What is made of a file."""
+    """The drivers and device plugins of a file."""
 
     drivers: tuple[DriverOptions, ...]
     plugins: tuple[PluginOptions, ...]
@@ -53,11 +53,10 @@ def fakes_of(
     driver: str = DRIVER,
     **options: Any,
 ) -> Fakes:
-    """The drivers and device plugins of a file, in its order, each with a folder of its own in `plugins_dir`.
+    """The drivers and device plugins of a file, in order, each with its own folder in `plugins_dir`.
 
-    `driver` is what the one of a file with devices alone is called. `options` are those of DriverOptions for all, where
-    the file does not say something else; a plugin has them so far as PluginOptions has. Raises FileError for what makes
-    none, OSError for what cannot be read.
+    `driver` is the driver name for a file with `devices` only. `options` are defaults of DriverOptions and, as far as
+    they exist, of PluginOptions. Raises FileError for an invalid file, OSError for an unreadable one.
     """
     file, problems = load_file(path), list[Problem]()
     drivers, plugins, kinds = list[DriverOptions](), list[PluginOptions](), dict[str, str]()
@@ -74,7 +73,7 @@ def fakes_of(
         data_dir = plugins_dir / found.name.replace("/", "_")
         where = {"plugins_dir": str(device_plugins_dir), "registry_dir": str(registry_dir), "data_dir": str(data_dir)}
         try:
-            _take_kind(found, kinds)
+            _record_kind(found, kinds)
             plugins.append(_plugin(found, {**shared, **where}))
         except FileError as error:
             problems += error.problems
@@ -85,24 +84,24 @@ def fakes_of(
     return Fakes(tuple(drivers), tuple(plugins))
 
 
-def _plugin(found: Found, options: Mapping[str, Any]) -> PluginOptions:
+def _plugin(found: FoundPart, options: Mapping[str, Any]) -> PluginOptions:
     said = dict(found.options)
     if "preferred" in said:
         said["preferred"] = tuple(name.replace("/", "-") for name in said["preferred"])
     return plugin_options(found.inventory, found.name, **{**options, **said})
 
 
-def _take_kind(plugin: Found, kinds: dict[str, str]) -> None:
-    """No two have one CDI specification. Raises FileError."""
+def _record_kind(plugin: FoundPart, kinds: dict[str, str]) -> None:
+    """Records the CDI kind of a plugin. Raises FileError if it is already used."""
     if kind := plugin.options.get("cdi_kind"):
         file = cdi.file_name(kind)
         if file in kinds:
-            raise plugin.error(f"the CDI devices of the kind {kind} are those of {kinds[file]} already", "cdi_kind")
+            raise plugin.error(f"CDI kind {kind} is already used by {kinds[file]}", "cdi_kind")
         kinds[file] = f"device plugin {plugin.name}"
 
 
 def inventory_of(options: DriverOptions) -> Inventory:
-    """A driver's devices, and those that they are parts of."""
+    """The inventory of a driver: its devices, and the devices that its partitions belong to."""
     known = {device.path: device for device in options.inventory}
     link = "linked" if options.linked else ""
     wholes = dict.fromkeys(path.partition("/")[0] for path in options.devices)

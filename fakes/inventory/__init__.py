@@ -1,1 +1,1 @@
-"""The devices of a fake: as values, read from a file, checked, and named for container runtimes."""
+"""Inventories: the devices of a fake, inventory files and their checks, and CDI specifications."""

@@ -21,7 +21,7 @@ KIND = rf"{_PART}/{_PART}"
 """A vendor and a class (SPEC.md, "Kind"), such as example.com/gpu."""
 
 SHARED = "all"
-"""The device of a specification that stands for all of a driver's."""
+"""The device of a specification that represents all devices of a driver."""
 
 
 def cdi_id(driver: str, device: str) -> str:
@@ -37,7 +37,7 @@ def kind_of(driver: str) -> str:
 def check_kind(kind: str) -> None:
     """Raises ValueError for an invalid CDI kind."""
     if not re.fullmatch(KIND, kind):
-        raise ValueError(f"{kind[:80]!r} is no kind of CDI devices, such as example.com/gpu")
+        raise ValueError(f"CDI kind must be like example.com/gpu, got {kind[:80]!r}")
 
 
 def file_name(kind: str) -> str:

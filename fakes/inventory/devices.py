@@ -23,11 +23,11 @@ class Device:
     memory: str = "80Gi"
     attributes: Mapping[str, str | int | bool] = field(default_factory=dict)
     link: str = ""
-    """What it is linked by: whole devices that have the same are linked with each other; empty: with none."""
+    """Name of the link; whole devices with the same link are linked with each other; empty: no link."""
     pool: str = ""
-    """The pool that it is published in; empty: its driver's."""
+    """The pool of the device; empty: the driver's pool."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """What a container that gets it has in its environment, by CDI."""
+    """Environment variables of a container with the device, by CDI."""
 
     @property
     def parent(self) -> str:
@@ -49,7 +49,7 @@ class Inventory:
         self._by_name = {device.name: device for device in self.devices}
         names = Counter(device.name for device in self.devices)
         if twice := [name for name, count in names.items() if count > 1]:
-            raise ValueError(f"two devices have one name: {', '.join(twice)}")
+            raise ValueError(f"duplicate device name: {', '.join(twice)}")
         self._partitions: dict[str, list[str]] = {}
         self._linked: dict[str, list[str]] = {}
         for device in self.devices:
@@ -57,7 +57,7 @@ class Inventory:
                 self._linked.setdefault(device.link, []).append(device.path)
                 continue
             if device.parent not in self._by_path:
-                raise ValueError(f"device {device.path} belongs to {device.parent}, which is not there")
+                raise ValueError(f"device {device.path}: unknown parent device {device.parent!r}")
             self._partitions.setdefault(device.parent, []).append(device.path)
 
     @classmethod
@@ -77,7 +77,7 @@ class Inventory:
         try:
             return self._by_path[path]
         except KeyError:
-            raise ValueError(f"there is no device {path!r}; {near(path, self._by_path)}") from None
+            raise ValueError(f"unknown device {path!r}; {near(path, self._by_path)}") from None
 
     def find(self, name: str) -> Device | None:
         """A device by its path or its name in the API; None if unknown."""
@@ -104,7 +104,7 @@ class Inventory:
         depth = pattern.count("/")
         found = [d.path for d in self.devices if d.path.count("/") == depth and fnmatchcase(d.path, pattern)]
         if not found:
-            raise ValueError(f"no device is called {pattern!r}; {near(pattern, self._by_path)}")
+            raise ValueError(f"no device matches {pattern!r}; {near(pattern, self._by_path)}")
         return found
 
     def named(self, devices: str | Sequence[str]) -> list[str]:
@@ -136,7 +136,7 @@ class Inventory:
                 return [found for top in (whole, *self.peers(whole)) for found in self._with_partitions(top)]
             case "node":
                 return [d.path for d in self.devices]
-        raise ValueError(f"a fault does not reach {reach!r}")
+        raise ValueError(f"unknown reach of a fault: {reach!r}")
 
     def _with_partitions(self, path: str) -> list[str]:
         return [path, *self._partitions.get(path, ())]

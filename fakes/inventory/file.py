@@ -12,9 +12,9 @@
     plugins:
       - {resource: example.com/tpu, devices: [{name: tpu, count: 4}], preferred: [tpu-3], pre_start: true}
 
-Devices of a group are called `gpu-0` and so on, one alone as it is named; those of a group share links with each other.
-Within a driver or a device plugin no two devices have one name, in whatever pool they are, so that a name alone says
-which one is meant.
+The devices of a group are named `gpu-0`, `gpu-1` and so on; a single device has the name of the group. The devices of a
+group are linked with each other. Device names are unique in a driver or device plugin, over all pools, so that a name
+alone identifies a device.
 """
 
 from collections.abc import Iterable, Iterator
@@ -30,24 +30,24 @@ from drahealth.fakes.files.user_files import (
     Problem,
     documents,
     read,
-    sound,
+    valid_fields,
     validated,
 )
 from drahealth.fakes.hints import near
 from drahealth.fakes.inventory.devices import Device, Inventory
-from drahealth.fakes.inventory.model import Driven, Group, InventoryFile, Plugged, Whole
-from drahealth.fakes.inventory.names import LONGEST, Named, given_away, misnamed, too_many
+from drahealth.fakes.inventory.model import DeviceGroup, DriverPart, InventoryFile, PartitionGroup, PluginPart
+from drahealth.fakes.inventory.names import MAX_NAME, NamedGroup, allocatable_names, count_errors, name_errors
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundPart:
     """The part of a file that describes one driver or device plugin."""
 
     name: str
-    """A plugin's is its resource; a driver's is empty where a file has devices alone."""
+    """Driver name, or the resource of a device plugin; empty for a file with `devices` only."""
     inventory: Inventory
     options: dict[str, Any]
-    """What is said of it itself: fields of `DriverOptions`, or of `PluginOptions`."""
+    """Fields of `DriverOptions` or `PluginOptions` that the file sets."""
     document: Document
     place: Place
 
@@ -60,15 +60,15 @@ class Found:
 class FoundFile:
     """The content of a file."""
 
-    drivers: list[Found]
-    plugins: list[Found]
+    drivers: list[FoundPart]
+    plugins: list[FoundPart]
 
 
-def inventory_of(groups: Iterable[Whole]) -> Inventory:
+def inventory_of(groups: Iterable[DeviceGroup]) -> Inventory:
     """The devices of these groups. Raises ValueError for duplicate names and for names that are too long."""
     found = Inventory(device for group in groups for device in _devices(group))
-    if long := next((d.name for d in found.devices if len(d.name) > LONGEST), None):
-        raise ValueError(f"a device has a name of at most {LONGEST} letters, not {long}")
+    if long := next((d.name for d in found.devices if len(d.name) > MAX_NAME), None):
+        raise ValueError(f"a device name must have at most {MAX_NAME} characters, got {long}")
     return found
 
 
@@ -76,9 +76,9 @@ def load_inventory(path: Path) -> Inventory:
     """The devices of a file with one driver. Raises FileError for an invalid file, OSError if it cannot be read."""
     found = load_file(path)
     if len(found.drivers) > 1:
-        raise found.drivers[1].error("these are devices of several drivers; here they are those of one")
+        raise found.drivers[1].error("the file has several drivers; use a file with one driver")
     if not found.drivers:
-        raise found.plugins[0].error("these are devices of a device plugin; here they are those of a driver")
+        raise found.plugins[0].error("the file has device plugins only; use a file with one driver")
     return found.drivers[0].inventory
 
 
@@ -86,58 +86,58 @@ def load_file(path: Path) -> FoundFile:
     """The content of a file. Raises FileError for an invalid inventory, OSError if it cannot be read."""
     found = list(documents(read(path), str(path)))
     if len(found) != 1:
-        what = "it begins with `format: inventory/v1`" if not found else "there is one to a file"
-        raise FileError(str(path), [Problem(1, "", f"not an inventory: {what}")])
+        what = "start it with `format: inventory/v1`" if not found else "a file must have one YAML document"
+        raise FileError(str(path), [Problem(1, "", f"invalid inventory: {what}")])
     document = found[0]
-    amiss = document.problems(_amiss(document.data))
+    errors = document.problems(_file_errors(document.data))
     try:
         described = validated(InventoryFile, document)
     except FileError as error:
-        raise FileError(str(path), [*error.problems, *amiss]) from None
-    if amiss:
-        raise FileError(str(path), amiss)
-    drivers = [_found(driven.name, driven, document, "drivers", n) for n, driven in enumerate(described.drivers)]
+        raise FileError(str(path), [*error.problems, *errors]) from None
+    if errors:
+        raise FileError(str(path), errors)
+    drivers = [_found(drivers.name, drivers, document, "drivers", n) for n, drivers in enumerate(described.drivers)]
     if described.devices:
-        drivers = [Found("", inventory_of(described.devices), {}, document, ("devices",))]
-    plugins = [_found(plugged.resource, plugged, document, "plugins", n) for n, plugged in enumerate(described.plugins)]
+        drivers = [FoundPart("", inventory_of(described.devices), {}, document, ("devices",))]
+    plugins = [_found(plugins.resource, plugins, document, "plugins", n) for n, plugins in enumerate(described.plugins)]
     return FoundFile(drivers, plugins)
 
 
-def _found(name: str, described: Driven | Plugged, document: Document, *place: str | int) -> Found:
-    said = described.model_dump(include=described.model_fields_set - {"name", "resource", "devices"})
-    return Found(name, inventory_of(described.devices), said, document, place)
+def _found(name: str, described: DriverPart | PluginPart, document: Document, *place: str | int) -> FoundPart:
+    fields = described.model_dump(include=described.model_fields_set - {"name", "resource", "devices"})
+    return FoundPart(name, inventory_of(described.devices), fields, document, place)
 
 
 def check_driver_name(name: str) -> None:
     """Raises ValueError for an invalid driver name."""
-    if not sound(Driven, {"name": name}, ["name"]):
-        raise ValueError(f"{name!r} is no name of a driver, which is a DNS name such as gpu.example.com")
+    if not valid_fields(DriverPart, {"name": name}, ["name"]):
+        raise ValueError(f"a driver name must be a DNS name such as gpu.example.com, got {name!r}")
 
 
-def groups_amiss(data: Any, place: Place) -> Iterator[Finding]:
+def group_errors(data: Any, place: Place) -> Iterator[Finding]:
     """Errors across the groups of one driver, as far as each is readable."""
-    groups = _named(data, place)
-    yield from too_many(groups, place)
-    yield from misnamed(groups)
+    groups = _named_groups(data, place)
+    yield from count_errors(groups, place)
+    yield from name_errors(groups)
 
 
-def _amiss(data: Any) -> Iterator[Finding]:
+def _file_errors(data: Any) -> Iterator[Finding]:
     """Errors across the parts of a file, as far as each is readable."""
     if not isinstance(data, dict):
         return
     if "devices" in data and "drivers" in data:
-        yield (), "an inventory has either devices or drivers"
-    if not data.keys() - {"format"}:  # of another name than these it is told by itself
-        yield (), "an inventory has devices, drivers or plugins"
-    yield from groups_amiss(data.get("devices"), ("devices",))
-    driven, plugged = _owners(data, "drivers", Driven, "name"), _owners(data, "plugins", Plugged, "resource")
-    for owners, key, word in ((driven, "drivers", "drivers are called"), (plugged, "plugins", "device plugins are of")):
-        yield from _twice(owners, word)
+        yield (), "set devices or drivers, not both"
+    if not data.keys() - {"format"}:  # an unknown key has an error of its own
+        yield (), "set devices, drivers or plugins"
+    yield from group_errors(data.get("devices"), ("devices",))
+    drivers, plugins = _owners(data, "drivers", DriverPart, "name"), _owners(data, "plugins", PluginPart, "resource")
+    for owners, key, word in ((drivers, "drivers", "driver name"), (plugins, "plugins", "resource")):
+        yield from _duplicates(owners, word)
         for owner in owners:
-            yield from misnamed(owner.groups)
-        yield from too_many([group for owner in owners for group in owner.groups], (key,))
-    for owner in plugged:
-        yield from _not_given(owner)
+            yield from name_errors(owner.groups)
+        yield from count_errors([group for owner in owners for group in owner.groups], (key,))
+    for owner in plugins:
+        yield from _unknown_preferred(owner)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,48 +147,52 @@ class _Owner:
     place: Place
     data: Any
     name: str | None
-    groups: list[Named]
+    groups: list[NamedGroup]
 
 
-def _owners(data: Any, key: str, model: type[Driven | Plugged], named: str) -> list[_Owner]:
+def _owners(data: Any, key: str, model: type[DriverPart | PluginPart], named: str) -> list[_Owner]:
     return [
         _Owner(
             place,
             owner,
-            sound(model, owner, [named]).get(named),
-            _named(owner.get("devices") if isinstance(owner, dict) else None, (*place, "devices")),
+            valid_fields(model, owner, [named]).get(named),
+            _named_groups(owner.get("devices") if isinstance(owner, dict) else None, (*place, "devices")),
         )
         for place, owner in _elements(data.get(key), (key,))
     ]
 
 
-def _twice(owners: list[_Owner], word: str) -> Iterator[Finding]:
+def _duplicates(owners: list[_Owner], word: str) -> Iterator[Finding]:
     names = set[str]()
     for owner in owners:
         if owner.name in names:
-            yield owner.place, f"two {word} {owner.name}"
+            yield owner.place, f"duplicate {word} {owner.name}"
         names |= {owner.name} if owner.name else set()
 
 
-def _not_given(plugin: _Owner) -> Iterator[Finding]:
+def _unknown_preferred(plugin: _Owner) -> Iterator[Finding]:
     """Preferred devices that the plugin does not have; checked if all its devices are readable."""
-    preferred = sound(Plugged, plugin.data, ["preferred"]).get("preferred", ())
+    preferred = valid_fields(PluginPart, plugin.data, ["preferred"]).get("preferred", ())
     if not preferred or len(plugin.groups) != len(_elements(plugin.data.get("devices"), ())):
         return
-    names = given_away(plugin.groups)
+    names = allocatable_names(plugin.groups)
     for number, name in enumerate(preferred):
         if name.replace("/", "-") not in names:
-            yield (*plugin.place, "preferred", number), f"there is no device {name[:80]!r} to give; {near(name, names)}"
+            yield (*plugin.place, "preferred", number), f"unknown device {name[:80]!r}; {near(name, names)}"
 
 
-def _named(data: Any, place: Place, model: type[Group] = Whole) -> list[Named]:
+def _named_groups(data: Any, place: Place, model: type[PartitionGroup] = DeviceGroup) -> list[NamedGroup]:
     """The names of a list's groups, without ill-formed ones."""
-    found = list[Named]()
+    found = list[NamedGroup]()
     for where, group in _elements(data, place):
-        said = sound(model, group, ["name", "count"])
-        if "name" in said and ("count" in said or "count" not in group):
-            parts = _named(group.get("partitions"), (*where, "partitions"), Group) if model is Whole else []
-            found.append(Named(where, **said, parts=tuple(parts)))
+        fields = valid_fields(model, group, ["name", "count"])
+        if "name" in fields and ("count" in fields or "count" not in group):
+            parts = (
+                _named_groups(group.get("partitions"), (*where, "partitions"), PartitionGroup)
+                if model is DeviceGroup
+                else []
+            )
+            found.append(NamedGroup(where, **fields, parts=tuple(parts)))
     return found
 
 
@@ -196,7 +200,7 @@ def _elements(data: Any, place: Place) -> list[tuple[Place, Any]]:
     return [((*place, number), part) for number, part in enumerate(data)] if isinstance(data, list) else []
 
 
-def _devices(group: Whole) -> Iterator[Device]:
+def _devices(group: DeviceGroup) -> Iterator[Device]:
     link = group.name if group.linked and group.count > 1 else ""
     for name in group.names():
         yield _device(group, name, link, group.pool)
@@ -205,5 +209,5 @@ def _devices(group: Whole) -> Iterator[Device]:
                 yield _device(part, f"{name}/{partition}", "", part.pool or group.pool)
 
 
-def _device(group: Group, path: str, link: str, pool: str) -> Device:
+def _device(group: PartitionGroup, path: str, link: str, pool: str) -> Device:
     return Device(path, group.model, group.memory, group.attributes, link, pool, group.environment)

@@ -7,11 +7,11 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, S
 
 from drahealth.fakes.faults.catalogue import catalogue, policy
 from drahealth.fakes.inventory.cdi import KIND
-from drahealth.fakes.inventory.names import MOST, names_of
+from drahealth.fakes.inventory.names import MAX_DEVICES, names_of
 from drahealth.proto.extended_resources import is_extended_resource
 
 _ATTRIBUTES = 30
-"""Attributes and capacities of a device in the resource.k8s.io API are 32; model and memory are there anyhow."""
+"""A device in the resource.k8s.io API has at most 32 attributes and capacities; model and memory use two."""
 
 Label = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,40}[a-z0-9])?$")]
 Quantity = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)?([KMGTP]i?)?$")]
@@ -24,7 +24,7 @@ _PoolName = Annotated[str, Field(pattern=rf"^{_Subdomain}(/{_Subdomain})*$", max
 
 def _fits(number: int) -> int:
     if not -(2**63) <= number < 2**63:
-        raise ValueError("a number has 64 bits at most")
+        raise ValueError(f"a number must fit into 64 bits, got {number}")
     return number
 
 
@@ -40,12 +40,12 @@ def _policy(name: str) -> str:
 
 def _resource(name: str) -> str:
     if not is_extended_resource(name):
-        raise ValueError(f"{name[:80]!r} is not the name of an extended resource, such as example.com/gpu")
+        raise ValueError(f"must be the name of an extended resource such as example.com/gpu, got {name[:80]!r}")
     return name
 
 
 def _advertised(api: str) -> str:
-    from drahealth.proto.health_apis import check_advertised  # brings gRPC's messages, and few files name one
+    from drahealth.proto.health_apis import check_advertised  # imports gRPC messages, and few files need them
 
     check_advertised(api)
     return api
@@ -62,39 +62,39 @@ class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Group(_Part):
+class PartitionGroup(_Part):
     """A group of equal devices."""
 
     name: Label
-    count: int = Field(default=1, ge=1, le=MOST)
+    count: int = Field(default=1, ge=1, le=MAX_DEVICES)
     model: _Text = "fake"
     memory: Quantity = "80Gi"
     attributes: dict[_Attribute, _Text | StrictBool | Annotated[StrictInt, AfterValidator(_fits)]] = Field(
         default={}, max_length=_ATTRIBUTES
     )
     environment: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], StrictStr] = {}
-    """What a container that gets one has in its environment, by CDI."""
+    """Environment variables of a container with one of these devices, by CDI."""
     pool: _PoolName | Literal[""] = ""
-    """The pool that they are published in; empty: the driver's, or that of the device which they are parts of."""
+    """The pool of the devices; empty: the driver's pool, or the pool of the partitioned device."""
 
     def names(self) -> Iterator[str]:
         """The names of its devices."""
         return names_of(self.name, self.count)
 
 
-class Whole(Group):
+class DeviceGroup(PartitionGroup):
     """A group of equal whole devices."""
 
-    partitions: tuple[Group, ...] = ()
+    partitions: tuple[PartitionGroup, ...] = ()
     linked: bool = True
-    """Each shares a link with all others of the group."""
+    """Whether all devices of the group are linked with each other."""
 
 
-class Driven(_Part):
+class DriverPart(_Part):
     """The devices of one driver. Missing driver fields have the defaults of `DriverOptions`."""
 
     name: _DriverName
-    devices: tuple[Whole, ...] = Field(min_length=1)
+    devices: tuple[DeviceGroup, ...] = Field(min_length=1)
     pool: _PoolName | Literal[""] = ""
     heartbeat: float = Field(default=10.0, ge=0, allow_inf_nan=False)
     timeout: int = Field(default=0, ge=-(2**63), lt=2**63)
@@ -107,19 +107,19 @@ class Driven(_Part):
     shared_cdi_id: bool = False
 
 
-class Plugged(_Part):
+class PluginPart(_Part):
     """The devices of one device plugin. Missing plugin fields have the defaults of `PluginOptions`."""
 
     resource: Annotated[str, AfterValidator(_resource)]
-    """The extended resource that they are counted as, such as example.com/gpu."""
-    devices: tuple[Whole, ...] = Field(min_length=1)
-    """Kubelets are told their names alone: no plugin publishes models, memory, attributes or pools."""
+    """The extended resource, such as example.com/gpu."""
+    devices: tuple[DeviceGroup, ...] = Field(min_length=1)
+    """A device plugin publishes only names: no models, memory, attributes or pools."""
     registration: Literal["kubelet.sock", "plugins_registry"] = "kubelet.sock"
     preferred: tuple[str, ...] = ()
-    """The devices that it would rather give, the first first."""
+    """Preferred devices for GetPreferredAllocation, in order."""
     pre_start: bool = False
     cdi_kind: Annotated[str, Field(pattern=rf"^({KIND})?$")] = ""
-    """Containers get their devices by CDI names of this kind, of which a specification is written; empty: without."""
+    """Kind of the CDI devices that containers get; the plugin writes its specification. Empty: no CDI."""
     catalogue: Annotated[str, AfterValidator(_catalogue)] = "nvidia"
     policy: Annotated[str, AfterValidator(_policy)] = "nvidia-catalogue"
 
@@ -128,6 +128,6 @@ class InventoryFile(_Part):
     """The content of an inventory file."""
 
     format: Literal["inventory/v1"]
-    devices: tuple[Whole, ...] = Field(default=(), min_length=1)
-    drivers: tuple[Driven, ...] = Field(default=(), min_length=1)
-    plugins: tuple[Plugged, ...] = Field(default=(), min_length=1)
+    devices: tuple[DeviceGroup, ...] = Field(default=(), min_length=1)
+    drivers: tuple[DriverPart, ...] = Field(default=(), min_length=1)
+    plugins: tuple[PluginPart, ...] = Field(default=(), min_length=1)

@@ -9,21 +9,21 @@ from dataclasses import dataclass
 
 from drahealth.fakes.files.user_files import Finding, Place
 
-MOST = 100_000
-"""Devices that a file may describe."""
-LONGEST = 63
-"""Letters of a device's name in the resource.k8s.io API."""
+MAX_DEVICES = 100_000
+"""Maximum number of devices in a file."""
+MAX_NAME = 63
+"""Maximum length of a device name in the resource.k8s.io API."""
 _SHOWN = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedGroup:
     """A group of devices, by name."""
 
     place: Place
     name: str
     count: int = 1
-    parts: tuple["Named", ...] = ()
+    parts: tuple["NamedGroup", ...] = ()
 
     @property
     def size(self) -> int:
@@ -46,40 +46,40 @@ def names_of(name: str, count: int) -> Iterator[str]:
     yield from [name] if count == 1 else (f"{name}-{number}" for number in range(count))
 
 
-def too_many(groups: Iterable[Named], place: Place) -> Iterator[Finding]:
+def count_errors(groups: Iterable[NamedGroup], place: Place) -> Iterator[Finding]:
     """The error for more devices than a file may have."""
-    if sum(group.size for group in groups) > MOST:
-        yield place, f"these are more than {MOST} devices"
+    if sum(group.size for group in groups) > MAX_DEVICES:
+        yield place, f"at most {MAX_DEVICES} devices are allowed"
 
 
-def given_away(groups: Sequence[Named]) -> list[str]:
+def allocatable_names(groups: Sequence[NamedGroup]) -> list[str]:
     """The names of allocatable devices: whole ones, or the partitions of divided ones."""
     return [
         name
-        for group in _few(groups)
+        for group in _checkable(groups)
         for whole in group.names()
         for name in ([f"{whole}-{part}" for parts in group.parts for part in parts.names()] or [whole])
     ]
 
 
-def misnamed(groups: Sequence[Named]) -> Iterator[Finding]:
+def name_errors(groups: Sequence[NamedGroup]) -> Iterator[Finding]:
     """Duplicate names in a driver and names that are too long, with the place of each group."""
     seen = set[str]()
-    for group in _few(groups):
+    for group in _checkable(groups):
         names = Counter(group.all_names())
         if twice := [name for name, count in names.items() if count > 1 or name in seen]:
             yield (
                 group.place,
-                f"two devices have one name: {', '.join(twice[:_SHOWN])}{', ...' * (len(twice) > _SHOWN)}",
+                f"duplicate device name: {', '.join(twice[:_SHOWN])}{', ...' * (len(twice) > _SHOWN)}",
             )
-        if long := next((name for name in names if len(name) > LONGEST), None):
-            yield group.place, f"a device has a name of at most {LONGEST} letters, not {long}"
+        if long := next((name for name in names if len(name) > MAX_NAME), None):
+            yield group.place, f"a device name must have at most {MAX_NAME} characters, got {long}"
         seen.update(names)
 
 
-def _few(groups: Sequence[Named]) -> list[Named]:
+def _checkable(groups: Sequence[NamedGroup]) -> list[NamedGroup]:
     """The groups to check: for too many devices only the smallest groups, to limit memory."""
-    left, chosen = MOST, set[int]()
+    left, chosen = MAX_DEVICES, set[int]()
     for number in sorted(range(len(groups)), key=lambda number: groups[number].size):
         left -= groups[number].size
         if left < 0:

@@ -1,1 +1,1 @@
-"""What the long-running commands share: errors with exit codes, JSON Lines, the live frame, log lines, metrics."""
+"""Shared parts of the commands: errors with exit codes, JSON Lines, the live view, log lines, metrics."""

@@ -5,7 +5,7 @@ import sys
 from rich.console import Console
 
 _WIDEST = 10_000
-"""Columns where output is no terminal: there lines are read by programs, and none is broken or cut."""
+"""Columns if the output is not a terminal: programs read it, so no line is wrapped or cut."""
 
 
 def standard_output() -> Console:

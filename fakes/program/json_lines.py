@@ -13,11 +13,11 @@ from typing import Any, TextIO
 
 from drahealth.proto.clock import Clock
 
-WAITING = 10_000
-"""Lines that may wait for the reader."""
+MAX_QUEUED = 10_000
+"""Maximum number of queued lines."""
 
-PATIENCE = 2.0
-"""Seconds that the last lines get at the end."""
+CLOSE_TIMEOUT = 2.0
+"""Seconds to write the last lines at the end."""
 
 Line = dict[str, Any]
 
@@ -28,7 +28,7 @@ class LineWriter:
     def __init__(self, output: TextIO, clock: Clock) -> None:
         self._output = output
         self._clock = clock
-        self._waiting: queue.Queue[Line | None] = queue.Queue(WAITING)
+        self._waiting: queue.Queue[Line | None] = queue.Queue(MAX_QUEUED)
         self._left_out = 0
         self._writer = threading.Thread(target=self._write, name="JSON lines", daemon=True)
         self._writer.start()
@@ -48,10 +48,10 @@ class LineWriter:
     def close(self) -> None:
         """Waits until all lines are written, or the reader accepts no more."""
         try:
-            self._waiting.put(None, timeout=PATIENCE)
+            self._waiting.put(None, timeout=CLOSE_TIMEOUT)
         except queue.Full:
             return
-        self._writer.join(PATIENCE)
+        self._writer.join(CLOSE_TIMEOUT)
 
     def _write(self) -> None:
         while (line := self._waiting.get()) is not None:
@@ -59,11 +59,11 @@ class LineWriter:
                 self._output.write(json.dumps(line) + "\n")
                 if self._waiting.empty():
                     self._output.flush()
-            except (OSError, ValueError):  # nobody reads any more; the program goes on
-                self._read_no_more()
+            except (OSError, ValueError):  # the reader has gone; the program continues
+                self._discard()
                 return
 
-    def _read_no_more(self) -> None:
+    def _discard(self) -> None:
         """Discards the buffer, so that the interpreter prints no error at its end."""
         with open(os.devnull, "w") as nowhere:  # noqa: PTH123  (no path of ours)
             os.dup2(nowhere.fileno(), self._output.fileno())

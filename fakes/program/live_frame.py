@@ -15,8 +15,8 @@ from rich.text import Text
 from drahealth.fakes.program.log_lines import log_to
 from drahealth.proto.quoting import printable
 
-EVERY = 0.5
-"""Seconds between two looks, so that ages go on while nothing happens."""
+REFRESH_SECONDS = 0.5
+"""Seconds between refreshes; ages in the view need them even without events."""
 
 
 async def _nothing() -> None:
@@ -33,18 +33,18 @@ def on_terminal(
     else:
         log_to(logging.StreamHandler(sys.stderr))
     with Live(console=console, auto_refresh=False, get_renderable=view) as live:
-        looking = asyncio.create_task(_look(live, before), name="live view")
+        refreshing = asyncio.create_task(_refresh(live, before), name="live view")
         try:
             yield
         finally:
-            looking.cancel()
+            refreshing.cancel()
 
 
-async def _look(live: Live, before: Callable[[], Awaitable[None]]) -> None:
+async def _refresh(live: Live, before: Callable[[], Awaitable[None]]) -> None:
     while True:
         await before()
         live.refresh()
-        await asyncio.sleep(EVERY)
+        await asyncio.sleep(REFRESH_SECONDS)
 
 
 def empty_table(*columns: str) -> Table:
@@ -54,6 +54,6 @@ def empty_table(*columns: str) -> Table:
     return made
 
 
-def plain(words: str, style: str = "") -> Text:
+def plain(text: str, style: str = "") -> Text:
     """Foreign text as one line."""
-    return Text(printable(words), style)
+    return Text(printable(text), style)

@@ -11,9 +11,9 @@ from drahealth.fakes.hints import near
 from drahealth.fakes.program.errors import CommandError
 
 _UsageError: Any = typer.BadParameter.__base__
-"""What is wrong with arguments and options; typer gives it no name of its own."""
+"""The error class for wrong arguments and options; typer does not export it."""
 _HELP = "NoArgsIsHelpError"
-"""The one that is no mistake: its message is the help that was asked for."""
+"""The subclass that is not an error: its message is the requested help."""
 
 
 class Verbs(TyperGroup):
@@ -23,34 +23,34 @@ class Verbs(TyperGroup):
         """The subcommand with this name. Raises CommandError if it is unknown."""
         found = super().get_command(ctx, cmd_name)
         if found is None and not cmd_name.startswith("-"):
-            raise CommandError(f"{ctx.command_path} has no command {cmd_name!r}; {near(cmd_name, self.commands)}")
+            raise CommandError(f"unknown command {cmd_name!r} of {ctx.command_path}; {near(cmd_name, self.commands)}")
         return found
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parses its own arguments. Raises CommandError."""
-        with _told():
+        with _as_command_error():
             return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Parses the subcommand's arguments and runs it. Raises CommandError."""
-        with _told():
+        with _as_command_error():
             return super().invoke(ctx)
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _as_command_error() -> Iterator[None]:
     try:
         yield
     except _UsageError as error:
         if type(error).__name__ == _HELP:
             raise
         command = error.ctx.command_path if error.ctx else "drahealth"
-        raise CommandError(f"{_sentence(error)}; {command} --help says what it takes") from None
+        raise CommandError(f"{_sentence(error)}; see {command} --help") from None
 
 
 def _sentence(error: Any) -> str:
     if hasattr(error, "possibilities"):
         close = " or ".join(error.possibilities or ())
-        return f"there is no option {error.option_name}{f', did you mean {close}?' if close else ''}"
+        return f"unknown option {error.option_name}{f'; did you mean {close}?' if close else ''}"
     text = " ".join(error.format_message().split()).removesuffix(".")
     return f"{text[:1].lower()}{text[1:]}"

@@ -11,13 +11,13 @@ def _duration(value: Any) -> Duration:
     if isinstance(value, Duration):
         return value
     if not isinstance(value, str):
-        raise ValueError(f"not a duration: {value!r} ({HINT})")
+        raise ValueError(f"invalid duration {value!r} ({HINT})")
     return Duration.parse(value)
 
 
 def _signed(value: Any) -> float:
     if not isinstance(value, str):
-        raise ValueError(f"not a duration: {value!r} (say 90s or -5m)")
+        raise ValueError(f"invalid duration {value!r} (use 90s or -5m)")
     return parse_signed(value)
 
 

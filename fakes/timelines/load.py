@@ -9,9 +9,9 @@ from drahealth.fakes.files.user_files import (
     FileError,
     Place,
     Problem,
+    closest_name,
     documents,
     ill_formed,
-    meant,
     validated,
 )
 from drahealth.fakes.timelines.model import FORMAT, Timeline, Uses
@@ -31,7 +31,7 @@ class Loaded:
     problems: tuple[Problem, ...] = ()
     """What is ill-formed of it: the timeline is then what is left, with a mark in the place of each ill-formed step."""
     unsure: frozenset[str] = frozenset()
-    """What of `use` is ill-formed, so that nobody knows which was meant."""
+    """What of `use` is ill-formed, so that nobody knows which was closest_name."""
 
 
 def load(text: str | bytes, source: str = "timeline") -> list[Loaded]:
@@ -78,10 +78,10 @@ def _rest(document: dict[str, Any]) -> tuple[Timeline, set[str]]:
             data[key] = _NEEDED[key]
         elif key == "use" and len(place) > 1:
             data["use"].pop(place[1], None)
-            unsure |= {meant(Uses, place[1:2])} & _USES - data["use"].keys()
+            unsure |= {closest_name(Uses, place[1:2])} & _USES - data["use"].keys()
         else:
             data.pop(str(key), None)
-            unsure |= _USES if meant(Timeline, place[:1]) == "use" and "use" not in data else set()
+            unsure |= _USES if closest_name(Timeline, place[:1]) == "use" and "use" not in data else set()
     return Timeline.model_validate(data), unsure
 
 

@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 from drahealth.fakes.durations import Duration
-from drahealth.fakes.inventory.model import Whole
+from drahealth.fakes.inventory.model import DeviceGroup
 from drahealth.fakes.timelines.fields import Lasting, Offset, Part, Share, Taking, Where, shape
 from drahealth.fakes.timelines.workload import PodVerb, Workload
 from drahealth.proto.values import Health
@@ -351,7 +351,9 @@ class Uses(Part):
     catalogue: str = "nvidia"
     policy: str = "nvidia-catalogue"
     inventory: (
-        Annotated[Annotated[str, Tag("word")] | Annotated[tuple[Whole, ...], Tag("groups")], Discriminator(_inventory)]
+        Annotated[
+            Annotated[str, Tag("word")] | Annotated[tuple[DeviceGroup, ...], Tag("groups")], Discriminator(_inventory)
+        ]
         | None
     ) = None
     """The devices: a file beside the timeline's, or groups of them; two GPUs if nothing is said."""

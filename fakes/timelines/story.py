@@ -5,7 +5,7 @@ from pathlib import Path
 
 from drahealth.fakes.files.user_files import Document, FileError, Finding, read
 from drahealth.fakes.inventory.devices import Inventory
-from drahealth.fakes.inventory.file import groups_amiss, inventory_of, load_inventory
+from drahealth.fakes.inventory.file import group_errors, inventory_of, load_inventory
 from drahealth.fakes.timelines.check import judged
 from drahealth.fakes.timelines.load import Loaded, load_parts
 from drahealth.fakes.timelines.model import Timeline
@@ -53,7 +53,7 @@ def _devices(loaded: Loaded, folder: Path, otherwise: Inventory | None) -> tuple
     """Those of a timeline, and what is wrong with them."""
     named, place = loaded.timeline.use.inventory, ("use", "inventory")
     use = loaded.document.data.get("use")
-    if wrong := [*groups_amiss(use.get("inventory") if isinstance(use, dict) else None, place)]:
+    if wrong := [*group_errors(use.get("inventory") if isinstance(use, dict) else None, place)]:
         return None, wrong
     if named is None:
         return otherwise or Inventory.of(DEVICES), []

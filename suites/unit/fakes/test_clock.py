@@ -86,6 +86,6 @@ async def test_a_cancelled_sleeper_leaves_nothing_behind() -> None:
 
 
 @pytest.mark.parametrize("seconds", [-1, math.inf, math.nan])
-def test_a_jump_goes_forward_by_a_finite_time(seconds: float) -> None:
-    with pytest.raises(ValueError, match="forward"):
+def test_negative_or_infinite_jump_is_rejected(seconds: float) -> None:
+    with pytest.raises(ValueError, match="jump must be"):
         JumpClock().jump(seconds)

@@ -170,7 +170,7 @@ async def test_what_is_left_of_it(rig: Rig, plugin: PluginControl, end: str, lef
 @pytest.mark.parametrize("call", ["set_health", "remove", "restore"])
 async def test_a_device_that_there_is_not_is_refused_in_words(plugin: PluginControl, call: str) -> None:
     more = {"health": "Healthy"} if call == "set_health" else {}
-    with pytest.raises((ValueError, ControlFailed), match="there is no device 'gpu-7'; there are gpu-0, gpu-1"):
+    with pytest.raises((ValueError, ControlFailed), match="unknown device 'gpu-7'; there are gpu-0, gpu-1"):
         await getattr(plugin, call)(device="gpu-7", **more)
 
 
@@ -187,7 +187,7 @@ async def test_one_whose_place_is_taken_tells_of_it_and_is_back_when_it_is_free(
     kubelet = Kubelet(rig)
     await kubelet.socket.start()
     await until(lambda: len(rig.events) == 2)
-    told = Registered(RESOURCE, "", False, f"somebody serves at {rig.root / SOCKET} already")
+    told = Registered(RESOURCE, "", False, f"another process serves at {rig.root / SOCKET}; stop it first")
     other.remove()
     await other.stop()
     await until(lambda: len(rig.events) == 3)
@@ -199,7 +199,7 @@ async def test_one_that_cannot_start_does_not_run_and_may_start_later(rig: Rig) 
     await other.start()
     plugin = FakeDevicePlugin(options(rig))
     rig.on_close(plugin.stop)
-    with pytest.raises(SocketInUse, match="somebody serves at"):
+    with pytest.raises(SocketInUse, match="another process serves at"):
         await plugin.start()
     assert not (await plugin.state()).running
     other.remove()
@@ -218,7 +218,7 @@ async def test_one_whose_sockets_are_served_is_refused_and_takes_nothing_from_th
         rig.on_close(plugin.stop)
     await first.start()
     before = [rig.sockets(), [path.read_text() for path in (rig.root / "cdi").iterdir()]]
-    with pytest.raises(SocketInUse, match="somebody serves at"):
+    with pytest.raises(SocketInUse, match="another process serves at"):
         await second.start()
     await second.retire()
     assert [rig.sockets(), [path.read_text() for path in (rig.root / "cdi").iterdir()]] == before

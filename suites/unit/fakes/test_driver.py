@@ -259,7 +259,7 @@ async def test_one_whose_sockets_are_served_is_refused_and_takes_nothing_from_th
     if freed:
         await first.unregister()
     before = [rig.sockets(), await rig.slices(), [*(rig.root / "cdi").iterdir()]]
-    with pytest.raises(SocketInUse, match="somebody serves at"):
+    with pytest.raises(SocketInUse, match="another process serves at"):
         await second.start()
     assert [rig.sockets(), await rig.slices(), [*(rig.root / "cdi").iterdir()]] == before
     await second.retire()

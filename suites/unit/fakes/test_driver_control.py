@@ -225,7 +225,7 @@ async def test_devices_of_other_drivers_are_not_its_to_prepare(driver: DriverCon
     [
         (
             lambda d: d.set_health("gpu-9", HEALTHY),
-            "there is no device 'gpu-9'; there are gpu-0, gpu-1",
+            "unknown device 'gpu-9'; there are gpu-0, gpu-1",
         ),
         (lambda d: d.play([DeviceHealth("pool", "gpu-0", HEALTHY)]), "has no device pool/gpu-0"),
         (lambda d: d.stream_close("GONE"), "no gRPC status code is called 'GONE'; there are OK, CANCELLED, "),

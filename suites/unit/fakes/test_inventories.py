@@ -66,24 +66,33 @@ def test_devices_alone_are_those_of_one_driver(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("devices: [{name: a}]\ndrivers: [{name: d, devices: [{name: a}]}]", "line 1: an inventory has either"),
+        (
+            "devices: [{name: a}]\ndrivers: [{name: d, devices: [{name: a}]}]",
+            "line 1: set devices or drivers, not both",
+        ),
         ("drivers:\n- {name: D, devices: [{name: a}]}", "line 3: drivers.0.name: string should match pattern"),
         ("drivers:\n- {name: d, devices: [{name: a}], policy: nvida}", "line 3: drivers.0.policy: unknown policy"),
         (
             "drivers:\n- {name: d, devices: [{name: a}], heartbeat: -1}",
-            "line 3: drivers.0.heartbeat: input sh",
+            "line 3: drivers.0.heartbeat: must be",
         ),
-        ("drivers:\n- {name: d, devices: [{name: a}]}\n- {name: d, devices: [{name: a}]}", "line 4: drivers.1: two"),
-        ("drivers:\n- {name: d, devices: [{name: a}, {name: a}]}", "line 3: drivers.0.devices.1: two devices have one"),
+        (
+            "drivers:\n- {name: d, devices: [{name: a}]}\n- {name: d, devices: [{name: a}]}",
+            "line 4: drivers.1: duplicate",
+        ),
+        (
+            "drivers:\n- {name: d, devices: [{name: a}, {name: a}]}",
+            "line 3: drivers.0.devices.1: duplicate device name",
+        ),
         (
             f"devices:\n- {{name: {'a' * 40}, partitions: [{{name: {'b' * 40}}}]}}",
-            "line 3: devices.0: a device has a name",
+            "line 3: devices.0: a device name",
         ),
         ("devices:\n- {name: a, attributes: {two words: 1}}", "line 3: devices.0.attributes.two words"),
         ("devices:\n- {name: a, attributes: {big: 9223372036854775808}}", "line 3: devices.0.attributes.big: a number"),
     ],
 )
-def test_what_makes_no_driver_is_told_by_line(tmp_path: Path, text: str, problem: str) -> None:
+def test_invalid_driver_is_reported_by_line(tmp_path: Path, text: str, problem: str) -> None:
     with pytest.raises(FileError) as error:
         made(tmp_path, text)
     assert str(error.value.problems[0]).startswith(problem)
@@ -91,7 +100,7 @@ def test_what_makes_no_driver_is_told_by_line(tmp_path: Path, text: str, problem
 
 def test_the_inventory_of_several_drivers_is_not_one(tmp_path: Path) -> None:
     made(tmp_path, TWO)
-    with pytest.raises(FileError, match="these are devices of several drivers"):
+    with pytest.raises(FileError, match="the file has several drivers"):
         load_inventory(tmp_path / "devices.yaml")
 
 
@@ -139,7 +148,7 @@ def test_a_file_has_device_plugins_beside_drivers(tmp_path: Path) -> None:
 def test_a_file_may_have_device_plugins_alone(tmp_path: Path) -> None:
     both = fakes(tmp_path, "plugins: [{resource: example.com/gpu, devices: [{name: gpu}]}]", heartbeat=3.0)
     assert (both.drivers, [plugin.devices for plugin in both.plugins]) == ((), [("gpu",)])
-    with pytest.raises(FileError, match=r"line 2: plugins.0: these are devices of a device plugin; here they are"):
+    with pytest.raises(FileError, match=r"line 2: plugins.0: the file has device plugins only"):
         load_inventory(tmp_path / "devices.yaml")
 
 
@@ -152,47 +161,50 @@ LARGE = f"plugins: [{GPU % (60000, 'a/b')}, {TPU % (60000, 'a/c')}]"
 @pytest.mark.parametrize(
     ("text", "problems"),
     [
-        ("x: 1", ["line 2: x: nothing is called so here"]),
+        ("x: 1", ["line 2: x: unknown key"]),
         ("plugins: []", ["line 2: plugins: tuple should have at least 1 item"]),
-        ("plugins: [{devices: [{name: a}]}]", ["line 2: plugins.0.resource: it is missing"]),
-        ("plugins:\n- {resource: gpu, devices: [{name: a}]}", ["line 3: plugins.0.resource: 'gpu' is not the name of"]),
+        ("plugins: [{devices: [{name: a}]}]", ["line 2: plugins.0.resource: this key is required"]),
+        ("plugins:\n- {resource: gpu, devices: [{name: a}]}", ["line 3: plugins.0.resource: must be the name of"]),
         ("plugins:\n- {resource: e/g, devices: []}", ["line 3: plugins.0.devices: tuple should have"]),
-        ("plugins:\n- {resource: e/g, devices: [{name: a}, {name: a}]}", ["line 3: plugins.0.devices.1: two devices"]),
+        (
+            "plugins:\n- {resource: e/g, devices: [{name: a}, {name: a}]}",
+            ["line 3: plugins.0.devices.1: duplicate device"],
+        ),
         (
             "plugins:\n- {resource: e/g, devices: [{name: a}]}\n- {resource: e/g, devices: [{name: a}], policy: x}",
-            ["line 4: plugins.1: two device plugins are of e/g", "line 4: plugins.1.policy: unknown policy 'x'"],
+            ["line 4: plugins.1: duplicate resource e/g", "line 4: plugins.1.policy: unknown policy 'x'"],
         ),
         (
             "plugins:\n- resource: e/g\n  devices: [{name: a, count: 2}]\n  preferred: [a-0, b, a-2]",
             [
-                "line 5: plugins.0.preferred.1: there is no device 'b' to give; there are a-0, a-1",
-                "line 5: plugins.0.preferred.2: there is no device 'a-2' to give; there are a-0, a-1",
+                "line 5: plugins.0.preferred.1: unknown device 'b'; there are a-0, a-1",
+                "line 5: plugins.0.preferred.2: unknown device 'a-2'; there are a-0, a-1",
             ],
         ),
         (
             "plugins:\n- {resource: e/g, devices: [{name: a, partitions: [{name: b}]}], preferred: [a]}",
-            ["line 3: plugins.0.preferred.0: there is no device 'a' to give; there is a-b"],
+            ["line 3: plugins.0.preferred.0: unknown device 'a'; there is a-b"],
         ),
         (
             "plugins:\n- {resource: e/g, devices: [{name: A}], preferred: [a], registration: never}",
-            ["line 3: plugins.0.devices.0.name: string should", "line 3: plugins.0.registration: input should be"],
+            ["line 3: plugins.0.devices.0.name: string should", "line 3: plugins.0.registration: must be"],
         ),
         ("plugins:\n- {resource: e/g, devices: [{name: a}], cdi_kind: ../x}", ["line 3: plugins.0.cdi_kind: string"]),
         (
             "devices: [{name: a}]\nplugins:\n- {resource: e/g, devices: [{name: a}], cdi_kind: gpu.example.com/gpu}",
-            ["line 4: plugins.0.cdi_kind: the CDI devices of the kind gpu.example.com/gpu are those of driver gpu."],
+            ["line 4: plugins.0.cdi_kind: CDI kind gpu.example.com/gpu is already used by driver gpu."],
         ),
         (
             CLASH,
-            ["line 2: plugins.1.cdi_kind: the CDI devices of the kind a-b/c are those of device plugin e/g already"],
+            ["line 2: plugins.1.cdi_kind: CDI kind a-b/c is already used by device plugin e/g"],
         ),
         (
             LARGE,
-            ["line 2: plugins: these are more than 100000 devices"],
+            ["line 2: plugins: at most 100000 devices are allowed"],
         ),
     ],
 )
-def test_what_makes_no_device_plugin_is_told_by_line(tmp_path: Path, text: str, problems: list[str]) -> None:
+def test_invalid_device_plugin_is_reported_by_line(tmp_path: Path, text: str, problems: list[str]) -> None:
     with pytest.raises(FileError) as error:
         fakes(tmp_path, text)
     assert [str(said)[: len(known)] for said, known in zip(error.value.problems, problems, strict=True)] == problems

@@ -41,22 +41,22 @@ def test_thousands_of_devices_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("", "line 1: not an inventory: it begins with `format: inventory/v1`"),
+        ("", "line 1: invalid inventory: start it with `format: inventory/v1`"),
         (f"{HEAD}devices: []\n", "line 2: devices: tuple should have at least 1 item"),
-        (f"{HEAD}devices:\n- {{model: H100}}\n", "line 3: devices.0.name: it is missing"),
+        (f"{HEAD}devices:\n- {{model: H100}}\n", "line 3: devices.0.name: this key is required"),
         (f"{HEAD}devices:\n- {{name: GPU}}\n", "line 3: devices.0.name: string should match pattern"),
         (
             f"{HEAD}devices:\n- {{name: gpu, cuont: 8}}\n",
-            "line 3: devices.0.cuont: nothing is called so here, did you mean",
+            "line 3: devices.0.cuont: unknown key; did you mean",
         ),
-        (f"{HEAD}devices:\n- {{name: gpu}}\n- {{name: gpu}}\n", "line 4: devices.1: two devices have one name: gpu"),
+        (f"{HEAD}devices:\n- {{name: gpu}}\n- {{name: gpu}}\n", "line 4: devices.1: duplicate device name: gpu"),
         (
             f"{HEAD}devices:\n- {{name: gpu, count: 99999, partitions: [{{name: a, count: 9}}]}}",
-            "line 2: devices: these are",
+            "line 2: devices: at most",
         ),
     ],
 )
-def test_what_is_no_inventory_is_told_by_line(tmp_path: Path, text: str, problem: str) -> None:
+def test_invalid_inventory_is_reported_by_line(tmp_path: Path, text: str, problem: str) -> None:
     with pytest.raises(FileError) as error:
         loaded(tmp_path, text)
     assert str(error.value.problems[0]).startswith(problem)

@@ -68,7 +68,7 @@ def test_importing_it_does_not_import_the_official_client() -> None:
     [
         ("", "the file is empty"),
         ("{}", "it has no current-context; there are none"),
-        ("a: [", "line 1: no YAML: expected the node content"),
+        ("a: [", "line 1: invalid YAML: expected the node content"),
         ("[]", "it is no kubeconfig, which begins with `apiVersion: v1` and `kind: Config`"),
         ("a: 1\n---\nb: 1", "it is more than one document"),
         ("{clusters: [], contexts: [{name: y}], current-context: x}", "it has no context 'x'; there is y"),

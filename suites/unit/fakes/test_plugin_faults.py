@@ -116,7 +116,7 @@ async def test_a_device_that_was_taken_out_is_not_brought_back_by_its_faults(rig
     ("call", "words"),
     [
         (("inject", "xid/97", "gpu-0"), "unknown fault 'xid/97' in the catalogue nvidia"),
-        (("inject", "xid/79", "gpu-9"), "there is no device 'gpu-9'; there are gpu-0, split"),
+        (("inject", "xid/79", "gpu-9"), "unknown device 'gpu-9'; there are gpu-0, split"),
         (("recover", "hammer"), "unknown recovery action 'hammer'"),
         (("restore", "gpu-0"), "the plugin of example.com/gpu lists gpu-0 already"),
     ],

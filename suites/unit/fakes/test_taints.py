@@ -159,7 +159,9 @@ async def test_a_taint_that_is_refused_when_its_driver_starts_is_dropped_and_tol
     await driver.taint("gpu-0", KEY)
     await driver.start()
     assert ((await driver.state()).taints, await published(rig)) == ({}, {"gpu-0": [], "gpu-1": []})
-    assert f"driver {DRIVER} starts without {KEY}:NoSchedule of gpu-0, which was refused" in caplog.text
+    assert (
+        f"driver {DRIVER} starts without taint {KEY}:NoSchedule of gpu-0, which the API server rejected" in caplog.text
+    )
 
 
 async def test_taints_that_were_published_before_are_kept_beside_one_that_is_dropped(rig: Rig) -> None:

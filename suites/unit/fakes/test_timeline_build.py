@@ -104,7 +104,7 @@ def test_a_step_of_a_file_is_called_by_its_line_and_one_made_in_python_by_its_nu
 
 
 def test_what_makes_no_sense_is_told_where_it_is_written() -> None:
-    with pytest.raises(ValueError, match="not a duration: '5 sec'"):
+    with pytest.raises(ValueError, match="invalid duration '5 sec'"):
         build.inject("xid/79", "gpu-0", at="5 sec")
     with pytest.raises(FileError, match=r"n: line 1: timeline\.0\.inject: unknown fault"):
         build.checked(build.timeline("n", [build.inject("xid/97", "gpu-0")]), DEVICES)

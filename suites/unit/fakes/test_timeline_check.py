@@ -55,8 +55,8 @@ def test_a_timeline_that_makes_sense_is_planned() -> None:
         ("pod: deleted", "timeline.0.pod: a pod by itself does not come again: say `workload: {kind: ReplicaSet}`"),
         ("pod: running, for: 1s", "timeline.0: pod cannot be undone: leave `for` out"),
         ("inject: xid/79, device: held", "timeline.0.device: which device is held is seen by expect alone: name the"),
-        ("when: {seen: Healthy, device: gpu-9}, mark: a", "timeline.0.when.device: no device is called 'gpu-9'"),
-        ("inject: xid/79, device: gpu-9", "timeline.0: no device is called 'gpu-9'; there are gpu-0, gpu-1"),
+        ("when: {seen: Healthy, device: gpu-9}, mark: a", "timeline.0.when.device: no device matches 'gpu-9'"),
+        ("inject: xid/79, device: gpu-9", "timeline.0: no device matches 'gpu-9'; there are gpu-0, gpu-1"),
     ],
 )
 def test_names_that_are_nobodys_are_told_with_their_place(step: str, problem: str) -> None:

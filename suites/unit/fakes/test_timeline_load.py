@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drahealth.fakes.files.user_files import LARGEST, FileError
+from drahealth.fakes.files.user_files import MAX_BYTES, FileError
 from drahealth.fakes.timelines.load import load
 from drahealth.fakes.timelines.model import VERBS, Timeline
 from drahealth.fakes.timelines.story import stories
@@ -32,9 +32,9 @@ def test_everything_that_is_wrong_is_said_at_once_with_its_line() -> None:
     steps = ["{at: 5 sec, mark: a}", "{expect: {helth: Healthy}}", "driver: krash", "{stream: {stall: 1s, drop: 1%}}"]
     found = problems(f"{HEAD}timeline:\n" + "".join(f"- {step}\n" for step in steps))
     assert [line.split(" (")[0].split(" 'crash'")[0].split(" silence")[0] for line in found] == [
-        "line 4: timeline.0.at: not a duration: '5 sec'",
-        "line 5: timeline.1.expect.helth: nothing is called so here, did you mean health?",
-        "line 6: timeline.2.driver: input should be",
+        "line 4: timeline.0.at: invalid duration '5 sec'",
+        "line 5: timeline.1.expect.helth: unknown key; did you mean health?",
+        "line 6: timeline.2.driver: must be",
         "line 7: timeline.3.stream: stream says one thing of",
     ]
 
@@ -48,13 +48,13 @@ def test_everything_that_is_wrong_is_said_at_once_with_its_line() -> None:
         ("{repeat: {every: 1s, do: [{mark: a}]}}", "repeat has either times or for"),
         ("{repeat: {for: 9s, every: 0s, do: [{mark: a}]}}", "a repeat that lasts has an every above 0s"),
         ("{stream: {send: {devices: [], raw: ff}}}", "a message that is sent has either devices or raw bytes"),
-        ("{stream: {send: {device: gpu-0, raw: ff}}}", "it does not belong here"),
+        ("{stream: {send: {device: gpu-0, raw: ff}}}", "this key is not allowed here"),
         ("{set: {}}", "set names nothing: say health, message, timeout or heartbeat"),
         ("{expect: {device: all}}", "expect names nothing: say health, message or pod_writes"),
         ("{mark: a, when: {calls: 1, seen: Healthy}}", "a trigger has either calls or seen"),
         ("{driver: {restart: {}, upgrade: {}}}", "say either restart or upgrade"),
-        ("{taint: {key: a, effect: NoSched}}", "input should be 'None', 'NoSchedule' or 'NoExecute', not 'NoSched'"),
-        ("{pod: gone}", "input should be 'keeps-failing', 'running' or 'deleted', not 'gone'"),
+        ("{taint: {key: a, effect: NoSched}}", "must be 'None', 'NoSchedule' or 'NoExecute', got 'NoSched'"),
+        ("{pod: gone}", "must be 'keeps-failing', 'running' or 'deleted', got 'gone'"),
         ("{mark: a, probability: 8}", "not a share: 8 (say 80%)"),
     ],
 )
@@ -67,10 +67,10 @@ def test_a_step_that_makes_no_sense_is_told_why(step: str, what: str) -> None:
     [
         ("", "line 1: there is no timeline in it: it begins with `format: fault-timeline/v1`"),
         ("- 1", "line 1: not a timeline: it begins with `format: fault-timeline/v1`"),
-        ("a: [", "line 1: no YAML: expected the node content, but found '<stream end>'"),
-        ("a: 1\na: 2", 'line 2: no YAML: found duplicate key "a" with value "2" (original value: "1")'),
+        ("a: [", "line 1: invalid YAML: expected the node content, but found '<stream end>'"),
+        ("a: 1\na: 2", 'line 2: invalid YAML: found duplicate key "a" with value "2" (original value: "1")'),
         ("&a [*a]", "line 1: the document has more than 60 levels"),
-        (b"\xff\xfe\xff", "line 1: no YAML: "),
+        (b"\xff\xfe\xff", "line 1: invalid YAML: "),
     ],
 )
 def test_what_is_no_timeline_gets_one_sentence(text: str | bytes, what: str) -> None:
@@ -86,8 +86,8 @@ def test_aliases_of_aliases_do_not_fill_the_memory() -> None:
 def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "large.timeline.yaml"
     with path.open("wb") as file:
-        file.truncate(LARGEST + 1)
-    with pytest.raises(FileError, match="the file has more than 10000000 bytes"):
+        file.truncate(MAX_BYTES + 1)
+    with pytest.raises(FileError, match="at most 10000000 bytes"):
         stories(path)
 
 
@@ -141,26 +141,26 @@ def test_what_no_timeline_has_hides_nothing_of_its_steps(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("sed: 7\ntimeline: [{mark: a}]", "sed: nothing is called so here, did you mean seed?"),
-        ("mrk: 7\ntimeline: [{mark: a}]", "mrk: nothing is called so here"),
+        ("sed: 7\ntimeline: [{mark: a}]", "sed: unknown key; did you mean seed?"),
+        ("mrk: 7\ntimeline: [{mark: a}]", "mrk: unknown key"),
         (
             "use: {inventroy: x}\ntimeline: [{mark: a}]",
-            "use.inventroy: nothing is called so here, did you mean inventory?",
+            "use.inventroy: unknown key; did you mean inventory?",
         ),
-        ("timeline: [{injekt: xid/79}]", "timeline.0.injekt: nothing is called so here, did you mean inject?"),
+        ("timeline: [{injekt: xid/79}]", "timeline.0.injekt: unknown key; did you mean inject?"),
         (
             "timeline: [{stream: {send: {devics: []}}}]",
-            "timeline.0.stream.send.devics: nothing is called so here, did you mean devices?",
+            "timeline.0.stream.send.devics: unknown key; did you mean devices?",
         ),
         (
             "timeline: [{repeat: {times: 1, every: 1s, do: [{recover: {actio: a}}]}}]",
-            "timeline.0.repeat.do.0.recover.actio: nothing is called so here, did you mean action?",
+            "timeline.0.repeat.do.0.recover.actio: unknown key; did you mean action?",
         ),
         (
             "use: {inventory: [{name: a, modell: b}]}\ntimeline: [{mark: a}]",
-            "use.inventory.0.modell: nothing is called so here, did you mean model?",
+            "use.inventory.0.modell: unknown key; did you mean model?",
         ),
-        ("timeline: [{mark: a, fro: 1s}]", "timeline.0.fro: nothing is called so here, did you mean for?"),
+        ("timeline: [{mark: a, fro: 1s}]", "timeline.0.fro: unknown key; did you mean for?"),
     ],
 )
 def test_a_hint_names_what_belongs_in_that_place(text: str, told: str) -> None:
@@ -181,8 +181,8 @@ def test_what_is_wrong_with_an_inventory_is_told_with_what_is_wrong_with_the_tim
         stories(path)
     assert [str(problem).split(": string")[0].split(" (")[0] for problem in refused.value.problems] == [
         "line 3: use.inventory: devices.yaml: line 2: devices.0.name",
-        "line 3: use.inventory: devices.yaml: line 2: devices.2: two devices have one name: b",
-        "line 4: timeline.0.at: not a duration: 'x'",
+        "line 3: use.inventory: devices.yaml: line 2: devices.2: duplicate device name: b",
+        "line 4: timeline.0.at: invalid duration 'x'",
     ]
 
 

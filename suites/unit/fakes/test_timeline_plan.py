@@ -163,7 +163,7 @@ FROZEN = ['1.868 inject gpu-2 "xid/79"', '8.127 inject gpu-3 "xid/79"']
     ("steps", "what"),
     [
         ("[{mark: a}, {inject: xid/79}]", "inject needs a device"),
-        ("[{mark: a}, {inject: xid/79, device: gpu-9}]", "no device is called 'gpu-9'"),
+        ("[{mark: a}, {inject: xid/79, device: gpu-9}]", "no device matches 'gpu-9'"),
         ("[{mark: a}, {inject: xid/79, device: {pick: 5, from: 'gpu-*'}}]", "5 devices are to be picked"),
         ("[{mark: a}, {driver: crash, for: catalogue}]", "the catalogue has the times of faults: say how long"),
         ("[{mark: a}, {recover: all, for: 1s}]", "recover cannot be undone: leave `for` out"),

@@ -49,9 +49,9 @@ async def test_a_heartbeat_is_the_drivers(rig: Rig) -> None:
         (("gpu-0", "--health", "sick"), "there is no health 'sick'; there are Healthy, Unhealthy, Unknown"),
         (
             ("gpu-9", "--message", "x", "--heartbeat", "3"),
-            "there is no device 'gpu-9'; there are gpu-0",
+            "unknown device 'gpu-9'; there are gpu-0",
         ),
-        (("gpu-9", "--health", "Unknown", "--heartbeat", "3"), "there is no device 'gpu-9'; there are gpu-0"),
+        (("gpu-9", "--health", "Unknown", "--heartbeat", "3"), "unknown device 'gpu-9'; there are gpu-0"),
         (("gpu-0", "--health", "Unknown", "--heartbeat", "-1"), "heartbeat must be a finite number of seconds"),
         (("gpu-0", "--timeout", "99999999999999999999"), "Value out of range"),
     ],
@@ -108,7 +108,7 @@ async def test_a_driver_may_be_silent_partial_and_late_at_once_and_all_is_restor
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("delay", "soon"), "TIME: not a duration: 'soon' (say 500ms"),
+        (("delay", "soon"), "TIME: invalid duration 'soon' (use 500ms"),
         (("delay", "-5s"), "delay must be a finite number of seconds, 0 or more, got -5"),
         (("drop", "much"), "share: not a share: 'much' (say 20% or 0.2)"),
         (("drop", "120%"), "drop must be a share from 0% to 100%, got 1.2"),

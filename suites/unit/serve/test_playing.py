@@ -111,11 +111,11 @@ async def test_a_story_that_waits_for_its_end_does_not_hold_up_the_process(rig: 
 @pytest.mark.parametrize(
     ("step", "words"),
     [
-        ("{inject: xid/79, device: gpu-7}", "timeline.0: no device is called 'gpu-7'; there are gpu-0"),
+        ("{inject: xid/79, device: gpu-7}", "timeline.0: no device matches 'gpu-7'; there are gpu-0"),
         ("{kubelet: restart}", "timeline.0: a process plays no `kubelet`; leave the step out"),
         ("{pod: keeps-failing}", "timeline.0: a process plays no `pod`; leave the step out"),
         ("{expect: {pod_writes: {max: 3}}}", "timeline.0: a process does not count writes of statuses"),
-        ("{fly: high}", "nothing is called so here"),
+        ("{fly: high}", "unknown key"),
     ],
 )
 async def test_what_a_process_cannot_play_is_refused_before_it_begins(rig: Rig, step: str, words: str) -> None:

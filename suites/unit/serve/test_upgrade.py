@@ -60,7 +60,7 @@ async def test_ctl_restarts_a_driver_with_other_health_apis(serving: Rig) -> Non
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--overlap", "soon"), "--overlap: not a duration: 'soon' (say 500ms"),
+        (("--overlap", "soon"), "--overlap: invalid duration 'soon' (use 500ms"),
         (("--overlap", "-1s"), "overlap must be a finite number of seconds, 0 or more, got -1"),
         (("--offer", "v7"), "no health API is called 'v7.DRAResourceHealth'"),
     ],

@@ -350,7 +350,7 @@ def test_speed_and_seed_are_heeded(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
-        ("a.timeline.yaml", "timeline: [{inject: xid/97, device: gpu-0}]", "there is no fault in the catalogue"),
+        ("a.timeline.yaml", "timeline: [{inject: xid/97, device: gpu-0}]", "unknown fault"),
         ("a.timeline.yaml", "use: {inventory: none.yaml}\ntimeline: [{mark: a}]", "none.yaml cannot be read"),
         ("a.yaml", "timeline: [{mark: a}]", "is not called like a timeline; let its name end in .timeline.yaml"),
     ],

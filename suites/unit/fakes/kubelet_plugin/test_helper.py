@@ -83,7 +83,7 @@ async def test_sockets_are_made_where_the_listeners_say(rig: PluginRig) -> None:
 
 async def test_an_address_where_nobody_can_listen_is_an_error_and_leaves_nothing(rig: PluginRig) -> None:
     options = rig.options(registrar_listener=lambda path: "unix:/nowhere/at/all")
-    with pytest.raises(OSError, match="nobody can listen at unix:/nowhere/at/all"):
+    with pytest.raises(OSError, match="cannot listen at unix:/nowhere/at/all"):
         await start(Plugin(), options, clock=rig.clock)
     assert (rig.sockets(), tasks()) == ([], [])
 
