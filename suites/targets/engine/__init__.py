@@ -1,1 +1,1 @@
-"""Docker or Podman by their command lines, as programs that leave nothing behind."""
+"""The container engine, Docker or Podman, used by its command line."""

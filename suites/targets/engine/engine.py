@@ -1,4 +1,4 @@
-"""The container engine, Docker or Podman, by its command line, which both speak alike."""
+"""The container engine, Docker or Podman, by the command line that both share."""
 
 import contextlib
 import json
@@ -13,10 +13,10 @@ from drahealth.suites.targets.engine import processes
 from drahealth.suites.targets.engine.refusals import explain
 
 CLUSTER_LABEL = "io.x-k8s.kind.cluster"
-"""The label that `kind` gives to every node's container; its value is the cluster's name."""
+"""The label of every container that `kind` makes for a node; its value is the name of the cluster."""
 ROLE_LABEL = "io.x-k8s.kind.role"
 PROVIDER = "KIND_EXPERIMENTAL_PROVIDER"
-"""The variable that tells `kind` which engine to use."""
+"""The variable with the engine that `kind` uses."""
 _DOCKER, _PODMAN = "docker", "podman"
 _INSTALL = "install Docker (https://docs.docker.com/engine/install) or Podman (https://podman.io), and start it"
 _ABSENT = ("no such image", "no such object", "image not known", "failed to find image", "unable to find")
@@ -25,7 +25,7 @@ _ANSWERS_WITHIN = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """A node of some kind cluster; `id` is the full one."""
+    """The container of a node of any kind cluster; `id` is the full one."""
 
     id: str
     name: str
@@ -35,7 +35,7 @@ class Container:
 
 
 class Engine:
-    """`name` is docker or podman. `identity` tells this engine from all others, remote ones included."""
+    """`name` is docker or podman. `identity` is unique among engines, also remote ones."""
 
     def __init__(self, name: str, identity: str = "") -> None:
         self.name = name
@@ -43,7 +43,7 @@ class Engine:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What makes `kind` use this engine and no other."""
+        """The variable that makes `kind` use this engine."""
         return {PROVIDER: self.name}
 
     async def run(
@@ -53,14 +53,15 @@ class Engine:
         limit: float = 60,
         on_line: Callable[[str], None] | None = None,
     ) -> str:
-        """The standard output of one command. HarnessError with the telling line if it fails or takes too long.
+        """The standard output of one command. Raises HarnessError with the most important line if it fails or times
+        out.
 
-        `on_line` gets each line of both outputs, and the last one again with the seconds while there is none.
+        `on_line` gets each line of both outputs. While there is none it gets the last one again, with the seconds.
         """
         return self._output(args, await self._finish(args, stdin=stdin, limit=limit, on_line=on_line))
 
     async def image_id(self, ref: str) -> str | None:
-        """The id of an image that the engine has, None if it has not got it."""
+        """The id of an image; None if the engine does not have it."""
         command = ("image", "inspect", "--format", "{{.Id}}", ref)
         done = await self._finish(command)
         if done.code and any(sign in done.stderr.lower() for sign in _ABSENT):
@@ -68,18 +69,20 @@ class Engine:
         return self._output(command, done).strip()
 
     async def nodes(self) -> list[Container]:
-        """The nodes of all kind clusters, stopped ones too, whoever made them."""
+        """The nodes of all kind clusters, also stopped ones and those of others."""
         ids = (await self.run("ps", "-a", "-q", "--no-trunc", "--filter", f"label={CLUSTER_LABEL}")).split()
         if not ids:
             return []
         command = ("container", "inspect", *ids)
         done = await self._finish(command)
-        if done.code and "no such container" not in done.stderr.lower():  # one that went just now is no error
+        if (
+            done.code and "no such container" not in done.stderr.lower()
+        ):  # a container that was just removed is not an error
             self._output(command, done)
         return [container(found) for found in json.loads(done.stdout or "[]")]
 
     async def data_folder(self) -> str:
-        """Where the engine keeps images and containers, on the machine it runs on."""
+        """The folder of images and containers, on the machine of the engine."""
         field = "{{.DockerRootDir}}" if self.name == _DOCKER else "{{.Store.GraphRoot}}"
         return (await self.run("info", "--format", field)).strip()
 
@@ -96,7 +99,7 @@ class Engine:
         except TimeoutError:
             raise HarnessError(
                 f"`{self.name} {_short(args)}` did not end within {limit:g} s",
-                "see whether the engine still answers and whether the machine is busy",
+                "check that the engine answers and that the machine is not too busy",
             ) from None
 
     def _output(self, args: Sequence[str], done: processes.Finished) -> str:
@@ -106,9 +109,9 @@ class Engine:
 
 
 async def find_engine() -> Engine:
-    """Docker if it answers, else Podman; the one that KIND_EXPERIMENTAL_PROVIDER names if it names one.
+    """Docker if it answers, else Podman; the one that KIND_EXPERIMENTAL_PROVIDER names, if it names one.
 
-    HarnessError if there is none, with the reason of the first that is installed.
+    Raises HarnessError if there is none, with the error of the first that is installed.
     """
     refusals = []
     for name in _candidates():
@@ -116,11 +119,11 @@ async def find_engine() -> Engine:
             return await _use(name)
         except HarnessError as error:
             refusals.append(error)
-    raise refusals[0] if refusals else HarnessError("No container engine was found", _INSTALL)
+    raise refusals[0] if refusals else HarnessError("found no container engine", _INSTALL)
 
 
 def container(found: dict[str, Any]) -> Container:
-    """From one element of what `container inspect` prints."""
+    """From one element of the output of `container inspect`."""
     labels = found["Config"]["Labels"] or {}
     return Container(
         id=found["Id"],
@@ -140,17 +143,17 @@ def _candidates() -> list[str]:
             )
         return [named]
     if named in ("nerdctl", "nerdctl.lima", "finch"):
-        raise HarnessError(f"{PROVIDER} names {named}, and only Docker and Podman work here", f"unset {PROVIDER}")
+        raise HarnessError(f"{PROVIDER} must be docker or podman, got {named}", f"unset {PROVIDER}")
     return [name for name in (_DOCKER, _PODMAN) if shutil.which(name)]  # kind ignores any other name as well
 
 
 async def _use(name: str) -> Engine:
     engine = Engine(name)
     if name == _DOCKER and "podman" in (await engine.run("--version", limit=_ANSWERS_WITHIN)).lower():
-        return await _use(_PODMAN)  # Podman under Docker's name, which kind does not take for Docker
+        return await _use(_PODMAN)  # Podman under the name of Docker; kind treats it as Podman
     await engine.run("ps", "-q", limit=_ANSWERS_WITHIN)
     field = "{{.ID}}" if name == _DOCKER else "{{.Host.Hostname}}:{{.Store.GraphRoot}}"
-    with contextlib.suppress(HarnessError):  # what answers may still not know who it is
+    with contextlib.suppress(HarnessError):  # an engine that answers may have no id
         engine.identity = f"{name} {(await engine.run('info', '--format', field)).strip()}".strip()
     return engine
 

@@ -1,10 +1,10 @@
-"""Runs one program for as long as whoever asked for it lives, and ends it with all its children otherwise.
+"""Runs one program, and kills it with all its children when the caller ends.
 
     python -I -S guard.py HANDLE PROGRAM ARGUMENT...
 
-HANDLE is the reading end of a pipe whose other end the asker alone holds: it reads as closed once the asker has ended,
-in whatever way. The signal that a kernel can send at a parent's death (prctl(2), PR_SET_PDEATHSIG) reaches the child
-alone, and `kind` has children of its own that would go on making containers. Imports nothing but what is quick.
+HANDLE is the reading end of a pipe. Only the caller has the other end, so the pipe closes when the caller ends, in any
+way. The signal of the kernel at a parent's death (prctl(2), PR_SET_PDEATHSIG) only reaches the child; the children of
+`kind` would continue to make containers. This module imports only what is fast.
 """
 
 import os
@@ -14,9 +14,9 @@ import sys
 
 
 def main(asker: int, argv: list[str]) -> int:
-    """The program's exit code as a shell gives it, or death with everything in this process group."""
+    """Returns the exit code of the program as a shell does, or kills this whole process group."""
     if os.getpgrp() != os.getpid():
-        os.setsid()  # the group to be ended must have no strangers in it
+        os.setsid()  # the killed group must contain no other processes
     os.set_inheritable(asker, False)
     woken, wake = os.pipe()
     os.set_blocking(wake, False)

@@ -1,7 +1,7 @@
-"""A program of the command line, run to its end from the event loop: the engine's CLI and `kind`.
+"""Runs a program of the command line from the event loop: the CLI of the engine, or `kind`.
 
-It never reads the terminal, its whole process group ends when the call is cancelled or takes too long, and its guard
-ends the group when this process is gone. Whoever watches hears from it every few seconds.
+The program never reads the terminal. Its process group is killed when the call is cancelled or times out; its guard
+kills the group when this process ends. The listener gets a line every few seconds.
 """
 
 import asyncio
@@ -16,19 +16,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 Lines = Callable[[str], None]
-"""Told every line of output, and at least every `QUIET` seconds that the program still runs."""
+"""Gets every line of output, and at least every `QUIET` seconds a line while the program runs."""
 
 QUIET = 5.0
-"""Seconds without a line after which the last one is said again."""
+"""Seconds without a line after which the last one is repeated."""
 _LINGER = 2.0
-"""Seconds to read on after the program's end, where a process it left behind holds its output open."""
+"""Seconds to read after the program's end, if a process that it left has its output open."""
 _GUARD = Path(__file__).with_name("guard.py")
 _TERMINAL_MARK = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[()][A-Z0-9]|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """What a program left: its exit code and all it has written."""
+    """The exit code and the output of a program."""
 
     code: int
     stdout: str
@@ -43,16 +43,16 @@ async def run(
     on_line: Lines | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Finished:
-    """Runs the program to its end. TimeoutError after `limit` seconds; then nothing of it is left.
+    """Runs the program to its end. Raises TimeoutError after `limit` seconds, when it has killed the program.
 
-    `environment` is added to this process's own. A program that cannot be run is one with exit code 127.
+    `environment` is added to that of this process. The exit code is 127 if the program cannot be run.
     """
-    told = _Told(" ".join(argv[:2]), on_line)
-    program = _Program(told)
+    listener = _Listener(" ".join(argv[:2]), on_line)
+    program = _Program(listener)
     async with asyncio.timeout(limit):
         try:
             await program.start(argv, {**os.environ, **(environment or {})}, stdin)
-            beat = asyncio.create_task(told.beat())
+            beat = asyncio.create_task(listener.beat())
             try:
                 await asyncio.wait([program.ended, beat], return_when=asyncio.FIRST_COMPLETED)
                 if beat.done():
@@ -66,12 +66,12 @@ async def run(
 
 
 def clean(line: str) -> str:
-    """A line without colours, cursor movements and what else is meant for a terminal."""
+    """A line without colours, cursor movements and other control sequences."""
     return _TERMINAL_MARK.sub("", line.expandtabs()).strip()
 
 
-class _Told:
-    """Passes lines on, and repeats the last one while there is none."""
+class _Listener:
+    """Passes lines on to a listener, and repeats the last one while there is none."""
 
     def __init__(self, first: str, on_line: Lines | None) -> None:
         self._last = first
@@ -94,12 +94,12 @@ class _Told:
 
 
 class _Program(asyncio.SubprocessProtocol):
-    """One guarded program; `ended` with its last process's exit, `silent` when its output is closed as well."""
+    """One guarded program. `ended` is done when it has exited, `silent` when its output is closed as well."""
 
-    def __init__(self, told: _Told) -> None:
+    def __init__(self, listener: _Listener) -> None:
         loop = asyncio.get_running_loop()
         self.ended, self.silent = loop.create_future(), loop.create_future()
-        self._told = told
+        self._listener = listener
         self._output = {1: bytearray(), 2: bytearray()}
         self._pending = {1: b"", 2: b""}
         self._failure: BaseException | None = None
@@ -121,7 +121,7 @@ class _Program(asyncio.SubprocessProtocol):
             )
         )
         try:
-            # Cancelled in there, asyncio would kill the guard alone, and what that has started by then would go on.
+            # On cancellation inside, asyncio would only kill the guard, and its child would continue.
             await asyncio.shield(spawned)
         finally:
             try:
@@ -132,8 +132,8 @@ class _Program(asyncio.SubprocessProtocol):
             self._feed(stdin)
 
     async def end(self) -> None:
-        """Kills what still runs of the group, and waits until it is gone."""
-        os.close(self._held)  # the guard's sign to end the group, should it not have been reached otherwise
+        """Kills the rest of the group, and waits until it is gone."""
+        os.close(self._held)  # the guard then kills the group
         if self._transport is not None:
             if self._transport.get_returncode() is None:
                 with contextlib.suppress(ProcessLookupError):
@@ -144,7 +144,7 @@ class _Program(asyncio.SubprocessProtocol):
                 self._transport.close()
 
     def finished(self) -> Finished:
-        """What it left; raises what a listener raised."""
+        """The result of the program. Raises the error of the listener."""
         assert self._transport is not None
         if self._failure is not None:
             raise self._failure
@@ -155,11 +155,11 @@ class _Program(asyncio.SubprocessProtocol):
         self._output[fd] += data
         *lines, self._pending[fd] = (self._pending[fd] + data).replace(b"\r", b"\n").split(b"\n")
         for line in lines:
-            self._tell(line)
+            self._pass_on(line)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         if fd in self._pending:
-            self._tell(self._pending.pop(fd))
+            self._pass_on(self._pending.pop(fd))
         if not self._pending and not self.silent.done():
             self.silent.set_result(None)
 
@@ -167,9 +167,9 @@ class _Program(asyncio.SubprocessProtocol):
         if not self.ended.done():
             self.ended.set_result(None)
 
-    def _tell(self, line: bytes) -> None:
+    def _pass_on(self, line: bytes) -> None:
         try:
-            self._told.line(line.decode(errors="replace"))
+            self._listener.line(line.decode(errors="replace"))
         except Exception as error:
             self._failure = self._failure or error
 
@@ -177,5 +177,5 @@ class _Program(asyncio.SubprocessProtocol):
         assert self._transport is not None
         pipe = self._transport.get_pipe_transport(0)
         assert isinstance(pipe, asyncio.WriteTransport)
-        pipe.write(stdin)  # broken where nobody reads it; whoever does not says why
+        pipe.write(stdin)  # if the program does not read it, its output says why
         pipe.close()

@@ -1,1 +1,1 @@
-"""Fake drivers in the pods of a cluster: their image, what deploys them, and the way to them."""
+"""Fake drivers in pods of a cluster: their image, their deployment, and the connection to them."""

@@ -17,22 +17,22 @@ from drahealth.suites.targets.progress import Progress, silent
 __all__ = ["NAMESPACE", "deploy", "remove", "why_gone"]
 
 START_LIMIT = 90.0
-"""Seconds for the pods to be Ready, and for the remains of an earlier deployment to go."""
+"""Seconds for the pods to be Ready, and for the objects of an earlier deployment to be deleted."""
 _INTERVAL = 0.25
 _BEAT = 6.0
-"""Seconds between two signs that a stage goes on."""
+"""Seconds between two lines about a stage."""
 _PATIENCE = 5.0
-"""Seconds that a container may wait for what does not come by waiting: it is told again, with what went before."""
+"""Seconds that a container may wait for a hopeless reason: later events often give a better one."""
 
 
 async def deploy(api: Api, image: str, progress: Progress) -> dict[str, str]:
-    """Makes or replaces all objects; the pods' names by their nodes once there is a Ready one on each.
+    """Makes or replaces all objects. Returns the names of the pods by their nodes, once each node has a Ready one.
 
-    Raises HarnessError with the reason if one cannot start, if the cluster refuses, or if somebody else's object has
-    the name of one of ours; then nothing is made.
+    Raises HarnessError with the reason if a pod cannot start, if the cluster rejects an object, or if an object of
+    others has the name of one of ours; then it makes nothing.
     """
     try:
-        async with _told(progress, f"Deploying the fake driver ({image})"):
+        async with _shown(progress, f"Deploying the fake driver ({image})"):
             async with asyncio.timeout(START_LIMIT):
                 await _until_free(api)
             await _refuse_to_take_over(api)
@@ -41,23 +41,22 @@ async def deploy(api: Api, image: str, progress: Progress) -> dict[str, str]:
         return await _until_ready(api, progress)
     except TimeoutError:
         raise HarnessError(
-            f"The namespace {NAMESPACE} of an earlier deployment is still being deleted after {START_LIMIT:g} s",
-            f"see what holds it: kubectl get namespace {NAMESPACE} -o yaml",
+            f"the namespace {NAMESPACE} of an earlier deployment is not deleted after {START_LIMIT:g} s",
+            f"see why: kubectl get namespace {NAMESPACE} -o yaml",
         ) from None
     except ApiError as error:
         raise HarnessError(
-            f"The fake driver cannot be deployed: {error}", "the kubeconfig's user must be an administrator"
+            f"cannot deploy the fake driver: {error}", "the user of the kubeconfig must be an administrator"
         ) from error
 
 
 async def remove(api: Api, progress: Progress = silent) -> None:
-    """Removes everything of ours and returns when it is gone; what is not there is no error. Raises HarnessError.
+    """Removes all our objects and returns when they are gone; harmless without any. Raises HarnessError.
 
-    Somebody else's objects stay, whatever their names. The namespace, empty by then, goes by itself: a controller
-    leaves it alone for 5 s at least.
+    It never removes objects of others. It does not wait for the empty namespace: a controller takes at least 5 s.
     """
     try:
-        async with _told(progress, "Removing the fake driver"):
+        async with _shown(progress, "Removing the fake driver"):
             for kind, obj in reversed(manifests("", "")):
                 found = await _find(api, kind, obj["metadata"])
                 if found is not None and _is_ours(found):
@@ -66,17 +65,17 @@ async def remove(api: Api, progress: Progress = silent) -> None:
                 await _until_empty(api)
     except TimeoutError:
         raise HarnessError(
-            f"The namespace {NAMESPACE} still has pods after {START_LIMIT:g} s",
-            f"see what holds them: kubectl get pods -n {NAMESPACE} -o yaml",
+            f"the namespace {NAMESPACE} has pods after {START_LIMIT:g} s",
+            f"see why: kubectl get pods -n {NAMESPACE} -o yaml",
         ) from None
     except ApiError as error:
         raise HarnessError(
-            f"The fake driver cannot be removed: {error}", f"delete the namespace {NAMESPACE} yourself"
+            f"cannot remove the fake driver: {error}", f"delete the namespace {NAMESPACE} yourself"
         ) from error
 
 
 async def why_gone(api: Api, pod: str) -> str:
-    """Why a driver's pod no longer serves, as a sentence; empty if it does. Raises ApiError."""
+    """Why the pod of a driver no longer runs, as a sentence; empty if it runs. Raises ApiError."""
     try:
         return readiness.gone(await api.get(PODS, pod, NAMESPACE), pod)
     except ApiError as error:
@@ -86,8 +85,8 @@ async def why_gone(api: Api, pod: str) -> str:
 
 
 @asynccontextmanager
-async def _told(progress: Progress, stage: str) -> AsyncIterator[None]:
-    """Tells of a stage, and again with its seconds while it lasts."""
+async def _shown(progress: Progress, stage: str) -> AsyncIterator[None]:
+    """Shows a stage, and then its seconds while it lasts."""
 
     async def beat() -> None:
         began = time.monotonic()
@@ -112,8 +111,8 @@ async def _refuse_to_take_over(api: Api) -> None:
             within = f" -n {NAMESPACE}" if "namespace" in obj["metadata"] else ""
             label = "=".join(*BELONGS.items())
             raise HarnessError(
-                f"The cluster has a {kind.kind} {name} that is not drahealth's: it lacks the label {label}",
-                f"use another cluster, or remove it if nobody needs it: {delete}{within}",
+                f"the cluster has another {kind.kind} {name}, without the label {label}",
+                f"use another cluster, or remove it: {delete}{within}",
             )
 
 
@@ -122,7 +121,7 @@ def _is_ours(obj: Object) -> bool:
 
 
 async def _until_free(api: Api) -> None:
-    """A namespace that is being deleted takes nothing new. Somebody else's is not waited for."""
+    """Waits for the deletion of an earlier namespace of ours, which accepts no new objects."""
     while True:
         found = await _find(api, NAMESPACES, {"name": NAMESPACE})
         if found is None or not _is_ours(found) or "deletionTimestamp" not in found["metadata"]:
@@ -131,7 +130,7 @@ async def _until_free(api: Api) -> None:
 
 
 async def _until_empty(api: Api) -> None:
-    """No pod of the driver is left."""
+    """Waits until no pod of the driver is left."""
     while True:
         found = await _find(api, NAMESPACES, {"name": NAMESPACE})
         if found is None or not _is_ours(found) or not await _pods(api):
@@ -161,11 +160,13 @@ async def _until_ready(api: Api, progress: Progress) -> dict[str, str]:
         why = readiness.hopeless(pods)
         hopeless_since = (hopeless_since or now) if why else None
         if hopeless_since is not None and now - hopeless_since > _PATIENCE:
-            raise HarnessError(f"The fake driver does not start: {why}", "see that its image is in the cluster's nodes")
+            raise HarnessError(
+                f"the fake driver does not start: {why}", "check that the nodes of the cluster have its image"
+            )
         if now - began > START_LIMIT:
             why = readiness.missing(daemon_set, pods, await api.list(EVENTS, NAMESPACE))
             raise HarnessError(
-                f"The fake driver's pods were not Ready after {START_LIMIT:g} s: {why}",
+                f"the pods of the fake driver are not Ready after {START_LIMIT:g} s: {why}",
                 f"see kubectl describe pods -n {NAMESPACE}",
             )
         progress(f"Waiting for the fake driver's pods ({now - began:.0f} s)")

@@ -1,4 +1,4 @@
-"""The way to the fake drivers in pods: one long-lived exec stream to the pod of a node."""
+"""The connection to fake drivers in pods: one long exec stream to the pod of a node."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -11,16 +11,16 @@ from drahealth.fakes.control.wire import LINE_LIMIT, Writer
 from drahealth.suites.targets.pods.manifests import CONTROL_SOCKET
 
 PATIENCE = 90.0
-"""Seconds that a stream may be away: it goes over the API server and the kubelet, and either may be restarted."""
+"""Seconds that a stream may be interrupted: it passes the API server and the kubelet, and either may restart."""
 _HANDSHAKE = 10.0
 _COMMAND = ("python", "-m", "drahealth.fakes.control.connect", CONTROL_SOCKET)
 
 Gone = Callable[[], Awaitable[str]]
-"""Says why the pod is no more; empty if it is still there."""
+"""Returns why the pod is gone; empty if it runs."""
 
 
 def connect_to(client: KubeClient, namespace: str, pod: str, gone: Gone) -> Connect:
-    """Connects to the drivers' process in the pod. What is worth another try is raised as OSError."""
+    """Connects to the process of the drivers in the pod. Raises OSError for an error that is worth another try."""
 
     async def connect() -> tuple[asyncio.StreamReader, Writer]:
         try:
@@ -39,9 +39,9 @@ async def _reason(gone: Gone) -> str:
     try:
         return await gone()
     except ApiError:
-        return ""  # the API server is away as well
+        return ""  # the API server is stopped as well
 
 
 def host_in(client: KubeClient, namespace: str, pod: str, gone: Gone) -> RemoteHost:
-    """The place where drivers are made in that pod."""
+    """The remote host that makes drivers in that pod."""
     return RemoteHost(connect_to(client, namespace, pod, gone), patience=PATIENCE)

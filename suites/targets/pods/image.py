@@ -1,8 +1,7 @@
-"""The fake driver's image: the project's `proto` and `fakes` and the few packages they need, on a Python of anyone's.
+"""The image of the fake driver: `proto`, `fakes` and the packages that they need, on any image with Python.
 
-Nothing is run and nothing is fetched while the image is built, so that it can be built where containers have no
-network: what goes in is gathered here before. The image's tag says what is in it; one that the engine has already is
-not built again.
+The build runs nothing and fetches nothing, so it works without a network in containers: this module gathers the content
+first. The tag of the image is a hash of its content. An image that the engine has is not built again.
 """
 
 import asyncio
@@ -27,9 +26,9 @@ from drahealth.suites.targets.pods.packages import Interpreter, digest, ensure_p
 from drahealth.suites.targets.progress import Progress
 
 DEFAULT_BASE = "python:3.11-slim"
-"""Any image with Python 3.11 or newer and glibc will do."""
+"""Any image with Python 3.11 or newer and glibc works."""
 REPOSITORY = "localhost/drahealth-fakes"
-"""With a host, so that Docker, Podman and containerd call it the same."""
+"""With a host, so that it has the same name in Docker, Podman and containerd."""
 
 _RECIPE = Path(__file__).with_name("recipe")
 _LIMIT = 600.0
@@ -39,7 +38,7 @@ _OLDEST = (3, 11)
 
 
 async def ensure_image(engine: Engine, *, named: str | None, base: str | None, progress: Progress) -> str:
-    """The name of an image with the fake driver that the engine has: the one that is named, or ours, built if need be.
+    """The name of an image with the fake driver in the engine: the named one, or ours, built if needed.
 
     Raises HarnessError if it cannot be pulled or built.
     """
@@ -54,7 +53,7 @@ async def ensure_image(engine: Engine, *, named: str | None, base: str | None, p
 
 
 async def has_image(api: Api, nodes: Iterable[str], image: str) -> bool:
-    """Whether all these nodes say that they have an image of that name. Raises ApiError."""
+    """Whether all these nodes report an image of that name. Raises ApiError."""
     for name in nodes:
         images = (await api.get(NODES, name)).get("status", {}).get("images") or ()
         if not any(image in (found.get("names") or ()) for found in images):
@@ -66,7 +65,7 @@ async def _build(engine: Engine, tag: str, base: str, needed: list[str], progres
     began, cache = time.monotonic(), default_root() / "images"
     try:
         cache.mkdir(parents=True, exist_ok=True)
-        async with _alone(cache, progress):
+        async with _locked(cache, progress):
             if await engine.image_id(tag) is not None:
                 return
             await _ensure_there(engine, base, progress, "The base of the fake driver's image", "--driver-base")
@@ -76,7 +75,7 @@ async def _build(engine: Engine, tag: str, base: str, needed: list[str], progres
     except OSError as error:
         hint = "make room" if error.errno == errno.ENOSPC else "set its permissions right"
         raise HarnessError(
-            f"The cache {cache} cannot be written: {error}", f"{hint}, or set DRAHEALTH_CACHE to another folder"
+            f"cannot write the cache {cache}: {error}", f"{hint}, or set DRAHEALTH_CACHE to another folder"
         ) from error
     size = int(await engine.run("image", "inspect", "--format", "{{.Size}}", tag))
     progress(f"Built {tag}, {size / 1e6:.0f} MB on {base}, in {time.monotonic() - began:.1f} s")
@@ -100,32 +99,32 @@ async def _ensure_there(engine: Engine, image: str, progress: Progress, what: st
     try:
         await engine.run("pull", image, limit=_LIMIT, on_line=lambda line: progress(doing))
     except HarnessError as error:
-        failure = _about(f"{what}, {image}, cannot be had", error)
-        failure.hint = f"check the name, pull it before, or name another with {option}"
+        failure = _about(f"cannot get {what}, {image}", error)
+        failure.hint = f"check the name, pull it first, or pass another as {option}"
         raise failure from error
 
 
 async def _interpreter(engine: Engine, base: str) -> Interpreter:
-    """The Python of the base, which says itself what it is."""
+    """The Python of the base, as it reports itself."""
     try:
         said = await engine.run("run", "--rm", "--network=none", "--entrypoint=python", base, "-c", _ASK)
         version, machine, libc = json.loads(said)
     except (HarnessError, ValueError) as error:
         said = error.message if isinstance(error, HarnessError) else str(error)
         raise HarnessError(
-            f"The base {base} cannot run Python: {said}", "name an image with `python` by --driver-base"
+            f"the base {base} cannot run Python: {said}", "pass an image with `python` as --driver-base"
         ) from error
     parts = tuple(int(part) for part in version.split(".")[:2])
     if parts < _OLDEST or libc != "glibc":
         raise HarnessError(
-            f"The base {base} has Python {version} on {libc or 'another libc than glibc'}",
-            "name an image with Python 3.11 or newer on glibc by --driver-base, such as python:3.11-slim",
+            f"--driver-base must have Python 3.11 or newer and glibc, and {base} has {version} on {libc or 'no glibc'}",
+            "for example python:3.11-slim",
         )
     return Interpreter(".".join(map(str, parts)), machine)
 
 
 def _about(what: str, error: HarnessError) -> HarnessError:
-    """The engine's refusal as one of ours, with its hint and notes."""
+    """The error of the engine with this message before it."""
     failure = HarnessError(f"{what}: {error.message}", error.hint)
     for note in getattr(error, "__notes__", ()):
         failure.add_note(note)
@@ -134,7 +133,7 @@ def _about(what: str, error: HarnessError) -> HarnessError:
 
 @contextlib.contextmanager
 def _context(folder: Path, packages: Path) -> Iterator[Path]:
-    """What the engine builds from: hard links to the packages, and copies of our own files."""
+    """The build context: hard links to the packages, and copies of our own files."""
     shutil.rmtree(folder, ignore_errors=True)
     try:
         shutil.copytree(packages, folder / "site", copy_function=os.link)
@@ -147,7 +146,7 @@ def _context(folder: Path, packages: Path) -> Iterator[Path]:
 
 
 def _ours() -> Iterator[tuple[str, Path]]:
-    """The files of ours, from wherever they are imported, by their names in the context."""
+    """Our files, by their names in the context."""
     parts = {f"package/{part.__name__.rpartition('.')[2]}/": part.__path__[0] for part in (proto, fakes)}
     for name, source in {"": _RECIPE, **{name: Path(path) for name, path in parts.items()}}.items():
         for path in sorted(source.rglob("*")):
@@ -156,15 +155,15 @@ def _ours() -> Iterator[tuple[str, Path]]:
 
 
 def _contents() -> Iterator[str]:
-    """The name and text of all that is ours in the image."""
+    """The name and text of each of our files in the image."""
     for name, path in _ours():
         yield name
         yield path.read_text(encoding="utf-8")
 
 
 @contextlib.asynccontextmanager
-async def _alone(cache: Path, progress: Progress) -> AsyncIterator[None]:
-    """Holds the cache's lock, which goes with its process."""
+async def _locked(cache: Path, progress: Progress) -> AsyncIterator[None]:
+    """Holds the lock of the cache; it ends with its process."""
     lock, began = filelock.FileLock(cache / "lock"), time.monotonic()
     while True:
         try:

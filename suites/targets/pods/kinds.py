@@ -1,4 +1,4 @@
-"""The kinds of objects that deploying needs besides those of `fakes.api`."""
+"""The kinds of objects of a deployment, beside those of `fakes.cluster.api`."""
 
 from drahealth.fakes.cluster.api import Kind
 

@@ -9,22 +9,22 @@ from drahealth.suites.targets.pods.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_R
 NAMESPACE = "drahealth"
 NAME = "drahealth-driver"
 SELECTOR = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/part-of": "drahealth"}
-"""The labels of the driver's pods, and of everything that belongs to them."""
+"""The labels of the driver's pods and of their other objects."""
 CONTROL_SOCKET = "/run/drahealth/control.sock"
-"""Where the driver listens for what it is told, in its pod."""
+"""The control socket of the driver, in its pod."""
 SHARED = (
     "/var/lib/kubelet/plugins",
     "/var/lib/kubelet/plugins_registry",
     "/var/lib/kubelet/device-plugins",
     "/var/run/cdi",
 )
-"""Folders of the node that the driver writes into: sockets for the kubelet, and specifications for the runtime."""
+"""Folders of the node that the driver writes to: sockets for the kubelet, and CDI specifications for the runtime."""
 
 _RESOURCES = "resource.k8s.io"
 
 
 def manifests(image: str, version: str) -> list[tuple[Kind, Object]]:
-    """All of them in the order in which they are made. `version` is ours, for the label."""
+    """All objects, in the order in which they are made. `version` is that of drahealth, for the label."""
     labels = {**SELECTOR, "app.kubernetes.io/version": version}
     return [
         (NAMESPACES, _object(NAMESPACE, labels | {"pod-security.kubernetes.io/enforce": "privileged"}, within=None)),
@@ -40,7 +40,7 @@ def _object(name: str, labels: dict[str, str], within: str | None = NAMESPACE) -
 
 
 def _rules() -> list[dict[str, Any]]:
-    """What the driver does itself: it publishes slices, and reads the claims that it is asked to prepare."""
+    """The rights of the driver: it publishes slices, and reads the claims that it prepares."""
     return [
         _rule("resourceslices", ("get", "list", "watch", "create", "update", "delete")),
         _rule("resourceclaims", ("get",)),

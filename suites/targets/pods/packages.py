@@ -1,6 +1,6 @@
-"""The packages that the fake driver needs in its image, fetched by pip for the image's Python and architecture.
+"""The packages in the image of the fake driver. pip fetches them for the Python and the architecture of the image.
 
-They are fetched once, into a folder of the cache that is whole or not there at all.
+They are fetched once, into a folder of the cache that is complete or missing.
 """
 
 import hashlib
@@ -17,13 +17,13 @@ from drahealth.suites.targets.engine import processes
 from drahealth.suites.targets.progress import Progress
 
 NEEDED = ("aiohttp", "filelock", "grpcio", "protobuf", "pydantic", "watchfiles")
-"""What the fake driver imports; the official client of Kubernetes is not among them, and weighs more than all."""
+"""The imports of the fake driver, without the official client of Kubernetes, which is larger than all of them."""
 
-_FETCHING = "Fetching the packages of the fake driver's image"
+_FETCHING = "Fetching packages for the image of the fake driver"
 _LIMIT = 600.0
 _GLIBC = ("manylinux_2_28", "manylinux_2_17", "manylinux2014")
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
-_WITHOUT = "or name an image that has the fake driver with --driver-image"
+_WITHOUT = "or pass an image with the fake driver as --driver-image"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +35,12 @@ class Interpreter:
 
     @property
     def tags(self) -> list[str]:
-        """What pip is told to fetch for; a system with glibc."""
+        """The platforms for pip: a system with glibc."""
         return [f"--platform={family}_{self.machine}" for family in _GLIBC]
 
 
 def requirements(declared: Iterable[str] | None = None) -> list[str]:
-    """The needed packages with the versions that this project asks for."""
+    """The needed packages, with the versions that this project requires."""
     if declared is None:
         declared = metadata.requires("drahealth") or ()
     plain = [one for one in declared if ";" not in one]
@@ -54,9 +54,9 @@ def digest(parts: Iterable[str]) -> str:
 
 
 async def ensure_packages(cache: Path, interpreter: Interpreter, needed: Sequence[str], progress: Progress) -> Path:
-    """The folder with the packages, from the cache or fetched. Who calls holds the cache's lock.
+    """The folder with the packages, from the cache or fetched. The caller holds the lock of the cache.
 
-    HarnessError if pip is missing or cannot get them, OSError if the cache cannot be written.
+    Raises HarnessError if pip is missing or fails, OSError if the cache cannot be written.
     """
     folder = cache / digest([interpreter.version, interpreter.machine, *needed])
     if not folder.is_dir():
@@ -79,21 +79,21 @@ async def _fetch(into: Path, interpreter: Interpreter, needed: Sequence[str], pr
             [*pip, *how, "--target", str(into), *needed], limit=_LIMIT, on_line=lambda line: progress(_FETCHING)
         )
     except TimeoutError:
-        raise HarnessError(f"{_FETCHING} took more than {_LIMIT:g} s", f"see the network, {_WITHOUT}") from None
+        raise HarnessError(f"{_FETCHING} took more than {_LIMIT:g} s", f"check the network, {_WITHOUT}") from None
     if done.code:
         raise refusal(done.stderr)
 
 
 def refusal(said: str) -> HarnessError:
-    """The error for a pip that failed: `said` is its standard error."""
+    """The error of a failed pip: `said` is its standard error."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     told = next(
         (line for line in reversed(lines) if line.startswith("ERROR")), lines[-1] if lines else "it said nothing"
     )
     if "No module named pip" in said:
         return HarnessError(
-            f"The fake driver's image cannot be built: {sys.executable} has no pip",
+            f"cannot build the image of the fake driver: {sys.executable} has no pip",
             f"get it with `{sys.executable} -m ensurepip`, {_WITHOUT}",
         )
-    hint = "make room on the disk" if "No space left" in said else "see whether pip can reach its package index"
-    return HarnessError(f"pip cannot get the packages of the fake driver's image: {told}", f"{hint}, {_WITHOUT}")
+    hint = "make room on the disk" if "No space left" in said else "check that pip can reach its package index"
+    return HarnessError(f"pip cannot get the packages of the image of the fake driver: {told}", f"{hint}, {_WITHOUT}")

@@ -1,4 +1,4 @@
-"""What the objects of a deployment say about it: is it there, and if not, why not. Pure functions over them."""
+"""The readiness of a deployment, and the reason if it is not ready. Pure functions over its objects."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -16,14 +16,14 @@ _HOPELESS = frozenset(
         "RunContainerError",
     }
 )
-"""What a container waits for that does not come by waiting."""
+"""Reasons of a waiting container that do not pass by waiting."""
 
 _EVENTS = 3
 _LONGEST = 400
 
 
 def is_rolled_out(daemon_set: Object) -> bool:
-    """Whether every node that shall have a pod has one of the newest template, Ready."""
+    """Whether every node has a Ready pod of the newest template."""
     status = daemon_set.get("status", {})
     wanted = status.get("desiredNumberScheduled", 0)
     seen = status.get("observedGeneration", 0) >= daemon_set["metadata"].get("generation", 0)
@@ -33,7 +33,7 @@ def is_rolled_out(daemon_set: Object) -> bool:
 
 
 def by_node(pods: Iterable[Object]) -> dict[str, str]:
-    """The pods' names by their nodes, of those that are Ready and shall stay."""
+    """The names of the pods by their nodes; only those that are Ready and not being deleted."""
     return {
         pod["spec"]["nodeName"]: pod["metadata"]["name"]
         for pod in pods
@@ -42,7 +42,7 @@ def by_node(pods: Iterable[Object]) -> dict[str, str]:
 
 
 def hopeless(pods: Iterable[Object]) -> str:
-    """Why one of the pods will not start, as a clause; empty as long as there is hope."""
+    """Why one of the pods cannot start, as a clause; empty if all may."""
     for pod in pods:
         for status in pod.get("status", {}).get("containerStatuses", []):
             waiting = status.get("state", {}).get("waiting", {})
@@ -52,7 +52,7 @@ def hopeless(pods: Iterable[Object]) -> str:
 
 
 def missing(daemon_set: Object, pods: Sequence[Object], events: Iterable[Object]) -> str:
-    """Why the deployment is not there yet, as a clause, from conditions and events."""
+    """Why the deployment is not ready, as a clause, from conditions and events."""
     names = {daemon_set["metadata"]["name"], *(pod["metadata"]["name"] for pod in pods)}
     found = [*_conditions(pods)] or [f"{len(pods)} pods there"]
     warned = [e for e in events if e.get("type") == "Warning" and e.get("involvedObject", {}).get("name") in names]
@@ -61,20 +61,20 @@ def missing(daemon_set: Object, pods: Sequence[Object], events: Iterable[Object]
 
 
 def gone(pod: Object | None, name: str) -> str:
-    """Why the pod no longer serves, as a sentence; empty if it still does. None is one that is not there."""
+    """Why the pod no longer runs, as a sentence; empty if it runs. None stands for a missing pod."""
     if pod is None:
-        return f"The driver's pod {name} was deleted"
+        return f"the pod {name} of the driver was deleted"
     status = pod.get("status", {})
     if status.get("reason") == "Evicted":
         return _short(
-            f"The driver's pod {name} was evicted from {_node(pod)}: {status.get('message', 'no reason given')}"
+            f"the pod {name} of the driver was evicted from {_node(pod)}: {status.get('message', 'no reason given')}"
         )
     if "deletionTimestamp" in pod["metadata"]:
         why = _condition(pod, "DisruptionTarget").get("message", "")
-        return _short(f"The driver's pod {name} is being deleted{': ' if why else ''}{why}")
+        return _short(f"the pod {name} of the driver is being deleted{': ' if why else ''}{why}")
     if status.get("phase") in ("Failed", "Succeeded"):
         why = status.get("message") or "; ".join(_ends(pod)) or "no reason given"
-        return _short(f"The driver's pod {name} has ended: {why}")
+        return _short(f"the pod {name} of the driver has ended: {why}")
     return ""
 
 
@@ -105,7 +105,7 @@ def _ends(pod: Object) -> Iterator[str]:
 
 
 def _ended(terminated: Object) -> str:
-    """An end's code, and the last line that the process wrote."""
+    """The exit code, and the last line of output."""
     lines = str(terminated.get("message", "")).strip().splitlines()
     words = f"exit code {terminated.get('exitCode', '?')} ({terminated.get('reason', 'no reason')})"
     return _short(f"{words}: {lines[-1]}" if lines else words)

@@ -1,4 +1,5 @@
-"""Builds a package with the machine's Go toolchain: needs a module proxy or a filled module cache, and minutes."""
+"""Builds a package with the Go toolchain of the machine. It needs a module proxy or a filled module cache, and
+minutes."""
 
 import contextlib
 import json
@@ -30,7 +31,7 @@ _ANY_GO = _INSTALL_GO.format(minimum="1.26")
 
 
 class GoFailed(Exception):
-    """A go command ended with an error; its last words are the message."""
+    """A go command failed; its last lines are the message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class GoBuild:
     go: str = "go"
 
     def get(self, order: Order, progress: Progress) -> str:
-        """See `Source`: Unavailable without a fitting Go or a module proxy."""
+        """See `Source`. Raises Unavailable without a suitable Go or a module proxy."""
         program = shutil.which(self.go)
         if program is None:
             raise Unavailable("there is no Go toolchain to build it with", _ANY_GO)
@@ -48,7 +49,7 @@ class GoBuild:
         try:
             return build.run()
         except GoFailed as failure:
-            raise HarnessError(f"{order.package} could not be built: {failure}", "see what Go says there") from None
+            raise HarnessError(f"cannot build {order.package}: {failure}", "see the output of Go") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,8 @@ class _Build:
         return f"built with {running} from {module.path}@{module.version}"
 
     def _only_program(self) -> str:
-        """The name to give a single program (Go would name etcd after its module's folder); "" leaves it to Go."""
+        """The file name of a single program (Go would name etcd after the folder of its module); "" for the name of
+        Go."""
         return self.order.programs[0] if len(self.order.programs) == 1 else ""
 
     def _find(self, package: Package) -> Module:
@@ -97,7 +99,7 @@ class _Build:
 
     def _environment(self) -> Mapping[str, str]:
         platform, temporary = self.order.platform, self.order.scratch / "tmp"
-        temporary.mkdir(exist_ok=True)  # where a killed Go leaves its work, and the next run removes it
+        temporary.mkdir(exist_ok=True)  # a killed Go leaves its files there, and the next run removes them
         fixed = {"GO111MODULE": "on", "GOWORK": "off", "GOFLAGS": "-buildvcs=false", "CGO_ENABLED": "0"}
         return {**fixed, "GOOS": platform.system, "GOARCH": platform.architecture, "GOTMPDIR": str(temporary)}
 
@@ -110,9 +112,9 @@ def run_go(
     progress: Progress,
     tell_by_output: bool = False,
 ) -> str:
-    """What the command prints; shows the seconds it has taken so far. It ends with this process, however that ends.
+    """The output of the command; shows its seconds while it runs. The command ends with this process, in any way.
 
-    With `tell_by_output` a command that failed but printed something has given its answer.
+    With `tell_by_output` the output of a failed command is its answer.
     """
     since = time.monotonic()
     with subprocess.Popen(
@@ -154,6 +156,6 @@ def _no_module(package: Package, error: str) -> Exception:
         return Unavailable("Go's module proxy cannot be reached", "run once where Go's module proxy can be reached")
     words = " ".join(error.split()) or "no reason given"
     return ConfigurationError(
-        f"{package} is not among Go's published modules ({words})",
-        "see https://kubernetes.io/releases for those there are",
+        f"{package} is not a published Go module ({words})",
+        "https://kubernetes.io/releases lists the releases",
     )

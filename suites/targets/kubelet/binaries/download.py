@@ -1,6 +1,6 @@
 """The official releases: https://dl.k8s.io for Kubernetes, the project's GitHub releases for etcd, and get.helm.sh.
 
-Each file is held against the checksum published beside it.
+Each file is compared with its published checksum.
 """
 
 import shutil
@@ -26,14 +26,14 @@ _RELEASES = {
 
 @dataclass(frozen=True, slots=True)
 class OfficialReleases:
-    """Downloads; the base URLs can be those of mirrors of the same layout."""
+    """Downloads releases; the base URLs may be those of mirrors with the same layout."""
 
     kubernetes_url: str = KUBERNETES_URL
     etcd_url: str = ETCD_URL
     helm_url: str = HELM_URL
 
     def get(self, order: Order, progress: Progress) -> str:
-        """See `Source`: Unavailable without a network, ConfigurationError for a release that does not exist."""
+        """See `Source`. Raises Unavailable without a network, ConfigurationError for a release that does not exist."""
         from drahealth.suites.targets.kubelet.binaries.transfer import NotThere
 
         base, fetch = {
@@ -51,7 +51,7 @@ class OfficialReleases:
             platform = f"{order.platform.system}/{order.platform.architecture}"
             raise ConfigurationError(
                 f"{order.package} was not released for {platform} ({missing} does not exist)",
-                f"see {_RELEASES[order.package.project]} for those there are",
+                f"{_RELEASES[order.package.project]} lists the releases",
             ) from missing
 
 
@@ -94,9 +94,7 @@ def _listed(sums: str, name: str, url: str) -> str:
     for line in sums.splitlines():
         if line.split()[1:] == [name]:
             return line.split()[0]
-    raise HarnessError(
-        f"{url} does not list {name}", "check that the URL is that of the project's releases or a mirror"
-    )
+    raise HarnessError(f"{url} does not list {name}", "check that the URL is that of the releases or a mirror")
 
 
 def _extract(archive: Path, member: str, target: Path) -> None:
@@ -104,7 +102,7 @@ def _extract(archive: Path, member: str, target: Path) -> None:
         with tarfile.open(archive) as tar, target.open("wb") as file:
             content = tar.extractfile(member)
             if content is None:
-                raise HarnessError(f"{member} in {archive.name} is no ordinary file")
+                raise HarnessError(f"{member} in {archive.name} is not a regular file")
             shutil.copyfileobj(content, file)
     except (KeyError, tarfile.TarError) as error:
         raise HarnessError(f"{archive.name} does not contain {member}", "try again later") from error

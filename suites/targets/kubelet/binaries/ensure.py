@@ -1,4 +1,4 @@
-"""The programs of a local cluster, got once and kept: downloaded where there is a network, built with Go elsewhere."""
+"""The programs of a local cluster: downloaded, or built with Go without a network, and kept in a cache."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from drahealth.suites.targets.versions import parse_version
 def ensure(
     version: str, progress: Progress = silent, *, store: Store | None = None, source: Source | None = None
 ) -> Binaries:
-    """The programs of a Kubernetes release, checked against their recorded checksums; gets what is missing.
+    """The programs of a Kubernetes release, checked against their recorded checksums. Gets missing ones.
 
     Raises ConfigurationError for a version that is malformed or does not exist, HarnessError if this machine can
     neither download nor build it.
@@ -36,7 +36,7 @@ def ensure(
 
 
 def ensure_helm(progress: Progress = silent, *, store: Store | None = None, source: Source | None = None) -> Path:
-    """The command of Helm, got as `ensure` gets its programs. HarnessError if it cannot be had here."""
+    """The command of Helm, got as `ensure` gets its programs. Raises HarnessError."""
     store = Store() if store is None else store
     source = FirstThatCan((OfficialReleases(), GoBuild())) if source is None else source
     return store.ensure(releases.helm(), source, progress) / "helm"
@@ -48,10 +48,11 @@ def installed() -> list[Installed]:
 
 
 def installed_helm() -> list[Installed]:
-    """The releases of Helm there."""
+    """The releases of Helm in the cache."""
     return Store().installed(HELM)
 
 
 def remove(version: str) -> int:
-    """Takes a release, or `helm`, out of the cache and gives the bytes freed; ConfigurationError if it is not there."""
+    """Removes a release, or `helm`, from the cache. Returns the freed bytes. Raises ConfigurationError if it is not
+    there."""
     return Store().remove(version)

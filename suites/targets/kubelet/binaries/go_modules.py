@@ -1,7 +1,7 @@
-"""What to build, as the text of a go.mod and a command line: pure functions over published modules.
+"""The text of a go.mod and the command line of a build: pure functions over published modules.
 
-Kubernetes is published as a module whose own go.mod replaces its staging modules by folders of its repository. Their
-published versions, v0.X.Y for release v1.X.Y, take the folders' place here.
+Kubernetes is published as a module whose go.mod replaces its staging modules by folders of its repository. This module
+uses their published versions instead: v0.X.Y for release v1.X.Y.
 """
 
 import re
@@ -22,7 +22,7 @@ _MODULES = {
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """The published module of a package, the Go packages of its programs, and what the proxy says of it."""
+    """The published module of a package, the Go packages of its programs, and the answer of the proxy."""
 
     path: str
     version: str
@@ -31,13 +31,13 @@ class Module:
 
     @property
     def minimum_go(self) -> str:
-        """The release of Go that the module asks for, like 1.26.0."""
+        """The release of Go that the module needs, such as 1.26.0."""
         match = _GO_LINE.search(self.go_mod)
         return match[1] if match else "1.21"
 
 
 def module_path(package: Package) -> str:
-    """The module that holds the package's programs."""
+    """The module with the programs of the package."""
     return _MODULES[package.project]
 
 
@@ -56,7 +56,7 @@ def go_mod(module: Module) -> str:
 
 
 def linker_flags(package: Package, module: Module) -> str:
-    """Strips the programs and gives Kubernetes its version, without which its components refuse each other."""
+    """Strips the programs and sets the version of Kubernetes, without which its components reject each other."""
     if package.project == "etcd":
         return "-s -w"
     if package.project == "helm":

@@ -1,7 +1,7 @@
-"""The record of what a folder of programs must contain, and a check that costs nothing while nobody touched the files.
+"""The record of a folder of programs, and a check that is fast for unchanged files.
 
-A file whose size and modification time are those of its last full check is taken as good; any other is read and its
-SHA-256 compared. `manifest.json` lies in the folder itself, so a folder can be copied or restored as it is.
+A file with the size and modification time of its last full check is good. Of any other file the SHA-256 is compared.
+`manifest.json` is in the folder itself, so a folder can be copied or restored as it is.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ _NAME = "manifest.json"
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """One file at its last full check; `origin` says for people where it came from."""
+    """One file at its last full check; `origin` is a text for people."""
 
     sha256: str
     size: int
@@ -32,13 +32,13 @@ def sha256_of(path: Path) -> str:
 
 
 def record(path: Path, origin: str) -> Recorded:
-    """Reads the file as it is now."""
+    """The record of the file as it is now."""
     stat = path.stat()
     return Recorded(sha256_of(path), stat.st_size, stat.st_mtime_ns, origin)
 
 
 def read(folder: Path) -> dict[str, Recorded]:
-    """The folder's records by file name; none where there is no manifest or a damaged one."""
+    """The records of the folder by file name; none if the manifest is missing or damaged."""
     try:
         entries = json.loads((folder / _NAME).read_text(encoding="utf-8"))
         return {name: Recorded(**entry) for name, entry in entries.items()}
@@ -47,7 +47,7 @@ def read(folder: Path) -> dict[str, Recorded]:
 
 
 def write(folder: Path, records: dict[str, Recorded]) -> None:
-    """Replaces the manifest at once."""
+    """Replaces the manifest atomically."""
     text = json.dumps({name: asdict(entry) for name, entry in sorted(records.items())}, indent=1)
     draft = folder / f".{_NAME}.{os.getpid()}"
     draft.write_text(text + "\n", encoding="utf-8")
@@ -55,7 +55,7 @@ def write(folder: Path, records: dict[str, Recorded]) -> None:
 
 
 def good(folder: Path, names: Iterable[str]) -> dict[str, Recorded]:
-    """Those of the named files that are what the manifest says, with their records."""
+    """The named files that match the manifest, with their records."""
     records = read(folder)
     kept = {name: entry for name in names if (entry := _checked(folder / name, records.get(name))) is not None}
     if any(entry != records[name] for name, entry in kept.items()):

@@ -1,7 +1,7 @@
-"""Whether a server can be reached, found out in a few seconds at most.
+"""Whether a server can be reached, in a few seconds.
 
-Connect timeouts do not cover the resolver, which can hang for half a minute where a network drops its packets, so the
-attempt is made in a small process that can be ended.
+A connect timeout does not cover the resolver, which can hang for half a minute if a network drops its packets. So a
+small process makes the attempt, and can be killed.
 """
 
 import subprocess
@@ -13,7 +13,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def reachable(url: str, limit: float = 4.0) -> bool:
-    """True if the URL's server, or the proxy that leads to it, takes connections; waits `limit` seconds at most."""
+    """Whether the server of the URL, or its proxy, accepts connections; waits at most `limit` seconds."""
     host, port = _first_hop(url)
     try:
         attempt = [sys.executable, "-I", "-c", _ATTEMPT, host, str(port)]

@@ -1,4 +1,4 @@
-"""Releases of Kubernetes, etcd and Helm: their versions, the platforms they exist for, the programs taken from them."""
+"""Releases of Kubernetes, etcd and Helm: their versions, platforms and programs."""
 
 import platform
 from dataclasses import dataclass
@@ -7,18 +7,18 @@ from pathlib import Path
 from drahealth.suites.errors import HarnessError
 
 DEFAULT_VERSION = "1.37.1"
-"""The Kubernetes release that is taken where none is named."""
+"""The default Kubernetes release."""
 ETCD_VERSION = "3.6.5"
-"""One etcd for every release of Kubernetes that can be run here."""
+"""The etcd for all supported releases of Kubernetes."""
 HELM_VERSION = "4.3.1"
-"""The Helm that the chart is checked with."""
+"""The Helm for the checks of the chart."""
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64", "ppc64le": "ppc64le", "s390x": "s390x"}
 
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """An operating system and an architecture as Go and the release servers spell them."""
+    """An operating system and an architecture, as Go and the release servers name them."""
 
     system: str
     architecture: str
@@ -29,7 +29,7 @@ class Platform:
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """One release of one project and the programs wanted from it; `version` is without the leading v."""
+    """One release of one project, and the wanted programs; `version` is without the leading v."""
 
     project: str
     title: str
@@ -42,7 +42,7 @@ class Package:
 
 @dataclass(frozen=True, slots=True)
 class Binaries:
-    """The programs of one local cluster; replace one path to try a program built elsewhere."""
+    """The programs of one local cluster; replace one path to test another build."""
 
     version: str
     kubelet: Path
@@ -59,7 +59,7 @@ def kubernetes(version: str) -> Package:
 
 
 def etcd(version: str = ETCD_VERSION) -> Package:
-    """The API server's store."""
+    """The store of the API server."""
     return Package("etcd", "etcd", version, ("etcd",))
 
 
@@ -69,14 +69,12 @@ def helm(version: str = HELM_VERSION) -> Package:
 
 
 def this_platform() -> Platform:
-    """HarnessError where no kubelet can run."""
+    """The platform of this machine. Raises HarnessError if no kubelet can run on it."""
     system, machine = platform.system().lower(), platform.machine()
     if system != "linux":
-        raise HarnessError(
-            f"A kubelet runs on Linux only, and this is {platform.system()}", "use a Linux machine or VM"
-        )
+        raise HarnessError(f"a kubelet needs Linux, got {platform.system()}", "use a Linux machine or VM")
     if machine not in _ARCHITECTURES:
         raise HarnessError(
-            f"There is no Kubernetes release for the architecture {machine}", "use an amd64 or arm64 one"
+            f"there is no Kubernetes release for the architecture {machine}", "use an amd64 or arm64 one"
         )
     return Platform(system, _ARCHITECTURES[machine])

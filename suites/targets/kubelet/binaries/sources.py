@@ -1,4 +1,4 @@
-"""Where the programs of a package can come from, tried in order."""
+"""The sources of the programs of a package, tried in order."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from drahealth.suites.targets.progress import Progress
 
 
 class Unavailable(Exception):
-    """This source cannot help here: `reason` as a clause ("there is no Go toolchain"), `hint` for making it help."""
+    """This source is unavailable: `reason` is a clause ("there is no Go toolchain"), `hint` says what to do."""
 
     def __init__(self, reason: str, hint: str = "") -> None:
         super().__init__(reason, hint)
@@ -21,7 +21,7 @@ class Unavailable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """These programs of a package are wanted, each as the file `into`/NAME; `scratch` is an empty folder to work in."""
+    """The wanted programs of a package, each as the file `into`/NAME; `scratch` is an empty folder to work in."""
 
     package: Package
     programs: Sequence[str]
@@ -34,15 +34,15 @@ class Source(Protocol):
     """One way to get programs."""
 
     def get(self, order: Order, progress: Progress) -> str:
-        """Writes the files and says where they came from, for people.
+        """Writes the files. Returns their origin, for people.
 
-        Raises `Unavailable` if another source may do better, HarnessError if none can.
+        Raises `Unavailable` if another source may work, HarnessError if none can.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class FirstThatCan:
-    """Asks each source in turn; what all of them lacked becomes one HarnessError."""
+    """Tries each source in turn. Raises one HarnessError with all reasons."""
 
     sources: Sequence[Source]
 
@@ -55,4 +55,4 @@ class FirstThatCan:
                 lacking.append(lack)
         reasons = ", and ".join(lack.reason for lack in lacking)
         hints = ", or ".join(lack.hint for lack in lacking if lack.hint)
-        raise HarnessError(f"{order.package} cannot be had here: {reasons}", hints)
+        raise HarnessError(f"cannot get {order.package}: {reasons}", hints)

@@ -1,13 +1,13 @@
-"""The cache of programs: one folder a release and platform, complete or not there at all.
+"""The cache of programs: one folder for each release and platform, complete or missing.
 
     <root>/kubernetes/v1.37.1/linux-amd64/{kubelet,...,manifest.json}
     <root>/etcd/v3.6.5/linux-amd64/{etcd,manifest.json}
     <root>/helm/v4.3.1/linux-amd64/{helm,manifest.json}
-    <root>/parts/...    what is being made, worth nothing once its process has ended
+    <root>/parts/...    unfinished folders of running processes
     <root>/lock         held by the process that changes anything
 
-A folder is made in parts/ and moved to its place when it is complete. The lock dies with its process, so whoever holds
-it may throw away what lies in parts/.
+A folder is made in parts/ and moved when it is complete. The lock ends with its process, so the holder of the lock may
+remove everything in parts/.
 """
 
 import contextlib
@@ -35,12 +35,12 @@ from drahealth.suites.targets.progress import Progress, silent
 from drahealth.suites.targets.versions import parse_version
 
 HELM = "helm"
-"""The name of its project."""
+"""The project of Helm."""
 
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """One release in the cache: its version, where it lies, bytes on disk, and where its programs came from."""
+    """One release in the cache: its version, folder, bytes on disk, and the origins of its programs."""
 
     version: str
     folder: Path
@@ -49,7 +49,7 @@ class Installed:
 
 
 class Store:
-    """The cache below one root folder; several processes may use it at once."""
+    """The cache in one root folder; several processes may use it at the same time."""
 
     def __init__(self, root: Path | None = None, platform: Platform | None = None) -> None:
         self.root = default_root() if root is None else root.absolute()
@@ -57,18 +57,18 @@ class Store:
         self._parts = self.root / "parts"
 
     def folder(self, package: Package) -> Path:
-        """Where the package's programs lie once they are there."""
+        """The folder of the package's programs."""
         return self.root / package.project / f"v{package.version}" / str(self.platform)
 
     def ensure(self, package: Package, source: Source, progress: Progress) -> Path:
-        """The folder with all the package's programs, undamaged; asks the source only for what is missing.
+        """The folder with all programs of the package, undamaged. Gets only missing ones from the source.
 
-        Raises HarnessError if they cannot be had or the cache cannot be written.
+        Raises HarnessError if that fails or the cache cannot be written.
         """
         folder = self.folder(package)
         if self._missing(package):
             with self._changing(progress):
-                if missing := self._missing(package):  # no other process was faster
+                if missing := self._missing(package):  # still missing: no other process got them
                     self._complete(Order(package, missing, self.platform, *self._workplace()), source, progress)
         return folder
 
@@ -78,16 +78,16 @@ class Store:
         return sorted(map(_describe, folders), key=lambda release: _order(release.version))
 
     def remove(self, version: str) -> int:
-        """Takes a Kubernetes release out of the cache, and etcd with the last one; gives the bytes freed.
+        """Removes a Kubernetes release from the cache, and etcd with the last one. Returns the freed bytes.
 
-        `helm` is every Helm instead. Raises ConfigurationError if it is not there.
+        `helm` removes every Helm. Raises ConfigurationError if it is not in the cache.
         """
         if version == HELM:
             return self._remove_helm()
         package = kubernetes(parse_version(version))
         if not self.folder(package).exists():
             there = ", ".join(release.version for release in self.installed()) or "none"
-            raise ConfigurationError(f"{package} is not in the cache {self.root}", f"the releases there: {there}")
+            raise ConfigurationError(f"{package} is not in the cache {self.root}", f"it has {there}")
         with self._changing(silent):
             freed = self._discard(self.folder(package))
             return freed if self.installed() else freed + self._discard(self.folder(etcd()))
@@ -130,7 +130,7 @@ class Store:
         old = folder.rename(self._parts / "old")
         freed = _size(old)
         shutil.rmtree(old)
-        with contextlib.suppress(OSError):  # other platforms lie beside it
+        with contextlib.suppress(OSError):  # other platforms are beside it
             folder.parent.rmdir()
         return freed
 
@@ -146,8 +146,8 @@ class Store:
                     shutil.rmtree(self._parts, ignore_errors=True)
         except OSError as error:
             raise HarnessError(
-                f"The cache {self.root} cannot be changed: {error}",
-                "make room or set its permissions right, or set DRAHEALTH_CACHE to another folder",
+                f"cannot write the cache {self.root}: {error}",
+                "make room, correct its permissions, or set DRAHEALTH_CACHE to another folder",
             ) from error
 
 

@@ -1,4 +1,4 @@
-"""One file over HTTP: streamed to disk, taken up again where it was cut, its SHA-256 taken on the way."""
+"""One file over HTTP: streamed to disk, resumed after a cut, with its SHA-256."""
 
 import hashlib
 import time
@@ -13,15 +13,15 @@ from drahealth.suites.targets.progress import Progress
 
 _CHUNK = 1 << 16
 _TIMEOUT = (3.0, 9.0)
-"""Seconds to connect, and seconds of silence after which a connection counts as cut."""
+"""Seconds to connect, and seconds without data after which a connection counts as cut."""
 
 
 class NotThere(Exception):
-    """The server answers, and has no such file."""
+    """The server does not have the file."""
 
 
 def read_text(url: str) -> str:
-    """A small text; raises NotThere or Unavailable."""
+    """The text of a small file. Raises NotThere or Unavailable."""
     try:
         with requests.get(url, timeout=_TIMEOUT) as answer:
             _judge(answer)
@@ -31,7 +31,7 @@ def read_text(url: str) -> str:
 
 
 class Transfer:
-    """Fetches `url` into `target`; gives up after `attempts` connections in a row that brought nothing new."""
+    """Fetches `url` into `target`; fails after `attempts` connections in a row without new data."""
 
     def __init__(self, url: str, target: Path, *, attempts: int = 3, pause: float = 1.0) -> None:
         self.url = url
@@ -42,13 +42,13 @@ class Transfer:
         self._done = 0
 
     def run(self, sha256: str, stage: str, progress: Progress) -> None:
-        """Raises NotThere, Unavailable if the connection does not hold, HarnessError for a wrong checksum."""
+        """Raises NotThere, Unavailable if the connection fails, HarnessError for a wrong checksum."""
         self._fetch(stage, progress)
         if self._digest.hexdigest() != sha256:
             raise HarnessError(
                 f"{self.url} does not match its published checksum "
                 f"(expected {sha256[:12]}..., received {self._digest.hexdigest()[:12]}...)",
-                "try again; if it stays so, something between here and the server changes the file",
+                "try again; if it repeats, a proxy may change the file",
             )
 
     def _fetch(self, stage: str, progress: Progress) -> None:
@@ -62,7 +62,7 @@ class Transfer:
                     failures = 1 if self._done > before else failures + 1
                     if failures >= self.attempts:
                         raise _unavailable(self.url, error) from error
-                progress(f"{stage}: the connection was cut, trying again", self._done)
+                progress(f"{stage}: the connection was cut, retrying", self._done)
                 time.sleep(self.pause)
 
     def _stream(self, file: BinaryIO, stage: str, progress: Progress) -> None:

@@ -1,1 +1,1 @@
-"""A real kubelet and a real control plane on this machine, with no container engine and no root."""
+"""A real kubelet and a real control plane on this machine, without a container engine and without root."""

@@ -1,4 +1,4 @@
-"""A few questions to the API server of one run, asked before there is a client."""
+"""Requests to the API server of one run, before there is a client."""
 
 from typing import Any, cast
 
@@ -10,39 +10,39 @@ _SEEN_TO = "&".join(
 
 
 class ApiProbe:
-    """Asks with the admin's token; `close` it at the end."""
+    """Uses the token of the administrator; `close` it at the end."""
 
     def __init__(self, server: str, token: str) -> None:
         self._session = aiohttp.ClientSession(
             base_url=server,
             headers={"Authorization": f"Bearer {token}"},
-            connector=aiohttp.TCPConnector(ssl=False),  # the certificate is the server's own
+            connector=aiohttp.TCPConnector(ssl=False),  # the certificate is self-signed
             timeout=aiohttp.ClientTimeout(total=5),
         )
 
     async def ready(self) -> bool:
-        """Whether the API server says that it is."""
+        """Whether the API server reports that it is ready."""
         return await self._get("/readyz") is not None
 
     async def ready_again(self) -> bool:
-        """The same for one that ran before on the same store: what it makes there at its first start it looks over
-        again, a second later, and nothing waits for that."""
+        """The same for a restart with the same store: it checks the objects of its first start again a second later,
+        and does not wait for that."""
         return await self._get(f"/readyz?{_SEEN_TO}") is not None
 
     async def node(self, name: str) -> dict[str, Any] | None:
-        """The Node object, None while there is none."""
+        """The Node object; None while there is none."""
         return await self._get(f"/api/v1/nodes/{name}")
 
     async def lease(self, name: str) -> dict[str, Any] | None:
-        """The Node's Lease, which its kubelet renews, None while there is none."""
+        """The Lease of the Node, which its kubelet renews; None while there is none."""
         return await self._get(f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{name}")
 
     async def has_namespace(self, name: str) -> bool:
-        """Whether the namespace exists; the API server makes `default` a moment after it is ready."""
+        """Whether the namespace exists. The API server makes `default` shortly after it is ready."""
         return await self._get(f"/api/v1/namespaces/{name}") is not None
 
     async def close(self) -> None:
-        """Ends the connections."""
+        """Closes the connections."""
         await self._session.close()
 
     async def _get(self, path: str) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""A control plane and a node on this machine: the real programs, a fake container runtime, no root.
+"""A control plane and a node on this machine: the real programs with a fake container runtime, without root.
 
 run = RunDirectory.create()
 cri = CriServer(ContainerRuntime(), run.path / "cri.sock", run.path / "containers")
@@ -22,14 +22,14 @@ from drahealth.suites.targets.kubelet.node.waiting import check, until
 from drahealth.suites.targets.run_directory import RunDirectory
 
 START_LIMIT = 60.0
-"""Seconds for the API server or the node to become ready; for one that hangs, one that ends is noticed at once."""
+"""Seconds for the API server or the node to become ready. An exit is noticed at once; this limit is for a hang."""
 
 
 class LocalCluster:
-    """One node and its control plane. Everything ends with `stop`, or with this process, however that ends.
+    """One node and its control plane. All its processes end with `stop`, or when this process ends in any way.
 
-    `cri_socket` is where the container runtime listens when `start` is called. `sync_frequency` is the kubelet's, in
-    seconds. `gates` are feature gates of the API server and the kubelet.
+    `cri_socket` is the socket of the container runtime, which must listen before `start`. `sync_frequency` is that of
+    the kubelet, in seconds. `gates` are feature gates of the API server and of the kubelet.
     """
 
     def __init__(
@@ -55,28 +55,28 @@ class LocalCluster:
 
     @property
     def kubeconfig(self) -> Path:
-        """How to reach the API server as an administrator; there once `start` has been called."""
+        """The kubeconfig of the administrator; it exists after `start`."""
         return self.layout.kubeconfig(credentials.ADMIN)
 
     @property
     def registry_dir(self) -> Path:
-        """Where DRA drivers register: the kubelet's plugins_registry."""
+        """The folder for registration sockets: plugins_registry of the kubelet."""
         return self.layout.registry_dir
 
     @property
     def plugins_dir(self) -> Path:
-        """Where DRA drivers have their sockets: the kubelet's plugins."""
+        """The folder for the sockets of DRA drivers: plugins of the kubelet."""
         return self.layout.plugins_dir
 
     @property
     def device_plugins_dir(self) -> Path:
-        """Where device plugins find `kubelet.sock`."""
+        """The folder with `kubelet.sock` for device plugins."""
         return self.layout.device_plugins_dir
 
     async def start(self) -> None:
-        """Starts everything and returns when the node is Ready and takes pods.
+        """Starts everything and returns when the node is Ready and accepts pods.
 
-        Raises HarnessError with the telling line of its log if a component fails; then nothing is left running.
+        If a component fails, raises HarnessError with the most important line of its log, after it has stopped all.
         """
         try:
             await self._start()
@@ -85,7 +85,7 @@ class LocalCluster:
             raise
 
     async def stop(self, keep: bool = False) -> None:
-        """Ends everything and removes the run's folder, unless it shall be kept; doing so again is no error."""
+        """Stops everything and removes the folder of the run, unless `keep`; harmless if it is stopped."""
         parts, self._parts = self._parts, None
         try:
             if parts is not None:
@@ -97,25 +97,25 @@ class LocalCluster:
                 self._run_dir.remove()
 
     async def stop_kubelet(self, hard: bool = True) -> None:
-        """Ends the kubelet: killed if `hard`, asked to end otherwise. Its containers, checkpoints and sockets stay."""
+        """Stops the kubelet: SIGKILL if `hard`, else SIGTERM. Its containers, checkpoints and sockets stay."""
         await self._running().kubelet.stop(hard)
 
     async def start_kubelet(self) -> None:
-        """Starts the kubelet on what it left, unless it runs, and returns when its node is Ready again."""
+        """Starts the kubelet with the same files, unless it runs; returns when its node is Ready."""
         parts = self._running()
         if parts.kubelet.process is None:
             await self._start_kubelet(parts)
         await self._until_node_is_ready(parts)
 
     async def restart_kubelet(self, hard: bool = True) -> None:
-        """Stops and starts it."""
+        """Stops and starts the kubelet."""
         await self.stop_kubelet(hard)
         await self.start_kubelet()
 
     async def set_gates(self, gates: Mapping[str, bool], kubelet: Mapping[str, bool] | None = None) -> None:
-        """Restarts the API server and the kubelet with these feature gates; what they have stored stays.
+        """Restarts the API server and the kubelet with these feature gates and the same data.
 
-        `kubelet` are its own, if they are to be others than the API server's.
+        `kubelet` are the gates of the kubelet, if they differ from those of the API server.
         """
         await self.stop_kubelet()
         await self.stop_api_server()
@@ -125,13 +125,13 @@ class LocalCluster:
         await self.start_kubelet()
 
     async def stop_api_server(self) -> None:
-        """Ends the API server hard; its store, the kubelet and what it runs stay."""
+        """Kills the API server. Its store, the kubelet and the containers stay."""
         if not self._api_server_is_stopped:
             self._api_server_is_stopped = True
             await self._running().control_plane.stop_api_server()
 
     async def start_api_server(self) -> None:
-        """Starts it again, unless it runs, and returns when it is ready."""
+        """Starts the API server, unless it runs; returns when it is ready."""
         parts = self._running()
         if self._api_server_is_stopped:
             await parts.control_plane.start_api_server(self.gates)
@@ -139,7 +139,7 @@ class LocalCluster:
             await until(parts.probe.ready_again, parts.processes(), "the API server to be ready again", START_LIMIT)
 
     def check(self) -> None:
-        """Raises HarnessError if a process that should be running has ended, with the telling line of its log."""
+        """Raises HarnessError if a process has ended unexpectedly, with the most important line of its log."""
         check(self._running().processes())
 
     def tail(self, component: str, lines: int = 20) -> str:
@@ -171,5 +171,5 @@ class LocalCluster:
 
     def _running(self) -> Parts:
         if self._parts is None:
-            raise HarnessError("The local cluster is not running", "call start first")
+            raise HarnessError("the local cluster is not running", "call start first")
         return self._parts

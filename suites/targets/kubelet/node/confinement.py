@@ -1,10 +1,10 @@
-"""What the cluster's processes see of the machine: all of it, but they can write to the run's folder alone.
+"""The mounts of the cluster's processes: they can read the machine, and write only to the folder of the run.
 
-A kubelet is made to own its machine: it sets sysctls, deletes what matches a container's log path, makes folders
-below /var/lib and /var/log. Inside the private mount namespace of its keeper every mount becomes read-only but the
-run's folder; /var/lib and /var/log are empty memory; the folder of the device plugins, which no flag moves from
-/var/lib/kubelet/device-plugins, is one of the run's; and names are resolved by two files of the run's. A user
-namespace alone would not do for root, who keeps the right to write what root owns.
+A kubelet assumes that it owns its machine: it sets sysctls, deletes files that match the log path of a container, and
+makes folders below /var/lib and /var/log. So its keeper has a private mount namespace. There every mount but the folder
+of the run is read-only, /var/lib and /var/log are empty memory, and two files of the run resolve names. No flag moves
+/var/lib/kubelet/device-plugins, so a folder of the run is mounted there. A user namespace alone is not enough for root,
+who can still write the files of root.
 """
 
 import contextlib
@@ -27,24 +27,24 @@ from drahealth.suites.targets.kubelet.node.mounts import (
 )
 
 DEVICE_PLUGINS = "device-plugins"
-"""The run's folder that the kubelet finds at /var/lib/kubelet/device-plugins."""
+"""The folder of the run that is mounted at /var/lib/kubelet/device-plugins."""
 RESOLUTION = {
     "hosts": "127.0.0.1 localhost\n",
     "resolv.conf": "nameserver 127.255.255.254\n",  # refuses at once, where a lost network would let a kubelet wait
 }
-"""The run's files that its processes find in /etc, and what to write there."""
+"""Files of the run that are mounted in /etc, and their content."""
 _OFTEN_WRITTEN = ("/var/lib", "/var/log")
 
 
 def confine(run_dir: Path, needed: Sequence[Path]) -> list[str]:
-    """Arranges the mounts; `needed` are folders that must stay visible. Gives the mounts that stayed writable.
+    """Makes the mounts; `needed` are folders that must stay visible. Returns the mounts that stayed writable.
 
-    Raises OSError where this namespace may not mount at all.
+    Raises OSError if this namespace cannot mount.
     """
     mount("none", "/", flags=REC | PRIVATE)
     mount(str(run_dir), str(run_dir), flags=BIND | REC)
     writable = _protect(str(run_dir))
-    with contextlib.suppress(OSError):  # refused where /proc is partly hidden, as in containers: the outer one serves
+    with contextlib.suppress(OSError):  # fails if /proc is partly hidden, as in containers; then the outer one stays
         mount("proc", "/proc", "proc", NOSUID | NODEV | NOEXEC | RDONLY)
     kept = [(folder, os.open(folder, os.O_PATH)) for folder in (run_dir, *needed)]
     for place in _OFTEN_WRITTEN:
@@ -52,7 +52,7 @@ def confine(run_dir: Path, needed: Sequence[Path]) -> list[str]:
     for _, handle in kept:
         os.close(handle)
     for name in RESOLUTION:
-        with contextlib.suppress(FileNotFoundError):  # a machine without one has nothing to replace
+        with contextlib.suppress(FileNotFoundError):  # nothing to replace on a machine without it
             mount(str(run_dir / name), f"/etc/{name}", flags=BIND)
     plugins = Path("/var/lib/kubelet") / DEVICE_PLUGINS
     plugins.mkdir(parents=True)
@@ -61,7 +61,7 @@ def confine(run_dir: Path, needed: Sequence[Path]) -> list[str]:
 
 
 def open_writable(folder: Path, through: Path) -> int:
-    """A handle of a folder that stays writable when its mount no longer is; `through` is an empty folder."""
+    """A handle of a folder that stays writable after its mount becomes read-only; `through` is an empty folder."""
     mount(str(folder), str(through), flags=BIND | REC)
     handle = os.open(through, os.O_RDONLY | os.O_DIRECTORY)
     detach(str(through))
@@ -69,7 +69,7 @@ def open_writable(folder: Path, through: Path) -> int:
 
 
 def release(folder: Path) -> None:
-    """Takes away every mount at or below the folder."""
+    """Removes every mount at or below the folder."""
     for entry in reversed(mounts.table()):
         if Path(entry.point).is_relative_to(folder):
             with contextlib.suppress(OSError):

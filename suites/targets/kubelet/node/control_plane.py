@@ -1,6 +1,6 @@
 """etcd, the API server, the scheduler and the controller manager of one run.
 
-etcd is reached over a unix socket of the run's folder, and answers nobody else.
+etcd listens only on a unix socket in the folder of the run.
 """
 
 import asyncio
@@ -29,21 +29,21 @@ class ControlPlane:
         self._port = port
 
     async def start(self, gates: Mapping[str, bool]) -> None:
-        """Starts all four; the API server need not be ready yet."""
+        """Starts all four, without waiting until the API server is ready."""
         await self._spawn(ETCD, self._binaries.etcd, etcd_flags(self._layout))
         await self._spawn(API_SERVER, self._binaries.kube_apiserver, api_server_flags(self._layout, self._port, gates))
         await self._start_followers()
 
     async def stop_api_server(self) -> None:
-        """Ends the API server hard, for it would wait a minute for its watches.
+        """Kills the API server: a graceful end would wait a minute for its watches.
 
-        The scheduler and the controller manager end with it: their own retries back off for long (C-02).
+        Kills the scheduler and the controller manager too: their retries back off for long (C-02).
         """
         names = (API_SERVER, credentials.SCHEDULER, credentials.CONTROLLER_MANAGER)
         await asyncio.gather(*(self.processes.pop(name).end() for name in names))
 
     async def start_api_server(self, gates: Mapping[str, bool]) -> None:
-        """Starts what was stopped, the API server with these gates; it need not be ready yet."""
+        """Starts the stopped processes, the API server with these gates, without waiting until it is ready."""
         await self._spawn(API_SERVER, self._binaries.kube_apiserver, api_server_flags(self._layout, self._port, gates))
         await self._start_followers()
 
@@ -60,12 +60,12 @@ class ControlPlane:
 
 
 def environment(layout: Layout) -> Mapping[str, str]:
-    """What the components get of this process's environment: next to nothing."""
+    """The environment of the components: very little of that of this process."""
     return {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(layout.root), "TMPDIR": str(layout.temporary_dir)}
 
 
 def etcd_flags(layout: Layout) -> list[str]:
-    """One member that need not survive the machine and elects itself at once."""
+    """The flags of a single member that does not wait for an election, and whose data need not survive the machine."""
     return [
         f"--data-dir={layout.etcd_dir}",
         f"--listen-client-urls={_ETCD_URL}",
@@ -78,7 +78,7 @@ def etcd_flags(layout: Layout) -> list[str]:
 
 
 def api_server_flags(layout: Layout, port: int, gates: Mapping[str, bool]) -> list[str]:
-    """An API server on loopback for static tokens."""
+    """The flags of an API server on loopback with static tokens."""
     return [
         f"--etcd-servers={_ETCD_URL}",
         f"--secure-port={port}",
@@ -99,7 +99,7 @@ def api_server_flags(layout: Layout, port: int, gates: Mapping[str, bool]) -> li
 
 
 def follower_flags(layout: Layout, name: str) -> list[str]:
-    """A scheduler or a controller manager that serves nothing and has no rival."""
+    """The flags of a scheduler or controller manager without a server and without leader election."""
     return [f"--kubeconfig={layout.kubeconfig(name)}", "--leader-elect=false", "--secure-port=0"]
 
 

@@ -1,7 +1,7 @@
-"""Who may talk to the API server of one run: static tokens, kubeconfigs, and the key of the service accounts.
+"""Credentials for the API server of one run: static tokens, kubeconfigs, and the key of the service accounts.
 
-Every component is a user of its own, so that the API server's records tell them apart, and all are in
-`system:masters`, so that none waits for the RBAC roles that the API server makes only after it has started.
+Every component has its own user, so that the records of the API server name it. All users are in `system:masters`: the
+API server makes RBAC roles only after its start, and no component should wait for them.
 """
 
 import base64
@@ -19,7 +19,7 @@ KUBELET = "kubelet"
 
 
 def write(layout: Layout, server: str, node_name: str) -> str:
-    """Writes all files and gives the admin's token; `server` is the API server's URL."""
+    """Writes all files and returns the token of the administrator; `server` is the URL of the API server."""
     users = {
         ADMIN: "drahealth:admin",
         SCHEDULER: "system:kube-scheduler",
@@ -40,7 +40,7 @@ def token_file(users: Iterable[tuple[str, str]]) -> str:
 
 
 def kubeconfig(server: str, token: str) -> Mapping[str, Any]:
-    """A kubeconfig of one user. The server's certificate is made when it starts, so it is not known here."""
+    """A kubeconfig of one user, without the certificate of the server, which makes it when it starts."""
     return {
         "apiVersion": "v1",
         "kind": "Config",
@@ -52,7 +52,7 @@ def kubeconfig(server: str, token: str) -> Mapping[str, Any]:
 
 
 def signing_key(scalar: bytes) -> str:
-    """The PEM of an EC private key on P-256 (RFC 5915) from its 32 random bytes; readers work out the public half."""
+    """The PEM of an EC private key on P-256 (RFC 5915) from its 32 random bytes. Readers compute the public key."""
     oid_p256 = bytes.fromhex("06082a8648ce3d030107")
     body = b"\x02\x01\x01" + b"\x04\x20" + scalar + b"\xa0" + bytes([len(oid_p256)]) + oid_p256
     text = base64.encodebytes(b"\x30" + bytes([len(body)]) + body).decode()

@@ -1,4 +1,4 @@
-"""Whether this machine can run a local cluster, as a list of checks with what was found and what to do."""
+"""The checks of `drahealth doctor` for the kubelet target."""
 
 import asyncio
 import os
@@ -24,9 +24,9 @@ _GIGABYTE = 1_000_000_000
 
 
 def examine(version: str = DEFAULT_VERSION, *, start: bool = False, progress: Progress = silent) -> Iterator[Check]:
-    """All checks for a node of this Kubernetes release, each as soon as it is known.
+    """All checks for a node of this Kubernetes release, each as soon as its result is known.
 
-    With `start` the last one starts such a node, whose programs are got first if they are not there.
+    With `start` the last one starts such a node, and gets missing programs first.
     """
     yield python()
     yield system()
@@ -44,7 +44,7 @@ def examine(version: str = DEFAULT_VERSION, *, start: bool = False, progress: Pr
 
 
 async def node_start(version: str, progress: Progress = silent) -> Check:
-    """Starts a node and a control plane, and ends them again."""
+    """Starts a node and a control plane, and stops them."""
     from drahealth.suites.targets.kubelet.node.trial import seconds_to_ready
 
     try:
@@ -55,7 +55,7 @@ async def node_start(version: str, progress: Progress = silent) -> Check:
 
 
 def python() -> Check:
-    """The interpreter's version."""
+    """The version of Python."""
     needed = ".".join(map(str, _PYTHON_NEEDED))
     return _check(
         "Python", sys.version_info >= _PYTHON_NEEDED, platform.python_version(), f"use Python {needed} or newer"
@@ -71,13 +71,13 @@ def system() -> Check:
 
 
 def private_namespaces() -> Check:
-    """Whether the kernel lets us hide the node's processes and mounts from the machine."""
+    """Whether the kernel allows private namespaces for the processes and mounts of the node."""
     name, said = "namespaces", []
     try:
         for options in namespaces.ways():
             if not (refusal := namespaces.refusal(options)):
                 kind = "user, mount and process" if options is namespaces.WITH_USER else "mount and process, as root"
-                return _check(name, True, f"{kind} namespaces can be made")
+                return _check(name, True, f"{kind} namespaces are allowed")
             said.append(refusal)
     except HarnessError as error:
         return _check(name, False, error.message, error.hint)
@@ -85,7 +85,7 @@ def private_namespaces() -> Check:
 
 
 def programs(version: str, *, obtainable: bool) -> Check:
-    """Whether the programs of the release are in the cache; if not, whether they can be got."""
+    """Whether the programs of the release are in the cache, or can be got."""
     from drahealth.suites.targets.kubelet.binaries.store import Store
 
     name = f"Kubernetes {version}"
@@ -96,8 +96,8 @@ def programs(version: str, *, obtainable: bool) -> Check:
         return _check(name, False, error.message, error.hint)
     if there is not None:
         return _check(name, True, f"{there.folder}, {' and '.join(there.origins)}")
-    found = "not in the cache; it will be got when it is needed" if obtainable else "not in the cache, and out of reach"
-    return _check(name, obtainable, found, "see the two checks that follow: one of them must be ok")
+    found = "not in the cache; got when needed" if obtainable else "not in the cache, and cannot be got"
+    return _check(name, obtainable, found, "one of the next two checks must be ok")
 
 
 def releases_in_reach() -> Check:
@@ -111,10 +111,10 @@ def releases_in_reach() -> Check:
 
 
 def go_toolchain() -> Check:
-    """Whether releases can be built where they cannot be downloaded."""
+    """Whether releases can be built if they cannot be downloaded."""
     from drahealth.suites.targets.kubelet.binaries.go_modules import too_old
 
-    hint = f"only for building releases that cannot be downloaded: Go {_GO_NEEDED} or newer from https://go.dev/dl"
+    hint = f"needed only to build releases that cannot be downloaded: Go {_GO_NEEDED} or newer from https://go.dev/dl"
     go = shutil.which("go")
     if go is None:
         return _check("Go", False, "none", hint, needed=False)
@@ -125,7 +125,7 @@ def go_toolchain() -> Check:
 
 
 def cgroups(root: Path = Path("/sys/fs/cgroup")) -> Check:
-    """The version of the control groups, which a kubelet insists on finding."""
+    """The version of the control groups, which a kubelet needs."""
     hint = "mount /sys/fs/cgroup"
     if (root / "cgroup.controllers").exists():
         return _check("control groups", True, "version 2")
@@ -140,12 +140,12 @@ def memory() -> Check:
 
     free = psutil.virtual_memory().available
     return _check(
-        "free memory", free >= MEMORY_NEEDED, _size(free), f"{_size(MEMORY_NEEDED)} are needed: end something"
+        "free memory", free >= MEMORY_NEEDED, _size(free), f"{_size(MEMORY_NEEDED)} are needed: stop other programs"
     )
 
 
 def disks() -> Iterator[Check]:
-    """Room for the programs and for the folder of a run."""
+    """Free disk space for the programs and for the folder of a run."""
     from drahealth.suites.targets.cache import default_root
     from drahealth.suites.targets.run_directory import default_base
 
@@ -156,13 +156,13 @@ def disks() -> Iterator[Check]:
 
 
 def socket_paths() -> Check:
-    """Whether the sockets of drivers fit below the folder of a run."""
+    """Whether paths of driver sockets in the folder of a run are short enough."""
     from drahealth.suites.targets.run_directory import LONGEST_BASE, default_base
 
     base = default_base()
     ok = len(os.fsencode(base)) <= LONGEST_BASE and os.access(base, os.W_OK)
     return _check(
-        "run folder", ok, f"runs live in {base}", "make /tmp writable, or set TMPDIR to a short writable folder"
+        "run folder", ok, f"run folders are in {base}", "make /tmp writable, or set TMPDIR to a short writable folder"
     )
 
 

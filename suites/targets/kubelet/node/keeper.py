@@ -1,10 +1,10 @@
-"""The first process of a cluster's own process namespace: starts the others, reaps them, and takes them along.
+"""The first process of a cluster's own process namespace: starts the other processes, reaps them, and ends with them.
 
     unshare --user --map-root-user --mount --pid --fork --kill-child \\
         python -m drahealth.suites.targets.kubelet.node.keeper RUN_DIR ...
 
-The kernel kills everything in a process namespace when its first process dies. So nothing survives this process; and
-this process ends when its standard input closes, which happens when whoever started it ends, in whatever way.
+The kernel kills all processes of a namespace when the first one ends. So no process survives this one. This process
+ends when its standard input closes, that is when its parent ends in any way.
 
 Commands are lines of JSON on standard input, events lines of JSON on standard output:
 
@@ -35,7 +35,7 @@ _INPUT, _OUTPUT = 0, 1
 
 
 class Keeper:
-    """The processes by id, and the folder that goes with them."""
+    """The processes by id, and the folder of the run."""
 
     def __init__(self, run_dir: Path, parent: int) -> None:
         self._run_dir = run_dir
@@ -43,7 +43,7 @@ class Keeper:
         self._pids: dict[int, int] = {}
 
     def obey(self, command: dict[str, Any]) -> bool:
-        """Carries a command out; False if it was the last."""
+        """Executes a command; returns False after the last one."""
         match command["do"]:
             case "start":
                 self._start(command["id"], command["argv"], command["env"], command["log"])
@@ -56,7 +56,7 @@ class Keeper:
         return True
 
     def reap(self) -> None:
-        """Collects whoever has ended, orphans of the processes included."""
+        """Reaps ended processes, also orphans."""
         ids = {pid: number for number, pid in self._pids.items()}
         for pid, status in iter(_next_dead, None):
             if pid in ids:
@@ -64,7 +64,7 @@ class Keeper:
                 tell(event="exited", id=ids[pid], code=os.waitstatus_to_exitcode(status))
 
     def end(self, remove: bool) -> None:
-        """Kills all there is in this namespace and, if asked to, removes the run's folder."""
+        """Kills all processes in this namespace; if asked to, removes the folder of the run."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(-1, signal.SIGKILL)
         with contextlib.suppress(ChildProcessError):
@@ -95,13 +95,13 @@ class Keeper:
 
 
 def tell(**event: Any) -> None:
-    """One line out; whoever does not listen any more has closed our input as well."""
+    """Writes one line. A reader that is gone has closed our input as well."""
     with contextlib.suppress(BrokenPipeError):
         os.write(_OUTPUT, json.dumps(event).encode() + b"\n")
 
 
 def serve(keeper: Keeper) -> None:
-    """Commands and deaths as they come, until the last command or the end of input."""
+    """Handles commands and ended processes, until the last command or the end of input."""
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
     os.set_blocking(woken, False)
@@ -125,8 +125,8 @@ def serve(keeper: Keeper) -> None:
 
 
 def main(run_dir: Path, lock: int, needed: list[Path]) -> None:
-    """`lock` is the inherited handle that marks the run as alive; the processes must not inherit it in turn."""
-    if os.getpid() != 1:  # what ends the others by signalling everybody must not be among strangers
+    """`lock` is the inherited lock of the run; the processes must not inherit it."""
+    if os.getpid() != 1:  # `end` signals every process, so no other ones may be here
         raise SystemExit("The keeper must be the first process of a process namespace of its own")
     os.set_inheritable(lock, False)
     through = run_dir / "parent"

@@ -15,7 +15,7 @@ KUBELET = credentials.KUBELET
 
 
 class Kubelet:
-    """One kubelet that can be stopped and started again on the same folders."""
+    """One kubelet that can be stopped and started with the same folders."""
 
     def __init__(self, keeper: Keeper, binaries: Binaries, layout: Layout, node_name: str, address: str | None) -> None:
         self.process: Process | None = None
@@ -26,7 +26,7 @@ class Kubelet:
         self._address = address
 
     async def start(self, configuration: Mapping[str, Any]) -> None:
-        """Starts it with this configuration; it need not be ready yet."""
+        """Starts it with this configuration, without waiting until it is ready."""
         path = self._layout.root / "kubelet.json"
         path.write_text(json.dumps(configuration, indent=1), encoding="utf-8")
         flags = [
@@ -41,7 +41,7 @@ class Kubelet:
         self.process = await self._keeper.spawn(KUBELET, argv, env, self._layout.log(KUBELET))
 
     async def stop(self, hard: bool) -> None:
-        """Ends it, by SIGKILL if `hard` and by SIGTERM otherwise; doing so again is no error."""
+        """Stops it: SIGKILL if `hard`, else SIGTERM. Harmless if it is stopped."""
         if self.process is not None:
             await self.process.end(signal.SIGKILL if hard else signal.SIGTERM)
         self.process = None
@@ -50,7 +50,7 @@ class Kubelet:
 def configuration(
     layout: Layout, *, runtime: str, port: int, sync_frequency: float, gates: Mapping[str, bool]
 ) -> dict[str, Any]:
-    """A KubeletConfiguration for a machine that the kubelet must leave as it is."""
+    """A KubeletConfiguration with which the kubelet changes nothing on the machine."""
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",

@@ -1,4 +1,4 @@
-"""Where everything lies in the folder of one run."""
+"""The paths in the folder of one run."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,69 +14,69 @@ class Layout:
 
     @property
     def kubelet_root(self) -> Path:
-        """The kubelet's --root-dir; its name is one letter because sockets with long names lie in it."""
+        """The --root-dir of the kubelet. Its name has one letter because it contains sockets with long names."""
         return self.root / "k"
 
     @property
     def plugins_dir(self) -> Path:
-        """Where DRA drivers have their own folder and socket."""
+        """The folder for the folders and sockets of DRA drivers."""
         return self.kubelet_root / "plugins"
 
     @property
     def registry_dir(self) -> Path:
-        """Where the kubelet looks for the registration sockets of DRA drivers."""
+        """The folder for the registration sockets of DRA drivers."""
         return self.kubelet_root / "plugins_registry"
 
     @property
     def device_plugins_dir(self) -> Path:
-        """Where device plugins find `kubelet.sock` and serve their own socket."""
+        """The folder for `kubelet.sock` and the sockets of device plugins."""
         return self.root / DEVICE_PLUGINS
 
     @property
     def pod_logs_dir(self) -> Path:
-        """The kubelet's podLogsDir."""
+        """The podLogsDir of the kubelet."""
         return self.root / "pod-logs"
 
     @property
     def pki_dir(self) -> Path:
-        """Keys, and the certificate that the API server makes for itself."""
+        """Keys, and the certificate that the API server makes."""
         return self.root / "pki"
 
     @property
     def etcd_dir(self) -> Path:
-        """etcd's data."""
+        """The data of etcd."""
         return self.root / "etcd"
 
     @property
     def logs_dir(self) -> Path:
-        """One log a component."""
+        """The folder of the logs, one for each component."""
         return self.root / "logs"
 
     @property
     def temporary_dir(self) -> Path:
-        """TMPDIR of the components, which can write nowhere else."""
+        """TMPDIR of the components."""
         return self.root / "tmp"
 
     @property
     def tokens(self) -> Path:
-        """The API server's static tokens."""
+        """The static tokens of the API server."""
         return self.root / "pki" / "tokens.csv"
 
     @property
     def service_account_key(self) -> Path:
-        """Signs and verifies the tokens of service accounts."""
+        """The key for the tokens of service accounts."""
         return self.root / "pki" / "service-accounts.key"
 
     def kubeconfig(self, user: str) -> Path:
-        """How one user reaches the API server."""
+        """The kubeconfig of one user."""
         return self.root / "pki" / f"{user}.kubeconfig"
 
     def log(self, component: str) -> Path:
-        """What the component has printed since the run began."""
+        """The output of the component since the run began."""
         return self.logs_dir / f"{component}.log"
 
     def make(self) -> None:
-        """Makes the folders, and the files that the confinement of the processes asks for."""
+        """Makes the folders, and the files for the confinement of the processes."""
         for folder in (
             self.plugins_dir,
             self.registry_dir,

@@ -1,4 +1,4 @@
-"""What a component's log says at its end, and which of its lines tells why it ended."""
+"""The end of a component's log, and its most important line."""
 
 import re
 from pathlib import Path
@@ -20,17 +20,17 @@ def tail(path: Path, lines: int = 20) -> str:
 
 
 def note(name: str, path: Path) -> str:
-    """The last lines under a heading, to be added to an error: the log itself goes with its run."""
+    """The last lines under a heading, for an error: the log itself is removed with its run."""
     return f"The last lines of {name}:\n{tail(path)}"
 
 
 def telling_line(path: Path) -> str:
-    """The last line of the most serious kind that the end of the log has."""
+    """The last line of the highest severity at the end of the log."""
     return choose_line(_read_end(path)) or "its log is empty"
 
 
 def choose_line(text: str) -> str:
-    """That line of a text, without klog's time and thread; "" if it has no line."""
+    """The last line of the highest severity in a text, without the time and thread of klog; "" if it has no line."""
     lines = [line for line in text.splitlines() if line.strip()]
     for kind in _TELLING:
         for line in reversed(lines):

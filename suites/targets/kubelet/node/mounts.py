@@ -1,4 +1,4 @@
-"""mount(2) and its relatives, and the mounts of this process: what Python lacks."""
+"""mount(2) and related calls, and the mounts of this process, which Python lacks."""
 
 import ctypes
 import os
@@ -26,27 +26,27 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A line of mountinfo: where it is mounted, and its flags as mount(2) takes them."""
+    """A line of mountinfo: the mount point, and its flags for mount(2)."""
 
     point: str
     flags: int
 
 
 def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = "") -> None:
-    """Raises OSError naming the target."""
+    """Raises OSError with the target."""
     arguments = [os.fsencode(text) or None for text in (source, target, kind)]
     if _LIBC.mount(*arguments, ctypes.c_ulong(flags), os.fsencode(data) or None):
         raise OSError(ctypes.get_errno(), f"mount: {os.strerror(ctypes.get_errno())}", target)
 
 
 def detach(target: str) -> None:
-    """Takes a mount out of sight; who has files open in it keeps them."""
+    """Detaches a mount; open files in it stay open."""
     if _LIBC.umount2(os.fsencode(target), _DETACH):
         raise OSError(ctypes.get_errno(), f"umount: {os.strerror(ctypes.get_errno())}", target)
 
 
 def table() -> list[Mount]:
-    """All mounts of this process, in the order they were made."""
+    """All mounts of this process, in the order in which they were made."""
     lines = os.fsdecode(Path("/proc/self/mountinfo").read_bytes()).splitlines()
     return [parse_mount(line) for line in lines]
 

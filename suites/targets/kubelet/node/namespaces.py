@@ -1,4 +1,4 @@
-"""The namespaces that a cluster's processes live in, and what a machine must allow for that."""
+"""The namespaces of a cluster's processes, and whether this machine allows them."""
 
 import os
 import shutil
@@ -9,9 +9,9 @@ from pathlib import Path
 from drahealth.suites.errors import HarnessError
 
 WITH_USER = ("--user", "--map-root-user", "--mount", "--pid", "--fork", "--kill-child")
-"""A user namespace first: what an ordinary user may do, and root as well."""
+"""With a user namespace first: for any user."""
 WITHOUT_USER = ("--mount", "--pid", "--fork", "--kill-child")
-"""What is left to root where user namespaces are forbidden."""
+"""Without a user namespace: for root where user namespaces are forbidden."""
 
 _SWITCHES: Mapping[str, tuple[str, str]] = {
     "kernel/apparmor_restrict_unprivileged_userns": ("1", "sysctl kernel.apparmor_restrict_unprivileged_userns=0"),
@@ -21,10 +21,10 @@ _SWITCHES: Mapping[str, tuple[str, str]] = {
 
 
 def unshare() -> str:
-    """The path of unshare(1). HarnessError if the machine has none."""
+    """The path of unshare(1). Raises HarnessError if it is missing."""
     found = shutil.which("unshare")
     if found is None:
-        raise HarnessError("The program unshare is missing", "install util-linux")
+        raise HarnessError("the program unshare is missing", "install util-linux")
     return found
 
 
@@ -34,7 +34,7 @@ def ways() -> Sequence[Sequence[str]]:
 
 
 def refusal(options: Sequence[str]) -> str:
-    """Tries these namespaces with a mount inside; "" if that works, otherwise what was said against it."""
+    """Tries these namespaces with a mount inside. Returns the error, or "" if it works."""
     command = [unshare(), *options, "mount", "-t", "tmpfs", "none", "/var/lib"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return "" if done.returncode == 0 else done.stderr.strip() or f"exit code {done.returncode}"

@@ -1,4 +1,4 @@
-"""What one running cluster consists of."""
+"""The parts of one running cluster."""
 
 import contextlib
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from drahealth.suites.targets.run_directory import RunDirectory
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The keeper, the processes it keeps, the connection to ask them, and the ports they own."""
+    """The keeper, its processes, a connection to the API server, and the ports."""
 
     keeper: Keeper
     probe: ApiProbe
@@ -30,7 +30,7 @@ class Parts:
 
     @classmethod
     async def make(cls, binaries: Binaries, run_dir: RunDirectory, layout: Layout, node_name: str) -> "Parts":
-        """The keeper is started, nothing else is yet. HarnessError if this machine does not let it."""
+        """Starts only the keeper. Raises HarnessError if this machine does not allow it."""
         async with contextlib.AsyncExitStack() as stack:
             api_port, kubelet_port = Reservation(), Reservation()
             stack.callback(api_port.release)
@@ -53,12 +53,12 @@ class Parts:
             )
 
     def processes(self) -> Sequence[Process]:
-        """Those that should be running."""
+        """The processes that should be running."""
         kubelet = [self.kubelet.process] if self.kubelet.process is not None else []
         return [*self.control_plane.processes.values(), *kubelet]
 
     async def close(self, remove: bool) -> None:
-        """Ends all processes, gives connections and ports back and, if asked to, removes the run's folder."""
+        """Stops all processes and releases connections and ports; if asked to, removes the folder of the run."""
         try:
             await self.keeper.close(remove)
         finally:

@@ -1,15 +1,15 @@
-"""Loopback ports that stay ours without being used.
+"""Loopback ports that a run reserves.
 
-A socket that is bound and does not listen keeps its port from everybody who asks for any free port, and still lets a
-server bind that very port if both set SO_REUSEADDR, as servers written in Go do. So a port can be chosen before the
-server starts, and belongs to this run while the server is being restarted.
+A socket that is bound and does not listen reserves its port: the kernel gives it to nobody who asks for any free port.
+A server can still bind that port if both set SO_REUSEADDR, as servers in Go do. So a run can choose a port before the
+server starts, and keep it while the server restarts.
 """
 
 import socket
 
 
 class Reservation:
-    """One TCP port of 127.0.0.1, held until `release`."""
+    """One TCP port of 127.0.0.1, reserved until `release`."""
 
     def __init__(self) -> None:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
@@ -18,12 +18,12 @@ class Reservation:
         self.port: int = self._socket.getsockname()[1]
 
     def release(self) -> None:
-        """Gives the port back; doing so again is no error."""
+        """Releases the port; harmless if it is released."""
         self._socket.close()
 
 
 def outward_address() -> str | None:
-    """The address this machine would use towards others, None if it has no route; nothing is sent."""
+    """The address of this machine towards other ones; None without a route. It sends nothing."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))

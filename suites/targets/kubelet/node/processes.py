@@ -1,4 +1,4 @@
-"""The cluster's processes as seen from the event loop: a keeper, and handles for what it has started."""
+"""The processes of a cluster, for the event loop: a keeper, and handles of its processes."""
 
 import asyncio
 import json
@@ -17,11 +17,11 @@ from drahealth.suites.targets.run_directory import RunDirectory
 _T = TypeVar("_T")
 _KEEPER = "drahealth.suites.targets.kubelet.node.keeper"
 _PATIENCE = 10.0
-"""Seconds for the keeper to end everything, before it is ended itself."""
+"""Seconds for the keeper to end its processes, before it is killed."""
 
 
 class Process:
-    """One process that the keeper has started; `exited` becomes its exit code, below zero for a signal."""
+    """One process of the keeper; the result of `exited` is its exit code, below zero for a signal."""
 
     def __init__(self, keeper: "Keeper", number: int, name: str, log: Path) -> None:
         self.name = name
@@ -37,7 +37,7 @@ class Process:
             await asyncio.wait([self.exited])
 
     def failure(self) -> HarnessError:
-        """What to say when it has ended and should not have."""
+        """The error for an unexpected end."""
         if self._keeper.gone is not None:
             return self._keeper.gone
         ending = _ending(self.exited.result())
@@ -47,7 +47,7 @@ class Process:
 
 
 class Keeper:
-    """The keeper process of one run; `writable` are the mounts it could not make read-only."""
+    """The keeper process of one run; `writable` are the mounts that it could not make read-only."""
 
     def __init__(self, process: Subprocess, log: Path) -> None:
         self.writable: list[str] = []
@@ -63,7 +63,7 @@ class Keeper:
     async def start(cls, run: RunDirectory, needed: Sequence[Path] = ()) -> "Keeper":
         """Starts it in the first kind of namespaces that this machine allows.
 
-        `needed` are the folders its processes must see. HarnessError if no kind is allowed.
+        `needed` are the folders that its processes must see. Raises HarnessError if no kind is allowed.
         """
         log = run.path / "keeper.log"
         refusals = []
@@ -72,7 +72,7 @@ class Keeper:
             if await keeper._is_ready():
                 return keeper
             refusals.append(logs.telling_line(log))
-        raise HarnessError(f"No private namespaces can be made: {'; '.join(refusals)}", namespaces.allow_hint())
+        raise HarnessError(f"cannot make private namespaces: {'; '.join(refusals)}", namespaces.allow_hint())
 
     @classmethod
     async def _start(cls, options: Sequence[str], run: RunDirectory, needed: Sequence[Path], log: Path) -> "Keeper":
@@ -88,34 +88,32 @@ class Keeper:
         return self._ready.done()
 
     async def spawn(self, name: str, argv: Sequence[str], env: Mapping[str, str], log: Path) -> Process:
-        """Starts a program, its output appended to `log`. HarnessError if it cannot be run."""
+        """Starts a program, whose output is appended to `log`. Raises HarnessError if it cannot be run."""
         self._last += 1
         process = Process(self, self._last, name, log)
         self._running[self._last] = process
         answer = self._answers[self._last] = asyncio.get_running_loop().create_future()
         self.send(do="start", id=self._last, argv=list(argv), env=dict(env), log=str(log))
         if refusal := await answer:
-            raise HarnessError(
-                f"{name} cannot be started: {refusal}", "check the path and the permissions of the program"
-            )
+            raise HarnessError(f"cannot start {name}: {refusal}", "check the path and the permissions of the program")
         return process
 
     def send(self, **command: Any) -> None:
-        """One command; HarnessError if the keeper is gone."""
+        """Sends one command. Raises HarnessError if the keeper has ended."""
         if self.gone is not None:
             raise self.gone
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(command).encode() + b"\n")
 
     async def close(self, remove: bool) -> None:
-        """Ends all processes, removes the run's folder if asked to, and waits until the keeper is gone."""
+        """Stops all processes, removes the folder of the run if asked to, and waits until the keeper has ended."""
         if self.gone is None:
             self.send(do="end", remove=remove)
         try:
             async with asyncio.timeout(_PATIENCE):
                 await self._process.wait()
         except TimeoutError:
-            self._process.kill()  # takes the keeper along, which takes the rest along
+            self._process.kill()  # kills the keeper, and thereby its processes
             await self._process.wait()
         await self._reader
 
@@ -126,7 +124,7 @@ class Keeper:
         for answer in self._answers.values():
             _settle(answer, "the keeper of its processes has ended")
         for process in self._running.values():
-            _settle(process.exited, -signal.SIGKILL)  # the kernel takes them along
+            _settle(process.exited, -signal.SIGKILL)  # the kernel kills them too
 
     def _take(self, event: dict[str, Any]) -> None:
         match event["event"]:
@@ -143,21 +141,21 @@ class Keeper:
 
     @property
     def gone(self) -> HarnessError | None:
-        """What to say if the keeper is no more."""
+        """The error for a keeper that has ended."""
         if not self._reader.done():
             return None
-        return HarnessError(f"The keeper of the cluster's processes has ended: {logs.telling_line(self._log)}")
+        return HarnessError(f"the keeper of the cluster's processes has ended: {logs.telling_line(self._log)}")
 
 
 async def _spawn(argv: Sequence[str], errors: IO[bytes], lock: int) -> Subprocess:
-    """In a session of its own, where the Ctrl-C of the terminal does not reach it."""
+    """In its own session, where Ctrl-C does not reach it."""
     return await asyncio.create_subprocess_exec(
         *argv, stdin=PIPE, stdout=PIPE, stderr=errors, start_new_session=True, pass_fds=[lock]
     )
 
 
 def _settle(future: asyncio.Future[_T], result: _T) -> None:
-    """Whoever waited may have been cancelled, and the future with it."""
+    """Completes a future, unless the cancelled waiter has cancelled it."""
     if not future.done():
         future.set_result(result)
 

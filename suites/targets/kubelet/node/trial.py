@@ -1,4 +1,4 @@
-"""One start of a local cluster, to see that it works here."""
+"""One start of a local cluster, to check that it works on this machine."""
 
 import time
 
@@ -11,7 +11,7 @@ from drahealth.suites.targets.run_directory import RunDirectory
 
 
 async def seconds_to_ready(version: str, progress: Progress = silent) -> float:
-    """Starts and stops a node; gives the seconds from the first process to Ready. HarnessError if it fails."""
+    """Starts and stops a node. Returns the seconds from the first process to Ready. Raises HarnessError."""
     programs = binaries.ensure(version, progress)
     run = RunDirectory.create()
     containers = ContainerRuntime()

@@ -1,4 +1,4 @@
-"""Waiting for a component without outlasting it."""
+"""Waits for a component, and fails at once if its process ends."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -13,7 +13,7 @@ _INTERVAL = 0.03
 async def until(
     condition: Callable[[], Awaitable[bool]], processes: Iterable[Process], what: str, limit: float
 ) -> None:
-    """Returns when the condition holds. HarnessError as soon as one of the processes ends, or after `limit` seconds."""
+    """Returns when the condition holds. Raises HarnessError when a process ends, or after `limit` seconds."""
     watched = list(processes)
     try:
         async with asyncio.timeout(limit):
@@ -22,7 +22,7 @@ async def until(
                 await asyncio.sleep(_INTERVAL)
     except TimeoutError:
         failure = HarnessError(
-            f"Waited {limit:g} s in vain for {what}", "see the logs above, and whether the machine is busy"
+            f"timed out after {limit:g} s waiting for {what}", "see the logs above, and whether the machine is busy"
         )
         for process in watched:
             failure.add_note(logs.note(process.name, process.log))
@@ -30,7 +30,7 @@ async def until(
 
 
 def check(processes: Iterable[Process]) -> None:
-    """HarnessError if one of the processes has ended."""
+    """Raises HarnessError if one of the processes has ended."""
     for process in processes:
         if process.exited.done():
             raise process.failure()

@@ -35,25 +35,27 @@ async def test_podman_under_the_name_of_docker_is_podman(fake: FakeEngine) -> No
 
 @pytest.mark.parametrize(
     ("named", "sentence"),
-    [("nerdctl", "only Docker and Podman work here; unset"), ("podman", "which is not on the PATH; install it")],
+    [("nerdctl", "docker or podman, got nerdctl; unset"), ("podman", "which is not on the PATH; install it")],
 )
 async def test_an_engine_that_cannot_be_used(
     fake: FakeEngine, monkeypatch: pytest.MonkeyPatch, named: str, sentence: str
 ) -> None:
     monkeypatch.setenv("KIND_EXPERIMENTAL_PROVIDER", named)
-    with pytest.raises(HarnessError, match=f"^KIND_EXPERIMENTAL_PROVIDER names {named}, .*{sentence}"):
+    with pytest.raises(HarnessError, match=f"^KIND_EXPERIMENTAL_PROVIDER .*{sentence}"):
         await find_engine()
 
 
 async def test_no_engine_at_all(fake: FakeEngine) -> None:
     fake.uninstall("docker")
-    with pytest.raises(HarnessError, match=r"^No container engine was found; install Docker \("):
+    with pytest.raises(HarnessError, match=r"no container engine; install Docker \("):
         await find_engine()
 
 
 async def test_the_refusal_of_the_only_engine_is_told(fake: FakeEngine) -> None:
     fake.says("refusal", "permission denied while trying to connect to the Docker daemon socket")
-    with pytest.raises(HarnessError, match=r"^Could not run `docker ps -q` because you may not use .*; join its group"):
+    with pytest.raises(
+        HarnessError, match=r"^Could not run `docker ps -q` because you have no permission .*; join its group"
+    ):
         await find_engine()
 
 
@@ -95,5 +97,5 @@ async def test_a_refusal_is_not_taken_for_a_missing_image(fake: FakeEngine) -> N
 
 async def test_a_command_that_takes_too_long_is_named(fake: FakeEngine) -> None:
     fake.install("docker", "#!/bin/sh\nexec /bin/sleep 60\n")
-    with pytest.raises(HarnessError, match=r"^`docker build -t x \.\.\.` did not end within 0.3 s; see whether"):
+    with pytest.raises(HarnessError, match=r"^`docker build -t x \.\.\.` did not end within 0.3 s; check that"):
         await Engine("docker").run("build", "-t", "x", ".", limit=0.3)

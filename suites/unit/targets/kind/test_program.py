@@ -64,7 +64,7 @@ def test_a_stage_that_lasts_is_told_with_its_seconds() -> None:
 async def test_why_there_is_no_cluster_is_told(fake: FakeEngine, tmp_path: Path) -> None:
     fake.says("kind-exits", "1")
     fake.says("kind-says", 'ERROR: failed to create cluster: node(s) already exist for a cluster with the name "one"')
-    with pytest.raises(HarnessError, match=r"^Could not make the cluster one with i:1 because there is a cluster of"):
+    with pytest.raises(HarnessError, match=r"^Could not make the cluster one with i:1 because a cluster with"):
         await KIND.create("one", "i:1", "", tmp_path / "kubeconfig")
 
 

@@ -100,7 +100,7 @@ async def test_who_stops_waiting_for_a_process_disturbs_nobody(keeper: Keeper, r
 
 
 async def test_a_program_that_does_not_exist_is_an_error(keeper: Keeper, run: RunDirectory) -> None:
-    with pytest.raises(HarnessError, match=r"x cannot be started: /no/x: No such file or directory; check the path"):
+    with pytest.raises(HarnessError, match=r"cannot start x: /no/x: No such file or directory; check the path"):
         await keeper.spawn("x", ["/no/x"], {}, run.path / "log")
 
 
@@ -173,7 +173,7 @@ async def test_a_killed_keeper_takes_its_processes_along(run: RunDirectory, mark
     os.kill(seen.ppid(), signal.SIGKILL)
     await process.exited
     assert gone(mark)
-    with pytest.raises(HarnessError, match="The keeper of the cluster's processes has ended"):
+    with pytest.raises(HarnessError, match="keeper of the cluster's processes has ended"):
         keeper.send(do="signal", id=1, signal=9)
     await keeper.close(remove=True)
 

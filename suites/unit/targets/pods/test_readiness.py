@@ -81,23 +81,23 @@ def test_what_is_missing_is_told_from_conditions_and_warnings() -> None:
     ("found", "told"),
     [
         (pod(), ""),
-        (None, "The driver's pod p was deleted"),
+        (None, "the pod p of the driver was deleted"),
         (
             pod(phase="Failed", reason="Evicted", message="low on memory"),
-            "The driver's pod p was evicted from a: low on memory",
+            "the pod p of the driver was evicted from a: low on memory",
         ),
         (
             pod(
                 metadata={"deletionTimestamp": "now"},
                 conditions=[{"type": "DisruptionTarget", "message": "preempted"}],
             ),
-            "The driver's pod p is being deleted: preempted",
+            "the pod p of the driver is being deleted: preempted",
         ),
         (
             pod(
                 phase="Failed", containerStatuses=[{"state": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}]
             ),
-            "The driver's pod p has ended: exit code 137 (OOMKilled)",
+            "the pod p of the driver has ended: exit code 137 (OOMKilled)",
         ),
     ],
 )
