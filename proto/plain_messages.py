@@ -36,12 +36,9 @@ def has_unknown_fields(message: Message) -> bool:
 def undecoded(api: HealthApi, response: Message, report: Report) -> tuple[Undecoded, ...]:
     """What a report's values do not hold of its message: unknown healths, unknown fields, fields of no meaning here."""
     odd = api.prepared_only or has_unknown_fields(response)
-    pairs = enumerate(zip(response.devices, report, strict=True))  # type: ignore[attr-defined]
-    found = [
-        Undecoded(index, plain(device))
-        for index, (device, decoded) in pairs
-        if (odd or decoded.health is Health.UNKNOWN) and api.encode_device(decoded, None) != device
-    ]
+    doubtful = [index for index, decoded in enumerate(report) if odd or decoded.health is Health.UNKNOWN]
+    devices: Any = response.devices if doubtful else ()  # type: ignore[attr-defined]
+    found = (Undecoded(i, plain(devices[i])) for i in doubtful if api.encode_device(report[i], None) != devices[i])
     return (*_of_message(response, odd), *found)
 
 
