@@ -1,7 +1,7 @@
-"""The pytest plugin's door: options, fixtures for other people's tests, and a look at what was collected.
+"""The pytest plugin: options, fixtures for other people's tests, and the collection of timelines.
 
-Every pytest run of an environment with drahealth loads it. So it imports only pytest and the options of the targets,
-and changes nothing until an option of ours is given or one of our scenarios is collected; then `reporting` takes over.
+Every pytest run of an environment with drahealth loads it, so it imports only pytest and the options of the targets.
+It changes nothing until an option of ours is given or a scenario is collected. Then it registers `reporting`.
 """
 
 from pathlib import Path
@@ -50,7 +50,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> "pytest.Co
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """A wrong option is told at once; and who controls a distributed run collects nothing, but writes the report."""
+    """Reject a wrong option before collection. The controller of a distributed run collects nothing, but reports."""
     names = [option.name for option in (*_OPTIONS, *(offered.option for offered in registry.options("run")))]
     if any(session.config.getoption(f"--drahealth-{name}") for name in names):
         _take_over(session.config)

@@ -1,8 +1,6 @@
 """A node for other people's tests, on the reference."""
 
 import asyncio
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +8,7 @@ import pytest
 from drahealth.fakes import SLICES, ApiError, FakeDevicePlugin, FakeDriver, KubeClient
 from drahealth.proto import Health, ResourceHealth
 from drahealth.suites import ConfigurationError, Node, ReferenceNode
+from drahealth.suites.unit.nodes.leftovers import leftovers
 
 GPU = "gpu.example.com/node-a/gpu-0"
 POD = {"metadata": {"name": "demo"}, "spec": {"containers": [{"name": "main", "image": "example.com/image:1"}]}}
@@ -128,20 +127,6 @@ async def test_running_node_cannot_be_entered_again() -> None:
             await node.__aenter__()
 
 
-@pytest.fixture
-def base(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where nodes make their folders."""
-    with tempfile.TemporaryDirectory(prefix="d", dir="/tmp") as folder:
-        monkeypatch.setattr(tempfile, "tempdir", folder)
-        yield Path(folder)
-
-
-def left(base: Path) -> list[str]:
-    """The files in the folder, and the sockets that are open in it."""
-    sockets = [line for line in Path("/proc/net/unix").read_text().splitlines() if f" {base}/" in line]
-    return [*sockets, *map(str, base.iterdir())]
-
-
 async def use(node: Node, running: asyncio.Event, error: BaseException | None = None) -> None:
     async with node, FakeDriver.for_node(node) as driver, FakeDevicePlugin.for_node(node):
         await node.run_pod_with_device(driver)
@@ -156,7 +141,7 @@ async def test_exception_inside_leaves_nothing_behind(base: Path) -> None:
     before = asyncio.all_tasks()
     with pytest.raises(ZeroDivisionError):
         await use(ReferenceNode(), asyncio.Event(), ZeroDivisionError())
-    assert (asyncio.all_tasks() - before, left(base)) == (set(), [])
+    assert (asyncio.all_tasks() - before, leftovers(base)) == (set(), [])
 
 
 async def test_cancellation_inside_leaves_nothing_behind(base: Path) -> None:
@@ -165,7 +150,7 @@ async def test_cancellation_inside_leaves_nothing_behind(base: Path) -> None:
     await running.wait()
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    assert (asyncio.all_tasks() - before, left(base)) == (set(), [])
+    assert (asyncio.all_tasks() - before, leftovers(base)) == (set(), [])
 
 
 @pytest.mark.parametrize("steps", range(0, 60, 7))
@@ -176,4 +161,4 @@ async def test_cancellation_during_the_start_leaves_nothing_behind(base: Path, s
         await asyncio.sleep(0)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    assert (asyncio.all_tasks() - before, left(base)) == (set(), [])
+    assert (asyncio.all_tasks() - before, leftovers(base)) == (set(), [])
