@@ -10,7 +10,7 @@ from drahealth.fakes.cluster.api import Object
 from drahealth.proto.extended_resources import is_extended_resource
 
 
-def wanted(container: Object) -> dict[str, int]:
+def requests_of(container: Object) -> dict[str, int]:
     """The number of devices of each extended resource that a container requests."""
     limits = (container.get("resources") or {}).get("limits") or {}
     return {name: int(str(amount)) for name, amount in limits.items() if is_extended_resource(name)}
@@ -21,19 +21,19 @@ def init_containers(pod: Object) -> list[Object]:
     return [one for one in pod["spec"].get("initContainers") or () if not _is_sidecar(one)]
 
 
-def wanted_by_container(pod: Object) -> dict[str, dict[str, int]]:
+def requests_by_container(pod: Object) -> dict[str, dict[str, int]]:
     """The same for each container with such requests, in the order of their start."""
     containers = (*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"])
-    return {one["name"]: found for one in containers if (found := wanted(one))}
+    return {one["name"]: found for one in containers if (found := requests_of(one))}
 
 
-def wanted_by_pod(pod: Object) -> Counter[str]:
+def requests_of_pod(pod: Object) -> Counter[str]:
     """The number that a node needs for the pod: all that run together, or an init container that requests more."""
     whole: Counter[str] = Counter()
     for container in _running_at_once(pod):
-        whole.update(wanted(container))
+        whole.update(requests_of(container))
     for container in init_containers(pod):
-        whole |= Counter(wanted(container))
+        whole |= Counter(requests_of(container))
     return whole
 
 

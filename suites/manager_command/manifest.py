@@ -103,7 +103,7 @@ def _manifest(document: Node, node_name: str) -> Manifest:
     if kind == PODS:
         _check_node(document, obj, node_name)
     try:
-        strategies.created(kind, obj, strategies.Birth("", ""))
+        strategies.created(kind, obj, strategies.ServerFields("", ""))
     except ApiError as error:
         raise Malformed(error.message, line_of(document)) from None
     if kind.namespaced and ("." in metadata["namespace"] or not strategies.is_name(metadata["namespace"])):

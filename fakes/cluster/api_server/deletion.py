@@ -1,4 +1,4 @@
-"""How an object goes: at once, after the grace of a pod, or when its last finalizer is removed. Pure functions."""
+"""Deletion of objects: immediate, after the grace period of a pod, or with the last finalizer. Pure functions."""
 
 from datetime import UTC, datetime
 
@@ -6,24 +6,24 @@ from drahealth.fakes.cluster.api import NAMESPACES, PODS, Kind, Object
 from drahealth.fakes.cluster.pods import is_terminal
 
 DEFAULT_GRACE = 30
-"""Seconds that a pod gets unless its spec or the caller says otherwise."""
+"""Default grace period of a pod, in seconds."""
 
-EVENTS_LAST = 3600.0
-"""Seconds until an event is forgotten (kube-apiserver, --event-ttl)."""
+EVENT_TTL = 3600.0
+"""Seconds until an event expires (kube-apiserver, --event-ttl)."""
 
 
 def timestamp(wall: float) -> str:
-    """Unix seconds as the API writes them, RFC 3339 in whole seconds."""
+    """Unix seconds in the form of the API: RFC 3339, whole seconds."""
     return datetime.fromtimestamp(wall, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def marked(kind: Kind, obj: Object, grace: int | None, now: float) -> Object:
-    """The object after someone asked for its deletion; `now` in Unix seconds.
+def marked_for_deletion(kind: Kind, obj: Object, grace: int | None, now: float) -> Object:
+    """The object after a delete request; `now` in Unix seconds.
 
-    What is being deleted already can only be given less time.
+    A second request can only shorten the grace period.
     """
     if "deletionTimestamp" in obj["metadata"]:
-        return _hurried(obj, grace)
+        return _with_less_time(obj, grace)
     seconds = _grace(kind, obj, grace)
     new = _with_deadline(obj, now + seconds, seconds)
     if "generation" in obj["metadata"]:
@@ -32,10 +32,10 @@ def marked(kind: Kind, obj: Object, grace: int | None, now: float) -> Object:
 
 
 def is_due(obj: Object) -> bool:
-    """Nothing holds the object any longer. (What holds a namespace besides is what is in it.)"""
+    """Whether the object can be removed now. (A namespace must also be empty.)"""
     metadata = obj["metadata"]
-    is_asked = "deletionTimestamp" in metadata and not metadata["deletionGracePeriodSeconds"]
-    return is_asked and not metadata.get("finalizers")
+    is_marked = "deletionTimestamp" in metadata and not metadata["deletionGracePeriodSeconds"]
+    return is_marked and not metadata.get("finalizers")
 
 
 def _grace(kind: Kind, obj: Object, grace: int | None) -> int:
@@ -46,7 +46,7 @@ def _grace(kind: Kind, obj: Object, grace: int | None) -> int:
     return max(grace, 0)
 
 
-def _hurried(obj: Object, grace: int | None) -> Object:
+def _with_less_time(obj: Object, grace: int | None) -> Object:
     left = obj["metadata"]["deletionGracePeriodSeconds"]
     if grace is None or grace >= left:
         return obj
@@ -60,7 +60,7 @@ def _with_deadline(obj: Object, deadline: float, seconds: int) -> Object:
     return {**obj, "metadata": {**metadata, **mark}}
 
 
-def is_forgotten(event: Object, wall: float) -> bool:
-    """Whether an Event happened so long ago that an API server has it no more; `wall` in Unix seconds."""
+def is_expired(event: Object, wall: float) -> bool:
+    """Whether an Event is older than `EVENT_TTL`; `wall` in Unix seconds."""
     last = event.get("lastTimestamp") or event["metadata"]["creationTimestamp"]
-    return bool(last < timestamp(wall - EVENTS_LAST))  # as text: the API writes all times alike
+    return bool(last < timestamp(wall - EVENT_TTL))  # as text: all times have the same form

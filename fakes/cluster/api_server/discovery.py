@@ -1,4 +1,4 @@
-"""What an API server tells of itself: its version, and the groups and kinds that it serves. Pure data."""
+"""The discovery documents of the API server: its version, groups and kinds. Pure data."""
 
 from drahealth.fakes.cluster.api import KINDS, Kind, Object
 from drahealth.fakes.cluster.api_server.strategies import WITH_STATUS

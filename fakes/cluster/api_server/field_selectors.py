@@ -1,7 +1,7 @@
-"""Field selectors of the API, `metadata.name=train,spec.nodeName=node-a`, for the fields that an object cannot leave.
+"""Field selectors of the API, such as `metadata.name=train,spec.nodeName=node-a`, for fields with a fixed value.
 
-A watch with a selector must tell of an object that is changed so that it no longer matches. With these fields that does
-not happen, so a watch is the plain one without what does not match.
+A watch with a selector must send DELETED when a change makes an object stop matching. These fields never change to
+another value, so a filter of the plain watch is enough.
 """
 
 import re
@@ -19,7 +19,7 @@ Matches = Callable[[Object], bool]
 
 
 def field_selector(text: str) -> Matches:
-    """Whether an object matches; the empty text matches all. `ApiError` 400 for what is no selector or not served."""
+    """A function that tests whether an object matches; empty text matches all. `ApiError` 400 if invalid."""
     terms = [_term(term) for term in text.split(",") if term.strip()]
     return lambda obj: all((_value(obj, field) == value) is equal for field, equal, value in terms)
 
@@ -27,11 +27,11 @@ def field_selector(text: str) -> Matches:
 def _term(text: str) -> tuple[str, bool, str]:
     form = _TERM.fullmatch(text)
     if form is None:
-        raise refusals.bad_request(f"invalid field selector {text!r}: write it as field=value or field!=value")
+        raise refusals.bad_request(f"invalid field selector {text!r}; use field=value or field!=value")
     field, operator, value = form.groups()
-    is_left = field == "spec.nodeName" and (operator == "!=" or not value)  # by a pod, when it is bound
-    if field not in FIELDS or is_left:
-        raise refusals.bad_request(f"this API server does not select by {text.strip()!r}; it knows {', '.join(FIELDS)}")
+    can_change = field == "spec.nodeName" and (operator == "!=" or not value)  # changes when a pod is bound
+    if field not in FIELDS or can_change:
+        raise refusals.bad_request(f"unsupported field selector {text.strip()!r}; use {', '.join(FIELDS)}")
     return field, operator != "!=", value
 
 

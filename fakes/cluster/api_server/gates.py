@@ -1,4 +1,4 @@
-"""How an API server treats `allocatedResourcesStatus`: its rules, and what the feature gates do to a pod.
+"""The rules of an API server for `allocatedResourcesStatus`, and the effect of the feature gates on a pod.
 
 Two texts, two sets of rules, handed in as data. KEP-4680 (newest revision, "Feature Enablement and Rollback"): while
 the gate is off the field is dropped when serving and may be wiped by the next write. Kubernetes 1.36 and 1.37: reads
@@ -14,23 +14,23 @@ STATUS_GATE = "ResourceHealthStatus"
 MESSAGE_GATE = "ResourceHealthStatusMessage"
 
 STATUS_LISTS = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
-"""Where a pod's status has container statuses."""
+"""The fields of a pod's status with container statuses."""
 
 FIELD = "allocatedResourcesStatus"
 
 
 @dataclass(frozen=True, slots=True)
 class FieldRules:
-    """The first two are of a gate that is off."""
+    """Rules of one API server. The first two apply while a gate is off."""
 
     filters_reads: bool
-    """Stored values are left out of every read and watch event."""
+    """Reads and watch events omit stored values."""
     keeps_what_was_there: bool
-    """A write is taken as it is if the old object has the field anywhere; else (or if False) the field is dropped."""
+    """A write keeps the field if the old object has it anywhere; otherwise (or if False) the field is dropped."""
     has_pod_field: bool
-    """The pod's own field is known; else it is dropped without a word, as is whatever a server does not know."""
+    """The server knows the pod's own field; otherwise it drops it silently, like every unknown field."""
     names_every_request: bool
-    """A container that names no request of a claim may have an entry for each, `claim:NAME/REQUEST`."""
+    """A container that uses a whole claim can have an entry for each request, `claim:NAME/REQUEST`."""
 
 
 KEP_RULES = FieldRules(filters_reads=True, keeps_what_was_there=False, has_pod_field=True, names_every_request=True)
@@ -39,7 +39,7 @@ KEP_RULES = FieldRules(filters_reads=True, keeps_what_was_there=False, has_pod_f
 
 @dataclass(frozen=True, slots=True)
 class HealthFields:
-    """The two gates as a component read them at its start, and what they do to the fields."""
+    """The two gates as set at the start of a component, and their effect on the fields."""
 
     rules: FieldRules
     status: bool = True
@@ -47,17 +47,17 @@ class HealthFields:
 
     @classmethod
     def at_start(cls, rules: FieldRules, gates: Mapping[str, bool]) -> "HealthFields":
-        """Gates by name, on unless given. ValueError for an unknown one, and for the status gate off alone (A-03)."""
+        """Gates by name, enabled by default. ValueError for an unknown gate, or only the status gate off (A-03)."""
         for name in gates:
             if name not in (STATUS_GATE, MESSAGE_GATE):
-                raise ValueError(f"unknown feature gate {name!r}: this API server knows {STATUS_GATE}, {MESSAGE_GATE}")
+                raise ValueError(f"unknown feature gate {name!r}; there are {STATUS_GATE}, {MESSAGE_GATE}")
         status, message = gates.get(STATUS_GATE, True), gates.get(MESSAGE_GATE, True)
         if message and not status:
-            raise ValueError(f"{MESSAGE_GATE} is enabled, but depends on {STATUS_GATE}, which is not: turn off both")
+            raise ValueError(f"{MESSAGE_GATE} depends on {STATUS_GATE}, which is disabled; disable both")
         return cls(rules, status, message)
 
     def written(self, pod: Object, old: Object | None) -> Object:
-        """The pod as it is stored when it is written over `old`."""
+        """The pod to store when a client writes it over `old`."""
         if not self.rules.has_pod_field:
             pod = _without_pod_field(pod)
         kept = old if self.rules.keeps_what_was_there else None
@@ -68,14 +68,14 @@ class HealthFields:
         return pod
 
     def served(self, pod: Object) -> Object:
-        """The stored pod as a reader gets it."""
+        """The stored pod as clients read it."""
         if not self.rules.filters_reads or (self.status and self.message):
             return pod
         return _changed(pod, _without_messages if self.status else _without_field)
 
 
 def _statuses(pod: Object) -> Iterator[Object]:
-    """Whatever has the field: the pod's status itself, and those of its containers."""
+    """All objects that can have the field: the pod's status and its container statuses."""
     status = pod.get("status") or {}
     yield status
     for name in STATUS_LISTS:

@@ -1,10 +1,10 @@
-"""Serves the in-memory API server on a loopback port, for fakes in other processes and for kubectl's plainer commands.
+"""Serves the in-memory API server on a loopback port, for fakes in other processes and simple kubectl commands.
 
     http = HttpApi(server)
     url = await http.start()
     http.write_kubeconfig(path)
 
-There is no authentication: whoever is on this machine may connect.
+There is no authentication: all users of this machine can connect.
 """
 
 import json
@@ -21,7 +21,7 @@ _NAME = "drahealth"
 
 
 class HttpApi:
-    """Serves an `ApiServer` over HTTP on loopback, at `url`, from `start` to `stop`."""
+    """Serves the API server at `url`, from `start` to `stop`."""
 
     def __init__(self, server: ApiServer) -> None:
         self._server = server
@@ -30,18 +30,18 @@ class HttpApi:
 
     @property
     def url(self) -> str:
-        """Where it is served. RuntimeError while it is not."""
+        """The URL. RuntimeError while it is not served."""
         if not self._url:
-            raise RuntimeError("the API server is not served now: start it first")
+            raise RuntimeError("the API server is not served; call start first")
         return self._url
 
     async def start(self, port: int = 0) -> str:
-        """Listens on this port of the loopback address, 0 for any free one, and gives back the URL. Raises OSError."""
-        from aiohttp import web  # the server in this process needs none of this
+        """Listens on this port of the loopback address, 0 for a free port; returns the URL. Raises OSError."""
+        from aiohttp import web  # slow import, not needed by the server in this process
 
         from drahealth.fakes.cluster.api_server.routes import application
 
-        # Whoever leaves a watch ends its handler; those who stay do not delay the end.
+        # A client that closes its watch cancels the handler. Open watches do not delay the stop.
         self._runner = web.AppRunner(
             application(self._server), handler_cancellation=True, access_log=None, shutdown_timeout=0.1
         )
@@ -56,13 +56,13 @@ class HttpApi:
         return self._url
 
     async def stop(self) -> None:
-        """Closes every connection; the server itself goes on."""
+        """Closes all connections; the API server itself continues."""
         if self._runner is not None:
             await self._runner.cleanup()
         self._runner, self._url = None, ""
 
     def write_kubeconfig(self, path: Path) -> None:
-        """Writes a kubeconfig whose current context is this server, for its owner alone. Raises OSError."""
+        """Writes a kubeconfig for this server, readable by its owner only. Raises OSError."""
         context = {"cluster": _NAME, "user": _NAME, "namespace": "default"}
         config = {
             "apiVersion": "v1",

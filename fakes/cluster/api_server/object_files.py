@@ -64,9 +64,9 @@ class ObjectFiles:
                 obj = json.loads(path.read_bytes())
                 _check(kind, obj)
                 if self._path(kind, obj) != path:
-                    raise ValueError("it is not the object that its name says")
+                    raise ValueError("its path does not match its namespace and name")
             except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, ApiError) as error:
-                log.error("%s left out: %s", path.relative_to(self._folder), error)
+                log.error("ignoring invalid object file %s: %s", path.relative_to(self._folder), error)
             else:
                 yield obj
 
@@ -77,14 +77,14 @@ def _check(kind: Kind, obj: Any) -> None:
     metadata, status = obj["metadata"], obj.get("status", {})
     name, namespace = metadata["name"], metadata.get("namespace")
     fresh = {key: value for key, value in metadata.items() if key != "resourceVersion"}
-    strategies.created(kind, {**obj, "metadata": fresh}, strategies.Birth("", ""))
+    strategies.created(kind, {**obj, "metadata": fresh}, strategies.ServerFields("", ""))
     if not strategies.is_name(name) or bool(namespace) != kind.namespaced:
-        raise ValueError("its name or namespace is none")
+        raise ValueError("invalid metadata.name or metadata.namespace")
     texts = [metadata["uid"], metadata["creationTimestamp"], metadata["resourceVersion"], namespace or ""]
     if not all(isinstance(text, str) for text in texts) or not metadata["resourceVersion"].isdecimal():
-        raise ValueError("its uid, time or version is none")
+        raise ValueError("invalid metadata.uid, creationTimestamp or resourceVersion")
     if not isinstance(status, dict):
-        raise ValueError("its status is none")
+        raise ValueError("status must be an object")
     for field in ("finalizers", "ownerReferences"):
         if not isinstance(metadata.get(field, []), list):
-            raise ValueError(f"its {field} are no list")
+            raise ValueError(f"metadata.{field} must be a list")

@@ -149,17 +149,17 @@ def _check_entries(status: Object) -> None:
 
 def _object(field: str, value: Any) -> Object:
     if not isinstance(value, dict):
-        raise refusals.bad_request(f"{field} is not an object but {type(value).__name__}")
+        raise refusals.bad_request(f"{field} must be an object, got {type(value).__name__}")
     return value
 
 
 def _objects(field: str, value: Any) -> list[Object]:
     if not isinstance(value, list | None):
-        raise refusals.bad_request(f"{field} is not a list but {type(value).__name__}")
+        raise refusals.bad_request(f"{field} must be a list, got {type(value).__name__}")
     return [_object(f"an element of {field}", item) for item in value or ()]
 
 
 def _texts(field: str, obj: Object, *names: str) -> None:
     for name in names:
         if not isinstance(obj.get(name), str | None):
-            raise refusals.bad_request(f"{name} of an element of {field} is not a string but {obj[name]!r}")
+            raise refusals.bad_request(f"{name} of an element of {field} must be a string, got {obj[name]!r}")

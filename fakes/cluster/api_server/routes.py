@@ -15,7 +15,7 @@ from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.cluster.api_server.strategies import WITH_STATUS
 
 _BODY_LIMIT = 3 * 2**20
-"""Bytes of a request's body, as in a real API server."""
+"""Maximum size of a request body in bytes, as in a real API server."""
 
 _INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
 
@@ -77,7 +77,7 @@ class _Resource:
 
     async def _list_or_watch(self, request: web.Request) -> web.StreamResponse:
         if request.query.get("labelSelector"):
-            raise refusals.bad_request("this API server does not select by labels: leave labelSelector out")
+            raise refusals.bad_request("label selectors are not supported; remove labelSelector")
         matches = field_selector(request.query.get("fieldSelector", ""))
         if request.query.get("watch", "").lower() in ("true", "1"):
             return await self._watch(request, matches)
@@ -90,7 +90,7 @@ class _Resource:
     async def _watch(self, request: web.Request, matches: Matches) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         response.enable_chunked_encoding()
-        with suppress(ConnectionError):  # who watched is gone; the web server finds that out only later
+        with suppress(ConnectionError):  # the client has gone; the web server notices this later
             await response.prepare(request)
             async with aclosing(self._lines(request)) as lines:
                 async for line in lines:
@@ -124,7 +124,7 @@ class _Resource:
         metadata = obj.setdefault("metadata", {})
         for key, value in request.match_info.items():
             if not isinstance(metadata, dict) or metadata.setdefault(key, value) != value:
-                raise refusals.bad_request(f"the {key} of the object is not that of the request, {value}")
+                raise refusals.bad_request(f"the {key} of the object must match that of the request, {value}")
         return obj
 
 
@@ -156,7 +156,7 @@ async def _json(request: web.Request) -> Object:
     except ValueError as error:
         raise refusals.bad_request(f"the body is not JSON: {error}") from None
     if not isinstance(body, dict):
-        raise refusals.bad_request(f"the body is not an object but {type(body).__name__}")
+        raise refusals.bad_request(f"the body must be an object, got {type(body).__name__}")
     return body
 
 
@@ -177,7 +177,7 @@ def _number(text: Any) -> int:
     try:
         return int(text)
     except (ValueError, TypeError):
-        raise refusals.bad_request(f"not a number of seconds: {text!r}") from None
+        raise refusals.bad_request(f"must be a number of seconds, got {text!r}") from None
 
 
 def _constant(document: Object) -> Callable[[web.Request], Awaitable[web.Response]]:

@@ -14,7 +14,7 @@ from drahealth.fakes.cluster.api_server import deletion, refusals, strategies
 from drahealth.fakes.cluster.api_server.gates import KEP_RULES, FieldRules, HealthFields
 from drahealth.fakes.cluster.api_server.object_files import ObjectFiles
 from drahealth.fakes.cluster.api_server.pod_validation import validate_status
-from drahealth.fakes.cluster.api_server.storage import Storage, copied, key_of, twin
+from drahealth.fakes.cluster.api_server.storage import Storage, copied, fast_copy, key_of
 from drahealth.fakes.cluster.list_watch import Snapshot
 from drahealth.fakes.cluster.pods import with_condition
 from drahealth.proto.clock import Clock, SystemClock
@@ -47,9 +47,11 @@ class ApiServer:
         self._ready.set()
         for name in ("default", "kube-system"):
             if self._storage.get(NAMESPACES, ("", name)) is None:
-                self._put(NAMESPACES, strategies.created(NAMESPACES, {"metadata": {"name": name}}, self._birth()))
+                self._put(
+                    NAMESPACES, strategies.created(NAMESPACES, {"metadata": {"name": name}}, self._server_fields())
+                )
 
-    # What an administrator does
+    # Calls of an administrator
 
     def restart(self, gates: Mapping[str, bool] | None = None) -> None:
         """Ends all watches and starts again with the same storage and these gates; None keeps the gates."""
@@ -71,19 +73,19 @@ class ApiServer:
         """Waits until the server is ready."""
         await self._ready.wait()
 
-    # What a client does
+    # Calls of a client
 
     async def create(self, kind: Kind, obj: Object) -> Object:
         """Creates and returns the stored object; 404 for an unknown namespace, 409 AlreadyExists, 422 Invalid."""
         self._check_ready()
-        new = strategies.created(kind, copied(obj), self._birth())
+        new = strategies.created(kind, copied(obj), self._server_fields())
         namespace, name = strategies.namespace_of(kind, new), new["metadata"]["name"]
         if namespace is not None:
             self._check_open(kind, namespace, name)
         if self._storage.get(kind, (namespace or "", name)) is not None:
             raise refusals.already_exists(kind, name)
         if kind == EVENTS:
-            self._forget_events()
+            self._expire_events()
         return self._served(kind, self._put(kind, self._gated(kind, new, None)))
 
     async def get(self, kind: Kind, name: str, namespace: str | None = None) -> Object:
@@ -138,7 +140,7 @@ class ApiServer:
         with self._storage.watching(kind, namespace, _revision(since)) as changes:
             while (change := await changes.get()) is not None:
                 served = fields.served(change.object) if kind == PODS else change.object
-                yield WatchEvent(change.type, twin(served))
+                yield WatchEvent(change.type, fast_copy(served))
 
     async def bind(self, name: str, namespace: str, node: str) -> None:
         """Binds a pod to a node and sets its conditions; 409 Conflict if it is already bound."""
@@ -150,14 +152,14 @@ class ApiServer:
         status = with_condition(pod["status"], "PodScheduled", True, now=deletion.timestamp(self._clock.wall()))
         self._put(PODS, {**pod, "spec": {**pod["spec"], "nodeName": node}, "status": status})
 
-    # Inside
+    # Internals
 
     def _check_ready(self) -> None:
         if not self._ready.is_set():
             raise refusals.unavailable()
 
-    def _birth(self) -> strategies.Birth:
-        return strategies.Birth(str(uuid.uuid4()), deletion.timestamp(self._clock.wall()))
+    def _server_fields(self) -> strategies.ServerFields:
+        return strategies.ServerFields(str(uuid.uuid4()), deletion.timestamp(self._clock.wall()))
 
     def _stored(self, kind: Kind, name: str, namespace: str | None) -> Object:
         obj = self._storage.get(kind, (strategies.checked_namespace(kind, namespace) or "", name))
@@ -184,7 +186,7 @@ class ApiServer:
         return self._fields.written(new, old) if kind == PODS else new
 
     def _served(self, kind: Kind, obj: Object) -> Object:
-        return twin(self._fields.served(obj) if kind == PODS else obj)
+        return fast_copy(self._fields.served(obj) if kind == PODS else obj)
 
     def _put(self, kind: Kind, new: Object) -> Object:
         """Stores the object; a write without a change is ignored, as in the real API server."""
@@ -206,7 +208,7 @@ class ApiServer:
 
     def _delete(self, kind: Kind, obj: Object, grace: int | None) -> None:
         """Marks the object for deletion before it is removed, as watchers see it."""
-        new = deletion.marked(kind, obj, grace, self._clock.wall())
+        new = deletion.marked_for_deletion(kind, obj, grace, self._clock.wall())
         if kind in (NAMESPACES, PODS):
             new = self._put(kind, new)
         if kind == NAMESPACES:
@@ -214,10 +216,10 @@ class ApiServer:
         else:
             self._settle(kind, new)
 
-    def _forget_events(self) -> None:
+    def _expire_events(self) -> None:
         wall = self._clock.wall()
         for event in self._storage.objects(EVENTS):
-            if deletion.is_forgotten(event, wall):
+            if deletion.is_expired(event, wall):
                 self._storage.remove(EVENTS, event)
 
     def _empty(self, namespace: str) -> None:
@@ -237,5 +239,5 @@ class ApiServer:
 
 def _revision(since: str | None) -> int | None:
     if since is not None and not since.isdecimal():
-        raise refusals.bad_request(f"a resource version is a number, not {since!r}")
+        raise refusals.bad_request(f"resourceVersion must be a number, got {since!r}")
     return None if since is None else int(since)

@@ -17,7 +17,7 @@ _REQUIRED: dict[Kind, tuple[str, ...]] = {
     REPLICA_SETS: ("spec.template.spec.containers[].name",),
     SLICES: ("spec.driver", "spec.pool.name", "spec.devices[].name"),
 }
-"""Paths of names that must be given; `[]` stands for each element of a list, which may be missing itself."""
+"""Paths of required names; `[]` means each element of a list. The list itself can be missing."""
 
 _SOURCES = ("resourceClaimName", "resourceClaimTemplateName")
 
@@ -37,25 +37,25 @@ def validate_spec(kind: Kind, obj: Object) -> None:
 def _set_errors(spec: Object) -> Iterator[FieldError]:
     replicas = spec.get("replicas", 1)
     if isinstance(replicas, bool) or not isinstance(replicas, int) or replicas < 0:
-        yield refusals.invalid_value("spec.replicas", replicas, "must be a whole number from 0 on")
+        yield refusals.invalid_value("spec.replicas", replicas, "must be an integer, 0 or more")
     if not ((spec.get("template") or {}).get("spec") or {}).get("containers"):
         yield refusals.required_value("spec.template.spec.containers")
 
 
 def _missing(value: Any, parts: list[str], at: str) -> Iterator[FieldError]:
     if not isinstance(value, dict):
-        raise refusals.bad_request(f"{at} is not an object but {type(value).__name__}")
+        raise refusals.bad_request(f"{at} must be an object, got {type(value).__name__}")
     name, rest = parts[0].removesuffix("[]"), parts[1:]
     field, inner = f"{at}.{name}".lstrip("."), value.get(name)
     if parts[0].endswith("[]"):
         if not isinstance(inner, list | None):
-            raise refusals.bad_request(f"{field} is not a list but {type(inner).__name__}")
+            raise refusals.bad_request(f"{field} must be a list, got {type(inner).__name__}")
         for index, item in enumerate(inner or ()):
             yield from _missing(item, rest, f"{field}[{index}]")
     elif rest:
         yield from _missing({} if inner is None else inner, rest, field)
     elif not isinstance(inner, str | None):
-        raise refusals.bad_request(f"{field} is not a string but {type(inner).__name__}")
+        raise refusals.bad_request(f"{field} must be a string, got {type(inner).__name__}")
     elif not inner:
         yield refusals.required_value(field)
 
@@ -92,5 +92,5 @@ def _extended_errors(at: str, name: str, amount: str, limits: Object, requests: 
 
 def _object(at: str, value: Any) -> Object:
     if not isinstance(value, dict | None):
-        raise refusals.bad_request(f"{at} is not an object but {type(value).__name__}")
+        raise refusals.bad_request(f"{at} must be an object, got {type(value).__name__}")
     return value or {}

@@ -17,10 +17,10 @@ from drahealth.fakes.cluster.api_server import refusals
 from drahealth.fakes.cluster.api_server.object_files import ObjectFiles
 
 HISTORY = 4096
-"""Changes kept for watches that start at an earlier revision."""
+"""Number of changes kept for watches that start at an earlier revision."""
 
 RESTART_GAP = 1_000_000
-"""Revisions that are passed over when objects come back from files, so that none from before is taken for a new one."""
+"""Revisions skipped after a load from files, so that a revision of an earlier process is never reused."""
 
 _LEAVES = frozenset({str, int, bool, float, type(None)})
 
@@ -41,7 +41,7 @@ class Change:
 
 
 Changes = asyncio.Queue[Change | None]
-"""What a watcher reads; None is the end."""
+"""The queue of a watcher; None marks the end."""
 
 
 def copied(value: Any) -> Any:
@@ -53,8 +53,8 @@ def copied(value: Any) -> Any:
     return value
 
 
-def twin(stored: Object) -> Object:
-    """A copy of a stored object in which tuples stay tuples; three times as fast again."""
+def fast_copy(stored: Object) -> Object:
+    """A copy of a stored object; tuples stay tuples. Three times as fast as `copied`."""
     return cast("Object", pickle.loads(pickle.dumps(stored, pickle.HIGHEST_PROTOCOL)))
 
 
@@ -68,7 +68,7 @@ class _Watcher:
     namespace: str | None
     changes: Changes
 
-    def tell(self, change: Change) -> None:
+    def notify(self, change: Change) -> None:
         if self.namespace in (None, change.object["metadata"].get("namespace")):
             self.changes.put_nowait(change)
 
@@ -104,7 +104,7 @@ class Storage:
         if self._files:
             self._files.put(kind, stored)
         self._objects[kind][key_of(obj)] = stored
-        self._tell(Change(self.revision, kind, "MODIFIED" if known else "ADDED", stored))
+        self._notify(Change(self.revision, kind, "MODIFIED" if known else "ADDED", stored))
         return stored
 
     def remove(self, kind: Kind, obj: Object) -> None:
@@ -113,7 +113,7 @@ class Storage:
             self._files.remove(kind, obj)
         del self._objects[kind][key_of(obj)]
         last = self._stamped(obj)
-        self._tell(Change(self.revision, kind, "DELETED", last))
+        self._notify(Change(self.revision, kind, "DELETED", last))
 
     @contextmanager
     def watching(self, kind: Kind, namespace: str | None, since: int | None) -> Iterator[Changes]:
@@ -123,7 +123,7 @@ class Storage:
         """
         watcher = _Watcher(namespace, asyncio.Queue())
         for change in self._existing(kind) if since is None else self._changes_since(kind, since):
-            watcher.tell(change)
+            watcher.notify(change)
         self._watchers[kind].append(watcher)
         try:
             yield watcher.changes
@@ -151,7 +151,7 @@ class Storage:
         self.revision += 1
         return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(self.revision)}}
 
-    def _tell(self, change: Change) -> None:
+    def _notify(self, change: Change) -> None:
         self._history.append(change)
         for watcher in self._watchers[change.kind]:
-            watcher.tell(change)
+            watcher.notify(change)

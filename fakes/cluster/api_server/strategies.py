@@ -27,10 +27,10 @@ WITH_STATUS = frozenset({PODS, CLAIMS, NODES, NAMESPACES})
 """Kinds with a `status` subresource."""
 
 WITH_GENERATION = frozenset({PODS, DEVICE_CLASSES, SLICES, REPLICA_SETS})
-"""Kinds whose specs are counted in `metadata.generation`."""
+"""Kinds with `metadata.generation`, which counts changes of the spec."""
 
 _FIRST_STATUS: dict[Kind, Object] = {PODS: {"phase": "Pending"}, CLAIMS: {}, NAMESPACES: {"phase": "Active"}}
-_SERVERS_OWN = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
+_SERVER_FIELDS = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _NAME_RULE = (
@@ -41,21 +41,21 @@ _MUTABLE_IN_PODS = ("activeDeadlineSeconds", "tolerations", "terminationGracePer
 
 
 @dataclass(frozen=True, slots=True)
-class Birth:
+class ServerFields:
     """Fields that the server sets in a new object: its UID and the time, as RFC 3339."""
 
     uid: str
     time: str
 
 
-def created(kind: Kind, obj: Object, birth: Birth) -> Object:
+def created(kind: Kind, obj: Object, server_fields: ServerFields) -> Object:
     """The object as first stored. `ApiError` 400 or 422 for an incomplete object."""
     check_shape(kind, obj)
     if obj["metadata"].get("resourceVersion"):
         raise refusals.versioned_at_creation()
-    metadata = {key: value for key, value in obj["metadata"].items() if key not in (*_SERVERS_OWN, "resourceVersion")}
+    metadata = {key: value for key, value in obj["metadata"].items() if key not in (*_SERVER_FIELDS, "resourceVersion")}
     validate_spec(kind, obj)
-    metadata |= {"name": _name(kind, metadata), "uid": birth.uid, "creationTimestamp": birth.time}
+    metadata |= {"name": _name(kind, metadata), "uid": server_fields.uid, "creationTimestamp": server_fields.time}
     if kind in WITH_GENERATION:
         metadata["generation"] = 1
     new = {**obj, "apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
@@ -67,7 +67,7 @@ def created(kind: Kind, obj: Object, birth: Birth) -> Object:
 def updated(kind: Kind, obj: Object, old: Object) -> Object:
     """`old` with the spec and metadata of `obj`; server fields stay, and the generation counts changes of the spec."""
     validate_spec(kind, obj)
-    metadata = {**obj["metadata"], **{key: old["metadata"][key] for key in _SERVERS_OWN if key in old["metadata"]}}
+    metadata = {**obj["metadata"], **{key: old["metadata"][key] for key in _SERVER_FIELDS if key in old["metadata"]}}
     new = {**obj, "apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
     if kind in WITH_STATUS:
         new["status"] = old.get("status", {})
@@ -87,13 +87,13 @@ def status_updated(obj: Object, old: Object) -> Object:
 def check_shape(kind: Kind, obj: Object) -> None:
     """`ApiError` 400 BadRequest for a malformed object."""
     if not isinstance(obj, dict) or not isinstance(obj.get("metadata"), dict):
-        raise refusals.bad_request(f"a {kind.kind} is an object with metadata, not {obj!r:.80}")
+        raise refusals.bad_request(f"a {kind.kind} must be an object with metadata, got {obj!r:.80}")
     for key, wanted in (("apiVersion", kind.api_version), ("kind", kind.kind)):
         if obj.get(key, wanted) != wanted:
             raise refusals.bad_request(f"the {key} in the data ({obj[key]}) does not match the expected one ({wanted})")
     for key in ("spec", "status"):
         if not isinstance(obj.get(key, {}), dict):
-            raise refusals.bad_request(f"{key} of a {kind.kind} is not an object but {type(obj[key]).__name__}")
+            raise refusals.bad_request(f"{key} of a {kind.kind} must be an object, got {type(obj[key]).__name__}")
 
 
 def namespace_of(kind: Kind, obj: Object) -> str | None:

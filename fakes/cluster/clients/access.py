@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Where a pod finds its service account (Kubernetes: Accessing the API from a Pod)."""
+"""Directory with the service account of a pod (Kubernetes: Accessing the API from a Pod)."""
 
 
 @dataclass(frozen=True)
@@ -17,11 +17,11 @@ class Access:
     host: str
     """Scheme, name and port."""
     headers: Callable[[], Awaitable[Mapping[str, str]]]
-    """The credentials as they are now."""
+    """Returns the current credentials as HTTP headers."""
     tls: ssl.SSLContext | None = None
     proxy: str | None = None
     server_name: str | None = None
-    """The name in the server's certificate, where it is not that of the host."""
+    """The name in the server's certificate, if it differs from the host."""
 
 
 def in_cluster(folder: Path = SERVICE_ACCOUNT) -> Access:
@@ -31,10 +31,10 @@ def in_cluster(folder: Path = SERVICE_ACCOUNT) -> Access:
         tls = lenient(ssl.create_default_context(cafile=folder / "ca.crt"))
         (folder / "token").read_text()
     except (KeyError, OSError) as error:
-        raise ValueError(f"this is no pod with a service account ({error})") from None
+        raise ValueError(f"not running in a pod with a service account ({error})") from None
 
     async def headers() -> Mapping[str, str]:
-        return {"Authorization": f"Bearer {(folder / 'token').read_text().strip()}"}  # it is renewed every hour
+        return {"Authorization": f"Bearer {(folder / 'token').read_text().strip()}"}  # the token is renewed every hour
 
     return Access(f"https://{f'[{host}]' if ':' in host else host}:{port}", headers, tls)
 

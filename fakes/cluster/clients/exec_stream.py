@@ -17,10 +17,10 @@ from drahealth.fakes.cluster.clients.kube_connection import KubeConnection
 
 _STDIN, _STDOUT, _STDERR, _ERROR = range(4)
 _PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
-_LAST_WORDS = 2000
-"""Bytes of standard error that are kept."""
+_MAX_STDERR = 2000
+"""Maximum bytes of standard error to keep."""
 _CHUNK = 512 * 1024
-"""Bytes of one message; servers limit them."""
+"""Maximum bytes of one message; servers have a limit."""
 
 
 class ExecStream:
@@ -28,10 +28,10 @@ class ExecStream:
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse, limit: int, what: str) -> None:
         self.reader = _Output(limit=limit)
-        self.said = ""
-        """The end of what the program wrote to standard error."""
+        self.stderr = ""
+        """The last part of the program's standard error."""
         self.error = ""
-        """Why it ended, in the server's words; empty if it ended well, was closed here or goes on."""
+        """The server's reason for the end; empty after success, after `close`, or while the program runs."""
         self._what = what
         self._has_end = False
         self._socket = socket
@@ -97,21 +97,21 @@ class ExecStream:
         except (aiohttp.ClientError, OSError) as error:
             self.error = self.error or str(error)
         finally:
-            if not self._has_end:  # servers tell of every end
+            if not self._has_end:  # a server always reports the end
                 self.error = self.error or "the connection was lost"
             self.reader.why = self._why()
             self.reader.feed_eof()
             self._outgoing.put_nowait(None)
 
     def _why(self) -> str:
-        last = (self.said.strip().splitlines() or [""])[-1]
+        last = (self.stderr.strip().splitlines() or [""])[-1]
         return f"{self._what}: {f'{last} ({self.error})' if last else self.error}" if self.error else ""
 
     def _take(self, channel: int, data: bytes) -> None:
         if channel == _STDOUT:
             self.reader.feed_data(data)
         elif channel == _STDERR:
-            self.said = (self.said + data.decode(errors="replace"))[-_LAST_WORDS:]
+            self.stderr = (self.stderr + data.decode(errors="replace"))[-_MAX_STDERR:]
         elif channel == _ERROR:
             self._has_end = True
             self.error = _refusal(data)
@@ -141,7 +141,9 @@ async def execute(
         stream.close()
         await stream.wait_closed()
     if stream.error:
-        raise ApiError(500, "InternalError", f"{' '.join(command)} in pod {pod}: {stream.said.strip() or stream.error}")
+        raise ApiError(
+            500, "InternalError", f"{' '.join(command)} in pod {pod}: {stream.stderr.strip() or stream.error}"
+        )
     return output.decode(errors="replace")
 
 

@@ -1,11 +1,11 @@
-"""The API server of a program: from a kubeconfig, or that of the pod in which it runs."""
+"""The API server of a program: from a kubeconfig, or of the pod in which it runs."""
 
 from pathlib import Path
 
 from drahealth.fakes.cluster.clients.kube_client import KubeClient
 from drahealth.fakes.program.errors import CommandError
 
-_HINT = "name a kubeconfig by --kubeconfig; drahealth manager writes one into its root directory"
+_HINT = "pass --kubeconfig; drahealth manager writes a kubeconfig into its root directory"
 
 
 async def client_of(kubeconfig: Path | None) -> KubeClient:

@@ -24,7 +24,9 @@ class KubeClient:
     @classmethod
     async def from_kubeconfig(cls, path: Path | str, context: str | None = None) -> "KubeClient":
         """A client for a context of a kubeconfig, by default the current one. ValueError if it cannot be read."""
-        from drahealth.fakes.cluster.clients.kubeconfig import access  # the official client takes most of a second
+        from drahealth.fakes.cluster.clients.kubeconfig import (
+            access,  # the official client takes almost a second to import
+        )
 
         return cls._of(await access(Path(path), context))
 
@@ -35,7 +37,7 @@ class KubeClient:
 
     @classmethod
     def _of(cls, access: Access) -> "KubeClient":
-        from drahealth.fakes.cluster.clients.kube_connection import KubeConnection  # it brings a web client
+        from drahealth.fakes.cluster.clients.kube_connection import KubeConnection  # imports a web client
 
         return cls(KubeConnection(access))
 

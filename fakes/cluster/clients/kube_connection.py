@@ -16,13 +16,13 @@ from drahealth.fakes.cluster.api import ApiError
 from drahealth.fakes.cluster.clients.access import Access
 
 CALL_TIMEOUT = 30.0
-"""Seconds for a whole call, and for the connection of a watch."""
+"""Timeout of a call, and of the connection of a watch, in seconds."""
 
 _HEARTBEAT = 12.0
-"""Seconds of silence after which a web socket's server is asked for a sign, for which it has half as long. The API
-server's own client is more patient; streams of ours can be opened again."""
+"""Seconds without a message after which a web socket sends a ping; the server must answer in half of that time. The
+API server's own client waits longer; our streams can be reopened."""
 _LINE_LIMIT = 2**21
-"""Half of what one line of a watch may have, in bytes; objects have up to 1.5 MiB."""
+"""Half of the maximum length of a line in a watch, in bytes; objects have up to 1.5 MiB."""
 
 
 class KubeConnection:
@@ -148,7 +148,7 @@ def refusal(status: int, reason: str, answer: Mapping[str, Any] | None, text: st
     if answer is not None and answer.get("kind") == "Status":
         code = answer.get("code") or status
         return ApiError(code, answer.get("reason") or _one_word(reason), answer.get("message") or text)
-    return ApiError(status, _one_word(reason), text.strip()[:500] or "no explanation")
+    return ApiError(status, _one_word(reason), text.strip()[:500] or "no message")
 
 
 def _one_word(reason: str) -> str:
@@ -159,7 +159,7 @@ def _one_word(reason: str) -> str:
 async def _line(response: aiohttp.ClientResponse) -> bytes:
     try:
         return await response.content.readline()
-    except (aiohttp.ClientError, OSError, RuntimeError):  # RuntimeError: this side has closed the connection
+    except (aiohttp.ClientError, OSError, RuntimeError):  # RuntimeError: the connection was closed here
         return b""
 
 

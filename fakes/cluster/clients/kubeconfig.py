@@ -23,7 +23,7 @@ async def access(path: Path, context: str | None) -> Access:
         tls = _tls(configuration) if configuration.host.startswith("https:") else None
     except OSError as error:
         raise ValueError(f"kubeconfig {path}: {error.strerror or error}") from None
-    except Exception as error:  # the loader lets through whatever its parser and credential plugins raise
+    except Exception as error:  # the loader does not catch errors of its parser and credential plugins
         raise ValueError(f"kubeconfig {path}: {(text and _why(text, context)) or one_line(str(error))}") from error
 
     async def headers() -> Mapping[str, str]:
@@ -48,9 +48,9 @@ def _why(text: str, context: str | None) -> str:
     except FileError as error:
         return str(error.problems[0])
     except ValueError:
-        return "it is more than one document"
+        return "it must have one YAML document"
     if not isinstance(document.data, dict):
-        return "it is no kubeconfig, which begins with `apiVersion: v1` and `kind: Config`"
+        return "it must be a kubeconfig with `apiVersion: v1` and `kind: Config`"
     name = context or document.data.get("current-context")
     contexts = _names(document.data.get("contexts"))
     if not name:

@@ -8,7 +8,7 @@ from drahealth.fakes.cluster.api_server.storage import Key, key_of
 from drahealth.fakes.cluster.list_watch import ControlPlaneApi
 
 Change = Callable[[Kind, Object | None, Object | None], None]
-"""Called with the object before and after; None where there is none."""
+"""Called with the object before and after a change; None if there is none."""
 
 
 class Mirror:
@@ -20,7 +20,7 @@ class Mirror:
         self._changed = changed
         self._behind = set(self._objects)
         self.whole = asyncio.Event()
-        """Set while all kinds have been listed and are being followed."""
+        """Set while all kinds are listed and watched."""
 
     def objects(self, kind: Kind) -> list[Object]:
         """All objects of the kind, the oldest first. They belong to the mirror: do not change them."""
@@ -29,7 +29,7 @@ class Mirror:
     def get(self, kind: Kind, name: str, namespace: str = "") -> Object | None:
         return self._objects[kind].get((namespace, name))
 
-    def take(self, kind: Kind, obj: Object) -> None:
+    def store(self, kind: Kind, obj: Object) -> None:
         """Stores the result of the caller's own write before the watch delivers it; does not call `changed`."""
         known = self._objects[kind].get(key_of(obj))
         if known is None or _version(known) < _version(obj):

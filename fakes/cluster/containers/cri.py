@@ -155,7 +155,7 @@ class CriServer:
     def _list_containers(self, request: cri.ListContainersRequest) -> cri.ListContainersResponse:
         wanted = request.filter
         if wanted.HasField("state") and wanted.state.state not in _CONTAINER_STATES:
-            return cri.ListContainersResponse()  # unknown: no container here ever is
+            return cri.ListContainersResponse()  # no container has the state unknown
         found = self._runtime.containers(
             container_id=wanted.id,
             sandbox_id=wanted.pod_sandbox_id,
@@ -201,7 +201,7 @@ def _answer(function: Callable[[Any], Any]) -> Callable[[Any, Any], Awaitable[An
 
 
 def _remove_log(container: Container) -> None:
-    if container.config.log_path:  # another edge's containers have none
+    if container.config.log_path:  # containers of the in-process pod worker have no log
         Path(container.config.log_path).unlink(missing_ok=True)
 
 

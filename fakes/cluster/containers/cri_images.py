@@ -10,7 +10,7 @@ from drahealth.proto import cri_v1_pb2 as cri
 from drahealth.proto.services import Method
 
 USER = 65534
-"""The user that every image is said to run as, so that a Pod may ask for `runAsNonRoot`."""
+"""The reported user of every image, so that a Pod can use `runAsNonRoot`."""
 
 
 class Images:

@@ -17,13 +17,13 @@ from drahealth.fakes.cluster.containers.script import parse
 from drahealth.proto.clock import Clock, SystemClock
 
 TERMINATED = 143
-"""Exit code of a container that was stopped and given time to obey (128 + SIGTERM)."""
+"""Exit code of a container that was stopped with a grace period (128 + SIGTERM)."""
 KILLED = 137
-"""Exit code of a container that was given none (128 + SIGKILL)."""
+"""Exit code of a container that was stopped without a grace period (128 + SIGKILL)."""
 
 
 ADDRESS = "127.0.0.1"
-"""Where every sandbox is."""
+"""The IP address of every sandbox."""
 
 
 def image_id(image: str) -> str:
@@ -158,7 +158,7 @@ class ContainerRuntime:
     def sandbox(self, sandbox_id: str) -> Sandbox:
         """The sandbox; raises `UnknownIdError`."""
         if sandbox_id not in self._sandboxes:
-            raise UnknownIdError(f"no sandbox has the id {sandbox_id!r}")
+            raise UnknownIdError(f"unknown sandbox {sandbox_id!r}")
         return self._sandboxes[sandbox_id]
 
     def sandboxes(
@@ -216,7 +216,7 @@ class ContainerRuntime:
     def container(self, container_id: str) -> Container:
         """The container; raises `UnknownIdError`."""
         if container_id not in self._containers:
-            raise UnknownIdError(f"no container has the id {container_id!r}")
+            raise UnknownIdError(f"unknown container {container_id!r}")
         return self._containers[container_id]
 
     def containers(

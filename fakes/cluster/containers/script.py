@@ -17,14 +17,14 @@ _EXIT = re.compile(r"\s*exit\s+([0-9]{1,3})\s*", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A container's life: it runs for `seconds` (`math.inf`: until ended), then exits with `code`."""
+    """A container that runs for `seconds` (`math.inf`: until ended), then exits with `code`."""
 
     seconds: float
     code: int = 0
 
 
 UNTIL_ENDED = Script(math.inf)
-"""The life of a container whose command is no script."""
+"""The script of a container whose command is not a script."""
 
 
 def parse(command: Sequence[str]) -> Script:

@@ -26,7 +26,7 @@ def claim_names(pod: Object) -> dict[str, str]:
             names[claim["name"]] = claim["resourceClaimName"]
         elif claim["name"] not in made:
             raise ClaimsNotReadyError(
-                f"no ResourceClaim has been made from the template of claim {claim['name']!r} yet"
+                f"the ResourceClaim for claim {claim['name']!r} has not been created from its template yet"
             )
         elif made[claim["name"]].get("resourceClaimName"):
             names[claim["name"]] = made[claim["name"]]["resourceClaimName"]

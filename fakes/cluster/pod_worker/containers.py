@@ -13,18 +13,18 @@ from drahealth.fakes.cluster.containers.runtime import (
 )
 from drahealth.fakes.cluster.pod_worker.backoff import CrashLoop
 from drahealth.fakes.cluster.pod_worker.devices import PodDevices
-from drahealth.fakes.cluster.pod_worker.health_events import Told
+from drahealth.fakes.cluster.pod_worker.health_events import PodEvent
 from drahealth.fakes.cluster.pod_worker.plan import in_order_of_stopping, latest, plan
 from drahealth.fakes.cluster.pod_worker.pod_object import PodObject
 from drahealth.fakes.cluster.pod_worker.status import Waiting
 from drahealth.proto.clock import Clock
 
 _GRACE = 30
-"""Seconds that a pod's containers have to obey, unless its spec says otherwise (Pod API)."""
+"""Default grace period of a pod's containers, in seconds (Pod API)."""
 
 
 class PodContainers:
-    """`waiting` has, by container, the reason why a due container does not run. `tell` receives events to record."""
+    """`waiting` has, by container, the reason why a due container does not run. `record` receives events to record."""
 
     def __init__(
         self,
@@ -32,14 +32,14 @@ class PodContainers:
         clock: Clock,
         pod: PodObject,
         devices: PodDevices,
-        tell: Callable[[Told], None],
+        record: Callable[[PodEvent], None],
     ) -> None:
         self.waiting: dict[str, Waiting] = {}
         self._runtime = runtime
         self._clock = clock
         self._pod = pod
         self._devices = devices
-        self._tell = tell
+        self._record = record
         self._crashes: dict[str, CrashLoop] = {}
 
     def all(self) -> list[Container]:
@@ -101,7 +101,7 @@ class PodContainers:
         return None
 
     def _start_when_prepared(self, spec: Object, attempt: int) -> bool:
-        if not self._devices.is_prepared or not self._devices.is_announced(spec["name"], attempt):
+        if not self._devices.is_prepared or not self._devices.is_pre_started(spec["name"], attempt):
             if self._devices.problem is not None:
                 self.waiting[spec["name"]] = self._devices.problem
             return False
@@ -126,7 +126,7 @@ class PodContainers:
         container = self._runtime.create_container(self._sandbox_id(), config)
         self._forget_attempts_before(attempt - 1, spec["name"])
         self._runtime.start_container(container.id)
-        self._tell(Told("Normal", "Started", f"Started container {spec['name']}"))
+        self._record(PodEvent("Normal", "Started", f"Started container {spec['name']}"))
 
     def _forget_attempts_before(self, attempt: int, name: str) -> None:
         for container in self.all():

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 from drahealth.fakes.cluster.api import CLAIMS, Api, ApiError, Object
-from drahealth.fakes.cluster.extended_resources import init_containers, wanted_by_container
+from drahealth.fakes.cluster.extended_resources import init_containers, requests_by_container
 from drahealth.fakes.cluster.pod_worker.backoff import Retry
 from drahealth.fakes.cluster.pod_worker.claims import (
     ClaimsNotReadyError,
@@ -75,11 +75,11 @@ class PodDevices:
         self, api: Api, devices: DeviceManager, clock: Clock, pod: PodObject, wake: Callable[[], None]
     ) -> None:
         self.is_released = False
-        """The devices were given back."""
+        """The devices are released."""
         self.problem: Waiting | None = None
-        """Why it is not done yet, after a try that failed."""
+        """Error of the last failed attempt."""
         self.refusal = ""
-        """Why the pod is not to run here."""
+        """Reason why the pod cannot run on this node."""
         self._api = api
         self._devices = devices
         self._clock = clock
@@ -93,7 +93,7 @@ class PodDevices:
         self._releasing: asyncio.Task[None] | None = None
 
     @property
-    def is_asked_for(self) -> bool:
+    def is_preparing(self) -> bool:
         """Whether their preparation has started."""
         return self._preparing is not None
 
@@ -131,7 +131,7 @@ class PodDevices:
         """The additions to the container for its devices of device plugins."""
         return self._granted.get(container, Grant())
 
-    def is_announced(self, container: str, attempt: int) -> bool:
+    def is_pre_started(self, container: str, attempt: int) -> bool:
         """Whether the container can start; calls `pre_start` of a device plugin first, if required."""
         if not self._devices.wants_pre_start(self._pod.uid, container):
             return True
@@ -158,7 +158,7 @@ class PodDevices:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _prepare(self) -> None:
-        if wanted := wanted_by_container(self._pod.newest):
+        if wanted := requests_by_container(self._pod.newest):
             init = {container["name"] for container in init_containers(self._pod.newest)}
             try:
                 self._granted = await self._devices.allocate(self._pod.uid, wanted, init)
@@ -224,6 +224,6 @@ class PodDevices:
             reason = "PreStartContainerError"
         problem = Waiting(reason, str(error))
         if problem != self.problem:
-            log.warning("devices of pod %s: %s; tried again with back-off", self._pod.uid, error)
+            log.warning("devices of pod %s: %s; retrying with back-off", self._pod.uid, error)
             self.problem = problem
             self._wake()

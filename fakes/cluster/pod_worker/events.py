@@ -6,50 +6,50 @@ import logging
 from drahealth.fakes.cluster.api import EVENTS, Api, ApiError, Object
 from drahealth.fakes.cluster.api_server.deletion import timestamp
 from drahealth.fakes.cluster.pod_worker.backoff import Retry
-from drahealth.fakes.cluster.pod_worker.event_series import EventSeries, Written
-from drahealth.fakes.cluster.pod_worker.health_events import Told
+from drahealth.fakes.cluster.pod_worker.event_series import EventSeries, EventWrite
+from drahealth.fakes.cluster.pod_worker.health_events import PodEvent
 from drahealth.proto.clock import Clock
 
 log = logging.getLogger(__name__)
 
 COMPONENT = "kubelet"
-QUEUED = 1000
-"""Events that wait to be written, at most; what comes beyond is lost, as in a kubelet."""
+MAX_QUEUED = 1000
+"""Maximum number of queued events; further ones are lost, as in a kubelet."""
 _TRIES = 12
-"""For one event while the API server is away."""
+"""Attempts to write one event while the API server is unavailable."""
 
 
 class EventRecorder:
-    """`tell` never blocks and never fails; `run` writes the events."""
+    """`record` queues an event, without blocking or errors; `run` writes the events."""
 
     def __init__(self, api: Api, clock: Clock, node_name: str) -> None:
         self._api = api
         self._clock = clock
         self._node_name = node_name
         self._series = EventSeries()
-        self._queue: asyncio.Queue[Object] = asyncio.Queue(QUEUED)
+        self._queue: asyncio.Queue[Object] = asyncio.Queue(MAX_QUEUED)
 
-    def tell(self, pod: Object, told: Told) -> None:
+    def record(self, pod: Object, event: PodEvent) -> None:
         """Records an event of the pod, with the current time."""
         now = self._clock.wall()
-        written = self._series.take(pod["metadata"]["uid"], told, now)
+        written = self._series.add(pod["metadata"]["uid"], event, now)
         if written is None:
             return
         try:
             self._queue.put_nowait(self._object(pod, written, now))
         except asyncio.QueueFull:
-            log.warning("an event is lost, %d others wait to be written: %s", QUEUED, told.message)
+            log.warning("event lost, because %d events are queued: %s", MAX_QUEUED, event.message)
 
     async def run(self) -> None:
         """Writes recorded events until cancelled."""
         while True:
             event = await self._queue.get()
             try:
-                await self._write_with_patience(event)
+                await self._write_with_retries(event)
             except ApiError as error:
-                log.warning("an event of pod %s is not written: %s", event["involvedObject"]["name"], error)
+                log.warning("failed to write an event of pod %s: %s", event["involvedObject"]["name"], error)
 
-    async def _write_with_patience(self, event: Object) -> None:
+    async def _write_with_retries(self, event: Object) -> None:
         retry = Retry()
         for left in reversed(range(_TRIES)):
             try:
@@ -67,11 +67,11 @@ class EventRecorder:
                 await self._api.replace(EVENTS, event)
                 return
             except ApiError as error:
-                if error.status != 404:  # the API server forgets events after a while
+                if error.status != 404:  # events expire in the API server
                     raise
         await self._api.create(EVENTS, event)
 
-    def _object(self, pod: Object, written: Written, now: float) -> Object:
+    def _object(self, pod: Object, written: EventWrite, now: float) -> Object:
         metadata = pod["metadata"]
         name = f"{metadata['name']}.{int(written.first * 1e9) + written.number:x}"
         return {
@@ -86,9 +86,9 @@ class EventRecorder:
                 "uid": metadata["uid"],
                 "resourceVersion": metadata["resourceVersion"],
             },
-            "type": written.told.type,
-            "reason": written.told.reason,
-            "message": written.told.message,
+            "type": written.event.type,
+            "reason": written.event.reason,
+            "message": written.event.message,
             "count": written.count,
             "firstTimestamp": timestamp(written.first),
             "lastTimestamp": timestamp(now),

@@ -15,8 +15,8 @@ from drahealth.proto.values import Health
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """An event without its object: `type`, `reason` and `message` are those of the API."""
+class PodEvent:
+    """An event of a pod; `type`, `reason` and `message` as in the API."""
 
     type: Literal["Normal", "Warning"]
     reason: str
@@ -31,21 +31,21 @@ class _Shown:
 
 
 _Device = tuple[str, str]
-"""The resource, for a device plugin's device alone, whose id is unique in it; and the id."""
+"""Resource and id of a device. The resource is set only for device plugins, whose ids are unique per resource."""
 
 
-def health_events(before: Object, after: Object) -> Iterator[Told]:
+def health_events(before: Object, after: Object) -> Iterator[PodEvent]:
     """The events for the change from one pod status to another, in the order of the later one."""
     old = dict(_shown(before))
     for device, shown in dict(_shown(after)).items():
         known = old.get(device)
         if shown.health != known.health if known else shown.health == Health.UNHEALTHY:
-            yield _told(device[1], shown)
+            yield _event(device[1], shown)
 
 
-def _told(device: str, shown: _Shown) -> Told:
+def _event(device: str, shown: _Shown) -> PodEvent:
     message = f"Device {device} of {shown.entry} is {shown.health}"
-    return Told(
+    return PodEvent(
         "Normal" if shown.health == Health.HEALTHY else "Warning",
         f"Device{shown.health}",
         f"{message}: {shown.message}" if shown.message else message,

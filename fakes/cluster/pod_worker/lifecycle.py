@@ -15,7 +15,7 @@ from drahealth.fakes.cluster.pod_worker.backoff import Retry
 from drahealth.fakes.cluster.pod_worker.containers import PodContainers
 from drahealth.fakes.cluster.pod_worker.devices import DeviceManager, PodDevices
 from drahealth.fakes.cluster.pod_worker.events import EventRecorder
-from drahealth.fakes.cluster.pod_worker.health_events import Told, health_events
+from drahealth.fakes.cluster.pod_worker.health_events import PodEvent, health_events
 from drahealth.fakes.cluster.pod_worker.pod_object import PodObject
 from drahealth.fakes.cluster.pod_worker.status import PodFacts, failed_status, pod_status
 from drahealth.fakes.cluster.pods import is_terminal
@@ -47,7 +47,7 @@ class PodLifecycle:
         self.pod = pod
         self._node = node
         self._devices = PodDevices(node.api, node.devices, node.clock, pod, self.wake)
-        self._containers = PodContainers(node.runtime, node.clock, pod, self._devices, self._tell)
+        self._containers = PodContainers(node.runtime, node.clock, pod, self._devices, self._record)
         self._woken = asyncio.Event()
         self._retry = Retry()
         self._next_sync = 0.0
@@ -71,7 +71,7 @@ class PodLifecycle:
         finally:
             await self._devices.close()
 
-    # When
+    # Schedule
 
     async def _rest(self) -> None:
         alarm = asyncio.create_task(self._wake_when_due())
@@ -93,10 +93,10 @@ class PodLifecycle:
         try:
             await self._sync()
         except Exception:
-            log.exception("pod %s: the sync failed; tried again with back-off", self.pod.uid)
+            log.exception("pod %s: the sync failed; retrying with back-off", self.pod.uid)
             self._again_in(self._retry.next())
 
-    # What
+    # Sync
 
     async def _sync(self) -> None:
         if self.pod.is_gone:
@@ -120,7 +120,7 @@ class PodLifecycle:
 
     async def _stay_at_rest(self) -> None:
         """The pod has its final status; if another client wrote it, its containers are stopped here."""
-        if self._containers.stop() or self._devices.is_asked_for:
+        if self._containers.stop() or self._devices.is_preparing:
             self._devices.release()
         if not self._devices.is_releasing:
             await self._delete_if_asked()
@@ -156,7 +156,7 @@ class PodLifecycle:
 
     async def _write_status(self, is_over: bool) -> bool:
         if self._containers.all() and not self._devices.is_resolved:
-            return False  # containers of an earlier worker: their claims are about to be known, and wake this
+            return False  # containers of an earlier worker: the sync runs again when their claims are read
         before = self.pod.newest
         written = await self.pod.write_status(lambda pod: pod_status(pod, self._facts(is_over)))
         self._tell_of_health(before.get("status", {}), self.pod.newest.get("status", {}))
@@ -165,10 +165,10 @@ class PodLifecycle:
 
     def _tell_of_health(self, before: Object, after: Object) -> None:
         for told in health_events(before, after) if self._node.health_events else ():
-            self._tell(told)
+            self._record(told)
 
-    def _tell(self, told: Told) -> None:
-        self._node.events.tell(self.pod.newest, told)
+    def _record(self, event: PodEvent) -> None:
+        self._node.events.record(self.pod.newest, event)
 
     def _facts(self, is_over: bool) -> PodFacts:
         """The final status is built once; after a rejection it is retried with the same health (B-32)."""

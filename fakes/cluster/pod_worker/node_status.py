@@ -9,7 +9,7 @@ from drahealth.fakes.waiting import first_of
 from drahealth.proto.clock import Clock
 
 PERIOD = 10.0
-"""Seconds after which it is looked at in any case, as kubelets do."""
+"""Seconds between checks without a change, as in kubelets."""
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class NodeStatus:
         except ApiError as error:
             if str(error) != self._complaint:
                 self._complaint = str(error)
-                log.warning("status of node %s: %s; tried again in %g s", self._node, error, PERIOD)
+                log.warning("status of node %s: %s; retrying in %g s", self._node, error, PERIOD)
 
     async def _write(self) -> None:
         amounts = self._devices.amounts()

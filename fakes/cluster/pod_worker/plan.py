@@ -18,7 +18,7 @@ class Plan:
 
     due: tuple[Object, ...] = ()
     is_over: bool = False
-    """Nothing of it will be started again; sidecars may still run."""
+    """No container will be started again; sidecars may still run."""
 
 
 def plan(spec: Object, containers: Sequence[Container]) -> Plan:

@@ -9,7 +9,7 @@ from drahealth.fakes.cluster.pods import is_terminal
 log = logging.getLogger(__name__)
 
 _TRIES = 5
-"""Conflicts in a row that a write lives through before it is left for the next sync."""
+"""Consecutive conflicts after which a write is left to the next sync."""
 
 
 class PodObject:
@@ -101,7 +101,7 @@ class PodObject:
         elif str(error) != self._complaint:
             self._complaint = str(error)
             name = f"{self.newest['metadata']['namespace']}/{self.newest['metadata']['name']}"
-            log.warning("pod %s: cannot %s: %s; tried again with back-off", name, what, error)
+            log.warning("pod %s: failed to %s: %s; retrying with back-off", name, what, error)
         return False
 
 

@@ -26,7 +26,7 @@ class Waiting:
 
 CREATING = Waiting("ContainerCreating")
 INITIALIZING = Waiting("PodInitializing")
-"""What kubelets say instead for every container of a pod that has init containers."""
+"""The reason in kubelets for every container of a pod with init containers."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ class PodWorkers:
     """
 
     lifecycle = PodLifecycle
-    """What drives a pod."""
+    """The parts that run a pod."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class PodWorkers:
         health_events: bool = True,
     ) -> None:
         if resync <= 0:
-            raise ValueError(f"resync is a number of seconds above 0, not {resync}")
+            raise ValueError(f"resync must be a number of seconds greater than 0, got {resync}")
         self._api = api
         self._clock = clock or SystemClock()
         self._events = EventRecorder(api, self._clock, node_name)
@@ -93,7 +93,7 @@ class PodWorkers:
                     if str(error) != complaint:
                         complaint = str(error)
                         log.warning(
-                            "cannot watch the pods of %s: %s; tried again with back-off", self._node_name, error
+                            "failed to watch the pods of node %s: %s; retrying with back-off", self._node_name, error
                         )
                 self._listed.set()
                 await self._clock.sleep(retry.next())
@@ -172,4 +172,4 @@ class PodWorkers:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("the pods of %s: a task ended by a fault", self._node_name, exc_info=error)
+            log.error("pods of node %s: a task failed", self._node_name, exc_info=error)

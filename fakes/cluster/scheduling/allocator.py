@@ -7,7 +7,7 @@ treats devices that suit exactly the same requests as one group, and only tries 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from drahealth.fakes.cluster.scheduling.device_requests import Alternatives, Wanted
+from drahealth.fakes.cluster.scheduling.device_requests import Alternatives, DeviceRequest
 from drahealth.fakes.cluster.scheduling.pools import Offer, Pool
 from drahealth.proto.values import DeviceId
 
@@ -16,7 +16,7 @@ from drahealth.proto.values import DeviceId
 class Grant:
     """The devices of one request, and the chosen alternative."""
 
-    wanted: Wanted
+    request: DeviceRequest
     offers: tuple[Offer, ...]
 
 
@@ -25,6 +25,10 @@ def allocate(
 ) -> list[Grant] | None:
     """One grant for each request, or None if they cannot all be met. `in_use`: devices that other claims hold."""
     return _Search(requests, pools, in_use).grants(0, ())
+
+
+_Choice = tuple[tuple[Offer, ...], tuple[int, ...]]
+"""The devices for one request, and the number of allocated devices of each group after it."""
 
 
 class _Search:
@@ -41,41 +45,39 @@ class _Search:
         """Grants for the requests from `index` on."""
         if index == len(self._requests):
             return []
-        for wanted in self._requests[index]:
-            for offers, taken_then in self._ways(wanted, taken or (0,) * len(self._groups)):
+        for request in self._requests[index]:
+            for offers, taken_then in self._ways(request, taken or (0,) * len(self._groups)):
                 rest = self.grants(index + 1, taken_then)
                 if rest is not None:
-                    return [Grant(wanted, offers), *rest]
+                    return [Grant(request, offers), *rest]
         return None
 
-    def _ways(self, wanted: Wanted, taken: tuple[int, ...]) -> Iterator[tuple[tuple[Offer, ...], tuple[int, ...]]]:
-        if wanted.count is None:
-            yield from self._all(wanted, taken)
-        elif wanted.admin:
-            suitable = tuple(offer for offer in self._offers if _suits(wanted, offer))[: wanted.count]
-            if len(suitable) == wanted.count:
+    def _ways(self, request: DeviceRequest, taken: tuple[int, ...]) -> Iterator[_Choice]:
+        if request.count is None:
+            yield from self._all(request, taken)
+        elif request.admin:
+            suitable = tuple(offer for offer in self._offers if _suits(request, offer))[: request.count]
+            if len(suitable) == request.count:
                 yield suitable, taken
         else:
-            yield from self._counted(wanted, wanted.count, taken)
+            yield from self._counted(request, request.count, taken)
 
-    def _all(self, wanted: Wanted, taken: tuple[int, ...]) -> Iterator[tuple[tuple[Offer, ...], tuple[int, ...]]]:
+    def _all(self, request: DeviceRequest, taken: tuple[int, ...]) -> Iterator[_Choice]:
         """Every matching device, if there is at least one, all are allocatable, and their pools are complete."""
-        pools = [pool for pool in self._pools if wanted.matches(pool.driver)]
+        pools = [pool for pool in self._pools if request.matches(pool.driver)]
         offers = tuple(offer for pool in pools for offer in pool.offers)
-        may = all(pool.complete for pool in pools) and all(wanted.tolerates(offer.taints) for offer in offers)
+        may = all(pool.complete for pool in pools) and all(request.tolerates(offer.taints) for offer in offers)
         if not offers or not may:
             return
-        if wanted.admin:
+        if request.admin:
             yield offers, taken
         elif self._away(taken).isdisjoint(offer.id for offer in offers):
-            whole = [len(g) if _suits(wanted, g[0]) else n for g, n in zip(self._groups, taken, strict=True)]
+            whole = [len(g) if _suits(request, g[0]) else n for g, n in zip(self._groups, taken, strict=True)]
             yield offers, tuple(whole)
 
-    def _counted(
-        self, wanted: Wanted, count: int, taken: tuple[int, ...]
-    ) -> Iterator[tuple[tuple[Offer, ...], tuple[int, ...]]]:
+    def _counted(self, request: DeviceRequest, count: int, taken: tuple[int, ...]) -> Iterator[_Choice]:
         pairs = list(zip(self._groups, taken, strict=True))
-        room = [len(group) - n if _suits(wanted, group[0]) else 0 for group, n in pairs]
+        room = [len(group) - n if _suits(request, group[0]) else 0 for group, n in pairs]
         for split in _splits(count, room):
             chosen = [group[n : n + more] for (group, n), more in zip(pairs, split, strict=True)]
             then = tuple(n + more for n, more in zip(taken, split, strict=True))
@@ -91,13 +93,13 @@ class _Search:
         groups: dict[tuple[bool, ...], list[Offer]] = {}
         for offer in self._offers:
             if offer.id not in self._in_use:
-                suits = tuple(_suits(wanted, offer) for request in self._requests for wanted in request)
+                suits = tuple(_suits(request, offer) for alternatives in self._requests for request in alternatives)
                 groups.setdefault(suits, []).append(offer)
         return list(groups.values())
 
 
-def _suits(wanted: Wanted, offer: Offer) -> bool:
-    return wanted.matches(offer.id.driver) and wanted.tolerates(offer.taints)
+def _suits(request: DeviceRequest, offer: Offer) -> bool:
+    return request.matches(offer.id.driver) and request.tolerates(offer.taints)
 
 
 def _splits(count: int, room: Sequence[int]) -> Iterator[tuple[int, ...]]:

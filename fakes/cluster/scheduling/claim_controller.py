@@ -35,10 +35,10 @@ class ClaimController:
         """Reserves the claim for the pod, with this allocation if it has none."""
         if not claims.is_protected(claim):
             claim = await self._api.replace(CLAIMS, claims.protected(claim, held=True))
-            self._mirror.take(CLAIMS, claim)
+            self._mirror.store(CLAIMS, claim)
         if allocation is not None:
             claim = {**claim, "status": {**(claim.get("status") or {}), "allocation": allocation}}
-        self._mirror.take(CLAIMS, await self._api.replace_status(CLAIMS, claims.reserved(claim, pod)))
+        self._mirror.store(CLAIMS, await self._api.replace_status(CLAIMS, claims.reserved(claim, pod)))
 
     async def collect(self) -> None:
         """Releases the claims of ended pods, and deletes claims that were created for them."""
@@ -54,7 +54,7 @@ class ClaimController:
         """Removes the finalizer; a claim that is marked for deletion is then deleted."""
         claim = await self._api.replace(CLAIMS, claims.protected(claim, held=False))
         if "deletionTimestamp" not in claim["metadata"]:
-            self._mirror.take(CLAIMS, claim)
+            self._mirror.store(CLAIMS, claim)
         return claim
 
     async def _freed(self, claim: Object) -> Object:
@@ -64,7 +64,7 @@ class ClaimController:
         if not gone and not (is_left and claims.is_allocated(claim)):
             return claim
         freed = await self._api.replace_status(CLAIMS, claims.released(claim, gone))
-        self._mirror.take(CLAIMS, freed)
+        self._mirror.store(CLAIMS, freed)
         return freed
 
     async def _is_over(self, claim: Object, uid: str, name: str | None = None) -> bool:
@@ -94,7 +94,7 @@ class ClaimController:
         if template is None:
             raise UnschedulableError(f"resourceclaimtemplate {template_name} not found")
         claim = await self._api.create(CLAIMS, claims.from_template(pod, entry["name"], template))
-        self._mirror.take(CLAIMS, claim)
+        self._mirror.store(CLAIMS, claim)
         return claim
 
     def _existing(self, pod: Object, name: str) -> Object:
@@ -103,7 +103,7 @@ class ClaimController:
             raise UnschedulableError(f"resourceclaim {name} not found")
         if "deletionTimestamp" in claim["metadata"]:
             raise UnschedulableError(f"resourceclaim {name} is being deleted")
-        return claim  # whoever it was made for
+        return claim  # any pod can use the claim
 
     async def _tell_pod(self, pod: Object, names: list[Object]) -> None:
         """Writes the names of created claims into the pod's status."""
@@ -111,4 +111,4 @@ class ClaimController:
             return
         latest = await self._api.get(PODS, pod["metadata"]["name"], pod["metadata"]["namespace"])
         latest["status"]["resourceClaimStatuses"] = names
-        self._mirror.take(PODS, await self._api.replace_status(PODS, latest))
+        self._mirror.store(PODS, await self._api.replace_status(PODS, latest))

@@ -11,7 +11,7 @@ from drahealth.proto.values import DeviceId
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
 POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
-"""The annotation of a claim that was made from a template: the pod's own name for it."""
+"""Annotation of a claim from a template, with the claim's name in the pod."""
 
 
 def from_template(pod: Object, pod_claim: str, template: Object) -> Object:
@@ -103,7 +103,7 @@ def released(claim: Object, gone: set[str]) -> Object:
 
 
 def _result(grant: Grant, device: DeviceId) -> Object:
-    wanted = grant.wanted
+    wanted = grant.request
     result: Object = {"request": wanted.request, "driver": device.driver, "pool": device.pool, "device": device.device}
     if wanted.admin:
         result["adminAccess"] = True
@@ -117,11 +117,11 @@ def _result(grant: Grant, device: DeviceId) -> Object:
 def _config(claim: Object, grants: Sequence[Grant], classes: Mapping[str, Object]) -> list[Object]:
     """Parameters for drivers: first those of the classes, then those of the claim."""
     from_classes = [
-        {"source": "FromClass", "requests": [grant.wanted.request], **entry}
+        {"source": "FromClass", "requests": [grant.request.request], **entry}
         for grant in grants
-        for entry in classes[grant.wanted.device_class].get("spec", {}).get("config") or ()
+        for entry in classes[grant.request.device_class].get("spec", {}).get("config") or ()
     ]
-    granted = {grant.wanted.request for grant in grants}
+    granted = {grant.request.request for grant in grants}
     names = granted | {name.partition("/")[0] for name in granted}
     from_claim = [
         {"source": "FromClaim", **entry}

@@ -46,14 +46,14 @@ class Toleration:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class DeviceRequest:
     """The number of devices of one request; `count` None means all that match (allocationMode All)."""
 
     request: str
-    """As results name it: the request, or `request/subrequest` in a prioritized list."""
+    """Name in allocation results: the request, or `request/subrequest` in a prioritized list."""
     device_class: str
     drivers: tuple[str, ...] = ()
-    """What the selectors say: the device's driver is each of these."""
+    """Drivers named by the selectors; the device's driver must equal each of them."""
     count: int | None = 1
     admin: bool = False
     tolerations: tuple[Toleration, ...] = ()
@@ -65,8 +65,8 @@ class Wanted:
         return all(any(toleration.tolerates(taint) for toleration in self.tolerations) for taint in taints)
 
 
-Alternatives = tuple[Wanted, ...]
-"""One request: what would do, the best first."""
+Alternatives = tuple[DeviceRequest, ...]
+"""One request: its alternatives, the preferred one first."""
 
 
 def requests_of(claim: Object, classes: Mapping[str, Object]) -> list[Alternatives]:
@@ -74,7 +74,7 @@ def requests_of(claim: Object, classes: Mapping[str, Object]) -> list[Alternativ
     name, devices = claim["metadata"]["name"], claim["spec"].get("devices", {})
     try:
         if devices.get("constraints"):
-            raise UnschedulableError("this scheduler does not understand constraints; leave them out")
+            raise UnschedulableError("constraints are not supported; remove them")
         return [_alternatives(request, classes) for request in devices.get("requests", ())]
     except UnschedulableError as why:
         raise UnschedulableError(f"claim {name}: {why}") from None
@@ -86,17 +86,17 @@ def _alternatives(request: Object, classes: Mapping[str, Object]) -> Alternative
         return (_wanted(name, exactly, classes),)
     if listed := request.get("firstAvailable"):
         return tuple(_wanted(f"{name}/{one['name']}", one, classes) for one in listed)
-    raise UnschedulableError(f"request {name}: give it `exactly` or `firstAvailable`")
+    raise UnschedulableError(f"request {name}: set `exactly` or `firstAvailable`")
 
 
-def _wanted(name: str, request: Object, classes: Mapping[str, Object]) -> Wanted:
+def _wanted(name: str, request: Object, classes: Mapping[str, Object]) -> DeviceRequest:
     device_class = request.get("deviceClassName", "")
     if device_class not in classes:
         raise UnschedulableError(f"request {name}: device class {device_class} does not exist")
     if unsupported := [field for field in _UNSUPPORTED if request.get(field)]:
-        raise UnschedulableError(f"request {name}: this scheduler does not understand {unsupported[0]}; leave it out")
+        raise UnschedulableError(f"request {name}: {unsupported[0]} is not supported; remove it")
     selectors = [*classes[device_class].get("spec", {}).get("selectors", ()), *request.get("selectors", ())]
-    return Wanted(
+    return DeviceRequest(
         name,
         device_class,
         drivers=tuple(_driver(name, selector) for selector in selectors),
@@ -120,7 +120,7 @@ def _count(name: str, request: Object) -> int | None:
     if mode == "All":
         return None
     if mode != "ExactCount":
-        raise UnschedulableError(f"request {name}: allocationMode is ExactCount or All, not {mode}")
+        raise UnschedulableError(f"request {name}: allocationMode must be ExactCount or All, got {mode}")
     return int(request.get("count") or 1)
 
 

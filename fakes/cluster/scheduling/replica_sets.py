@@ -12,7 +12,7 @@ from drahealth.fakes.cluster.pods import is_terminal
 from drahealth.fakes.cluster.scheduling.control_loop import ControlLoop
 
 _CHANGED_UNDER_US = (403, 404, 409, 503)
-"""Refusals after which an event is on its way that says why, or after which there is nothing to do."""
+"""Errors after which a watch event explains the reason, or after which there is nothing to do."""
 
 
 class ReplicaSetController(ControlLoop):
@@ -44,7 +44,7 @@ class ReplicaSetController(ControlLoop):
         pods = [pod for pod in self._mirror.objects(PODS) if _owner(pod) == meta["uid"] and _is_active(pod)]
         wanted = spec.get("replicas", 1)
         for _ in range(wanted - len(pods)):
-            self._mirror.take(PODS, await self._api.create(PODS, _pod(replica_set)))
+            self._mirror.store(PODS, await self._api.create(PODS, _pod(replica_set)))
         for pod in pods[wanted:]:
             await self._api.delete(PODS, pod["metadata"]["name"], meta["namespace"])
 

@@ -33,10 +33,10 @@ from drahealth.proto.clock import Clock, SystemClock
 
 _KINDS = (PODS, CLAIMS, CLAIM_TEMPLATES, DEVICE_CLASSES, SLICES, NODES)
 _CHANGED_UNDER_US = (404, 409, 503)
-"""Refusals after which an event is on its way that says why."""
+"""Errors after which a watch event explains the reason."""
 
 _Allocations = dict[str, Object]
-"""New allocations by the uid of their claim."""
+"""New allocations by claim UID."""
 
 
 class Scheduler(ControlLoop):
@@ -48,9 +48,9 @@ class Scheduler(ControlLoop):
         self._clock = clock or SystemClock()
         self._controller = ClaimController(api, self._mirror)
         self._pools: dict[str, list[Pool]] = {}
-        """By node, until a slice changes: reading many devices takes a while."""
+        """Devices by node, cached until a slice changes, because reading many devices is slow."""
         self._bound: dict[str, str] = {}
-        """The nodes of pods that were just bound, until the mirror shows it."""
+        """Nodes of recently bound pods, until the mirror has the change."""
         self._is_refused = False
 
     def _changed(self, kind: Kind, old: Object | None, new: Object | None) -> None:
@@ -146,7 +146,7 @@ class Scheduler(ControlLoop):
         now = timestamp(self._clock.wall())
         told = with_condition(latest["status"], "PodScheduled", False, now=now, reason="Unschedulable", message=why)
         if told != latest["status"]:
-            self._mirror.take(PODS, await self._api.replace_status(PODS, {**latest, "status": told}))
+            self._mirror.store(PODS, await self._api.replace_status(PODS, {**latest, "status": told}))
 
 
 def _is_pending(pod: Object) -> bool:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drahealth.fakes.cluster.scheduling.allocator import Grant, allocate
-from drahealth.fakes.cluster.scheduling.device_requests import Alternatives, Taint, Toleration, Wanted
+from drahealth.fakes.cluster.scheduling.device_requests import Alternatives, DeviceRequest, Taint, Toleration
 from drahealth.fakes.cluster.scheduling.pools import Offer, Pool
 from drahealth.proto.values import DeviceId
 
@@ -23,8 +23,8 @@ def pool(driver: str, *taints: tuple[Taint, ...], complete: bool = True) -> Pool
 
 def wanted(
     *drivers: str, count: int | None = 1, admin: bool = False, tolerations: tuple[Toleration, ...] = ()
-) -> Wanted:
-    return Wanted("request", "class", drivers, count, admin, tolerations)
+) -> DeviceRequest:
+    return DeviceRequest("request", "class", drivers, count, admin, tolerations)
 
 
 def names(grants: list[Grant] | None) -> list[list[str]] | None:
@@ -97,17 +97,17 @@ def _keeps_the_rules(
     grants: Sequence[Grant], requests: Sequence[Alternatives], pools: Sequence[Pool], in_use: set[DeviceId]
 ) -> bool:
     """What is given suits who gets it, in the number asked for, and nobody else has it."""
-    owned = [offer.id for grant in grants if not grant.wanted.admin for offer in grant.offers]
+    owned = [offer.id for grant in grants if not grant.request.admin for offer in grant.offers]
     return (
         len(set(owned)) == len(owned)
         and in_use.isdisjoint(owned)
-        and all(grant.wanted in request for grant, request in zip(grants, requests, strict=True))
-        and all(set(grant.offers) in map(set, _choices(grant.wanted, pools)) for grant in grants)
+        and all(grant.request in request for grant, request in zip(grants, requests, strict=True))
+        and all(set(grant.offers) in map(set, _choices(grant.request, pools)) for grant in grants)
         and all(len(set(grant.offers)) == len(grant.offers) for grant in grants)
     )
 
 
-def _choices(one: Wanted, pools: Sequence[Pool]) -> Iterator[tuple[Offer, ...]]:
+def _choices(one: DeviceRequest, pools: Sequence[Pool]) -> Iterator[tuple[Offer, ...]]:
     """What the request may get if it were alone."""
     matching = [pool for pool in pools if one.matches(pool.driver) and pool.offers]
     offers = [offer for pool in matching for offer in pool.offers]

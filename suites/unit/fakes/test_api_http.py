@@ -84,12 +84,24 @@ async def test_its_health_is_the_servers(web: Web) -> None:
     [
         ("GET", "/api/v1/services", {}, 404, "the server could not find the requested resource"),
         ("PATCH", "/api/v1/nodes/a", {}, 405, "PATCH /api/v1/nodes/a: Method Not Allowed"),
-        ("GET", "/api/v1/nodes?labelSelector=a", {}, 400, "does not select by labels"),
+        ("GET", "/api/v1/nodes?labelSelector=a", {}, 400, "label selectors are not supported"),
         ("POST", "/api/v1/nodes", {"data": "a: b"}, 400, "the body is not JSON"),
-        ("POST", "/api/v1/nodes", {"json": []}, 400, "the body is not an object but list"),
-        ("POST", "/api/v1/nodes", {"json": {"metadata": 1, "kind": "Node"}}, 400, "a Node is an object with metadata"),
-        ("PUT", "/api/v1/nodes/a", {"json": {"metadata": {"name": "b"}}}, 400, "the name of the object is not that"),
-        ("DELETE", "/api/v1/nodes/a?gracePeriodSeconds=x", {}, 400, "not a number of seconds: 'x'"),
+        ("POST", "/api/v1/nodes", {"json": []}, 400, "the body must be an object, got list"),
+        (
+            "POST",
+            "/api/v1/nodes",
+            {"json": {"metadata": 1, "kind": "Node"}},
+            400,
+            "must be an object with metadata",
+        ),
+        (
+            "PUT",
+            "/api/v1/nodes/a",
+            {"json": {"metadata": {"name": "b"}}},
+            400,
+            "the name of the object must match",
+        ),
+        ("DELETE", "/api/v1/nodes/a?gracePeriodSeconds=x", {}, 400, "must be a number of seconds, got 'x'"),
         ("GET", "/api/v1/nodes/a", {}, 404, 'nodes "a" not found'),
     ],
 )
@@ -144,7 +156,7 @@ async def test_a_client_that_leaves_leaves_no_watcher(web: Web) -> None:
 
 
 def test_it_has_no_url_before_it_is_started() -> None:
-    with pytest.raises(RuntimeError, match="start it first"):
+    with pytest.raises(RuntimeError, match="call start first"):
         _ = HttpApi(ApiServer()).url
 
 

@@ -172,9 +172,9 @@ async def test_closing_ends_every_wait(runtime: ContainerRuntime, sandbox: Sandb
 
 async def test_what_is_not_there_is_named(runtime: ContainerRuntime, sandbox: Sandbox) -> None:
     start(runtime, sandbox, script("exit 0"))
-    with pytest.raises(UnknownIdError, match=r"^no sandbox has the id 'x'$"):
+    with pytest.raises(UnknownIdError, match=r"^unknown sandbox 'x'$"):
         runtime.stop_sandbox("x")
-    with pytest.raises(UnknownIdError, match=r"^no container has the id 'x'$"):
+    with pytest.raises(UnknownIdError, match=r"^unknown container 'x'$"):
         runtime.start_container("x")
     with pytest.raises(UnknownIdError, match=r"^pod uid-1 has no running container 'main' to end$"):
         runtime.end("uid-1", "main", 1)

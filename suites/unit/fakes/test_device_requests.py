@@ -4,10 +4,10 @@ import pytest
 
 from drahealth.fakes.cluster.api import Object
 from drahealth.fakes.cluster.scheduling.device_requests import (
+    DeviceRequest,
     Taint,
     Toleration,
     UnschedulableError,
-    Wanted,
     requests_of,
 )
 
@@ -38,9 +38,9 @@ def test_a_request_is_for_one_device_of_the_class_unless_it_says_more() -> None:
     assert requests_of(
         claim(exactly(), exactly(count=3), exactly(allocationMode="All", adminAccess=True)), CLASSES
     ) == [
-        (Wanted("r", "gpu", gpu),),
-        (Wanted("r", "gpu", gpu, count=3),),
-        (Wanted("r", "gpu", gpu, count=None, admin=True),),
+        (DeviceRequest("r", "gpu", gpu),),
+        (DeviceRequest("r", "gpu", gpu, count=3),),
+        (DeviceRequest("r", "gpu", gpu, count=None, admin=True),),
     ]
 
 
@@ -65,18 +65,18 @@ def test_selectors_of_class_and_request_all_count(expression: str) -> None:
             f"claim train: request r: {ONE_FORM}",
         ),
         (claim(exactly(deviceClassName="x")), "claim train: request r: device class x does not exist"),
-        (claim({"name": "r"}), "claim train: request r: give it `exactly` or `firstAvailable`"),
+        (claim({"name": "r"}), "claim train: request r: set `exactly` or `firstAvailable`"),
         (
             claim(exactly(allocationMode="Some")),
-            "claim train: request r: allocationMode is ExactCount or All, not Some",
+            "claim train: request r: allocationMode must be ExactCount or All, got Some",
         ),
         (
             claim(exactly(capacity={"requests": {"memory": "1Gi"}})),
-            "claim train: request r: this scheduler does not understand capacity; leave it out",
+            "claim train: request r: capacity is not supported; remove it",
         ),
         (
             claim(exactly(), constraints=[{"matchAttribute": "x/y"}]),
-            "claim train: this scheduler does not understand constraints; leave them out",
+            "claim train: constraints are not supported; remove them",
         ),
     ],
 )

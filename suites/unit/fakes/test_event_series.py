@@ -3,52 +3,52 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drahealth.fakes.cluster.pod_worker.event_series import BURST, COMBINED, REFILL, SIMILAR, EventSeries
-from drahealth.fakes.cluster.pod_worker.health_events import Told
+from drahealth.fakes.cluster.pod_worker.event_series import BURST, COMBINED, MAX_SIMILAR, REFILL, EventSeries
+from drahealth.fakes.cluster.pod_worker.health_events import PodEvent
 
 
-def told(message: str = "gpu-0 is Unhealthy", reason: str = "DeviceUnhealthy") -> Told:
-    return Told("Warning", reason, message)
+def told(message: str = "gpu-0 is Unhealthy", reason: str = "DeviceUnhealthy") -> PodEvent:
+    return PodEvent("Warning", reason, message)
 
 
 def test_the_same_again_is_the_same_object_with_a_higher_count() -> None:
     series = EventSeries()
-    first, second = series.take("pod", told(), 100.0), series.take("pod", told(), 107.0)
+    first, second = series.add("pod", told(), 100.0), series.add("pod", told(), 107.0)
     assert first
     assert second
     assert (first.count, second.count) == (1, 2)
-    assert (second.number, second.first, second.told) == (first.number, 100.0, told())
+    assert (second.number, second.first, second.event) == (first.number, 100.0, told())
 
 
 def test_other_pods_reasons_and_messages_are_other_objects() -> None:
     series = EventSeries()
     ways = [("pod", told()), ("other", told()), ("pod", told("gpu-1 is Unhealthy")), ("pod", told(reason="Started"))]
-    written = [series.take(pod, event, 0.0) for pod, event in ways]
+    written = [series.add(pod, event, 0.0) for pod, event in ways]
     assert [(w.number, w.count) for w in written if w] == [(1, 1), (2, 1), (3, 1), (4, 1)]
 
 
 def test_too_many_of_a_kind_become_one() -> None:
     series = EventSeries()
-    written = [series.take("pod", told(f"message {number}"), number) for number in range(SIMILAR + 3)]
-    last = [(w.count, w.told.message) for w in written[SIMILAR:] if w]
-    assert last == [(n, f"{COMBINED}message {SIMILAR + n - 1}") for n in (1, 2, 3)]
+    written = [series.add("pod", told(f"message {number}"), number) for number in range(MAX_SIMILAR + 3)]
+    last = [(w.count, w.event.message) for w in written[MAX_SIMILAR:] if w]
+    assert last == [(n, f"{COMBINED}message {MAX_SIMILAR + n - 1}") for n in (1, 2, 3)]
 
 
 def test_after_ten_quiet_minutes_they_are_no_longer_of_a_kind() -> None:
     series = EventSeries()
-    for number in range(SIMILAR + 1):
-        series.take("pod", told(f"message {number}"), 0.0)
-    later = series.take("pod", told("another"), 601.0)
+    for number in range(MAX_SIMILAR + 1):
+        series.add("pod", told(f"message {number}"), 0.0)
+    later = series.add("pod", told("another"), 601.0)
     assert later
-    assert (later.count, later.told.message) == (1, "another")
+    assert (later.count, later.event.message) == (1, "another")
 
 
 def test_a_flood_of_one_pod_is_cut_off_and_other_pods_have_their_own_say() -> None:
     series = EventSeries()
-    written = [series.take("pod", told(), 0.0) for _ in range(1000)]
+    written = [series.add("pod", told(), 0.0) for _ in range(1000)]
     assert sum(w is not None for w in written) == BURST
-    assert series.take("other", told(), 0.0) is not None
-    later = [series.take("pod", told(), at) for at in (REFILL - 1, REFILL + 1, REFILL + 2)]
+    assert series.add("other", told(), 0.0) is not None
+    later = [series.add("pod", told(), at) for at in (REFILL - 1, REFILL + 1, REFILL + 2)]
     assert [written is None for written in later] == [True, False, True]
 
 
@@ -58,7 +58,7 @@ def test_no_count_is_skipped_and_a_pod_never_has_more_than_its_due(events: list[
     taken = dict.fromkeys("ab", 0)
     for pod, message, pause in events:
         now += pause
-        if written := series.take(pod, told(message), now):
+        if written := series.add(pod, told(message), now):
             assert written.count == counts.get(written.number, 0) + 1
             counts[written.number] = written.count
             taken[pod] += 1

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from drahealth.fakes.cluster.api import EVENTS, Object
-from drahealth.fakes.cluster.pod_worker.health_events import Told
+from drahealth.fakes.cluster.pod_worker.health_events import PodEvent
 from drahealth.proto.values import Health
 from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.fakes.pod_world import World, running_world, shown
@@ -62,7 +62,7 @@ async def test_events_wait_while_the_api_server_is_away(world: World) -> None:
     await world.running_with_a_gpu()
     started = await told(world, "Started")
     world.api.down()
-    tell(world, started, Told("Warning", "Something", "happened"))
+    tell(world, started, PodEvent("Warning", "Something", "happened"))
     world.api.up()
     assert (await told(world, "Something"))["message"] == "happened"
 
@@ -71,10 +71,10 @@ async def test_an_event_that_the_server_has_forgotten_is_made_again(world: World
     await world.running_with_a_gpu()
     started = await told(world, "Started")
     await world.api.delete(EVENTS, started["metadata"]["name"], "default")
-    tell(world, started, Told("Normal", "Started", started["message"]))
+    tell(world, started, PodEvent("Normal", "Started", started["message"]))
     assert (await told(world, "Started", count=2))["count"] == 2
 
 
-def tell(world: World, event: Object, what: Told) -> None:
+def tell(world: World, event: Object, what: PodEvent) -> None:
     """Tells it of the pod of another event."""
-    world.workers._events.tell(world.workers._pods[event["involvedObject"]["uid"]].pod.newest, what)
+    world.workers._events.record(world.workers._pods[event["involvedObject"]["uid"]].pod.newest, what)

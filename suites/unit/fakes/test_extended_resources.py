@@ -6,7 +6,7 @@ import pytest
 
 from drahealth.fakes.cluster.api import NODES, PODS, Object
 from drahealth.fakes.cluster.api_server.server import ApiServer
-from drahealth.fakes.cluster.extended_resources import wanted_by_container, wanted_by_pod
+from drahealth.fakes.cluster.extended_resources import requests_by_container, requests_of_pod
 from drahealth.fakes.cluster.scheduling.node_resources import insufficient
 from drahealth.fakes.cluster.scheduling.scheduler import Scheduler
 
@@ -31,12 +31,12 @@ def node(**allocatable: Any) -> Object:
 
 def test_what_containers_ask_for_is_their_limits() -> None:
     asks = pod(container("a", gpu="2", nic=1), container("b"), init=(container("i", gpu=3),))
-    assert wanted_by_container(asks) == {"i": {GPU: 3}, "a": {GPU: 2, NIC: 1}}
+    assert requests_by_container(asks) == {"i": {GPU: 3}, "a": {GPU: 2, NIC: 1}}
 
 
 def test_a_node_must_have_what_runs_at_once_or_what_comes_before_it() -> None:
     before, beside = container("i", gpu=4, nic=1), container("s", restart="Always", gpu=1)
-    assert wanted_by_pod(pod(container("a", gpu=1), container("b", gpu=1), init=(before, beside))) == {GPU: 4, NIC: 1}
+    assert requests_of_pod(pod(container("a", gpu=1), container("b", gpu=1), init=(before, beside))) == {GPU: 4, NIC: 1}
 
 
 @pytest.mark.parametrize(

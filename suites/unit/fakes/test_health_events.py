@@ -3,7 +3,7 @@
 import pytest
 
 from drahealth.fakes.cluster.api import Object
-from drahealth.fakes.cluster.pod_worker.health_events import Told, health_events
+from drahealth.fakes.cluster.pod_worker.health_events import PodEvent, health_events
 
 GPU = "gpu.example.com/node-a/gpu-0"
 
@@ -16,9 +16,9 @@ def status(*entries: Object) -> Object:
     return {"containerStatuses": [{"name": "main", "allocatedResourcesStatus": list(entries)}]}
 
 
-SICK = Told("Warning", "DeviceUnhealthy", f"Device {GPU} of claim:gpu/gpu is Unhealthy: xid 79")
-LOST = Told("Warning", "DeviceUnknown", f"Device {GPU} of claim:gpu/gpu is Unknown")
-WELL = Told("Normal", "DeviceHealthy", f"Device {GPU} of claim:gpu/gpu is Healthy")
+SICK = PodEvent("Warning", "DeviceUnhealthy", f"Device {GPU} of claim:gpu/gpu is Unhealthy: xid 79")
+LOST = PodEvent("Warning", "DeviceUnknown", f"Device {GPU} of claim:gpu/gpu is Unknown")
+WELL = PodEvent("Normal", "DeviceHealthy", f"Device {GPU} of claim:gpu/gpu is Healthy")
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ WELL = Told("Normal", "DeviceHealthy", f"Device {GPU} of claim:gpu/gpu is Health
         (entry("Unknown"), entry("Healthy"), WELL),
     ],
 )
-def test_another_health_is_told(before: Object, after: Object, told: Told) -> None:
+def test_another_health_is_told(before: Object, after: Object, told: PodEvent) -> None:
     assert list(health_events(status(before), status(after))) == [told]
 
 

@@ -69,8 +69,8 @@ def test_importing_it_does_not_import_the_official_client() -> None:
         ("", "the file is empty"),
         ("{}", "it has no current-context; there are none"),
         ("a: [", "line 1: invalid YAML: expected the node content"),
-        ("[]", "it is no kubeconfig, which begins with `apiVersion: v1` and `kind: Config`"),
-        ("a: 1\n---\nb: 1", "it is more than one document"),
+        ("[]", "it must be a kubeconfig with `apiVersion: v1` and `kind: Config`"),
+        ("a: 1\n---\nb: 1", "it must have one YAML document"),
         ("{clusters: [], contexts: [{name: y}], current-context: x}", "it has no context 'x'; there is y"),
         (
             "{clusters: [], contexts: [{name: x, context: {cluster: c}}], current-context: x}",
@@ -195,7 +195,7 @@ async def test_what_is_no_name_does_not_become_a_path(reach: Reach, name: str) -
         ({"kind": "Status", "code": 409, "reason": "Conflict", "message": "m"}, "", (409, "Conflict", "m")),
         ({"kind": "Status", "message": "m"}, "", (502, "BadGateway", "m")),
         (None, " <html> ", (502, "BadGateway", "<html>")),
-        ({"error": "x"}, "", (502, "BadGateway", "no explanation")),
+        ({"error": "x"}, "", (502, "BadGateway", "no message")),
     ],
 )
 def test_refusals_of_servers_and_of_what_is_before_them(

@@ -75,7 +75,7 @@ async def test_what_happened_while_the_server_was_away_is_told_afterwards(pictur
 
 async def test_an_own_write_is_there_at_once_and_an_older_event_does_not_undo_it(picture: Picture) -> None:
     await picture.server.create(NODES, node("a", "new"))
-    picture.mirror.take(NODES, await picture.server.replace(NODES, node("a", "mine")))
+    picture.mirror.store(NODES, await picture.server.replace(NODES, node("a", "mine")))
     assert [obj["metadata"]["labels"]["is"] for obj in picture.mirror.objects(NODES)] == ["mine"]
     await picture.settle()
     assert picture.told == [("a", "mine", "mine")]

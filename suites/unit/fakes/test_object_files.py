@@ -72,7 +72,9 @@ def test_a_file_that_holds_no_object_is_left_out_with_one_line(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, data: bytes
 ) -> None:
     assert stored(tmp_path, data) == []
-    assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["pods/default/pod left out"]
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
+        "ignoring invalid object file pods/default/pod"
+    ]
 
 
 json_values = st.recursive(

@@ -47,7 +47,7 @@ def test_a_template_that_needed_no_claim_names_none() -> None:
 
 
 def test_a_template_without_its_claim_is_waited_for() -> None:
-    with pytest.raises(ClaimsNotReadyError, match="template of claim 'made'"):
+    with pytest.raises(ClaimsNotReadyError, match="claim 'made'"):
         claim_names({**POD, "status": {}})
 
 

@@ -100,4 +100,4 @@ async def test_a_refusal_is_told_once_and_again_when_it_changes(
     api.up()
     assert (away, await pod.write_status(with_reason)) == ([False] * 3, True)
     [record] = caplog.records
-    assert record.getMessage().startswith("pod default/train: cannot write its status: ServiceUnavailable: ")
+    assert record.getMessage().startswith("pod default/train: failed to write its status: ServiceUnavailable: ")

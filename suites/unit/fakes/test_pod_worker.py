@@ -220,5 +220,5 @@ async def test_a_pod_that_someone_else_ended_is_stopped(world: World) -> None:
 
 
 def test_a_resync_without_time_is_refused() -> None:
-    with pytest.raises(ValueError, match="above 0"):
+    with pytest.raises(ValueError, match="resync must be"):
         PodWorkers(ApiServer(), Devices(), ContainerRuntime(), "node-a", resync=0)

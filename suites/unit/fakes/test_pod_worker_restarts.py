@@ -65,7 +65,7 @@ async def test_nothing_is_lost_while_the_api_is_away(world: World, caplog: pytes
     world.api.down()
     world.devices.become(Health.UNHEALTHY)
     world.runtime.end(uid, "main", 7)
-    await until(lambda: "cannot write its status" in caplog.text and "cannot watch" in caplog.text)
+    await until(lambda: "failed to write its status" in caplog.text and "failed to watch" in caplog.text)
     for _ in range(5):
         world.clock.jump(10)
         await asyncio.sleep(0)
@@ -93,7 +93,7 @@ async def test_a_status_that_the_api_refuses_is_tried_again(world: World, caplog
     world.devices.health = Health.UNHEALTHY
     world.clock.jump(1)
     await world.until_pod(lambda pod: shown(pod) == ["Unhealthy"])
-    assert caplog.text.count("cannot write its status") == 1
+    assert caplog.text.count("failed to write its status") == 1
 
 
 async def test_a_fault_in_a_sync_is_told_and_lived_through(world: World, caplog: pytest.LogCaptureFixture) -> None:

@@ -147,13 +147,13 @@ async def test_a_way_to_a_socket_where_nobody_listens_says_so(rig: Rig) -> None:
     ("arguments", "code", "reason"),
     [
         (("--socket", "/" + "x" * 107), 2, "the socket path /xxx"),
-        (("--kubeconfig", "/nowhere"), 3, "kubeconfig /nowhere: No such file or directory; name a kubeconfig by"),
+        (("--kubeconfig", "/nowhere"), 3, "kubeconfig /nowhere: No such file or directory; pass --kubeconfig"),
         (
             ("--kubeconfig", "/"),
             3,
-            "kubeconfig /: Is a directory; name a kubeconfig by --kubeconfig; drahealth manager",
+            "kubeconfig /: Is a directory; pass --kubeconfig; drahealth manager",
         ),
-        ((), 3, "this is no pod with a service account"),
+        ((), 3, "not running in a pod with a service account"),
     ],
 )
 async def test_where_it_cannot_serve_it_says_so(arguments: tuple[str, ...], code: int, reason: str) -> None:

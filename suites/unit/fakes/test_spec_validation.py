@@ -12,9 +12,9 @@ from drahealth.fakes.cluster.api_server.spec_validation import validate_spec
     ("kind", "spec", "status", "message"),
     [
         (PODS, {"containers": [{}]}, 422, "spec.containers[0].name: Required value"),
-        (PODS, {"containers": {}}, 400, "spec.containers is not a list but dict"),
-        (PODS, {"containers": ["main"]}, 400, "spec.containers[0] is not an object but str"),
-        (PODS, {"containers": [{"name": 1}]}, 400, "spec.containers[0].name is not a string but int"),
+        (PODS, {"containers": {}}, 400, "spec.containers must be a list, got dict"),
+        (PODS, {"containers": ["main"]}, 400, "spec.containers[0] must be an object, got str"),
+        (PODS, {"containers": [{"name": 1}]}, 400, "spec.containers[0].name must be a string, got int"),
         (
             PODS,
             {"resourceClaims": [{"name": "gpu"}]},
@@ -22,7 +22,7 @@ from drahealth.fakes.cluster.api_server.spec_validation import validate_spec
             "must specify exactly one of: resourceClaimName, resourceClaimTemplateName",
         ),
         (CLAIMS, {"devices": {"requests": [{"exactly": {}}]}}, 422, "spec.devices.requests[0].name: Required value"),
-        (CLAIM_TEMPLATES, {"spec": {"devices": []}}, 400, "spec.spec.devices is not an object but list"),
+        (CLAIM_TEMPLATES, {"spec": {"devices": []}}, 400, "spec.spec.devices must be an object, got list"),
         (SLICES, {"devices": [{}]}, 422, "[spec.driver: Required value, spec.pool.name: Required value, spec.devices"),
     ],
 )
@@ -52,7 +52,7 @@ def amounts(**lists: Any) -> dict[str, Any]:
             amounts(limits={"example.com/gpu": 2}, requests={"example.com/gpu": 1}),
             "must be equal to example.com/gpu limit of 2",
         ),
-        (amounts(limits=[1]), "spec.containers[0].resources.limits is not an object but list"),
+        (amounts(limits=[1]), "spec.containers[0].resources.limits must be an object, got list"),
     ],
 )
 def test_extended_resources_are_whole_numbers_and_not_overcommitted(spec: dict[str, Any], message: str) -> None:

@@ -1,4 +1,4 @@
-"""What goes out of a stream to who listens slowly: only the newest complete list waits, all else waits its turn."""
+"""The queue of a slow stream: only the newest complete report stays queued; all other messages are sent in order."""
 
 import asyncio
 from collections.abc import Sequence
