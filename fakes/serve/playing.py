@@ -17,12 +17,10 @@ from drahealth.fakes.hardware.inventories import inventory_of
 from drahealth.fakes.hints import near
 from drahealth.fakes.program.errors import CommandError
 from drahealth.fakes.serve.driver_stage import DriverStage
-from drahealth.fakes.serve.plugin_part import PluginPart
 from drahealth.fakes.serve.witness import PodObserver
+from drahealth.fakes.timelines.actions import Action, ChangeKubelet, ChangePod, Expect
 from drahealth.fakes.timelines.check import steps_of
-from drahealth.fakes.timelines.plan import Action
 from drahealth.fakes.timelines.play import play
-from drahealth.fakes.timelines.plugin_steps import is_of_plugin, needs_plugin
 from drahealth.fakes.timelines.story import Story, stories
 from drahealth.fakes.timelines.workload import HELD
 from drahealth.proto.events import TimelineEnded, TimelineStarted
@@ -64,11 +62,11 @@ def _odd(story: Story, driver: DriverOptions, plugins: Sequence[PluginOptions]) 
             yield (*place, "when", "device"), f"the driver has no device {seen_of}"
     listed = {device.path: None for plugin in plugins for device in plugin.all_devices.devices}
     for action in (*story.plan.actions, *story.plan.always):
-        if action.verb in ("kubelet", "pod"):
+        if isinstance(action.do, ChangeKubelet | ChangePod):
             yield action.place, f"a process plays no `{action.verb}`; leave the step out"
-        if action.verb == "expect" and "pod_writes" in action.what:
+        if isinstance(action.do, Expect) and action.do.pod_writes is not None:
             yield action.place, "a process does not count writes of statuses; leave `pod_writes` out"
-        if not is_of_plugin(action):
+        if action.of == "driver":
             if action.device not in ("", HELD) and action.device not in devices:
                 yield action.place, f"the driver has no device {action.device}"
         elif len(plugins) != 1:
@@ -79,7 +77,7 @@ def _odd(story: Story, driver: DriverOptions, plugins: Sequence[PluginOptions]) 
 
 
 def _not_one(action: Action, plugins: Sequence[PluginOptions]) -> str:
-    out = "leave the step out" if action.verb == "plugin" else "leave `of: plugin` out"
+    out = "leave the step out" if not isinstance(action.do, Expect) else "leave `of: plugin` out"
     if not plugins:
         return f"it is for a device plugin, and there is none beside the driver; name it in `plugins:`, or {out}"
     there = ", ".join(plugin.resource for plugin in plugins)
@@ -100,9 +98,9 @@ async def play_on(
     """
     await driver.wait_registered()
     for story in told:
-        part = PluginPart(plugin, witness) if plugin and needs_plugin(story.plan) else None
-        if plugin and part:
-            await plugin.wait_registered()
+        part = plugin if story.plan.has_plugin else None
+        if part:
+            await part.wait_registered()
         name = (driver.options.name, story.timeline.name, story.plan.seed, story.plan.hash)
         publish(TimelineStarted(*name))
         stage = DriverStage(driver, story, publish, witness, plugin=part, speed=speed)

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
 from drahealth.fakes.serve.node_pods import NodePods, shown
-from drahealth.fakes.timelines.plan import Action
+from drahealth.fakes.timelines.actions import Action, Expect
 from drahealth.fakes.timelines.story import Story
 from drahealth.fakes.waiting import Changes
 from drahealth.proto.events import DriverEvent, Prepared, StreamOpened, Unprepared
@@ -54,4 +54,4 @@ def looks_at_pods(stories: Iterable[Story]) -> bool:
 
 
 def _looks(action: Action) -> bool:
-    return action.verb == "expect" or bool(action.trigger and "seen" in action.trigger)
+    return isinstance(action.do, Expect) or bool(action.trigger and action.trigger.seen)

@@ -7,7 +7,7 @@
             expect("gpu-0", health="Unhealthy", within="push"),
             recover("reboot", "gpu-0", after="20s..40s"),
         ],
-        always=[recover("all")],
+        always=[reset()],
         seed=7,
     )
     checked(story, Inventory.of(2))
@@ -80,9 +80,14 @@ def recover(
     claimed: bool = False,
     **when: Unpack[When],
 ) -> Step:
-    """This is done to recover a device, or all; `all` heals everything."""
+    """Try this action to recover a device, or all."""
     odd = {name: so for name, so in (("takes", takes), ("fails", fails), ("claimed", claimed)) if so}
     return _step("recover", {"action": action, **odd} if odd else action, when, device=device)
+
+
+def reset(**when: Unpack[When]) -> Step:
+    """All devices are as new: no faults, no taints, Healthy; no stream faults are left."""
+    return _step("reset", True, when)
 
 
 def set_(device: Where = "all", *, when: When | None = None, **settings: Any) -> Step:
@@ -96,12 +101,12 @@ def stream(when: When | None = None, **fault: Any) -> Step:
 
 
 def driver(verb: str | Mapping[str, Any], **when: Unpack[When]) -> Step:
-    """crash, stop, running, restart, upgrade or unregister."""
+    """crash, stop, start, restart, upgrade or unregister."""
     return _step("driver", verb, when)
 
 
 def plugin(verb: str | Mapping[str, Any], device: Where | None = None, **when: Unpack[When]) -> Step:
-    """The same of the device plugin: crash, stop, running or restart; or what it says of a device (`model.Listed`)."""
+    """The same of the device plugin: crash, stop, start or restart; or what it says of a device (`model.Listed`)."""
     return _step("plugin", verb, when, device=device)
 
 
@@ -122,7 +127,7 @@ def pod(verb: str, **when: Unpack[When]) -> Step:
 
 
 def kubelet(verb: str, **when: Unpack[When]) -> Step:
-    """The kubelet: restart, stop or running."""
+    """The kubelet: restart, stop or start."""
     return _step("kubelet", verb, when)
 
 

@@ -4,18 +4,16 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from functools import partial
 
-import grpc
-
-from drahealth.fakes.control.taint import Taint
 from drahealth.fakes.durations import Duration
 from drahealth.fakes.faults import catalogue as faults
 from drahealth.fakes.faults.catalogue import UnknownName
 from drahealth.fakes.files.user_files import Finding, Place
 from drahealth.fakes.inventory.devices import Inventory
+from drahealth.fakes.timelines.command_steps import STEPS, OneOf
 from drahealth.fakes.timelines.contradictions import contradictions
 from drahealth.fakes.timelines.fields import Pick
 from drahealth.fakes.timelines.load import Loaded
-from drahealth.fakes.timelines.model import EVERYTHING, Step, Timeline
+from drahealth.fakes.timelines.model import Step, Timeline
 from drahealth.fakes.timelines.plan import ENDING, Plan, PlanError, plan
 from drahealth.fakes.timelines.workload import HELD
 from drahealth.proto.health_apis import HEALTH_APIS, full_name
@@ -60,7 +58,7 @@ def _news(found: Sequence[Finding], more: Iterable[Finding]) -> list[Finding]:
 
 def _is_by_chance(timeline: Timeline) -> bool:
     """Whether the seed has a say in which faults and taints there are, or when."""
-    steps = [step for _, step in steps_of(timeline) if step.inject or step.flap or step.taint]
+    steps = [step for _, step in steps_of(timeline) if step.verb in ("inject", "flap", "taint")]
     wheres = [step.flap.device if step.flap else step.device for step in steps]
     drawn = [step for _, step in steps_of(timeline) if step.probability is not None or step.when is not None]
     return bool(drawn) or any(isinstance(where, Pick) for where in wheres)
@@ -71,27 +69,31 @@ def unknown(timeline: Timeline, unsure: Set[str] = frozenset()) -> Iterator[Find
     yield from _wrong(("use", "policy"), partial(faults.policy, timeline.use.policy))
     yield from (missing := [*_wrong(("use", "catalogue"), partial(faults.catalogue, timeline.use.catalogue))])
     for path, step in steps_of(timeline):
-        for part, name in (("inject",), step.inject), (("flap", "down"), step.flap and step.flap.down):
-            if name and not missing and "catalogue" not in unsure:
+        for part, name in _named(step, "fault"):
+            if not missing and "catalogue" not in unsure:
                 yield from _wrong((*path, *part), partial(faults.fault, timeline.use.catalogue, name))
-        if step.recover not in (None, EVERYTHING):
-            action = step.recover if isinstance(step.recover, str) else step.recover.action
-            yield from _wrong((*path, "recover"), partial(faults.action, action))
-        if step.stream and step.stream.close and step.stream.close not in grpc.StatusCode.__members__:
-            codes = ", ".join(grpc.StatusCode.__members__)
-            yield (*path, "stream", "close"), f"no gRPC status code is called {step.stream.close!r}; there are {codes}"
-        if step.taint or step.untaint is not None:
-            yield from _odd_taint(path, step)
+        for part, name in _named(step, "action"):
+            if name != "all":  # which is rejected with the new name
+                yield from _wrong((*path, *part), partial(faults.action, name))
         yield from _unused(path, step)
         yield from _odd_window(path, step)
         yield from _odd_offer(path, step)
 
 
+def _named(step: Step, what: str) -> Iterator[tuple[tuple[str, ...], str]]:
+    """The faults, or actions, that a step names, and where in it."""
+    if step.flap and what == "fault":
+        yield ("flap", "down"), step.flap.down
+    if (known := STEPS.get(step.verb)) and known.argument(what):
+        said = getattr(step, step.verb)
+        yield (step.verb,), said if isinstance(said, str) else getattr(said, what)
+
+
 _FIELDS = {
     "within": ("expect",),
     "holds": ("expect",),
-    "device": ("inject", "recover", "set", "plugin", "taint", "untaint"),
-    "for": ("inject", "stream", "driver", "plugin", "taint", "pod", "kubelet"),
+    "device": (*(name for name, known in STEPS.items() if known.has_devices), "set", "plugin"),
+    "for": (*(name for name, known in STEPS.items() if known.undo), "stream", "driver", "plugin", "pod", "kubelet"),
 }
 """The verbs that read what a step says besides."""
 
@@ -114,16 +116,6 @@ def _unused(path: Place, step: Step) -> Iterator[Finding]:
         yield (*path, "device"), f"a plugin can {step.plugin} as a whole, and not for a device"
     if step.set and step.device is None and step.set.model_fields_set - {"heartbeat"}:
         yield (*path, "set"), f"set needs a device for {', '.join(sorted(step.set.model_fields_set - {'heartbeat'}))}"
-
-
-def _odd_taint(path: Place, step: Step) -> Iterator[Finding]:
-    try:
-        if step.taint:
-            Taint(step.taint.key, step.taint.value, step.taint.effect)
-        else:
-            Taint(step.untaint or "")
-    except ValueError as error:
-        yield (*path, step.verb), str(error)
 
 
 def _not_there(timeline: Timeline, inventory: Inventory, unsure: Set[str]) -> Iterator[Finding]:
@@ -161,12 +153,11 @@ def _odd_window(path: Place, step: Step) -> Iterator[Finding]:
 
 
 def _odd_offer(path: Place, step: Step) -> Iterator[Finding]:
-    start = step.driver if step.driver is not None and not isinstance(step.driver, str) else None
-    offer = start and (start.restart or start.upgrade)
-    for number, name in enumerate((offer and offer.offer) or ()):
-        if full_name(name) not in HEALTH_APIS:
-            verb = "restart" if start and start.restart else "upgrade"
-            where = (*path, "driver", verb, "offer", number)
+    life = step.driver if isinstance(step.driver, OneOf) else None
+    offer: Sequence[str] = (getattr(getattr(life, life.verb), "offer", None) or ()) if life else ()
+    for number, name in enumerate(offer):
+        if life and full_name(name) not in HEALTH_APIS:
+            where = (*path, "driver", life.verb, "offer", number)
             yield where, f"no health API is called {name!r}; there are {', '.join(HEALTH_APIS)}"
 
 

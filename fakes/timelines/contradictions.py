@@ -8,10 +8,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from drahealth.fakes.control.commands.devices import Clear, Inject, Recover, Reset, TaintDevices, UntaintDevices
+from drahealth.fakes.control.commands.life import Crash, Restart, RestartDevicePlugin, Start, Stop, Unregister, Upgrade
+from drahealth.fakes.control.commands.plugin_devices import Remove, Restore, SetListedHealth
+from drahealth.fakes.control.commands.streams import StreamClose
 from drahealth.fakes.faults.catalogue import Fault, UnknownName, action, fault
 from drahealth.fakes.files.user_files import Finding, Place
-from drahealth.fakes.timelines.model import EVERYTHING
-from drahealth.fakes.timelines.plan import Action
+from drahealth.fakes.timelines.actions import Action, ChangeKubelet, ChangePod, Expect, Send
 
 
 def contradictions(actions: Iterable[Action], catalogue: str, *, by_chance: bool = False) -> Iterator[Finding]:
@@ -52,91 +55,95 @@ class _Story:
         for faults in self.has.values():
             for name in [name for name, until in faults.items() if until <= did.at]:
                 del faults[name]
-        match did.verb:
-            case "inject":
-                yield from self._inject(did)
-            case "clear":
-                self.has.get(did.device, {}).pop(did.what, None)
-            case "recover":
-                yield from self._recover(did)
-            case "driver" | "plugin" | "kubelet":
-                yield from self._run(did)
-            case "taint" | "untaint":
-                yield from self._taint(did)
-            case "pod":
-                if not self.runs["kubelet"] and did.what != "running":
-                    yield f"the kubelet does not run at {did.at:g} s, so nothing becomes of the pod"
-                if self.fails and did.what == "keeps-failing":
-                    yield f"the pod keeps failing already at {did.at:g} s"
-                self.fails = did.what == "keeps-failing"
-            case "stream" if not self.runs["driver"] and (odd := {"close", "send"} & did.what.keys()):
-                yield f"the driver does not run at {did.at:g} s, so its streams cannot {odd.pop()}"
-            case "expect":
-                yield from self._expect(did)
+        match did.do:
+            case Inject() as inject:
+                yield from self._inject(did, inject)
+            case Clear(fault=name):
+                self.has.get(did.device, {}).pop(name, None)
+            case Recover() as recover:
+                yield from self._recover(did, recover)
+            case Reset():
+                self.has.clear()
+                self.busy.clear()
+                self.taints.clear()
+            case Upgrade() | Start() | Stop() | Crash() | Restart() | RestartDevicePlugin() | Unregister():
+                yield from self._run(did, "plugin" if did.of == "device-plugin" else "driver", did.verb)
+            case ChangeKubelet(what=verb):
+                yield from self._run(did, "kubelet", verb)
+            case TaintDevices(key=key, effect=effect):
+                self.taints.setdefault(did.device, set()).add((key, effect))
+            case UntaintDevices() as untaint:
+                yield from self._untaint(did, untaint)
+            case ChangePod(what=state):
+                yield from self._change_pod(did, state)
+            case StreamClose() | Send() if not self.runs["driver"]:
+                what = did.verb.removeprefix("stream_")
+                yield f"the driver does not run at {did.at:g} s, so its streams cannot {what}"
+            case Expect() as expect:
+                yield from self._expect(did, expect)
+            case SetListedHealth() | Remove() | Restore() if not self.runs["plugin"]:
+                yield f"the plugin does not run at {did.at:g} s, so it cannot list devices"
 
-    def _inject(self, did: Action) -> Iterator[str]:
+    def _change_pod(self, did: Action, verb: str) -> Iterator[str]:
+        if not self.runs["kubelet"] and verb != "running":
+            yield f"the kubelet does not run at {did.at:g} s, so nothing becomes of the pod"
+        if self.fails and verb == "keeps-failing":
+            yield f"the pod keeps failing already at {did.at:g} s"
+        self.fails = verb == "keeps-failing"
+
+    def _inject(self, did: Action, inject: Inject) -> Iterator[str]:
         faults = self.has.setdefault(did.device, {})
-        if did.what in faults:
-            yield f"{did.device} has {did.what} already at {did.at:g} s"
+        if inject.fault in faults:
+            yield f"{did.device} has {inject.fault} already at {did.at:g} s"
         whole = did.device.partition("/")[0]
         for gone in {whole, did.device}:
             for name in self.has.get(gone, {}):
-                if name != did.what and (known := self._known(name)) and known.vanishes:
+                if name != inject.fault and (known := self._known(name)) and known.vanishes:
                     yield f"{gone} is gone with {name} at {did.at:g} s, so nothing more can befall it; recover it first"
-        faults[did.what] = float("inf")
+        faults[inject.fault] = float("inf")
 
-    def _recover(self, did: Action) -> Iterator[str]:
-        if did.what == EVERYTHING:
-            self.has.clear()
-            self.busy.clear()
-            self.taints.clear()
-            return
-        said = {"action": did.what} if isinstance(did.what, str) else did.what
+    def _recover(self, did: Action, recover: Recover) -> Iterator[str]:
         concerned = [path for path in self.has if self.has[path] and _is_in(path, did.device)]
         self.helped[did.place, did.at] = self.helped.get((did.place, did.at), False) or bool(concerned)
         late = {path: until for path in concerned if (until := self.busy.get(path, 0.0)) > did.at}
         for path, until in late.items():
             yield f"{path} is being recovered until {until:g} s, so that cannot begin again at {did.at:g} s"
-        takes = said.get("takes") or 0.0
-        over = did.at + (takes if isinstance(takes, float) else 0.0)
+        over = did.at + (recover.takes or 0.0)
         for path in concerned:
             self.busy[path] = over
             for name in self.has[path]:
-                if not said.get("fails") and not said.get("claimed") and self._is_enough(said["action"], name):
+                if not recover.fails and not recover.claimed and self._is_enough(recover.action, name):
                     self.has[path][name] = over
 
-    def _run(self, did: Action) -> Iterator[str]:
-        who, verb = did.verb, did.what if isinstance(did.what, str) else next(iter(did.what))
-        if not self.runs[who] and verb not in ("running", "restart"):
+    def _run(self, did: Action, who: str, verb: str) -> Iterator[str]:
+        if not self.runs[who] and verb not in ("start", "restart"):
             yield f"the {who} does not run at {did.at:g} s, so it cannot {verb}"
-        if verb in ("running", "restart", "upgrade") and not self.runs["kubelet"] and who != "kubelet":
+        if verb in ("start", "restart", "upgrade") and not self.runs["kubelet"] and who != "kubelet":
             yield f"the kubelet does not run at {did.at:g} s, so no {who} can register; start it before"
-        if verb == "upgrade":
+        if isinstance(did.do, Upgrade):
             if self.upgraded > did.at:
                 yield f"two instances of the driver run until {self.upgraded:g} s, so there is no third at {did.at:g} s"
-            self.upgraded = did.at + (1.0 if isinstance(did.what, str) else did.what[verb].get("overlap", 1.0))
+            self.upgraded = did.at + did.do.overlap
         elif who == "driver" and verb in ("crash", "stop", "restart"):
             self.upgraded = 0.0  # which ends both
-        if verb in ("crash", "stop", "running", "restart", "upgrade"):
+        if verb != "unregister":
             self.runs[who] = verb not in ("crash", "stop")
 
-    def _taint(self, did: Action) -> Iterator[str]:
-        there, key, effect = self.taints.setdefault(did.device, set()), did.what["key"], did.what.get("effect")
-        if did.verb == "taint":
-            there.add((key, effect or ""))
-            return
-        gone = {taint for taint in there if taint[0] == key and effect in (None, taint[1])}
+    def _untaint(self, did: Action, untaint: UntaintDevices) -> Iterator[str]:
+        there = self.taints.setdefault(did.device, set())
+        gone = {taint for taint in there if taint[0] == untaint.key and untaint.effect in ("", taint[1])}
         if not gone and not self.by_chance:
-            yield f"{did.device} has no taint {key} at {did.at:g} s: leave untaint out, or taint it before"
+            yield f"{did.device} has no taint {untaint.key} at {did.at:g} s: leave untaint out, or taint it before"
         there -= gone
 
-    def _expect(self, did: Action) -> Iterator[str]:
-        health, key = did.what.get("health"), (did.device, did.what.get("of", ""))
+    def _expect(self, did: Action, expect: Expect) -> Iterator[str]:
+        key = (did.device, did.of)
         until, before = self.expected.get(key, (-1.0, did))
-        if health and before.what.get("health") not in (None, health) and did.at <= until:
-            yield f"{did.device} is to be {health} at {did.at:g} s, and {before.what['health']} by {before.step}"
-        over = did.at + did.what.get("holds", 0.0)
-        if health and over >= until:
+        other = before.do.health if isinstance(before.do, Expect) else None
+        if expect.health and other not in (None, expect.health) and did.at <= until:
+            yield f"{did.device} is to be {expect.health} at {did.at:g} s, and {other} by {before.step}"
+        over = did.at + expect.holds
+        if expect.health and over >= until:
             self.expected[key] = (over, did)
 
     def _known(self, name: str) -> Fault | None:

@@ -1,27 +1,24 @@
 """Whether what a pod shows of a device is what a timeline expects. Pure."""
 
-from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from typing import Any
 
-from drahealth.fakes.timelines.plan import Action
+from drahealth.fakes.timelines.actions import Action, Expect
 from drahealth.fakes.timelines.workload import HELD
 from drahealth.proto.values import ResourceHealth
 
 
-def fits(found: ResourceHealth, what: Mapping[str, Any]) -> bool:
-    """`what` is the argument of an `expect` in a plan."""
-    if what.get("health") not in (None, str(found.health)):
+def fits(found: ResourceHealth, expect: Expect) -> bool:
+    """Whether its health and message are the expected ones."""
+    if expect.health not in (None, found.health):
         return False
-    message = what.get("message")
+    message = expect.message
     return message is None or (fnmatchcase(found.message, message) if message else not found.message)
 
 
-def sought(action: Action) -> str:
-    """What an `expect` of a plan expects, in words."""
-    what = action.what
-    said = ["what it holds" if action.device == HELD else action.device]
-    said += ["of the device plugin"] if what.get("of") == "plugin" else []
-    said += [str(what.get("health") or ""), repr(what["message"]) if what.get("message") is not None else ""]
-    said += [f"with at most {what['pod_writes']} statuses"] if "pod_writes" in what else []
+def sought(action: Action, expect: Expect) -> str:
+    """What it expects, in words."""
+    said = ["what it holds" if expect.device == HELD else expect.device]
+    said += ["of the device plugin"] if action.of == "device-plugin" else []
+    said += [str(expect.health or ""), repr(expect.message) if expect.message is not None else ""]
+    said += [f"with at most {expect.pod_writes} statuses"] if expect.pod_writes is not None else []
     return " ".join(filter(None, said))

@@ -63,6 +63,14 @@ Taking = Annotated[
 """A duration, or what the catalogue says."""
 
 
+def _chance(value: Any) -> str:
+    return "share" if isinstance(value, str | float) and not isinstance(value, bool) else "flag"
+
+
+Chance = Annotated[Annotated[bool, Tag("flag")] | Annotated[Share, Tag("share")], Discriminator(_chance)]
+"""True, or in how many cases."""
+
+
 class Part(BaseModel):
     """A part of a timeline: what it does not know is an error."""
 

@@ -6,25 +6,31 @@ A timeline is a list of steps; a step has one verb, and says when and where. Wha
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
     Discriminator,
     Field,
     Tag,
+    create_model,
     model_validator,
 )
 
-from drahealth.fakes.durations import Duration
 from drahealth.fakes.inventory.model import DeviceGroup
+from drahealth.fakes.timelines.command_steps import (
+    STEPS,
+    CommandSteps,
+    Life,
+    OneOf,
+    life_words,
+    renamed,
+    stream_fields,
+)
 from drahealth.fakes.timelines.fields import Lasting, Offset, Part, Share, Taking, Where, shape
 from drahealth.fakes.timelines.workload import PodVerb, Workload
 from drahealth.proto.values import Health
 
 FORMAT: Literal["fault-timeline/v1"] = "fault-timeline/v1"
-
-EVERYTHING = "all"
-"""What `recover` may say instead of an action: all is well again, at once."""
 
 
 class Trigger(Part):
@@ -71,7 +77,7 @@ class Long(Part):
     length: int = Field(ge=0, le=1_000_000)
 
 
-class Said(Part):
+class DeviceMessage(Part):
     """What a message says of one device, whatever that is."""
 
     device: str
@@ -89,7 +95,7 @@ class Said(Part):
 class Message(Part):
     """One message of a stream: of several devices, or `raw` bytes in hexadecimal."""
 
-    devices: tuple[Said, ...] | None = None
+    devices: tuple[DeviceMessage, ...] | None = None
     raw: str | None = Field(default=None, pattern=r"^([0-9a-fA-F]{2})*$")
 
     @model_validator(mode="after")
@@ -101,74 +107,19 @@ class Message(Part):
 
 def _sent(value: Any) -> str:
     """Whether a message is of one device or of several, or of bytes."""
-    return "one" if (isinstance(value, Said) or (isinstance(value, dict) and "device" in value)) else "whole"
+    return "one" if (isinstance(value, DeviceMessage) or (isinstance(value, dict) and "device" in value)) else "whole"
 
 
-Sent = Annotated[Annotated[Said, Tag("one")] | Annotated[Message, Tag("whole")], Discriminator(_sent)]
+Sent = Annotated[Annotated[DeviceMessage, Tag("one")] | Annotated[Message, Tag("whole")], Discriminator(_sent)]
 
 
-class Stream(Part):
-    """What is wrong with the health streams; one of these."""
+if TYPE_CHECKING:
+    Stream = OneOf
+else:
+    Stream = create_model("Stream", __base__=OneOf, send=(Sent | None, None), **stream_fields())
+"""A stream fault, or what the streams do once; `send` is a message on them."""
 
-    silence: Lasting | None = None
-    """Nothing is said by itself for so long; what changed meanwhile is not told afterwards."""
-    stall: Lasting | None = None
-    """Nothing goes out for so long; then all that was to be said does."""
-    delay: Lasting | None = None
-    """Each message goes out so much later."""
-    drop: Share | None = None
-    """So many of the messages are lost."""
-    duplicate: Share | None = None
-    """So many of the messages go out twice."""
-    reorder: Share | None = None
-    """So many of the messages change places with the one after them."""
-    partial: bool | None = None
-    """Messages name the devices that changed, and no others."""
-    clock_skew: Offset | None = None
-    """The driver's own times are off by so much."""
-    close: str | None = None
-    """The streams end with this gRPC status code."""
-    send: Sent | None = None
-
-    @model_validator(mode="after")
-    def _one(self) -> "Stream":
-        if len(self.model_fields_set) != 1:
-            raise ValueError(f"stream says one thing of {', '.join(type(self).model_fields)}")
-        return self
-
-    @property
-    def verb(self) -> str:
-        return next(iter(self.model_fields_set))
-
-
-class Offer(Part):
-    """What a driver that starts again offers."""
-
-    offer: tuple[str, ...] | None = None
-    """The health APIs: v1, v1alpha1, or their full names."""
-
-
-class Overlap(Offer):
-    """For how long both instances of an upgrade run."""
-
-    overlap: Lasting = Duration(1.0, 1.0, "fixed", "1s")
-
-
-class Start(Part):
-    """How a driver comes back: it restarts, or a second instance takes over; one of these."""
-
-    restart: Offer | None = None
-    upgrade: Overlap | None = None
-
-    @model_validator(mode="after")
-    def _one(self) -> "Start":
-        if (self.restart is None) == (self.upgrade is None):
-            raise ValueError("say either restart or upgrade")
-        return self
-
-
-_DriverWord = Literal["crash", "stop", "running", "restart", "upgrade", "unregister"]
-DriverVerb = Annotated[Annotated[_DriverWord, Tag("word")] | Annotated[Start, Tag("mapping")], Discriminator(shape)]
+_STARTS = renamed(running="start")
 
 
 class Listed(Part):
@@ -186,17 +137,18 @@ class Listed(Part):
         return self
 
 
-_PluginWord = Literal["crash", "stop", "running", "restart"]
-PluginVerb = Annotated[Annotated[_PluginWord, Tag("word")] | Annotated[Listed, Tag("mapping")], Discriminator(shape)]
-
-
-class Tainting(Part):
-    """What keeps pods off a device (API `DeviceTaint`)."""
-
-    key: str
-    """Such as gpu.example.com/unhealthy."""
-    value: str = ""
-    effect: Literal["None", "NoSchedule", "NoExecute"] = "NoSchedule"
+if TYPE_CHECKING:
+    LifeVerb = str | OneOf
+    PluginVerb = str | Listed
+else:
+    LifeVerb = Annotated[
+        Annotated[life_words("driver"), Tag("word")] | Annotated[Life, Tag("mapping")], Discriminator(shape), _STARTS
+    ]
+    PluginVerb = Annotated[
+        Annotated[life_words("device-plugin"), Tag("word")] | Annotated[Listed, Tag("mapping")],
+        Discriminator(shape),
+        _STARTS,
+    ]
 
 
 class PodWrites(Part):
@@ -222,23 +174,6 @@ class Expectation(Part):
         if self.health is None and self.message is None and self.pod_writes is None:
             raise ValueError("expect names nothing: say health, message or pod_writes")
         return self
-
-
-def _chance(value: Any) -> str:
-    return "word" if isinstance(value, str | float) and not isinstance(value, bool) else "flag"
-
-
-class Attempt(Part):
-    """A recovery that takes its time, or does not go well."""
-
-    action: str
-    takes: Taking | None = None
-    """The device stays as it is for so long, and no other recovery of it can begin. `catalogue`: as long as the
-    catalogue says of each of its faults, and the story does not wait for that."""
-    fails: Annotated[Annotated[bool, Tag("flag")] | Annotated[Share, Tag("word")], Discriminator(_chance)] = False
-    """It does not help this time, whatever it is; a share: in so many cases."""
-    claimed: bool = False
-    """It does not help, and the driver says that all is well."""
 
 
 class Flap(Part):
@@ -270,26 +205,23 @@ class Repeat(Part):
 
 
 VERBS: Mapping[str, str] = {
-    "inject": "add a fault of the catalogue to `device`; with `for`, only for this time",
-    "recover": "run a recovery action on `device` or on all devices; `all` resets everything",
-    "set": "set the health, message or timeout of `device`, or the heartbeat of its driver",
-    "stream": "add a fault to the health streams, or send a message",
-    "driver": "crash, stop, start, restart, upgrade or unregister the driver",
-    "plugin": "the same for the device plugin; or set its report of `device`",
-    "taint": "publish `device` with this taint; with `for`, only for this time",
-    "untaint": "publish `device` without taints of this key",
-    "pod": "let the Pod with the devices fail repeatedly, let it run, or delete it",
-    "kubelet": "kill the kubelet and start it again, immediately or later",
-    "flap": "add and remove a fault repeatedly",
-    "repeat": "repeat steps; their times count from the start of each round",
-    "parallel": "play lists of steps at the same time; ends with the longest list",
-    "expect": "check that a Pod status shows this health, within a window, and holds it",
-    "mark": "add a line to the reports",
+    **{name: definition.help.partition("\n")[0] for name, definition in STEPS.items()},
+    "set": "Set the health, message or timeout of `device`, or the heartbeat of its driver.",
+    "stream": "Add a fault to the health streams, or send a message.",
+    "driver": "Start, stop, restart, upgrade, crash or unregister the driver.",
+    "plugin": "The same for the device plugin; or set its report of `device`.",
+    "pod": "Let the Pod with the devices fail repeatedly, let it run, or delete it.",
+    "kubelet": "Kill the kubelet and start it again, immediately or later.",
+    "flap": "Add and remove a fault repeatedly.",
+    "repeat": "Repeat steps; their times count from the start of each round.",
+    "parallel": "Play lists of steps at the same time; ends with the longest list.",
+    "expect": "Check that a Pod status shows this health, within a window, and holds it.",
+    "mark": "Add a line to the report.",
 }
 """Each step has one of these; what it means."""
 
 
-class Step(Part):
+class Step(CommandSteps):
     """One verb, when and where."""
 
     at: Lasting | None = None
@@ -306,18 +238,12 @@ class Step(Part):
     holds: Lasting | None = None
     """Of expect: it stays so for that long."""
 
-    inject: str | None = None
-    recover: (
-        Annotated[Annotated[str, Tag("word")] | Annotated[Attempt, Tag("mapping")], Discriminator(shape)] | None
-    ) = None
     set: Settings | None = None
-    stream: Stream | None = None
-    driver: DriverVerb | None = None
+    stream: Annotated[Stream, renamed(clock_skew="skew")] | None = None
+    driver: LifeVerb | None = None
     plugin: PluginVerb | None = None
-    taint: Tainting | None = None
-    untaint: str | None = None
     pod: PodVerb | None = None
-    kubelet: Literal["restart", "stop", "running"] | None = None
+    kubelet: Annotated[Literal["restart", "stop", "start"], _STARTS] | None = None
     flap: Flap | None = None
     repeat: Repeat | None = None
     parallel: tuple[tuple["Step", ...], ...] | None = None

@@ -9,18 +9,22 @@ import gc
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from drahealth.fakes.control.commands.definition import Command, Subject
+from drahealth.fakes.control.commands.devices import Clear, Inject, Recover, SetHealth
+from drahealth.fakes.control.commands.streams import SetHeartbeat
 from drahealth.fakes.durations import Uniform
 from drahealth.fakes.faults.catalogue import fault
 from drahealth.fakes.inventory.devices import Inventory
-from drahealth.fakes.timelines.arguments import UNDONE, argument_of, plain, said_by, trigger_of
+from drahealth.fakes.timelines.actions import Action, Do, Expect
+from drahealth.fakes.timelines.arguments import Told, said_by, told_by, undone
 from drahealth.fakes.timelines.fields import Pick
-from drahealth.fakes.timelines.model import Attempt, Expectation, Flap, Repeat, Step, Tainting, Timeline
+from drahealth.fakes.timelines.model import Expectation, Flap, Repeat, Settings, Step, Timeline, Trigger
 from drahealth.fakes.timelines.workload import HELD
 
 MOST = 1_000_000
@@ -36,34 +40,9 @@ class PlanError(ValueError):
     def __init__(self, *findings: tuple[tuple[str | int, ...], str]) -> None:
         self.findings = findings
         self.path = findings[0][0]
+        self.is_final = False
+        """Nothing more is planned."""
         super().__init__(findings[0][1])
-
-
-class Action(NamedTuple):
-    """One thing to do, or to expect, at a time."""
-
-    at: float
-    """Seconds from the start of the story; of its end for what is always done; of `trigger` if there is one."""
-    verb: str
-    """A step's verb; `clear` takes a fault away again, `restore` ends what was wrong with a stream."""
-    what: Any = None
-    """Its argument, plain data."""
-    device: str = ""
-    """A device's path; empty for what concerns none or all."""
-    trigger: Mapping[str, Any] | None = None
-    step: str = ""
-    """Where it is from, such as `timeline.3`."""
-
-    @property
-    def place(self) -> tuple[str | int, ...]:
-        """The same as keys and numbers of the document."""
-        return tuple(int(part) if part.isdigit() else part for part in self.step.split("."))
-
-    def to_json(self) -> dict[str, Any]:
-        """Without what it does not say."""
-        said = {"at": self.at, "do": self.verb, "what": self.what, "device": self.device, "when": self.trigger}
-        said["step"] = self.step
-        return {key: value for key, value in said.items() if value not in (None, "")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +53,11 @@ class Plan:
     seed: int
     actions: tuple[Action, ...]
     always: tuple[Action, ...]
+
+    @property
+    def has_plugin(self) -> bool:
+        """Whether there is a device plugin in it."""
+        return any(action.of == "device-plugin" for action in (*self.actions, *self.always))
 
     @property
     def lasts(self) -> float:
@@ -128,11 +112,11 @@ class _Place(NamedTuple):
     path: tuple[str | int, ...]
     start: float = 0.0
     """When the block began."""
-    origin: Mapping[str, Any] | None = None
+    origin: Trigger | None = None
     """What that is counted from, if not from the start of the story."""
     now: float = 0.0
     """When the step before ended."""
-    trigger: Mapping[str, Any] | None = None
+    trigger: Trigger | None = None
     """What `now` is counted from."""
     rounds: tuple[int, ...] = ()
     """The rounds of the repeats that it is in."""
@@ -149,6 +133,8 @@ class _Planner:
     actions: list[Action] = field(default_factory=list)
     numbers: Counter[str] = field(default_factory=Counter)
     keys: dict[int, str] = field(default_factory=dict)
+    told: dict[int, Told] = field(default_factory=dict)
+    """What each repeated step does, by its identity."""
     named: dict[str, Sequence[str]] = field(default_factory=dict)
     """The devices that each pattern names."""
     findings: dict[tuple[tuple[str | int, ...], str], None] = field(default_factory=dict)
@@ -170,7 +156,7 @@ class _Planner:
             now, trigger = self.step(step, here)
         return _Place(path, start, origin, now, trigger, rounds)
 
-    def step(self, step: Step, place: _Place) -> tuple[float, Mapping[str, Any] | None]:
+    def step(self, step: Step, place: _Place) -> tuple[float, Trigger | None]:
         """Plans the step; when it is over, and what that is counted from."""
         random = _Draws(self, step, place.rounds)
         happens = step.probability is None or random.random() < step.probability
@@ -179,8 +165,11 @@ class _Planner:
             return begin.now, begin.trigger
         try:
             return self._act(step, begin, random), begin.trigger
-        except PlanError:
-            raise
+        except PlanError as error:
+            if error.is_final:
+                raise
+            self.findings.update(dict.fromkeys(error.findings))
+            return begin.now, begin.trigger
         except ValueError as error:
             self.findings.setdefault((place.path, str(error)))
             return begin.now, begin.trigger
@@ -197,103 +186,82 @@ class _Planner:
                 return self._parallel(step.parallel, place)
             case "flap":
                 assert step.flap
-                return self._flap(step, step.flap, place, random)
+                return self._flap(step.flap, place, random)
             case "expect":
                 assert step.expect
                 return self._expect(step, step.expect, place, random)
-            case "inject":
-                return self._for_a_while(step, place, random, lasts, step.inject, ("clear", step.inject))
-            case "taint":
-                assert step.taint
-                undo = ("untaint", {"key": step.taint.key, "effect": step.taint.effect})
-                return self._for_a_while(step, place, random, lasts, _taint(step.taint), undo)
-            case "untaint" if step.device is None:
-                raise ValueError("untaint needs a device")
-            case "recover" if isinstance(step.recover, Attempt) and lasts is None:
-                return self._recover(step, step.recover, place, random)
-            case "stream":
-                return self._stream(step, place, random, lasts)
-        if lasts is not None and (step.verb, getattr(step, step.verb)) not in UNDONE:
-            raise ValueError(f"{step.verb} cannot be undone: leave `for` out")
-        for device in self._devices(step, random):
-            self._add(place, step, step.verb, argument_of(step, random), device)
-        if lasts is not None:
-            self._add(place.later(place.now + lasts), step, step.verb, "running")
-        return place.now + (lasts or 0.0)
+            case "set":
+                return self._set(step, step.set or Settings(), place, random, lasts)
+        told = self.told.get(id(step)) or told_by(step)
+        if place.rounds:
+            self.told[id(step)] = told
+        return self._tell(step, told, place, random, lasts)
+
+    def _tell(self, step: Step, told: Told, place: _Place, random: Uniform, lasts: float | None) -> float:
+        """Plans one thing for each device; when it is over, or undone, or a recovery has taken its time."""
+        lasts = told.lasts.draw(random) if told.lasts else lasts
+        if lasts is not None and not told.can_be_undone:
+            raise ValueError(f"{' '.join(map(str, told.place))} cannot be undone: leave `for` out")
+        if told.needs_device and step.device is None:
+            raise ValueError(f"{step.verb} needs a device")
+        over, devices = lasts or 0.0, self._devices(step, random)
+        first = self._made(told, place, devices[0], random)
+        for device in devices:
+            do = first.on(device) if isinstance(first, Command) and device != devices[0] else first
+            self._add(place, do, told.of)
+            if lasts is not None:
+                self._add(place.later(place.now + lasts), undone(do), told.of)
+            if isinstance(do, Recover):
+                over = max(over, do.takes or 0.0)
+        return place.now + over
+
+    def _made(self, told: Told, place: _Place, device: str, random: Uniform) -> Do:
+        try:
+            return told.make(device, random)
+        except ValueError as error:
+            raise PlanError(((*place.path, *told.place), str(error))) from None
 
     def _lasts(self, step: Step, random: Uniform) -> float | None:
         """Seconds until it is undone; None: it is not."""
         if step.for_ != "catalogue":
             return step.for_.draw(random) if step.for_ else None
-        if step.inject is None:
+        if step.verb != "inject":
             raise ValueError("the catalogue has the times of faults: say how long")
-        return fault(self.catalogue, step.inject).takes.draw(random)
+        return fault(self.catalogue, getattr(step, "inject")).takes.draw(random)  # noqa: B009  (made of a definition)
 
-    def _for_a_while(
-        self, step: Step, place: _Place, random: Uniform, lasts: float | None, what: Any, undo: tuple[str, Any]
-    ) -> float:
-        """Befalls devices, and is undone when it is over, if it ever is."""
-        if step.device is None:
-            raise ValueError(f"{step.verb} needs a device")
-        for device in self._devices(step, random):
-            self._add(place, step, step.verb, what, device)
-            if lasts is not None:
-                self._add(place.later(place.now + lasts), step, *undo, device)
-        return place.now + (lasts or 0.0)
-
-    def _recover(self, step: Step, attempt: Attempt, place: _Place, random: Uniform) -> float:
-        """The next step comes when it is over, so far as a plan can tell."""
-        what: dict[str, Any] = {"action": attempt.action}
-        if attempt.fails is True or (attempt.fails is not False and random.random() < attempt.fails):
-            what["fails"] = True
-        if attempt.claimed:
-            what["claimed"] = True
-        over = place.now
-        if attempt.takes == "catalogue":
-            what["takes"] = "catalogue"
-        elif attempt.takes is not None:
-            what["takes"] = attempt.takes.draw(random)
-            over += what["takes"]
-        for device in self._devices(step, random):
-            self._add(place, step, "recover", what, device)
-        return over
-
-    def _stream(self, step: Step, place: _Place, random: Uniform, lasts: float | None) -> float:
-        assert step.stream
-        verb, value = step.stream.verb, getattr(step.stream, step.stream.verb)
-        if verb in ("silence", "stall"):
-            lasts, argument = value.draw(random), None
-        elif verb in ("close", "send") and lasts is not None:
-            raise ValueError(f"stream {verb} cannot be undone: leave `for` out")
-        else:
-            argument = value.draw(random) if verb == "delay" else plain(value)
-        self._add(place, step, "stream", {verb: argument})
+    def _set(self, step: Step, said: Settings, place: _Place, random: Uniform, lasts: float | None) -> float:
+        """What is not named stays as the driver has it."""
         if lasts is not None:
-            self._add(place.later(place.now + lasts), step, "restore", verb)
-        return place.now + (lasts or 0.0)
+            raise ValueError("set cannot be undone: leave `for` out")
+        timeout = int(said.timeout.draw(random)) if said.timeout else None
+        if said.heartbeat:
+            self._add(place, SetHeartbeat(said.heartbeat.draw(random)))
+        if said.model_fields_set - {"heartbeat"}:
+            for device in self._devices(step, random):
+                self._add(place, SetHealth(device, said.health, said.message, timeout))
+        return place.now
 
     def _expect(self, step: Step, expect: Expectation, place: _Place, random: Uniform) -> float:
         holds = step.holds.draw(random) if step.holds else 0.0
-        said: dict[str, Any] = {"health": expect.health and str(expect.health), "message": expect.message}
-        said |= {"pod_writes": expect.pod_writes and expect.pod_writes.max, "holds": holds or None}
-        said |= {"of": "plugin" if expect.of == "plugin" else None, "within": step.within or "push"}
-        what = {key: value for key, value in said.items() if value is not None}
+        writes = expect.pod_writes.max if expect.pod_writes else None
+        of: Subject = "device-plugin" if expect.of == "plugin" else "driver"
         for device in [HELD] if expect.device == HELD else self._paths(expect.device, random):
-            self._add(place, step, "expect", what, device)
+            do = Expect(device, step.within or "push", expect.health, expect.message, writes, holds)
+            self._add(place, do, of)
         return place.now + holds
 
-    def _flap(self, step: Step, flap: Flap, place: _Place, random: Uniform) -> float:
+    def _flap(self, flap: Flap, place: _Place, random: Uniform) -> float:
         if flap.period.high <= 0:
             raise ValueError("the period of a flap is above 0s")
         end = place.now + flap.for_.draw(random)
-        devices = self._paths(flap.device, random)
+        both = [(Inject(flap.down, path), Clear(flap.down, path)) for path in self._paths(flap.device, random)]
         now = place.now
         while now < end:
             period = max(flap.period.draw(random), 0.001)
             up = min(now + period * flap.duty, end)
-            for device in devices:
-                self._add(place.later(now), step, "inject", flap.down, device)
-                self._add(place.later(up), step, "clear", flap.down, device)
+            for inject, clear in both:
+                self._add(place.later(now), inject)
+                self._add(place.later(up), clear)
             now += period
         return end
 
@@ -330,13 +298,15 @@ class _Planner:
             self.named[pattern] = self.inventory.matching(pattern)
         return self.named[pattern]
 
-    def _add(self, place: _Place, step: Step, verb: str, what: Any, device: str = "") -> None:
+    def _add(self, place: _Place, do: Do, of: Subject = "driver") -> None:
         if len(self.actions) >= MOST:
-            raise PlanError((place.path, f"the plan has more than {MOST} actions"))
+            error = PlanError((place.path, f"the plan has more than {MOST} actions"))
+            error.is_final = True
+            raise error
         if (where := self.places.get(place.path)) is None:
             where = self.places[place.path] = ".".join(map(str, place.path))
         at = round(place.now, 3)
-        self.actions.append(Action(at, verb, what, device, place.trigger, where))
+        self.actions.append(Action(at, do, of, place.trigger, where))
 
     def key_of(self, step: Step, rounds: tuple[int, ...]) -> bytes:
         """What the step's own draws are made from, in these rounds."""
@@ -369,13 +339,9 @@ class _Draws:
         return (int.from_bytes(drawn[:8], "big") >> 11) * 2.0**-53
 
 
-def _taint(taint: Tainting) -> dict[str, str]:
-    return {"key": taint.key, **({"value": taint.value} if taint.value else {}), "effect": taint.effect}
-
-
 def _begin(step: Step, place: _Place, random: Uniform) -> _Place:
     if step.when is not None:
-        return place._replace(now=0.0, trigger=trigger_of(step.when))
+        return place._replace(now=0.0, trigger=step.when)
     if step.at is not None:
         return place._replace(now=place.start + step.at.draw(random), trigger=place.origin)
     return place.later(place.now + step.after.draw(random)) if step.after else place

@@ -6,13 +6,15 @@ late; the plan's times stay what they are.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 from itertools import count
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from drahealth.fakes.files.user_files import Place
-from drahealth.fakes.timelines.plan import Action, Plan
+from drahealth.fakes.timelines.actions import Action, Expect
+from drahealth.fakes.timelines.model import Trigger
+from drahealth.fakes.timelines.plan import Plan
 from drahealth.proto.clock import Clock
 
 
@@ -34,7 +36,7 @@ class Stage(Protocol):
     async def held(self, action: Action) -> None:
         """It has been expected to stay so since `expect` returned. Raises what says that it did not."""
 
-    async def happens(self, trigger: Mapping[str, Any]) -> None:
+    async def happens(self, trigger: Trigger) -> None:
         """Returns when what a step waits for has happened."""
 
 
@@ -63,6 +65,10 @@ async def play(plan: Plan, stage: Stage, *, speed: float = 1.0, patient: bool = 
     return left_out
 
 
+_HELD, _DONE = 0, 1
+"""What has to hold until a time comes before what is done then."""
+
+
 class _Due(NamedTuple):
     """Something that a plan has for a time. What has to hold until then comes before what is done then."""
 
@@ -88,12 +94,12 @@ class _Player:
         self._waiting: dict[asyncio.Task[None], Sequence[Action]] = {}
 
     async def play(self, actions: Iterable[Action]) -> tuple[Action, ...]:
-        triggered: dict[str, list[Action]] = defaultdict(list)
+        triggered: dict[Trigger, list[Action]] = defaultdict(list)
         for action in actions:
             if action.trigger is None:
                 self._push(action.at, action)
             else:
-                triggered[repr(action.trigger)].append(action)
+                triggered[action.trigger].append(action)
         self._waiting = {asyncio.create_task(self._add_when_it_happens(late)): late for late in triggered.values()}
         while await self._is_more_due():
             due = self._due[0]
@@ -120,19 +126,20 @@ class _Player:
 
     async def _do(self, due: _Due) -> None:
         action = due.action
-        match action.verb:
-            case "expect":
-                await self._stage.expect(action)
-                if holds := action.what.get("holds"):  # and what comes after it in the plan waits for its end
-                    held, ready = action._replace(verb="held"), self._passed() + holds / self._speed
-                    heappush(self._due, _Due(due.at + holds, 0, next(self._numbers), held, ready))
-            case "held":
-                await self._stage.held(action)
-            case _:
-                await self._stage.act(action)
+        if not isinstance(action.do, Expect):
+            await self._stage.act(action)
+        elif due.rank == _HELD:
+            await self._stage.held(action)
+        else:
+            await self._stage.expect(action)
+            if holds := action.do.holds:  # and what comes after it in the plan waits for its end
+                ready = self._passed() + holds / self._speed
+                heappush(self._due, _Due(due.at + holds, _HELD, next(self._numbers), action, ready))
 
     async def _add_when_it_happens(self, actions: Sequence[Action]) -> None:
-        await self._stage.happens(actions[0].trigger or {})
+        trigger = actions[0].trigger
+        assert trigger
+        await self._stage.happens(trigger)
         for action in actions:
             self._push(self._passed() * self._speed + action.at, action)
 
@@ -153,7 +160,7 @@ class _Player:
         return self._stage.clock.now() - self._start
 
     def _push(self, at: float, action: Action) -> None:
-        heappush(self._due, _Due(at, 1, next(self._numbers), action))
+        heappush(self._due, _Due(at, _DONE, next(self._numbers), action))
         self._more.set()
 
 
@@ -166,11 +173,11 @@ async def _end(actions: Iterable[Action], stage: Stage, speed: float) -> list[Ex
         try:
             if wait > 0:
                 await stage.passes(wait)
-            if action.verb != "expect":
+            if not isinstance(action.do, Expect):
                 await stage.act(action)
                 continue
             await stage.expect(action)
-            if holds := action.what.get("holds"):
+            if holds := action.do.holds:
                 await stage.passes(holds / speed)
                 await stage.held(action)
         except Exception as error:

@@ -6,10 +6,11 @@ from pathlib import Path
 from drahealth.fakes.files.user_files import Document, FileError, Finding, read
 from drahealth.fakes.inventory.devices import Inventory
 from drahealth.fakes.inventory.file import group_errors, inventory_of, load_inventory
+from drahealth.fakes.timelines.actions import Action
 from drahealth.fakes.timelines.check import judged
 from drahealth.fakes.timelines.load import Loaded, load_parts
 from drahealth.fakes.timelines.model import Timeline
-from drahealth.fakes.timelines.plan import Action, Plan
+from drahealth.fakes.timelines.plan import Plan
 
 DEVICES = 2
 """GPUs that there are where nobody says."""

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from drahealth.fakes.files.user_files import FileError
-from drahealth.fakes.timelines.plan import Action, Plan
+from drahealth.fakes.timelines.actions import Action, ChangeKubelet, Expect
+from drahealth.fakes.timelines.plan import Plan
 from drahealth.fakes.timelines.play import play
-from drahealth.fakes.timelines.plugin_steps import needs_plugin
 from drahealth.fakes.timelines.story import Story, stories
 from drahealth.suites.run.session import Session
 from drahealth.suites.scenario import scenario
@@ -72,7 +72,7 @@ async def tell(story: Story, node: Node, speed: float = 1.0) -> None:
     driver = await node.driver(
         devices=paths, catalogue=use.catalogue, policy=use.policy, inventory=inventory.devices, seed=plan.seed
     )
-    plugin = await node.device_plugin(names) if needs_plugin(plan) else None
+    plugin = await node.device_plugin(names) if plan.has_plugin else None
     count = use.workload.devices or len(paths)
     async with Holder(node, driver, shows=count * (2 if plugin else 1)) as holder:
         await holder.begin(use.workload, count, [plugin.request(count)] if plugin else [])
@@ -108,7 +108,9 @@ _KUBELET_NEEDS = {"restart": "restart-kubelet", "stop": "stop-kubelet"}
 def needs(plan: Plan) -> tuple[str, ...]:
     """The names of the capabilities that a target must have to play it."""
     actions = (*plan.actions, *plan.always)
-    kubelet = {_KUBELET_NEEDS[str(a.what)] for a in actions if a.verb == "kubelet" and str(a.what) in _KUBELET_NEEDS}
+    kubelet = {
+        _KUBELET_NEEDS[a.do.what] for a in actions if isinstance(a.do, ChangeKubelet) and a.do.what in _KUBELET_NEEDS
+    }
     return (*sorted(kubelet), *(["control-without-kubelet"] if commands_while_stopped(plan) else []))
 
 
@@ -116,8 +118,8 @@ def commands_while_stopped(plan: Plan) -> bool:
     """A driver, a plugin or a pod gets a command while the kubelet is stopped."""
     stopped = False
     for action in (*plan.actions, *plan.always):
-        if action.verb == "kubelet":
-            stopped = action.what == "stop"
+        if isinstance(action.do, ChangeKubelet):
+            stopped = action.do.what == "stop"
         elif stopped and action.verb not in ("expect", "mark"):
             return True
     return False
@@ -126,7 +128,7 @@ def commands_while_stopped(plan: Plan) -> bool:
 def lasts(plan: Plan) -> float:
     """Seconds of the story, with what it expects to hold."""
     ends = (
-        action.at + (action.what.get("holds", 0.0) if action.verb == "expect" else 0.0)
+        action.at + (action.do.holds if isinstance(action.do, Expect) else 0.0)
         for action in (*plan.actions, *plan.always)
     )
     return max(ends, default=0.0)

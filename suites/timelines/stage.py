@@ -2,32 +2,33 @@
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from drahealth.fakes.cluster.api import ApiError
+from drahealth.fakes.control.commands.definition import Command, Subject
+from drahealth.fakes.control.commands.life import Crash, Restart, RestartDevicePlugin, Start, Stop, Upgrade
 from drahealth.fakes.control.remote import ControlFailed
 from drahealth.fakes.durations import Duration
+from drahealth.fakes.timelines.actions import Action, ChangeKubelet, ChangePod, Expect
 from drahealth.fakes.timelines.check import WINDOWS
-from drahealth.fakes.timelines.driver_steps import VERBS, DriverSteps
-from drahealth.fakes.timelines.expected import fits, sought
-from drahealth.fakes.timelines.model import EVERYTHING
-from drahealth.fakes.timelines.plan import ENDING, Action
-from drahealth.fakes.timelines.plugin_steps import PluginSteps
+from drahealth.fakes.timelines.expected import sought
+from drahealth.fakes.timelines.plan import ENDING
+from drahealth.fakes.timelines.stage import TimelineStage
 from drahealth.fakes.timelines.story import Story
 from drahealth.fakes.timelines.workload import HELD
 from drahealth.proto.events import Prepared, StatusSeen, StreamOpened, TimePassed, Unprepared
 from drahealth.proto.values import ResourceHealth
-from drahealth.suites.errors import ConfigurationError, HarnessError
+from drahealth.suites.errors import HarnessError
 from drahealth.suites.judging.violation import Violation
 from drahealth.suites.story.device_plugin import DevicePlugin
 from drahealth.suites.story.hardware import Driver
 from drahealth.suites.story.node import Node
 from drahealth.suites.story.workload import Pod
+from drahealth.suites.targets.target import Window
 from drahealth.suites.timelines.holder import Holder
-from drahealth.suites.timelines.plugin_life import ToldLife
 
 STRIDE = 2.0
 """Seconds that are jumped over at once, so that heartbeats come between and no device is taken for silent."""
@@ -56,9 +57,9 @@ class NodeClock:
         await self.node.advance_time(seconds)
 
 
-class NodeStage:
-    """Implements `play.Stage` with one driver, whose devices a pod holds, and those of a device plugin if it is given
-    one, which has devices of the same names. What fails says at which step it did."""
+class NodeStage(TimelineStage):
+    """A driver whose devices a pod holds, and a device plugin with devices of the same names, if there is one. A
+    failure names its step."""
 
     def __init__(
         self,
@@ -70,14 +71,12 @@ class NodeStage:
         plugin: DevicePlugin | None = None,
         speed: float = 1.0,
     ) -> None:
+        super().__init__(story, pool=driver.options.pool_name, has_plugin=plugin is not None, speed=speed)
         self.clock = NodeClock(node)
-        self._speed = speed
         self._node = node
         self._driver = driver
         self._holder = holder
         self._plugin = plugin
-        self._story = story
-        self._inventory = story.inventory
 
     async def passes(self, seconds: float) -> None:
         left = seconds
@@ -88,36 +87,10 @@ class NodeStage:
                 await asyncio.sleep(0.01)
             left -= step
 
-    async def act(self, action: Action) -> None:
-        self._node.log(_words(action))
-        with self._at(action):
-            await self._act(action)
-
-    async def expect(self, action: Action) -> None:
-        expected = f"shows {sought(action)}"
-        self._node.log(f"{action.step}: a pod {expected}?")
-        within, seen, expected = action.what["within"], self._pod, f"pod {self._pod.name} {expected}"
-        with self._at(action):
-            held = ", ".join(sorted(self._holder.held))
-            self._node.check(self._can_show(action), expected, f"it holds {held}, and not {action.device}\n{seen}")
-            if within in WINDOWS:
-                await self._node.until(lambda: self._is_so(action), within, expected, seen)
-                return
-            came = await self._node.history.until(lambda: self._is_so(action), Duration.parse(within).high)
-            self._node.check(came, f"{expected} within {within}", seen)
-
-    async def held(self, action: Action) -> None:
-        expected = f"pod {self._pod.name} still shows {sought(action)}"
-        with self._at(action):
-            self._node.check(self._is_so(action), expected, self._pod)
-
-    async def happens(self, trigger: Mapping[str, Any]) -> None:
-        await self._node.history.until(lambda: self._has_happened(trigger), float("inf"))
-
     @contextmanager
-    def _at(self, action: Action) -> Iterator[None]:
-        """What is raised in here says at which step; what the driver or the API server refuses is told as that."""
-        where = self._story.where(action)
+    def at(self, action: Action) -> Iterator[None]:
+        """Errors name the step. A refusal by the driver or the API server becomes a HarnessError."""
+        where = self.story.where(action)
         try:
             if action.place[0] != ENDING:  # what is always done is done, though the pod does not keep failing
                 self._holder.check()
@@ -126,80 +99,77 @@ class NodeStage:
             error.where = error.where or where
             raise
         except (ApiError, ControlFailed, ValueError) as error:
-            refused = HarnessError(f"{_what(action)} cannot be done: {error}")
+            refused = HarnessError(f"{_words(action)} cannot be done: {error}")
             refused.where = where
             raise refused from error
 
-    # -- what is told
+    # -- what is done
 
-    async def _act(self, action: Action) -> None:
-        what = action.what
-        match action.verb:
-            case verb if verb in VERBS:
-                if told := await self._steps.tell(action, time.time()):
-                    self._node.log(told)
-                if self._plugin and (verb, what) == ("recover", EVERYTHING):
-                    await self._plugin_steps(self._plugin).heal()
-            case "driver":
-                await self._tell_driver(what)
-            case "plugin" if self._plugin:
-                names = [self._inventory[path].name for path in self._leaves(action.device)] if action.device else []
-                await self._plugin_steps(self._plugin).tell(what, names)
-            case "pod":
-                await self._holder.tell(what)
-            case "kubelet":
-                await self._tell_kubelet(what)
-            case "mark":
-                pass
-            case verb:
-                raise ConfigurationError(f"this target plays no {verb}", "leave the step out")
+    def begins(self, action: Action) -> None:
+        self._node.log(f"{action.step}: {_words(action)}")
 
-    @property
-    def _steps(self) -> DriverSteps:
-        """What the driver is told that there is now."""
-        return DriverSteps(self._driver.control, self._driver.options.pool_name, self._inventory, self._speed)
+    def done(self, action: Action, result: str) -> None:
+        self._node.log(result)
 
-    @staticmethod
-    def _plugin_steps(plugin: DevicePlugin) -> PluginSteps:
-        return PluginSteps(plugin.control, ToldLife(plugin))
+    async def do(self, subject: Subject, command: Command[Any]) -> Any:
+        if subject == "device-plugin":
+            return await _do_plugin(self._plugin, command) if self._plugin else None
+        return await _do_driver(self._driver, command)
 
-    def _leaves(self, device: str) -> list[str]:
-        """What there is to say something of: the device, or its parts if it is divided."""
-        return [path for path in self._inventory.reached(device, "device") if path in self._driver.options.devices]
+    def ids_of(self, device: str) -> tuple[str, ...]:
+        return tuple(sorted(self._names(device)))
 
-    async def _tell_kubelet(self, verb: str) -> None:
-        match verb:
-            case "restart":
-                await self._node.kubelet_restarts()
-            case "stop":
-                await self._node.kubelet_stops()
-            case "running":
-                await self._node.kubelet_starts()
+    async def change_pod(self, change: ChangePod) -> None:
+        await self._holder.tell(change.what)
 
-    async def _tell_driver(self, what: Any) -> None:
-        verb = what if isinstance(what, str) else next(iter(what))
-        more = {} if isinstance(what, str) else what[verb] or {}
-        match verb:
-            case "crash":
-                await self._driver.crashes()
-            case "stop":
-                await self._driver.stops()
-            case "running":
-                await self._runs()
-            case "unregister":
-                await self._driver.control.unregister()
-            case "restart":
-                await self._driver.restarts(more.get("offer") or ())
-            case "upgrade":
-                overlap = more.get("overlap", 1.0) / self._speed
-                await self._driver.upgrades(overlap, more.get("offer") or ())
-
-    async def _runs(self) -> None:
-        state = await self._driver.control.state()
-        if not (state.running and state.registered):  # one that has unregistered runs on
-            await self._driver.starts()
+    async def change_kubelet(self, change: ChangeKubelet) -> None:
+        changes = {
+            "restart": self._node.kubelet_restarts,
+            "stop": self._node.kubelet_stops,
+            "start": self._node.kubelet_starts,
+        }
+        await changes[change.what]()
 
     # -- what is seen
+
+    async def comes(self, action: Action, expect: Expect, true: Callable[[], bool]) -> bool:
+        expected = f"shows {sought(action, expect)}"
+        self._node.log(f"{action.step}: a pod {expected}?")
+        seen, expected = self._pod, f"pod {self._pod.name} {expected}"
+        held = ", ".join(sorted(self._holder.held))
+        self._node.check(self._can_show(action), expected, f"it holds {held}, and not {action.device}\n{seen}")
+        if expect.within in WINDOWS:
+            await self._node.until(true, cast("Window", expect.within), expected, seen)
+            return True
+        return await self._node.history.until(true, Duration.parse(expect.within).high)
+
+    async def until(self, true: Callable[[], bool]) -> None:
+        await self._node.history.until(true, float("inf"))
+
+    def met(self, action: Action, expect: Expect) -> None:
+        """The history has it."""
+
+    def not_met(self, action: Action, expect: Expect, *, held: bool) -> None:
+        shows = (
+            f"still shows {sought(action, expect)}"
+            if held
+            else f"shows {sought(action, expect)} within {expect.within}"
+        )
+        self._node.check(False, f"pod {self._pod.name} {shows}", self._pod)
+
+    def shown(self, device: str, of: Subject = "driver") -> list[ResourceHealth]:
+        names = self._names(device)
+        if of == "device-plugin":
+            gpus = self._plugin.gpus if self._plugin else ()
+            return [found for gpu in gpus if gpu.name in names for found in self._pod.resources(gpu)]
+        return [found for gpu in self._driver.gpus if gpu.name in names for found in self._pod.resources(gpu)]
+
+    def pod_writes(self) -> int:
+        return sum(event.uid == self._pod.uid for event in self._node.history.of(StatusSeen))
+
+    def calls(self, method: str | None) -> int:
+        kinds = [_CALLS[method]] if method in _CALLS else list(_CALLS.values())
+        return sum(1 for kind in kinds for _ in self._node.history.of(kind))
 
     @property
     def _pod(self) -> Pod:
@@ -207,50 +177,56 @@ class NodeStage:
 
     def _can_show(self, action: Action) -> bool:
         """The pod holds some of it; which devices of a device plugin it does is the kubelet's business."""
-        return action.what.get("of") == "plugin" or bool(self._names(action.device) & self._holder.held)
+        return action.of == "device-plugin" or bool(self._names(action.device) & self._holder.held)
 
     def _names(self, device: str) -> set[str]:
         """What the API calls the device, or its partitions, or those that the pod holds."""
         if device == HELD:
             return set(self._holder.held)
-        return {self._inventory[path].name for path in self._leaves(device)}
+        inventory = self.story.inventory
+        paths = inventory.reached(device, "device")
+        return {inventory[path].name for path in paths if path in self._driver.options.devices}
 
-    def _is_so(self, action: Action) -> bool:
-        what = action.what
-        if (most := what.get("pod_writes")) is not None:
-            writes = sum(event.uid == self._pod.uid for event in self._node.history.of(StatusSeen))
-            if writes > most:
-                return False
-        shown = self._listed(action.device) if what.get("of") == "plugin" else self._shown(action.device)
-        return bool(shown) and all(fits(found, what) for found in shown)
 
-    def _shown(self, device: str) -> list[ResourceHealth]:
-        """What the pod shows of a device, or of its partitions."""
-        names = self._names(device)
-        return [found for gpu in self._driver.gpus if gpu.name in names for found in self._pod.resources(gpu)]
+async def _do_driver(driver: Driver, command: Command[Any]) -> Any:
+    """Its life is the scenario's: a start is over once the kubelet has registered the driver."""
+    match command:
+        case Start():
+            state = await driver.control.state()
+            if not (state.running and state.registered):  # one that has deregistered keeps running
+                await driver.starts()
+        case Stop():
+            await driver.stops()
+        case Crash():
+            await driver.crashes()
+        case Restart(offer=offer):
+            await driver.restarts(offer)
+        case Upgrade(overlap=overlap, offer=offer):
+            await driver.upgrades(overlap, offer)
+        case _:
+            return await driver.control.do(command)
+    return None
 
-    def _listed(self, device: str) -> list[ResourceHealth]:
-        """The same of the device plugin's."""
-        names = self._names(device)
-        gpus = self._plugin.gpus if self._plugin else ()
-        return [found for gpu in gpus if gpu.name in names for found in self._pod.resources(gpu)]
 
-    def _has_happened(self, trigger: Mapping[str, Any]) -> bool:
-        if trigger.get("seen"):
-            whole = trigger.get("device") or "all"
-            paths = [HELD] if whole == HELD else self._inventory.matching(whole)
-            seen = [found for path in paths for found in self._shown(path)]
-            return any(found.health == trigger["seen"] for found in seen)
-        kinds = [_CALLS[trigger["method"]]] if trigger.get("method") in _CALLS else list(_CALLS.values())
-        calls: int = trigger["calls"]
-        return sum(1 for kind in kinds for _ in self._node.history.of(kind)) >= calls
+async def _do_plugin(plugin: DevicePlugin, command: Command[Any]) -> Any:
+    match command:
+        case Start():
+            if not (await plugin.control.state()).running:
+                await plugin.starts()
+        case Stop():
+            await plugin.stops()
+        case Crash():
+            await plugin.crashes()
+        case RestartDevicePlugin():
+            await plugin.stops()
+            await plugin.starts()
+        case _:
+            return await plugin.control.do(command)
+    return None
 
 
 def _words(action: Action) -> str:
-    """A line of the story."""
-    return f"{action.step}: {_what(action)}"
-
-
-def _what(action: Action) -> str:
-    what = action.what if isinstance(action.what, str) else action.what and str(dict(action.what))
-    return " ".join(filter(None, (action.verb, str(what or ""), action.device and f"({action.device})")))
+    """What it does, in a line of the history."""
+    what = action.what if action.what is None or isinstance(action.what, str) else str(action.what)
+    verb = f"plugin {action.verb}" if action.of == "device-plugin" else action.verb
+    return " ".join(filter(None, (verb, what, action.device and f"({action.device})")))

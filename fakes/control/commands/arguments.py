@@ -45,6 +45,8 @@ class Argument:
     metavar: str = ""
     name: str = ""
     """The name of its field."""
+    choices: tuple[str, ...] = ()
+    """The only values, if there are few."""
     required: bool = True
     default: Any = None
 
@@ -59,9 +61,17 @@ class Joined:
     """The arguments by name. Raises ValueError."""
 
 
-def argument(text: str, kind: Kind = Kind.TEXT, *, option: str = "", metavar: str = "", **default: Any) -> Any:
+def argument(
+    text: str,
+    kind: Kind = Kind.TEXT,
+    *,
+    option: str = "",
+    metavar: str = "",
+    choices: tuple[str, ...] = (),
+    **default: Any,
+) -> Any:
     """A field of a command. `default` as keyword: what it is where nobody says."""
-    return field(metadata={"argument": Argument(text, kind, option, metavar)}, **default)
+    return field(metadata={"argument": Argument(text, kind, option, metavar, choices=choices)}, **default)
 
 
 def parse(argument: Argument, text: str) -> Any:

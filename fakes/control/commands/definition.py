@@ -18,7 +18,7 @@ here, so that `drahealth ctl` starts at once.
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, Literal, TypeVar, dataclass_transform, get_args
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, dataclass_transform, get_args
 
 from drahealth.fakes.control.commands.arguments import Argument, Joined, argument
 
@@ -47,12 +47,16 @@ class Command(Generic[Reply]):
         """The values of its fields."""
         return {argument.name: getattr(self, argument.name) for argument in self.definition.arguments}
 
+    def on(self, device: str | tuple[str, ...]) -> Self:
+        """The same for other devices."""
+        return type(self)(**{**self.arguments(), "device": device})
+
     def stated(self) -> dict[str, Any]:
         """Those that differ from their defaults."""
         return {a.name: value for a in self.definition.arguments if (value := getattr(self, a.name)) != a.default}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Definition:
     """What is known of a command."""
 

@@ -7,7 +7,7 @@ from drahealth.fakes.control.commands.arguments import Devices, Joined, Kind, ar
 from drahealth.fakes.control.commands.definition import DRIVER, Command, command
 from drahealth.fakes.control.commands.surface import Control, Method
 from drahealth.fakes.control.replies import Attempt
-from drahealth.fakes.control.taint import Taint
+from drahealth.fakes.control.taint import TAINT_EFFECTS, Taint
 from drahealth.proto.values import DeviceHealth, Health
 
 DEVICE = "Such as gpu-0, gpu-0/mig-1, gpu-* or all."
@@ -111,7 +111,7 @@ class TaintDevices(Command[None]):
     device: Devices = argument(DEVICE, Kind.DEVICES)
     key: str = argument("Such as gpu.example.com/unhealthy.")
     value: str = argument("The taint's value.", default="")
-    effect: str = argument("None, NoSchedule or NoExecute.", default="NoSchedule")
+    effect: str = argument("None, NoSchedule or NoExecute.", choices=TAINT_EFFECTS, default="NoSchedule")
 
     def __post_init__(self) -> None:
         Taint(self.key, self.value, self.effect)
@@ -125,7 +125,7 @@ class UntaintDevices(Command[None]):
 
     device: Devices = argument(DEVICE, Kind.DEVICES)
     key: str = argument("Such as gpu.example.com/unhealthy.")
-    effect: str = argument("Only the taint of this effect; empty: of any.", default="")
+    effect: str = argument("Only the taint of this effect; empty: of any.", choices=TAINT_EFFECTS, default="")
 
     def __post_init__(self) -> None:
         Taint(self.key, effect=self.effect or "NoSchedule")

@@ -33,8 +33,8 @@ timeline:
   - {set: {timeout: 30s, heartbeat: 10s}, device: all}
   - {at: 70s, expect: {device: all, health: Healthy}, within: resync, holds: 3s}
 always:
-  - {driver: running}
-  - {recover: all}
+  - {driver: start}
+  - {reset: true}
 """
 DEVICES = Inventory.of(4, partitions=3)
 
@@ -55,7 +55,7 @@ def test_a_story_in_python_has_the_plan_of_the_same_story_in_a_file() -> None:
             build.set_(timeout="30s", heartbeat="10s"),
             build.expect(health="Healthy", within="resync", holds="3s", at="70s"),
         ],
-        always=[build.driver("running"), build.recover("all")],
+        always=[build.driver("start"), build.reset()],
         seed=4680,
     )
     (loaded,) = load(FILE)

@@ -36,8 +36,11 @@ def test_a_timeline_that_makes_sense_is_planned() -> None:
         ("recover: gpu-rset", "timeline.0.recover: unknown recovery action 'gpu-rset'; did you mean gpu-reset"),
         ("stream: {close: NOPE}", "timeline.0.stream.close: no gRPC status code is called 'NOPE'; there are OK"),
         ("mark: a, within: push", "timeline.0.within: within belongs to expect, and this step has mark"),
-        ("driver: crash, device: gpu-0", "timeline.0.device: device belongs to inject, recover, set, plugin, taint"),
-        ("repeat: {times: 1, every: 1s, do: [{mark: a}]}, for: 2s", "timeline.0.for: for belongs to inject, stream"),
+        ("driver: crash, device: gpu-0", "timeline.0.device: device belongs to inject, clear, recover, taint"),
+        (
+            "repeat: {times: 1, every: 1s, do: [{mark: a}]}, for: 2s",
+            "timeline.0.for: for belongs to inject, taint,",
+        ),
         ("plugin: {health: Unhealthy}", "timeline.0.plugin: what a plugin says of a device needs the device"),
         ("plugin: crash, device: gpu-0", "timeline.0.device: a plugin can crash as a whole, and not for a device"),
         ("expect: {of: plugin, message: hot}", "timeline.0.expect.message: a device plugin has no messages"),
@@ -160,7 +163,7 @@ def test_what_may_be_so_is_no_contradiction(steps: str) -> None:
 
 
 def test_the_end_waits_for_nothing() -> None:
-    (problem,) = problems("- mark: a\nalways: [{when: {seen: Unhealthy}, recover: all}]\n")
+    (problem,) = problems("- mark: a\nalways: [{when: {seen: Unhealthy}, reset: true}]\n")
     assert problem == "line 6: always.0.when: what is always done at the end waits for nothing: leave `when` out"
 
 

@@ -31,11 +31,11 @@ def test_a_file_may_hold_several_timelines() -> None:
 def test_everything_that_is_wrong_is_said_at_once_with_its_line() -> None:
     steps = ["{at: 5 sec, mark: a}", "{expect: {helth: Healthy}}", "driver: krash", "{stream: {stall: 1s, drop: 1%}}"]
     found = problems(f"{HEAD}timeline:\n" + "".join(f"- {step}\n" for step in steps))
-    assert [line.split(" (")[0].split(" 'crash'")[0].split(" silence")[0] for line in found] == [
+    assert [line.split(" (")[0].split(" 'start'")[0].split(" silence")[0] for line in found] == [
         "line 4: timeline.0.at: invalid duration '5 sec'",
         "line 5: timeline.1.expect.helth: unknown key; did you mean health?",
         "line 6: timeline.2.driver: must be",
-        "line 7: timeline.3.stream: stream says one thing of",
+        "line 7: timeline.3.stream: say one of send,",
     ]
 
 
@@ -52,7 +52,7 @@ def test_everything_that_is_wrong_is_said_at_once_with_its_line() -> None:
         ("{set: {}}", "set names nothing: say health, message, timeout or heartbeat"),
         ("{expect: {device: all}}", "expect names nothing: say health, message or pod_writes"),
         ("{mark: a, when: {calls: 1, seen: Healthy}}", "a trigger has either calls or seen"),
-        ("{driver: {restart: {}, upgrade: {}}}", "say either restart or upgrade"),
+        ("{driver: {restart: {}, upgrade: {}}}", "say one of restart, upgrade"),
         ("{taint: {key: a, effect: NoSched}}", "must be 'None', 'NoSchedule' or 'NoExecute', got 'NoSched'"),
         ("{pod: gone}", "must be 'keeps-failing', 'running' or 'deleted', got 'gone'"),
         ("{mark: a, probability: 8}", "not a share: 8 (say 80%)"),

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from drahealth.fakes.faults.catalogue import fault
 from drahealth.fakes.inventory.devices import Inventory
 from drahealth.fakes.timelines import plan as plans
+from drahealth.fakes.timelines.actions import Action
 from drahealth.fakes.timelines.load import load
-from drahealth.fakes.timelines.plan import Action, Plan, PlanError, plan
+from drahealth.fakes.timelines.plan import Plan, PlanError, plan
 
 DEVICES = Inventory.of(4, partitions=2)
 
@@ -35,10 +36,10 @@ def test_for_undoes_a_fault_a_stream_fault_and_the_end_of_a_driver() -> None:
     assert told(planned(steps).actions) == [
         '0 inject gpu-0 "xid/79"',
         '2 clear gpu-0 "xid/79"',
-        '2 stream {"drop": 0.5}',
-        '3 restore "drop"',
-        '3 driver "crash"',
-        '6 driver "running"',
+        "2 stream_drop 0.5",
+        '3 stream_restore "drop"',
+        "3 crash null",
+        "6 start null",
     ]
 
 
@@ -49,7 +50,7 @@ def test_for_undoes_a_taint_and_a_pod_that_keeps_failing() -> None:
         '2 untaint gpu-1 {"key": "sick", "effect": "NoExecute"}',
         '2 pod "keeps-failing"',
         '5 pod "running"',
-        '5 untaint gpu-0 {"key": "odd"}',
+        '5 untaint gpu-0 "odd"',
     ]
 
 
@@ -83,8 +84,8 @@ def test_a_fault_may_last_as_long_as_the_catalogue_says() -> None:
 
 def test_after_counts_from_the_end_of_what_lasts() -> None:
     assert told(planned("[{stream: {stall: 5s}}, {mark: a, after: 1s}]").actions) == [
-        '0 stream {"stall": null}',
-        '5 restore "stall"',
+        "0 stream_stall null",
+        '5 stream_restore "stall"',
         '6 mark "a"',
     ]
 
@@ -116,14 +117,14 @@ def test_a_flap_comes_and_goes_and_is_gone_at_its_end() -> None:
 
 def test_what_waits_for_a_trigger_counts_from_it_until_a_time_is_named() -> None:
     steps = "[{mark: a, when: {calls: 3, method: NodePrepareResources}}, {mark: b, after: 1s}, {mark: c, at: 2s}]"
-    triggers = {action.what: (action.at, action.trigger) for action in planned(steps).actions}
+    triggers = {action.what: (action.at, action.when) for action in planned(steps).actions}
     waits = {"calls": 3, "method": "NodePrepareResources"}
     assert triggers == {"a": (0, waits), "b": (1, waits), "c": (2, None)}
 
 
 def test_what_is_always_done_has_a_time_of_its_own() -> None:
-    end = planned("[{mark: a, at: 9s}]", always="[{driver: running}, {recover: all, after: 1s}]").always
-    assert told(end) == ['0 driver "running"', '1 recover "all"']
+    end = planned("[{mark: a, at: 9s}]", always="[{driver: start}, {reset: true, after: 1s}]").always
+    assert told(end) == ["0 start null", "1 reset null"]
 
 
 def test_a_pick_draws_different_devices() -> None:
@@ -166,7 +167,7 @@ FROZEN = ['1.868 inject gpu-2 "xid/79"', '8.127 inject gpu-3 "xid/79"']
         ("[{mark: a}, {inject: xid/79, device: gpu-9}]", "no device matches 'gpu-9'"),
         ("[{mark: a}, {inject: xid/79, device: {pick: 5, from: 'gpu-*'}}]", "5 devices are to be picked"),
         ("[{mark: a}, {driver: crash, for: catalogue}]", "the catalogue has the times of faults: say how long"),
-        ("[{mark: a}, {recover: all, for: 1s}]", "recover cannot be undone: leave `for` out"),
+        ("[{mark: a}, {reset: true, for: 1s}]", "reset cannot be undone: leave `for` out"),
         ("[{mark: a}, {stream: {close: OK}, for: 1s}]", "stream close cannot be undone: leave `for` out"),
         ("[{mark: a}, {repeat: {times: 999, every: 0s, do: [{mark: a}]}}]", "the plan has more than 500 actions"),
     ],

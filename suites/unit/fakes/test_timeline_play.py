@@ -1,14 +1,14 @@
 """Plans on a stage: at their times, with what they expect, and healed at the end."""
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any
 
 import pytest
 
 from drahealth.fakes.inventory.devices import Inventory
+from drahealth.fakes.timelines.actions import Action
 from drahealth.fakes.timelines.load import load
-from drahealth.fakes.timelines.plan import Action, Plan, plan
+from drahealth.fakes.timelines.model import Trigger
+from drahealth.fakes.timelines.plan import Plan, plan
 from drahealth.fakes.timelines.play import play
 
 
@@ -52,7 +52,7 @@ class Rehearsal:
     async def held(self, action: Action) -> None:
         self._note(f"held {action.what['health']}")
 
-    async def happens(self, trigger: Mapping[str, Any]) -> None:
+    async def happens(self, trigger: Trigger) -> None:
         await self.happened.wait()
 
     def _note(self, text: str) -> None:
@@ -68,8 +68,8 @@ def planned(steps: str, always: str = "[]") -> Plan:
 
 async def test_a_plan_is_played_at_its_times() -> None:
     stage = Rehearsal()
-    await play(planned("[{mark: a, at: 1s}, {mark: b, after: 2s}]", "[{recover: all}]"), stage)
-    assert stage.log == [(1, "mark a"), (3, "mark b"), (3, "recover all")]
+    await play(planned("[{mark: a, at: 1s}, {mark: b, after: 2s}]", "[{reset: true}]"), stage)
+    assert stage.log == [(1, "mark a"), (3, "mark b"), (3, "reset None")]
 
 
 async def test_twice_as_fast_takes_half_the_time() -> None:
@@ -99,16 +99,16 @@ async def test_the_next_step_waits_until_what_has_to_hold_has_held() -> None:
 
 async def test_what_has_to_hold_at_the_end_is_looked_at_too() -> None:
     stage = Rehearsal()
-    await play(planned("[{mark: a}]", "[{expect: {health: Healthy}, holds: 4s}, {recover: all}]"), stage)
-    assert stage.log == [(0, "mark a"), (0, "expect Healthy"), (4, "held Healthy"), (4, "recover all")]
+    await play(planned("[{mark: a}]", "[{expect: {health: Healthy}, holds: 4s}, {reset: true}]"), stage)
+    assert stage.log == [(0, "mark a"), (0, "expect Healthy"), (4, "held Healthy"), (4, "reset None")]
 
 
 async def test_whatever_fails_everything_is_healed() -> None:
     stage = Rehearsal(fails_at="mark a")
-    story = planned("[{driver: crash}, {mark: a, at: 1s}, {mark: b}]", "[{mark: a}, {driver: running}, {recover: all}]")
+    story = planned("[{driver: crash}, {mark: a, at: 1s}, {mark: b}]", "[{mark: a}, {driver: start}, {reset: true}]")
     with pytest.raises(AssertionError, match="mark a"):
         await play(story, stage)
-    assert [text for _, text in stage.log] == ["driver crash", "driver running", "recover all"]
+    assert [text for _, text in stage.log] == ["crash None", "start None", "reset None"]
 
 
 async def test_what_fails_at_the_end_does_not_hide_what_failed_before() -> None:
@@ -139,12 +139,12 @@ class LongWait(Rehearsal):
 
 async def test_whoever_cancels_a_story_leaves_a_healed_stage() -> None:
     stage = LongWait()
-    story = planned("[{when: {calls: 1}, mark: never}, {at: 1s, mark: a}, {at: 1h, mark: late}]", "[{recover: all}]")
+    story = planned("[{when: {calls: 1}, mark: never}, {at: 1s, mark: a}, {at: 1h, mark: late}]", "[{reset: true}]")
     playing = asyncio.create_task(play(story, stage))
     await stage.waits.wait()
     playing.cancel()
     await asyncio.gather(playing, return_exceptions=True)
-    assert [text for _, text in stage.log] == ["mark a", "recover all"]
+    assert [text for _, text in stage.log] == ["mark a", "reset None"]
 
 
 async def test_what_waits_for_a_trigger_counts_from_it() -> None:

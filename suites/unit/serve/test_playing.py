@@ -65,7 +65,7 @@ async def test_a_story_is_played_from_when_the_driver_is_registered(rig: Rig) ->
 
 async def test_it_sets_devices_faults_streams_and_leads_the_drivers_life(rig: Rig) -> None:
     steps = ("{set: {heartbeat: 3s}}", "{set: {message: odd}, device: gpu-1}", "{stream: {drop: 20%}}")
-    lives = ("{driver: crash}", "{driver: running}", "{driver: restart}", "{driver: unregister}", "{driver: stop}")
+    lives = ("{driver: crash}", "{driver: start}", "{driver: restart}", "{driver: unregister}", "{driver: stop}")
     assert [line["event"] for line in await played(rig, story(rig, *steps, *lives))] == ["step-started"] * 8
     state, devices = await rig.told("state"), await rig.told("devices")
     assert (state["running"], devices[1]["message"], rig.sockets()) == (False, "odd", ["control.sock"])
@@ -99,7 +99,7 @@ async def test_what_cannot_be_done_is_told_of_and_the_story_goes_on(rig: Rig) ->
 
 
 async def test_a_story_that_waits_for_its_end_does_not_hold_up_the_process(rig: Rig) -> None:
-    more = "always:\n  - {after: 1h, recover: all}\n"
+    more = "always:\n  - {after: 1h, reset: true}\n"
     path = story(rig, "{inject: xid/79, device: gpu-0}", "{after: 1h, mark: never}", more=more)
     await rig.serve(play=path)
     await registered(rig)

@@ -75,7 +75,7 @@ async def test_a_plugin_is_told_of_its_devices_and_of_the_parts_of_those_that_ar
     [
         (["{plugin: crash}"], False, True),
         (["{plugin: stop}"], False, False),
-        (["{plugin: crash}", "{plugin: running}", "{plugin: running}"], True, True),
+        (["{plugin: crash}", "{plugin: start}", "{plugin: start}"], True, True),
         (["{plugin: stop}", "{plugin: restart}"], True, True),
         (["{plugin: crash, for: 1ms}"], True, True),
         (["{plugin: stop, for: 1ms}"], True, True),
@@ -91,7 +91,7 @@ async def test_a_plugin_leads_its_life_and_what_lasts_is_undone(
 
 
 async def test_all_is_well_with_the_plugin_too_once_everything_is_recovered(both: Rig) -> None:
-    await begins(both, SICK, "{plugin: {listed: false}, device: gpu-1}", "{when: {calls: 1}, recover: all}")
+    await begins(both, SICK, "{plugin: {listed: false}, device: gpu-1}", "{when: {calls: 1}, reset: true}")
     assert await until(lambda: len(told(both, "step-started")) == 2, PATIENCE)
     await both.told("inject", RESOURCE, fault="xid/95", device="split")
     await World(both).claim("gpu-0")
@@ -101,7 +101,7 @@ async def test_all_is_well_with_the_plugin_too_once_everything_is_recovered(both
 
 
 async def test_a_story_without_the_plugin_leaves_it_as_it_is(both: Rig) -> None:
-    await begins(both, "{inject: xid/95, device: gpu-0}", "{when: {calls: 1}, recover: all}")
+    await begins(both, "{inject: xid/95, device: gpu-0}", "{when: {calls: 1}, reset: true}")
     await both.told("inject", RESOURCE, fault="xid/95", device="gpu-0")
     await World(both).claim("gpu-0")
     assert await ends(both) == []
@@ -110,7 +110,7 @@ async def test_a_story_without_the_plugin_leaves_it_as_it_is(both: Rig) -> None:
 
 
 async def test_faults_are_the_drivers_alone(both: Rig) -> None:
-    assert await played(both, "{plugin: running}", "{inject: xid/95, device: gpu-0}") == []
+    assert await played(both, "{plugin: start}", "{inject: xid/95, device: gpu-0}") == []
     assert (await says(both), (await both.told("state", DRIVER))["faults"]) == (WELL, {"gpu-0": ["xid/95"]})
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from drahealth.fakes.inventory.devices import Inventory
 from drahealth.fakes.timelines.messages import report_of
+from drahealth.fakes.timelines.model import DeviceMessage, Message
 from drahealth.fakes.timelines.story import stories
 from drahealth.proto.events import ReportSent, Restarted, StatusSeen, Step
 from drahealth.proto.history import read_history
@@ -137,7 +138,7 @@ def test_a_story_that_shows_less_than_it_seems_to_says_so(tmp_path: Path, steps:
 
 def test_whatever_the_story_its_end_finds_a_healthy_driver(tmp_path: Path) -> None:
     steps = "[{driver: crash}, {stream: {stall: 20s}}, {inject: fabric/manager-down, device: gpu-0}]"
-    done = drahealth("play", write(tmp_path, f"timeline: {steps}\nalways: [{{driver: running}}, {{recover: all}}]"))
+    done = drahealth("play", write(tmp_path, f"timeline: {steps}\nalways: [{{driver: start}}, {{reset: true}}]"))
     assert done.returncode == 0, done.stdout
 
 
@@ -148,7 +149,7 @@ def test_every_verb_is_played(tmp_path: Path) -> None:
   - {set: {health: Healthy, message: ""}, device: gpu-1}
   - {stream: {partial: true}, for: 1s}
   - {stream: {delay: 1s}, for: 2s}
-  - {stream: {clock_skew: -5m}, for: 1s}
+  - {stream: {skew: -5m}, for: 1s}
   - {stream: {duplicate: 100%}, for: 1s}
   - {stream: {silence: 3s}}
   - {stream: {close: UNAVAILABLE}}
@@ -171,8 +172,8 @@ def test_every_verb_is_played(tmp_path: Path) -> None:
   - {when: {calls: 1, method: NodePrepareResources}, mark: it was prepared}
   - {after: 5s, expect: {health: Healthy, message: ""}, within: restart}
 always:
-  - {driver: running}
-  - {recover: all}
+  - {driver: start}
+  - {reset: true}
 """
     done = drahealth("play", write(tmp_path, steps))
     assert done.returncode == 0, done.stdout
@@ -184,8 +185,8 @@ UNREGISTERED = """timeline:
   - {at: 11s, expect: {device: gpu-0, health: Unhealthy, message: "XID 95*"}, within: start}
   - {driver: unregister}
   - {after: 3s, recover: reboot}
-  - {driver: running}
-  - {driver: running}
+  - {driver: start}
+  - {driver: start}
   - {expect: {device: all, health: Healthy, message: ""}, within: start}
 """
 
@@ -220,11 +221,11 @@ KUBELET_AWAY = """timeline:
   - {kubelet: stop}
   - {inject: xid/95, device: gpu-0}
   - {expect: {device: gpu-0, health: Healthy}, holds: 20s}
-  - {kubelet: running}
+  - {kubelet: start}
   - {expect: {device: gpu-0, health: Unhealthy, message: "XID 95*"}, within: restart}
   - {kubelet: stop}
   - {kubelet: restart}
-  - {recover: all}
+  - {reset: true}
   - {expect: {device: gpu-0, health: Healthy, message: ""}, within: restart}
   - {kubelet: stop}
   - {inject: xid/95, device: gpu-1}
@@ -239,8 +240,8 @@ def test_what_befalls_devices_while_no_kubelet_runs_shows_once_it_does_at_the_la
     assert len([number for number in restarts if number < events.index(Step("the story ends"))]) == 3
 
 
-STOPPED = "{kubelet: stop}, {expect: {health: Healthy}}, {kubelet: running}"
-TOLD = "{kubelet: stop}, {recover: all}, {kubelet: running}"
+STOPPED = "{kubelet: stop}, {expect: {health: Healthy}}, {kubelet: start}"
+TOLD = "{kubelet: stop}, {reset: true}, {kubelet: start}"
 
 
 @pytest.mark.parametrize(
@@ -249,12 +250,12 @@ TOLD = "{kubelet: stop}, {recover: all}, {kubelet: running}"
         ("{mark: x}", set()),
         ("{kubelet: restart}", {"restart-kubelet"}),
         (STOPPED, {"stop-kubelet"}),
-        (STOPPED.replace("expect", "mark: x}, {recover: all}, {expect"), {"stop-kubelet", "control-without-kubelet"}),
+        (STOPPED.replace("expect", "mark: x}, {reset: true}, {expect"), {"stop-kubelet", "control-without-kubelet"}),
         ("{kubelet: stop}", {"stop-kubelet", "control-without-kubelet"}),
     ],
 )
 def test_a_timeline_needs_the_capabilities_of_its_steps(tmp_path: Path, steps: str, needs: set[str]) -> None:
-    (story,) = stories(Path(write(tmp_path, f"timeline: [{steps}]\nalways: [{{recover: all}}]\n")))
+    (story,) = stories(Path(write(tmp_path, f"timeline: [{steps}]\nalways: [{{reset: true}}]\n")))
     found = scenario_of(as_scenario(story))
     assert found
     assert {capability.value for capability in found.all_needs} == needs
@@ -313,7 +314,7 @@ CANNOT_FAIL = """timeline:
   - {after: 300s, mark: never}
 always:
   - {mark: the end}
-  - {recover: all}
+  - {reset: true}
 """
 
 
@@ -323,7 +324,7 @@ def test_a_pod_that_cannot_be_made_to_fail_ends_the_story_and_not_what_is_always
     (found,) = json.loads(report.read_text())["scenarios"]
     assert (found["where"], done.returncode) == ("a.timeline.yaml line 6, timeline.2", 3)
     assert found["problem"] == "a.timeline.yaml line 6, timeline.2: it does not end"
-    assert "reports gpu-0 Healthy" in found["history"].partition("# always.1: recover all")[2]
+    assert "reports gpu-0 Healthy" in found["history"].partition("# always.1: reset")[2]
 
 
 def test_what_the_pod_does_not_hold_it_cannot_show(tmp_path: Path) -> None:
@@ -380,12 +381,15 @@ DEVICES = Inventory.of(1, partitions=1)
 
 def test_a_message_names_devices_as_the_api_does_and_others_as_they_are() -> None:
     said = {"devices": [{"device": "gpu-0/mig-0", "health": Health.HEALTHY}, {"device": "o/ther", "pool": ""}]}
-    assert report_of(said, "node-a", 1000.0, DEVICES) == [
+    assert report_of(Message.model_validate(said), "node-a", 1000.0, DEVICES) == [
         DeviceHealth("node-a", "gpu-0-mig-0", Health.HEALTHY),
         DeviceHealth("", "o/ther", Health.UNKNOWN),
     ]
 
 
 def test_a_health_that_nobody_knows_is_sent_as_bytes() -> None:
-    said = {"device": "d", "health": 99, "message": {"length": 2}, "updated": -10.0, "timeout": 5.0}
-    assert report_of(said, "p", 1000.0, DEVICES) == "0a130a060a0170120164106318de0720052a027878"
+    said = {"device": "d", "health": 99, "message": {"length": 2}, "updated": "-10s", "timeout": "5s"}
+    assert (
+        report_of(DeviceMessage.model_validate(said), "p", 1000.0, DEVICES)
+        == "0a130a060a0170120164106318de0720052a027878"
+    )

@@ -1,20 +1,24 @@
 """What is recorded of one driver and played on another gives the same stream."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from drahealth.fakes.control.commands.definition import Command
+from drahealth.fakes.control.commands.devices import Report
+from drahealth.fakes.control.commands.streams import StreamClose, StreamSend
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.inventory.devices import Inventory
+from drahealth.fakes.timelines.actions import Action, Send
 from drahealth.fakes.timelines.check import checked_plan
-from drahealth.fakes.timelines.driver_steps import DriverSteps
 from drahealth.fakes.timelines.dump import dump
 from drahealth.fakes.timelines.load import load
-from drahealth.fakes.timelines.plan import Action
+from drahealth.fakes.timelines.messages import command_of
+from drahealth.fakes.timelines.model import Trigger
 from drahealth.fakes.timelines.play import play
 from drahealth.proto.health_apis import HEALTH_APIS, V1
 from drahealth.proto.values import DeviceHealth, Health
@@ -42,18 +46,17 @@ class Replay:
         self.clock = rig.clock
         self._recorder = recorder
         self._driver = driver
-        self._steps = DriverSteps(driver, "node-a", Inventory.of(1))
 
     async def passes(self, seconds: float) -> None:
         self.clock.jump(seconds)
 
     async def act(self, action: Action) -> None:
-        if action.verb == "set":
-            await self._driver.set_heartbeat(action.what["heartbeat"])
-            return
-        before = len(self._recorder.recording().heard)
-        await self._steps.tell(action, self.clock.wall())
-        if action.verb == "stream" and {"send", "close"} & action.what.keys():
+        before, do = len(self._recorder.recording().heard), action.do
+        if isinstance(do, Send):
+            do = command_of(do.message, "node-a", self.clock.wall(), Inventory.of(1))
+        assert isinstance(do, Command)
+        await self._driver.do(do)
+        if isinstance(do, Report | StreamSend | StreamClose):
             await until(lambda: len(self._recorder.recording().heard) > before)
 
     async def expect(self, action: Action) -> None:
@@ -62,7 +65,7 @@ class Replay:
     async def held(self, action: Action) -> None:
         raise AssertionError("a recording expects nothing")
 
-    async def happens(self, trigger: Mapping[str, Any]) -> None:
+    async def happens(self, trigger: Trigger) -> None:
         raise AssertionError("a recording waits for nothing")
 
 

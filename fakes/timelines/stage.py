@@ -1,0 +1,170 @@
+"""Does the actions of a plan on a driver and a device plugin beside it, and looks at what pods show.
+
+What differs between stages is left to them: how pods are seen, how the clock passes, how a fake starts and stops, and
+what becomes of a failure.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, cast
+
+from drahealth.fakes.control.commands.arguments import Kind
+from drahealth.fakes.control.commands.definition import Command, Subject
+from drahealth.fakes.control.commands.devices import Recover, Reset
+from drahealth.fakes.timelines.actions import Action, ChangeKubelet, ChangePod, Expect, Send
+from drahealth.fakes.timelines.expected import fits
+from drahealth.fakes.timelines.messages import command_of
+from drahealth.fakes.timelines.model import Trigger
+from drahealth.fakes.timelines.story import Story
+from drahealth.fakes.timelines.workload import HELD
+from drahealth.proto.clock import Clock
+from drahealth.proto.values import ResourceHealth
+
+_TIMES = (Kind.DURATION, Kind.RECOVERY_TIME)
+
+
+class TimelineStage(ABC):
+    """Implements `play.Stage`; `speed` times as fast as the plan has it."""
+
+    clock: Clock
+
+    def __init__(self, story: Story, *, pool: str, has_plugin: bool, speed: float) -> None:
+        self.story = story
+        self._pool = pool
+        self._has_plugin = has_plugin
+        self._speed = speed
+        self._failed: set[tuple[str, str]] = set()
+        """Steps and devices whose expectation was not met: nothing is to be held."""
+
+    async def act(self, action: Action) -> None:
+        with self.at(action):
+            self.begins(action)
+            match action.do:
+                case Command():
+                    await self._command(action, action.do)
+                case Send(message=message):
+                    await self.do("driver", command_of(message, self._pool, self.clock.wall(), self.story.inventory))
+                case ChangePod():
+                    await self.change_pod(action.do)
+                case ChangeKubelet():
+                    await self.change_kubelet(action.do)
+
+    async def expect(self, action: Action) -> None:
+        expect = cast("Expect", action.do)
+        self._failed.discard((action.step, action.device))
+        with self.at(action):
+            if not await self.comes(action, expect, lambda: self._is_so(action, expect)):
+                self._failed.add((action.step, action.device))
+                self.not_met(action, expect, held=False)
+            elif not expect.holds:
+                self.met(action, expect)
+
+    async def held(self, action: Action) -> None:
+        expect = cast("Expect", action.do)
+        if (action.step, action.device) in self._failed:
+            return
+        with self.at(action):
+            if self._is_so(action, expect):
+                self.met(action, expect)
+            else:
+                self.not_met(action, expect, held=True)
+
+    async def happens(self, trigger: Trigger) -> None:
+        await self.until(lambda: self._has_happened(trigger))
+
+    # -- what a stage does
+
+    @abstractmethod
+    async def passes(self, seconds: float) -> None:
+        """Returns when so much time has passed for everything on the stage."""
+
+    @abstractmethod
+    def at(self, action: Action) -> AbstractContextManager[object]:
+        """What fails in it fails at this action."""
+
+    @abstractmethod
+    def begins(self, action: Action) -> None:
+        """It is done now."""
+
+    @abstractmethod
+    def done(self, action: Action, result: str) -> None:
+        """This came of it."""
+
+    @abstractmethod
+    async def do(self, subject: Subject, command: Command[Any]) -> Any:
+        """The driver, or the device plugin, does the command."""
+
+    @abstractmethod
+    def ids_of(self, device: str) -> tuple[str, ...]:
+        """The device plugin's ids of a device, or of its partitions."""
+
+    @abstractmethod
+    async def change_pod(self, change: ChangePod) -> None:
+        """What becomes of the pod."""
+
+    @abstractmethod
+    async def change_kubelet(self, change: ChangeKubelet) -> None:
+        """What becomes of the kubelet."""
+
+    # -- what a stage sees
+
+    @abstractmethod
+    async def comes(self, action: Action, expect: Expect, true: Callable[[], bool]) -> bool:
+        """Waits through the window of an expectation; whether it came true. May raise what says that it did not."""
+
+    @abstractmethod
+    async def until(self, true: Callable[[], bool]) -> None:
+        """Waits until it is true."""
+
+    @abstractmethod
+    def met(self, action: Action, expect: Expect) -> None:
+        """Pods show what they are to show, and have as long as they are to."""
+
+    @abstractmethod
+    def not_met(self, action: Action, expect: Expect, *, held: bool) -> None:
+        """They do not; `held`: they did at first. May raise what says so."""
+
+    @abstractmethod
+    def shown(self, device: str, of: Subject = "driver") -> list[ResourceHealth]:
+        """What pods show of a device or of its partitions, or of those that the pod holds."""
+
+    @abstractmethod
+    def pod_writes(self) -> int:
+        """How often the pod's status was written."""
+
+    @abstractmethod
+    def calls(self, method: str | None) -> int:
+        """How often the driver was called since the start, by this method or by any."""
+
+    # -- inside
+
+    async def _command(self, action: Action, command: Command[Any]) -> None:
+        if action.of == "device-plugin" and command.definition.has_devices:
+            command = command.on(self.ids_of(action.device))
+        reply = await self.do(action.of, faster(command, self._speed))
+        if isinstance(command, Reset) and self._has_plugin:
+            await self.do("device-plugin", command)
+        if isinstance(command, Recover) and reply.left:
+            self.done(action, f"{command.action} leaves {', '.join(reply.left)}")
+
+    def _is_so(self, action: Action, expect: Expect) -> bool:
+        if expect.pod_writes is not None and self.pod_writes() > expect.pod_writes:
+            return False
+        shown = self.shown(action.device, action.of)
+        return bool(shown) and all(fits(found, expect) for found in shown)
+
+    def _has_happened(self, trigger: Trigger) -> bool:
+        if trigger.calls is not None:
+            return self.calls(trigger.method) >= trigger.calls
+        paths = [HELD] if trigger.device == HELD else self.story.inventory.matching(trigger.device or "all")
+        return any(found.health == trigger.seen for path in paths for found in self.shown(path))
+
+
+def faster(command: Command[Any], speed: float) -> Command[Any]:
+    """The same, with the times that pass on the driver's clock shortened."""
+    times = [argument.name for argument in command.definition.arguments if argument.kind in _TIMES]
+    if speed == 1 or not times:
+        return command
+    args = command.arguments()
+    return type(command)(**{**args, **{name: args[name] / speed for name in times if args[name]}})
