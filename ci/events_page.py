@@ -89,7 +89,8 @@ def events_page(generated: str) -> str:
 
 def event(word: str, kind: Any, explained: dict[str, str]) -> Iterator[str]:
     only = ", **history only**" if kind in IN_FULL else ", **live output only**" if kind in IN_SHORT else ""
-    yield f"### `{word}`\n\n{inspect.getdoc(kind)} Emitted by: {', '.join(kind.emitters)}{only}. `{kind.__name__}`\n\n"
+    yield f"### `{word}`\n\n{inspect.getdoc(kind)}\n\n"
+    yield f"Emitted by: {', '.join(kind.emitters)}{only}. Python type: `{kind.__name__}`.\n\n"
     if found := fields(kind):
         yield "| field | type | |\n|---|---|---|\n"
         for field in found:

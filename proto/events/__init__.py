@@ -1,11 +1,16 @@
-"""The event vocabulary: one type for each thing that happens, one registry, one JSON form.
+"""The event vocabulary: one type for each kind of event, one registry, one JSON form.
 
-Fakes, manager, histories, logs, metrics, live views and `drahealth ctl watch` all use these types. Modules: `plugin`
-has what a plugin does, `kubelet` what a kubelet sees of it, `summary` both in short, `pods` what clients of the API see
-and scenarios do, `programs` what long-running commands report of themselves, `timelines` the steps of a timeline.
+Fakes, manager, histories, logs, metrics, live views and `drahealth ctl watch` use these types:
 
-Code that makes events takes an `observe(event)` callable, which must neither block nor raise. docs/events.md, written
-from these types, lists them all.
+- `plugin`: what a driver or device plugin does.
+- `kubelet`: what a kubelet sees of plugins.
+- `summary`: reports in short.
+- `pods`: what clients of the API see of Pods, and what a scenario does to the node.
+- `programs`: what long-running commands report of themselves.
+- `timelines`: the steps of a timeline.
+
+Code that emits events takes an `observe(event)` callable. It must neither block nor raise. docs/events.md, written from
+these types, lists them all.
 """
 
 import json

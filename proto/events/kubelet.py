@@ -115,14 +115,14 @@ class ListReceived:
 
 @dataclass(frozen=True, slots=True)
 class HealthRestored:
-    """The kubelet started, and knows devices of a driver from its checkpoint, as they were reported before."""
+    """The kubelet started, and restored the last reported health of a driver's devices from its checkpoint."""
 
     event: ClassVar[str] = "health-restored"
     emitters: ClassVar[tuple[str, ...]] = (KUBELET,)
 
     driver: str
     devices: tuple[DeviceHealth, ...]
-    """Devices with pool, device, health, message, and as timeout the whole seconds that are left of it."""
+    """Each with pool, device, health and message; its timeout is the rest of it, in whole seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ class MalformedReceived:
 
 @dataclass(frozen=True, slots=True)
 class PodsNotified:
-    """The kubelet told pods to sync, since the health of a device that they hold has changed."""
+    """Pods must sync, because the health of one of their devices changed."""
 
     event: ClassVar[str] = "notified"
     emitters: ClassVar[tuple[str, ...]] = (KUBELET,)
@@ -153,7 +153,7 @@ class PodsNotified:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointWritten:
-    """A checkpoint was written, or could not be."""
+    """A checkpoint was written, or its write failed. Live output has only failed writes."""
 
     event: ClassVar[str] = "checkpoint-written"
     emitters: ClassVar[tuple[str, ...]] = (KUBELET,)
