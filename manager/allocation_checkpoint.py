@@ -1,7 +1,7 @@
-"""The third file of the manager: which devices of device plugins the containers hold, and the resources there were.
+"""The third file of the manager: the containers' devices of device plugins, and the known resources.
 
-As the other two (`checkpoint`) it is JSON that is replaced as a whole, and what is wrong in it costs itself alone. The
-kubelet's own file, kubelet_internal_checkpoint, has another shape and place and is not read.
+Like the other two files (`checkpoint`) it is JSON and replaced as a whole. A wrong part is ignored, the others are
+kept. The kubelet's own file, kubelet_internal_checkpoint, has another format and place and is not read.
 """
 
 import json
@@ -24,12 +24,12 @@ _ALLOCATION = TypeAdapter(Allocation)
 
 
 def dump_allocations(allocations: Iterable[Allocation], resources: Iterable[str]) -> dict[str, Any]:
-    """The allocations, and the names of the resources that plugins are or were registered for."""
+    """The allocations, and the names of resources with a current or earlier plugin."""
     return {"allocations": [asdict(allocation) for allocation in allocations], "resources": sorted(resources)}
 
 
 def load_allocations(data: dict[str, Any]) -> tuple[list[Allocation], list[str]]:
-    """The allocations and the resources of the file. What is wrong is left out, with one line in the log for all."""
+    """The allocations and the resources of the file. Wrong parts are ignored and logged in one line."""
     wrong: list[str] = []
     allocations = [_allocation(entry, where, wrong) for where, entry in _entries(data, "allocations", wrong)]
     resources = [_resource(name, where, wrong) for where, name in _entries(data, "resources", wrong)]

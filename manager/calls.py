@@ -1,4 +1,4 @@
-"""The unary calls to one plugin, each reported to the observer when it has ended."""
+"""The unary calls to one plugin. The observer receives an event after each call."""
 
 import os
 from itertools import count
@@ -19,7 +19,7 @@ _streams = count(1)
 
 
 class PluginCalls:
-    """Calls a plugin over `channel`. Nothing is made for an observer that ignores everything."""
+    """Calls a plugin over `channel`. Creates no events for an observer that ignores everything."""
 
     def __init__(
         self, channel: grpc.aio.Channel, clock: Clock, observe: Observe, endpoint: Path, driver: str = ""
@@ -62,16 +62,16 @@ class PluginCalls:
 
 
 def path_text(path: Path) -> str:
-    """The path as text that can be written anywhere, also where its bytes are no UTF-8."""
+    """The path as printable text, also if its bytes are not UTF-8."""
     return os.fsencode(path).decode(errors="backslashreplace")
 
 
 def next_stream() -> str:
-    """A name for a stream, unique in this process."""
+    """A stream name that is unique in this process."""
     return f"kubelet#{next(_streams)}"
 
 
 def malformed_received(driver: str, endpoint: Path, stream: str, malformed: MalformedMessage) -> MalformedReceived:
-    """The event of a stream's message that cannot be read."""
+    """The event for a stream's message that cannot be decoded."""
     data = malformed.data
     return MalformedReceived(driver, path_text(endpoint), stream, len(data), data[:_START].hex())

@@ -1,9 +1,8 @@
-"""Two of the manager's files: what is known of devices' health, and the prepared claims.
+"""Two of the manager's files: the health of devices, and the prepared claims.
 
-Each is JSON, replaced as a whole (a temporary file beside it, then a rename), so a reader sees the old or the new one.
-The health file has the shape of the kubelet's `dra_health_state` (H-15), so that either can read the other's. A file
-that is missing, unreadable or not what it should be costs its own wrong parts and nothing else. `health_file` says when
-the health is written.
+Each is JSON and replaced as a whole (a temporary file, then a rename), so a reader sees the old or the new file. The
+health file has the format of the kubelet's `dra_health_state` (H-15), so either can read the other's file. Missing,
+unreadable or wrong parts are ignored, and the others are kept. `health_file` decides when the health is written.
 """
 
 import json
@@ -37,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 class Checkpoint:
-    """One JSON file of the manager. Neither reading nor writing raises: the node goes on without its file."""
+    """One JSON file of the manager. Reading and writing never raise: the node works without its file."""
 
     def __init__(self, path: Path, observe: Observe = ignore) -> None:
         self.path = path
@@ -45,12 +44,12 @@ class Checkpoint:
         self._failing = False
 
     def write(self, data: Any) -> bool:
-        """Replaces the file; False for a failure, which is logged once until a write succeeds again (H-19)."""
+        """Replaces the file; returns False on failure, which is logged once until a write succeeds again (H-19)."""
         began = time.perf_counter()
         return self.write_text([json.dumps(data, separators=(",", ":")).encode()], began)
 
     def write_text(self, parts: Sequence[bytes], began: float) -> bool:
-        """The same with JSON that was put into words already, which was begun then on the performance counter."""
+        """The same with encoded JSON; the encoding started at this time of the performance counter."""
         try:
             self._replace(parts)
         except OSError as error:
@@ -64,9 +63,9 @@ class Checkpoint:
         return ok
 
     def read(self) -> dict[str, Any]:
-        """The file's object, empty if there is none or it cannot be used (H-20).
+        """The file's object; empty if the file is missing or unusable (H-20).
 
-        Clears away what writers that were killed have left: to be read at the start, before anybody writes.
+        Removes the temporary files of killed writers, so call it at the start, before any write.
         """
         self._tidy()
         try:
@@ -82,7 +81,7 @@ class Checkpoint:
         return {}
 
     def _tidy(self) -> None:
-        """Removes what writers that were killed have left beside the file."""
+        """Removes the temporary files of killed writers."""
         with suppress(OSError):
             for path in self.path.parent.iterdir():
                 if path.name.startswith(f"{self.path.name}{_TEMPORARY}"):
@@ -102,13 +101,12 @@ class Checkpoint:
 
 
 def health_text(driver: str, devices: Mapping[Name, Entry], now: float, wall: float) -> bytes:
-    """A driver's member of the health file's object; times become Unix time, they outlive the clock.
+    """A driver's member of the health file; times become Unix time, because they outlive the clock.
 
-    The key of a device is `pool/device` as in a kubelet's file, where two devices may come to have one key: a slash in
-    a device's own name, which Kubernetes does not allow, is written as in an address.
+    The key of a device is `pool/device`, as in a kubelet's file. There two devices can have the same key. A slash in a
+    device's own name, which Kubernetes does not allow, is escaped as in a URL.
 
-    By hand, since most of it is the same for most devices: it takes a quarter of the time of a dictionary and
-    `json.dumps`.
+    The text is built by hand, which takes a quarter of the time of a dictionary and `json.dumps`.
     """
     pools: dict[str, str] = {}
     ends: dict[tuple[Health, str, float, float], str] = {}
@@ -118,14 +116,16 @@ def health_text(driver: str, devices: Mapping[Name, Entry], now: float, wall: fl
         name = _quoted(device)
         in_pool = pools.get(pool) or pools.setdefault(pool, _quoted(pool))
         end = ends.get(state) or ends.setdefault(state, _end(entry, wall - (now - entry.updated)))
-        told_pool, told_name = (in_pool, name) if entry.told is None else map(_quoted, entry.told)
+        written_pool, written_name = (
+            (in_pool, name) if entry.reported_name is None else map(_quoted, entry.reported_name)
+        )
         key = name if "/" not in device and "%" not in device else _quoted(quote(device, safe=""))
-        texts.append(f'{in_pool[:-1]}/{key[1:]}:{{"PoolName":{told_pool},"DeviceName":{told_name},{end}')
+        texts.append(f'{in_pool[:-1]}/{key[1:]}:{{"PoolName":{written_pool},"DeviceName":{written_name},{end}')
     return f'{_quoted(driver)}:{{"Devices":{{{",".join(texts)}}}}}'.encode()
 
 
 def _end(entry: Entry, updated: float) -> str:
-    """What follows the names."""
+    """The text after the names."""
     timeout = min(int(entry.timeout * _NANOSECONDS), _LONGEST)
     return (
         f'"Health":"{entry.health}","LastUpdated":"{_moment(updated)}",'
@@ -134,7 +134,7 @@ def _end(entry: Entry, updated: float) -> str:
 
 
 def load_health(data: dict[str, Any], now: float, wall: float) -> Iterator[tuple[DeviceId, Entry]]:
-    """The entries of a health file. Wrong ones are left out, with one line in the log for each driver."""
+    """The entries of a health file. Wrong entries are ignored, with one log line for each driver."""
     for driver, state in data.items():
         devices = state.get("Devices") if isinstance(state, dict) else None
         wrong = 0
@@ -155,12 +155,12 @@ def _load_entry(driver: str, device: dict[str, Any], now: float, wall: float) ->
 
 
 def _moment(unix: float) -> str:
-    """A Unix time as RFC 3339, in the years that can be written so."""
+    """A Unix time as RFC 3339, limited to the years that RFC 3339 can express."""
     return datetime.fromtimestamp(min(max(unix, 0.0), _LATEST), UTC).isoformat()
 
 
 def _age(updated: Any, wall: float) -> float:
-    """Seconds since then. A time from the future would keep a device fresh for as long: it counts as now."""
+    """Seconds since this time. A future time counts as now, because it would keep a device fresh for too long."""
     time = datetime.fromisoformat(updated)
     if time.tzinfo is None:
         raise ValueError(f"{updated} has no time zone")
@@ -168,11 +168,11 @@ def _age(updated: Any, wall: float) -> float:
 
 
 def _timeout(nanoseconds: Any) -> float:
-    """Seconds; the default where the entry has none of its own, as those of older kubelets."""
+    """Seconds; the default for entries without a timeout, as from older kubelets."""
     if type(nanoseconds) is not int:
         raise TypeError(f"{nanoseconds!r} is not a whole number")
     if nanoseconds > _LONGEST:
-        raise OverflowError(f"{nanoseconds} is longer than a duration can be")
+        raise OverflowError(f"duration {nanoseconds} ns is too long")
     return nanoseconds / _NANOSECONDS if nanoseconds > 0 else float(DEFAULT_TIMEOUT)
 
 
@@ -190,7 +190,7 @@ def _texts(values: Any) -> tuple[str, ...]:
 
 
 def dump_claims(claims: Iterable[PreparedClaim]) -> dict[str, Any]:
-    """The prepared claims as the claims file holds them (P-33)."""
+    """The prepared claims in the format of the claims file (P-33)."""
     return {
         "claims": [
             {
@@ -208,7 +208,7 @@ def dump_claims(claims: Iterable[PreparedClaim]) -> dict[str, Any]:
 
 
 def load_claims(data: dict[str, Any]) -> Iterator[PreparedClaim]:
-    """The claims of a claims file. Wrong ones are left out, with one line in the log for all of them."""
+    """The claims of a claims file. Wrong claims are ignored, with one log line for all."""
     claims = data.get("claims", None if data else [])
     if not isinstance(claims, list):
         log.error("checkpoint: no list of claims in it, starting with none")
@@ -226,7 +226,7 @@ def load_claims(data: dict[str, Any]) -> Iterator[PreparedClaim]:
 def _load_claim(claim: dict[str, Any]) -> PreparedClaim:
     devices, complete = claim["devices"], claim["complete"]
     if not (isinstance(devices, list) and isinstance(complete, bool)):
-        raise TypeError(f"{devices!r} is not a list of devices, or {complete!r} no yes or no")
+        raise TypeError(f"devices must be a list and complete a boolean, got {devices!r} and {complete!r}")
     return PreparedClaim(
         ClaimRef(_text(claim["namespace"]), _text(claim["name"]), _text(claim["uid"])),
         _texts(claim["drivers"]),

@@ -9,7 +9,7 @@ from typing import Any
 import grpc.aio
 
 from drahealth.manager.calls import PluginCalls, malformed_received, next_stream, path_text
-from drahealth.manager.plugin import PluginError, said
+from drahealth.manager.plugin import PluginError, describe_end
 from drahealth.manager.registration import DIAL_LIMIT
 from drahealth.manager.tasks import spawn
 from drahealth.proto.clock import Clock
@@ -29,18 +29,18 @@ from drahealth.proto.services import MalformedMessage
 from drahealth.proto.sockets import target
 
 API = f"{VERSION}.DevicePlugin"
-"""What a device plugin is asked for its devices by."""
+"""The gRPC service of device plugins."""
 
 CALL_LIMIT = 30.0
-"""Seconds for each call. Kubelets give PreStartContainer so many, and Allocate as long as it takes."""
+"""Seconds for each call. Kubelets use this limit for PreStartContainer, and none for Allocate."""
 
 log = logging.getLogger(__name__)
 
 
 class DevicePlugin:
-    """A device plugin from registration to the end of its list, which is its end: then it has to register again.
+    """A device plugin from registration until its list ends; then it must register again.
 
-    `on_list(devices)` is called for each list, `on_end()` once, unless `close` ended it.
+    Calls `on_list(devices)` for each list, and `on_end()` once, unless `close` ended it.
     """
 
     def __init__(
@@ -67,24 +67,24 @@ class DevicePlugin:
         return f"{one_line(self.resource)} at {one_line(self.endpoint.name)}"
 
     async def connect(self) -> None:
-        """Reaches the plugin and asks for its options. Raises PluginError; then the connection is closed."""
+        """Connects to the plugin and reads its options. Raises PluginError; then the connection is closed."""
         try:
             async with asyncio.timeout(DIAL_LIMIT):
                 await self._channel.channel_ready()
             self._options = await self._call(GET_OPTIONS, GET_OPTIONS.request(), "its options")
         except TimeoutError:
             await self.close()
-            raise PluginError(f"device plugin {self}: nobody answers within {DIAL_LIMIT:g} s") from None
+            raise PluginError(f"device plugin {self}: no answer within {DIAL_LIMIT:g} s") from None
         except BaseException:
             await self.close()
             raise
 
     def watch(self) -> None:
-        """Begins to listen to its list."""
+        """Starts to read its list."""
         self._watching = spawn(self._watch(), f"list of device plugin {self}")
 
     async def close(self) -> None:
-        """Ends the connection; nobody is told."""
+        """Ends the connection, without notifications."""
         task, self._watching = self._watching, None
         try:
             if task and task is not asyncio.current_task():
@@ -94,15 +94,17 @@ class DevicePlugin:
             await self._channel.close()
 
     async def allocate(self, devices: Sequence[str]) -> Grant:
-        """What a container that gets these devices is to be started with. Raises PluginError."""
+        """The additions to a container with these devices. Raises PluginError."""
         request = ALLOCATE.request(container_requests=[{"devices_ids": devices}])
         answer = await self._call(ALLOCATE, request, "Allocate")
         if not answer.container_responses:
-            raise PluginError(f"device plugin {self}: Allocate gave no answer for the container")
+            raise PluginError(f"device plugin {self}: Allocate returned no response for the container")
         return _grant(answer.container_responses[0])
 
     async def preferred(self, available: Sequence[str], held: Sequence[str], count: int) -> tuple[str, ...]:
-        """Which of these it would give beside those that the pod holds, if it has a wish. Raises PluginError."""
+        """The devices that the plugin prefers, next to those that the pod holds, if it has a preference. Raises
+        PluginError.
+        """
         if not self._options.get_preferred_allocation_available:
             return ()
         wanted = {"available_deviceIDs": available, "must_include_deviceIDs": held, "allocation_size": count}
@@ -111,7 +113,7 @@ class DevicePlugin:
         return tuple(answer.container_responses[0].deviceIDs) if answer.container_responses else ()
 
     async def pre_start(self, devices: Sequence[str]) -> None:
-        """Tells it that a container with these devices starts, if it wants to know. Raises PluginError."""
+        """Announces the start of a container with these devices, if the plugin requires it. Raises PluginError."""
         if self._options.pre_start_required:
             request = PRE_START_CONTAINER.request(devices_ids=devices)
             await self._call(PRE_START_CONTAINER, request, "PreStartContainer")
@@ -135,7 +137,7 @@ class DevicePlugin:
                 self._on_list(devices)
             why, code = "ended by the plugin", "OK"
         except grpc.aio.AioRpcError as error:
-            why, code = said(error), error.code().name
+            why, code = describe_end(error), error.code().name
         except MalformedMessage as malformed:
             self._observe(malformed_received(self.resource, self.endpoint, stream, malformed))
             why = str(malformed)
@@ -151,7 +153,7 @@ class DevicePlugin:
         try:
             return await self._call_plugin(method, request, CALL_LIMIT)
         except grpc.aio.AioRpcError as error:
-            why = said(error)
+            why = describe_end(error)
         except MalformedMessage as malformed:
             why = str(malformed)
         raise PluginError(f"device plugin {self}: {what} failed: {why}")

@@ -1,6 +1,6 @@
-"""The half of device plugins of the device manager: devices are listed, allocated, and shown with their health.
+"""The half of the device manager for device plugins: lists, allocates, and shows devices with their health.
 
-It joins the pure parts (`resources`, `allocations`) with the edges (`device_plugin`, `kubelet_socket`, the checkpoint).
+It joins the pure modules (`resources`, `allocations`) with the I/O (`device_plugin`, `kubelet_socket`, the checkpoint).
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from drahealth.manager.plugin import PluginError
 from drahealth.manager.profile import KEP, Profile
 from drahealth.manager.registration import Candidate, Refused, Socket
 from drahealth.manager.resources import Resources
-from drahealth.manager.tasks import tell_each
+from drahealth.manager.tasks import notify_each
 from drahealth.proto.clock import Clock, SystemClock
 from drahealth.proto.device_plugin import VERSION
 from drahealth.proto.events import Observe, PluginDeregistered, PluginRegistered, PodsNotified, ignore
@@ -37,17 +37,17 @@ from drahealth.proto.values import PodClaims, ResourceHealth, ResourceStatus
 log = logging.getLogger(__name__)
 
 Entries = Mapping[str, tuple[ResourceStatus, ...]]
-"""`allocatedResourcesStatus` by container; one without entries has no key."""
+"""`allocatedResourcesStatus` by container; a container without entries has no key."""
 
 Wanted = Mapping[str, Mapping[str, int]]
-"""How many devices of each resource each container asks for."""
+"""The number of devices of each resource that each container requests."""
 
 
 class DevicePluginManager:
-    """Resources, the plugins that list their devices, and the containers that hold these.
+    """Resources, their plugins, and the containers that hold devices.
 
     Plugins register at `root/device-plugins/kubelet.sock`, or with a socket of type DevicePlugin in the registration
-    directory (a `registration.Handler`); they are gone with the end of their list. `root` is where its checkpoint is.
+    directory (a `registration.Handler`). They are removed when their list ends. `root` has its checkpoint.
     """
 
     def __init__(
@@ -69,8 +69,8 @@ class DevicePluginManager:
         self._final: dict[str, Entries] = {}
         self._plugins: dict[tuple[str, Path], DevicePlugin] = {}
         self._sockets: dict[Socket, DevicePlugin] = {}
-        self._told_of_pods: list[Notify] = []
-        self._told_of_amounts: list[Callable[[], None]] = []
+        self._pod_subscribers: list[Notify] = []
+        self._amount_subscribers: list[Callable[[], None]] = []
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._socket = KubeletSocket(root / "device-plugins", self._register, self._clock, observe)
 
@@ -82,11 +82,11 @@ class DevicePluginManager:
         self._resources = Resources(self.profile, known, self._clock.now())
 
     async def start(self) -> None:
-        """Begins to take registrations at the kubelet's socket."""
+        """Starts to serve the kubelet's socket."""
         await self._socket.start()
 
     async def close(self) -> None:
-        """Ends all connections. What is known stays in the checkpoint, as it was."""
+        """Ends all connections. The checkpoint keeps the state."""
         await self._socket.stop()
         plugins, self._plugins = list(self._plugins.values()), {}
         for plugin in plugins:
@@ -95,22 +95,22 @@ class DevicePluginManager:
     # -- plugins
 
     async def register(self, candidate: Candidate) -> None:
-        """Takes a plugin from the registration directory. Raises Refused."""
+        """Adds a plugin from the registration directory. Raises Refused."""
         if VERSION not in candidate.versions:
-            raise Refused(f"none of its versions {one_line(str(list(candidate.versions)))} is {VERSION}")
+            raise Refused(f"version must be {VERSION}, got {one_line(str(list(candidate.versions)))}")
         await self._register(candidate.name, candidate.endpoint, VERSION, candidate.socket)
 
     async def deregister(self, socket: Socket) -> None:
-        """Lets the plugin go whose registration socket that was, unless it has registered another way since."""
+        """Removes the plugin of that registration socket, unless it has registered in another way since."""
         plugin = self._sockets.pop(socket, None)
         if plugin and self._plugins.get((plugin.resource, plugin.endpoint)) is plugin:
             await plugin.close()
             self._ended(plugin)
 
     async def _register(self, resource: str, endpoint: Path, version: str, socket: Socket | None = None) -> None:
-        """Connects to a plugin and listens to its list; the same one again takes its own place. Raises Refused."""
+        """Connects to a plugin and reads its list; a plugin that registers again replaces itself. Raises Refused."""
         if version != VERSION:
-            raise Refused(f"its version {one_line(repr(version))} is not {VERSION}")
+            raise Refused(f"version must be {VERSION}, got {one_line(repr(version))}")
         if not is_extended_resource(resource):
             raise Refused(
                 f"{one_line(repr(resource))} is not the name of an extended resource, such as example.com/gpu"
@@ -118,7 +118,7 @@ class DevicePluginManager:
         try:
             check_path(endpoint)
         except ValueError as error:
-            raise Refused(f"its endpoint cannot be used: {error}") from None
+            raise Refused(f"invalid endpoint: {error}") from None
         plugin = self._plugin(resource, endpoint)
         try:
             await plugin.connect()
@@ -131,9 +131,9 @@ class DevicePluginManager:
             await earlier.close()  # at the end: who cancels us here leaves nothing half done
 
     def _came(self, plugin: DevicePlugin) -> DevicePlugin | None:
-        """Takes a connected plugin; the one in whose place it is, if any, is still to be closed.
+        """Adds a connected plugin; returns the replaced one, which must still be closed.
 
-        The newer one comes before the earlier one leaves, so the resource is never without a plugin.
+        The newer one is added before the earlier one is removed, so the resource is never without a plugin.
         """
         key = plugin.resource, plugin.endpoint
         earlier = self._plugins.get(key)
@@ -161,22 +161,22 @@ class DevicePluginManager:
         return plugin
 
     def _listed(self, plugin: DevicePlugin, devices: Sequence[PluginDevice]) -> None:
-        self._tell(plugin.resource, self._resources.listed(plugin.resource, plugin, devices))
+        self._notify(plugin.resource, self._resources.listed(plugin.resource, plugin, devices))
 
     def _ended(self, plugin: DevicePlugin) -> None:
         if self._plugins.get((plugin.resource, plugin.endpoint)) is plugin:
             del self._plugins[plugin.resource, plugin.endpoint]
             self._observe(PluginDeregistered(plugin.resource, path_text(plugin.endpoint)))
-            self._tell(plugin.resource, self._resources.left(plugin.resource, plugin, self._clock.now()))
+            self._notify(plugin.resource, self._resources.left(plugin.resource, plugin, self._clock.now()))
 
     # -- devices of pods
 
     async def allocate(self, pod_uid: str, wanted: Wanted, init: Collection[str] = ()) -> Mapping[str, Grant]:
-        """Gives each container the devices that it asks for, one after the other; what it holds already it keeps.
+        """Allocates the devices that each container requests, one container after the other; it keeps existing ones.
 
-        What one of `init` holds is given to the next container again, since they do not run at once. A resource that
-        no plugin ever listed is not ours and left out. Returns what each container is to be started with. Raises
-        AdmissionError; then the pod holds nothing that it did not hold before.
+        The next container can reuse the devices of a container in `init`, because they do not run at the same time.
+        Unknown resources are skipped. Returns the additions to each container. Raises AdmissionError; then the pod has
+        no new devices.
         """
         before = self._allocations.of(pod_uid)
         if self._allocations.free_ended():
@@ -198,7 +198,7 @@ class DevicePluginManager:
         return {container: grant_of(self._allocations.of(pod_uid, container)) for container in wanted}
 
     def wants_pre_start(self, pod_uid: str, container: str) -> bool:
-        """Whether a plugin is to be told before the container starts."""
+        """Whether a plugin must be called before the container starts."""
         return any(
             plugin.wants_pre_start
             for held in self._allocations.of(pod_uid, container)
@@ -206,20 +206,22 @@ class DevicePluginManager:
         )
 
     async def pre_start(self, pod_uid: str, container: str) -> None:
-        """Tells the plugins that want to know that the container is about to start. Raises PluginError."""
+        """Announces the container's start to the plugins that require it. Raises PluginError."""
         for held in self._allocations.of(pod_uid, container):
             if plugin := self._newest(held.resource):
                 await plugin.pre_start(held.devices)
 
     def end(self, pod_uid: str) -> None:
-        """The pod has ended; its devices are free for others, and its status stays as it is or goes with them."""
+        """Marks the pod as ended: its devices are free for others. The profile decides whether its status keeps
+        them.
+        """
         containers = {held.container: () for held in self._allocations.of(pod_uid)}
         if containers and self.profile.final_status == "kept" and pod_uid not in self._final:
             self._final[pod_uid] = self.allocated_resources_status(pod_uid, PodClaims(containers))
         self._allocations.end(pod_uid)
 
     def forget(self, pod_uid: str) -> None:
-        """The pod is gone from the API."""
+        """Removes a deleted pod."""
         self._final.pop(pod_uid, None)
         if self._allocations.drop(pod_uid):
             self._save()
@@ -254,9 +256,9 @@ class DevicePluginManager:
     # -- what is seen of it
 
     def allocated_resources_status(self, pod_uid: str, uses: PodClaims) -> Entries:
-        """One entry a resource, of each container that holds devices of it; nothing at all with the gate off.
+        """One entry for each resource of each container; empty with the gate disabled.
 
-        Init containers are left out where the profile has it so (D-12).
+        Init containers are omitted if the profile says so (D-12).
         """
         if not self._gates.resource_health_status:
             return {}
@@ -267,7 +269,7 @@ class DevicePluginManager:
         return {name: found for name, found in entries.items() if found}
 
     def amounts(self) -> Mapping[str, Amount]:
-        """What the node has of each resource."""
+        """The node's amount of each resource."""
         known = self._resources.names()
         amounts = self._resources.amounts(self._clock.now())
         if len(amounts) != len(known):
@@ -275,14 +277,14 @@ class DevicePluginManager:
         return amounts
 
     def subscribe(self, notify: Notify) -> Callable[[], None]:
-        """`notify(pod_uids)` is called, and must not block, when the health of a device that they hold has changed."""
-        self._told_of_pods.append(notify)
-        return lambda: self._told_of_pods.remove(notify)
+        """Calls `notify(pod_uids)` when the health of their devices has changed; `notify` must not block."""
+        self._pod_subscribers.append(notify)
+        return lambda: self._pod_subscribers.remove(notify)
 
     def subscribe_to_amounts(self, notify: Callable[[], None]) -> Callable[[], None]:
-        """`notify()` is called, and must not block, when `amounts` may have changed."""
-        self._told_of_amounts.append(notify)
-        return lambda: self._told_of_amounts.remove(notify)
+        """Calls `notify()` when `amounts` may have changed; `notify` must not block."""
+        self._amount_subscribers.append(notify)
+        return lambda: self._amount_subscribers.remove(notify)
 
     def _container(self, held: Iterable[Allocation]) -> tuple[ResourceStatus, ...]:
         return tuple(
@@ -290,12 +292,12 @@ class DevicePluginManager:
             for resource, devices in by_resource(held).items()
         )
 
-    def _tell(self, resource: str, devices: frozenset[str]) -> None:
+    def _notify(self, resource: str, devices: frozenset[str]) -> None:
         pods = self._allocations.holders(resource, devices, by_resource=self.profile.owner_by_resource)
         if pods and self._gates.resource_health_status:
             self._observe(PodsNotified(tuple(sorted(pods))))
-            tell_each(self._told_of_pods, pods)
-        for changed in self._told_of_amounts:
+            notify_each(self._pod_subscribers, pods)
+        for changed in self._amount_subscribers:
             changed()
 
     def _save(self) -> None:

@@ -1,6 +1,6 @@
-"""Dynamic resource allocation's half of the device manager: claims are prepared, health is heard of and kept.
+"""The half of the device manager for dynamic resource allocation: prepares claims, receives and stores health.
 
-It joins the pure parts (`cache`, `claims`, `status`) with the edges (`plugins`, `checkpoint`, `health_file`).
+It joins the pure modules (`cache`, `claims`, `status`) with the I/O (`plugins`, `checkpoint`, `health_file`).
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from drahealth.manager.plugins import Plugins
 from drahealth.manager.profile import KEP, Profile
 from drahealth.manager.registration import Candidate, Socket
 from drahealth.manager.status import MAP_SLOTS, entries, is_shown, turned
-from drahealth.manager.tasks import tell_each
+from drahealth.manager.tasks import notify_each
 from drahealth.proto.clock import Clock, SystemClock
 from drahealth.proto.events import DeviceChanged, HealthRestored, Observe, PodsNotified, ReportSummary, ignore
 from drahealth.proto.quoting import one_line
@@ -47,7 +47,7 @@ Notify = Callable[[frozenset[str]], None]
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device that was reported; `age` is the seconds since, `stale` that they are more than its timeout."""
+    """A reported device; `age` is in seconds since its last report, `stale` means that this exceeds its timeout."""
 
     id: DeviceId
     reading: Reading
@@ -56,13 +56,13 @@ class Device:
 
 
 class PrepareError(Exception):
-    """A pod's claims could not be prepared, or unprepared; says which and why. To be tried again."""
+    """A pod's claims could not be prepared or unprepared; the message names the claim and the reason. Retry it."""
 
 
 class DraManager:
-    """Claims, the plugins that prepare them, and the health that these report.
+    """Claims, the plugins that prepare them, and the reported health.
 
-    Plugins come and go by `register` and `deregister` (a `registration.Handler`). `root` is where its checkpoints are.
+    `register` and `deregister` add and remove plugins (a `registration.Handler`). `root` has its checkpoints.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class DraManager:
         self._claims = Claims(replace(claim, restored=True) for claim in restored)
 
     async def close(self) -> None:
-        """Ends all streams and connections. What is known stays in the checkpoints, as it was."""
+        """Ends all streams and connections. The checkpoints keep the state."""
         try:
             await self._plugins.close()
         finally:
@@ -114,19 +114,19 @@ class DraManager:
     # -- plugins
 
     async def register(self, candidate: Candidate) -> None:
-        """Takes a plugin instance. Raises Refused."""
+        """Adds a plugin instance. Raises Refused."""
         self._plugins.register(candidate)
 
     async def deregister(self, socket: Socket) -> None:
-        """Lets the instance go whose registration socket that was, if there is one."""
+        """Removes the instance of that registration socket, if there is one."""
         await self._plugins.deregister(socket)
 
     # -- claims
 
     async def prepare(self, pod_uid: str, claims: Sequence[AllocatedClaim]) -> Mapping[str, tuple[PreparedDevice, ...]]:
-        """Prepares the claims of a pod; what is prepared already is not asked for again. Raises PrepareError.
+        """Prepares the claims of a pod, except prepared ones. Raises PrepareError.
 
-        Returns the devices by claim uid, with the CDI ids that the containers are to get.
+        Returns the devices by claim UID, with the CDI ids for the containers.
         """
         async with self._locked(claim.ref.uid for claim in claims):
             for claim in claims:
@@ -139,9 +139,9 @@ class DraManager:
         return {claim.ref.uid: self._claims.devices(claim.ref.uid) for claim in claims}
 
     async def unprepare(self, pod_uid: str) -> None:
-        """Undoes what no other pod holds. Raises PrepareError; then the pod still holds the claims in question.
+        """Unprepares claims that no other pod holds. Raises PrepareError; then the pod still holds these claims.
 
-        What the pod's status says of its devices stays as it was or goes, as the profile has it.
+        The profile decides whether the pod's status keeps its devices.
         """
         held = {claim.ref.uid for claim in self._claims.held_by(pod_uid)}
         async with self._locked(held):
@@ -155,12 +155,14 @@ class DraManager:
                 self._save_claims()
 
     def forget(self, pod_uid: str) -> None:
-        """The pod is gone from the API."""
+        """Removes a deleted pod."""
         self._final.pop(pod_uid, None)
         self._uses.pop(pod_uid, None)
 
     async def _prepare(self, claim: AllocatedClaim, known: PreparedClaim, pod_uid: str) -> None:
-        """Asks the drivers, one after the other. Whom it has asked will be asked to undo it, whatever the answer."""
+        """Calls the drivers one after the other. Each called driver will be called to unprepare, whatever its
+        answer.
+        """
         devices = list(known.devices) if self.profile.prepares_again == "appends" else []
         pods = {pod_uid, *known.pods}
         for number, driver in enumerate(claim.drivers, start=1):
@@ -176,7 +178,7 @@ class DraManager:
         self._save_claims()
 
     def _is_due_again(self, known: PreparedClaim, pod_uid: str) -> bool:
-        """Where the profile has it, for a pod that comes to hold a claim of before the restart."""
+        """Whether the profile prepares a claim again when a pod uses it after a restart."""
         return self.profile.prepares_again != "never" and known.restored and pod_uid not in known.pods
 
     async def _unprepare(self, claim: PreparedClaim) -> None:
@@ -195,7 +197,7 @@ class DraManager:
 
     @asynccontextmanager
     async def _locked(self, claim_uids: Iterable[str]) -> AsyncIterator[None]:
-        """One at a time for each claim, so that two pods sharing one do not prepare it twice."""
+        """Locks each claim, so that two pods with the same claim do not prepare it twice."""
         async with AsyncExitStack() as stack:
             for uid in sorted(set(claim_uids)):
                 await stack.enter_async_context(self._locks.setdefault(uid, asyncio.Lock()))
@@ -204,9 +206,9 @@ class DraManager:
     # -- health
 
     def allocated_resources_status(self, pod_uid: str, uses: PodClaims) -> AllocatedResources:
-        """The entries of a pod's status as they are now; nothing at all with the gate off.
+        """The current entries of a pod's status; empty with the gate disabled.
 
-        The pod-local names and the claims behind them are the caller's knowledge; devices and health are ours.
+        The caller knows the names in the pod and their claims; this class knows devices and health.
         """
         if not self.gates.resource_health_status:
             return AllocatedResources()
@@ -219,7 +221,7 @@ class DraManager:
         return AllocatedResources({name: shown for name, shown in found.items() if shown}, pod)
 
     def subscribe(self, notify: Notify) -> Callable[[], None]:
-        """`notify(pod_uids)` is called, and must not block, when the health of a device that they hold has changed.
+        """Calls `notify(pod_uids)` when the health of their devices has changed; `notify` must not block.
 
         Returns the function that ends it.
         """
@@ -227,7 +229,7 @@ class DraManager:
         return lambda: self._subscribers.remove(notify)
 
     def devices(self) -> Iterator[Device]:
-        """All devices that were reported, as they are now."""
+        """All reported devices with their current health."""
         now = self._clock.now()
         for device, entry in self._cache.entries():
             yield Device(device, self._cache.read(device, now), now - entry.updated, entry.stale(now))
@@ -270,7 +272,7 @@ class DraManager:
             self._observe(HealthRestored(driver, tuple(devices)))
 
     def _ended(self, driver: str) -> None:
-        """Nobody is told: what was shown becomes Unknown at each pod's next sync (design document 3.1)."""
+        """Sends no notification: the health becomes Unknown at each pod's next sync (design document 3.1)."""
         self._overfull.discard(driver)
         if self._cache.clear(driver):
             self._save(driver, Update(frozenset(), dirty=True))
@@ -285,4 +287,4 @@ class DraManager:
         pods = self._claims.pods_with(devices)
         if pods:
             self._observe(PodsNotified(tuple(sorted(pods))))
-            tell_each(self._subscribers, pods)
+            notify_each(self._subscribers, pods)

@@ -1,4 +1,4 @@
-"""The kubelet's feature gates that concern the health of devices."""
+"""The kubelet's feature gates for the health of devices."""
 
 from dataclasses import dataclass
 

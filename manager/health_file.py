@@ -1,15 +1,13 @@
-"""When the health file is written: soon after a change, seldom for heartbeats, and to the end.
+"""Decides when the health file is written: soon after a change, rarely for heartbeats, and at the end.
 
-- What changed is written a moment later: what comes together is one write, and the pods hear of it first.
-- After a write there is a pause that is as long as three of it, so that at most a quarter of the time goes into writing
-  however much changes.
-- What a heartbeat renews waits for a change, or until half of the device's timeout has passed (`Update.renew_by`), so
-  the heartbeats of all drivers share their writes. Where the profile does not save heartbeats they wait for a change
-  alone, as in kubelets (H-17).
-- A write is the whole state of one moment. Only the drivers of which something was heard since the last one are put
-  into words again.
-- A write that failed is made up for by the next; if nothing changes until then, it is tried again after a pause.
-- `close` writes what is not written yet.
+- A change is written after a short delay, so that several changes share a write and pods are notified first.
+- After a write there is a pause of three times its duration, so that writing takes at most a quarter of the time.
+- The renewal from a heartbeat is written with the next change, or after half of the device's timeout
+  (`Update.renew_by`). So the heartbeats of all drivers share their writes. If the profile does not store heartbeats,
+  they are written only with a change, as in kubelets (H-17).
+- A write has the whole state of one moment. Only the drivers with new reports are encoded again.
+- After a failed write, the next write includes its content; without a change, it is retried after a pause.
+- `close` writes everything that is pending.
 """
 
 import asyncio
@@ -25,14 +23,14 @@ GATHERING = 0.002
 """Seconds from a change to the write."""
 
 RESTING = 3
-"""Times as long as a write took, until the next one may begin."""
+"""The pause after a write, as a multiple of its duration."""
 
 AGAIN = 5.0
-"""Seconds from a write that failed to the next attempt, where no change brings one before."""
+"""Seconds from a failed write to the next attempt, if no change causes one before."""
 
 
 class HealthFile:
-    """The file of what is known of devices' health, kept like `cache`."""
+    """The file with the health of devices; it follows `cache`."""
 
     def __init__(self, file: Checkpoint, cache: HealthCache, clock: Clock) -> None:
         self._file = file
@@ -47,24 +45,24 @@ class HealthFile:
         self._renewer: asyncio.Task[None] | None = None
 
     def load(self) -> None:
-        """Gives the cache what the file holds."""
+        """Loads the file into the cache."""
         self._cache.restore(load_health(self._file.read(), self._clock.now(), self._clock.wall()))
 
     def changed(self, driver: str) -> None:
-        """What is known of the driver is another than the file says: it is written soon."""
+        """Records a change of the driver's health: the file is written soon."""
         self._unsaved.add(driver)
         self._want()
 
     def renewed(self, driver: str, by: float) -> None:
-        """The driver's devices were heard of again; that is written at `by`, or with what is written before.
+        """Records a report without a change: the file is written at `by`, or with an earlier write.
 
-        With `math.inf` it need not be written at all.
+        With `math.inf` no write is needed.
         """
         self._unsaved.add(driver)
         self._want_by(by)
 
     async def close(self) -> None:
-        """Writes what is not written yet."""
+        """Writes all pending changes."""
         tasks = [task for task in (self._writer, self._renewer) if task is not None]
         for task in tasks:
             task.cancel()

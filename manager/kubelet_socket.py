@@ -1,4 +1,4 @@
-"""The kubelet's own registration socket: device plugins call it, beside their own sockets (D-11)."""
+"""The kubelet's own registration socket, which device plugins call; it is in the directory of their sockets (D-11)."""
 
 import logging
 import stat
@@ -20,7 +20,7 @@ from drahealth.proto.services import serve
 from drahealth.proto.sockets import target
 
 Register = Callable[[str, Path, str], Awaitable[None]]
-"""Takes the plugin of a resource at an endpoint with its version, or raises Refused."""
+"""Adds the plugin of a resource, with its endpoint and version, or raises Refused."""
 
 log = logging.getLogger(__name__)
 
@@ -28,8 +28,8 @@ log = logging.getLogger(__name__)
 class KubeletSocket:
     """Serves `kubelet.sock` in the directory of the device plugins.
 
-    Sockets that are there at the start are removed, as kubelets do: plugins take it as the sign to register anew. A
-    directory that cannot be used costs this way of registration and nothing else.
+    It removes existing sockets at the start, as kubelets do: plugins then register again. If the directory cannot be
+    used, only this way of registration is missing.
     """
 
     def __init__(self, directory: Path, register: Register, clock: Clock, observe: Observe = ignore) -> None:
@@ -40,7 +40,7 @@ class KubeletSocket:
         self._server: grpc.aio.Server | None = None
 
     async def start(self) -> None:
-        """Serves."""
+        """Starts the server."""
         try:
             address = target(self.path)
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -55,7 +55,7 @@ class KubeletSocket:
             self._server = server
 
     async def stop(self) -> None:
-        """Serves no more."""
+        """Stops the server."""
         server, self._server = self._server, None
         if server:
             await server.stop(grace=None)
@@ -93,7 +93,7 @@ class KubeletSocket:
 
     def _endpoint(self, name: str) -> Path:
         if not name or name in (".", "..", KUBELET_SOCKET) or "/" in name or "\0" in name:
-            raise Refused(f"its endpoint {one_line(repr(name))} is not the name of a socket beside {KUBELET_SOCKET}")
+            raise Refused(f"endpoint must be the name of a socket beside {KUBELET_SOCKET}, got {one_line(repr(name))}")
         return self.path.parent / name
 
 

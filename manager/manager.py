@@ -1,4 +1,4 @@
-"""The device manager: joins its halves, and is what the rest of a kubelet talks to."""
+"""The device manager: joins its two halves, and is the interface to the rest of a kubelet."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -18,10 +18,11 @@ from drahealth.proto.values import AllocatedClaim, AllocatedResources, PodClaims
 class DeviceManager:
     """The device manager of a kubelet: registration, claims, device plugins and health.
 
-    `root` is the kubelet's root directory: checkpoints in it, registration sockets in `root/plugins_registry`, and
-    `root/device-plugins/kubelet.sock`, where device plugins may register too. Use it as `async with`, or call `start`
-    and `stop`. A stopped manager leaves its files, and a new one on the same directory goes on from them. `observe` is
-    told what happens. `dra` makes the half of dynamic resource allocation, `device_plugins` that of device plugins.
+    `root` is the kubelet's root directory, with checkpoints and registration sockets in `root/plugins_registry`. Device
+    plugins can also register at `root/device-plugins/kubelet.sock`. Use it with `async with`, or call `start` and
+    `stop`. A stopped manager leaves its files, and a new one with the same directory continues with them. `observe`
+    receives all events. `dra` creates the half for dynamic resource allocation, `device_plugins` that for device
+    plugins.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class DeviceManager:
         self._directory = RegistrationDirectory(root / "plugins_registry", clock, handlers, observe)
 
     async def start(self) -> None:
-        """Loads the checkpoints and begins to register plugins."""
+        """Loads the checkpoints and starts to register plugins."""
         self._root.mkdir(parents=True, exist_ok=True)
         self._dra.load()
         self._device_plugins.load()
@@ -53,7 +54,7 @@ class DeviceManager:
         await self._directory.start()
 
     async def stop(self) -> None:
-        """Ends all streams and connections. What is known stays in the checkpoints, as it was."""
+        """Ends all streams and connections. The checkpoints keep the state."""
         await self._directory.stop()
         await self._device_plugins.close()
         await self._dra.close()
@@ -66,31 +67,30 @@ class DeviceManager:
         await self.stop()
 
     async def allocate(self, pod_uid: str, wanted: Wanted, init: Collection[str] = ()) -> Mapping[str, Grant]:
-        """Gives the containers of a pod the devices of extended resources that they ask for; again is no error.
+        """Allocates extended resources to the containers of a pod; repeating the call is no error.
 
-        What init containers of the names in `init` hold is given to the containers after them again. Resources that
-        no device plugin is known for are not looked at. Returns what each container is to be started with. Raises
-        AdmissionError: the pod is not to run.
+        Later containers can reuse the devices of init containers in `init`. Unknown resources are skipped. Returns the
+        additions to each container. Raises AdmissionError if the pod must not run.
         """
         return await self._device_plugins.allocate(pod_uid, wanted, init)
 
     def wants_pre_start(self, pod_uid: str, container: str) -> bool:
-        """Whether `pre_start` has to be called before the container is started."""
+        """Whether `pre_start` must be called before the container starts."""
         return self._device_plugins.wants_pre_start(pod_uid, container)
 
     async def pre_start(self, pod_uid: str, container: str) -> None:
-        """Tells device plugins that want to know that a container is about to start. Raises PluginError."""
+        """Announces a container's start to the device plugins that require it. Raises PluginError."""
         await self._device_plugins.pre_start(pod_uid, container)
 
     async def prepare(self, pod_uid: str, claims: Sequence[AllocatedClaim]) -> Mapping[str, tuple[PreparedDevice, ...]]:
-        """Prepares the claims of a pod; what is prepared already is not asked for again. Raises PrepareError.
+        """Prepares the claims of a pod, except prepared ones. Raises PrepareError.
 
-        Returns the devices by claim uid, with the CDI ids that the containers are to get.
+        Returns the devices by claim UID, with the CDI ids for the containers.
         """
         return await self._dra.prepare(pod_uid, claims)
 
     async def unprepare(self, pod_uid: str) -> None:
-        """Undoes what no other pod holds. Raises PrepareError; then the pod still holds the claims in question.
+        """Unprepares claims that no other pod holds. Raises PrepareError; then the pod still holds these claims.
 
         Its devices of device plugins are free then.
         """
@@ -98,14 +98,14 @@ class DeviceManager:
         self._device_plugins.end(pod_uid)
 
     def forget(self, pod_uid: str) -> None:
-        """The pod is gone from the API."""
+        """Removes a deleted pod."""
         self._dra.forget(pod_uid)
         self._device_plugins.forget(pod_uid)
 
     def allocated_resources_status(self, pod_uid: str, uses: PodClaims) -> AllocatedResources:
-        """The entries of a pod's status as they are now; nothing at all with the gate off.
+        """The current entries of a pod's status; empty with the gate disabled.
 
-        The pod-local names and the claims behind them are the caller's knowledge; devices and health are ours.
+        The caller knows the names in the pod and their claims; this class knows devices and health.
         """
         shown = self._dra.allocated_resources_status(pod_uid, uses)
         plugins = self._device_plugins.allocated_resources_status(pod_uid, uses)
@@ -114,11 +114,11 @@ class DeviceManager:
         return replace(shown, containers=both)
 
     def devices(self) -> Iterator[Device]:
-        """All devices that were reported, as they are now."""
+        """All reported devices with their current health."""
         return self._dra.devices()
 
     def subscribe(self, notify: Notify) -> Callable[[], None]:
-        """`notify(pod_uids)` is called, and must not block, when the health of a device that they hold has changed.
+        """Calls `notify(pod_uids)` when the health of their devices has changed; `notify` must not block.
 
         Returns the function that ends it.
         """
@@ -131,11 +131,11 @@ class DeviceManager:
         return end
 
     def amounts(self) -> Mapping[str, Amount]:
-        """What the node has of each extended resource, for its status."""
+        """The node's amount of each extended resource, for its status."""
         return self._device_plugins.amounts()
 
     def subscribe_to_amounts(self, notify: Callable[[], None]) -> Callable[[], None]:
-        """`notify()` is called, and must not block, when `amounts` may have changed.
+        """Calls `notify()` when `amounts` may have changed; `notify` must not block.
 
         Returns the function that ends it.
         """

@@ -1,6 +1,6 @@
 """One registered plugin instance: its connection, prepare and unprepare, and its health stream.
 
-One connection carries everything (W-21). The stream's life is `stream`'s table; this module gives it hands.
+One connection carries everything (W-21). `stream` has the state table of the stream; this module does the I/O.
 """
 
 import asyncio
@@ -28,10 +28,10 @@ CALL_LIMIT = 45.0
 """Seconds for prepare and unprepare (W-09)."""
 
 CONNECT_LIMIT = 5.0
-"""Seconds that an attempt to open the health stream may take to reach the plugin."""
+"""Seconds for the connection of a health stream."""
 
 REASON_LIMIT = 500
-"""Characters of what a plugin says of its own failure that are told on."""
+"""Characters of a plugin's error message that are logged."""
 
 # The manager decides when to try again, so gRPC's own back-off (up to two minutes) only gets in the way.
 _CHANNEL = [("grpc.initial_reconnect_backoff_ms", 50), ("grpc.max_reconnect_backoff_ms", 500)]
@@ -40,14 +40,14 @@ log = logging.getLogger(__name__)
 
 
 class PluginError(Exception):
-    """A plugin refused or could not be reached; says which one, for what, and why."""
+    """A plugin rejected a call or is unreachable; the message names the plugin, the call and the reason."""
 
 
 class Plugin:
-    """An instance of a DRA driver as the manager sees it, from registration to deregistration.
+    """An instance of a DRA driver, from registration to deregistration.
 
-    `on_report(report)` is called for each report of its stream, `on_end()` when an open stream is over and what its
-    driver reported is to be forgotten.
+    Calls `on_report(report)` for each report of its stream, and `on_end()` when an open stream has ended and its
+    driver's health must be cleared.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Plugin:
         self._call_plugin = PluginCalls(self._channel, clock, observe, endpoint, driver)
         self._state = State.OFF
         self._task: asyncio.Task[None] | None = None
-        self._complaint = ""
+        self._last_problem = ""
         self._why = ""
         self._code = ""
 
@@ -86,38 +86,38 @@ class Plugin:
 
     @property
     def health_api(self) -> str | None:
-        """The method that its stream is of, None if it advertises none that the profile speaks."""
+        """The method of its stream; None if it advertises no health API of the profile."""
         return self._methods[self._method].name if self._methods else None
 
     @property
     def reports_health(self) -> bool:
-        """It advertises a health API that the profile speaks."""
+        """Whether it advertises a health API of the profile."""
         return bool(self._methods)
 
     def watch(self) -> None:
-        """Opens the health stream, and again whenever it ends; nothing for a plugin without a health API."""
+        """Opens the health stream, and again after each end; no effect for a plugin without a health API."""
         if self.reports_health and self._state is State.OFF:
-            self._tell(Input.WATCH)
+            self._handle(Input.WATCH)
 
     def replaced(self) -> None:
-        """Another instance is watched now: ends the stream and forgets nothing."""
-        self._tell(Input.REPLACED)
+        """Ends the stream without clearing health, because a newer instance is watched."""
+        self._handle(Input.REPLACED)
 
     async def close(self) -> None:
-        """Deregistered: ends the stream and the connection."""
+        """Ends the stream and the connection, after deregistration."""
         task = self._task
-        self._tell(Input.GONE)
+        self._handle(Input.GONE)
         if task:
             await asyncio.wait([task])
         await self._channel.close()
 
     async def prepare(self, claims: Sequence[ClaimRef]) -> dict[str, tuple[PreparedDevice, ...]]:
-        """The devices of each claim by its uid, as the driver returned them. Raises PluginError."""
+        """The devices of each claim by its UID, as the driver returned them. Raises PluginError."""
         response = await self._call(PREPARE[self._api], claims, "prepare")
         return {uid: tuple(self._device(d) for d in answer.devices) for uid, answer in response.items()}
 
     async def unprepare(self, claims: Sequence[ClaimRef]) -> None:
-        """Undoes the preparation of claims. Raises PluginError."""
+        """Unprepares claims. Raises PluginError."""
         await self._call(UNPREPARE[self._api], claims, "unprepare")
 
     def _device(self, device: Any) -> PreparedDevice:
@@ -132,14 +132,14 @@ class Plugin:
         try:
             response = await self._call_plugin(method, request, CALL_LIMIT)
         except grpc.aio.AioRpcError as error:
-            raise PluginError(f"{self}: {what} failed: {said(error)}") from None
+            raise PluginError(f"{self}: {what} failed: {describe_end(error)}") from None
         except MalformedMessage as error:
             raise PluginError(f"{self}: {what} failed: {error}") from None
         answers: Mapping[str, Any] = response.claims
         _check_answers(str(self), what, claims, answers)
         return answers
 
-    def _tell(self, what: Input) -> None:
+    def _handle(self, what: Input) -> None:
         was = self._state
         self._state, actions = step(was, what, self._profile)
         for action in actions:
@@ -160,7 +160,7 @@ class Plugin:
                     self._run(None)
 
     def _run(self, work: Any) -> None:
-        """Goes on with `work` instead of what is under way (which may be the caller, at its end)."""
+        """Replaces the current task by `work`. The current task can be the caller, at its end."""
         old, self._task = self._task, None
         if old and old is not asyncio.current_task():
             old.cancel()
@@ -172,10 +172,10 @@ class Plugin:
             async with asyncio.timeout(CONNECT_LIMIT):
                 await self._channel.channel_ready()
         except TimeoutError:
-            self._complain("cannot be reached")
-            self._tell(Input.UNREACHABLE)
+            self._log_problem("cannot be reached")
+            self._handle(Input.UNREACHABLE)
         else:
-            self._tell(Input.CONNECTED)
+            self._handle(Input.CONNECTED)
 
     async def _read(self) -> None:
         health_api = self._methods[self._method]
@@ -187,7 +187,7 @@ class Plugin:
         try:
             async for response in responses:
                 reported = True
-                self._complaint = ""
+                self._last_problem = ""
                 report = health_api.decode(response)
                 if self._observe is not ignore:
                     more = undecoded(health_api, response, report)
@@ -210,49 +210,50 @@ class Plugin:
 
     def _failed(self, error: grpc.aio.AioRpcError, health_api: HealthApi, reported: bool) -> None:
         if error.code() is not grpc.StatusCode.UNIMPLEMENTED:
-            self._end(said(error))
+            self._end(describe_end(error))
         elif health_api is not self._methods[-1] and not reported:
             self._why = "not implemented"
             log.info("plugin %s: %s is not implemented, the next method is called", self, health_api.name)
-            self._tell(Input.NO_SUCH_METHOD)
+            self._handle(Input.NO_SUCH_METHOD)
         else:
             self._why = "not implemented"
             log.info("plugin %s: %s is not implemented, its devices read Unknown", self, health_api.name)
-            self._tell(Input.UNIMPLEMENTED)
+            self._handle(Input.UNIMPLEMENTED)
 
     def _end(self, why: str) -> None:
         self._why = why
-        self._complain(why)
-        self._tell(Input.ENDED)
+        self._log_problem(why)
+        self._handle(Input.ENDED)
 
     async def _wait(self) -> None:
         await self._clock.sleep(self._profile.retry)
-        self._tell(Input.RETRY_DUE)
+        self._handle(Input.RETRY_DUE)
 
-    def _complain(self, why: str) -> None:
-        """One clear line when something begins to be wrong; the same again goes to the debug log."""
-        level = logging.DEBUG if why == self._complaint else logging.WARNING
+    def _log_problem(self, why: str) -> None:
+        """Logs a new problem once as a warning; the same problem again goes to the debug log."""
+        level = logging.DEBUG if why == self._last_problem else logging.WARNING
         log.log(level, "health stream of plugin %s: %s; next attempt in %g s", self, why, self._profile.retry)
-        self._complaint = why
+        self._last_problem = why
 
 
 def pick_health_api(versions: Iterable[str], profile: Profile) -> tuple[HealthApi, ...]:
-    """The methods of the health API to call: the first of the profile's that the plugin advertises (W-18), or may have
-    (B-11); empty if there is none."""
+    """The methods of the health API to call: the first API of the profile that the plugin advertises (W-18), or may
+    have (B-11). Empty if there is none.
+    """
     advertised = set(profile.health_apis if profile.asks_unadvertised else versions)
     return next((of_service(api) for api in profile.health_apis if api in advertised), ())
 
 
-def said(error: grpc.aio.AioRpcError) -> str:
-    """What a call ended with, in one line: the code, and the plugin's own words."""
+def describe_end(error: grpc.aio.AioRpcError) -> str:
+    """The end of a call in one line: the code, and the plugin's message."""
     return f"{error.code().name}: {one_line(error.details() or '', REASON_LIMIT)}"
 
 
 def _check_answers(plugin: str, what: str, claims: Sequence[ClaimRef], answers: Mapping[str, Any]) -> None:
-    """Every claim has an answer, and none of them is an error (W-07)."""
+    """Checks that every claim has an answer without an error (W-07)."""
     for claim in claims:
         if claim.uid not in answers:
-            raise PluginError(f"{plugin}: {what} gave no answer for claim {claim.namespace}/{claim.name}")
+            raise PluginError(f"{plugin}: {what} returned no result for claim {claim.namespace}/{claim.name}")
         if error := answers[claim.uid].error:
             reason = one_line(error, REASON_LIMIT)
             raise PluginError(f"{plugin}: {what} of claim {claim.namespace}/{claim.name}: {reason}")

@@ -1,4 +1,4 @@
-"""The registered plugin instances: which one of a driver is the newest, and whose health stream is open."""
+"""The registered plugin instances: the newest of each driver, and the watched ones."""
 
 import logging
 from collections.abc import Callable
@@ -19,9 +19,9 @@ log = logging.getLogger(__name__)
 class Plugins:
     """All instances, by driver in the order of their registration.
 
-    During a rolling update a driver has two of them. The newest prepares claims (W-20); the profile says whether it
-    alone is watched (KEP-4680, "Kubelet Integration") or all are (B-02). `watching` is off while the gate is off.
-    `on_report(driver, report)` and `on_end(driver)` tell of the watched streams.
+    During a rolling update a driver has two instances. The newest prepares claims (W-20). The profile decides whether
+    only the newest is watched (KEP-4680, "Kubelet Integration") or all are (B-02). `watching` is off while the gate is
+    disabled. `on_report(driver, report)` and `on_end(driver)` receive the watched streams.
     """
 
     def __init__(
@@ -43,23 +43,23 @@ class Plugins:
         self._instances: dict[str, dict[Socket, Plugin]] = {}
 
     def newest(self, driver: str) -> Plugin:
-        """The instance of the driver that was registered last. Raises PluginError if there is none."""
+        """The last registered instance of the driver. Raises PluginError if there is none."""
         instances = self._instances.get(driver)
         if not instances:
             raise PluginError(f"no plugin is registered for driver {one_line(driver)}")
         return list(instances.values())[-1]
 
     def register(self, candidate: Candidate) -> None:
-        """Takes an instance and watches it.
+        """Adds an instance and watches it.
 
-        Raises Refused if it speaks no version of the node service, or its endpoint is registered already (W-15).
+        Raises Refused if it supports no version of the node service, or its endpoint is already registered (W-15).
         """
         if not any(version in PREPARE for version in candidate.versions):
             versions = one_line(str(list(candidate.versions)))
-            raise Refused(f"none of its versions {versions} is one of {list(PREPARE)}")
+            raise Refused(f"versions must include one of {list(PREPARE)}, got {versions}")
         instances = self._instances.setdefault(candidate.name, {})
         if any(plugin.endpoint == candidate.endpoint for plugin in instances.values()):
-            raise Refused(f"driver {one_line(candidate.name)} is registered with endpoint {candidate.endpoint} already")
+            raise Refused(f"driver {one_line(candidate.name)} is already registered with endpoint {candidate.endpoint}")
         older = list(instances.values())
         plugin = instances[candidate.socket] = self._plugin(candidate)
         log.info("plugin %s registered, %s", plugin, "reports health" if plugin.reports_health else "without health")
@@ -68,7 +68,7 @@ class Plugins:
             self._watch(plugin, older)
 
     async def deregister(self, socket: Socket) -> None:
-        """Lets an instance go, if there is one for the socket; the one before it is watched again."""
+        """Removes the instance of this socket, if there is one; the previous instance is watched again."""
         for driver, instances in list(self._instances.items()):
             if socket not in instances:
                 continue
@@ -80,7 +80,7 @@ class Plugins:
                 self.newest(driver).watch()
 
     async def close(self) -> None:
-        """Ends all streams and connections; nothing is forgotten for it."""
+        """Ends all streams and connections, without clearing health."""
         plugins = [plugin for instances in self._instances.values() for plugin in instances.values()]
         self._instances.clear()
         for plugin in plugins:

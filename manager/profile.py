@@ -1,9 +1,9 @@
-"""What the KEP and each release do differently: data, and nowhere else.
+"""The differences between the KEP and each release, as data in one place.
 
-A profile is a row; the manager reads its columns and never asks for a version. `KEP` is what KEP-4680's newest
-revision says (where it is silent: the design document, then the older revisions). A release's row is what its kubelet
-was seen to do; the row is added when the reference can be held against that kubelet. Ids such as H-06 or B-02 name
-facts of real kubelets; docs/facts.md lists them.
+A profile is a row; the manager reads its columns and never checks a version. `KEP` follows the newest revision of
+KEP-4680, then the design document, then the older revisions. A release's row follows the observed behavior of its
+kubelet; it is added when the reference can be compared with that kubelet. Ids such as H-06 or B-02 are facts of real
+kubelets in docs/facts.md.
 """
 
 from dataclasses import dataclass, replace
@@ -27,11 +27,11 @@ class Profile:
     """What `resourceID` is in the status; a device without CDI ids is `driver/pool/device` everywhere (P-08)."""
 
     health_apis: tuple[str, ...]
-    """The health APIs spoken, as they are advertised, most wanted first; the first that the plugin advertises is the
-    one called (W-18), and if it turns out Unimplemented no other is (B-14)."""
+    """The supported health APIs, as advertised, in order of preference. The first that the plugin advertises is called
+    (W-18); after Unimplemented no other is called (B-14)."""
 
     asks_unadvertised: bool
-    """Plugins that advertise no health API are called all the same, by the first that is spoken (B-11)."""
+    """Plugins that advertise no health API are called, too, with the first supported one (B-11)."""
 
     messages: bool
     """The field `message` of a report is known (W-03)."""
@@ -40,96 +40,96 @@ class Profile:
     """The field `health_check_timeout_seconds` of a report is known (W-03)."""
 
     watches: Literal["newest", "all"]
-    """Whose stream is open while several instances of a driver are registered (B-02)."""
+    """The instances with an open stream while several instances of a driver are registered (B-02)."""
 
     unimplemented_ends_watch: bool
     """Unimplemented stops the retries until the plugin registers again (W-26)."""
 
     recovery_notifies: bool
-    """A device that read Unknown for being stale and reports its old health again is a change (H-04)."""
+    """A stale device that reports its old health again is a change (H-04)."""
 
     forgets_stale: bool
-    """A stale device absent from a report is deleted once told, rather than kept as Unknown (H-06)."""
+    """A stale device that a report omits is deleted after one notification, not kept as Unknown (H-06)."""
 
     names_joined: bool
-    """Devices are told apart by pool and name with a slash between: `a/b`, `c` is the same as `a`, `b/c` (B-30)."""
+    """The key of a device is pool/name: `a/b`, `c` is the same as `a`, `b/c` (B-30)."""
 
     named_twice: Literal["last", "each"]
-    """Of a device that stands twice in a report, whether the last word alone counts, or each is a change (H-24)."""
+    """For a device that occurs twice in a report: only the last entry counts, or each can be a change (H-24)."""
 
     timeouts_wrap: bool
-    """A timeout is held in nanoseconds of 64 bits, and what is more comes out as something else (B-31)."""
+    """A timeout is stored as 64-bit nanoseconds, and longer ones overflow (B-31)."""
 
     devices_per_driver: int | None
     """New device names beyond this many are ignored (H-13)."""
 
     largest_report: int
-    """Bytes of a report that are taken; the stream of a larger one ends (W-09, B-16). 16384 devices with full messages
-    and the longest names come to 26 MiB."""
+    """Maximum bytes of a report; a larger one ends the stream (W-09, B-16). 16384 devices with full messages and the
+    longest names need 26 MiB."""
 
     saves_heartbeats: bool
-    """A report that changes nothing still renews the times in the checkpoint (H-17, B-12)."""
+    """A report without a change still renews the times in the checkpoint (H-17, B-12)."""
 
     message_cut: Literal["character", "byte"]
-    """Where a message over the limit is cut: at a whole character, or blindly (B-05)."""
+    """How a message over the limit is truncated: at a character boundary, or at a byte (B-05)."""
 
     prepares_again: Literal["never", "replaces", "appends"]
-    """What becomes of a claim of before a restart when another pod comes to hold it: nothing; it is prepared again and
-    its devices take the place of those it had; or they are listed beside them (B-29)."""
+    """Whether a claim is prepared again after a restart, when another pod uses it. Its new devices replace the earlier
+    ones, or are listed in addition (B-29)."""
 
     claims_shown: Literal["all", "listed", "same name"]
-    """Claims in a status: all that containers use, those whose object the pod's `resourceClaimStatuses` names, or those
-    whose object is called as the claim is in the pod (P-04 to P-06)."""
+    """Claims in a status: all claims of containers, those in the pod's `resourceClaimStatuses`, or those whose
+    object has the name that the pod uses (P-04 to P-06)."""
 
     requests: Literal["filtered", "ignored", "first alone"]
-    """An entry that names a request has its devices alone, or all of the claim; or the first such entry of a claim has
-    all of them, and there is no other (P-04, P-07)."""
+    """Devices of an entry with a request: only those of the request, all of the claim, or all of the claim in its only
+    entry (P-04, P-07)."""
 
     whole_claim: Literal["an entry for each request", "one entry"]
-    """What a container that names no request of a claim has: `claim:NAME/REQUEST` for each request that has devices,
-    `claim:NAME` only where the driver names no request of any; or `claim:NAME` alone (P-03)."""
+    """Entries of a container that names no request of a claim: `claim:NAME/REQUEST` for each request with devices
+    (`claim:NAME` if the driver names no request), or one `claim:NAME` (P-03)."""
 
     init_containers: bool
     """Init containers and sidecars have entries (P-01)."""
 
     pod_level: bool
-    """Claims that no container uses stand in the pod's own field; without, API servers do not know it (P-02)."""
+    """Claims without a container are in the pod's own field; otherwise API servers do not have it (P-02)."""
 
     duplicate_id_shows: Literal["worst", "first", "all"]
-    """Which of the devices with one id in an entry are shown (B-08, P-12)."""
+    """Which devices with the same id in an entry are shown (B-08, P-12)."""
 
     drivers_order: Literal["allocation's", "any"]
-    """In which order the devices of a claim's several drivers are looked at: where it is any, and `duplicate_id_shows`
-    the first, each status may show another one (P-13). The reference itself keeps to the allocation's."""
+    """The order of the drivers of a claim. With `any` and `duplicate_id_shows` the first, each status can show another
+    device (P-13). The reference itself uses the allocation's order."""
 
     entries_ordered: bool
-    """The entries of a container keep the order of its claims; else they come in another one each time (B-01)."""
+    """The entries of a container keep the order of its claims; otherwise their order changes (B-01)."""
 
     health_events: bool
-    """A change of the health that a status shows is told by an event on the pod (M-08)."""
+    """A change of health in a status causes an event on the pod (M-08)."""
 
     final_status: Literal["kept", "dropped"]
-    """What a pod's entries are once its claims are unprepared: what they last were, or gone (P-27)."""
+    """Whether a pod keeps its entries after its claims are unprepared (P-27)."""
 
     api_filters_reads: bool
-    """The API server leaves the field out of reads while its gate is off (A-06)."""
+    """The API server omits the field from reads while its gate is disabled (A-06)."""
 
     api_keeps_stored: bool
-    """With the gate off a write keeps the field where the old object had it (A-04)."""
+    """With the gate disabled a write keeps the field if the old object had it (A-04)."""
 
     unlisted_device: Health
-    """What an allocated device reads that its device plugin does not list: not yet since the restart, or not any more
+    """The health of an allocated device that its device plugin does not list: not yet after a restart, or no longer
     (D-03, B-09)."""
 
     forgets_list_of_gone_plugin: bool
-    """The devices of a device plugin that has gone count as not listed, rather than keep their last health (D-06)."""
+    """The devices of a disconnected device plugin count as not listed; otherwise they keep their last health (D-06)."""
 
     tells_of_lost_devices: bool
     """Pods are notified when a device vanishes from the list, or with its device plugin (D-04)."""
 
     resource_plugins: Literal["newest", "all", "one"]
-    """Of several device plugins of one resource: the list of the newest counts; or the latest list of any; or so, and
-    the end of any of them takes the devices from the node (D-07)."""
+    """The list of a resource with several device plugins: that of the newest plugin, or the latest list. With the third
+    value, the latest list counts, and the end of any plugin removes the devices from the node (D-07)."""
 
     owner_by_resource: bool
     """The pod to notify is found by resource and device id, rather than by the id alone (D-05)."""
@@ -143,7 +143,7 @@ class Profile:
         return tuple(health_api for api in self.health_apis for health_api in of_service(api))
 
     def as_read(self, device: DeviceHealth) -> DeviceHealth:
-        """What is read of a report of this device: a field that is not known is not there."""
+        """The device as the kubelet reads it: without unknown fields."""
         if self.messages and self.timeouts:
             return device
         message = device.message if self.messages else ""
@@ -268,6 +268,6 @@ PROFILES = {profile.name: profile for profile in (KEP, V1_37, V1_36, V1_35, V1_3
 
 
 def for_release(version: str) -> Profile | None:
-    """The row for a Kubernetes version such as `1.37.1`; None where there is none yet."""
+    """The row for a Kubernetes version such as `1.37.1`; None if there is none."""
     minor = ".".join(version.removeprefix("v").split(".")[:2])
     return next((profile for profile in PROFILES.values() if profile.release == minor), None)

@@ -1,7 +1,7 @@
-"""The registration directory: finds plugins' sockets, shakes hands, and tells when one has gone (W-10 to W-17).
+"""The registration directory: finds sockets of plugins, registers them, and detects removed ones (W-10 to W-17).
 
-Level-triggered: whatever the watch says, the directory is read anew and compared with what is known, and read once a
-second in any case. Each socket has a task of its own, so one that hangs holds up no other.
+It is level-triggered: after each event, and once a second, it reads the directory again and compares it with the known
+sockets. Each socket has its own task, so a hanging one does not block others.
 """
 
 import asyncio
@@ -35,14 +35,14 @@ log = logging.getLogger(__name__)
 
 
 class Refused(Exception):
-    """The plugin will not be registered; the text is told to it."""
+    """The plugin is rejected; it receives the text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Socket:
-    """A registration socket. One that was removed and made again is another one (W-17).
+    """A registration socket. A socket that is removed and created again is another one (W-17).
 
-    `made` is the time of its last modification, which for a socket is that of its making; links and modes leave it.
+    `made` is its modification time, which for a socket is its creation; links and modes do not change it.
     """
 
     path: Path
@@ -52,24 +52,24 @@ class Socket:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """What a plugin says of itself in GetInfo."""
+    """A plugin's description of itself, from GetInfo."""
 
     socket: Socket
     type: str
     name: str
-    """Of the driver, or of the resource."""
+    """The name of the driver, or of the resource."""
     endpoint: Path
     versions: tuple[str, ...]
 
 
 class Handler(Protocol):
-    """Who takes the plugins of one type. Neither is called for a socket whose handshake is under way elsewhere."""
+    """Receives the plugins of one type. It is not called for a socket during another handshake of it."""
 
     async def register(self, candidate: Candidate) -> None:
-        """Takes a plugin, or raises Refused."""
+        """Adds a plugin, or raises Refused."""
 
     async def deregister(self, socket: Socket) -> None:
-        """The socket has gone; nothing for one that was not registered here."""
+        """The socket was removed; no effect for one that was not registered here."""
 
 
 class RegistrationDirectory:
@@ -94,7 +94,7 @@ class RegistrationDirectory:
         self._watcher = spawn(self._watch(), "registration directory")
 
     async def stop(self) -> None:
-        """Ends the watch and all handshakes; deregisters nobody."""
+        """Ends the watch and all handshakes; deregisters no plugin."""
         tasks = [*self._tasks.values(), *([self._watcher] if self._watcher else [])]
         for task in tasks:
             task.cancel()
@@ -129,18 +129,18 @@ class RegistrationDirectory:
         await self._deregister(socket)
 
     async def _keep_registered(self, socket: Socket) -> None:
-        """Tries until the plugin is registered; says once what is wrong with it."""
-        pause, complaint = _FIRST_RETRY, ""
+        """Retries until the plugin is registered; logs each problem once."""
+        pause, last = _FIRST_RETRY, ""
         while (wrong := await self._handshake(socket)) is not None:
-            level = logging.DEBUG if wrong == complaint else logging.WARNING
+            level = logging.DEBUG if wrong == last else logging.WARNING
             log.log(level, "plugin socket %s: %s; trying again", one_line(socket.path.name), one_line(wrong, _WORDS))
-            complaint = wrong
+            last = wrong
             self._observe(RegistrationFailed(path_text(socket.path), one_line(wrong, _WORDS)))
             await self._clock.sleep(pause)
             pause = min(pause * 2, _LAST_RETRY)
 
     async def _handshake(self, socket: Socket) -> str | None:
-        """GetInfo, register, NotifyRegistrationStatus; what went wrong, or None."""
+        """GetInfo, register, NotifyRegistrationStatus; returns the error, or None."""
         try:
             address = target(socket.path)
         except ValueError as error:
@@ -185,7 +185,7 @@ class RegistrationDirectory:
 
 
 def find_sockets(directory: Path) -> Iterator[Socket]:
-    """The registration sockets in a directory and below it; names that begin with a dot do not count (W-10)."""
+    """The registration sockets in a directory and below it; names that start with a dot are ignored (W-10)."""
     folders = [directory]
     while folders:
         folder = folders.pop()
@@ -202,7 +202,7 @@ def find_sockets(directory: Path) -> Iterator[Socket]:
 
 
 def _first(error: BaseException) -> BaseException:
-    """What really happened, out of the groups that a task group makes of it."""
+    """The original exception in the groups of a task group."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
@@ -212,7 +212,7 @@ async def _ask(call: PluginCalls, socket: Socket) -> Candidate:
     info = await call(GET_INFO, GET_INFO.request(), INFO_LIMIT)
     versions = tuple(info.supported_versions)
     if not info.name:
-        raise Refused("it gives no name")
+        raise Refused("GetInfo must return a name")
     endpoint = _endpoint(info.endpoint) if info.endpoint else socket.path
     return Candidate(socket, info.type, info.name, endpoint, versions)
 
@@ -220,16 +220,16 @@ async def _ask(call: PluginCalls, socket: Socket) -> Candidate:
 def _endpoint(text: str) -> Path:
     path = Path(text)
     if not path.is_absolute():
-        raise Refused(f"its endpoint {one_line(repr(text))} is not an absolute path")
+        raise Refused(f"endpoint {one_line(repr(text))} must be an absolute path")
     try:
         check_path(path)
     except ValueError as error:
-        raise Refused(f"its endpoint cannot be used: {error}") from None
+        raise Refused(f"invalid endpoint: {error}") from None
     return path
 
 
 async def _notify(call: PluginCalls, *, ok: bool, error: str = "") -> str | None:
-    """Tells the plugin; why it did not take it, or None."""
+    """Notifies the plugin; returns the reason if that failed, or None."""
     status = NOTIFY_REGISTRATION.request(plugin_registered=ok, error=error)
     try:
         await call(NOTIFY_REGISTRATION, status, NOTIFY_LIMIT)

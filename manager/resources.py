@@ -1,6 +1,7 @@
-"""What the device plugins of the node list: devices and their health, by resource. Pure.
+"""The lists of the node's device plugins: devices and their health, by resource. Pure.
 
-A resource has the list of one of its plugins; which one, and what is left of it when a plugin goes, is the profile's.
+A resource has the list of one of its plugins. The profile decides which one, and what remains when a plugin
+disconnects.
 """
 
 from collections.abc import Hashable, Iterable, Mapping
@@ -11,30 +12,30 @@ from drahealth.proto.extended_resources import Amount, PluginDevice, health_of
 from drahealth.proto.values import Health
 
 GRACE = 300.0
-"""Seconds that a node keeps the capacity of a resource whose last plugin has gone (D-06)."""
+"""Seconds that a node keeps the capacity of a resource without a plugin (D-06)."""
 
 List = dict[str, str]
-"""The health of the devices that a plugin listed, in its words, by their ids."""
+"""The health text of each listed device, by id."""
 
 
 @dataclass(slots=True)
 class _Resource:
     plugins: dict[Hashable, List | None] = field(default_factory=dict)
-    """Each one's last list, or the one it was left by the plugin before it, in the order of their registration."""
+    """The last list of each plugin, or that of its predecessor, in the order of registration."""
     devices: List = field(default_factory=dict)
-    """The list that counts."""
+    """The current list."""
     present: bool = False
-    """Whether its devices can be given to pods."""
+    """Whether its devices can be allocated."""
     count: int = 0
-    """How many devices it has, or had while a plugin was there."""
+    """The number of its devices, or the last number while a plugin was connected."""
     gone: float = 0.0
 
 
 class Resources:
-    """All resources of the node. What changes devices returns the ids of those whose pods are to be told."""
+    """All resources of the node. Methods that change devices return the ids whose pods must be notified."""
 
     def __init__(self, profile: Profile, known: Iterable[str] = (), now: float = 0.0) -> None:
-        """`known`: resources of before a restart, whose plugins have yet to come back."""
+        """`known`: resources from before a restart, whose plugins have not registered again."""
         self._profile = profile
         self._resources = {name: _Resource(gone=now) for name in known}
 
@@ -45,11 +46,11 @@ class Resources:
         return sorted(self._resources)
 
     def came(self, name: str, plugin: Hashable) -> None:
-        """A plugin is registered for the resource; what was listed counts until it lists."""
+        """A plugin has registered for the resource; the old list counts until it sends its list."""
         self._resources.setdefault(name, _Resource()).plugins[plugin] = None
 
     def listed(self, name: str, plugin: Hashable, devices: Iterable[PluginDevice]) -> frozenset[str]:
-        """A plugin lists all its devices. Of two with one id the later counts. Nothing for a plugin that is gone."""
+        """A plugin lists all its devices. The later of two equal ids counts. No effect for a disconnected plugin."""
         resource = self._resources.get(name)
         if resource is None or plugin not in resource.plugins:
             return frozenset()
@@ -59,10 +60,10 @@ class Resources:
         return self._take(resource, plugin)
 
     def left(self, name: str, plugin: Hashable, now: float) -> frozenset[str]:
-        """A plugin is gone; where it listed what counts, another may take its place.
+        """A plugin has disconnected; if its list counted, another plugin can replace it.
 
-        One that came after it and has not listed yet goes on from its list: the KEP's Unknown is for a plugin that
-        "hasn't been re-registered since".
+        A later plugin without a list takes over its list: Unknown in the KEP is for a plugin that "hasn't been
+        re-registered since".
         """
         resource = self._resources[name]
         if self._profile.resource_plugins == "newest":
@@ -77,26 +78,26 @@ class Resources:
         return self._lose(resource)
 
     def newest(self, name: str) -> Hashable:
-        """The plugin of the resource that was registered last; None if there is none."""
+        """The last registered plugin of the resource; None if there is none."""
         resource = self._resources.get(name)
         return next(reversed(resource.plugins), None) if resource else None
 
     def health(self, name: str, device: str) -> Health:
-        """How a device that was allocated is; for one that is not listed it is the profile's word (D-03)."""
+        """The health of an allocated device; if it is not listed, the profile decides (D-03)."""
         resource = self._resources.get(name)
         if resource is None or device not in resource.devices:
             return self._profile.unlisted_device
         return health_of(resource.devices[device])
 
     def healthy(self, name: str) -> list[str]:
-        """The devices that could be given to a pod, in the order of the list."""
+        """The allocatable devices, in the order of the list."""
         resource = self._resources.get(name)
         if resource is None or not resource.present:
             return []
         return [device for device, health in resource.devices.items() if health_of(health) is Health.HEALTHY]
 
     def amounts(self, now: float) -> Mapping[str, Amount]:
-        """What the node has of each resource; one whose plugins are gone for longer than `GRACE` is forgotten."""
+        """The node's amount of each resource; a resource without a plugin for longer than `GRACE` is removed."""
         for name in [n for n, r in self._resources.items() if not r.plugins and now - r.gone > GRACE]:
             del self._resources[name]
         return {name: Amount(found.count, len(self.healthy(name))) for name, found in self._resources.items()}
@@ -116,12 +117,12 @@ class Resources:
 
 
 def _with_list(resource: _Resource) -> list[Hashable]:
-    """The plugins whose list is known, the newest last."""
+    """The plugins with a known list, the newest last."""
     return [plugin for plugin, devices in resource.plugins.items() if devices is not None]
 
 
 def _leave_list(resource: _Resource, plugin: Hashable) -> None:
-    """The next plugin goes on from the list of this one, if it has none yet."""
+    """Passes this plugin's list to the next one, if that has none yet."""
     order = list(resource.plugins)
     for newer in order[order.index(plugin) + 1 :][:1]:
         if resource.plugins[newer] is None:

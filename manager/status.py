@@ -21,14 +21,14 @@ _SEVERITY = {Health.HEALTHY: 0, Health.UNKNOWN: 1, Health.UNHEALTHY: 2}
 
 
 def resource_id(device: PreparedDevice, profile: Profile) -> str:
-    """What the device is called in the status (KEP-4680, `ResourceID`; P-08 for the releases)."""
+    """The id of the device in the status (KEP-4680, `ResourceID`; P-08 for the releases)."""
     if profile.device_id == "first CDI id" and device.cdi_ids:
         return device.cdi_ids[0]
     return str(device.id)
 
 
 def cut(message: str, profile: Profile) -> str:
-    """A message within the API's limit of 1024 bytes; a cut one ends in `...` (H-12)."""
+    """A message within the API's limit of 1024 bytes; a truncated one ends in `...` (H-12)."""
     data = message.encode()
     if len(data) <= MESSAGE_LIMIT:
         return message
@@ -49,7 +49,7 @@ def entries(
 ) -> tuple[ResourceStatus, ...]:
     """One entry for each claim, or request of a claim, that a container uses and that has devices (P-09).
 
-    Or that the pod has, where no container uses it. `messages` is the gate ResourceHealthStatusMessage. The order is
+    The same for claims of the pod without a container. `messages` is the gate ResourceHealthStatusMessage. The order is
     that of the uses.
     """
     found: dict[str, ResourceStatus] = {}
@@ -64,21 +64,22 @@ def entries(
 
 
 def turned(entries: tuple[ResourceStatus, ...], by: int) -> tuple[ResourceStatus, ...]:
-    """The entries in the order in which a kubelet's map gives them, from its slot `by` on (B-01)."""
+    """The entries in the order of a kubelet's map, starting at its slot `by` (B-01)."""
     return entries[by:] + entries[:by]
 
 
 def is_shown(use: ClaimUse, object_name: str, profile: Profile) -> bool:
-    """Whether the claim, whose object is called so, stands in statuses at all (P-04 to P-06)."""
+    """Whether the profile shows this claim, with this object name, in statuses (P-04 to P-06)."""
     return {"all": True, "listed": use.listed, "same name": use.name == object_name}[profile.claims_shown]
 
 
 def _named(
     use: ClaimUse, devices: Sequence[PreparedDevice], profile: Profile
 ) -> Iterator[tuple[str, Sequence[PreparedDevice]]]:
-    """The use's entries. KEP-4680 knows no name but `claim:NAME/REQUEST`, so a use of all requests has one for each.
+    """The entries of one use. KEP-4680 has only names `claim:NAME/REQUEST`, so a use of all requests has one entry for
+    each.
 
-    A device that names no request is associated with all of them (DRA node API, `Device.request_names`).
+    A device without a request belongs to all of them (DRA node API, `Device.request_names`).
     """
     name = f"claim:{use.name}"
     if use.request is not None:
@@ -93,7 +94,7 @@ def _named(
 
 
 def _serving(request: str, devices: Sequence[PreparedDevice], profile: Profile) -> Sequence[PreparedDevice]:
-    """The devices for the request that the container names; `req/sub` is served by devices of `req` (P-07)."""
+    """The devices of the request that the container names; devices of `req` also serve `req/sub` (P-07)."""
     if profile.requests != "filtered":
         return devices
     return [device for device in devices if not device.requests or _base(request) in device.requests]
@@ -107,9 +108,9 @@ def _base(request: str) -> str:
 def _resources(
     devices: Sequence[PreparedDevice], read: Callable[[DeviceId], Reading], profile: Profile, messages: bool
 ) -> tuple[ResourceHealth, ...]:
-    """One element an id: the list is a map by resourceID, so a second device with the same id cannot be shown.
+    """One element for each id: the list is a map by resourceID, so a second device with the same id cannot be shown.
 
-    Releases that list it all the same have the status refused by the API server (P-12).
+    In releases that list it, the API server rejects the status (P-12).
     """
     found_all: list[ResourceHealth] = []
     shown: dict[str, ResourceHealth] = {}

@@ -1,15 +1,15 @@
-"""The life of one health stream, as a table. Pure: `plugin` does what it says.
+"""The state table of one health stream. Pure: `plugin` runs the actions.
 
 Rules, from the design document 3.3/3.4 and the facts W-21 to W-27:
-- A stream is opened when the plugin is registered and has a health API that the profile speaks.
-- Not reaching the plugin touches nothing: what is known stays, and a new attempt follows.
-- Any end of an open stream clears what its driver reported. A new attempt follows, `retry` seconds after the end.
-- A health API may have several methods (NodeHealth has two: that of the newest KEP and that of its first draft). Where
-  one is Unimplemented the next is called at once, and nothing is forgotten for it. No other health API is tried (B-14).
-- Unimplemented, when no method is left, means the plugin has no health to report: what is known is cleared, and where
-  the profile says so nothing more is tried until the plugin registers again.
-- A stream that ends is opened again by the method that it had.
-- Being replaced by a newer instance ends the stream and clears nothing: the newer one reports.
+- A stream is opened when the plugin is registered and has a health API of the profile.
+- If the plugin is unreachable, no health is cleared, and a new attempt follows.
+- The end of an open stream clears the health of its driver. A new attempt follows after `retry` seconds.
+- A health API can have several methods (NodeHealth has that of the newest KEP and that of its first draft). After
+  Unimplemented the next method is called immediately, without clearing. No other health API is tried (B-14).
+- Unimplemented for the last method means that the plugin has no health to report: the health is cleared. If the
+  profile says so, no attempt follows until the plugin registers again.
+- After the end of a stream, the same method is called again.
+- A newer instance ends the stream without clearing, because the newer instance reports.
 """
 
 from enum import Enum, auto
@@ -27,15 +27,15 @@ class State(Enum):
 
 class Input(Enum):
     WATCH = auto()
-    """The plugin was registered, or became the one to watch."""
+    """The plugin was registered, or must now be watched."""
     CONNECTED = auto()
     UNREACHABLE = auto()
     ENDED = auto()
-    """The open stream ended, in whatever way."""
+    """The open stream ended, with any status."""
     NO_SUCH_METHOD = auto()
-    """The method called is not implemented, and there is another."""
+    """The called method is Unimplemented, and there is another one."""
     UNIMPLEMENTED = auto()
-    """Neither is the last one."""
+    """The last method is Unimplemented, too."""
     RETRY_DUE = auto()
     REPLACED = auto()
     """A newer instance is watched instead."""
@@ -48,7 +48,7 @@ class Action(Enum):
     CALL = auto()
     """Call the streaming method and read reports."""
     FIRST_METHOD = auto()
-    """It is the health API's first that will be called."""
+    """The first method of the health API is called."""
     NEXT_METHOD = auto()
     WAIT = auto()
     CLEAR = auto()
@@ -70,10 +70,10 @@ _TABLE: dict[tuple[State, Input], tuple[State, tuple[Action, ...]]] = {
 
 
 def step(state: State, what: Input, profile: Profile) -> tuple[State, tuple[Action, ...]]:
-    """The next state and what to do now. Raises ValueError for an input that cannot happen in this state."""
+    """The next state and the action to take. Raises ValueError for an input that is impossible in this state."""
     if what is Input.UNIMPLEMENTED and not profile.unimplemented_ends_watch:
         what = Input.ENDED
     try:
         return _TABLE[state, what]
     except KeyError:
-        raise ValueError(f"a health stream that is {state.name} cannot be told {what.name}") from None
+        raise ValueError(f"invalid input {what.name} for a health stream in state {state.name}") from None

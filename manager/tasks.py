@@ -1,4 +1,4 @@
-"""Tasks of the manager that nobody awaits: a fault in one is told at once, not when it is too late."""
+"""Background tasks of the manager: an exception in one is logged immediately."""
 
 import asyncio
 import logging
@@ -11,21 +11,21 @@ log = logging.getLogger(__name__)
 
 
 def spawn(work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
-    """Begins it. If it ends by a fault, that is one line in the log with its traceback."""
+    """Starts a task. An exception in it is logged with its traceback."""
     task = asyncio.create_task(work, name=name)
-    task.add_done_callback(_tell_fault)
+    task.add_done_callback(_log_exception)
     return task
 
 
-def tell_each(listeners: Iterable[Callable[[T], None]], what: T) -> None:
-    """Tells all of them; a fault in one is its own, and none of the others'."""
+def notify_each(listeners: Iterable[Callable[[T], None]], what: T) -> None:
+    """Calls all of them; an exception in one does not affect the others."""
     for listener in list(listeners):
         try:
             listener(what)
         except Exception:
-            log.exception("%r was told something and failed", listener)
+            log.exception("callback %r failed", listener)
 
 
-def _tell_fault(task: asyncio.Task[Any]) -> None:
+def _log_exception(task: asyncio.Task[Any]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
         log.error("%s ended by a fault", task.get_name(), exc_info=error)

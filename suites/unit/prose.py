@@ -4,6 +4,7 @@ Pure. Code blocks, inline code, links and fields of f-strings are removed or rep
 """
 
 import ast
+import inspect
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -44,13 +45,11 @@ def markdown(where: str, text: str) -> Iterator[Sentence]:
 
 
 def docstrings(where: str, source: str) -> Iterator[Sentence]:
-    """The sentences of all docstrings of a module."""
+    """The sentences of all docstrings of a module, including those after fields and constants."""
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            text = ast.get_docstring(node)
-            if text:
-                line = getattr(node, "lineno", 1)
-                yield from (Sentence(where, line, found.text) for found in markdown(where, text))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            text = inspect.cleandoc(node.value.value)
+            yield from (Sentence(where, node.lineno, found.text) for found in markdown(where, text))
 
 
 def error_messages(where: str, source: str) -> Iterator[Sentence]:

@@ -43,7 +43,7 @@ def test_so_many_different_ones_are_chosen_and_the_preferred_ones_first(
     available: list[str], count: int, preferred: list[str]
 ) -> None:
     if len(available) < count:
-        with pytest.raises(ValueError, match=f"{count} wanted, {len(available)} available"):
+        with pytest.raises(ValueError, match=f"{count} requested, {len(available)} available"):
             choose(available, count, preferred)
         return
     chosen = choose(available, count, preferred)

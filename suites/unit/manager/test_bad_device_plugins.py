@@ -34,18 +34,18 @@ GOOD = "good.example.com/gpu"
 @pytest.mark.parametrize(
     ("request_", "told"),
     [
-        ({"endpoint": "../plugins/odd.sock"}, "its endpoint '../plugins/odd.sock' is not the name of a socket"),
-        ({"endpoint": "/tmp/odd.sock"}, "its endpoint '/tmp/odd.sock' is not the name of a socket beside"),
-        ({"endpoint": ""}, "its endpoint '' is not the name of a socket beside kubelet.sock"),
-        ({"endpoint": ".."}, "its endpoint '..' is not"),
-        ({"endpoint": "kubelet.sock"}, "its endpoint 'kubelet.sock' is not"),
-        ({"endpoint": "o" * 200}, "its endpoint cannot be used: the socket path "),
+        ({"endpoint": "../plugins/odd.sock"}, "endpoint must be the name of a socket beside kubelet.sock"),
+        ({"endpoint": "/tmp/odd.sock"}, "endpoint must be the name of a socket beside kubelet.sock"),
+        ({"endpoint": ""}, "endpoint must be the name of a socket beside kubelet.sock"),
+        ({"endpoint": ".."}, "endpoint must be the name of a socket beside kubelet.sock"),
+        ({"endpoint": "kubelet.sock"}, "endpoint must be the name of a socket beside kubelet.sock"),
+        ({"endpoint": "o" * 200}, "invalid endpoint: the socket path "),
         ({"resource_name": ""}, "'' is not the name of an extended resource, such as example.com/gpu"),
         ({"resource_name": "cpu"}, "'cpu' is not the name of an extended resource"),
         ({"resource_name": "x.kubernetes.io/gpu"}, "'x.kubernetes.io/gpu' is not the name"),
         ({"resource_name": "example.com/" + "g" * 64}, "is not the name of an extended resource"),
-        ({"version": "v1alpha"}, "its version 'v1alpha' is not v1beta1"),
-        ({"version": ""}, "its version '' is not v1beta1"),
+        ({"version": "v1alpha"}, "version must be v1beta1, got 'v1alpha'"),
+        ({"version": ""}, "version must be v1beta1, got ''"),
     ],
     ids=range(12),
 )
@@ -59,7 +59,7 @@ async def test_a_registration_that_cannot_be_is_refused_in_words(
 
 async def test_a_plugin_behind_whose_endpoint_nobody_is_is_refused(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device_plugin, "DIAL_LIMIT", 0.2)
-    assert await call_register(node) == f"device plugin {RESOURCE} at odd.sock: nobody answers within 0.2 s"
+    assert await call_register(node) == f"device plugin {RESOURCE} at odd.sock: no answer within 0.2 s"
 
 
 async def test_a_plugin_that_gives_no_options_is_refused(node: Node) -> None:
@@ -160,7 +160,7 @@ async def test_a_plugin_that_never_answers(node: Node, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        (ALLOCATE.response(), "Allocate gave no answer for the container"),
+        (ALLOCATE.response(), "Allocate returned no response for the container"),
         (b"\x0a\xff", "Allocate failed: 2 bytes that are not a AllocateResponse"),
     ],
 )
@@ -195,7 +195,7 @@ async def test_a_pre_start_that_fails_says_why(node: Node) -> None:
 
 async def test_a_plugin_that_is_found_and_is_no_device_plugin_is_told_so(node: Node) -> None:
     odd = await node.run_odd(type="DevicePlugin", name=RESOURCE, supported_versions=["v1"])
-    assert odd.told[0] == (False, "none of its versions ['v1'] is v1beta1")
+    assert odd.told[0] == (False, "version must be v1beta1, got ['v1']")
     other = await make_second(node, name="cpu")
     assert other.told[0] == (False, "'cpu' is not the name of an extended resource, such as example.com/gpu")
 

@@ -249,9 +249,9 @@ async def test_a_registration_that_answers_garbage(node: Node, method: Any, capl
 @pytest.mark.parametrize(
     ("endpoint", "reason"),
     [
-        ("dra.sock", "its endpoint 'dra.sock' is not an absolute path"),
-        ("/" + "x" * 107, f"its endpoint cannot be used: the socket path /{'x' * 107} has more than 107 bytes"),
-        ("/a\0b", "its endpoint cannot be used: the socket path '/a\\x00b' has a zero byte in it"),
+        ("dra.sock", "endpoint 'dra.sock' must be an absolute path"),
+        ("/" + "x" * 107, f"invalid endpoint: the socket path /{'x' * 107} has more than 107 bytes"),
+        ("/a\0b", "invalid endpoint: the socket path '/a\\x00b' has a zero byte in it"),
     ],
     ids=["relative", "too long", "zero byte"],
 )

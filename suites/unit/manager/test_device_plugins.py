@@ -147,7 +147,7 @@ async def test_a_container_gets_healthy_devices_that_nobody_else_has(node: Node)
 async def test_a_pod_that_asks_for_more_than_there_is_is_not_admitted(node: Node) -> None:
     await run_plugin(node)
     await run_pod(node, "first")
-    with pytest.raises(AdmissionError, match=f"not enough devices of {RESOURCE}: 2 wanted, 1 available"):
+    with pytest.raises(AdmissionError, match=f"not enough devices of {RESOURCE}: 2 requested, 1 available"):
         await run_pod(node, "second", count=2)
     assert entries(node, "second") == {}
 

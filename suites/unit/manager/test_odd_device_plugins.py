@@ -53,7 +53,7 @@ def nothing_is_logged_but_lines(caplog: pytest.LogCaptureFixture) -> Iterator[No
     ("field", "end"),
     [
         ("version", "is not v1beta1"),
-        ("endpoint", "is not the name of a socket beside kubelet.sock"),
+        ("endpoint", "endpoint must be the name of a socket beside kubelet.sock"),
         ("resource_name", "is not the name of an extended resource, such as example.com/gpu"),
     ],
 )

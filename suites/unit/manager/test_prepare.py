@@ -103,8 +103,8 @@ async def test_an_error_of_the_driver_is_told_with_the_claim(node: Node) -> None
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (PREPARE["v1.DRAPlugin"].response(), "prepare gave no answer for claim default/gpu"),
-        (PREPARE["v1.DRAPlugin"].response(claims={"other": {}}), "prepare gave no answer for claim default/gpu"),
+        (PREPARE["v1.DRAPlugin"].response(), "prepare returned no result for claim default/gpu"),
+        (PREPARE["v1.DRAPlugin"].response(claims={"other": {}}), "prepare returned no result for claim default/gpu"),
         (b"\x0a\xff", "prepare failed: 2 bytes that are not a NodePrepareResourcesResponse"),
     ],
 )

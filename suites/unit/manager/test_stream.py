@@ -46,7 +46,7 @@ def test_an_input_leads_on_and_starts_what_the_new_state_does(state: State, what
 
 @pytest.mark.parametrize(("state", "what"), ILLEGAL, ids=lambda value: value.name)
 def test_an_input_that_cannot_happen_is_refused(state: State, what: Input) -> None:
-    with pytest.raises(ValueError, match=f"is {state.name} cannot be told {what.name}"):
+    with pytest.raises(ValueError, match=f"invalid input {what.name} for a health stream in state {state.name}"):
         step(state, what, KEP)
 
 
