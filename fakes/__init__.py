@@ -1,7 +1,7 @@
-"""Fake hardware and fake surroundings: public, documented, usable without pytest.
+"""Fake hardware and a fake cluster: public, documented, usable without pytest.
 
-Whatever a fake does wrong on purpose is asked for by name. Fakes know the wire (`drahealth.proto`) and nothing of the
-manager: what stands in for a kubelet's device manager is handed in through a small Protocol.
+A fake makes an error only after a command or an option for it. Fakes use the wire (`drahealth.proto`) and never import
+the manager: a small Protocol is the interface to a kubelet's device manager.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""`python -m drahealth.fakes`: the command where nothing but proto and fakes is."""
+"""`python -m drahealth.fakes`: the command with proto and fakes only."""
 
 from drahealth.fakes.command import main
 

@@ -1,4 +1,4 @@
-"""Waiting for whichever of several things comes first."""
+"""Wait for the first of several events, or for a condition."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -6,7 +6,7 @@ from typing import Any
 
 
 async def first_of(*waits: Coroutine[Any, Any, object]) -> None:
-    """Until one of them is over; the others are cancelled, and what they raise is not told."""
+    """Waits until one of them ends; cancels the others and ignores their errors."""
     tasks = [asyncio.create_task(wait) for wait in waits]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -17,17 +17,17 @@ async def first_of(*waits: Coroutine[Any, Any, object]) -> None:
 
 
 class Changes:
-    """Things that change, and those who wait until they are so."""
+    """Notifications of changes, for tasks that wait for a condition."""
 
     def __init__(self) -> None:
         self._next = asyncio.Event()
 
-    def tell(self) -> None:
-        """Something has changed."""
+    def notify(self) -> None:
+        """Wakes the waiting tasks, which check their conditions again."""
         self._next.set()
         self._next = asyncio.Event()
 
-    async def until(self, true: Callable[[], bool]) -> None:
-        """Returns once it is true, which is looked at now and after each change."""
-        while not true():
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Waits until the condition is true; checks it now and after each change."""
+        while not condition():
             await self._next.wait()

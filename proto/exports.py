@@ -1,4 +1,4 @@
-"""The public names of a part of drahealth, each imported when it is first used (PEP 562).
+"""The public names of a part of drahealth, each imported at its first use (PEP 562).
 
 So `import drahealth.fakes` loads nothing else: `drahealth ctl` starts through that package, and pytest through
 `drahealth.suites`. A package names its exports once, in imports below `if TYPE_CHECKING:`, where type checkers and
@@ -32,7 +32,7 @@ def exports(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]
 @cache
 def modules_of(package: str) -> dict[str, str]:
     """The exported names of the package, each with the module that defines it."""
-    import ast  # only here: most that import the package use none of its names
+    import ast  # here, because most importers of the package use none of its names
     from pathlib import Path
 
     source = Path(sys.modules[package].__file__ or "").read_text()

@@ -21,7 +21,7 @@ _WORDS = {str(health): health for health in Health}
 _DEFAULTS: dict[str, Any] = {f.name: f.default for f in fields(DeviceHealth) if f.default is not MISSING}
 
 Prepared = Mapping[tuple[str, str], PreparedDevice]
-"""The devices that are prepared, by pool and name."""
+"""The prepared devices, by pool and name."""
 
 
 @dataclass(frozen=True)
@@ -29,15 +29,15 @@ class HealthApi:
     """One health API: a method and the content of its messages."""
 
     name: str
-    """Unique; for a service with one such method it is what a plugin advertises."""
+    """Unique name; for a service with one such method, the advertised name."""
     advertised: str
-    """The string among a plugin's supported versions; the service of the method."""
+    """The service of the method, as in a plugin's supported versions."""
     method: services.ServerStream[Any, Any]
     carries: frozenset[str]
     prepared_only: bool
-    """A report lists the devices of prepared claims alone, and follows each preparation and its end."""
+    """A report lists only the devices of prepared claims. Each prepare and unprepare causes a report."""
     source: str
-    """Who speaks it, or which text draws it."""
+    """The Kubernetes releases with this API, or the KEP text that specifies it."""
     encode_device: Callable[[DeviceHealth, PreparedDevice | None], Any]
     decode_device: Callable[[Any], DeviceHealth]
 
@@ -80,7 +80,7 @@ def _shipped(name: str, method: services.ServerStream[Any, Any], message: type[A
     return HealthApi(name, name, method, carries, False, source, encode, decode)
 
 
-def _encode_drawn(device: DeviceHealth, _: PreparedDevice | None) -> DrawnHealth:
+def _encode_node_health(device: DeviceHealth, _: PreparedDevice | None) -> DrawnHealth:
     return DrawnHealth(
         pool_name=device.pool,
         device_name=device.device,
@@ -90,7 +90,7 @@ def _encode_drawn(device: DeviceHealth, _: PreparedDevice | None) -> DrawnHealth
     )
 
 
-def _decode_drawn(device: DrawnHealth) -> DeviceHealth:
+def _decode_node_health(device: DrawnHealth) -> DeviceHealth:
     return DeviceHealth(
         pool=device.pool_name,
         device=device.device_name,
@@ -125,8 +125,8 @@ NODE_HEALTH = HealthApi(
     carries=frozenset({"pool", "device", "health", "timeout", "updated"}),
     prepared_only=False,
     source="KEP-4680, newest revision",
-    encode_device=_encode_drawn,
-    decode_device=_decode_drawn,
+    encode_device=_encode_node_health,
+    decode_device=_decode_node_health,
 )
 NODE_HEALTH_DRAFT = HealthApi(
     name="v1alpha1.NodeHealth/WatchDevicesStatus",
@@ -151,13 +151,13 @@ def of_service(advertised: str) -> tuple[HealthApi, ...]:
 def check_served(api: str) -> None:
     """Raises ValueError unless all names are keys of `HEALTH_APIS`."""
     if api not in HEALTH_APIS:
-        raise ValueError(f"no health API is called {api!r}; there are {', '.join(HEALTH_APIS)}")
+        raise ValueError(f"unknown health API {api!r}; there are {', '.join(HEALTH_APIS)}")
 
 
 def check_advertised(api: str) -> None:
     """Raises ValueError for a method name (a key of `HEALTH_APIS`) in place of a service."""
     if api in HEALTH_APIS and api != (service := HEALTH_APIS[api].advertised):
-        raise ValueError(f"{api} is a method, which nobody advertises; advertise {service}, and serve {api}")
+        raise ValueError(f"{api} is a method and cannot be advertised; advertise {service}, and serve {api}")
 
 
 def full_name(api: str) -> str:

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 class HistoryError(ValueError):
-    """A file is no history that can be read; says which line is wrong, and why."""
+    """An invalid history file; the message has the line and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +68,11 @@ class HistoryFile:
 class HistoryWriter:
     """Appends to a new file; each record is in the file when `add` returns.
 
-    What cannot be written is logged once, and nothing is written any more: a record in the middle would be missing.
+    After a failed write the error is logged, and the writer stops: otherwise a record would be missing in the middle.
     """
 
     def __init__(self, path: Path, header: Header) -> None:
-        """Raises OSError, FileExistsError among them: a history is never written over."""
+        """Creates the file. Raises OSError; FileExistsError if it exists, because a history is never overwritten."""
         self._path = path
         self._file: io.FileIO | None = io.FileIO(path, "x")
         self._write(json.dumps(_header_json(header)))
@@ -83,7 +83,7 @@ class HistoryWriter:
             self._write(record_line(record))
 
     def close(self) -> None:
-        """Ends it."""
+        """Closes the file."""
         if self._file:
             self._file.close()
             self._file = None
@@ -95,35 +95,35 @@ class HistoryWriter:
             while data:
                 data = data[self._file.write(data) :]
         except OSError as error:
-            log.error("%s cannot be written, the history ends here: %s", self._path, error.strerror)
+            log.error("failed to write history %s, which ends here: %s", self._path, error.strerror)
             self.close()
 
 
 def dump_lines(header: Header, records: Iterable[Record]) -> Iterator[str]:
-    """The lines of a file."""
+    """The lines of a history file."""
     yield json.dumps(_header_json(header))
     yield from map(record_line, records)
 
 
 def record_line(record: Record) -> str:
-    """A record as a line."""
+    """The line of a record."""
     return f'{{"at":{record.at:.6f},{to_json_text(record.what)[1:]}'
 
 
 def read_history(path: Path) -> HistoryFile:
-    """Read a history file.
+    """Reads a history file.
 
-    A last line whose end is missing is left out; `truncated` has its number, and a warning is logged. Raises
-    HistoryError for any other line that cannot be read and for other versions, OSError.
+    An incomplete last line is ignored with a warning; `truncated` has its number. Raises HistoryError for any other
+    invalid line or another version, and OSError.
     """
     found = load_history(path.read_bytes())
     if found.truncated:
-        log.warning("%s: the end of line %d is missing; it is left out", path, found.truncated)
+        log.warning("%s: ignoring incomplete line %d", path, found.truncated)
     return found
 
 
 def load_history(data: bytes) -> HistoryFile:
-    """The same of the content of a file."""
+    """Parses the content of a history file, as `read_history`."""
     *lines, rest = data.split(b"\n")
     header = None
     records: list[Record] = []

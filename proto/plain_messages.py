@@ -1,4 +1,4 @@
-"""Protobuf messages as plain data, with everything that was received: odd enum numbers and unknown fields, too."""
+"""Convert protobuf messages to plain data, including unknown enum numbers and unknown fields."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
@@ -15,9 +15,9 @@ UNKNOWN = "unknown"
 
 
 def plain(message: Message) -> dict[str, Any]:
-    """The fields that are set, by name: enums as numbers, bytes in hexadecimal.
+    """The set fields by name: enums as numbers, bytes in hexadecimal.
 
-    `unknown` has the others as lists of number, wire type and value.
+    `unknown` has unknown fields as lists of number, wire type and value.
     """
     found = {field.name: _value(value) for field, value in message.ListFields()}
     if unknown := _unknown(message):
@@ -26,7 +26,7 @@ def plain(message: Message) -> dict[str, Any]:
 
 
 def has_unknown_fields(message: Message) -> bool:
-    """Whether the message or one inside it has unknown fields. Costs a copy, much less than `plain`."""
+    """Whether the message or a nested message has unknown fields. Copies the message; faster than `plain`."""
     known = type(message)()
     known.CopyFrom(message)
     known.DiscardUnknownFields()
@@ -34,7 +34,7 @@ def has_unknown_fields(message: Message) -> bool:
 
 
 def undecoded(api: HealthApi, response: Message, report: Report) -> tuple[Undecoded, ...]:
-    """What a report's values do not hold of its message: unknown healths, unknown fields, fields of no meaning here."""
+    """The parts of a message that its report does not contain: unknown health values, unknown or unused fields."""
     odd = api.prepared_only or has_unknown_fields(response)
     doubtful = [index for index, decoded in enumerate(report) if odd or decoded.health is Health.UNKNOWN]
     devices: Any = response.devices if doubtful else ()  # type: ignore[attr-defined]
@@ -43,7 +43,7 @@ def undecoded(api: HealthApi, response: Message, report: Report) -> tuple[Undeco
 
 
 def undecoded_list(response: Message) -> tuple[Undecoded, ...]:
-    """The same of a device plugin's list, of which the values have the id and the health."""
+    """The parts of a device plugin's list besides id and health."""
     odd = has_unknown_fields(response)
     devices = enumerate(response.devices)  # type: ignore[attr-defined]
     found = (Undecoded(index, plain(device)) for index, device in devices if odd or device.HasField("topology"))

@@ -83,7 +83,7 @@ class Unary(Generic[Req, Res]):
             except asyncio.CancelledError:
                 if _is_being_cancelled():
                     raise
-                # For gRPC, to close the channel is to cancel whoever waits for an answer; he is not to end for it.
+                # gRPC cancels pending calls when the channel is closed. This must not cancel the caller.
                 raise _failed(grpc.StatusCode.CANCELLED, "the connection was closed") from None
 
         return ask
@@ -141,7 +141,7 @@ def _failed(code: grpc.StatusCode, details: str) -> grpc.aio.AioRpcError:
 
 
 def _parse(message: type[Res], data: bytes) -> Res:
-    # Not as gRPC's own deserializer: that logs what it cannot read with a traceback and gives None for it.
+    # Not with gRPC's own deserializer: for malformed data it logs a traceback and returns None.
     try:
         return message.FromString(data)
     except DecodeError:

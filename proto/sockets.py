@@ -7,7 +7,7 @@ from urllib.parse import quote
 from drahealth.proto.quoting import one_line
 
 PATH_LIMIT = 107
-"""Bytes that the path of a unix socket may have on Linux."""
+"""Maximum length of a unix socket path on Linux, in bytes."""
 
 
 def check_path(path: Path) -> None:

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 MESSAGE_LIMIT = 1024
-"""Bytes that a health message may have in a Pod status (API validation, A-13 in docs/facts.md)."""
+"""Maximum length of a health message in a Pod status, in bytes (API validation, A-13 in docs/facts.md)."""
 
 DEFAULT_TIMEOUT = 30
-"""Seconds after which an unreported device is Unknown, unless it names its own timeout (KEP-4680, Notes)."""
+"""Default timeout in seconds, after which an unreported device is Unknown (KEP-4680, Notes)."""
 
 
 class Health(StrEnum):

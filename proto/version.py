@@ -1,4 +1,4 @@
-"""The version of drahealth that is installed."""
+"""The installed version of drahealth."""
 
 from importlib.metadata import version
 

@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from drahealth.fakes.command import complain
+from drahealth.fakes.command import exit_with
 from drahealth.fakes.ctl.command import app as ctl_app
 from drahealth.fakes.program.errors import CommandError
-from drahealth.fakes.program.usage import Verbs
+from drahealth.fakes.program.usage import CommandGroup
 from drahealth.fakes.serve.command import app as driver_app
 from drahealth.proto.quoting import printable_lines
 from drahealth.suites.commands.target_flags import Given, takes_target_options
@@ -16,18 +16,20 @@ from drahealth.suites.errors import ConfigurationError, HarnessError, full_text
 
 app = typer.Typer(
     name="drahealth",
-    cls=Verbs,
+    cls=CommandGroup,
     help="Conformance and end-to-end suite, with fake hardware, for the health of a Pod's devices (KEP-4680).",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-binaries = typer.Typer(cls=Verbs, help="Manage the Kubernetes binaries of the kubelet target.", no_args_is_help=True)
+binaries = typer.Typer(
+    cls=CommandGroup, help="Manage the Kubernetes binaries of the kubelet target.", no_args_is_help=True
+)
 app.add_typer(binaries, name="binaries")
 app.add_typer(driver_app, name="driver")
 app.add_typer(ctl_app, name="ctl")
 faults_app = typer.Typer(
-    cls=Verbs, help="Show faults of devices, their recoveries, and policies.", no_args_is_help=True
+    cls=CommandGroup, help="Show faults of devices, their recoveries, and policies.", no_args_is_help=True
 )
 app.add_typer(faults_app, name="faults")
 
@@ -265,7 +267,7 @@ def main() -> None:
     try:
         app()
     except CommandError as complaint:
-        complain(complaint)
+        exit_with(complaint)
     except ConfigurationError as error:
         _complain(error, 2)
     except HarnessError as error:

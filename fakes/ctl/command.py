@@ -19,12 +19,12 @@ from drahealth.fakes.ctl.subcommands import add_subcommands
 from drahealth.fakes.ctl.words import words_of
 from drahealth.fakes.hints import near
 from drahealth.fakes.program.errors import CommandError
-from drahealth.fakes.program.usage import Verbs
+from drahealth.fakes.program.usage import CommandGroup
 from drahealth.proto.quoting import printable
 from drahealth.proto.values import Health
 
-app = typer.Typer(name="ctl", cls=Verbs, no_args_is_help=True, add_completion=False)
-streams = typer.Typer(name="stream", cls=Verbs, no_args_is_help=True, add_completion=False)
+app = typer.Typer(name="ctl", cls=CommandGroup, no_args_is_help=True, add_completion=False)
+streams = typer.Typer(name="stream", cls=CommandGroup, no_args_is_help=True, add_completion=False)
 app.add_typer(streams, help="Make something go wrong on the health streams.")
 
 Json = Annotated[bool, typer.Option("--json", help="As JSON.")]

@@ -1,1 +1,1 @@
-"""The fake hardware: a DRA driver whose devices fail as they are told, and its control surface."""
+"""Fake hardware: DRA drivers and device plugins whose devices can fail."""

@@ -1,4 +1,4 @@
-"""A fake device plugin: registers, lists its devices as it is told or as their faults have it, and allocates them."""
+"""A fake device plugin: registers, lists its devices, and allocates them. Commands and faults change the list."""
 
 import asyncio
 import logging
@@ -63,14 +63,14 @@ class FakeDevicePlugin(FaultHandlers, PluginControl, Registered):
         self._list = PluginList(options.resource, options.devices)
         machine = Machine(self._inventory, options.catalogue, policy(options.policy))
         self.failing = FailingDevices(
-            machine, self._ids, seed=options.seed, clock=clock or SystemClock(), tell=self._tell_states
+            machine, self._ids, seed=options.seed, clock=clock or SystemClock(), on_change=self._apply_states
         )
         self._waiting: dict[str, ResponseQueue] = {}
         self._allocated, self._started = _Calls(), _Calls()
         self._registered = asyncio.Event()
         self._registration_error = ""
         self._running = False
-        self._keeping: asyncio.Task[None] | None = None
+        self._registering: asyncio.Task[None] | None = None
         self._counts = counts = call_counts.CallCounts(call_counts.PLUGIN)
         self.sockets = options.sockets
         self.endpoint, *registration = options.sockets
@@ -102,27 +102,27 @@ class FakeDevicePlugin(FaultHandlers, PluginControl, Registered):
 
     @property
     def calls(self) -> Mapping[str, int]:
-        """How often each method was called, by its path."""
+        """Number of calls by method path."""
         return self._counts.calls
 
     @property
     def known(self) -> tuple[ListedDevice, ...]:
-        """What it says of each of its devices now."""
+        """The state of all devices."""
         return self._list.all()
 
     @property
     def streams(self) -> int:
-        """Lists that a kubelet is being told now."""
+        """Number of open ListAndWatch streams."""
         return len(self._waiting)
 
     # -- commands
 
     @handles(Start)
-    async def _start(self, told: Start) -> None:
+    async def _start(self, command: Start) -> None:
         if self._running:
             return
         for free in filter(None, (self._plugin, self._registration)):
-            free.check_free()  # before anything is written that would be that one's too
+            free.check_free()  # before any write to shared files
         self._running = True
         self._registered.clear()
         try:
@@ -132,23 +132,23 @@ class FakeDevicePlugin(FaultHandlers, PluginControl, Registered):
             raise
 
     @handles(Stop)
-    async def _stop(self, told: Stop) -> None:
+    async def _stop(self, command: Stop) -> None:
         if self._registration:
             self._registration.remove()
         self._plugin.remove()
         await self.crash()
 
     @handles(RestartDevicePlugin)
-    async def _restart(self, told: RestartDevicePlugin) -> None:
+    async def _restart(self, command: RestartDevicePlugin) -> None:
         await self.stop()
         await self.start()
 
     @handles(Crash)
-    async def _crash(self, told: Crash) -> None:
+    async def _crash(self, command: Crash) -> None:
         self._running = False
-        for stream in list(self._waiting):  # now, before a kubelet can notice and say so
-            self._closed(stream, "the plugin has ended")
-        task, self._keeping = self._keeping, None
+        for stream in list(self._waiting):  # before a kubelet can report the end
+            self._closed(stream, "the plugin has stopped")
+        task, self._registering = self._registering, None
         if task:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
@@ -158,7 +158,7 @@ class FakeDevicePlugin(FaultHandlers, PluginControl, Registered):
         await self._plugin.stop()
 
     @handles(Retire)
-    async def _retire(self, told: Retire) -> None:
+    async def _retire(self, command: Retire) -> None:
         await self.stop()
         if self.options.cdi_dir and self.options.cdi_kind and not is_served(self.endpoint):
             cdi.remove(Path(self.options.cdi_dir), self.options.cdi_kind, self.options.instance)
@@ -166,37 +166,37 @@ class FakeDevicePlugin(FaultHandlers, PluginControl, Registered):
             self._leave_folder()
 
     @handles(WaitRegistered)
-    async def _wait_registered(self, told: WaitRegistered) -> None:
+    async def _wait_registered(self, command: WaitRegistered) -> None:
         await self._registered.wait()
 
     @handles(SetListedHealth)
-    async def _set_health(self, told: SetListedHealth) -> None:
-        told.health.encode()
-        self._list.set(told.health, *self._named(told.device))
-        self._tell(self._list.response())
+    async def _set_health(self, command: SetListedHealth) -> None:
+        command.health.encode()
+        self._list.set(command.health, *self._named(command.device))
+        self._send(self._list.response())
 
     @handles(Remove)
-    async def _remove(self, told: Remove) -> None:
-        self._list.take_out(*self._named(told.device))
-        self._tell(self._list.response())
+    async def _remove(self, command: Remove) -> None:
+        self._list.remove(*self._named(command.device))
+        self._send(self._list.response())
 
     @handles(Restore)
-    async def _restore(self, told: Restore) -> None:
-        self._list.put_back(*self._named(told.device))
-        self._tell(self._list.response())
+    async def _restore(self, command: Restore) -> None:
+        self._list.restore(*self._named(command.device))
+        self._send(self._list.response())
 
     @handles(Reset)
-    async def _reset(self, told: Reset) -> None:
+    async def _reset(self, command: Reset) -> None:
         self.failing.reset()
         if self._list.reset():
-            self._tell(self._list.response())
+            self._send(self._list.response())
 
     @handles(GetListedDevices)
-    async def _get_devices(self, asked: GetListedDevices) -> tuple[ListedDevice, ...]:
+    async def _get_devices(self, query: GetListedDevices) -> tuple[ListedDevice, ...]:
         return self.known
 
     @handles(GetPluginState)
-    async def _get_state(self, asked: GetPluginState) -> PluginState:
+    async def _get_state(self, query: GetPluginState) -> PluginState:
         return PluginState(
             running=self._running,
             registered=self._registered.is_set(),
@@ -223,7 +223,7 @@ class FakeDevicePlugin(FaultHandlers, PluginControl, Registered):
             )
         return list(found)
 
-    # -- its life
+    # -- lifecycle
 
     async def _open(self) -> None:
         o = self.options
@@ -234,24 +234,24 @@ class FakeDevicePlugin(FaultHandlers, PluginControl, Registered):
         if self._registration:
             await self._registration.start()
         else:
-            self._keeping = asyncio.create_task(self._keep_registered(), name=f"device plugin {o.resource}")
+            self._registering = asyncio.create_task(self._register(), name=f"device plugin {o.resource}")
         self.failing.resume()
 
     def _leave_folder(self) -> None:
-        with suppress(OSError):  # somebody else is in it
+        with suppress(OSError):  # another process has files in it
             Path(self.options.data_dir).rmdir()
 
     # -- registration
 
-    def _keep_registered(self) -> Coroutine[Any, Any, None]:
+    def _register(self) -> Coroutine[Any, Any, None]:
         o = self.options
         request = REGISTER.request(
             version=VERSION, endpoint=self.endpoint.name, resource_name=o.resource, options=self._plugin_options()
         )
-        return KubeletRegistration(Path(o.plugins_dir), request, self._is_served, self._told).run()
+        return KubeletRegistration(Path(o.plugins_dir), request, self._is_served, self._on_result).run()
 
     async def _is_served(self) -> bool:
-        """Whether it can be reached. A socket that a kubelet removed is put back, unless somebody took its place."""
+        """Whether the plugin is served. Restores a socket that a kubelet removed, unless another process uses it."""
         if self._plugin.has_file:
             return True
         await self._plugin.stop()
@@ -259,12 +259,12 @@ class FakeDevicePlugin(FaultHandlers, PluginControl, Registered):
             await self._plugin.start()
         except (SocketInUse, OSError) as error:
             if self._registration_error != str(error):
-                log.warning("device plugin %s is not served any more: %s", self.options.resource, error)
-                self._told(False, str(error))
+                log.warning("device plugin %s is no longer served: %s", self.options.resource, error)
+                self._on_result(False, str(error))
             return False
         return True
 
-    def _told(self, ok: bool, error: str) -> None:
+    def _on_result(self, ok: bool, error: str) -> None:
         self._registration_error = error
         if ok:
             self._registered.set()
@@ -277,10 +277,10 @@ class FakeDevicePlugin(FaultHandlers, PluginControl, Registered):
         )
 
     async def _notified(self, request: Any, context: Any) -> Any:
-        self._told(request.plugin_registered, request.error)
+        self._on_result(request.plugin_registered, request.error)
         return NOTIFY_REGISTRATION.response()
 
-    # -- the service
+    # -- the gRPC service
 
     def _plugin_methods(self) -> dict[Method, Any]:
         return {
@@ -319,17 +319,17 @@ class FakeDevicePlugin(FaultHandlers, PluginControl, Registered):
 
     async def _prefer(self, request: Any, context: Any) -> Any:
         response = GET_PREFERRED_ALLOCATION.response()
-        for wanted in request.container_requests:
-            available = list(wanted.available_deviceIDs)
+        for container in request.container_requests:
+            available = list(container.available_deviceIDs)
             first = [device for device in self.options.preferred if device in available]
-            chosen = dict.fromkeys((*wanted.must_include_deviceIDs, *first, *sorted(available)))
-            response.container_responses.add(deviceIDs=list(chosen)[: wanted.allocation_size])
+            chosen = dict.fromkeys((*container.must_include_deviceIDs, *first, *sorted(available)))
+            response.container_responses.add(deviceIDs=list(chosen)[: container.allocation_size])
         return response
 
     async def _allocate(self, request: Any, context: Any) -> Any:
         response = ALLOCATE.response()
-        for wanted in request.container_requests:
-            devices = tuple(wanted.devices_ids)
+        for container in request.container_requests:
+            devices = tuple(container.devices_ids)
             self._allocated.add(devices)
             kind = self.options.cdi_kind
             names = [{"name": f"{kind}={device}"} for device in devices] if kind else []
@@ -342,20 +342,20 @@ class FakeDevicePlugin(FaultHandlers, PluginControl, Registered):
         return PRE_START_CONTAINER.response()
 
     def _environment(self, devices: Iterable[str]) -> dict[str, str]:
-        """What a container with these has in its environment, where no CDI specification says so."""
+        """Environment variables of a container with these devices, if there is no CDI specification."""
         known = (self._inventory.find(device) for device in devices)
         return {name: value for device in known if device for name, value in device.environment.items()}
 
-    def _tell_states(self, states: Mapping[str, DeviceState]) -> None:
-        self._tell(self._list.change({self._ids[path]: state for path, state in states.items()}))
+    def _apply_states(self, states: Mapping[str, DeviceState]) -> None:
+        self._send(self._list.change({self._ids[path]: state for path, state in states.items()}))
 
-    def _tell(self, response: Response) -> None:
+    def _send(self, response: Response) -> None:
         for waiting in self._waiting.values():
             waiting.put(response)
 
 
 class _Calls:
-    """The devices of the newest calls, and how many calls there were."""
+    """The devices of the newest calls, and the number of all calls."""
 
     def __init__(self) -> None:
         self.newest = deque[tuple[str, ...]](maxlen=KEPT)

@@ -1,4 +1,4 @@
-"""The devices of a driver, whichever instance of it speaks for them: what they are, how they are, what is wrong."""
+"""The devices of a driver, shared by its instances: inventory, health, taints and faults."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -20,72 +20,74 @@ from drahealth.proto.values import DeviceHealth, Health
 
 
 class Devices:
-    """Those that `options` name; all are well at first."""
+    """The devices in `options`; all are Healthy at the start."""
 
     def __init__(self, options: DriverOptions, clock: Clock) -> None:
         self.inventory = inventory_of(options)
-        self.given = tuple(self.inventory[path] for path in options.devices)
-        """Those that are given away: of one that is divided its parts."""
-        self._given = frozenset(options.devices)
+        self.allocatable = tuple(self.inventory[path] for path in options.devices)
+        """The allocatable devices; the partitions of a divided device."""
+        self._allocatable = frozenset(options.devices)
         self.taints: dict[str, tuple[Taint, ...]] = {}
-        """By path, of those that have any."""
-        self.taken: Mapping[str, tuple[Taint, ...]] = {}
-        """Those that the API server has taken, when it took any last."""
+        """Taints by device path."""
+        self.published_taints: Mapping[str, tuple[Taint, ...]] = {}
+        """Taints at the last successful publish."""
         self._pool = options.pool_name
         self.table = HealthTable(
-            options.name, [healthy(self.pool_of(device), device.name, options.timeout) for device in self.given]
+            options.name, [healthy(self.pool_of(device), device.name, options.timeout) for device in self.allocatable]
         )
         machine = Machine(self.inventory, options.catalogue, policy(options.policy))
         self._clock = clock
-        self.failing = FailingDevices(machine, options.devices, seed=options.seed, clock=clock, tell=self._tell)
+        self.failing = FailingDevices(machine, options.devices, seed=options.seed, clock=clock, on_change=self._report)
 
-    def set_health(self, told: SetHealth) -> None:
-        """Reports the devices so, in one report. Raises ValueError for an unknown device."""
+    def set_health(self, command: SetHealth) -> None:
+        """Sets the health of devices, in one report. Raises ValueError for an unknown device."""
         now, changed = int(self._clock.wall()), list[DeviceHealth]()
-        for device in self.named(told.device):
+        for device in self.named(command.device):
             old = self.table.get(self.pool_of(device), device.name)
-            health, message = told.health or old.health, old.message if told.message is None else told.message
-            timeout = old.timeout if told.timeout is None else told.timeout
+            health, message = command.health or old.health, old.message if command.message is None else command.message
+            timeout = old.timeout if command.timeout is None else command.timeout
             changed.append(replace(old, health=health, message=message, timeout=timeout, updated=now))
         self.table.set(*changed)
 
     def reset(self) -> None:
-        """All are Healthy and have no faults."""
+        """Makes all devices Healthy, without faults."""
         self.failing.reset()
         now = int(self._clock.wall())
-        odd = (device for device in self.table.all() if (device.health, device.message) != (Health.HEALTHY, ""))
-        if well := [replace(device, health=Health.HEALTHY, message="", updated=now) for device in odd]:
+        changed = (device for device in self.table.all() if (device.health, device.message) != (Health.HEALTHY, ""))
+        if well := [replace(device, health=Health.HEALTHY, message="", updated=now) for device in changed]:
             self.table.set(*well)
 
     def named(self, devices: str | Sequence[str]) -> list[Device]:
-        """Those of `Inventory.named`, of a divided device its partitions. Raises ValueError."""
+        """The devices of `Inventory.named`; for a divided device its partitions. Raises ValueError."""
         inside = (path for named in self.inventory.named(devices) for path in self.inventory.reached(named, "device"))
-        return [self.inventory[path] for path in dict.fromkeys(inside) if path in self._given]
+        return [self.inventory[path] for path in dict.fromkeys(inside) if path in self._allocatable]
 
     def pool_of(self, device: Device) -> str:
-        """The pool that it is published in."""
+        """The pool of a device."""
         return device.pool or self._pool
 
     def pools(self) -> dict[str, Pool]:
-        """What is published of them."""
-        pools: dict[str, list[Object]] = {} if self.given else {self._pool: []}
-        for device in self.given:
+        """The pools to publish."""
+        pools: dict[str, list[Object]] = {} if self.allocatable else {self._pool: []}
+        for device in self.allocatable:
             published = published_device(device, self.taints.get(device.path, ()))
             pools.setdefault(self.pool_of(device), []).append(published)
         return {name: Pool(devices) for name, devices in pools.items()}
 
-    def taints_taken(self) -> dict[str, tuple[Taint, ...]]:
-        """The taints without those that the API server has not taken yet."""
-        taken = {p: tuple(t for t in there if t in self.taken.get(p, ())) for p, there in self.taints.items()}
-        return {path: there for path, there in taken.items() if there}
+    def accepted_taints(self) -> dict[str, tuple[Taint, ...]]:
+        """The current taints that the API server has accepted."""
+        accepted = {
+            p: tuple(t for t in there if t in self.published_taints.get(p, ())) for p, there in self.taints.items()
+        }
+        return {path: there for path, there in accepted.items() if there}
 
-    def _tell(self, states: Mapping[str, DeviceState]) -> None:
-        """One report of all that has changed."""
-        told, final, now = list[DeviceHealth](), list[DeviceHealth](), int(self._clock.wall())
+    def _report(self, states: Mapping[str, DeviceState]) -> None:
+        """Reports the changed devices in one report."""
+        listed, final, now = list[DeviceHealth](), list[DeviceHealth](), int(self._clock.wall())
         for path, state in states.items():
             device = self.inventory[path]
             pool = self.pool_of(device)
             timeout = self.table.get(pool, device.name).timeout
-            said = DeviceHealth(pool, device.name, state.health, state.message, timeout, now)
-            (told if state.listed else final).append(said)
-        self.table.set(*told, final=final)
+            health = DeviceHealth(pool, device.name, state.health, state.message, timeout, now)
+            (listed if state.listed else final).append(health)
+        self.table.set(*listed, final=final)

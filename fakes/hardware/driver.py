@@ -1,7 +1,7 @@
-"""A fake DRA driver: registers, publishes its devices, prepares claims, and reports their health as it is told.
+"""A fake DRA driver: registers, publishes its devices, prepares claims, and reports device health.
 
-The Python counterpart of what the Go package kubeletplugin gives a driver, with devices that fail. It serves every
-health API asked for from one state. What it does wrong on purpose is asked for by name (`control`).
+It uses `kubelet_plugin`, the counterpart of the Go package kubeletplugin, with devices that can fail. It serves all
+requested health APIs from one state. Commands cause each deliberate error (`control`).
 """
 
 import asyncio
@@ -105,82 +105,83 @@ class FakeDriver(FaultHandlers, DriverControl, Registered):
 
     @property
     def options(self) -> DriverOptions:
-        """Those of the instance that it is now."""
+        """The options of the current instance."""
         return self._instances.current.options
 
     @property
     def health(self) -> HealthStreams:
-        """The streams of the instance that it is now."""
+        """The health streams of the current instance."""
         return self._instances.current.health
 
     @property
     def endpoint(self) -> Path:
-        """Where a kubelet calls the instance that it is now."""
+        """The plugin's socket of the current instance."""
         return self._instances.current.endpoint
 
     @property
     def sockets(self) -> tuple[Path, Path]:
-        """Where that is reached while it runs: the driver's own, and that of its registration."""
+        """The plugin's socket and the registration socket of the current instance."""
         return self._instances.current.sockets
 
     @property
     def calls(self) -> Mapping[str, int]:
-        """How often each method was called, by its path; health streams are counted by `health.requests`."""
+        """Number of calls by method path; `health.requests` counts the health streams."""
         return self._counts.calls
 
-    # -- its life
+    # -- lifecycle
 
     @handles(Start)
-    async def _start(self, told: Start) -> None:
+    async def _start(self, command: Start) -> None:
         await self._instances.start()
 
     @handles(Stop)
-    async def _stop(self, told: Stop) -> None:
+    async def _stop(self, command: Stop) -> None:
         await self._end(self._instances.stop())
 
     @handles(Restart)
-    async def _restart(self, told: Restart) -> None:
-        self.options.offering(told.offer)  # raises for what there is not, while all goes on
+    async def _restart(self, command: Restart) -> None:
+        self.options.offering(command.offer)  # raises ValueError before the stop
         await self.stop()
-        self._instances.offer(told.offer)
+        self._instances.offer(command.offer)
         await self.start()
 
     @handles(Upgrade)
-    async def _upgrade(self, told: Upgrade) -> None:
-        await self._instances.upgrade(told.overlap, told.offer)
+    async def _upgrade(self, command: Upgrade) -> None:
+        await self._instances.upgrade(command.overlap, command.offer)
 
     @handles(Unregister)
-    async def _unregister(self, told: Unregister) -> None:
+    async def _unregister(self, command: Unregister) -> None:
         self._instances.unregister()
 
     @handles(Crash)
-    async def _crash(self, told: Crash) -> None:
+    async def _crash(self, command: Crash) -> None:
         await self._end(self._instances.crash())
 
     @handles(Retire)
-    async def _retire(self, told: Retire) -> None:
+    async def _retire(self, command: Retire) -> None:
         await self._end(self._instances.retire())
 
     @handles(WaitRegistered)
-    async def _wait_registered(self, told: WaitRegistered) -> None:
+    async def _wait_registered(self, command: WaitRegistered) -> None:
         await self._instances.registered.wait()
 
-    # -- its devices
+    # -- devices
 
     @handles(SetHealth)
-    async def _set_health(self, told: SetHealth) -> None:
-        self._devices.set_health(told)
+    async def _set_health(self, command: SetHealth) -> None:
+        self._devices.set_health(command)
 
     @handles(Play)
-    async def _play(self, told: Play) -> None:
+    async def _play(self, command: Play) -> None:
         now = int(self._clock.wall())
-        self._devices.table.check(told.changes)
-        for change in told.changes:
+        self._devices.table.check(command.changes)
+        for change in command.changes:
             self._devices.table.set(replace(change, updated=change.updated or now), coalesces=False)
 
     @handles(TaintDevices)
-    async def _taint(self, told: TaintDevices) -> None:
-        paths, taint = [d.path for d in self._devices.named(told.device)], Taint(told.key, told.value, told.effect)
+    async def _taint(self, command: TaintDevices) -> None:
+        paths = [device.path for device in self._devices.named(command.device)]
+        taint = Taint(command.key, command.value, command.effect)
 
         def tainted(there: Taints) -> Taints:
             return (*(t for t in there if (t.key, t.effect) != (taint.key, taint.effect)), taint)
@@ -188,55 +189,57 @@ class FakeDriver(FaultHandlers, DriverControl, Registered):
         await self._change_taints(paths, tainted)
 
     @handles(UntaintDevices)
-    async def _untaint(self, told: UntaintDevices) -> None:
-        paths = [device.path for device in self._devices.named(told.device)]
+    async def _untaint(self, command: UntaintDevices) -> None:
+        paths = [device.path for device in self._devices.named(command.device)]
 
         def left(there: Taints) -> Taints:
-            return tuple(taint for taint in there if taint.key != told.key or told.effect not in ("", taint.effect))
+            return tuple(
+                taint for taint in there if taint.key != command.key or command.effect not in ("", taint.effect)
+            )
 
         await self._change_taints(paths, left)
 
     @handles(Reset)
-    async def _reset(self, told: Reset) -> None:
+    async def _reset(self, command: Reset) -> None:
         self.health.clear_faults()
         self._devices.reset()
         async with self._tainting:
             await self._set_taints({})
 
-    # -- its streams
+    # -- health streams
 
     @handles(Report)
-    async def _report(self, told: Report) -> None:
-        self.health.send(told.devices, complete=False)
+    async def _report(self, command: Report) -> None:
+        self.health.send(command.devices, complete=False)
 
     @handles(*FAULTS)
-    async def _fault_streams(self, told: StreamFault) -> None:
-        self.health.set_fault(told.kind, told.value)
+    async def _fault_streams(self, command: StreamFault) -> None:
+        self.health.set_fault(command.kind, command.value)
 
     @handles(StreamRestore)
-    async def _restore_streams(self, told: StreamRestore) -> None:
-        (self.health.clear_fault(told.kind) if told.kind in KINDS else self.health.clear_faults())
+    async def _restore_streams(self, command: StreamRestore) -> None:
+        (self.health.clear_fault(command.kind) if command.kind in KINDS else self.health.clear_faults())
 
     @handles(StreamClose)
-    async def _close_streams(self, told: StreamClose) -> None:
-        self.health.end(grpc.StatusCode[told.code])
+    async def _close_streams(self, command: StreamClose) -> None:
+        self.health.end(grpc.StatusCode[command.code])
 
     @handles(StreamSend)
-    async def _send_on_streams(self, told: StreamSend) -> None:
-        self.health.send_raw(bytes.fromhex(told.payload))
+    async def _send_on_streams(self, command: StreamSend) -> None:
+        self.health.send_raw(bytes.fromhex(command.payload))
 
     @handles(SetHeartbeat)
-    async def _set_heartbeat(self, told: SetHeartbeat) -> None:
-        self._instances.set_heartbeat(told.seconds)
+    async def _set_heartbeat(self, command: SetHeartbeat) -> None:
+        self._instances.set_heartbeat(command.seconds)
 
-    # -- what it knows
+    # -- state
 
     @handles(GetDevices)
-    async def _get_devices(self, asked: GetDevices) -> tuple[DeviceHealth, ...]:
+    async def _get_devices(self, query: GetDevices) -> tuple[DeviceHealth, ...]:
         return self._devices.table.all()
 
     @handles(GetState)
-    async def _get_state(self, asked: GetState) -> DriverState:
+    async def _get_state(self, query: GetState) -> DriverState:
         current = self._instances.current
         return DriverState(
             running=current.running,
@@ -254,7 +257,7 @@ class FakeDriver(FaultHandlers, DriverControl, Registered):
             stream_faults=current.health.active_faults,
         )
 
-    # -- inside
+    # -- internals
 
     async def _change_taints(self, paths: Sequence[str], changed: Callable[[Taints], Taints]) -> None:
         async with self._tainting:
@@ -262,11 +265,11 @@ class FakeDriver(FaultHandlers, DriverControl, Registered):
             await self._set_taints({**before, **{path: changed(before.get(path, ())) for path in paths}})
 
     async def _set_taints(self, taints: dict[str, Taints]) -> None:
-        """Called by one at a time, so that what is put back after a refusal is nothing that was refused."""
-        before, wanted = self._devices.taints, {path: there for path, there in taints.items() if there}
-        if wanted == before:
+        """Publishes the taints; restores the previous ones after an error. The caller holds `_tainting`."""
+        before, desired = self._devices.taints, {path: there for path, there in taints.items() if there}
+        if desired == before:
             return
-        self._devices.taints = wanted
+        self._devices.taints = desired
         try:
             await self._instances.publish()
         except (ApiError, ValueError):
@@ -284,7 +287,7 @@ class FakeDriver(FaultHandlers, DriverControl, Registered):
         self.failing.resume()
 
     async def _end(self, ending: Coroutine[Any, Any, None]) -> None:
-        """Recoveries go on until a start that is ended has ended, too."""
+        """Suspends recoveries only after the driver has ended, because a cancelled start can resume them."""
         try:
             await ending
         finally:

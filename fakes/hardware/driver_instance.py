@@ -154,7 +154,7 @@ class DriverInstance:
         self.publish_later(new_generation=new_generation)
         error = await self._helper.publish_attempted() or self._dropped
         if not error:
-            self._devices.taken = taints
+            self._devices.published_taints = taints
         elif not (isinstance(error, ApiError) and error.status == 503):
             raise error
 
@@ -176,7 +176,7 @@ class DriverInstance:
         """Writes the CDI specification of the devices, and replaces that of another instance."""
         o = self.options
         if o.cdi_dir:
-            named: dict[str, Device | None] = {device.name: device for device in self._devices.given}
+            named: dict[str, Device | None] = {device.name: device for device in self._devices.allocatable}
             shared: dict[str, Device | None] = {cdi.SHARED: None} if o.shared_cdi_id else {}
             cdi.write(Path(o.cdi_dir), cdi.kind_of(o.name), o.name, o.instance, {**named, **shared})
 
@@ -184,7 +184,7 @@ class DriverInstance:
 
     async def _publish_first(self) -> None:
         """Publishes at the start. Drops taints that were set while stopped if the API server rejects them."""
-        on_status, taken = self._devices.taints, self._devices.taints_taken()
+        on_status, taken = self._devices.taints, self._devices.accepted_taints()
         try:
             await self.publish(new_generation=True)
         except (ApiError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Devices with faults: what is injected and recovered becomes what a driver, or a device plugin, says of them."""
+"""Devices with faults: injected faults and recoveries change the reports of a driver or a device plugin."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -8,97 +8,102 @@ from drahealth.fakes.control.commands.devices import Clear, Flap, Inject, Recove
 from drahealth.fakes.control.commands.surface import Handlers, handles
 from drahealth.fakes.control.replies import Attempt
 from drahealth.fakes.faults.catalogue import Action, action
-from drahealth.fakes.hardware.machine import DeviceState, Key, Machine, words
+from drahealth.fakes.hardware.machine import DeviceState, Key, Machine, fault_text
 from drahealth.fakes.hardware.recoveries import Recoveries
 from drahealth.fakes.waiting import first_of
 from drahealth.proto.clock import Clock
 
-Tell = Callable[[Mapping[str, DeviceState]], None]
-"""Takes the devices, by path, that are another way now; never none."""
+OnChange = Callable[[Mapping[str, DeviceState]], None]
+"""Receives the changed devices by path; at least one."""
 
 
 @dataclass(slots=True)
 class _Flapping:
-    """A fault that comes and goes on a device."""
+    """A fault that is injected and cleared again and again."""
 
     every: float
     due: float
-    """When it comes or goes next."""
+    """Time of the next change."""
 
 
 class FailingDevices:
-    """A machine that tells. Recoveries go on while its driver runs, and are made up for when it runs again.
+    """A machine that reports changes. Recoveries end while the driver runs; due ones end when it starts again.
 
-    `listed` are the paths of the devices that are told of: one that is divided is known by its parts alone.
+    `listed` are the paths of the reported devices; for a divided device those of its partitions.
     """
 
-    def __init__(self, machine: Machine, listed: Iterable[str], *, seed: int, clock: Clock, tell: Tell) -> None:
+    def __init__(
+        self, machine: Machine, listed: Iterable[str], *, seed: int, clock: Clock, on_change: OnChange
+    ) -> None:
         self._machine = machine
         self._listed = frozenset(listed)
         self._clock = clock
-        self._tell = tell
+        self._on_change = on_change
         self._recoveries = Recoveries(machine, seed)
         self._flaps: dict[Key, _Flapping] = {}
-        self._begun = asyncio.Event()
-        self._waiting: asyncio.Task[None] | None = None
+        self._started = asyncio.Event()
+        self._running: asyncio.Task[None] | None = None
 
-    def inject(self, told: Inject) -> None:
-        """Raises ValueError for an unknown fault or device, and for a device that has the fault already."""
-        self._changed(self._machine.inject(told.fault, *self._machine.named(told.device)))
+    def inject(self, command: Inject) -> None:
+        """Injects a fault. Raises ValueError for an unknown fault or device, or if a device already has the fault."""
+        self._report(self._machine.inject(command.fault, *self._machine.named(command.device)))
 
-    def clear(self, told: Clear) -> Sequence[str]:
-        """The fault is gone. Returns the devices that had it."""
-        devices = self._machine.named(told.device)
-        had = [device for device in devices if self._machine.has(told.fault, device)]
-        had += [device for device in devices if (told.fault, device) in self._flaps and device not in had]
-        changed = self._machine.clear(told.fault, *devices)
+    def clear(self, command: Clear) -> Sequence[str]:
+        """Clears a fault. Returns the devices that had it."""
+        devices = self._machine.named(command.device)
+        had = [device for device in devices if self._machine.has(command.fault, device)]
+        had += [device for device in devices if (command.fault, device) in self._flaps and device not in had]
+        changed = self._machine.clear(command.fault, *devices)
         for device in devices:
-            self._recoveries.forget((told.fault, device))
-            self._flaps.pop((told.fault, device), None)
-        self._changed(changed)
+            self._recoveries.forget((command.fault, device))
+            self._flaps.pop((command.fault, device), None)
+        self._report(changed)
         return had
 
-    def flap(self, told: Flap) -> None:
-        """Raises ValueError for an unknown fault or device, for a device that flaps or has the fault already, and while
-        the driver does not run."""
-        fault, devices = told.fault or self._machine.usual_fault, self._machine.named(told.device)
-        if self._waiting is None:
-            raise ValueError("devices flap only while their driver runs; start it first")
+    def flap(self, command: Flap) -> None:
+        """Injects and clears a fault periodically.
+
+        Raises ValueError for an unknown fault or device, if a device already flaps or has the fault, and if the driver
+        is not running.
+        """
+        fault, devices = command.fault or self._machine.usual_fault, self._machine.named(command.device)
+        if self._running is None:
+            raise ValueError("devices flap only while their driver is running; start it first")
         if flapping := [device for device in devices if (fault, device) in self._flaps]:
             raise ValueError(f"already flapping with {fault}: {', '.join(flapping)}")
-        self._changed(self._machine.inject(fault, *devices))
-        due = self._clock.now() + told.every
-        self._flaps |= {(fault, device): _Flapping(told.every, due) for device in devices}
-        self._begun.set()
+        self._report(self._machine.inject(fault, *devices))
+        due = self._clock.now() + command.every
+        self._flaps |= {(fault, device): _Flapping(command.every, due) for device in devices}
+        self._started.set()
 
-    def recover(self, told: Recover) -> Attempt:
-        """The outcome. Raises ValueError for an unknown action or device, and for a device that is being recovered."""
-        devices = self._machine.named(told.device) if told.device else ()
+    def recover(self, command: Recover) -> Attempt:
+        """Starts a recovery. Raises ValueError for an unknown action or device, or if a device already recovers."""
+        devices = self._machine.named(command.device) if command.device else ()
         begun = self._recoveries.begin(
-            *(action(told.action), devices, self._clock.now()),
-            takes=told.takes,
-            fails=told.fails,
-            claimed=told.claimed,
+            *(action(command.action), devices, self._clock.now()),
+            takes=command.takes,
+            fails=command.fails,
+            claimed=command.claimed,
         )
-        ended = [] if told.fails or told.claimed else self._end_flaps(action(told.action), devices)
+        ended = [] if command.fails or command.claimed else self._end_flaps(action(command.action), devices)
         self._finish()
-        self._begun.set()
+        self._started.set()
         return Attempt(tuple(dict.fromkeys((*begun.cured, *ended))), begun.left, begun.takes)
 
     def reset(self) -> None:
-        """No device has faults any more."""
+        """Clears all faults."""
         self._recoveries.forget_all()
         self._flaps.clear()
-        self._changed(self._machine.reset())
+        self._report(self._machine.reset())
 
     def resume(self) -> None:
-        """The driver runs: what is over by now shows, and the rest when it is."""
-        if self._waiting is None:
-            self._waiting = asyncio.create_task(self._finish_each(), name="recoveries")
+        """The driver has started: ends the due recoveries, and the others when they are due."""
+        if self._running is None:
+            self._running = asyncio.create_task(self._finish_each(), name="recoveries")
 
     async def suspend(self) -> None:
-        """The driver runs no more, so nothing shows."""
-        task, self._waiting = self._waiting, None
+        """The driver has stopped: reports no changes until `resume`."""
+        task, self._running = self._running, None
         self._flaps.clear()
         if task:
             task.cancel()
@@ -106,15 +111,15 @@ class FailingDevices:
 
     async def _finish_each(self) -> None:
         while True:
-            self._begun.clear()
+            self._started.clear()
             self._finish()
-            await first_of(self._begun.wait(), self._clock.sleep(self._due - self._clock.now()))
+            await first_of(self._started.wait(), self._clock.sleep(self._due - self._clock.now()))
 
     def _finish(self) -> None:
-        self._changed(self._recoveries.finish(self._clock.now()) | self._toggled(self._clock.now()))
+        self._report(self._recoveries.finish(self._clock.now()) | self._toggled(self._clock.now()))
 
     def _toggled(self, now: float) -> frozenset[str]:
-        """The faults that flap come or go, if it is time; returns the devices whose state changes."""
+        """Injects or clears flapping faults that are due; returns the devices whose state changes."""
         changed = frozenset[str]()
         for (fault, device), flapping in self._flaps.items():
             if flapping.due <= now:
@@ -124,45 +129,45 @@ class FailingDevices:
         return changed
 
     def _end_flaps(self, action: Action, devices: Sequence[str]) -> list[str]:
-        """Those on the devices, or on all if none is named, for which the action is enough."""
+        """Ends flaps on these devices, or on all, if the action is sufficient for the fault; returns them."""
         inside = {path for device in devices for path in self._machine.reached(device)}
         ended = [key for key in self._flaps if not devices or key[1] in inside]
-        ended = [key for key in ended if self._machine.is_enough(key[0], action)]
+        ended = [key for key in ended if self._machine.is_sufficient(key[0], action)]
         for key in ended:
             del self._flaps[key]
-        return [words(key) for key in ended]
+        return [fault_text(key) for key in ended]
 
     @property
     def _due(self) -> float:
-        """When the next recovery is over or the next flap is due."""
+        """Time of the next end of a recovery or the next flap."""
         return min((self._recoveries.due, *(flapping.due for flapping in self._flaps.values())))
 
     def faults(self) -> dict[str, tuple[str, ...]]:
-        """The faults of each device that has any, by its path."""
+        """Faults by path, of the devices with faults."""
         return {path: state.faults for path, state in self._machine.states().items() if state.faults}
 
-    def _changed(self, paths: Iterable[str]) -> None:
+    def _report(self, paths: Iterable[str]) -> None:
         if changed := {path: self._machine.state(path) for path in paths if path in self._listed}:
-            self._tell(changed)
+            self._on_change(changed)
 
 
 class FaultHandlers(Handlers):
-    """The commands about faults, which drivers and device plugins handle alike."""
+    """Handlers of the commands for faults, the same for drivers and device plugins."""
 
     failing: FailingDevices
 
     @handles(Inject)
-    async def _inject(self, told: Inject) -> None:
-        self.failing.inject(told)
+    async def _inject(self, command: Inject) -> None:
+        self.failing.inject(command)
 
     @handles(Clear)
-    async def _clear(self, told: Clear) -> Sequence[str]:
-        return self.failing.clear(told)
+    async def _clear(self, command: Clear) -> Sequence[str]:
+        return self.failing.clear(command)
 
     @handles(Flap)
-    async def _flap(self, told: Flap) -> None:
-        self.failing.flap(told)
+    async def _flap(self, command: Flap) -> None:
+        self.failing.flap(command)
 
     @handles(Recover)
-    async def _recover(self, told: Recover) -> Attempt:
-        return self.failing.recover(told)
+    async def _recover(self, command: Recover) -> Attempt:
+        return self.failing.recover(command)

@@ -18,9 +18,9 @@ class DeviceState:
     health: Health = Health.HEALTHY
     message: str = ""
     listed: bool = True
-    """False: the driver does not mention it at all."""
+    """False: reports omit the device."""
     faults: tuple[str, ...] = ()
-    """Their ids, those of which nothing is said too."""
+    """Ids of all faults, including silent ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +30,11 @@ class Recovery:
     cured: tuple[str, ...]
     left: tuple[str, ...]
     changed: frozenset[str] = frozenset()
-    """The paths of the devices that are concerned."""
+    """Paths of the devices whose state changed."""
 
 
 Key = tuple[str, str]
-"""A fault's id, and the device that it is on."""
+"""Id of a fault, and path of its device."""
 
 
 class Machine:
@@ -60,7 +60,7 @@ class Machine:
         found = fault(self._catalogue, fault_id)
         reached = {device: self._inventory.reached(device, found.reaches) for device in devices}
         if has := [device for device in devices if self.has(fault_id, device)]:
-            raise ValueError(f"{', '.join(has)} {'has' if len(has) == 1 else 'have'} {fault_id} already")
+            raise ValueError(f"{', '.join(has)} already {'has' if len(has) == 1 else 'have'} {fault_id}")
         for device, paths in reached.items():
             self._faults[fault_id, device] = found
             for path in paths:
@@ -77,12 +77,12 @@ class Machine:
         """The device and its partitions. Raises ValueError."""
         return self._inventory.reached(device, "device")
 
-    def is_enough(self, fault_id: str, action: Action) -> bool:
-        """Whether the action recovers devices from this fault of the catalogue."""
+    def is_sufficient(self, fault_id: str, action: Action) -> bool:
+        """Whether the action is sufficient for this fault of the catalogue."""
         return fault(self._catalogue, fault_id).is_recovered_by(action)
 
     def has(self, fault_id: str, device: str) -> bool:
-        """Whether the fault is on the device itself."""
+        """Whether the device itself has the fault."""
         return (fault_id, device) in self._faults
 
     def clear(self, fault_id: str, *devices: str) -> frozenset[str]:
@@ -101,7 +101,11 @@ class Machine:
         there = self.faults_on(*devices)
         cured = [] if fails else [key for key in there if self.is_recovered(key, action)]
         changed = self.cure(cured)
-        return Recovery(tuple(map(words, cured)), tuple(words(key) for key in there if key not in cured), changed)
+        return Recovery(
+            tuple(map(fault_text, cured)),
+            tuple(fault_text(key) for key in there if key not in cured),
+            changed,
+        )
 
     def faults_on(self, *devices: str) -> list[Key]:
         """The faults on devices and their partitions; without devices, all faults."""
@@ -133,12 +137,12 @@ class Machine:
     def state(self, path: str) -> DeviceState:
         """The state of one device. Raises ValueError for an unknown device."""
         mine = self._reaching[self._inventory[path].path]
-        told = [found for key, found in mine.items() if not found.silent and key not in self._claimed]
+        visible = [found for key, found in mine.items() if not found.silent and key not in self._claimed]
         ids = tuple(id_ for id_, _ in mine)
-        if not told:
+        if not visible:
             return DeviceState(faults=ids)
-        bad = [found for found in told if self._policy.health(found.id) is Health.UNHEALTHY]
-        worst = (bad or told)[-1]  # the newest of those that count
+        bad = [found for found in visible if self._policy.health(found.id) is Health.UNHEALTHY]
+        worst = (bad or visible)[-1]  # the newest one
         vanished = any(found.vanishes for found in bad)
         return DeviceState(self._policy.health(worst.id), worst.message_for(path), not vanished, ids)
 
@@ -161,6 +165,6 @@ class Machine:
         return frozenset(path for key in keys for path in self._inventory.reached(key[1], self._faults[key].reaches))
 
 
-def words(key: Key) -> str:
-    """The fault in words."""
+def fault_text(key: Key) -> str:
+    """The fault in fault_text."""
     return f"{key[0]} on {key[1]}"

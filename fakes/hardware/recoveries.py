@@ -12,13 +12,13 @@ from random import Random
 from typing import Literal
 
 from drahealth.fakes.faults.catalogue import Action
-from drahealth.fakes.hardware.machine import Key, Machine, words
+from drahealth.fakes.hardware.machine import Key, Machine, fault_text
 
 Outcome = Literal["cured", "claimed", "nothing"]
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class StartedRecovery:
     """A started recovery: the faults it will clear, the remaining faults, and the seconds until its end."""
 
     cured: tuple[str, ...] = ()
@@ -33,7 +33,7 @@ class Recoveries:
         self._machine = machine
         self._seed = seed
         self._drawn: Counter[Key] = Counter()
-        self._under_way: dict[Key, tuple[float, Outcome]] = {}
+        self._running: dict[Key, tuple[float, Outcome]] = {}
 
     def begin(
         self,
@@ -44,44 +44,48 @@ class Recoveries:
         takes: float | None = 0.0,
         fails: bool = False,
         claimed: bool = False,
-    ) -> Begun:
+    ) -> StartedRecovery:
         """Starts a recovery action on devices, or on all. `takes` is in seconds; None uses the catalogue's duration.
 
         Raises ValueError for a device that is already recovering.
         """
         there = self._machine.faults_on(*devices)
-        if busy := [key for key in there if key in self._under_way]:
-            left = max(self._under_way[key][0] for key in busy) - now
-            raise ValueError(f"{busy[0][1]} is being recovered from {busy[0][0]} for another {max(left, 0):.1f} s")
-        helped = [key for key in there if not fails and not claimed and self._machine.is_recovered(key, action)]
+        if busy := [key for key in there if key in self._running]:
+            left = max(self._running[key][0] for key in busy) - now
+            raise ValueError(f"{busy[0][1]} is already recovering from {busy[0][0]}; wait {max(left, 0):.1f} s")
+        cleared = [key for key in there if not fails and not claimed and self._machine.is_recovered(key, action)]
         longest = 0.0
         for key in there:
             seconds = self._draw(key) if takes is None else takes
-            outcome: Outcome = "cured" if key in helped else "claimed" if claimed else "nothing"
-            self._under_way[key] = (now + seconds, outcome)
+            outcome: Outcome = "cured" if key in cleared else "claimed" if claimed else "nothing"
+            self._running[key] = (now + seconds, outcome)
             longest = max(longest, seconds)
-        return Begun(tuple(map(words, helped)), tuple(words(key) for key in there if key not in helped), longest)
+        return StartedRecovery(
+            tuple(map(fault_text, cleared)),
+            tuple(fault_text(key) for key in there if key not in cleared),
+            longest,
+        )
 
     @property
     def due(self) -> float:
         """The end of the next recovery; infinite if there is none."""
-        return min((due for due, _ in self._under_way.values()), default=math.inf)
+        return min((due for due, _ in self._running.values()), default=math.inf)
 
     def finish(self, now: float) -> frozenset[str]:
         """Ends recoveries that are due; returns the paths of devices whose state changes."""
-        over = {key: outcome for key, (due, outcome) in self._under_way.items() if due <= now}
+        over = {key: outcome for key, (due, outcome) in self._running.items() if due <= now}
         for key in over:
-            del self._under_way[key]
+            del self._running[key]
         cured = self._machine.cure([key for key, outcome in over.items() if outcome == "cured"])
         return cured | self._machine.claim([key for key, outcome in over.items() if outcome == "claimed"])
 
     def forget(self, key: Key) -> None:
         """Removes a fault that was cleared by other means."""
-        self._under_way.pop(key, None)
+        self._running.pop(key, None)
 
     def forget_all(self) -> None:
         """Removes all recoveries."""
-        self._under_way.clear()
+        self._running.clear()
 
     def _draw(self, key: Key) -> float:
         self._drawn[key] += 1

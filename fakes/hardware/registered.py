@@ -11,7 +11,7 @@ from drahealth.fakes.control.replies import DriverState, PluginState
 from drahealth.proto.clock import Clock
 
 REGISTRATION_TIMEOUT = 30.0
-"""Seconds; a kubelet notices a new socket within one."""
+"""Seconds to wait for the registration; a kubelet detects a new socket within one second."""
 
 
 class FakeNode(Protocol):
@@ -31,15 +31,15 @@ class FakeNode(Protocol):
 
     @property
     def registry_dir(self) -> Path:
-        """Where the kubelet looks for registration sockets: `plugins_registry`."""
+        """The directory with registration sockets: `plugins_registry`."""
 
     @property
     def plugins_dir(self) -> Path:
-        """Where drivers put their own sockets: `plugins`."""
+        """The parent of the drivers' data directories: `plugins`."""
 
     @property
     def device_plugins_dir(self) -> Path:
-        """Where device plugins find the kubelet's socket: `device-plugins`."""
+        """The directory with the kubelet's socket for device plugins: `device-plugins`."""
 
 
 class Registered(ABC):
@@ -77,7 +77,7 @@ class Registered(ABC):
 
 
 def names_of(devices: Sequence[str]) -> tuple[str, ...]:
-    """The devices' names as options have them. Raises ValueError for one text, which is a sequence of letters, too."""
+    """Device names as a tuple. Raises ValueError for a single string."""
     if isinstance(devices, str):
         raise ValueError(f"devices must be a list of names such as [{devices!r}], got {devices!r}")
     return tuple(devices)

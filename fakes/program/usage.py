@@ -16,7 +16,7 @@ _HELP = "NoArgsIsHelpError"
 """The subclass that is not an error: its message is the requested help."""
 
 
-class Verbs(TyperGroup):
+class CommandGroup(TyperGroup):
     """A command with subcommands."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:

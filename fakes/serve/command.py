@@ -6,9 +6,9 @@ from typing import Annotated, Any
 import typer
 
 from drahealth.fakes.program.errors import CommandError
-from drahealth.fakes.program.usage import Verbs
+from drahealth.fakes.program.usage import CommandGroup
 
-app = typer.Typer(cls=Verbs, help="Serve fake drivers as a process.", no_args_is_help=True)
+app = typer.Typer(cls=CommandGroup, help="Serve fake drivers as a process.", no_args_is_help=True)
 
 
 _PANEL = "Drivers of a file (-f)"

@@ -26,12 +26,12 @@ class PodObserver:
         self._pods = pods
         self._calls = Counter[tuple[str, type[DriverEvent]]]()
         if pods:
-            pods.add(self.changes.tell)
+            pods.add(self.changes.notify)
 
     def __call__(self, event: DriverEvent, /) -> None:
         if type(event) in _EVENTS.values():
             self._calls[event.driver, type(event)] += 1
-            self.changes.tell()
+            self.changes.notify()
 
     def calls(self, driver: str, method: str | None = None) -> int:
         """How often a driver was called since the process began: claims that it has prepared, and so on."""

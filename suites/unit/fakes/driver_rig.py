@@ -138,7 +138,7 @@ class Rig:
     async def ask(self) -> Any:
         return await self.call(GET_INFO, f"registry/{DRIVER}-reg.sock")
 
-    async def tell(self, ok: bool = True, error: str = "") -> None:
+    async def notify_registration(self, ok: bool = True, error: str = "") -> None:
         """The outcome of its registration."""
         where = f"registry/{DRIVER}-reg.sock"
         await self.call(NOTIFY_REGISTRATION, where, plugin_registered=ok, error=error)

@@ -58,12 +58,12 @@ class FullApi(ApiServer):
         ({"returns": {"gpu-7": ()}}, "what is returned for a device needs the device: gpu-7"),
         (
             {"served_health_apis": ("v9.Health",)},
-            f"no health API is called 'v9.Health'; there are {', '.join(HEALTH_APIS)}",
+            f"unknown health API 'v9.Health'; there are {', '.join(HEALTH_APIS)}",
         ),
         (
             {"health_apis": ("v1alpha1.NodeHealth/WatchResources",)},
             (
-                "v1alpha1.NodeHealth/WatchResources is a method, which nobody advertises; "
+                "v1alpha1.NodeHealth/WatchResources is a method and cannot be advertised; "
                 "advertise v1alpha1.NodeHealth, and serve v1alpha1.NodeHealth/WatchResources"
             ),
         ),

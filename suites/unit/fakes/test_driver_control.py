@@ -144,7 +144,7 @@ async def test_an_old_instance_that_retires_leaves_the_devices_of_the_new_one(ma
 
 async def test_its_state_tells_what_it_knows_of_itself(driver: DriverControl, rig: Rig) -> None:
     claim = await rig.claim("gpu-0")
-    await rig.tell()
+    await rig.notify_registration()
     await rig.call(PREPARE["v1.DRAPlugin"], claims=[reference(claim)])
     async with rig.watch(driver), rig.watch(driver):
         asked, claims = {"v1.DRAResourceHealth": 2}, (claim["metadata"]["uid"],)
@@ -161,7 +161,7 @@ async def test_it_waits_for_the_kubelets_word_anew_after_each_start(driver: Driv
         waiting = asyncio.create_task(driver.wait_registered())
         await rig.ask()
         assert not waiting.done()
-        await rig.tell()
+        await rig.notify_registration()
         await asyncio.wait_for(waiting, PATIENCE)
         await driver.stop()
         await driver.start()
@@ -170,7 +170,7 @@ async def test_it_waits_for_the_kubelets_word_anew_after_each_start(driver: Driv
 
 
 async def test_a_refusal_is_in_its_state(driver: DriverControl, rig: Rig) -> None:
-    await rig.tell(ok=False, error="no such version")
+    await rig.notify_registration(ok=False, error="no such version")
     state = await driver.state()
     assert (state.registered, state.registration_error) == (False, "no such version")
     assert rig.happened(Registered) == [Registered(DRIVER, "", ok=False, error="no such version")]

@@ -47,7 +47,7 @@ async def test_a_device_stays_ill_while_it_is_being_recovered(make: Make, rig: R
     async with rig.watch(driver) as stream:
         await driver.inject("xid/95", "gpu-0")
         assert await driver.recover("gpu-reset", "gpu-0", takes=60) == Attempt(("xid/95 on gpu-0",), (), 60)
-        with pytest.raises(WRONG, match="gpu-0 is being recovered from xid/95 for another"):
+        with pytest.raises(WRONG, match="gpu-0 is already recovering from xid/95"):
             await driver.recover("reboot", "gpu-0")
         assert (await driver.state()).faults == {"gpu-0": ("xid/95",)}
         rig.clock.jump(61)

@@ -96,7 +96,7 @@ def test_a_recovery_that_is_claimed_is_none() -> None:
 def test_a_fault_is_there_once() -> None:
     gpus = machine()
     gpus.inject("xid/79", "gpu-0")
-    with pytest.raises(ValueError, match="gpu-0 has xid/79 already"):
+    with pytest.raises(ValueError, match="gpu-0 already has xid/79"):
         gpus.inject("xid/79", "gpu-0")
 
 

@@ -118,7 +118,7 @@ async def test_a_device_that_was_taken_out_is_not_brought_back_by_its_faults(rig
         (("inject", "xid/97", "gpu-0"), "unknown fault 'xid/97' in the catalogue nvidia"),
         (("inject", "xid/79", "gpu-9"), "unknown device 'gpu-9'; there are gpu-0, split"),
         (("recover", "hammer"), "unknown recovery action 'hammer'"),
-        (("restore", "gpu-0"), "the plugin of example.com/gpu lists gpu-0 already"),
+        (("restore", "gpu-0"), "device plugin example.com/gpu already lists gpu-0"),
     ],
 )
 async def test_what_makes_no_sense_changes_nothing(plugin: PluginControl, call: tuple[str, ...], words: str) -> None:
@@ -215,7 +215,7 @@ async def test_of_more_lists_than_can_wait_the_newest_are_told_in_their_order() 
 
 IDS = ("a", "b", "c")
 ORDERS = st.lists(
-    st.tuples(st.sampled_from(["take_out", "put_back", "vanish", "heal"]), st.sampled_from(IDS)), max_size=12
+    st.tuples(st.sampled_from(["remove", "restore", "vanish", "heal"]), st.sampled_from(IDS)), max_size=12
 )
 
 
@@ -223,11 +223,11 @@ ORDERS = st.lists(
 def test_a_device_is_listed_unless_it_was_taken_out_or_has_vanished(orders: list[tuple[str, str]]) -> None:
     devices, out, gone = PluginList("r/r", IDS), set[str](), set[str]()
     for what, device in orders:
-        if what in ("take_out", "put_back"):
-            if (device in out | gone) != (what == "put_back"):
+        if what in ("remove", "restore"):
+            if (device in out | gone) != (what == "restore"):
                 continue  # it is refused
             getattr(devices, what)(device)
-            (out.add if what == "take_out" else out.discard)(device)
+            (out.add if what == "remove" else out.discard)(device)
             gone -= {device}
         else:
             last = devices.change({device: DeviceState(Health.UNHEALTHY, listed=what != "vanish")})

@@ -6,7 +6,7 @@ import pytest
 
 from drahealth.fakes.faults.catalogue import fault, policy
 from drahealth.fakes.hardware.machine import Machine
-from drahealth.fakes.hardware.recoveries import Begun, Recoveries
+from drahealth.fakes.hardware.recoveries import Recoveries, StartedRecovery
 from drahealth.fakes.inventory.devices import Inventory
 
 
@@ -20,7 +20,7 @@ def ill(*faults: str) -> tuple[Machine, Recoveries]:
 
 def test_a_device_stays_as_it_is_until_its_recovery_is_over() -> None:
     machine, recoveries = ill("xid/46")
-    assert recoveries.begin("gpu-reset", ("gpu-0",), 10.0, takes=5.0) == Begun(("xid/46 on gpu-0",), (), 5.0)
+    assert recoveries.begin("gpu-reset", ("gpu-0",), 10.0, takes=5.0) == StartedRecovery(("xid/46 on gpu-0",), (), 5.0)
     assert (recoveries.due, recoveries.finish(14.9), machine.state("gpu-0").faults) == (15.0, frozenset(), ("xid/46",))
     assert recoveries.finish(15.0) == {"gpu-0"}
     assert (machine.state("gpu-0").faults, recoveries.due) == ((), math.inf)
@@ -45,7 +45,7 @@ def test_one_that_fails_or_is_claimed_takes_as_long(odd: dict[str, bool], messag
 def test_no_other_recovery_of_a_device_begins_meanwhile() -> None:
     _, recoveries = ill("xid/46")
     recoveries.begin("gpu-reset", ("gpu-0",), 0.0, takes=5.0, fails=True)
-    with pytest.raises(ValueError, match=r"gpu-0 is being recovered from xid/46 for another 3.0 s"):
+    with pytest.raises(ValueError, match=r"gpu-0 is already recovering from xid/46; wait 3.0 s"):
         recoveries.begin("reboot", (), 2.0)
     recoveries.finish(5.0)
     assert recoveries.begin("reboot", (), 5.0).cured == ("xid/46 on gpu-0",)

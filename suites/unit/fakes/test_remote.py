@@ -111,7 +111,7 @@ async def test_ten_thousand_devices_fit_into_a_line(rig: Rig) -> None:
 async def test_the_events_of_a_driver_come_to_who_made_it(rig: Rig) -> None:
     first = await rig.there()
     await first.start()
-    await rig.tell()
+    await rig.notify_registration()
     await first.state()
     assert rig.happened(Registered) == [Registered(DRIVER, "", ok=True)]
 
@@ -168,7 +168,7 @@ async def test_a_driver_outlives_a_lost_connection_and_nothing_is_lost(rig: Rig,
     await driver.start()
     line.refusals = 2
     line.cut()
-    await rig.tell()
+    await rig.notify_registration()
     async with asyncio.timeout(PATIENCE):
         await driver.wait_registered()
     assert (events, len(line.writers)) == ([Registered(DRIVER, "", ok=True)], 2)
@@ -182,7 +182,7 @@ async def test_calls_under_way_are_answered_over_the_next_connection(rig: Rig, l
     waiting = asyncio.create_task(driver.wait_registered())
     await driver.state()
     line.cut()
-    await rig.tell()
+    await rig.notify_registration()
     await asyncio.wait_for(waiting, PATIENCE)
     assert (await driver.state()).registered
 

@@ -64,7 +64,7 @@ async def driver_of(rig: Rig, process: Process) -> RemoteDriver:
 async def test_it_does_as_it_is_told_and_ends_with_its_input(rig: Rig, kubeconfig: Path) -> None:
     process = await run(PROGRAM, "--kubeconfig", str(kubeconfig), "--jumping-clock")
     driver = await driver_of(rig, process)
-    await rig.tell()
+    await rig.notify_registration()
     async with asyncio.timeout(PATIENCE):
         await driver.wait_registered()
     await driver.set_health("gpu-0", Health.UNHEALTHY, "xid 79")

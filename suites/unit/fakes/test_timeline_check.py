@@ -46,7 +46,7 @@ def test_a_timeline_that_makes_sense_is_planned() -> None:
         ("expect: {of: plugin, message: hot}", "timeline.0.expect.message: a device plugin has no messages"),
         ("set: {health: Healthy, heartbeat: 2s}", "timeline.0.set: set needs a device for health"),
         ("expect: {health: Healthy}, within: soon", "timeline.0.within: 'soon' is no window (push, resync, start"),
-        ("driver: {restart: {offer: [v2]}}", "timeline.0.driver.restart.offer.0: no health API is called 'v2'"),
+        ("driver: {restart: {offer: [v2]}}", "timeline.0.driver.restart.offer.0: unknown health API 'v2'"),
         (
             "taint: {key: a b}, device: gpu-0",
             "timeline.0.taint: a taint key must look like example.com/unhealthy, got 'a b'",

@@ -44,7 +44,7 @@ async def driver(rig: Rig, request: pytest.FixtureRequest) -> DriverControl:
     cdi = str(rig.root / "cdi")
     driver: DriverControl = rig.here(cdi_dir=cdi) if request.param == "here" else await rig.there(cdi_dir=cdi)
     await driver.start()
-    await rig.tell()
+    await rig.notify_registration()
     return driver
 
 
@@ -225,7 +225,7 @@ async def test_a_driver_that_restarts_has_what_it_had(driver: DriverControl, rig
     [
         (True, 1.0, [], f"driver {DRIVER} is not running; start it before an upgrade"),
         (False, -1.0, [], "overlap must be a finite number of seconds, 0 or more, got -1"),
-        (False, 1.0, ["v2"], "no health API is called 'v2.DRAResourceHealth'; there are v1.DRAResourceHealth"),
+        (False, 1.0, ["v2"], "unknown health API 'v2.DRAResourceHealth'; there are v1.DRAResourceHealth"),
     ],
 )
 async def test_what_cannot_be_is_refused_and_nothing_changes(
@@ -241,7 +241,7 @@ async def test_what_cannot_be_is_refused_and_nothing_changes(
 
 
 async def test_a_restart_that_offers_what_there_is_not_ends_nothing(driver: DriverControl, rig: Rig) -> None:
-    with pytest.raises(WRONG, match="no health API is called 'v2"):
+    with pytest.raises(WRONG, match="unknown health API 'v2"):
         await driver.restart(["v2"])
     assert (await driver.state()).registered
 
@@ -300,7 +300,7 @@ async def test_a_newer_instance_that_cannot_publish_ends_and_the_older_one_goes_
     rig.api = Moody(clock=rig.clock)
     driver = rig.here(cdi_dir=str(rig.root / "cdi"))
     await driver.start()
-    await rig.tell()
+    await rig.notify_registration()
     with pytest.raises(ApiError, match="resourceslices is forbidden"):
         await driver.upgrade()
     assert await older_goes_on(driver, rig)
@@ -378,7 +378,7 @@ async def test_a_newer_instance_that_is_refused_is_let_go(rig: Rig) -> None:
 async def test_who_leaves_does_not_end_the_upgrade_that_he_asked_for(rig: Rig) -> None:
     driver = rig.here()
     await driver.start()
-    await rig.tell()
+    await rig.notify_registration()
     upgrading = await both_run(rig, driver)
     upgrading.cancel()
     await asyncio.gather(upgrading, return_exceptions=True)

@@ -46,7 +46,7 @@ async def test_a_recovery_takes_the_time_that_it_is_given(serving: Rig) -> None:
     words = "cured in 3600 s: xid/79 on gpu-0\n"
     assert await serving.ctl("recover", "reboot", "gpu-0", "--takes", "1h") == Said(0, words, "")
     again = await serving.ctl("recover", "reboot", "gpu-0")
-    assert "gpu-0 is being recovered from xid/79 for another" in again.err
+    assert "gpu-0 is already recovering from xid/79" in again.err
 
 
 async def test_all_is_well_again(serving: Rig) -> None:

@@ -93,7 +93,7 @@ async def test_what_cannot_be_done_is_told_of_and_the_story_goes_on(rig: Rig) ->
     await registered(rig)
     await until(lambda: told(rig, "timeline-ended"), PATIENCE)
     (failed,) = told(rig, "step-failed")
-    assert (failed["step"], failed["why"]) == ("timeline.0", "gpu-0 has xid/46 already")
+    assert (failed["step"], failed["why"]) == ("timeline.0", "gpu-0 already has xid/46")
     assert failed["where"] == "story.timeline.yaml line 5, timeline.0"
     assert (await rig.told("state"))["faults"] == {"gpu-0": ["xid/46"], "gpu-1": ["xid/48"]}
 

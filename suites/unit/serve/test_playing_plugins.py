@@ -116,7 +116,7 @@ async def test_faults_are_the_drivers_alone(both: Rig) -> None:
 
 async def test_what_a_plugin_cannot_do_is_told_of_and_the_story_goes_on(both: Rig) -> None:
     assert await played(both, "{plugin: {listed: true}, device: gpu-0}", SICK) == [
-        f"the plugin of {RESOURCE} lists gpu-0 already"
+        f"device plugin {RESOURCE} already lists gpu-0"
     ]
     assert await says(both) == {**WELL, "gpu-0": "Unhealthy"}
 

@@ -53,7 +53,7 @@ async def test_ctl_restarts_a_driver_with_other_health_apis(serving: Rig) -> Non
     assert await serving.ctl("restart", "--offer", "v1alpha1") == Said(0, "", "")
     assert (await serving.told("state"))["health_apis"] == ["v1alpha1.DRAResourceHealth"]
     refused = await serving.ctl("restart", "--offer", "v7")
-    words = "drahealth: no health API is called 'v7.DRAResourceHealth'; there are v1.DRAResourceHealth, "
+    words = "drahealth: unknown health API 'v7.DRAResourceHealth'; there are v1.DRAResourceHealth, "
     assert (refused.code, refused.err.startswith(words), serving.sockets()) == (2, True, SOCKETS)
 
 
@@ -62,7 +62,7 @@ async def test_ctl_restarts_a_driver_with_other_health_apis(serving: Rig) -> Non
     [
         (("--overlap", "soon"), "--overlap: invalid duration 'soon' (use 500ms"),
         (("--overlap", "-1s"), "overlap must be a finite number of seconds, 0 or more, got -1"),
-        (("--offer", "v7"), "no health API is called 'v7.DRAResourceHealth'"),
+        (("--offer", "v7"), "unknown health API 'v7.DRAResourceHealth'"),
     ],
 )
 async def test_what_cannot_be_is_told_of_in_one_sentence(serving: Rig, arguments: tuple[str, ...], words: str) -> None:

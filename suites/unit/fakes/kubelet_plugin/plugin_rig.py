@@ -108,7 +108,7 @@ class PluginRig:
     async def ask(self, where: str = f"registry/{DRIVER}-reg.sock") -> Any:
         return await self.call(GET_INFO, where)
 
-    async def tell(self, ok: bool = True, error: str = "") -> None:
+    async def notify_registration(self, ok: bool = True, error: str = "") -> None:
         where = f"registry/{DRIVER}-reg.sock"
         await self.call(NOTIFY_REGISTRATION, where, plugin_registered=ok, error=error)
 

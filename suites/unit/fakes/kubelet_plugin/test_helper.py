@@ -31,9 +31,9 @@ async def test_a_kubelet_is_told_who_it_is_and_what_it_supports(rig: PluginRig) 
 async def test_the_registration_status_is_the_kubelets_last_word(rig: PluginRig) -> None:
     async with rig.running() as helper:
         said = [helper.registration_status]
-        await rig.tell(ok=False, error="no such version")
+        await rig.notify_registration(ok=False, error="no such version")
         said.append(helper.registration_status)
-        await rig.tell()
+        await rig.notify_registration()
         await helper.wait_registered()
         said.append(helper.registration_status)
     assert said == [None, RegistrationStatus(False, "no such version"), RegistrationStatus(True)]
