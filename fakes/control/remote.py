@@ -18,11 +18,11 @@ from drahealth.fakes.control.device_plugin import PluginControl, PluginOptions
 from drahealth.fakes.control.driver import DriverControl, DriverOptions
 from drahealth.fakes.control.wire import (
     LINE_LIMIT,
-    Said,
-    Unreadable,
+    DriverLine,
+    MalformedLine,
     Writer,
     read_attached,
-    read_said,
+    read_driver_line,
     to_line,
 )
 from drahealth.proto.events import Record
@@ -157,8 +157,8 @@ class RemoteHost:
                 if not self._patience:
                     return
                 self._lose()
-        except Unreadable as unreadable:
-            why = str(unreadable)
+        except MalformedLine as malformed:
+            why = str(malformed)
         except OSError as error:
             why = f"{_GONE}: {error}" if str(error) else _GONE
         except Exception as error:  # whatever it is, who called is waiting for an answer
@@ -207,9 +207,9 @@ class RemoteHost:
 
     async def _listen(self, reader: asyncio.StreamReader) -> None:
         while line := await _line(reader):
-            self._take(read_said(line))
+            self._take(read_driver_line(line))
 
-    def _take(self, said: Said) -> None:
+    def _take(self, said: DriverLine) -> None:
         if said.seq and said.seq <= self._seen:
             return
         self._seen = max(self._seen, said.seq)
@@ -261,7 +261,7 @@ async def _line(reader: asyncio.StreamReader) -> bytes:
     try:
         return await reader.readline()
     except ValueError:  # readline's word for a line over the limit
-        raise Unreadable("the driver said a line that is too long to read") from None
+        raise MalformedLine("the driver said a line that is too long to read") from None
 
 
 def clock_offset(before: float, there: float, after: float) -> float:

@@ -21,8 +21,8 @@ from drahealth.fakes.control.served import Commanded, Served, ServedDrivers
 from drahealth.fakes.control.wire import (
     LINE_LIMIT,
     Attached,
+    MalformedLine,
     Request,
-    Unreadable,
     Writer,
     read_attach,
     read_request,
@@ -84,8 +84,8 @@ class ControlServer:
             session.attach(writer, attach.seen)
             while line := await reader.readline():
                 session.take(line)
-        except Unreadable as unreadable:
-            writer.write(to_line({"seq": 0, "id": None, "error": str(unreadable)}))
+        except MalformedLine as malformed:
+            writer.write(to_line({"seq": 0, "id": None, "error": str(malformed)}))
         except ValueError:  # readline's word for a line over the limit
             writer.write(to_line({"seq": 0, "id": None, "error": f"a line has at most {LINE_LIMIT} bytes"}))
         except OSError:
@@ -109,7 +109,7 @@ class ControlServer:
     def _session(self, name: str, calls: int, *, brief: bool) -> "Session":
         session = self._sessions.get(name)
         if (session is None and calls) or (session and session.over):
-            raise Unreadable("the drivers are lost: their process was started anew")
+            raise MalformedLine("the drivers are lost: their process was started anew")
         if session is None:
             session = self._sessions[name] = Session(
                 self._make, self._make_plugin, self._jump, self._served, brief=brief
@@ -194,8 +194,8 @@ class Session:
         """Takes a line; a call runs beside those that are under way, and one that came before is left out."""
         try:
             request = read_request(line)
-        except Unreadable as unreadable:
-            self._say(id=None, error=str(unreadable))
+        except MalformedLine as malformed:
+            self._say(id=None, error=str(malformed))
             return
         self._forget(request.seen)
         if isinstance(request, Request) and request.id > self._taken:

@@ -88,7 +88,7 @@ class Seen(_Line):
     seen: int
 
 
-class Unreadable(Exception):
+class MalformedLine(Exception):
     """A line that is not what it should be; the sentence is for who reads the error."""
 
 
@@ -104,15 +104,15 @@ def to_line(data: Any) -> bytes:
 
 
 def read_attach(line: bytes) -> Attach:
-    """The first line of a connection. Raises Unreadable."""
+    """The first line of a connection. Raises MalformedLine."""
     try:
         return Attach.model_validate_json(line)
     except ValidationError:
-        raise Unreadable('a connection begins with {"attach": SESSION}, on one line') from None
+        raise MalformedLine('a connection begins with {"attach": SESSION}, on one line') from None
 
 
 def read_request(line: bytes) -> Request | Seen:
-    """A later line. Raises Unreadable."""
+    """A later line. Raises MalformedLine."""
     try:
         return Seen.model_validate_json(line)
     except ValidationError:
@@ -120,21 +120,21 @@ def read_request(line: bytes) -> Request | Seen:
     try:
         return Request.model_validate_json(line)
     except ValidationError:
-        raise Unreadable("a call is a JSON object with id, call and args, on one line") from None
+        raise MalformedLine("a call is a JSON object with id, call and args, on one line") from None
 
 
 def read_attached(line: bytes) -> Attached:
-    """The other side's answer to `Attach`. Raises Unreadable, also with what it refuses."""
+    """The other side's answer to `Attach`. Raises MalformedLine, also with what it refuses."""
     try:
         answer = json.loads(line)
         if "error" in answer:
-            raise Unreadable(str(answer["error"]))
+            raise MalformedLine(str(answer["error"]))
         return Attached.model_validate(answer["attached"])
     except (ValueError, TypeError, KeyError, RecursionError):
-        raise Unreadable(_strange(line)) from None
+        raise MalformedLine(_strange(line)) from None
 
 
-class Said(_Line):
+class DriverLine(_Line):
     """What the drivers' side says: an event of a driver, or the answer to a call."""
 
     seq: int
@@ -156,13 +156,13 @@ class Said(_Line):
         return Record(self.at + offset, from_json(self.event))
 
 
-def read_said(line: bytes) -> Said:
-    """A line of the drivers' side. Raises Unreadable."""
+def read_driver_line(line: bytes) -> DriverLine:
+    """A line of the drivers' side. Raises MalformedLine."""
     try:
-        said = Said.model_validate_json(line)
+        said = DriverLine.model_validate_json(line)
         said.record(0)
     except (ValueError, TypeError, KeyError, AttributeError):
-        raise Unreadable(_strange(line)) from None
+        raise MalformedLine(_strange(line)) from None
     return said
 
 

@@ -1,4 +1,4 @@
-"""What a step tells whom: how its command, or what happens around it, is made for each device. Pure."""
+"""The effect of a step: the command, or the change around the fakes, that it makes for each device. Pure."""
 
 import json
 from collections.abc import Callable
@@ -17,8 +17,8 @@ Make = Callable[[str, Uniform], Do]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What a step does, and to whom."""
+class Effect:
+    """The effect of a step, and on whom."""
 
     make: Make
     place: tuple[str, ...]
@@ -30,27 +30,27 @@ class Told:
     """Seconds until it is undone, where the step says so without `for`."""
 
 
-def told_by(step: Step) -> Told:
+def effect_of(step: Step) -> Effect:
     """That of a step with one of the verbs of commands, or with stream, driver, plugin, pod, kubelet, mark."""
-    said: Any = getattr(step, step.verb)
+    value: Any = getattr(step, step.verb)
     if step.verb in STEPS:
-        return _command(STEPS[step.verb], said, (step.verb,))
+        return _command(STEPS[step.verb], value, (step.verb,))
     match step.verb:
         case "stream":
-            return _stream(said)
+            return _stream(value)
         case "driver":
-            return _life(said, "driver", "driver")
+            return _life(value, "driver", "driver")
         case "plugin":
-            return _listed(said) if isinstance(said, Listed) else _life(said, "device-plugin", "plugin")
+            return _listed(value) if isinstance(value, Listed) else _life(value, "device-plugin", "plugin")
         case "pod":
-            return Told(lambda *_: ChangePod(said), ("pod",), can_be_undone=said == "keeps-failing")
+            return Effect(lambda *_: ChangePod(value), ("pod",), can_be_undone=value == "keeps-failing")
         case "kubelet":
-            return Told(lambda *_: ChangeKubelet(said), ("kubelet",), can_be_undone=said == "stop")
-    mark = Mark(said)
-    return Told(lambda *_: mark, (step.verb,))
+            return Effect(lambda *_: ChangeKubelet(value), ("kubelet",), can_be_undone=value == "stop")
+    mark = Mark(value)
+    return Effect(lambda *_: mark, (step.verb,))
 
 
-def undone(do: Do) -> Do:
+def undo_of(do: Do) -> Do:
     """What undoes it, of what can be undone."""
     if isinstance(do, Command):
         assert do.definition.undo
@@ -58,37 +58,39 @@ def undone(do: Do) -> Do:
     return ChangePod("running") if isinstance(do, ChangePod) else ChangeKubelet("start")
 
 
-def _command(known: Definition, said: Any, place: tuple[str, ...], of: Subject = "driver") -> Told:
+def _command(known: Definition, value: Any, place: tuple[str, ...], of: Subject = "driver") -> Effect:
     device = known.argument("device")
 
     def make(path: str, random: Uniform) -> Do:
-        return draw(known, said, random, device=path) if device else draw(known, said, random)
+        return draw(known, value, random, device=path) if device else draw(known, value, random)
 
-    return Told(make, place, of, known.undo is not None, device is not None and device.required)
+    return Effect(make, place, of, known.undo is not None, device is not None and device.required)
 
 
-def _stream(said: Stream) -> Told:
-    value = getattr(said, said.verb)
-    if said.verb == "send":
-        return Told(lambda *_: Send(value), ("stream", "send"))
-    known = group("driver", "stream")[said.verb]
+def _stream(stream: Stream) -> Effect:
+    value = getattr(stream, stream.verb)
+    if stream.verb == "send":
+        return Effect(lambda *_: Send(value), ("stream", "send"))
+    known = group("driver", "stream")[stream.verb]
     lasts = value if isinstance(value, Duration) and not own(known) else None
-    told = _command(known, value, ("stream", said.verb))
-    return Told(told.make, told.place, can_be_undone=told.can_be_undone, lasts=lasts)
+    effect = _command(known, value, ("stream", stream.verb))
+    return Effect(effect.make, effect.place, can_be_undone=effect.can_be_undone, lasts=lasts)
 
 
-def _life(said: Any, subject: Subject, verb: str) -> Told:
-    word = said if isinstance(said, str) else said.verb
-    return _command(group(subject, "life")[word], None if said is word else getattr(said, word), (verb, word), subject)
+def _life(value: Any, subject: Subject, verb: str) -> Effect:
+    word = value if isinstance(value, str) else value.verb
+    return _command(
+        group(subject, "life")[word], None if value is word else getattr(value, word), (verb, word), subject
+    )
 
 
-def _listed(said: Listed) -> Told:
+def _listed(value: Listed) -> Effect:
     def make(path: str, _: Uniform) -> Do:
-        if said.health is not None:
-            return SetListedHealth(path, said.health)
-        return Restore(path) if said.listed else Remove(path)
+        if value.health is not None:
+            return SetListedHealth(path, value.health)
+        return Restore(path) if value.listed else Remove(path)
 
-    return Told(make, ("plugin",), "device-plugin", needs_device=True)
+    return Effect(make, ("plugin",), "device-plugin", needs_device=True)
 
 
 def said_by(step: Step) -> str:

@@ -69,14 +69,14 @@ def written(definition: Definition) -> Any:
     return Annotated[words | Annotated[_mapping(definition), Tag("mapping")], Discriminator(shape)]
 
 
-def draw(definition: Definition, said: Any, random: Uniform, **more: Any) -> Command[Any]:
+def draw(definition: Definition, written: Any, random: Uniform, **more: Any) -> Command[Any]:
     """The command that a file says. Raises ValueError for one that makes no sense."""
     arguments = own(definition)
-    if isinstance(said, Part):
-        values = {name: value for name in said.model_fields_set if (value := getattr(said, name)) is not None}
+    if isinstance(written, Part):
+        values = {name: value for name in written.model_fields_set if (value := getattr(written, name)) is not None}
         more |= {a.name: _drawn(a, values[a.name], random) for a in arguments if a.name in values}
-    elif arguments and said is not None:
-        more[arguments[0].name] = said if type(said) is str else _drawn(arguments[0], said, random)
+    elif arguments and written is not None:
+        more[arguments[0].name] = written if type(written) is str else _drawn(arguments[0], written, random)
     return definition.command(**more)
 
 

@@ -22,7 +22,7 @@ from drahealth.fakes.durations import Uniform
 from drahealth.fakes.faults.catalogue import fault
 from drahealth.fakes.inventory.devices import Inventory
 from drahealth.fakes.timelines.actions import Action, Do, Expect
-from drahealth.fakes.timelines.arguments import Told, said_by, told_by, undone
+from drahealth.fakes.timelines.arguments import Effect, effect_of, said_by, undo_of
 from drahealth.fakes.timelines.fields import Pick
 from drahealth.fakes.timelines.model import Expectation, Flap, Repeat, Settings, Step, Timeline, Trigger
 from drahealth.fakes.timelines.workload import HELD
@@ -133,8 +133,8 @@ class _Planner:
     actions: list[Action] = field(default_factory=list)
     numbers: Counter[str] = field(default_factory=Counter)
     keys: dict[int, str] = field(default_factory=dict)
-    told: dict[int, Told] = field(default_factory=dict)
-    """What each repeated step does, by its identity."""
+    effects: dict[int, Effect] = field(default_factory=dict)
+    """The effects of repeated steps, by identity."""
     named: dict[str, Sequence[str]] = field(default_factory=dict)
     """The devices that each pattern names."""
     findings: dict[tuple[tuple[str | int, ...], str], None] = field(default_factory=dict)
@@ -192,34 +192,34 @@ class _Planner:
                 return self._expect(step, step.expect, place, random)
             case "set":
                 return self._set(step, step.set or Settings(), place, random, lasts)
-        told = self.told.get(id(step)) or told_by(step)
+        effect = self.effects.get(id(step)) or effect_of(step)
         if place.rounds:
-            self.told[id(step)] = told
-        return self._tell(step, told, place, random, lasts)
+            self.effects[id(step)] = effect
+        return self._apply(step, effect, place, random, lasts)
 
-    def _tell(self, step: Step, told: Told, place: _Place, random: Uniform, lasts: float | None) -> float:
+    def _apply(self, step: Step, effect: Effect, place: _Place, random: Uniform, lasts: float | None) -> float:
         """Plans one thing for each device; when it is over, or undone, or a recovery has taken its time."""
-        lasts = told.lasts.draw(random) if told.lasts else lasts
-        if lasts is not None and not told.can_be_undone:
-            raise ValueError(f"{' '.join(map(str, told.place))} cannot be undone: leave `for` out")
-        if told.needs_device and step.device is None:
+        lasts = effect.lasts.draw(random) if effect.lasts else lasts
+        if lasts is not None and not effect.can_be_undone:
+            raise ValueError(f"{' '.join(map(str, effect.place))} cannot be undone: leave `for` out")
+        if effect.needs_device and step.device is None:
             raise ValueError(f"{step.verb} needs a device")
         over, devices = lasts or 0.0, self._devices(step, random)
-        first = self._made(told, place, devices[0], random)
+        first = self._made(effect, place, devices[0], random)
         for device in devices:
             do = first.on(device) if isinstance(first, Command) and device != devices[0] else first
-            self._add(place, do, told.of)
+            self._add(place, do, effect.of)
             if lasts is not None:
-                self._add(place.later(place.now + lasts), undone(do), told.of)
+                self._add(place.later(place.now + lasts), undo_of(do), effect.of)
             if isinstance(do, Recover):
                 over = max(over, do.takes or 0.0)
         return place.now + over
 
-    def _made(self, told: Told, place: _Place, device: str, random: Uniform) -> Do:
+    def _made(self, effect: Effect, place: _Place, device: str, random: Uniform) -> Do:
         try:
-            return told.make(device, random)
+            return effect.make(device, random)
         except ValueError as error:
-            raise PlanError(((*place.path, *told.place), str(error))) from None
+            raise PlanError(((*place.path, *effect.place), str(error))) from None
 
     def _lasts(self, step: Step, random: Uniform) -> float | None:
         """Seconds until it is undone; None: it is not."""

@@ -18,11 +18,16 @@ from drahealth.fakes.control.commands.streams import CODES, FAULTS, KINDS, Strea
 from drahealth.fakes.control.commands.surface import Control, Handlers, Method
 from drahealth.fakes.control.device_plugin import PluginControl
 from drahealth.fakes.control.driver import DriverControl
+from drahealth.fakes.ctl.command import app as ctl
+from drahealth.fakes.ctl.command import streams
 from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.health.stream_faults import KINDS as PIPE_KINDS
+from drahealth.fakes.timelines.command_steps import Life, group
+from drahealth.fakes.timelines.model import Step, Stream
 from drahealth.proto.values import DeviceHealth, Health
 
+LIFE_WORDS = set(group("driver", "life"))
 SUBJECTS: dict[Subject, tuple[type[Control], type[Handlers]]] = {
     "driver": (DriverControl, FakeDriver),
     "device-plugin": (PluginControl, FakeDevicePlugin),
@@ -39,6 +44,16 @@ def test_each_command_is_a_method_of_its_name(subject: Subject) -> None:
     found = {name: getattr(SUBJECTS[subject][0], name) for name in dir(SUBJECTS[subject][0])}
     methods = {name: method.command for name, method in found.items() if isinstance(method, Method)}
     assert methods == {definition.name: definition.command for definition in defined(subject)}
+
+
+def test_each_command_is_a_step_or_a_subcommand_where_its_definition_says_so() -> None:
+    steps = {definition.step for definition in defined("driver") if definition.step}
+    groups = {"life": Life.model_fields.keys() | LIFE_WORDS, "stream": Stream.model_fields}
+    missing = {step for step in steps if step.split()[-1] not in groups.get(step.split()[0], Step.model_fields)}
+    subcommands = {info.name for info in ctl.registered_commands} | {
+        f"stream {i.name}" for i in streams.registered_commands
+    }
+    assert (missing, {d.ctl for d in defined("driver") if d.ctl} - subcommands) == (set(), set())
 
 
 @pytest.mark.parametrize("subject", SUBJECTS)

@@ -13,11 +13,11 @@ from drahealth.fakes.control.commands.surface import handles
 from drahealth.fakes.control.server import ControlServer
 from drahealth.fakes.control.wire import (
     LINE_LIMIT,
-    Unreadable,
+    MalformedLine,
     read_attach,
     read_attached,
+    read_driver_line,
     read_request,
-    read_said,
 )
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.suites.unit.endings import PATIENCE
@@ -227,7 +227,7 @@ async def test_a_new_connection_to_a_session_ends_the_old_one(rig: Rig) -> None:
     | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(lambda value: json.dumps(value).encode())
 )
 def test_every_line_is_read_or_called_unreadable(line: bytes) -> None:
-    for read in (read_attach, read_request, read_attached, read_said):
-        with pytest.raises(Unreadable) as unreadable:
+    for read in (read_attach, read_request, read_attached, read_driver_line):
+        with pytest.raises(MalformedLine) as malformed:
             read(line)
-        assert 0 < len(str(unreadable.value)) < 400
+        assert 0 < len(str(malformed.value)) < 400

@@ -9,7 +9,7 @@ import pytest
 
 from drahealth.fakes.control.remote import ControlFailed, RemoteDriver, RemoteHost, clock_offset
 from drahealth.fakes.control.server import ControlServer
-from drahealth.fakes.control.wire import LINE_LIMIT, Said, Writer
+from drahealth.fakes.control.wire import LINE_LIMIT, DriverLine, Writer
 from drahealth.proto.events import Record, Registered, StreamOpened
 from drahealth.proto.values import DeviceHealth, Health
 from drahealth.suites.unit.endings import PATIENCE
@@ -125,7 +125,7 @@ def test_a_clock_that_may_be_ours_is_taken_for_ours_and_any_other_is_compared(th
 
 
 def test_events_come_at_our_own_time() -> None:
-    said = Said(seq=1, driver=7, at=12.5, event=OPENED)
+    said = DriverLine(seq=1, driver=7, at=12.5, event=OPENED)
     assert said.record(2.5) == Record(15.0, StreamOpened("d", "", "d#1", "f"))
 
 

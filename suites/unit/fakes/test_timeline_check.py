@@ -41,6 +41,7 @@ def test_a_timeline_that_makes_sense_is_planned() -> None:
             "repeat: {times: 1, every: 1s, do: [{mark: a}]}, for: 2s",
             "timeline.0.for: for belongs to inject, taint,",
         ),
+        ("recover: all", "timeline.0.recover: `recover all` was renamed to `reset`"),
         ("plugin: {health: Unhealthy}", "timeline.0.plugin: what a plugin says of a device needs the device"),
         ("plugin: crash, device: gpu-0", "timeline.0.device: a plugin can crash as a whole, and not for a device"),
         ("expect: {of: plugin, message: hot}", "timeline.0.expect.message: a device plugin has no messages"),
