@@ -5,7 +5,7 @@ from drahealth.suites.scenario import scenario
 from drahealth.suites.story.node import Node
 
 
-@scenario("STORY-01", "CRASH-01")
+@scenario("STORY-01", "CRASH-01", needs=("taint-devices",))
 async def test_a_pod_shows_its_failed_gpu_and_its_replacement_gets_another_gpu(node: Node) -> None:
     driver = await node.driver(devices=2)
     replicas = await node.replica_set((await node.claim(driver, template=True))["gpu"])

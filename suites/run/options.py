@@ -10,6 +10,7 @@ from drahealth.manager.profile import Profile
 from drahealth.proto.health_apis import HealthApi
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.targets import registry
+from drahealth.suites.targets.capabilities import Capability
 from drahealth.suites.targets.definition import Configuration, Launch, SharedEnvironment, TargetDefinition
 from drahealth.suites.targets.option import Values
 from drahealth.suites.targets.shared_options import HEALTH_API
@@ -48,6 +49,11 @@ class Options:
     def profile(self) -> Profile:
         """What the kubelet of the target is known to do."""
         return self.configuration.profile
+
+    @property
+    def missing(self) -> Mapping[Capability, str]:
+        """The capabilities that the target lacks as it is configured, each with the reason."""
+        return {**self.definition.missing, **self.configuration.missing}
 
     @property
     def about(self) -> str:

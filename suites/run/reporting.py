@@ -41,7 +41,7 @@ class Reporting:
         except ConfigurationError as error:
             raise pytest.UsageError(str(error)) from None
         options = self._session.options
-        self._about = (options.health_api, options.definition.missing)
+        self._about = (options.health_api, options.missing)
         self.run = Run(options.target, options.about, options.health_api.name if options.health_api else None)
 
     @pytest.hookimpl(wrapper=True)

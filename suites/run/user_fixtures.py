@@ -31,7 +31,7 @@ def kubelet(config: pytest.Config) -> ReferenceKubelet:
 def node(config: pytest.Config) -> Node:
     """A node on the target of the run. Raises ConfigurationError for one without local drivers."""
     options = Options.of(config)
-    reason = options.definition.missing.get(Capability.LOCAL_DRIVERS)
+    reason = options.missing.get(Capability.LOCAL_DRIVERS)
     if reason:
         able = (target.name for target in registry.definitions() if target.can(Capability.LOCAL_DRIVERS))
         raise ConfigurationError(

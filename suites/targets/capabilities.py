@@ -20,6 +20,7 @@ class Capability(Enum):
     ADVANCE_TIME = "advance-time"
     SET_RESYNC = "set-resync"
     LOCAL_DRIVERS = "local-drivers"
+    TAINT_DEVICES = "taint-devices"
 
     @property
     def meaning(self) -> str:
@@ -42,6 +43,7 @@ _MEANINGS = {
     Capability.ADVANCE_TIME: "Move the clock of the node forward, without waiting.",
     Capability.SET_RESYNC: "Choose how often the kubelet syncs a pod that has not changed.",
     Capability.LOCAL_DRIVERS: "Register drivers that run on this machine, in any process.",
+    Capability.TAINT_DEVICES: "Publish devices with taints, which the scheduler respects.",
 }
 
 _EXCLUSIVE = frozenset(

@@ -50,6 +50,10 @@ class Configuration(Protocol):
         """What the kubelet of the target is known to do."""
 
     @property
+    def missing(self) -> Mapping[Capability, str]:
+        """The capabilities that it lacks beside those of `TargetDefinition.missing`, each with the reason."""
+
+    @property
     def title(self) -> str:
         """The target in a few words, such as "a real kubelet, Kubernetes 1.37.1"."""
 

@@ -1,9 +1,11 @@
 """Kubernetes versions, and the profiles of their kubelets."""
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.targets.capabilities import Capability
 
 if TYPE_CHECKING:
     from drahealth.manager.profile import Profile
@@ -30,3 +32,11 @@ def profile_of(version: str) -> "Profile":
         known = ", ".join(profile.release for profile in PROFILES.values() if profile.release)
         raise ConfigurationError(f"there is no profile for Kubernetes {version}", f"choose a release of {known}")
     return found
+
+
+def missing_in(version: str) -> Mapping[Capability, str]:
+    """The capabilities that a control plane of this release lacks with its default feature gates."""
+    minor = int(version.split(".")[1])
+    if minor >= 36:
+        return {}
+    return {Capability.TAINT_DEVICES: f"in Kubernetes 1.{minor} the feature gate DRADeviceTaints is off by default"}

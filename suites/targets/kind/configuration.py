@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from drahealth.manager.profile import Profile
+from drahealth.suites.targets.capabilities import Capability
 from drahealth.suites.targets.definition import Launch
 from drahealth.suites.targets.gates import feature_gates
 from drahealth.suites.targets.kind.cluster import node_release
@@ -14,7 +15,7 @@ from drahealth.suites.targets.kind.options import KindOptions
 from drahealth.suites.targets.kind.target import KindTarget
 from drahealth.suites.targets.option import Values
 from drahealth.suites.targets.shared_options import KUBERNETES
-from drahealth.suites.targets.versions import profile_of
+from drahealth.suites.targets.versions import missing_in, profile_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,10 @@ class KindConfiguration:
         """From the options of a run. Raises ConfigurationError."""
         version = values.get(KUBERNETES) or node_release.DEFAULT
         return cls(profile_of(version), version, KindOptions.of(values))
+
+    @property
+    def missing(self) -> Mapping[Capability, str]:
+        return missing_in(self.kubernetes)
 
     @property
     def title(self) -> str:

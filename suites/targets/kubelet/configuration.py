@@ -4,13 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from drahealth.manager.profile import Profile
+from drahealth.suites.targets.capabilities import Capability
 from drahealth.suites.targets.definition import Launch
 from drahealth.suites.targets.kubelet.binaries.ensure import ensure
 from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION
 from drahealth.suites.targets.kubelet.target import SYNC_FREQUENCY, KubeletTarget
 from drahealth.suites.targets.option import Values
 from drahealth.suites.targets.shared_options import DRIVER, KUBERNETES, place_of
-from drahealth.suites.targets.versions import profile_of
+from drahealth.suites.targets.versions import missing_in, profile_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,10 @@ class KubeletConfiguration:
         """From the options of a run. Raises ConfigurationError for a release that has no profile."""
         version = values.get(KUBERNETES) or DEFAULT_VERSION
         return cls(profile_of(version), version, values.get(DRIVER) or "inline")
+
+    @property
+    def missing(self) -> Mapping[Capability, str]:
+        return missing_in(self.kubernetes)
 
     @property
     def title(self) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from drahealth.manager.profile import KEP, Profile
+from drahealth.suites.targets.capabilities import Capability
 from drahealth.suites.targets.definition import Launch
 from drahealth.suites.targets.option import Values
 from drahealth.suites.targets.reference.options import PROFILE
@@ -22,6 +23,10 @@ class ReferenceConfiguration:
     def of(cls, values: Values) -> "ReferenceConfiguration":
         """From the options of a run."""
         return cls(values.get(PROFILE) or KEP, values.get(DRIVER) or "inline")
+
+    @property
+    def missing(self) -> Mapping[Capability, str]:
+        return {}
 
     @property
     def title(self) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from drahealth.suites.run.catalogue import scenarios
+from drahealth.suites.run.options import Options
 from drahealth.suites.targets import registry
 from drahealth.suites.targets.capabilities import Capability
 
@@ -15,8 +16,20 @@ RESULTS = json.loads((Path(__file__).parents[3] / "docs" / "results.json").read_
 @pytest.mark.parametrize("about", RESULTS)
 def test_the_scenarios_that_are_not_applicable_are_those_of_the_published_results(about: str) -> None:
     (target,) = [t for t in registry.definitions() if about.startswith(t.title)]
+    release = about.rpartition(" Kubernetes ")[2] if " Kubernetes " in about else None
+    missing = Options.make({"target": target.name, "kubernetes": release}).missing
     published = {name for name, (outcome, *_) in RESULTS[about].items() if outcome == "not applicable"}
-    assert {scenario.name for scenario in scenarios() if scenario.why_not(None, target.missing)} == published
+    assert {scenario.name for scenario in scenarios() if scenario.why_not(None, missing)} == published
+
+
+@pytest.mark.parametrize("target", ["kubelet", "kind"])
+def test_devices_have_no_taints_before_kubernetes_1_36(target: str) -> None:
+    lacking = [
+        release
+        for release in ("1.37.1", "1.36.3", "1.35.4", "1.34.4")
+        if Capability.TAINT_DEVICES in Options.make({"target": target, "kubernetes": release}).missing
+    ]
+    assert lacking == ["1.35.4", "1.34.4"]
 
 
 def test_every_capability_has_a_meaning_of_one_line() -> None:
