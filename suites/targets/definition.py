@@ -59,7 +59,7 @@ class Configuration(Protocol):
 
     @property
     def flags(self) -> Mapping[str, str]:
-        """The options by name that lead to an equal configuration; no more than needed."""
+        """The shortest list of options, by name, for an equal configuration."""
 
     def make(self, launch: Launch) -> "Target":
         """The target, not started. Raises HarnessError."""

@@ -112,7 +112,7 @@ class Target(Protocol):
         """Sets the feature gates of device health on the API server and on the kubelet, and restarts both."""
 
     async def stop_api_server(self) -> None:
-        """Kills the API server: its watches end, and calls are refused until it is started."""
+        """Kills the API server: its watches end, and calls fail until it is started."""
 
     async def start_api_server(self) -> None:
         """Starts a stopped API server with the same store; returns when it is ready. Harmless on a running one."""

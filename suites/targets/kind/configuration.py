@@ -9,8 +9,8 @@ from drahealth.suites.targets.capabilities import Capability
 from drahealth.suites.targets.definition import Launch
 from drahealth.suites.targets.gates import feature_gates
 from drahealth.suites.targets.kind.cluster import node_release
-from drahealth.suites.targets.kind.cluster.site import SharedSite
-from drahealth.suites.targets.kind.cluster.site_maker import SiteMaker
+from drahealth.suites.targets.kind.cluster.cluster_maker import ClusterMaker
+from drahealth.suites.targets.kind.cluster.prepared_cluster import JoinedCluster
 from drahealth.suites.targets.kind.options import KindOptions
 from drahealth.suites.targets.kind.target import KindTarget
 from drahealth.suites.targets.option import Values
@@ -49,22 +49,22 @@ class KindConfiguration:
 
     def make(self, launch: Launch) -> KindTarget:
         if launch.shared:
-            return KindTarget(SharedSite(launch.shared), self.profile, worker=launch.shared.worker)
+            return KindTarget(JoinedCluster(launch.shared), self.profile, worker=launch.shared.worker)
         return KindTarget(self._maker(launch), self.profile)
 
     def share(self, launch: Launch) -> "SharedCluster":
         """The cluster: workers of a distributed run use one."""
         return SharedCluster(self._maker(launch))
 
-    def _maker(self, launch: Launch) -> SiteMaker:
+    def _maker(self, launch: Launch) -> ClusterMaker:
         gates = feature_gates(self.profile)
-        return SiteMaker(self.options, self.kubernetes, gates, launch.progress, launch.failed)
+        return ClusterMaker(self.options, self.kubernetes, gates, launch.progress, launch.failed)
 
 
 class SharedCluster:
     """Implements `definition.SharedEnvironment`."""
 
-    def __init__(self, maker: SiteMaker) -> None:
+    def __init__(self, maker: ClusterMaker) -> None:
         self._maker = maker
 
     async def up(self) -> Mapping[str, Any]:

@@ -19,9 +19,9 @@ from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.drivers import RemoteDrivers
 from drahealth.suites.targets.engine.engine import Engine
 from drahealth.suites.targets.gates import feature_gates
+from drahealth.suites.targets.kind.cluster.cluster_lock import ClusterLock
 from drahealth.suites.targets.kind.cluster.node_control import KindNodes
-from drahealth.suites.targets.kind.cluster.site import Provider, Site
-from drahealth.suites.targets.kind.cluster.turnstile import Turnstile
+from drahealth.suites.targets.kind.cluster.prepared_cluster import ClusterProvider, PreparedCluster
 from drahealth.suites.targets.pods.deployment import NAMESPACE, why_gone
 from drahealth.suites.targets.pods.drivers import host_in
 from drahealth.suites.targets.pods.kinds import SERVICE_ACCOUNTS
@@ -38,23 +38,23 @@ class KindTarget:
     plugins_dir = _KUBELET / "plugins"
     device_plugins_dir = _KUBELET / "device-plugins"
 
-    def __init__(self, provider: Provider, profile: Profile, *, worker: int = 0) -> None:
+    def __init__(self, provider: ClusterProvider, profile: Profile, *, worker: int = 0) -> None:
         self.profile = profile
         self.windows: Mapping[Window, float] = {}
         self._provider = provider
         self._worker = worker
-        self._site: Site | None = None
+        self._cluster: PreparedCluster | None = None
         self._client: KubeClient | None = None
         self._host: RemoteHost | None = None
-        self._turnstile: Turnstile | None = None
+        self._lock: ClusterLock | None = None
 
     async def start(self) -> None:
-        self._site = site = await self._provider.up()
-        self.windows = {"push": 6.0, "resync": site.sync_frequency * 1.5 + 6, "start": 60.0, "restart": 90.0}
-        self._turnstile = Turnstile(Path(site.folder))
-        self._client = client = await KubeClient.from_kubeconfig(site.kubeconfig)
-        self._nodes = KindNodes(Engine(site.engine), site.control_plane, site.nodes, client)
-        pod = site.pods[self.node_name]
+        self._cluster = cluster = await self._provider.up()
+        self.windows = {"push": 6.0, "resync": cluster.sync_frequency * 1.5 + 6, "start": 60.0, "restart": 90.0}
+        self._lock = ClusterLock(Path(cluster.folder))
+        self._client = client = await KubeClient.from_kubeconfig(cluster.kubeconfig)
+        self._nodes = KindNodes(Engine(cluster.engine), cluster.control_plane, cluster.nodes, client)
+        pod = cluster.pods[self.node_name]
         self._host = host_in(client, NAMESPACE, pod, lambda: why_gone(client, pod))
         self._drivers = RemoteDrivers(self._host)
 
@@ -80,8 +80,8 @@ class KindTarget:
         return self._client
 
     async def enter(self, *, alone: bool) -> None:
-        assert self._turnstile, "the target is not started"
-        await self._turnstile.enter(alone=alone)
+        assert self._lock, "the target is not started"
+        await self._lock.enter(alone=alone)
 
     async def prepare_namespace(self, namespace: str) -> None:
         """Makes the service account. After a restart the controller may take long to make it."""
@@ -92,8 +92,8 @@ class KindTarget:
                 raise
 
     async def leave(self) -> None:
-        if self._turnstile:
-            self._turnstile.leave()
+        if self._lock:
+            self._lock.leave()
 
     async def open_window(self, window: Window) -> Opened:
         return Opened(self.windows[window])
@@ -143,12 +143,14 @@ class KindTarget:
             raise HarnessError(self._host.problem, "see the pods and events of the namespace " + NAMESPACE)
 
     async def log_tail(self) -> str:
-        if not self._site:
+        if not self._cluster:
             return ""
         kubelet = await self._nodes.log_tail(self.node_name)
-        return f"kubelet:\n{kubelet}\nkube-apiserver:\n{await self._nodes.log_tail(self._site.control_plane, api=True)}"
+        return (
+            f"kubelet:\n{kubelet}\nkube-apiserver:\n{await self._nodes.log_tail(self._cluster.control_plane, api=True)}"
+        )
 
     @property
-    def _started(self) -> Site:
-        assert self._site, "the target is not started"
-        return self._site
+    def _started(self) -> PreparedCluster:
+        assert self._cluster, "the target is not started"
+        return self._cluster

@@ -28,8 +28,8 @@ _PATIENCE = 5.0
 async def deploy(api: Api, image: str, progress: Progress) -> dict[str, str]:
     """Makes or replaces all objects. Returns the names of the pods by their nodes, once each node has a Ready one.
 
-    Raises HarnessError with the reason if a pod cannot start, if the cluster rejects an object, or if an object of
-    others has the name of one of ours; then it makes nothing.
+    Raises HarnessError if a pod cannot start, or if the cluster rejects an object. Makes nothing and raises it if an
+    object of others has the name of one of ours.
     """
     try:
         async with _shown(progress, f"Deploying the fake driver ({image})"):

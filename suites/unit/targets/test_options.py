@@ -1,4 +1,4 @@
-"""The options of a run: what is accepted, what is refused, and what leads to the same run again."""
+"""The options of a run: accepted ones, rejected ones, and those for the same run again."""
 
 import shlex
 from pathlib import Path
@@ -49,7 +49,7 @@ def test_options_are_the_configuration_of_a_target(flags: str, configuration: ob
 
 
 @pytest.mark.parametrize("flags", ACCEPTED)
-def test_the_flags_of_a_run_name_no_more_than_needed(flags: str) -> None:
+def test_the_flags_of_a_run_are_the_shortest_ones(flags: str) -> None:
     assert made(flags).flags == flags
 
 
@@ -101,7 +101,7 @@ def test_the_drivers_may_have_a_single_health_api(flags: str, health_api: object
         (f"{KIND} --driver-image a --driver-base b", ("--driver-base", "--driver-image")),
     ],
 )
-def test_a_wrong_option_is_refused_and_named(flags: str, named: tuple[str, str]) -> None:
+def test_a_wrong_option_is_rejected_and_named(flags: str, named: tuple[str, str]) -> None:
     with pytest.raises(ConfigurationError) as refused:
         made(flags.replace("=", " "))
     assert [words for words in named if words not in str(refused.value)] == []

@@ -15,7 +15,7 @@ def test_a_version_may_have_a_leading_v(text: str, version: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["1.37", "banana", "", "1.37.1.2", "1.037.1", "latest", "1.37.1-dirty", "../1.37.1"])
-def test_what_names_no_single_release_is_refused_with_an_example(text: str) -> None:
+def test_an_invalid_version_is_rejected_with_an_example(text: str) -> None:
     with pytest.raises(ConfigurationError, match=r"got .*; for example 1\.37\.1$"):
         parse_version(text)
 

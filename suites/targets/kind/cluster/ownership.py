@@ -25,7 +25,7 @@ _LOAD_BALANCER = "external-load-balancer"
 
 
 @dataclass(frozen=True, slots=True)
-class Holdings:
+class ClusterSurvey:
     """The clusters of this user on one engine. All records but `gone` and `elsewhere` have a node there."""
 
     abandoned: tuple[Record, ...] = ()
@@ -39,7 +39,7 @@ class Holdings:
     """Names of drahealth clusters without a record here: those of another user or machine."""
 
 
-def holdings(found: Iterable[Record], containers: Sequence[Container], engine: str) -> Holdings:
+def holdings(found: Iterable[Record], containers: Sequence[Container], engine: str) -> ClusterSurvey:
     """Sorts the records by the containers of their clusters; `engine` is the identity of the engine."""
     marks = {run_id_of(container.mounts) for container in containers}
     sorts: dict[str, list[Record]] = {}
@@ -48,10 +48,10 @@ def holdings(found: Iterable[Record], containers: Sequence[Container], engine: s
         known.add(record.run_id)
         sorts.setdefault(_sort(record, record.run_id in marks, engine), []).append(record)
     strange = {c.cluster for c in containers if run_id_of(c.mounts) not in {None, *known}}
-    return Holdings(**{sort: tuple(those) for sort, those in sorts.items()}, unknown=tuple(sorted(strange)))
+    return ClusterSurvey(**{sort: tuple(those) for sort, those in sorts.items()}, unknown=tuple(sorted(strange)))
 
 
-async def survey(engine: Engine) -> Holdings:
+async def survey(engine: Engine) -> ClusterSurvey:
     """The clusters that exist now."""
     found = records()  # first, so that it has no cluster that is made after it
     return holdings(found, await engine.nodes(), engine.identity)
@@ -128,7 +128,7 @@ def _is_young(record: Record) -> bool:
     return record.age(datetime.now(UTC)) < _LATE
 
 
-def _left(there: Holdings) -> list[str]:
+def _left(there: ClusterSurvey) -> list[str]:
     said = [(record, "is kept; pass --kept to remove it") for record in there.kept]
     said += [(record, "is in use") for record in there.in_use]
     said += [(record, f"is on another engine ({record.engine})") for record in there.elsewhere]

@@ -1,8 +1,8 @@
 """Loopback ports that a run reserves.
 
-A socket that is bound and does not listen reserves its port: the kernel gives it to nobody who asks for any free port.
-A server can still bind that port if both set SO_REUSEADDR, as servers in Go do. So a run can choose a port before the
-server starts, and keep it while the server restarts.
+A socket that is bound and does not listen reserves its port: the kernel does not choose it for any other socket. A
+server can still bind it if both set SO_REUSEADDR, as servers in Go do. So a run can choose a port before the server
+starts, and keep it while the server restarts.
 """
 
 import socket

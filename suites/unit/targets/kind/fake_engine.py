@@ -62,7 +62,7 @@ class FakeEngine:
         (self.path / name).unlink()
 
     def waits(self, program: str, verb: str) -> None:
-        """Lets a program stop at this verb until it is told to go on."""
+        """Makes a program wait at this command until it may continue."""
         os.mkfifo(self.root / "waits")
         self.before(program, f'[ "$1" = {verb} ] && /bin/cat {self.root}/waits')
 

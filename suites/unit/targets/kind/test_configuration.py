@@ -39,7 +39,7 @@ def operation(path: str, value: str) -> str:
     return f"kubeadmConfigPatchesJSON6902:\n- kind: KubeletConfiguration\n  patch: |\n    {patch}\n"
 
 
-def test_without_a_configuration_of_the_users_ours_is_all() -> None:
+def test_without_a_user_configuration_ours_is_used() -> None:
     assert merged(None, nodes=2, **{GATE: True}) == {
         "kind": "Cluster",
         "apiVersion": "kind.x-k8s.io/v1alpha4",
@@ -49,7 +49,7 @@ def test_without_a_configuration_of_the_users_ours_is_all() -> None:
     }
 
 
-def test_what_the_user_says_stays_beside_ours() -> None:
+def test_the_users_settings_are_kept() -> None:
     mounts = "nodes:\n- role: worker\n  extraMounts:\n  - {hostPath: /a, containerPath: /b}\n- role: control-plane\n"
     found = merged(f"{HEAD}name: mine\n{mounts}{patch('InitConfiguration', 'a: 1')}featureGates: {{Other: false}}", 2)
     assert found["name"] == "mine"
@@ -68,7 +68,7 @@ def test_what_the_user_says_stays_beside_ours() -> None:
         operation("/syncFrequency", "1s"),
     ],
 )
-def test_the_users_sync_frequency_holds(patch: str) -> None:
+def test_the_users_sync_frequency_wins(patch: str) -> None:
     assert "3s" not in compose(HEAD + patch, run_id=RUN)
 
 
@@ -86,7 +86,7 @@ def test_scalars_are_written_as_they_were_read() -> None:
 
 
 @pytest.mark.parametrize("style", ["|", "|+", ">", ">-", "|2"])
-def test_texts_of_many_lines_stay_as_they_are(style: str) -> None:
+def test_multi_line_texts_are_unchanged(style: str) -> None:
     said = f"{HEAD}x: {style}\n  a\n  \tb\n\n   c\n  d \n"
     assert merged(said)["x"] == load(said)["x"]
 
@@ -99,7 +99,7 @@ def test_texts_of_many_lines_stay_as_they_are(style: str) -> None:
         patch("ClusterConfiguration", f"apiServer: {{extraArgs: {{feature-gates: '{GATE}=true,B=false'}}}}"),
     ],
 )
-def test_a_gate_that_is_set_as_it_is_wanted_is_no_conflict(said: str) -> None:
+def test_a_gate_with_the_wanted_value_is_accepted(said: str) -> None:
     assert merged(HEAD + said, **{GATE: True})["featureGates"] == {GATE: True}
 
 
@@ -117,12 +117,12 @@ def test_a_gate_that_is_set_as_it_is_wanted_is_no_conflict(said: str) -> None:
         f"nodes: [{{kubeadmConfigPatches: ['featureGates: {{{GATE}: false}}']}}]\n",
     ],
 )
-def test_a_gate_that_is_set_otherwise_cannot_be_merged(said: str) -> None:
+def test_a_gate_with_another_value_is_rejected(said: str) -> None:
     with pytest.raises(ConfigurationError, match=rf"configuration, line \d+: .*{GATE}"):
         compose(HEAD + said, run_id=RUN, gates={GATE: True})
 
 
-def test_gates_of_the_api_server_that_would_replace_ours_cannot_be_merged() -> None:
+def test_gates_that_replace_ours_are_rejected() -> None:
     said = patch("ClusterConfiguration", "apiServer: {extraArgs: {feature-gates: Other=true}}")
     with pytest.raises(ConfigurationError, match=f"line 4: its feature gates of the API server replace {GATE};"):
         compose(HEAD + said, run_id=RUN, gates={GATE: True})
@@ -159,7 +159,7 @@ def test_gates_of_the_api_server_that_would_replace_ours_cannot_be_merged() -> N
         ("\x00", "line 1: unacceptable character"),
     ],
 )
-def test_what_is_no_configuration_of_kinds_is_told_with_its_line(user: str, sentence: str) -> None:
+def test_an_invalid_configuration_is_rejected_with_its_line(user: str, sentence: str) -> None:
     with pytest.raises(ConfigurationError, match=f"^The kind configuration, {sentence}"):
         compose(user, run_id=RUN)
 
@@ -170,17 +170,17 @@ def test_aliases_cannot_fill_the_memory() -> None:
         compose("\n".join(["a0: &a0 x", *layers]), run_id=RUN)
 
 
-def test_another_number_of_nodes_than_the_users_cannot_be_merged() -> None:
+def test_another_number_of_nodes_is_rejected() -> None:
     with pytest.raises(ConfigurationError, match=r"line 4: .* --nodes is 2"):
         compose(f"{HEAD}nodes:\n- role: control-plane\n", nodes=2, run_id=RUN)
 
 
-def test_a_cluster_has_a_node() -> None:
+def test_a_cluster_needs_a_node() -> None:
     with pytest.raises(ConfigurationError, match=r"^--nodes .* got 0$"):
         compose(None, nodes=0, run_id=RUN)
 
 
-def test_the_name_in_a_configuration_is_known() -> None:
+def test_the_name_of_a_configuration_is_read() -> None:
     assert [cluster_name(HEAD), cluster_name(f"{HEAD}name: mine\n")] == [None, "mine"]
 
 
@@ -195,7 +195,7 @@ LINES = st.lists(st.tuples(st.sampled_from(KEYS), st.sampled_from(SNIPPETS)).map
 
 @given(st.one_of(st.text(), LINES.map(lambda lines: HEAD + "\n".join(lines)), st.text().map(HEAD.__add__)))
 @settings(max_examples=150, deadline=None)
-def test_whatever_comes_in_is_refused_or_kept(user: str) -> None:
+def test_any_text_is_rejected_or_kept(user: str) -> None:
     try:
         text = compose(user, run_id=RUN, gates={GATE: True})
     except ConfigurationError as error:

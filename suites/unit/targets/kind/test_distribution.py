@@ -8,8 +8,8 @@ import pytest
 
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.run.distribution import WorkerEnvironment, request, shared_file
-from drahealth.suites.targets.kind.cluster.site import SharedSite
-from drahealth.suites.targets.kind.cluster.site_maker import SiteMaker
+from drahealth.suites.targets.kind.cluster.cluster_maker import ClusterMaker
+from drahealth.suites.targets.kind.cluster.prepared_cluster import JoinedCluster
 from drahealth.suites.targets.kind.configuration import SharedCluster
 from drahealth.suites.targets.kind.options import KindOptions
 from drahealth.suites.targets.progress import silent
@@ -29,7 +29,7 @@ def test_a_process_without_a_controller_makes_its_own_cluster(fake: FakeEngine) 
 def test_workers_get_the_error_of_a_cluster_that_is_made_once(fake: FakeEngine) -> None:
     received: dict[str, Any] = {}
     with asyncio.Runner() as runner:
-        maker = SiteMaker(KindOptions(name="one"), "1.37.1", {}, silent, lambda: False)
+        maker = ClusterMaker(KindOptions(name="one"), "1.37.1", {}, silent, lambda: False)
         environment = WorkerEnvironment(SharedCluster(maker), lambda work: runner.run(cast("Any", work)))
         environment.announce(received)
         environment.make()  # no worker has scenarios yet
@@ -40,6 +40,6 @@ def test_workers_get_the_error_of_a_cluster_that_is_made_once(fake: FakeEngine) 
         environment.make()
         environment.make()
         with pytest.raises(HarnessError, match="kind cluster one exists"):
-            runner.run(SharedSite(found).up())
+            runner.run(JoinedCluster(found).up())
         environment.close()
     assert (found.worker, found.path.exists(), fake.calls.count("kind get clusters")) == (3, False, 1)

@@ -23,7 +23,7 @@ def test_a_machine_with_all_that_kind_needs(fake: FakeEngine) -> None:
     assert found["node image"].found == "here:1 is in the engine"
 
 
-def test_a_machine_with_neither_an_engine_nor_kind(fake: FakeEngine) -> None:
+def test_a_machine_without_an_engine_and_kind(fake: FakeEngine) -> None:
     fake.uninstall("docker")
     fake.uninstall("kind")
     assert [(name, check.ok, bool(check.hint)) for name, check in examined().items()] == [
@@ -33,13 +33,13 @@ def test_a_machine_with_neither_an_engine_nor_kind(fake: FakeEngine) -> None:
 
 
 @pytest.mark.parametrize(("image", "wanted"), [(None, "kindest/node:v1.37.1"), ("theirs:1", "theirs:1")])
-def test_an_image_that_is_not_here_has_to_be_pulled(fake: FakeEngine, image: str | None, wanted: str) -> None:
+def test_a_missing_image_must_be_pulled(fake: FakeEngine, image: str | None, wanted: str) -> None:
     found = examined(image=image)["node image"]
     assert (found.ok, found.needed) == (False, False)
     assert found.found == f"{wanted} is not in the engine; kind will try to pull it"
 
 
-def test_a_release_that_is_none(fake: FakeEngine) -> None:
+def test_an_invalid_release(fake: FakeEngine) -> None:
     assert "'1.x'" in examined("1.x")["node image"].found
 
 
@@ -51,7 +51,7 @@ def test_a_full_disk(fake: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (check.ok, check.found.endswith(f" free at {folder}")) == (False, True)
 
 
-def test_a_disk_elsewhere_is_not_looked_at(fake: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_remote_disk_is_not_checked(fake: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "tcp://elsewhere:2376")
     assert examined(image="here:1")["disk of the engine"].found == "AB:CD is not on this machine"
 

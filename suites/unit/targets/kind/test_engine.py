@@ -9,18 +9,18 @@ from drahealth.suites.unit.targets.kind.fake_engine import FakeEngine
 _PODMAN = "#!/bin/sh\necho {root} $*\n"
 
 
-async def test_docker_is_found_with_what_tells_it_from_others(fake: FakeEngine) -> None:
+async def test_docker_is_found_with_its_identity(fake: FakeEngine) -> None:
     engine = await find_engine()
     assert (engine.name, engine.identity) == ("docker", "docker AB:CD")
 
 
-async def test_podman_is_taken_where_docker_does_not_answer(fake: FakeEngine) -> None:
+async def test_podman_is_used_if_docker_does_not_answer(fake: FakeEngine) -> None:
     fake.install("podman", _PODMAN)
     fake.says("refusal", "Cannot connect to the Docker daemon. Is the docker daemon running?")
     assert (await find_engine()).name == "podman"
 
 
-async def test_kinds_own_variable_chooses_the_engine(fake: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_variable_of_kind_chooses_the_engine(fake: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     fake.install("podman", _PODMAN)
     monkeypatch.setenv("KIND_EXPERIMENTAL_PROVIDER", "podman")
     engine = await find_engine()
@@ -51,7 +51,7 @@ async def test_no_engine_at_all(fake: FakeEngine) -> None:
         await find_engine()
 
 
-async def test_the_refusal_of_the_only_engine_is_told(fake: FakeEngine) -> None:
+async def test_the_error_of_the_only_engine_is_raised(fake: FakeEngine) -> None:
     fake.says("refusal", "permission denied while trying to connect to the Docker daemon socket")
     with pytest.raises(
         HarnessError, match=r"^Could not run `docker ps -q` because you have no permission .*; join its group"
@@ -76,7 +76,7 @@ async def test_no_clusters_have_no_nodes(fake: FakeEngine) -> None:
     assert await Engine("docker").nodes() == []
 
 
-async def test_a_node_that_goes_while_it_is_looked_at_is_no_error(fake: FakeEngine) -> None:
+async def test_a_node_removed_during_a_read_is_ignored(fake: FakeEngine) -> None:
     script = (
         '#!/bin/sh\ncase $1 in ps) echo gone ;; *) echo "[]"; echo "Error: No such container: gone" >&2; exit 1 ;; esac'
     )
@@ -84,12 +84,12 @@ async def test_a_node_that_goes_while_it_is_looked_at_is_no_error(fake: FakeEngi
     assert await Engine("docker").nodes() == []
 
 
-async def test_an_image_is_known_by_its_id_or_is_not_there(fake: FakeEngine) -> None:
+async def test_an_image_has_an_id_or_is_missing(fake: FakeEngine) -> None:
     engine = Engine("docker")
     assert [await engine.image_id("here:1"), await engine.image_id("gone:1")] == ["here:1", None]
 
 
-async def test_a_refusal_is_not_taken_for_a_missing_image(fake: FakeEngine) -> None:
+async def test_an_engine_error_is_not_a_missing_image(fake: FakeEngine) -> None:
     fake.says("refusal", "Is the docker daemon running?")
     with pytest.raises(HarnessError, match="because the container engine is not running"):
         await Engine("docker").image_id("here:1")

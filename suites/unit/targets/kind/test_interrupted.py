@@ -28,7 +28,7 @@ esac
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM], ids=lambda how: how.name)
-def test_it_is_cancelled_and_nothing_is_left(fake: FakeEngine, how: signal.Signals) -> None:
+def test_an_interrupted_run_leaves_no_cluster(fake: FakeEngine, how: signal.Signals) -> None:
     fake.install("kind", SLOW_KIND)
     with subprocess.Popen([sys.executable, "-c", RUN], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as run:
         assert run.stderr

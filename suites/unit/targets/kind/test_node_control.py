@@ -45,9 +45,7 @@ async def test_gates_of_the_two_sides_may_differ(node: KindNode, nodes: KindNode
     assert "GateA: true" in node.config.read_text()
 
 
-async def test_an_api_server_that_is_taken_away_is_killed_and_comes_back_with_its_manifest(
-    node: KindNode, nodes: KindNodes
-) -> None:
+async def test_a_stopped_api_server_is_killed_and_started_with_its_manifest(node: KindNode, nodes: KindNodes) -> None:
     process = await node.run("kube-apiserver")
     await nodes.stop_api_server()
     assert (await asyncio.wait_for(process.wait(), PATIENCE), node.manifest.exists()) == (-signal.SIGKILL, False)
@@ -56,7 +54,7 @@ async def test_an_api_server_that_is_taken_away_is_killed_and_comes_back_with_it
     assert (node.manifest.read_text(), node.leases, node.restarts()) == (MANIFEST, 2, 0)
 
 
-async def test_an_api_server_that_was_left_away_is_given_back_at_the_end(node: KindNode, nodes: KindNodes) -> None:
+async def test_restore_starts_a_stopped_api_server(node: KindNode, nodes: KindNodes) -> None:
     await nodes.set_gates({"GateA": False})
     await nodes.stop_api_server()
     other_process = KindNodes(Engine("docker"), NODE, [NODE], node.client)
@@ -65,7 +63,7 @@ async def test_an_api_server_that_was_left_away_is_given_back_at_the_end(node: K
     assert [path.name for path in node.manifest.parent.parent.iterdir()] == ["manifests"]
 
 
-async def test_the_way_back_restores_every_byte_and_leaves_nothing(node: KindNode, nodes: KindNodes) -> None:
+async def test_restore_leaves_the_original_files(node: KindNode, nodes: KindNodes) -> None:
     node.manifest.chmod(0o600)
     await nodes.set_gates({"GateA": False})
     await nodes.set_gates({"GateB": False})
@@ -76,24 +74,20 @@ async def test_the_way_back_restores_every_byte_and_leaves_nothing(node: KindNod
     assert [path.name for path in node.manifest.parent.parent.iterdir()] == ["manifests"]
 
 
-async def test_nothing_is_restarted_where_nothing_is_to_change(node: KindNode, nodes: KindNodes) -> None:
+async def test_unchanged_gates_restart_nothing(node: KindNode, nodes: KindNodes) -> None:
     await nodes.set_gates({"GateA": True, "GateB": True})
     await nodes.restore()
     assert node.restarts() == 0
 
 
-async def test_a_gate_that_the_api_server_does_not_know_is_refused_before_anything_is_done(
-    node: KindNode, nodes: KindNodes
-) -> None:
+async def test_an_unknown_gate_is_rejected_before_any_change(node: KindNode, nodes: KindNodes) -> None:
     with pytest.raises(ConfigurationError, match=r"unknown feature gate .*Nonsense"):
         await nodes.set_gates({"GateA": False, "Nonsense": True})
     assert node.manifest.read_text() == MANIFEST
 
 
 @pytest.mark.parametrize("name", ["kube-apiserver", "kube-scheduler", "kube-controller-manager"])
-async def test_what_read_the_old_gates_or_watched_who_did_is_killed(
-    node: KindNode, nodes: KindNodes, name: str
-) -> None:
+async def test_components_that_use_the_old_gates_are_killed(node: KindNode, nodes: KindNodes, name: str) -> None:
     process = await node.run(name)
     try:
         await nodes.set_gates({"GateA": False})
@@ -104,13 +98,13 @@ async def test_what_read_the_old_gates_or_watched_who_did_is_killed(
             await process.wait()
 
 
-async def test_the_lease_of_a_scheduler_that_was_killed_goes_with_it(node: KindNode, nodes: KindNodes) -> None:
+async def test_the_lease_of_a_killed_scheduler_is_deleted(node: KindNode, nodes: KindNodes) -> None:
     await nodes.set_gates({"GateA": False})
     await nodes.set_gates({"GateA": False})
     assert node.leases == 2
 
 
-async def test_a_kubelet_that_does_not_come_back_ends_the_waiting_with_its_log(
+async def test_a_kubelet_that_does_not_start_is_an_error_with_its_log(
     node: KindNode, nodes: KindNodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(node_control, "LIMIT", 0.3)
@@ -120,9 +114,7 @@ async def test_a_kubelet_that_does_not_come_back_ends_the_waiting_with_its_log(
     assert "the kubelet's last line" in failure.value.__notes__[0]
 
 
-async def test_a_kubelet_that_was_stopped_is_started_once_and_one_that_runs_is_left_alone(
-    node: KindNode, nodes: KindNodes
-) -> None:
+async def test_only_a_stopped_kubelet_is_started(node: KindNode, nodes: KindNodes) -> None:
     await nodes.start_kubelet(NODE)
     await nodes.stop_kubelet(NODE)
     assert ((node.root / "stopped").exists(), node.restarts()) == (True, 0)
@@ -131,22 +123,20 @@ async def test_a_kubelet_that_was_stopped_is_started_once_and_one_that_runs_is_l
     assert node.restarts() == 1
 
 
-async def test_what_was_changed_is_undone_with_a_kubelet_that_was_left_stopped(
-    node: KindNode, nodes: KindNodes
-) -> None:
+async def test_restore_starts_a_stopped_kubelet(node: KindNode, nodes: KindNodes) -> None:
     await nodes.stop_kubelet(NODE)
     await nodes.restore()
     await nodes.restore()
     assert node.restarts() == 1
 
 
-async def test_files_are_written_whole_with_the_folders_above_them(node: KindNode, nodes: KindNodes) -> None:
+async def test_files_are_written_atomically_with_their_folders(node: KindNode, nodes: KindNodes) -> None:
     await nodes.write(NODE, "/etc/kubernetes/own/file", "text\n")
     assert await nodes.read(NODE, "/etc/kubernetes/own/file") == "text\n"
     assert len(list((node.root / NODE / "etc/kubernetes/own").iterdir())) == 1
 
 
-async def test_a_cluster_that_does_not_answer_is_a_sentence(node: KindNode, nodes: KindNodes) -> None:
+async def test_a_cluster_that_does_not_answer_is_an_error(node: KindNode, nodes: KindNodes) -> None:
     await node.server.close()
     with pytest.raises(HarnessError, match=r"The gates cannot be set: .*cannot reach the API server"):
         await nodes.set_gates({"GateA": False})

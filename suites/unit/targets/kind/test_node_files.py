@@ -52,14 +52,14 @@ def test_gates_that_the_manifest_has_are_kept_unless_they_are_set(flags: tuple[s
     assert set(gates.split(",")) == {"A=false", "C=false"}
 
 
-def test_flags_may_stand_in_the_containers_arguments() -> None:
+def test_flags_may_be_in_the_arguments_of_the_container() -> None:
     changed = api_server_manifest(
         manifest().replace("    image", "    args: [--v=2, --feature-gates=A=true]\n    image"), {"B": True}, "u"
     )
     assert "args: [--v=2, '--feature-gates=A=true,B=true']" in changed
 
 
-def test_setting_the_same_gates_twice_changes_nothing_more() -> None:
+def test_setting_the_same_gates_again_changes_nothing() -> None:
     once = api_server_manifest(manifest(), {"A": False}, "first")
     assert api_server_manifest(once, {"A": False}, "second") == once
 
@@ -74,14 +74,14 @@ def test_the_kubelets_configuration_gets_the_gates_and_keeps_the_rest(gates: str
 
 
 @pytest.mark.parametrize("text", ["", "- a", "{", "kind: Pod", "spec: {containers: 3}", "kind: Other"])
-def test_a_file_that_is_something_else_is_named_in_the_error(text: str) -> None:
+def test_an_unexpected_file_is_named_in_the_error(text: str) -> None:
     with pytest.raises(HarnessError, match=r"kubeadm.*kube-apiserver\.yaml"):
         api_server_manifest(text, {"A": True}, "u")
     with pytest.raises(HarnessError, match=r"kubeadm.*config\.yaml"):
         kubelet_config(text, {"A": True})
 
 
-def test_the_gates_that_a_component_has_are_in_its_metrics() -> None:
+def test_the_gates_of_a_component_are_read_from_its_metrics() -> None:
     metrics = """# TYPE kubernetes_feature_enabled gauge
 kubernetes_feature_enabled{name="A",stage="BETA"} 0
 kubernetes_feature_enabled{name="B",stage=""} 1

@@ -17,15 +17,15 @@ from drahealth.suites.unit.targets.kind.fake_engine import FakeEngine
         ("1.3.0", "1.37.0", False, True),
     ],
 )
-def test_a_release_that_was_named_is_meant_to_the_patch(wanted: str, found: str, exact: bool, different: bool) -> None:
+def test_a_named_release_includes_the_patch_version(wanted: str, found: str, exact: bool, different: bool) -> None:
     assert differs(wanted, found, exact=exact) is different
 
 
-async def test_a_node_image_says_of_which_release_it_is(fake: FakeEngine) -> None:
+async def test_a_node_image_names_its_release(fake: FakeEngine) -> None:
     fake.says("image-version", "v1.36.1")
     engine = await find_engine()
     assert [await release_of(engine, image) for image in ("here:1", "elsewhere:1")] == ["v1.36.1", None]
 
 
-async def test_an_image_that_does_not_say_is_of_any_release(fake: FakeEngine) -> None:
+async def test_an_image_may_name_no_release(fake: FakeEngine) -> None:
     assert await release_of(await find_engine(), "here:1") is None

@@ -8,7 +8,7 @@ import pytest
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.engine.engine import Container, Engine
 from drahealth.suites.targets.kind.cluster.marker import mark, run_id_of
-from drahealth.suites.targets.kind.cluster.ownership import Holdings, clean, holdings, owned, remove, sweep
+from drahealth.suites.targets.kind.cluster.ownership import ClusterSurvey, clean, holdings, owned, remove, sweep
 from drahealth.suites.targets.kind.cluster.program import Kind
 from drahealth.suites.targets.kind.cluster.records import Claim, Record, default_base, records
 from drahealth.suites.unit.targets.kind.fake_engine import FakeEngine
@@ -41,23 +41,23 @@ def left_behind(fake: FakeEngine, cluster: str, *, kept: bool = False) -> Claim:
     return claim
 
 
-def test_records_are_told_apart_by_what_there_is_of_their_clusters() -> None:
+def test_records_are_sorted_by_the_containers_of_their_clusters() -> None:
     a, b, c = record("aaaa"), record("bbbb", kept=True), record("cccc", in_use=True, kept=True)
     d, e = record("dddd"), record("eeee", engine="docker other")
     there = [container(r.run_id, mark(r.run_id)) for r in (a, b, c, e)]
-    assert holdings([a, b, c, d, e], there, ENGINE) == Holdings((a,), (b,), (c,), (d,), (e,))
+    assert holdings([a, b, c, d, e], there, ENGINE) == ClusterSurvey((a,), (b,), (c,), (d,), (e,))
 
 
-def test_a_cluster_without_a_mark_is_never_ours_whatever_its_name() -> None:
+def test_a_cluster_without_a_mark_is_never_ours() -> None:
     ours = record("aaaa", cluster="mine")
-    assert holdings([ours], [container("mine", "/var")], ENGINE) == Holdings(gone=(ours,))
+    assert holdings([ours], [container("mine", "/var")], ENGINE) == ClusterSurvey(gone=(ours,))
 
 
-def test_a_cluster_with_a_mark_that_is_not_on_record_is_somebody_elses() -> None:
-    assert holdings([], [container("theirs", mark("aaaa"))], ENGINE) == Holdings(unknown=("theirs",))
+def test_a_marked_cluster_without_a_record_is_not_ours() -> None:
+    assert holdings([], [container("theirs", mark("aaaa"))], ENGINE) == ClusterSurvey(unknown=("theirs",))
 
 
-def test_a_load_balancer_goes_with_the_nodes_it_stands_before() -> None:
+def test_a_load_balancer_belongs_to_its_nodes() -> None:
     node, balancer = container("a", mark("aaaa")), container("a", role="external-load-balancer")
     assert owned([node, balancer], "aaaa") == [node, balancer]
     assert owned([node, balancer, container("a", role="worker")], "aaaa") == [node]
@@ -66,7 +66,7 @@ def test_a_load_balancer_goes_with_the_nodes_it_stands_before() -> None:
 @pytest.mark.parametrize(
     "mounts", [["/var"], [mark("aaaa"), mark("bbbb")], [f"{mark('aaaa')}/x"], [mark("aaaa") + "A"]]
 )
-def test_no_mark_two_marks_and_half_a_mark_name_no_run(mounts: list[str]) -> None:
+def test_zero_two_or_half_marks_name_no_run(mounts: list[str]) -> None:
     assert run_id_of(mounts) is None
 
 
@@ -75,7 +75,7 @@ def test_a_run_id_is_hexadecimal() -> None:
         mark("../x")
 
 
-async def test_a_sweep_removes_what_is_abandoned_and_nothing_else(fake: FakeEngine) -> None:
+async def test_a_sweep_removes_only_abandoned_clusters(fake: FakeEngine) -> None:
     fake.add("foreign")
     used = Claim.make("used", ENGINE)
     fake.add("used", mark(used.run_id))
@@ -87,7 +87,7 @@ async def test_a_sweep_removes_what_is_abandoned_and_nothing_else(fake: FakeEngi
     used.release()
 
 
-async def test_what_is_kept_while_a_sweep_looks_at_it_stays(fake: FakeEngine) -> None:
+async def test_a_cluster_kept_during_a_sweep_is_not_removed(fake: FakeEngine) -> None:
     claim = left_behind(fake, "mine")
     kept = (claim.folder / "record").read_text().replace('"kept": false', '"kept": true')
     (fake.root / "kept").write_text(kept)
@@ -112,7 +112,7 @@ async def test_nodes_that_share_their_name_with_others_are_removed_one_by_one(fa
 
 
 @pytest.mark.parametrize("how", ["missing", "broken", "idle", "without room"])
-async def test_where_kind_does_not_do_it_the_engine_removes_the_nodes(
+async def test_the_engine_removes_the_nodes_if_kind_fails(
     fake: FakeEngine, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     left_behind(fake, "dead")
@@ -127,7 +127,7 @@ async def test_where_kind_does_not_do_it_the_engine_removes_the_nodes(
     assert "docker rm -f -v dead-control-plane" in fake.calls
 
 
-async def test_a_cluster_that_cannot_be_removed_stays_on_record_and_the_others_go(fake: FakeEngine) -> None:
+async def test_a_failed_removal_keeps_its_record_and_removes_other_clusters(fake: FakeEngine) -> None:
     left_behind(fake, "stuck")
     left_behind(fake, "dead")
     fake.says("stuck", "stuck-control-plane")
@@ -136,7 +136,7 @@ async def test_a_cluster_that_cannot_be_removed_stays_on_record_and_the_others_g
     assert (fake.containers, [r.cluster for r in records()]) == (["stuck-control-plane"], ["stuck"])
 
 
-async def test_a_young_record_without_a_cluster_stays_for_what_may_still_come(fake: FakeEngine) -> None:
+async def test_a_new_record_without_a_cluster_is_not_removed(fake: FakeEngine) -> None:
     Claim.make("young", ENGINE).release()
     old = Claim.make("old", ENGINE)
     text = (old.folder / "record").read_text()
@@ -155,7 +155,7 @@ async def test_a_run_removes_its_own_cluster_and_its_record(fake: FakeEngine) ->
 
 
 @pytest.mark.parametrize(("program", "verb"), [("kind", "delete"), ("docker", "rm")])
-async def test_a_removal_that_lasts_is_told_with_its_seconds(
+async def test_a_long_removal_is_shown_with_its_seconds(
     fake: FakeEngine, monkeypatch: pytest.MonkeyPatch, program: str, verb: str
 ) -> None:
     monkeypatch.setattr("drahealth.suites.targets.engine.processes.QUIET", 0.05)
@@ -171,12 +171,12 @@ async def test_a_removal_that_lasts_is_told_with_its_seconds(
     assert told[:2] == ["Removing the cluster slow", "Removing the cluster slow (0 s)"]
 
 
-async def test_to_remove_a_cluster_that_is_not_there_is_no_error(fake: FakeEngine) -> None:
+async def test_removing_a_missing_cluster_is_harmless(fake: FakeEngine) -> None:
     await remove(Claim.make("mine", ENGINE), DOCKER, KIND)
     assert records() == []
 
 
-async def test_cleaning_says_what_it_removed_and_what_it_left(fake: FakeEngine) -> None:
+async def test_clean_lists_removed_and_remaining_clusters(fake: FakeEngine) -> None:
     left_behind(fake, "dead")
     kept = left_behind(fake, "kept", kept=True)
     fake.add("foreign", mark("abcdef"))
@@ -188,13 +188,13 @@ async def test_cleaning_says_what_it_removed_and_what_it_left(fake: FakeEngine) 
     ]
 
 
-async def test_cleaning_takes_kept_clusters_where_it_is_told_to(fake: FakeEngine) -> None:
+async def test_clean_removes_kept_clusters_on_request(fake: FakeEngine) -> None:
     left_behind(fake, "kept", kept=True)
     await clean(kept=True)
     assert (fake.containers, records()) == ([], [])
 
 
-async def test_cleaning_needs_no_engine_where_nothing_is_on_record(fake: FakeEngine) -> None:
+async def test_clean_needs_no_engine_without_records(fake: FakeEngine) -> None:
     fake.uninstall("docker")
     assert await clean() == ([], [])
     assert not default_base().exists()

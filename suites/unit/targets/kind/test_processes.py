@@ -50,7 +50,7 @@ def is_running(pid: int) -> bool:
     return state != "Z"
 
 
-async def test_a_call_that_is_cancelled_while_the_program_begins_ends_it_with_its_children(tmp_path: Path) -> None:
+async def test_cancellation_during_the_start_ends_the_program_and_its_children(tmp_path: Path) -> None:
     file = tmp_path / "pids"
     call = asyncio.create_task(run(["sh", "-c", _SLEEPS.format(file=file)], limit=60))
     await asyncio.sleep(0)  # it is spawned, and the loop has not yet heard so
@@ -63,7 +63,7 @@ async def test_a_call_that_is_cancelled_while_the_program_begins_ends_it_with_it
     assert await gone(written(file))
 
 
-async def test_a_program_leaves_its_output_and_its_exit_code() -> None:
+async def test_a_program_has_its_output_and_its_exit_code() -> None:
     done = await run(["sh", "-c", "cat; echo bad >&2; exit 3"], stdin=b"fed", limit=10)
     assert done == Finished(3, "fed", "bad\n")
 
@@ -72,26 +72,26 @@ async def test_without_input_a_program_reads_nothing() -> None:
     assert await run(["cat"], limit=10) == Finished(0, "", "")
 
 
-async def test_who_does_not_read_its_input_does_not_mind() -> None:
+async def test_a_program_need_not_read_its_input() -> None:
     assert (await run(["true"], stdin=b"x" * 1_000_000, limit=10)).code == 0
 
 
-async def test_a_program_that_is_not_there_says_so() -> None:
+async def test_a_missing_program_has_exit_code_127() -> None:
     done = await run(["/no/such/program"], limit=10)
     assert done == Finished(127, "", "/no/such/program: No such file or directory\n")
 
 
-async def test_a_program_that_dies_of_a_signal_has_its_code_as_in_a_shell() -> None:
+async def test_a_program_killed_by_a_signal_has_the_exit_code_of_a_shell() -> None:
     assert (await run(["sh", "-c", "kill -TERM $$"], limit=10)).code == 128 + signal.SIGTERM
 
 
-async def test_lines_are_told_as_they_come_and_without_marks() -> None:
+async def test_a_listener_gets_each_line_without_symbols() -> None:
     lines: list[str] = []
     await run(["printf", r"\033[1mone\033[0m\n\ntwo\rthree"], limit=10, on_line=lines.append)
     assert lines == ["one", "two", "three"]
 
 
-async def test_a_silent_program_is_heard_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_listener_gets_lines_for_a_silent_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "QUIET", 0.05)
     lines: list[str] = []
 
@@ -107,19 +107,19 @@ async def test_a_silent_program_is_heard_of(tmp_path: Path, monkeypatch: pytest.
     assert said
 
 
-async def test_the_environment_is_added_to(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_environment_is_extended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MINE", "a")
     done = await run(["sh", "-c", "echo $MINE $YOURS"], limit=10, environment={"YOURS": "b"})
     assert done.stdout == "a b\n"
 
 
-async def test_a_program_that_takes_too_long_ends_with_its_children(tmp_path: Path) -> None:
+async def test_a_timeout_ends_the_program_and_its_children(tmp_path: Path) -> None:
     with pytest.raises(TimeoutError):
         await run(["sh", "-c", _SLEEPS.format(file=tmp_path / "pids")], limit=1)
     assert await gone(await appeared(tmp_path / "pids"))
 
 
-async def test_a_program_that_is_cancelled_ends_with_its_children(tmp_path: Path) -> None:
+async def test_cancellation_ends_the_program_and_its_children(tmp_path: Path) -> None:
     task = asyncio.create_task(run(["sh", "-c", _SLEEPS.format(file=tmp_path / "pids")], limit=60))
     pids = await appeared(tmp_path / "pids")
     task.cancel()
@@ -128,7 +128,7 @@ async def test_a_program_that_is_cancelled_ends_with_its_children(tmp_path: Path
     assert await gone(pids)
 
 
-async def test_a_program_ends_with_its_children_when_the_process_that_asked_for_it_is_killed(tmp_path: Path) -> None:
+async def test_a_program_and_its_children_end_when_the_caller_is_killed(tmp_path: Path) -> None:
     asker = f"""if True:
         import asyncio
         from drahealth.suites.targets.engine.processes import run
@@ -140,7 +140,7 @@ async def test_a_program_ends_with_its_children_when_the_process_that_asked_for_
     assert await gone(pids)
 
 
-async def test_output_held_open_by_a_child_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_child_that_holds_the_output_does_not_delay_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "_LINGER", 0.1)
     begun = time.monotonic()
     done = await run(["sh", "-c", "sleep 20 & echo $!"], limit=15)
@@ -148,7 +148,7 @@ async def test_output_held_open_by_a_child_does_not_hold_up_the_end(monkeypatch:
     assert time.monotonic() - begun < 10
 
 
-async def test_what_a_listener_raises_is_raised() -> None:
+async def test_an_error_of_the_listener_is_raised() -> None:
     def refuse(line: str) -> None:
         raise LookupError(line)
 
@@ -156,5 +156,5 @@ async def test_what_a_listener_raises_is_raised() -> None:
         await run(["echo", "word"], limit=10, on_line=refuse)
 
 
-def test_a_clean_line_has_no_pictures_for_terminals() -> None:
+def test_a_clean_line_has_no_control_sequences() -> None:
     assert clean("\x1b[32m ✓\x1b[0m Done\x07 \x1b[K") == "✓ Done"

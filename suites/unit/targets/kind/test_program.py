@@ -30,13 +30,13 @@ async def test_no_kind(fake: FakeEngine) -> None:
         await find_kind(Engine("docker"))
 
 
-async def test_something_else_of_that_name(fake: FakeEngine) -> None:
+async def test_another_program_named_kind(fake: FakeEngine) -> None:
     fake.says("kind-version", "hello")
     with pytest.raises(HarnessError, match=r"no version: 'hello'; install kind"):
         await find_kind(Engine("docker"))
 
 
-async def test_a_cluster_is_made_from_the_configuration_with_a_kubeconfig_of_its_own(
+async def test_a_cluster_is_made_from_the_configuration_with_its_own_kubeconfig(
     fake: FakeEngine, tmp_path: Path
 ) -> None:
     await KIND.create("one", "image:1", "kind: Cluster\n", tmp_path / "kubeconfig")
@@ -45,14 +45,14 @@ async def test_a_cluster_is_made_from_the_configuration_with_a_kubeconfig_of_its
     assert (fake.root / "config").read_text() == "kind: Cluster\n"
 
 
-async def test_its_stages_are_told(fake: FakeEngine, tmp_path: Path) -> None:
+async def test_the_stages_of_kind_are_shown(fake: FakeEngine, tmp_path: Path) -> None:
     fake.says("kind-says", "warning\nCreating cluster ...\n • Preparing nodes 📦   ...\n ✓ Preparing nodes 📦\n bye")
     stages: list[str] = []
     await KIND.create("one", "image:1", "", tmp_path / "kubeconfig", stages.append)
     assert stages == ["Preparing nodes"]
 
 
-def test_a_stage_that_lasts_is_told_with_its_seconds() -> None:
+def test_a_long_stage_is_shown_with_its_seconds() -> None:
     told: list[str] = []
     stages = Stages("Making the cluster", told.append)
     for line in ("kind create (5 s)", "• Ensuring node image (a/b:1) 🖼️  ...", "• Ensuring ... (5 s)", "? (10 s)"):
@@ -61,14 +61,14 @@ def test_a_stage_that_lasts_is_told_with_its_seconds() -> None:
     assert told == ["Making the cluster (5 s)", image, f"{image} (5 s)", f"{image} (10 s)"]
 
 
-async def test_why_there_is_no_cluster_is_told(fake: FakeEngine, tmp_path: Path) -> None:
+async def test_a_failed_kind_has_a_reason(fake: FakeEngine, tmp_path: Path) -> None:
     fake.says("kind-exits", "1")
     fake.says("kind-says", 'ERROR: failed to create cluster: node(s) already exist for a cluster with the name "one"')
     with pytest.raises(HarnessError, match=r"^Could not make the cluster one with i:1 because a cluster with"):
         await KIND.create("one", "i:1", "", tmp_path / "kubeconfig")
 
 
-async def test_a_cluster_is_deleted_without_a_look_at_the_users_kubeconfig(fake: FakeEngine) -> None:
+async def test_deleting_a_cluster_does_not_use_the_users_kubeconfig(fake: FakeEngine) -> None:
     fake.add("one")
     fake.add("two")
     await KIND.delete("one")
@@ -76,12 +76,12 @@ async def test_a_cluster_is_deleted_without_a_look_at_the_users_kubeconfig(fake:
     assert "--kubeconfig" in fake.calls[0]
 
 
-async def test_an_image_of_dockers_is_loaded_as_it_is(fake: FakeEngine) -> None:
+async def test_a_docker_image_is_loaded_directly(fake: FakeEngine) -> None:
     await KIND.load("image:1", "one")
     assert fake.calls == ["kind load docker-image image:1 --name one"]
 
 
-async def test_an_image_of_podmans_is_loaded_from_an_archive(fake: FakeEngine) -> None:
+async def test_a_podman_image_is_loaded_from_an_archive(fake: FakeEngine) -> None:
     fake.install("podman", '#!/bin/sh\necho "podman $1 $6" >> {root}/calls\n')
     await Kind(Engine("podman")).load("image:1", "one")
     save, load = fake.calls
@@ -90,7 +90,7 @@ async def test_an_image_of_podmans_is_loaded_from_an_archive(fake: FakeEngine) -
 
 
 @pytest.mark.parametrize("doing", ["delete", "load"])
-async def test_where_there_is_no_temporary_folder_that_is_told(
+async def test_a_missing_temporary_folder_is_an_error(
     fake: FakeEngine, monkeypatch: pytest.MonkeyPatch, doing: str
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(fake.root / "nowhere"))
@@ -108,7 +108,7 @@ async def test_kind_uses_the_engine_it_was_given(fake: FakeEngine) -> None:
     assert await Kind(Engine("podman")).names() == ["podman"]
 
 
-def test_the_image_of_the_nodes_is_kinds_unless_another_is_named(
+def test_the_node_image_is_that_of_kind_unless_another_is_named(
     fake: FakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert node_image("1.37.1") == "kindest/node:v1.37.1"

@@ -1,4 +1,4 @@
-"""What is written down of clusters, and who holds them."""
+"""The records of clusters, and their locks."""
 
 import fcntl
 import os
@@ -32,9 +32,7 @@ def test_a_kept_cluster_stays_so_when_it_is_released(tmp_path: Path) -> None:
     assert [record.kept for record in records(tmp_path)] == [True]
 
 
-def test_a_cluster_that_is_kept_while_somebody_looks_counts_as_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cluster_kept_during_a_read_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     claim, flock = Claim.make("mine", "docker X", tmp_path), fcntl.flock
 
     def keep_first(lock: int, how: int) -> None:
@@ -47,7 +45,7 @@ def test_a_cluster_that_is_kept_while_somebody_looks_counts_as_kept(
     assert [(record.kept, record.in_use) for record in records(tmp_path)] == [(True, False)]
 
 
-def test_a_discarded_record_is_gone_with_all_that_lay_beside_it(tmp_path: Path) -> None:
+def test_a_discarded_record_is_removed_with_its_folder(tmp_path: Path) -> None:
     claim = Claim.make("mine", "docker X", tmp_path)
     (claim.folder / "kubeconfig").write_text("secret")
     claim.discard()
@@ -58,7 +56,7 @@ def test_the_folder_of_a_cluster_is_private(tmp_path: Path) -> None:
     assert Claim.make("mine", "docker X", tmp_path).folder.stat().st_mode & 0o777 == 0o700
 
 
-def test_the_hold_ends_with_its_process(tmp_path: Path) -> None:
+def test_a_claim_ends_with_its_process(tmp_path: Path) -> None:
     code = f"""if True:
         import os, pathlib
         from drahealth.suites.targets.kind.cluster.records import Claim
@@ -68,7 +66,7 @@ def test_the_hold_ends_with_its_process(tmp_path: Path) -> None:
     assert [(record.cluster, record.in_use) for record in records(tmp_path)] == [("mine", False)]
 
 
-def test_many_may_hold_a_cluster_and_the_last_lets_it_go(tmp_path: Path) -> None:
+def test_a_cluster_is_in_use_until_its_last_claim_is_released(tmp_path: Path) -> None:
     first = Claim.make("mine", "docker X", tmp_path)
     second = Claim.attach(first.run_id, tmp_path)
     first.release()
@@ -77,7 +75,7 @@ def test_many_may_hold_a_cluster_and_the_last_lets_it_go(tmp_path: Path) -> None
     assert seize(second.record, tmp_path) is not None
 
 
-def test_nobody_attaches_to_a_cluster_that_is_being_removed(tmp_path: Path) -> None:
+def test_a_cluster_that_is_being_removed_cannot_be_claimed(tmp_path: Path) -> None:
     claim = Claim.make("mine", "docker X", tmp_path)
     claim.release()
     seized = seize(claim.record, tmp_path)
@@ -89,7 +87,7 @@ def test_nobody_attaches_to_a_cluster_that_is_being_removed(tmp_path: Path) -> N
         Claim.attach(claim.run_id, tmp_path)
 
 
-def test_a_line_that_was_not_finished_does_not_count(tmp_path: Path) -> None:
+def test_an_unfinished_line_of_a_record_is_ignored(tmp_path: Path) -> None:
     claim = Claim.make("mine", "docker X", tmp_path)
     claim.keep()
     with (claim.folder / "record").open("a") as file:
@@ -98,14 +96,14 @@ def test_a_line_that_was_not_finished_does_not_count(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "?", "[]", "{}", '{"cluster": "a", "engine": "b", "made": "x", "kept": false}'])
-def test_what_is_no_record_is_left_alone(tmp_path: Path, text: str) -> None:
+def test_other_files_are_not_records(tmp_path: Path, text: str) -> None:
     (tmp_path / "ab12").mkdir()
     (tmp_path / "ab12" / "record").write_text(text)
     assert records(tmp_path) == []
     assert (tmp_path / "ab12" / "record").read_text() == text
 
 
-def test_a_folder_whose_run_died_while_it_made_it_is_removed_after_a_while(tmp_path: Path) -> None:
+def test_an_unfinished_folder_is_removed_later(tmp_path: Path) -> None:
     young, old = tmp_path / ".young", tmp_path / ".old"
     young.mkdir()
     old.mkdir()
@@ -114,13 +112,13 @@ def test_a_folder_whose_run_died_while_it_made_it_is_removed_after_a_while(tmp_p
     assert list(tmp_path.iterdir()) == [young]
 
 
-def test_where_nothing_can_be_written_that_is_said(tmp_path: Path) -> None:
+def test_an_unwritable_folder_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(HarnessError, match=r"^cannot write the record .*; make room there, or set XDG_STATE_HOME"):
         Claim.make("mine", "docker X", tmp_path / "file" / "base")
 
 
-def test_what_cannot_be_written_down_any_more_is_told(tmp_path: Path) -> None:
+def test_a_failed_write_of_a_record_is_an_error(tmp_path: Path) -> None:
     claim = Claim.make("mine", "docker X", tmp_path)
     claim.release()
     with pytest.raises(HarnessError, match=r"cluster mine as kept .*; make"):
@@ -128,7 +126,7 @@ def test_what_cannot_be_written_down_any_more_is_told(tmp_path: Path) -> None:
     assert ([record.kept for record in records(tmp_path)], claim.record.kept) == ([False], False)
 
 
-def test_records_that_cannot_be_read_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_records_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(folder: Path) -> NoReturn:
         raise PermissionError(13, "Permission denied", str(folder))
 

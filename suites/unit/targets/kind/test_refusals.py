@@ -35,21 +35,21 @@ k8s.io/kubernetes/cmd/kubeadm/app/cmd/phases/workflow.(*Runner).Run.func1
         (_KUBEADM, "kubeadm failed"),
     ],
 )
-def test_a_known_refusal_has_a_reason_and_a_hint(said: str, because: str) -> None:
+def test_a_known_error_has_a_reason_and_a_hint(said: str, because: str) -> None:
     error = explain("do it", said)
     assert error.message.startswith(f"Could not do it because {because}")
     assert error.hint
 
 
 @pytest.mark.parametrize("why", ["manifest for kindest/node:v1.37.9 not found", "dial tcp: lookup failed"])
-def test_a_node_image_that_cannot_be_pulled_may_be_one_that_kind_has_not_published(why: str) -> None:
+def test_a_missing_node_image_has_a_hint_to_the_releases_of_kind(why: str) -> None:
     said = f'ERROR: failed to create cluster: failed to pull image "kindest/node:v1.37.9": it ended\nError: {why}'
     error = explain("make it", said)
     assert error.message.startswith("Could not make it because the engine does not have the node image ")
     assert "https://github.com/kubernetes-sigs/kind/releases" in error.hint
 
 
-def test_of_a_configuration_that_kind_does_not_know_the_line_is_told() -> None:
+def test_the_error_of_a_rejected_configuration_has_its_line() -> None:
     said = (
         "ERROR: failed to create cluster: unable to decode config: yaml: unmarshal errors:\n  line 3: field x not found"
     )
@@ -57,16 +57,16 @@ def test_of_a_configuration_that_kind_does_not_know_the_line_is_told() -> None:
     assert error.message == "Could not make it because kind rejects its configuration: line 3: field x not found"
 
 
-def test_an_unknown_refusal_is_told_by_its_telling_line() -> None:
+def test_an_unknown_error_shows_its_most_important_line() -> None:
     error = explain("do it", "Some warning\nERROR: failed to create cluster: it broke\nSee 'docker run --help'.\n")
     assert error.message == "Could not do it: it broke"
 
 
-def test_silence_is_said_to_be_that() -> None:
+def test_an_error_without_output_says_so() -> None:
     assert explain("do it", "").message == "Could not do it: it said nothing"
 
 
-def test_the_lines_that_tell_something_go_with_the_error() -> None:
+def test_important_lines_are_notes_of_the_error() -> None:
     error = explain("make it", _KUBEADM)
     assert error.message.endswith(": error execution phase wait-control-plane: context deadline exceeded")
     assert error.__notes__[0].startswith("ERROR: failed to create cluster: failed to init node")

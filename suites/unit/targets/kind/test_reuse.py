@@ -1,4 +1,4 @@
-"""A cluster that is there and stays."""
+"""An existing cluster that runs use."""
 
 from pathlib import Path
 
@@ -20,13 +20,13 @@ def test_one_run_at_a_time_uses_a_cluster(tmp_path: Path) -> None:
     hold("mine", "AB:CD", tmp_path).release()
 
 
-def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_an_unwritable_lock_folder_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(HarnessError, match=r"cluster mine in .*/file: .* set XDG_STATE_HOME"):
         hold("mine", "AB:CD", tmp_path / "file")
 
 
-async def test_what_a_killed_run_left_goes_and_nothing_else() -> None:
+async def test_only_the_objects_of_a_killed_run_are_deleted() -> None:
     api = ApiServer()
     for name, labels in (("ours", BELONGS), ("theirs", {})):
         await api.create(NAMESPACES, {"metadata": {"name": name, "labels": labels}})

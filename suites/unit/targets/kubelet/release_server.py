@@ -90,4 +90,4 @@ class _Handler(BaseHTTPRequestHandler):
         return None
 
     def log_message(self, *_: Any) -> None:
-        """Says nothing."""
+        """No log."""

@@ -1,4 +1,4 @@
-"""Building with Go: what is asked of it, and what is made of its refusals. `go` is a script here."""
+"""Builds with Go: its commands, and its errors. `go` is a script here."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -88,21 +88,21 @@ def test_etcd_needs_no_version_from_the_linker() -> None:
     assert linker_flags(etcd(), Module("go.etcd.io/etcd/server/v3", "v3.6.5", "", "")) == "-s -w"
 
 
-def test_helm_is_told_its_version() -> None:
+def test_helm_is_built_with_its_version() -> None:
     package = helm("4.3.1")
     module = Module(module_path(package), "v4.3.1", "", "")
     assert program_path(package, "helm") == "helm.sh/helm/v4/cmd/helm"
     assert linker_flags(package, module) == "-s -w -X helm.sh/helm/v4/internal/version.version=v4.3.1"
 
 
-def test_a_release_that_does_not_exist_is_the_users_mistake(go: Callable[..., str], order: Order) -> None:
+def test_an_unknown_release_is_a_configuration_error(go: Callable[..., str], order: Order) -> None:
     with pytest.raises(
         ConfigurationError, match=r"Kubernetes v1\.37\.1 is not a published Go module .*unknown revision"
     ):
         GoBuild(go(error="unknown revision v1.37.1")).get(order, silent)
 
 
-def test_without_a_module_proxy_another_source_may_help(go: Callable[..., str], order: Order) -> None:
+def test_without_a_module_proxy_the_source_is_unavailable(go: Callable[..., str], order: Order) -> None:
     with pytest.raises(Unavailable, match="proxy cannot be reached"):
         GoBuild(go(error="dial tcp: lookup proxy.example.com: no such host")).get(order, silent)
 
@@ -112,12 +112,12 @@ def test_a_go_that_is_too_old_says_which_is_needed(go: Callable[..., str], order
         GoBuild(go(version="go1.25.3")).get(order, silent)
 
 
-def test_without_go_another_source_may_help(order: Order) -> None:
+def test_without_go_the_source_is_unavailable(order: Order) -> None:
     with pytest.raises(Unavailable, match="there is no Go toolchain"):
         GoBuild("no-such-go").get(order, silent)
 
 
-def test_a_build_that_fails_tells_its_last_words(go: Callable[..., str], order: Order) -> None:
+def test_a_failed_build_shows_its_last_line(go: Callable[..., str], order: Order) -> None:
     broken = go(build="echo go: downloading x >&2; echo write: no space left on device >&2; exit 1")
     with pytest.raises(HarnessError, match=r"cannot build .*: write: no space left on device"):
         GoBuild(broken).get(order, silent)
@@ -141,5 +141,5 @@ def test_a_long_build_shows_the_seconds(go: Callable[..., str], order: Order) ->
         ("devel go1.27-abc", "local", False),
     ],
 )
-def test_an_old_go_will_do_if_it_can_fetch_a_newer_one(running: str, policy: str, answer: bool) -> None:
+def test_an_old_go_that_can_fetch_a_newer_one_is_accepted(running: str, policy: str, answer: bool) -> None:
     assert too_old(running, policy, "1.26.0") is answer

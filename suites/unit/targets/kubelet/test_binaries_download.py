@@ -42,17 +42,17 @@ def transfer(server: ReleaseServer, target: Path) -> None:
     Transfer(server.url + path, target, pause=0).run(hashlib.sha256(KUBELET).hexdigest(), "kubelet", silent)
 
 
-def test_a_program_is_downloaded_and_says_from_where(server: ReleaseServer, tmp_path: Path) -> None:
+def test_a_downloaded_program_has_its_origin(server: ReleaseServer, tmp_path: Path) -> None:
     assert get(server, order(tmp_path, "kubelet")) == f"downloaded from {server.url}{FOLDER}"
     assert (tmp_path / "kubelet").read_bytes() == KUBELET
 
 
-def test_etcd_is_taken_out_of_its_archive(server: ReleaseServer, tmp_path: Path) -> None:
+def test_etcd_is_extracted_from_its_archive(server: ReleaseServer, tmp_path: Path) -> None:
     get(server, order(tmp_path, "etcd"))
     assert (tmp_path / "etcd").read_bytes() == b"the store"
 
 
-def test_helm_is_taken_out_of_its_archive(server: ReleaseServer, tmp_path: Path) -> None:
+def test_helm_is_extracted_from_its_archive(server: ReleaseServer, tmp_path: Path) -> None:
     get(server, order(tmp_path, "helm"))
     assert (tmp_path / "helm").read_bytes() == b"the helm"
 
@@ -71,7 +71,7 @@ def test_a_wrong_checksum_is_an_error(server: ReleaseServer, tmp_path: Path, pro
         get(server, order(tmp_path, program))
 
 
-def test_a_release_that_does_not_exist_is_the_users_mistake(server: ReleaseServer, tmp_path: Path) -> None:
+def test_an_unknown_release_is_a_configuration_error(server: ReleaseServer, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"Kubernetes v1\.37\.1 was not released for linux/amd64"):
         get(server, order(tmp_path, "kube-scheduler"))
 
@@ -82,12 +82,12 @@ def test_a_list_of_checksums_without_the_file_is_an_error(server: ReleaseServer,
         get(server, order(tmp_path, "etcd"))
 
 
-def test_without_a_server_another_source_may_help(server: ReleaseServer, tmp_path: Path) -> None:
+def test_without_a_server_the_source_is_unavailable(server: ReleaseServer, tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match=r"127\.0\.0\.1:9 cannot be reached"):
         OfficialReleases("http://127.0.0.1:9", server.url).get(order(tmp_path, "kubelet"), silent)
 
 
-def test_a_cut_connection_is_taken_up_where_it_was_cut(server: ReleaseServer, tmp_path: Path) -> None:
+def test_a_cut_download_is_resumed(server: ReleaseServer, tmp_path: Path) -> None:
     server.cuts[f"{FOLDER}/kubelet"] = 4  # more than are forgiven in a row, but each brings something
     transfer(server, tmp_path / "kubelet")
     assert (tmp_path / "kubelet").read_bytes() == KUBELET
@@ -96,14 +96,14 @@ def test_a_cut_connection_is_taken_up_where_it_was_cut(server: ReleaseServer, tm
     ]
 
 
-def test_a_connection_that_brings_nothing_is_given_up(server: ReleaseServer, tmp_path: Path) -> None:
+def test_a_download_without_data_fails(server: ReleaseServer, tmp_path: Path) -> None:
     server.cuts[f"{FOLDER}/kubelet"], server.cut_at = 99, 0
     with pytest.raises(Unavailable, match="does not hold"):
         transfer(server, tmp_path / "kubelet")
     assert len(server.asked) == 3
 
 
-def test_progress_tells_the_bytes(server: ReleaseServer, tmp_path: Path) -> None:
+def test_progress_has_the_bytes(server: ReleaseServer, tmp_path: Path) -> None:
     told: list[tuple[str, int | None, int | None]] = []
 
     def progress(stage: str, done: int | None = None, total: int | None = None) -> None:

@@ -66,7 +66,7 @@ def store(tmp_path: Path) -> Store:
     return Store(tmp_path / "cache", LINUX)
 
 
-def test_what_is_in_the_cache_is_not_got_again(store: Store) -> None:
+def test_cached_programs_are_not_fetched_again(store: Store) -> None:
     shelf = Shelf()
     folder = store.ensure(PACKAGE, shelf, silent)
     assert store.ensure(PACKAGE, shelf, silent) == folder
@@ -82,7 +82,7 @@ def test_what_is_in_the_cache_is_not_got_again(store: Store) -> None:
         lambda path: path.unlink(),
     ],
 )
-def test_only_a_damaged_file_is_got_again(store: Store, damage: Callable[[Path], None]) -> None:
+def test_only_a_damaged_file_is_fetched_again(store: Store, damage: Callable[[Path], None]) -> None:
     shelf = Shelf()
     folder = store.ensure(PACKAGE, shelf, silent)
     damage(folder / "kubelet")
@@ -98,14 +98,14 @@ def test_a_restored_file_with_another_time_is_good(store: Store) -> None:
     assert len(shelf.asked) == 1
 
 
-def test_a_lost_manifest_makes_everything_suspect(store: Store) -> None:
+def test_without_a_manifest_every_file_is_fetched_again(store: Store) -> None:
     shelf = Shelf()
     (store.ensure(PACKAGE, shelf, silent) / "manifest.json").write_text("{")
     store.ensure(PACKAGE, shelf, silent)
     assert shelf.asked == [PACKAGE.programs, PACKAGE.programs]
 
 
-def test_a_source_that_fails_leaves_nothing(store: Store) -> None:
+def test_a_failed_source_leaves_no_files(store: Store) -> None:
     with pytest.raises(HarnessError, match=r"cannot get Kubernetes v1\.37\.1: .*nothing there.*; look again$"):
         store.ensure(PACKAGE, FirstThatCan([Empty()]), silent)
     assert [path.name for path in store.root.iterdir()] == ["lock"]
@@ -119,12 +119,12 @@ class Empty:
         raise Unavailable("there is nothing there", "look again")
 
 
-def test_the_next_source_is_asked_when_one_cannot_help(store: Store) -> None:
+def test_the_next_source_is_tried_after_an_unavailable_one(store: Store) -> None:
     folder = store.ensure(PACKAGE, FirstThatCan([Empty(), Shelf()]), silent)
     assert (folder / "kubelet").read_text() == "kubelet of Kubernetes v1.37.1"
 
 
-def test_a_second_process_waits_and_uses_what_the_first_got(tmp_path: Path) -> None:
+def test_a_second_process_waits_and_uses_the_files_of_the_first(tmp_path: Path) -> None:
     with filler(tmp_path) as first, filler(tmp_path) as second:
         ready, waiting = sorted([first, second], key=read_line, reverse=True)
         ready.communicate("go\n")
@@ -149,7 +149,7 @@ def test_installed_releases_are_listed_by_version(store: Store) -> None:
     assert listed[0].origins == ("a shelf",)
 
 
-def test_the_last_release_takes_etcd_with_it(store: Store) -> None:
+def test_etcd_is_removed_with_the_last_release(store: Store) -> None:
     for package in (PACKAGE, kubernetes("1.36.3"), etcd()):
         store.ensure(package, Shelf(), silent)
     assert store.remove("v1.36.3") > 0
@@ -158,13 +158,13 @@ def test_the_last_release_takes_etcd_with_it(store: Store) -> None:
     assert [path for path in store.root.rglob("*") if path.is_file()] == [store.root / "lock"]
 
 
-def test_removing_what_is_not_there_names_what_is(store: Store) -> None:
+def test_removing_an_unknown_release_lists_the_known_ones(store: Store) -> None:
     store.ensure(PACKAGE, Shelf(), silent)
     with pytest.raises(ConfigurationError, match=r"v1\.36\.3 is not in the cache .*; it has 1\.37\.1$"):
         store.remove("1.36.3")
 
 
-def test_helm_is_removed_by_its_name_and_nothing_else_goes(store: Store) -> None:
+def test_removing_helm_removes_nothing_else(store: Store) -> None:
     for package in (PACKAGE, helm()):
         store.ensure(package, Shelf(), silent)
     assert store.remove("helm") > 0
@@ -173,7 +173,7 @@ def test_helm_is_removed_by_its_name_and_nothing_else_goes(store: Store) -> None
         store.remove("helm")
 
 
-def test_a_cache_that_cannot_be_made_names_the_variable(tmp_path: Path) -> None:
+def test_the_error_of_an_unwritable_cache_names_the_variable(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(HarnessError, match=r"cannot write the cache .*DRAHEALTH_CACHE"):
         Store(tmp_path / "file" / "cache", LINUX).ensure(PACKAGE, Shelf(), silent)

@@ -1,4 +1,4 @@
-"""What a cluster is made of, as far as it needs no cluster: flags, keys, ports, logs, mounts."""
+"""The parts of a cluster that need no cluster: flags, keys, ports, logs, mounts."""
 
 import base64
 import socket
@@ -27,7 +27,7 @@ def test_without_gates_the_api_server_keeps_its_own() -> None:
     assert not [flag for flag in api_server_flags(LAYOUT, 6443, {}) if flag.startswith("--feature-gates")]
 
 
-def test_the_kubelet_is_told_its_runtime_frequency_and_gates() -> None:
+def test_the_kubelet_configuration_has_runtime_frequency_and_gates() -> None:
     config = configuration(
         LAYOUT, runtime="/run/cri", port=1, sync_frequency=0.25, gates={"ResourceHealthStatus": True}
     )
@@ -36,7 +36,7 @@ def test_the_kubelet_is_told_its_runtime_frequency_and_gates() -> None:
     assert config["featureGates"] == {"KubeletInUserNamespace": True, "ResourceHealthStatus": True}
 
 
-def test_all_that_the_kubelet_writes_lies_in_the_run() -> None:
+def test_the_kubelet_writes_only_to_the_run_folder() -> None:
     config = configuration(LAYOUT, runtime="/run/cri", port=1, sync_frequency=1, gates={})
     paths = [value for key, value in config.items() if key.lower().endswith("dir")]
     assert len(paths) == 2
@@ -55,7 +55,7 @@ def test_tokens_and_kubeconfigs_name_the_user() -> None:
     assert kubeconfig("https://127.0.0.1:1", "t0")["users"] == [{"name": "local", "user": {"token": "t0"}}]
 
 
-def test_a_reserved_port_is_free_for_a_server_of_ours_and_for_nobody_else() -> None:
+def test_only_our_server_can_bind_a_reserved_port() -> None:
     reservation = Reservation()
     with socket.socket() as stranger, pytest.raises(OSError, match="in use"):
         stranger.bind(("127.0.0.1", reservation.port))
@@ -79,7 +79,7 @@ I1121 11:30:52.1 7 a.go:1] "Stopping"
         ("", ""),
     ],
 )
-def test_the_telling_line_is_the_last_of_the_gravest(text: str, line: str) -> None:
+def test_the_most_important_line_is_the_last_of_the_highest_severity(text: str, line: str) -> None:
     assert choose_line(text) == line
 
 
@@ -96,5 +96,5 @@ def test_a_tail_is_the_end_of_the_log(tmp_path: Path) -> None:
         ("60 59 0:27 / /a\\040b rw,nosuid,nodev shared:3 - tmpfs t rw\n", Mount("/a b", NOSUID | NODEV | STRICTATIME)),
     ],
 )
-def test_mounts_are_read_with_the_flags_they_must_keep(line: str, mount: Mount) -> None:
+def test_mounts_are_read_with_their_flags(line: str, mount: Mount) -> None:
     assert parse_mount(line) == mount

@@ -7,13 +7,13 @@ import pytest
 from drahealth.suites.targets.kubelet.node import doctor, namespaces
 
 
-def test_a_cache_with_the_release_needs_nothing_else(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_release_in_the_cache_is_enough(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DRAHEALTH_CACHE", str(tmp_path))
     (tmp_path / "kubernetes/v1.37.1" / doctor.system().found).mkdir(parents=True)
     assert doctor.programs("v1.37.1", obtainable=False).ok
 
 
-def test_a_release_out_of_reach_points_to_what_would_help(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_release_has_a_hint(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DRAHEALTH_CACHE", str(tmp_path))
     found = doctor.programs("1.37.1", obtainable=False)
     assert (found.ok, found.found) == (False, "not in the cache, and cannot be got")
@@ -24,7 +24,7 @@ def test_a_malformed_version_is_a_failed_check() -> None:
     assert "'1.37'" in doctor.programs("1.37", obtainable=True).found
 
 
-def test_go_is_needed_by_nobody_who_can_download(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_go_is_optional(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     go = doctor.go_toolchain()
     assert (go.ok, go.found, go.needed) == (False, "none", False)
@@ -50,7 +50,7 @@ def test_control_groups_of_both_versions_are_known(tmp_path: Path, made: str, ok
         ("user/max_user_namespaces", "96365", "run as root"),
     ],
 )
-def test_the_switch_that_forbids_user_namespaces_is_named(tmp_path: Path, name: str, value: str, hint: str) -> None:
+def test_the_setting_that_forbids_user_namespaces_is_named(tmp_path: Path, name: str, value: str, hint: str) -> None:
     (tmp_path / name).parent.mkdir()
     (tmp_path / name).write_text(f"{value}\n")
     assert hint in namespaces.allow_hint(tmp_path)

@@ -79,21 +79,21 @@ def gone(mark: str) -> bool:
     return not marked(mark)
 
 
-async def test_a_process_reports_its_exit_code_and_its_words(keeper: Keeper, run: RunDirectory) -> None:
+async def test_a_process_has_its_exit_code_and_output(keeper: Keeper, run: RunDirectory) -> None:
     process = await shell(keeper, run, "echo told; echo wrong >&2; exit 3")
     assert await process.exited == 3
     assert process.log.read_text() == "told\nwrong\n"
     assert str(process.failure()) == "sh has ended (exit code 3): wrong"
 
 
-async def test_a_process_that_is_ended_reports_the_signal(keeper: Keeper, run: RunDirectory) -> None:
+async def test_a_killed_process_has_its_signal(keeper: Keeper, run: RunDirectory) -> None:
     process = await shell(keeper, run, "sleep 60")
     await process.end(signal.SIGTERM)
     assert process.exited.result() == -signal.SIGTERM
     await process.end()  # again is no error
 
 
-async def test_who_stops_waiting_for_a_process_disturbs_nobody(keeper: Keeper, run: RunDirectory) -> None:
+async def test_a_cancelled_wait_for_a_process_has_no_effect(keeper: Keeper, run: RunDirectory) -> None:
     impatient = await shell(keeper, run, "sleep 0.1")
     impatient.exited.cancel()
     assert await (await shell(keeper, run, "sleep 0.2; exit 4")).exited == 4
@@ -104,7 +104,7 @@ async def test_a_program_that_does_not_exist_is_an_error(keeper: Keeper, run: Ru
         await keeper.spawn("x", ["/no/x"], {}, run.path / "log")
 
 
-async def test_orphans_are_reaped_also_when_many_die_at_once(keeper: Keeper, run: RunDirectory) -> None:
+async def test_many_orphans_that_end_together_are_reaped(keeper: Keeper, run: RunDirectory) -> None:
     await (await shell(keeper, run, "for i in 1 2 3 4 5 6 7 8 9; do (sleep 60 &) ; done")).exited
     [first] = [process for process in marked(str(run.path)) if process.name() != "unshare"]
     orphans = first.children()
@@ -116,7 +116,7 @@ async def test_orphans_are_reaped_also_when_many_die_at_once(keeper: Keeper, run
     assert psutil.wait_procs(orphans, timeout=PATIENCE)[1] == []
 
 
-async def test_a_process_inherits_nothing_but_its_log(keeper: Keeper, run: RunDirectory) -> None:
+async def test_a_process_inherits_only_its_log(keeper: Keeper, run: RunDirectory) -> None:
     process = await keeper.spawn("ls", ["/bin/ls", "/proc/self/fd"], {}, run.path / "log")
     await process.exited
     assert process.log.read_text().split() == ["0", "1", "2", "3"]  # 3 is the folder that ls reads
@@ -130,7 +130,7 @@ async def test_the_interrupt_of_a_terminal_does_not_reach_the_processes(keeper: 
     assert os.getsid(0) not in sessions
 
 
-async def test_only_the_folder_of_the_run_can_be_written(keeper: Keeper, run: RunDirectory, tmp_path: Path) -> None:
+async def test_only_the_run_folder_is_writable(keeper: Keeper, run: RunDirectory, tmp_path: Path) -> None:
     script = f"touch {run.path}/mine; touch {tmp_path}/theirs; echo 1 > /proc/sys/vm/overcommit_memory"
     await (await shell(keeper, run, script)).exited
     assert keeper.writable == []
@@ -139,18 +139,18 @@ async def test_only_the_folder_of_the_run_can_be_written(keeper: Keeper, run: Ru
     assert (run.path / "log").read_text().count("Read-only file system") == 2
 
 
-async def test_device_plugins_have_their_folder_where_the_kubelet_looks(keeper: Keeper, run: RunDirectory) -> None:
+async def test_the_device_plugin_folder_is_at_the_path_of_the_kubelet(keeper: Keeper, run: RunDirectory) -> None:
     await (await shell(keeper, run, "ls -A /var/lib /var/log; touch /var/lib/kubelet/device-plugins/here")).exited
     assert (run.path / "log").read_text() == "/var/lib:\nkubelet\n\n/var/log:\n"
     assert (Layout(run.path).device_plugins_dir / "here").exists()
 
 
-async def test_names_are_not_resolved_by_the_machine(keeper: Keeper, run: RunDirectory) -> None:
+async def test_the_files_of_the_run_resolve_names(keeper: Keeper, run: RunDirectory) -> None:
     await (await shell(keeper, run, "cat /etc/hosts /etc/resolv.conf")).exited
     assert (run.path / "log").read_text() == "127.0.0.1 localhost\nnameserver 127.255.255.254\n"
 
 
-async def test_closing_ends_everything_and_removes_the_folder(run: RunDirectory, mark: str) -> None:
+async def test_close_ends_all_processes_and_removes_the_folder(run: RunDirectory, mark: str) -> None:
     keeper = await Keeper.start(run)
     process = await shell(keeper, run, f"mkdir m; mount -t tmpfs none m; touch m/x; (sleep {mark} &) ; sleep {mark}")
     await keeper.close(remove=True)
@@ -159,14 +159,14 @@ async def test_closing_ends_everything_and_removes_the_folder(run: RunDirectory,
     assert gone(mark)
 
 
-async def test_closing_can_keep_the_folder(run: RunDirectory) -> None:
+async def test_close_can_keep_the_folder(run: RunDirectory) -> None:
     keeper = await Keeper.start(run)
     await (await shell(keeper, run, "echo kept")).exited
     await keeper.close(remove=False)
     assert (run.path / "log").read_text() == "kept\n"
 
 
-async def test_a_killed_keeper_takes_its_processes_along(run: RunDirectory, mark: str) -> None:
+async def test_a_killed_keeper_ends_its_processes(run: RunDirectory, mark: str) -> None:
     keeper = await Keeper.start(run)
     process = await keeper.spawn("sleep", ["/bin/sleep", mark], {}, run.path / "log")
     [seen] = found(mark)
@@ -178,7 +178,7 @@ async def test_a_killed_keeper_takes_its_processes_along(run: RunDirectory, mark
     await keeper.close(remove=True)
 
 
-def test_a_killed_master_takes_the_keeper_and_the_folder_along(mark: str) -> None:
+def test_a_killed_parent_ends_the_keeper_and_removes_the_folder(mark: str) -> None:
     with subprocess.Popen([sys.executable, "-c", MASTER, mark], stdout=subprocess.PIPE, text=True) as master:
         assert master.stdout is not None
         folder = Path(master.stdout.readline().strip())
@@ -189,7 +189,7 @@ def test_a_killed_master_takes_the_keeper_and_the_folder_along(mark: str) -> Non
     assert not folder.exists()
 
 
-async def test_the_lock_holds_until_the_keeper_has_ended_too(run: RunDirectory) -> None:
+async def test_the_lock_is_held_until_the_keeper_has_ended(run: RunDirectory) -> None:
     keeper = await Keeper.start(run)
     run.release()
     other = RunDirectory.create(run.path.parent)
@@ -198,7 +198,7 @@ async def test_the_lock_holds_until_the_keeper_has_ended_too(run: RunDirectory) 
     await keeper.close(remove=True)
 
 
-def test_outside_a_namespace_of_its_own_it_refuses_to_work(tmp_path: Path) -> None:
+def test_the_keeper_needs_its_own_namespace(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "drahealth.suites.targets.kubelet.node.keeper", str(tmp_path), "0"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr.strip()) == (

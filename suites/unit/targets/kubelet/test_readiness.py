@@ -31,9 +31,7 @@ def lease(renewed: str) -> dict[str, Any]:
         ({"spec": {}, "status": {}}, False),
     ],
 )
-def test_a_node_takes_pods_when_it_is_ready_and_free_of_the_taints_of_one_that_is_not(
-    seen: dict[str, Any], ready: bool
-) -> None:
+def test_a_node_accepts_pods_when_it_is_ready_without_taints(seen: dict[str, Any], ready: bool) -> None:
     assert takes_pods(seen) is ready
 
 
@@ -47,11 +45,11 @@ def test_a_node_takes_pods_when_it_is_ready_and_free_of_the_taints_of_one_that_i
         (node(), None, False),
     ],
 )
-def test_a_restarted_kubelet_has_spoken_when_lease_and_heartbeat_are_its_own(
+def test_a_restarted_node_needs_a_new_lease_and_heartbeat(
     seen: dict[str, Any], renewed: dict[str, Any] | None, speaks: bool
 ) -> None:
     assert speaks_since(seen, renewed, STARTED) is speaks
 
 
-def test_the_first_start_needs_no_sign_of_life() -> None:
+def test_the_first_start_needs_no_new_lease() -> None:
     assert speaks_since(node(), None, None)

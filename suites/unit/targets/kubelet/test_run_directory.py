@@ -1,4 +1,4 @@
-"""The folder of a run, and what becomes of it when its process is gone."""
+"""The folder of a run, also after its process has ended."""
 
 import os
 import stat
@@ -31,7 +31,7 @@ def test_a_run_folder_is_private_and_short(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_sockets_of_the_longest_driver_name_fit_below_tmp() -> None:
+def test_the_socket_path_of_the_longest_driver_name_is_short_enough() -> None:
     socket = Layout(Path("/tmp/dh-123456")).registry_dir / ("d" * 63 + "-reg.sock")
     assert len(os.fsencode(socket)) <= 107
 
@@ -49,7 +49,7 @@ def test_the_next_run_removes_what_a_killed_one_left(tmp_path: Path) -> None:
     run.remove()
 
 
-def test_a_sweep_leaves_the_living_the_kept_and_the_foreign(tmp_path: Path) -> None:
+def test_a_sweep_leaves_used_kept_and_foreign_folders(tmp_path: Path) -> None:
     alive, kept = RunDirectory.create(tmp_path), RunDirectory.create(tmp_path)
     kept.keep()
     foreign = tmp_path / "dh-foreign"
@@ -59,14 +59,14 @@ def test_a_sweep_leaves_the_living_the_kept_and_the_foreign(tmp_path: Path) -> N
     alive.release()
 
 
-def test_a_folder_that_is_just_being_made_is_left_alone(tmp_path: Path) -> None:
+def test_an_unfinished_folder_is_not_removed(tmp_path: Path) -> None:
     (tmp_path / ".dh-new").mkdir(mode=0o700)
     (tmp_path / ".dh-old").mkdir(mode=0o700)
     os.utime(tmp_path / ".dh-old", (1, 1))
     assert sweep(tmp_path) == [tmp_path / ".dh-old"]
 
 
-def test_a_folder_without_permissions_is_removed_as_well(tmp_path: Path) -> None:
+def test_a_folder_without_permissions_is_removed(tmp_path: Path) -> None:
     locked = tmp_path / "run" / "pods" / "locked"
     locked.mkdir(parents=True)
     (locked / "file").touch()
@@ -75,6 +75,6 @@ def test_a_folder_without_permissions_is_removed_as_well(tmp_path: Path) -> None
     assert not (tmp_path / "run").exists()
 
 
-def test_a_base_that_does_not_exist_names_the_variable(tmp_path: Path) -> None:
+def test_the_error_of_a_missing_base_names_the_variable(tmp_path: Path) -> None:
     with pytest.raises(HarnessError, match=r"cannot make a run folder in .*; .*TMPDIR"):
         RunDirectory.create(tmp_path / "missing")

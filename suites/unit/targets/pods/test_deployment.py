@@ -76,21 +76,21 @@ class Cluster:
         self.objects[PODS, "p"] = pod
 
 
-async def test_all_is_made_and_the_pods_are_named_by_their_nodes() -> None:
+async def test_deploy_returns_the_pods_by_node() -> None:
     cluster = Cluster()
     assert await deploy(cluster, "image:1", silent) == {"n": "p"}
     kinds = ("Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "DaemonSet")
     assert cluster.writes == [f"create {kind}" for kind in kinds]
 
 
-async def test_what_is_there_is_replaced() -> None:
+async def test_existing_objects_are_replaced() -> None:
     cluster = Cluster()
     await deploy(cluster, "image:1", silent)
     await deploy(cluster, "image:2", silent)
     assert cluster.writes[-1] == "replace DaemonSet"
 
 
-async def test_after_the_removal_nothing_is_there_and_another_one_is_no_error() -> None:
+async def test_remove_deletes_everything_and_may_be_repeated() -> None:
     cluster = Cluster()
     await deploy(cluster, "image:1", silent)
     await remove(cluster)
@@ -98,7 +98,7 @@ async def test_after_the_removal_nothing_is_there_and_another_one_is_no_error() 
     assert cluster.objects == {}
 
 
-async def test_a_removal_that_lasts_is_told_with_its_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_long_removal_is_shown_with_its_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deployment, "_BEAT", 0.01)
     cluster, told = Cluster(), list[str]()
     await deploy(cluster, "image:1", silent)
@@ -114,7 +114,7 @@ async def test_a_namespace_that_is_being_deleted_is_waited_for() -> None:
 
 
 @pytest.mark.parametrize(("kind", "name"), [(NAMESPACES, NAMESPACE), (CLUSTER_ROLES, NAME), (DAEMON_SETS, NAME)])
-async def test_what_is_somebody_elses_is_neither_taken_over_nor_removed(kind: Kind, name: str) -> None:
+async def test_objects_of_others_are_neither_replaced_nor_deleted(kind: Kind, name: str) -> None:
     cluster = Cluster()
     theirs = {"metadata": {"name": name, "labels": {"team": "theirs"}, "resourceVersion": "1"}}
     cluster.objects[kind, name] = theirs
@@ -124,7 +124,7 @@ async def test_what_is_somebody_elses_is_neither_taken_over_nor_removed(kind: Ki
     assert (cluster.writes, cluster.objects) == ([], {(kind, name): theirs})
 
 
-async def test_a_removal_takes_what_is_ours_from_beside_what_is_not() -> None:
+async def test_remove_deletes_only_our_objects() -> None:
     cluster = Cluster()
     await deploy(cluster, "image:1", silent)
     del cluster.objects[NAMESPACES, NAMESPACE]["metadata"]["labels"]
@@ -132,7 +132,7 @@ async def test_a_removal_takes_what_is_ours_from_beside_what_is_not() -> None:
     assert list(cluster.objects) == [(NAMESPACES, NAMESPACE), (PODS, "p")]
 
 
-async def test_an_image_that_cannot_be_pulled_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failed_pull_is_an_error_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deployment, "_PATIENCE", 0.0)
     cluster = Cluster({"state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}})
     with pytest.raises(HarnessError, match="does not start: pod p on n: ImagePullBackOff: no such image"):
@@ -147,5 +147,5 @@ async def test_pods_that_do_not_become_ready_have_a_limit_and_a_reason(monkeypat
         await deploy(cluster, "image:1", silent)
 
 
-async def test_a_pod_that_is_no_more_has_a_reason() -> None:
+async def test_a_deleted_pod_has_a_reason() -> None:
     assert await why_gone(Cluster(), "p") == "the pod p of the driver was deleted"

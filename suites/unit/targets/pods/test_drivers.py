@@ -9,7 +9,7 @@ from drahealth.suites.targets.pods import drivers
 from drahealth.suites.unit.fakes.exec_server import FAILURE, server_that
 
 
-async def test_why_a_pod_has_no_way_to_its_drivers_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failed_connection_to_a_pod_has_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drivers, "PATIENCE", 0.3)
 
     async def has_no_python(socket: web.WebSocketResponse) -> None:

@@ -60,7 +60,7 @@ def wheel(folder: Path, name: str, version: str) -> None:
 
 
 class World:
-    """What the engine has and was told."""
+    """The images of the engine, and the commands that it got."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -98,7 +98,7 @@ def ensure(world: World) -> Callable[..., "asyncio.Future[str]"]:
     return ensure
 
 
-async def test_an_image_is_built_of_the_base_the_packages_and_our_sources(
+async def test_an_image_is_built_from_base_packages_and_our_sources(
     world: World, ensure: Callable[..., "asyncio.Future[str]"]
 ) -> None:
     world.has(DEFAULT_BASE)
@@ -123,7 +123,7 @@ async def test_an_image_that_the_engine_has_is_not_built_again(
     assert not (world.root / "cache/images/context").exists()
 
 
-async def test_two_at_once_build_one(world: World, ensure: Callable[..., "asyncio.Future[str]"]) -> None:
+async def test_two_runs_at_once_build_one_image(world: World, ensure: Callable[..., "asyncio.Future[str]"]) -> None:
     world.has(DEFAULT_BASE)
     names = await asyncio.gather(ensure(), ensure())
     assert names[0] == names[1]
@@ -137,7 +137,7 @@ async def test_another_base_makes_another_image(world: World, ensure: Callable[.
     assert world.calls("pull") == ["pull mine:1"]
 
 
-async def test_a_named_image_is_taken_as_it_is(world: World, ensure: Callable[..., "asyncio.Future[str]"]) -> None:
+async def test_a_named_image_is_used_unchanged(world: World, ensure: Callable[..., "asyncio.Future[str]"]) -> None:
     world.has("theirs:1", "registry")
     assert await ensure(named="theirs:1") == "theirs:1"
     assert world.calls("build") == []
@@ -146,7 +146,7 @@ async def test_a_named_image_is_taken_as_it_is(world: World, ensure: Callable[..
 @pytest.mark.parametrize(
     ("given", "option"), [({"named": "theirs:2"}, "--driver-image"), ({"base": "mine:2"}, "--driver-base")]
 )
-async def test_what_cannot_be_pulled_is_a_sentence(
+async def test_a_failed_pull_names_the_image_and_the_option(
     ensure: Callable[..., "asyncio.Future[str]"], given: dict[str, str], option: str
 ) -> None:
     with pytest.raises(HarnessError, match=f":2.*cannot pull.*{option}"):
@@ -154,7 +154,7 @@ async def test_what_cannot_be_pulled_is_a_sentence(
 
 
 @pytest.mark.parametrize("said", ['["3.10.1", "x86_64", "glibc"]', '["3.12.1", "x86_64", ""]', "no python"])
-async def test_a_base_without_such_a_python_is_refused(
+async def test_a_base_without_a_suitable_python_is_rejected(
     world: World, ensure: Callable[..., "asyncio.Future[str]"], said: str
 ) -> None:
     world.has("mine:1")
@@ -163,7 +163,7 @@ async def test_a_base_without_such_a_python_is_refused(
         await ensure(base="mine:1")
 
 
-async def test_a_full_disk_of_the_engine_is_a_sentence(
+async def test_a_full_disk_of_the_engine_is_an_error(
     world: World, ensure: Callable[..., "asyncio.Future[str]"]
 ) -> None:
     world.has(DEFAULT_BASE)
@@ -172,7 +172,7 @@ async def test_a_full_disk_of_the_engine_is_a_sentence(
         await ensure()
 
 
-async def test_packages_that_cannot_be_had_leave_nothing_half_made(world: World) -> None:
+async def test_a_failed_fetch_of_packages_leaves_nothing(world: World) -> None:
     cache = world.root / "own"
     cache.mkdir()
     with pytest.raises(HarnessError, match=r"pip cannot get the packages .*No matching distribution found for nowhere"):
@@ -208,11 +208,11 @@ def test_the_packages_are_all_that_the_drivers_process_needs() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_python_without_pip_is_told_what_to_do() -> None:
+def test_a_python_without_pip_is_an_error_with_a_hint() -> None:
     assert "has no pip; get it with" in str(refusal("/usr/bin/python: No module named pip"))
 
 
-async def test_an_image_is_there_if_every_node_says_so() -> None:
+async def test_an_image_exists_if_every_node_reports_it() -> None:
     api = ApiServer()
     for name, images in (("one", ["mine:1", "other:1"]), ("two", ["mine:1"]), ("new", None)):
         await api.create(NODES, {"metadata": {"name": name}})

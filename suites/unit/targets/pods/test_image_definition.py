@@ -44,7 +44,7 @@ def imported(path: Path) -> set[str]:
     return {name.partition(".")[0] for name in found} - sys.stdlib_module_names - {"drahealth"}
 
 
-def test_the_image_asks_for_packages_as_the_project_does() -> None:
+def test_the_image_has_the_package_versions_of_the_project() -> None:
     assert set(required()) <= set(PROJECT["dependencies"])
     assert set(NEEDED) <= set(names(required()))
 
@@ -60,7 +60,7 @@ def test_the_image_has_every_package_that_its_modules_import() -> None:
     assert missing == set(NOT_THERE.items())
 
 
-def test_the_image_stands_on_the_base_of_the_kind_targets() -> None:
+def test_the_image_has_the_base_of_the_kind_target() -> None:
     assert f"ARG BASE={DEFAULT_BASE}\n" in (IMAGE / "Dockerfile").read_text()
 
 

@@ -11,7 +11,7 @@ def test_the_namespace_comes_first_and_the_pods_last() -> None:
     assert list(OBJECTS) == ["Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "DaemonSet"]
 
 
-def test_the_driver_may_do_what_it_does_and_nothing_else() -> None:
+def test_the_driver_has_only_the_rights_that_it_needs() -> None:
     rules = {rule["resources"][0]: set(rule["verbs"]) for rule in OBJECTS[CLUSTER_ROLES.kind]["rules"]}
     publishes = {"get", "list", "watch", "create", "update", "delete"}
     assert rules == {"resourceslices": publishes, "resourceclaims": {"get"}}
@@ -26,7 +26,7 @@ def test_folders_of_the_node_have_the_same_path_inside() -> None:
     assert mounts == {**shared, "/run/drahealth": None}
 
 
-def test_the_driver_listens_where_it_is_looked_for() -> None:
+def test_the_driver_listens_on_the_control_socket() -> None:
     container = POD["containers"][0]
     assert container["command"][-2:] == ["--socket", CONTROL_SOCKET]
     assert container["startupProbe"]["exec"]["command"] == ["test", "-S", CONTROL_SOCKET]
@@ -37,7 +37,7 @@ def test_every_node_gets_a_pod_without_privileges() -> None:
     assert POD["containers"][0]["securityContext"] == {"runAsUser": 0, "allowPrivilegeEscalation": False}
 
 
-def test_all_objects_say_what_they_belong_to() -> None:
+def test_all_objects_have_our_label() -> None:
     labels = {**SELECTOR, "app.kubernetes.io/version": "0.1.0"}
     assert all(labels.items() <= obj["metadata"]["labels"].items() for obj in OBJECTS.values())
     assert {obj["metadata"].get("namespace", NAMESPACE) for obj in OBJECTS.values()} == {NAMESPACE}

@@ -39,31 +39,31 @@ def waiting(reason: str, message: str = "", **more: Any) -> list[Object]:
         ({"metadata": {}}, False),
     ],
 )
-def test_it_is_there_when_every_node_has_a_ready_pod_of_the_newest_kind(found: Object, there: bool) -> None:
+def test_a_rollout_is_done_when_every_node_has_a_ready_new_pod(found: Object, there: bool) -> None:
     assert is_rolled_out(found) is there
 
 
-def test_pods_that_are_not_ready_or_are_going_are_not_counted() -> None:
+def test_unready_and_deleted_pods_are_not_counted() -> None:
     going = pod("c", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
     assert by_node([pod("a"), pod("b", ready="False"), going]) == {"a": "driver-a"}
 
 
-def test_an_image_that_is_not_there_leaves_no_hope() -> None:
+def test_a_missing_image_is_hopeless() -> None:
     statuses = waiting("ErrImagePull", "not found")
     assert hopeless([pod(), pod("b", containerStatuses=statuses)]) == "pod driver-b on b: ErrImagePull: not found"
 
 
-def test_a_container_that_crashes_says_its_last_line() -> None:
+def test_a_crashed_container_shows_its_last_line() -> None:
     ended = {"terminated": {"exitCode": 1, "reason": "Error", "message": "Traceback\nImportError: no module\n"}}
     why = hopeless([pod(containerStatuses=waiting("CrashLoopBackOff", lastState=ended))])
     assert why == "pod driver-a on a: CrashLoopBackOff; it ended before: exit code 1 (Error): ImportError: no module"
 
 
-def test_a_container_that_is_being_created_leaves_hope() -> None:
+def test_a_container_that_is_being_created_is_not_hopeless() -> None:
     assert hopeless([pod(containerStatuses=waiting("ContainerCreating")), pod(containerStatuses=[])]) == ""
 
 
-def test_what_is_missing_is_told_from_conditions_and_warnings() -> None:
+def test_an_unready_deployment_is_explained_by_conditions_and_warnings() -> None:
     unscheduled = pod("", conditions=[{"type": "PodScheduled", "status": "False", "message": "too many pods"}])
     events = [
         {"type": "Warning", "message": "forbidden by quota", "involvedObject": {"name": "driver"}},
@@ -101,5 +101,5 @@ def test_what_is_missing_is_told_from_conditions_and_warnings() -> None:
         ),
     ],
 )
-def test_a_pod_that_no_longer_serves_has_a_reason(found: Object | None, told: str) -> None:
+def test_a_pod_that_no_longer_runs_has_a_reason(found: Object | None, told: str) -> None:
     assert gone(found, "p") == told

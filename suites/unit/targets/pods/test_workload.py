@@ -28,21 +28,21 @@ async def workload(tmp_path: Path) -> AsyncIterator[asyncio.subprocess.Process]:
         await process.wait()
 
 
-async def test_it_ends_with_the_code_that_it_is_told(workload: asyncio.subprocess.Process, tmp_path: Path) -> None:
+async def test_the_workload_exits_with_the_given_code(workload: asyncio.subprocess.Process, tmp_path: Path) -> None:
     teller = await asyncio.create_subprocess_exec("sh", "-c", f"echo 7 > {tmp_path}/exit")
     async with asyncio.timeout(PATIENCE):
         assert await teller.wait() == 0
         assert await workload.wait() == 7
 
 
-async def test_it_ends_at_once_when_it_is_asked_to(workload: asyncio.subprocess.Process, tmp_path: Path) -> None:
+async def test_the_workload_exits_at_once_on_sigterm(workload: asyncio.subprocess.Process, tmp_path: Path) -> None:
     workload.send_signal(signal.SIGTERM)
     async with asyncio.timeout(PATIENCE):
         assert await workload.wait() == 143
     (tmp_path / "exit").open("r+b", buffering=0).close()  # lets go of what waited to read it
 
 
-async def test_who_tells_it_before_it_waits_is_heard(tmp_path: Path) -> None:
+async def test_an_exit_code_written_before_the_wait_is_used(tmp_path: Path) -> None:
     (tmp_path / "exit").write_text("3\n")
     text = SCRIPT.read_text().replace("/tmp/", f"{tmp_path}/")
     process = await asyncio.create_subprocess_exec("sh", "-c", text)

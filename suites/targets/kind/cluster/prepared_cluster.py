@@ -11,7 +11,7 @@ _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6,
 
 
 @dataclass(frozen=True)
-class Site:
+class PreparedCluster:
     """A cluster that is ready for scenarios."""
 
     engine: str
@@ -35,25 +35,25 @@ class Site:
         return names[worker % len(names)]
 
 
-class Provider(Protocol):
+class ClusterProvider(Protocol):
     """Gives a target its cluster."""
 
-    async def up(self) -> Site:
+    async def up(self) -> PreparedCluster:
         """The cluster, ready. Raises HarnessError."""
 
     async def down(self) -> None:
         """Takes the cluster down."""
 
 
-class SharedSite:
+class JoinedCluster:
     """The cluster that the controller of a distributed run made."""
 
     def __init__(self, file: SharedFile) -> None:
         self._file = file
 
-    async def up(self) -> Site:
+    async def up(self) -> PreparedCluster:
         description = self._file.read()
-        return Site(**{**description, "nodes": tuple(description["nodes"])})
+        return PreparedCluster(**{**description, "nodes": tuple(description["nodes"])})
 
     async def down(self) -> None:
         """Nothing: the controller takes it down."""

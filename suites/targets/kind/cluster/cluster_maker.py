@@ -15,9 +15,9 @@ from drahealth.suites.targets.kind.cluster.configuration import cluster_name, co
 from drahealth.suites.targets.kind.cluster.marker import run_id_of
 from drahealth.suites.targets.kind.cluster.node_control import KindNodes
 from drahealth.suites.targets.kind.cluster.node_release import release_of
+from drahealth.suites.targets.kind.cluster.prepared_cluster import PreparedCluster, seconds
 from drahealth.suites.targets.kind.cluster.program import Kind, find_kind, node_image, other_release
 from drahealth.suites.targets.kind.cluster.records import Claim, default_base, records
-from drahealth.suites.targets.kind.cluster.site import Site, seconds
 from drahealth.suites.targets.kind.options import KindOptions
 from drahealth.suites.targets.pods.deployment import deploy, remove
 from drahealth.suites.targets.pods.image import ensure_image, has_image
@@ -28,7 +28,7 @@ _KUBECONFIG = "kubeconfig"
 _NO_RUN = "0" * 12
 
 
-class SiteMaker:
+class ClusterMaker:
     """One cluster of a release, with these feature gates. `failed` returns at the end whether a scenario failed."""
 
     def __init__(
@@ -48,7 +48,7 @@ class SiteMaker:
         self._is_made = False
         self._ends = AsyncExitStack()
 
-    async def up(self) -> Site:
+    async def up(self) -> PreparedCluster:
         """The cluster, ready. Raises HarnessError after it has removed everything."""
         try:
             return await self._up()
@@ -65,7 +65,7 @@ class SiteMaker:
         """Removes everything but a cluster that is to be kept."""
         await self._ends.aclose()
 
-    async def _up(self) -> Site:
+    async def _up(self) -> PreparedCluster:
         engine = await find_engine()
         kind = await find_kind(engine)
         await ownership.sweep(engine, kind, self._progress)
@@ -152,7 +152,7 @@ class SiteMaker:
 
     async def _furnished(
         self, kind: Kind, client: KubeClient, name: str, folder: Path, names: list[str], control_plane: str
-    ) -> Site:
+    ) -> PreparedCluster:
         engine, image = kind.engine, self._image
         if self._options.driver_image or not await has_image(client, names, image):
             await kind.load(image, name, self._progress)
@@ -166,7 +166,7 @@ class SiteMaker:
             await nodes.set_gates(self._gates)
         pods = await deploy(client, image, self._progress)
         proxied = await client.connection.call("GET", f"/api/v1/nodes/{control_plane}/proxy/configz")
-        return Site(
+        return PreparedCluster(
             engine=engine.name,
             folder=str(folder),
             kubeconfig=str(folder / _KUBECONFIG),

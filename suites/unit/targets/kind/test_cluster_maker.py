@@ -1,4 +1,4 @@
-"""A run's cluster: what is refused before anything is made, and what is left when the making fails."""
+"""The cluster of a run: early errors, and the cleanup after a failure."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from drahealth.suites.errors import ConfigurationError, HarnessError
+from drahealth.suites.targets.kind.cluster.cluster_maker import ClusterMaker
 from drahealth.suites.targets.kind.cluster.records import records
-from drahealth.suites.targets.kind.cluster.site_maker import SiteMaker
 from drahealth.suites.targets.kind.options import OPTIONS, KindOptions
 from drahealth.suites.targets.option import Values
 from drahealth.suites.targets.progress import silent
@@ -15,9 +15,9 @@ from drahealth.suites.unit.targets.kind.fake_engine import FakeEngine
 
 
 async def refusal(**given: str) -> HarnessError:
-    """What is said when a site cannot be made; nothing of it is on record afterwards."""
+    """What is said when a cluster cannot be made; nothing of it is on record afterwards."""
     options: Mapping[str, str] = {name.replace("_", "-"): value for name, value in given.items()}
-    maker = SiteMaker(KindOptions.of(Values(options, OPTIONS)), "1.37.1", {}, silent, lambda: False)
+    maker = ClusterMaker(KindOptions.of(Values(options, OPTIONS)), "1.37.1", {}, silent, lambda: False)
     with pytest.raises(HarnessError) as refused:
         await maker.up()
     assert records() == []
@@ -35,7 +35,7 @@ async def refusal(**given: str) -> HarnessError:
     ],
     ids=["taken", "missing"],
 )
-async def test_a_name_is_free_or_that_of_a_cluster(fake: FakeEngine, given: dict[str, str], said: str) -> None:
+async def test_a_taken_or_unknown_name_is_an_error(fake: FakeEngine, given: dict[str, str], said: str) -> None:
     assert str(await refusal(**given)) == said
     assert not [call for call in fake.calls if "create" in call or "delete" in call]
 

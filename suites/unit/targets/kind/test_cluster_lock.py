@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from drahealth.suites.targets.kind.cluster.turnstile import Turnstile
+from drahealth.suites.targets.kind.cluster.cluster_lock import ClusterLock
 from drahealth.suites.unit.endings import PATIENCE
 
 
@@ -15,8 +15,8 @@ async def passes(waiting: "asyncio.Task[None]") -> bool:
     return bool(done)
 
 
-async def test_those_who_disturb_nothing_are_there_together(tmp_path: Path) -> None:
-    both = [Turnstile(tmp_path), Turnstile(tmp_path)]
+async def test_shared_locks_are_held_together(tmp_path: Path) -> None:
+    both = [ClusterLock(tmp_path), ClusterLock(tmp_path)]
     async with asyncio.timeout(PATIENCE):
         for one in both:
             await one.enter(alone=False)
@@ -25,8 +25,8 @@ async def test_those_who_disturb_nothing_are_there_together(tmp_path: Path) -> N
         one.leave()
 
 
-async def test_who_disturbs_waits_until_all_have_left_and_nobody_overtakes_it(tmp_path: Path) -> None:
-    first, alone, late = (Turnstile(tmp_path) for _ in range(3))
+async def test_an_exclusive_lock_waits_for_shared_ones_and_is_not_overtaken(tmp_path: Path) -> None:
+    first, alone, late = (ClusterLock(tmp_path) for _ in range(3))
     await first.enter(alone=False)
     disturbs = asyncio.create_task(alone.enter(alone=True))
     assert not await passes(disturbs)
@@ -40,8 +40,8 @@ async def test_who_disturbs_waits_until_all_have_left_and_nobody_overtakes_it(tm
     late.leave()
 
 
-async def test_one_that_waits_and_gives_up_is_in_nobodys_way(tmp_path: Path) -> None:
-    inside, waits, other = (Turnstile(tmp_path) for _ in range(3))
+async def test_a_cancelled_wait_for_the_lock_blocks_no_other(tmp_path: Path) -> None:
+    inside, waits, other = (ClusterLock(tmp_path) for _ in range(3))
     await inside.enter(alone=True)
     waiting = asyncio.create_task(waits.enter(alone=True))
     assert not await passes(waiting)
@@ -53,10 +53,10 @@ async def test_one_that_waits_and_gives_up_is_in_nobodys_way(tmp_path: Path) -> 
     other.leave()
 
 
-async def test_one_who_is_in_cannot_enter_again(tmp_path: Path) -> None:
-    one = Turnstile(tmp_path)
+async def test_a_held_lock_cannot_be_taken_again(tmp_path: Path) -> None:
+    one = ClusterLock(tmp_path)
     await one.enter(alone=False)
-    with pytest.raises(RuntimeError, match="has not left"):
+    with pytest.raises(RuntimeError, match="holds the lock"):
         await one.enter(alone=True)
     one.leave()
     await asyncio.wait_for(one.enter(alone=True), PATIENCE)
