@@ -1,12 +1,15 @@
-"""A pod's requests for extended resources: whole numbers of devices in its containers' limits. Pure.
+"""Requests of pods for extended resources, and the resources of nodes. Pure.
+
+A request is a whole number of devices in the limits of a container.
 
 Kubernetes does not allow overcommitment: a request equals its limit.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from drahealth.fakes.cluster.api import Object
+from drahealth.fakes.cluster.pods import is_terminal
 from drahealth.proto.extended_resources import is_extended_resource
 
 
@@ -35,6 +38,27 @@ def requests_of_pod(pod: Object) -> Counter[str]:
     for container in init_containers(pod):
         whole |= Counter(requests_of(container))
     return whole
+
+
+def allocatable(node: Object) -> dict[str, int]:
+    """The allocatable whole-number resources of the node."""
+    amounts = (node.get("status") or {}).get("allocatable") or {}
+    return {name: int(amount) for name, amount in amounts.items() if str(amount).isdecimal()}
+
+
+def insufficient(pod: Object, node: Object, others: Iterable[Object]) -> str:
+    """The resources that are insufficient on the node for the pod, next to these other pods; empty if it fits."""
+    requests = requests_of_pod(pod)
+    if not requests:
+        return ""
+    used: Counter[str] = Counter()
+    for other in others:
+        if not is_terminal(other):
+            used.update(requests_of_pod(other))
+    has = allocatable(node)
+    return next(
+        (f"Insufficient {name}" for name, n in sorted(requests.items()) if n + used[name] > has.get(name, 0)), ""
+    )
 
 
 def _running_at_once(pod: Object) -> Iterator[Object]:

@@ -11,7 +11,6 @@ from drahealth.fakes.faults.catalogue import policy
 from drahealth.fakes.hardware.failing import FailingDevices
 from drahealth.fakes.hardware.inventories import inventory_of
 from drahealth.fakes.hardware.machine import DeviceState, Machine
-from drahealth.fakes.hardware.published import published_device
 from drahealth.fakes.health.table import HealthTable, healthy
 from drahealth.fakes.inventory.devices import Device
 from drahealth.fakes.kubelet_plugin import Pool
@@ -91,3 +90,25 @@ class Devices:
             health = DeviceHealth(pool, device.name, state.health, state.message, timeout, now)
             (listed if state.listed else final).append(health)
         self.table.set(*listed, final=final)
+
+
+def published_device(device: Device, taints: Sequence[Taint] = ()) -> Object:
+    """The device with its model, memory, parent device, other attributes and taints."""
+    parent = {"parent": device.parent.replace("/", "-")} if device.parent else {}
+    attributes = {"model": device.model, **parent, **device.attributes}
+    return {
+        "name": device.name,
+        "attributes": {name: _attribute(value) for name, value in attributes.items()},
+        "capacity": {"memory": {"value": device.memory}},
+        **({"taints": [_taint(taint) for taint in taints]} if taints else {}),
+    }
+
+
+def _attribute(value: str | int | bool) -> Object:
+    kind = "bool" if isinstance(value, bool) else "int" if isinstance(value, int) else "string"
+    return {kind: value}
+
+
+def _taint(taint: Taint) -> Object:
+    value = {"value": taint.value} if taint.value else {}
+    return {"key": taint.key, **value, "effect": taint.effect}

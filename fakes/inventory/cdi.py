@@ -1,7 +1,7 @@
 """The CDI side of fakes: names of devices for container runtimes, and their specification.
 
 A real runtime starts a container only if each CDI id is in a specification in one of its directories (Container Device
-Interface, SPEC.md); the fake runtime does not check this.
+Interface, SPEC.md). The fake runtime does not check this.
 """
 
 import json

@@ -46,7 +46,7 @@ class LineWriter:
             self._left_out = 0
 
     def close(self) -> None:
-        """Waits until all lines are written, or the reader accepts no more."""
+        """Waits until all lines are written, or the reader has stopped reading."""
         try:
             self._waiting.put(None, timeout=CLOSE_TIMEOUT)
         except queue.Full:

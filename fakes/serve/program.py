@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from drahealth.fakes.cluster.api import ApiError
-from drahealth.fakes.cluster.clients.given import client_of
+from drahealth.fakes.cluster.clients.program_client import client_of
 from drahealth.fakes.cluster.list_watch import ListWatch
 from drahealth.fakes.control.device_plugin import PluginOptions
 from drahealth.fakes.control.driver import DriverOptions

@@ -19,7 +19,7 @@ from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 from drahealth.fakes.clock import JumpClock
-from drahealth.fakes.cluster.clients.given import client_of
+from drahealth.fakes.cluster.clients.program_client import client_of
 from drahealth.fakes.cluster.list_watch import ListWatch
 from drahealth.fakes.control.device_plugin import PluginOptions
 from drahealth.fakes.control.driver import DriverOptions

@@ -24,9 +24,8 @@ class KubeClient:
     @classmethod
     async def from_kubeconfig(cls, path: Path | str, context: str | None = None) -> "KubeClient":
         """A client for a context of a kubeconfig, by default the current one. ValueError if it cannot be read."""
-        from drahealth.fakes.cluster.clients.kubeconfig import (
-            access,  # the official client takes almost a second to import
-        )
+        # The official client takes almost a second to import.
+        from drahealth.fakes.cluster.clients.kubeconfig import access
 
         return cls._of(await access(Path(path), context))
 

@@ -1,6 +1,6 @@
 """The events for a change of health in a pod's status. Pure.
 
-KEP-4680 asks for device health "in Pod Status and events" and specifies no more. Here an event is recorded when a
+KEP-4680 asks for device health "in Pod Status and events" and specifies nothing else. Here an event is recorded when a
 status shows another health of a device than the previous status, and when the first status shows Unhealthy. A new
 message, a new timeout, a heartbeat, or a first Healthy or Unknown causes no event.
 """

@@ -20,6 +20,7 @@ from drahealth.fakes.cluster.api import (
     Object,
 )
 from drahealth.fakes.cluster.api_server.deletion import timestamp
+from drahealth.fakes.cluster.extended_resources import allocatable, insufficient
 from drahealth.fakes.cluster.list_watch import ControlPlaneApi
 from drahealth.fakes.cluster.pods import is_terminal, with_condition
 from drahealth.fakes.cluster.scheduling import claims
@@ -27,7 +28,6 @@ from drahealth.fakes.cluster.scheduling.allocator import allocate
 from drahealth.fakes.cluster.scheduling.claim_controller import ClaimController
 from drahealth.fakes.cluster.scheduling.control_loop import ControlLoop
 from drahealth.fakes.cluster.scheduling.device_requests import UnschedulableError, requests_of
-from drahealth.fakes.cluster.scheduling.node_resources import allocatable, insufficient
 from drahealth.fakes.cluster.scheduling.pools import Pool, pools_on
 from drahealth.proto.clock import Clock, SystemClock
 

@@ -210,5 +210,5 @@ async def test_a_crash_leaves_the_socket_files(rig: PluginRig) -> None:
 
 
 def tasks() -> list[str]:
-    """What goes on of a driver."""
+    """Tasks and servers of a driver that still run."""
     return [task.get_name() for task in asyncio.all_tasks() if DRIVER in task.get_name()]

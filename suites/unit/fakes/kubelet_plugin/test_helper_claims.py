@@ -1,4 +1,4 @@
-"""Claims that a kubelet wants prepared, as a driver on the helper sees them, and what the kubelet is told."""
+"""Prepare calls of a kubelet: the claims that a driver receives, and the answers to the kubelet."""
 
 import asyncio
 from collections.abc import Mapping, Sequence

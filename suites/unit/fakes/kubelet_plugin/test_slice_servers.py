@@ -1,4 +1,4 @@
-"""Publishing to API servers that are away, refuse, store something else, or are written to at the same time."""
+"""Publishing to API servers that are unavailable, reject or change slices, or have other writers."""
 
 import asyncio
 import logging
