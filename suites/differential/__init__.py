@@ -1,3 +1,4 @@
-"""The differential test: generated scripts, played on the reference and on a real kubelet, and what the pods show
-compared after each step. `ci/differential` runs it; docs/differential.md says how to read what it says.
+"""The differential test: play generated scripts on the reference and on a real kubelet, and compare the pod statuses.
+
+`ci/differential` runs it. docs/differential.md explains its output.
 """

@@ -1,7 +1,7 @@
-"""Many scripts, each played on the subject and on the reference, and what comes of it.
+"""Play many scripts on the subject and on the reference, and compare.
 
-A difference counts once it was seen again in each of three replays, with fresh drivers and pods. What came too near to
-the edge of a timeout is played again, and counted by itself if it stays so.
+A difference counts if it occurs again in each of three replays, with new drivers and pods. A script that comes too
+close to the end of a timeout is played again, and counts as undecided if that does not help.
 """
 
 import asyncio
@@ -13,23 +13,27 @@ from drahealth.fakes.cluster.api import ApiError
 from drahealth.manager.profile import Profile
 from drahealth.suites.differential.comparison import Difference, compare
 from drahealth.suites.differential.observation import Played
+from drahealth.suites.differential.reference_play import play_on_references
 from drahealth.suites.differential.script import Script
-from drahealth.suites.differential.timing import doubts
-from drahealth.suites.differential.venue import Together, play_on_references
+from drahealth.suites.differential.subjects import SharedRestart
+from drahealth.suites.differential.uncertainty import uncertainty
 from drahealth.suites.errors import HarnessError, full_text
 
 REPLAYS = 3
-"""How often a difference must be seen again to count."""
+"""Number of replays in which a difference must occur again."""
 _TRIES = 3
-"""How often a script is played that came too near to an edge."""
+"""Maximum number of plays of a script that comes too close to the end of a timeout."""
 
 Verdict = Literal["same", "different", "fleeting", "undecided", "broken"]
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a script: the `same` on both; `different`, and again in each replay; `fleeting`, different but not
-    in each replay; `undecided`, too near to an edge each time; `broken`, not played to its end."""
+    """The outcome of a script.
+
+    `same`: no difference. `different`: the same difference in each replay. `fleeting`: different, but not in each
+    replay. `undecided`: too close to the end of a timeout each time. `broken`: not played to its end.
+    """
 
     number: int
     script: Script
@@ -38,15 +42,15 @@ class Outcome:
     fault: str = ""
     plays: int = 1
     seen: Played | None = None
-    """The first play on the subject that came to its end."""
+    """The first complete play on the subject."""
 
 
 class Subject(Protocol):
-    """What is compared with the reference."""
+    """The counterpart of the reference in a comparison."""
 
     @property
     def lanes(self) -> int:
-        """How many scripts it plays at a time."""
+        """The number of scripts that it plays at a time."""
 
     async def play(self, script: Script, restart: Callable[[], Awaitable[None]] | None = None) -> Played: ...
 
@@ -61,16 +65,15 @@ class _Compared:
 
 
 class Campaign:
-    """Plays scripts on a subject and on references of `profile`. `tell` is given each outcome as it comes."""
+    """Plays scripts on a subject and on references of `profile`. Calls `on_outcome` with each outcome."""
 
-    def __init__(self, subject: Subject, profile: Profile, tell: Callable[[Outcome], None]) -> None:
+    def __init__(self, subject: Subject, profile: Profile, on_outcome: Callable[[Outcome], None]) -> None:
         self._subject = subject
         self._profile = profile
-        self._tell = tell
+        self._on_outcome = on_outcome
 
     async def run(self, scripts: Mapping[int, Script]) -> list[Outcome]:
-        """All scripts, by number: those that restart the kubelet after the others, as many at a time as there are
-        lanes, with one restart for all of them."""
+        """Play all scripts, by number. Scripts that restart the kubelet come last, in groups with one restart each."""
         free = asyncio.Semaphore(self._subject.lanes)
 
         async def one(number: int, script: Script) -> Outcome:
@@ -85,7 +88,7 @@ class Campaign:
         return sorted(outcomes, key=lambda outcome: outcome.number)
 
     async def again(self, script: Script) -> Outcome:
-        """What comes of one more play of a script that differs, or of one that was made of it."""
+        """The outcome of one more play of a script that differs, or of a smaller one."""
         compared = await self._try(script)
         if isinstance(compared, str):
             return Outcome(0, script, "broken", fault=compared)
@@ -93,13 +96,13 @@ class Campaign:
         return Outcome(0, script, word, compared.certain, seen=compared.seen)
 
     async def _judge_together(self, group: Sequence[tuple[int, Script]]) -> list[Outcome]:
-        together = Together(self._subject.restart, len(group))
+        restart = SharedRestart(self._subject.restart, len(group))
 
         async def one(number: int, script: Script) -> Outcome:
             try:
-                first = await self._try(script, together.restart)
+                first = await self._try(script, restart.restart)
             finally:
-                await together.ended()
+                await restart.leave()
             return await self._judge(number, script, first)
 
         async with asyncio.TaskGroup() as tasks:
@@ -108,7 +111,7 @@ class Campaign:
 
     async def _judge(self, number: int, script: Script, first: "_Compared | str | None" = None) -> Outcome:
         outcome = await self._verdict(number, script, first)
-        self._tell(outcome)
+        self._on_outcome(outcome)
         return outcome
 
     async def _verdict(self, number: int, script: Script, first: "_Compared | str | None") -> Outcome:
@@ -127,18 +130,18 @@ class Campaign:
         return Outcome(number, script, word, compared.certain, plays=plays + REPLAYS, seen=compared.seen)
 
     async def _try(self, script: Script, restart: Callable[[], Awaitable[None]] | None = None) -> "_Compared | str":
-        """One comparison, or why there is none."""
+        """One comparison, or the error that prevented it."""
         try:
             return await self._compare(script, restart)
         except (HarnessError, ApiError) as error:
             return full_text(error)
         except TimeoutError:
-            return "a play took too long"
+            return "timeout of a play"
 
     async def _compare(self, script: Script, restart: Callable[[], Awaitable[None]] | None) -> _Compared:
         theirs = await self._subject.play(script, restart)
         ours = await play_on_references(script, self._profile, theirs.times)
         differences = compare(ours, theirs)
-        doubtful = doubts(script, theirs.times)
-        certain = tuple(d for d in differences if not doubtful.cover(d.step, d.moment))
+        doubtful = uncertainty(script, theirs.times)
+        certain = tuple(d for d in differences if not doubtful.covers(d.step, d.moment))
         return _Compared(theirs, certain, is_doubtful=len(certain) < len(differences))

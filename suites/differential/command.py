@@ -1,4 +1,4 @@
-"""The command: scripts from a seed, or those of files, played on a real kubelet and on the reference."""
+"""The command of the differential test. It plays scripts from a seed or from files."""
 
 import asyncio
 import sys
@@ -19,7 +19,7 @@ from drahealth.suites.targets.versions import parse_version, profile_of
 
 USAGE, ENVIRONMENT = 2, 3
 _TARGETS = [target for target in registry.definitions() if target.can(Capability.SET_RESYNC)]
-"""What can be compared: scripts say themselves when a pod is synced."""
+"""The targets without periodic syncs. Scripts request each sync of a pod."""
 _NAMES = ", ".join(target.name for target in _TARGETS)
 _DEFAULT = next(target.name for target in _TARGETS if not target.can(Capability.ADVANCE_TIME))
 
@@ -28,24 +28,25 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 @app.command()
 def differential(
-    scripts: Annotated[int, typer.Option(min=1, help="How many scripts.")] = 60,
-    seed: Annotated[int, typer.Option(help="What they are drawn from; the same seed gives the same scripts.")] = 1,
-    first: Annotated[int, typer.Option(min=0, help="The number of the first one, to go on with a seed.")] = 0,
-    lanes: Annotated[int, typer.Option(min=1, max=40, help="How many scripts are played at a time.")] = 16,
+    scripts: Annotated[int, typer.Option(min=1, help="Number of scripts.")] = 60,
+    seed: Annotated[int, typer.Option(help="Seed of the scripts; the same seed gives the same scripts.")] = 1,
+    first: Annotated[int, typer.Option(min=0, help="Number of the first script, to continue with a seed.")] = 0,
+    lanes: Annotated[int, typer.Option(min=1, max=40, help="Number of scripts to play at a time.")] = 16,
     target: Annotated[str, typer.Option(help=f"Target to compare with the reference: {_NAMES}.")] = _DEFAULT,
-    kubernetes: Annotated[str, typer.Option(help="The release of the kubelet.")] = DEFAULT_VERSION,
+    kubernetes: Annotated[str, typer.Option(help="Release of the kubelet.")] = DEFAULT_VERSION,
     profile: Annotated[
-        str | None, typer.Option(help="What the reference behaves as; by itself, as that release.")
+        str | None, typer.Option(help="Profile of the reference (default: that of the release).")
     ] = None,
     replay: Annotated[
-        list[Path] | None, typer.Option(metavar="FILE.json", help="Play this script instead; may be given again.")
+        list[Path] | None, typer.Option(metavar="FILE.json", help="Play this script instead; repeatable.")
     ] = None,
     record: Annotated[
-        bool, typer.Option("--record", help="Write into the replayed files what was seen, if it was the same.")
+        bool,
+        typer.Option("--record", help="Update the statuses in the replayed files, if nothing differs."),
     ] = False,
-    shrinks: Annotated[int, typer.Option(min=0, help="How many scripts that differ are made smaller.")] = 3,
-    plays: Annotated[int, typer.Option(min=0, help="How many plays that may take, for each.")] = 60,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where scripts that differ are written.")] = Path(),
+    shrinks: Annotated[int, typer.Option(min=0, help="Maximum number of differing scripts to minimize.")] = 3,
+    plays: Annotated[int, typer.Option(min=0, help="Maximum number of plays to minimize one script.")] = 60,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for scripts that differ.")] = Path(),
 ) -> None:
     """Play generated scripts on a real kubelet and on the reference, and compare what the pods show.
 
@@ -53,7 +54,7 @@ def differential(
     """
     try:
         if record and not replay:
-            raise ConfigurationError("--record is for files that are replayed", "name them with --replay")
+            raise ConfigurationError("--record needs --replay", "name the files with --replay FILE.json")
         subject = _subject(target, kubernetes)
         beside = PROFILE.value(profile) if profile else subject.configuration.profile
         chosen = load_scripts(replay) if replay else _generated(seed, first, scripts)
@@ -73,7 +74,7 @@ def main() -> None:
 
 
 def _subject(target: str, kubernetes: str) -> Compared:
-    """The target with the behaviour of this release. Raises ConfigurationError."""
+    """The target with the behavior of this release. Raises ConfigurationError."""
     definition = registry.definition(target)
     if not definition.can(Capability.SET_RESYNC):
         raise ConfigurationError(f"--target must be one of {_NAMES}, got {target!r}")

@@ -1,4 +1,4 @@
-"""Two plays of one script side by side: where they differ. Pure."""
+"""Comparison of two plays of a script. Pure."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ _LONGEST = 60
 _NONE = "nothing"
 
 Facts = dict[str, str]
-"""All that a snapshot says, by what it says it of."""
+"""The contents of a snapshot: value by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One thing that is so in one play and otherwise in the other."""
+    """One value that differs between the plays."""
 
     step: int
     moment: str
@@ -24,7 +24,7 @@ class Difference:
 
     @property
     def kind(self) -> tuple[str, ...]:
-        """What it has in common with the same difference in a smaller script: when it shows, and from what to what."""
+        """The part that it shares with the same difference in a smaller script: the moment and both values."""
         return self.moment, *(text.split(" ")[0] for text in (self.reference, self.kubelet))
 
     def __str__(self) -> str:
@@ -33,16 +33,16 @@ class Difference:
 
 
 def compare(references: Sequence[Played], kubelet: Played) -> list[Difference]:
-    """All that is in the kubelet's play as it is in none of the references', in the order in which it came to be seen.
+    """The values of the kubelet's play that no reference's play has, in the order of time.
 
-    There are several of those where the profile leaves something to chance.
+    There are several references if the profile has several valid outcomes.
     """
     ours = [_facts_by_moment(reference) for reference in references]
     theirs = _facts_by_moment(kubelet)
     moments = dict.fromkeys(moment for play in (theirs, *ours) for moment in play)
     return [
         Difference(*moment, what, a, b)
-        for moment in sorted(moments, key=lambda moment: moment[0])  # stable: within a step as they came
+        for moment in sorted(moments, key=lambda moment: moment[0])  # stable: keeps the order within a step
         for what, a, b in _differing([play.get(moment) for play in ours], theirs.get(moment))
     ]
 
@@ -63,7 +63,7 @@ def _differing(ours: Sequence[Facts | None], theirs: Facts | None) -> Iterator[t
 
 
 def _facts(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
-    """All that a snapshot says, each with a name."""
+    """The contents of a snapshot, as pairs of name and value."""
     for instance, opened in snapshot.streams.items():
         yield f"streams opened on {instance}", str(opened)
     for name, pod in snapshot.pods.items():

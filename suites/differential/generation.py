@@ -1,8 +1,7 @@
-"""Scripts from a seed. The same seed and number give the same script, as long as Hypothesis stays the same.
+"""Scripts from a seed. The same seed and number give the same script with the same version of Hypothesis.
 
-Each step is drawn given what the steps before have made of the script: what runs is stopped, what is open is ended, a
-report may be one that was sent before. Timeouts are so short that they end within the step, which waits until they
-have well ended, or so long that a script is over before.
+Each step depends on the state after the earlier steps: running instances are stopped, open streams are ended, a
+report may repeat an earlier one. Timeouts either end within the step, which waits for them, or after the script.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,10 +24,10 @@ from drahealth.suites.differential.script import (
     EndStream,
     Garbage,
     Pod,
+    Reading,
     Report,
     Request,
     RestartKubelet,
-    Said,
     Script,
     Silence,
     Start,
@@ -37,16 +36,16 @@ from drahealth.suites.differential.script import (
     Stop,
     Use,
 )
-from drahealth.suites.differential.soundness import fault_of
+from drahealth.suites.differential.validation import find_error
 
 _BATCH = 100
-"""Scripts that are drawn together; Hypothesis spreads its choices over so many, and comes back to some."""
+"""Scripts that are drawn together. Hypothesis spreads its choices over a batch, and repeats some."""
 RESTARTS = 15
-"""One script in so many restarts the kubelet."""
+"""One in this number of scripts restarts the kubelet."""
 
 _SHORT = (1, 2, 3)
 _AFTER = 1.0
-"""Seconds that pass after the last of a report's short timeouts."""
+"""Seconds to wait after the last short timeout of a report."""
 _TIMEOUTS = (0, 0, 0, 0, 0, 2, 2, 3, 1, 60, 3600, -1, -(2**63), 2**31, 9223372036, 9223372037, 2**62, 2**63 - 1)
 _HEALTHS = (1, 1, 1, 2, 2, 2, 2, 0, 3, 99, -1, 2**31 - 1)
 _UPDATED = (0, 0, 1, -1, 1767225600, 2**63 - 1, -(2**63))
@@ -60,7 +59,7 @@ _GARBAGE = ("ff", "0a", "0a05", "0affffffff0f", "0a020aff", "00", "0a0612020aff1
 
 @dataclass
 class _State:
-    """What the steps so far have made of the script."""
+    """The state of a script after its steps so far."""
 
     script: Script
     running: set[tuple[int, int]]
@@ -71,7 +70,7 @@ class _State:
 
 
 def messages() -> st.SearchStrategy[str]:
-    """Short ones, and those about the limit of 1024 bytes, with characters of several bytes across the cut."""
+    """Short messages, and messages near the limit of 1024 bytes, with multi-byte characters at the limit."""
     long = st.builds(
         lambda char, before, size: "x" * before + char * ((size - before) // len(char.encode()) + 1),
         st.sampled_from(("a", "é", "€", "😀")),
@@ -146,7 +145,7 @@ def _pod(draw: st.DrawFn, claims: Sequence[Claim], later: bool) -> Pod:
 
 
 @st.composite
-def _said(draw: st.DrawFn, script: Script, number: int) -> Said:
+def _reading(draw: st.DrawFn, script: Script, number: int) -> Reading:
     driver = script.drivers[number]
     held = [(driver.pool, device.name) for device in driver.devices if device.returned is None]
     held += [(odd.pool, odd.device) for device in driver.devices for odd in device.returned or ()]
@@ -155,7 +154,7 @@ def _said(draw: st.DrawFn, script: Script, number: int) -> Said:
         names = st.one_of(*[st.sampled_from(held)] * 5, names)
     pool, device = draw(names)
     count = draw(st.sampled_from(_COUNTS))
-    return Said(
+    return Reading(
         pool,
         device,
         draw(st.sampled_from(_HEALTHS)),
@@ -173,7 +172,7 @@ def _report(draw: st.DrawFn, state: _State, instance: tuple[int, int]) -> Report
     if before and draw(st.sampled_from((True, False, False))):
         says = draw(st.sampled_from(before)).says
     else:
-        says = tuple(draw(st.lists(_said(state.script, instance[0]), max_size=4)))
+        says = tuple(draw(st.lists(_reading(state.script, instance[0]), max_size=4)))
         if any(said.count > 1 for said in says):  # a large report takes longer than a short timeout
             says = tuple(replace(said, timeout=0) if said.timeout in _SHORT else said for said in says)
     short = [said.timeout for said in says if said.timeout in _SHORT]
@@ -184,10 +183,10 @@ def _report(draw: st.DrawFn, state: _State, instance: tuple[int, int]) -> Report
 
 @st.composite
 def _garbage(draw: st.DrawFn, script: Script, driver: int) -> str:
-    """No message, or one of which a byte is another or the end is missing: some of those can still be read."""
+    """Bytes that are not a message, or a message with one wrong byte or without its end. Some are still readable."""
     if draw(st.booleans()):
         return draw(st.sampled_from(_GARBAGE))
-    said = replace(draw(_said(script, driver)), timeout=0, count=1)
+    said = replace(draw(_reading(script, driver)), timeout=0, count=1)
     data = bytearray(wire.encode((said, replace(said, health=1))))
     place = draw(st.integers(0, len(data) - 1))
     if draw(st.booleans()):
@@ -246,7 +245,7 @@ def _side(number: int) -> Literal[0, 1]:
 
 
 def _is_served(driver: Driver) -> bool:
-    """Whether a kubelet's stream stays open on it."""
+    """Whether the kubelet's stream to this driver stays open."""
     served = driver.advertised if driver.served is None else driver.served
     called = next((api for api in APIS if api in driver.advertised), None)
     return called in served
@@ -254,7 +253,7 @@ def _is_served(driver: Driver) -> bool:
 
 @st.composite
 def scripts(draw: st.DrawFn, restarts: bool = False) -> Script:
-    """A script; with `restarts` one in which the kubelet is restarted once."""
+    """A script. With `restarts`, it restarts the kubelet once."""
     drivers, claims = draw(_drivers_and_claims())
     later = draw(st.sampled_from(((False,), (False,), (False, False), (False, True), (True, False))))
     set_up = Script(drivers, claims, tuple(draw(_pod(claims, is_later)) for is_later in later))
@@ -276,12 +275,12 @@ def scripts(draw: st.DrawFn, restarts: bool = False) -> Script:
         else:
             steps.append(draw(_step(state)))
     script = Script(drivers, claims, set_up.pods, tuple(steps))
-    assert not fault_of(script)
+    assert not find_error(script)
     return script
 
 
 def generate(seed: int, count: int) -> list[Script]:
-    """The first `count` scripts of the seed, those that restart the kubelet among them."""
+    """The first `count` scripts of the seed, including those that restart the kubelet."""
     ordinary, restarting = _drawn(seed, restarts=False), _drawn(seed, restarts=True)
     return [next(restarting if number % RESTARTS == RESTARTS - 1 else ordinary) for number in range(count)]
 

@@ -1,6 +1,6 @@
-"""What was seen of a script that was played: what its pods show, moment by moment, and when the moments were.
+"""The observations of a play: the pod statuses at each moment, and the times of the moments.
 
-Pure data with a JSON form. Names that differ from one play to the next are replaced by those of the script.
+Pure data with a JSON form. Names that differ between plays are replaced by names of the script.
 """
 
 from collections.abc import Mapping
@@ -9,17 +9,17 @@ from dataclasses import dataclass, field
 from drahealth.proto.events import StatusSeen
 
 FENCE = "fence"
-"""The container and the claim of the fence, which every pod has and no observation."""
+"""The container and the claim of the fence. Every pod has them; observations leave them out."""
 
 Readings = dict[str, tuple[str, str]]
 """Health and message by resourceID."""
 Entries = dict[str, Readings] | None
-"""The entries of a container by their names: order is left to chance (B-01). None: the field is not there."""
+"""The entries of a container by name. Their order is random in releases (B-01). None: the field is missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodShown:
-    """A pod as the API has it. `stuck`: a sync that was asked for never came to show, as its status was refused."""
+    """A pod in the API. `stuck`: the status of a requested sync did not arrive, because the API server rejected it."""
 
     phase: str
     stuck: bool
@@ -28,12 +28,14 @@ class PodShown:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What is there at one moment: `pushed`, what the kubelet showed of its own accord; `synced`, after one more sync
-    of every pod; `recovered`, the same once a stream that ended was opened again, or time enough for it has passed.
+    """The observations at one moment.
+
+    `pushed`: after the kubelet's own updates. `synced`: after one more sync of every pod. `recovered`: the same, after
+    an ended stream is open again or the time for it is over.
     """
 
     step: int
-    """The number of the step; -1 for what is there before the first."""
+    """The number of the step; -1 before the first step."""
     moment: str
     pods: dict[str, PodShown]
     streams: dict[str, int]
@@ -42,14 +44,14 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """A script's play: its snapshots, and when things happened, in seconds from its beginning."""
+    """A play of a script: its snapshots, and the times of its marks in seconds since the start."""
 
     snapshots: tuple[Snapshot, ...]
     times: dict[str, float] = field(default_factory=dict)
 
 
 def shown(status: StatusSeen, names: Mapping[str, str], *, stuck: bool) -> PodShown:
-    """The pod as an observation has it. `names` maps drivers' names to those in the script."""
+    """The observation of a pod status. `names` maps names of drivers to names in the script."""
     containers: dict[str, Entries] = {}
     for container in status.containers:
         if container.name == FENCE:

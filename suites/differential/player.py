@@ -1,4 +1,4 @@
-"""Plays a script in a lane of a target, step by step, and takes down what the pods show."""
+"""Play a script in a lane of a target, and record the pod statuses after each step."""
 
 import asyncio
 import secrets
@@ -9,11 +9,9 @@ from drahealth.fakes.cluster.api import CLAIMS, DEVICE_CLASSES, PODS, ApiError
 from drahealth.fakes.control.driver import DriverControl, DriverOptions
 from drahealth.fakes.control.replies import DriverState
 from drahealth.suites.differential import wire
-from drahealth.suites.differential.fence import Lane
-from drahealth.suites.differential.margins import Margins
+from drahealth.suites.differential.lane import Lane, poll
 from drahealth.suites.differential.observation import FENCE, Played, PodShown, Snapshot, shown
-from drahealth.suites.differential.pace import Pace
-from drahealth.suites.differential.polling import comes_true
+from drahealth.suites.differential.play_clock import PlayClock, WaitTimes
 from drahealth.suites.differential.script import (
     DeletePod,
     EndStream,
@@ -31,23 +29,23 @@ from drahealth.suites.errors import HarnessError
 from drahealth.suites.story import manifests
 
 RETRY = 5.2
-"""Seconds after which a kubelet has tried again to open a stream that ended (W-23)."""
+"""Seconds after which a kubelet has retried to open an ended stream (W-23)."""
 _START = 60.0
 
 Instance = tuple[int, int]
 
 
 class Player:
-    """One play. `restart` restarts the kubelet, which others may play on as well."""
+    """One play of a script. `restart` restarts the kubelet, which other plays may share."""
 
     def __init__(
-        self, lane: Lane, script: Script, pace: Pace, margins: Margins, restart: Callable[[], Awaitable[None]]
+        self, lane: Lane, script: Script, clock: PlayClock, waits: WaitTimes, restart: Callable[[], Awaitable[None]]
     ) -> None:
         self._lane = lane
         self._target = lane.target
         self._script = script
-        self._pace = pace
-        self._margins = margins
+        self._clock = clock
+        self._waits = waits
         self._restart = restart
         self._key = secrets.token_hex(3)
         self._instances: dict[Instance, DriverControl] = {}
@@ -57,26 +55,26 @@ class Player:
         self._snapshots: list[Snapshot] = []
 
     async def play(self) -> Played:
-        """Plays it to its end. Raises HarnessError, ApiError."""
+        """Play the script to its end. Raises HarnessError, ApiError."""
         await self._set_up()
         for number, step in enumerate(self._script.steps):
             await self._play(number, step)
-        return Played(tuple(self._snapshots), self._pace.times)
+        return Played(tuple(self._snapshots), self._clock.times)
 
-    async def clear_up(self) -> None:
-        """Leaves the lane as it was. Raises HarnessError if pods do not go away; then all else goes."""
-        async with AsyncExitStack() as stack:  # from the last to the first, whatever becomes of each
+    async def clean_up(self) -> None:
+        """Delete all objects of the play. Raises HarnessError if a pod remains, after deleting everything else."""
+        async with AsyncExitStack() as stack:  # in reverse order, even if one fails
             stack.push_async_callback(self._delete_objects)
             stack.push_async_callback(self.drop_drivers)
             stack.push_async_callback(self._end_pods)
 
     async def _end_pods(self) -> None:
-        for driver in range(len(self._script.drivers)):  # pods do not go before a driver has unprepared their claims
+        for driver in range(len(self._script.drivers)):  # pods end only after a driver has unprepared their claims
             if (driver, 0) in self._instances and not self._running & {(driver, 0), (driver, 1)}:
                 await self._start((driver, 0))
         await self._delete_pods()
-        if not await self._lane.history.until(lambda: not self._seen(), self._margins.gone):
-            await self._delete_pods(grace=0)  # what is refused to the last would stay (B-32)
+        if not await self._lane.history.until(lambda: not self._seen(), self._waits.gone):
+            await self._delete_pods(grace=0)  # a pod whose final status is rejected would remain (B-32)
             await self._lane.wait(lambda: not self._seen(), "the script's pods are gone", _START)
 
     async def _delete_pods(self, grace: int | None = None) -> None:
@@ -93,7 +91,7 @@ class Player:
                 await self._target.api.delete(DEVICE_CLASSES, self._driver(number))
 
     async def drop_drivers(self) -> None:
-        """Ends all drivers, whatever becomes of the pods."""
+        """Stop all drivers, even if pods remain."""
         for control in self._instances.values():
             await control.retire()
             await self._target.drop_driver(control)
@@ -104,9 +102,9 @@ class Player:
         api, script, namespace = self._target.api, self._script, self._lane.namespace
         for number in range(len(script.drivers)):
             await api.create(DEVICE_CLASSES, manifests.device_class(self._driver(number)))
-        await self._pace.reach("-1 started")
+        await self._clock.reach("-1 started")
         await asyncio.gather(*(self._start((number, 0)) for number in range(len(script.drivers))))
-        await self._pace.mark("-1 started")
+        await self._clock.mark("-1 started")
         for number, claim in enumerate(script.claims):
             requests = {request.name: (self._driver(request.driver), request.count) for request in claim.requests}
             await api.create(CLAIMS, manifests.claim(namespace, self._name("claim", number), requests))
@@ -114,12 +112,12 @@ class Player:
             if not pod.later:
                 await self._create_pod(number)
         await self._settle_pods()
-        await self._pace.mark("-1 begin")
-        await self._lane.push(self._margins.rounds)  # the kubelet has seen the containers start
+        await self._clock.mark("-1 begin")
+        await self._lane.push(self._waits.rounds)  # the kubelet has seen the containers start
         await self._synced(-1, "synced")
 
     async def _create_pod(self, number: int) -> None:
-        """The next one is created when this one has its devices: so they are the same ones in every play."""
+        """Create a pod and wait for its allocation, so that each play allocates the same devices."""
         containers = {
             f"container-{place}": [(f"claim-{use.claim}", use.request) for use in uses]
             for place, uses in enumerate(self._script.pods[number].containers)
@@ -134,8 +132,8 @@ class Player:
             self._target.workload_image,
         )
         self._pods[number] = (await self._target.api.create(PODS, pod))["metadata"]["uid"]
-        if not await comes_true(lambda: self._are_allocated(claims.values()), _START):
-            raise HarnessError("waited in vain for the scheduler", await self._target.log_tail())
+        if not await poll(lambda: self._are_allocated(claims.values()), _START):
+            raise HarnessError(f"no allocation by the scheduler within {_START:g} s", await self._target.log_tail())
 
     async def _are_allocated(self, claims: Iterable[str]) -> bool:
         found = await self._target.api.list(CLAIMS, self._lane.namespace)
@@ -143,9 +141,9 @@ class Player:
         return set(claims) <= allocated
 
     async def _settle_pods(self) -> None:
-        """Returns when all pods run, or one has had the time for it: if its status is refused, that never shows."""
+        """Wait until all pods run, or until the time for it is over: a rejected status never shows it."""
         await self._lane.history.until(
-            lambda: all(self._lane.is_running(uid) for uid in self._pods.values()), self._margins.started
+            lambda: all(self._lane.is_running(uid) for uid in self._pods.values()), self._waits.started
         )
 
     async def _start(self, instance: Instance) -> None:
@@ -160,9 +158,9 @@ class Player:
         try:
             await asyncio.wait_for(control.wait_registered(), _START)
         except TimeoutError:
-            raise HarnessError("waited in vain for a driver to be registered", await self._target.log_tail()) from None
+            raise HarnessError(f"no driver registration within {_START:g} s", await self._target.log_tail()) from None
         if script.advertised:
-            await self._opened(instance, opened + 1, self._margins.reopened)
+            await self._opened(instance, opened + 1, self._waits.reopened)
 
     def _options(self, instance: Instance) -> DriverOptions:
         driver = self._script.drivers[instance[0]]
@@ -185,15 +183,15 @@ class Player:
     # Playing
 
     async def _play(self, number: int, step: Step) -> None:
-        await self._pace.mark(f"{number} action")
+        await self._clock.mark(f"{number} action")
         if isinstance(step, Silence) and not step.looks:
-            await self._pace.pause(step.seconds)
+            await self._clock.pause(step.seconds)
             return
         before = {i: await self._instances[i].state() for i in self._running}
-        await self._happen(number, step)
-        await asyncio.sleep(self._margins.receipt + _devices(step) * self._margins.each)
+        await self._run_step(number, step)
+        await asyncio.sleep(self._waits.receipt + _devices(step) * self._waits.each)
         await self._pushed(number)
-        await self._pace.pause(_pause(step))
+        await self._clock.pause(_pause(step))
         await self._synced(number, "synced")
         if isinstance(step, RestartKubelet):
             return  # all streams are new
@@ -201,7 +199,7 @@ class Player:
         if ended:
             await self._recovered(number, {i: before[i].streams_opened for i in ended})
 
-    async def _happen(self, number: int, step: Step) -> None:
+    async def _run_step(self, number: int, step: Step) -> None:
         match step:
             case Report():
                 await self._instances[step.driver, step.instance].stream_send(wire.encode(step.says).hex())
@@ -210,9 +208,9 @@ class Player:
             case EndStream():
                 await self._instances[step.driver, step.instance].stream_close(step.code)
             case Start():
-                await self._pace.reach(f"{number} started")
+                await self._clock.reach(f"{number} started")
                 await self._start((step.driver, step.instance))
-                await self._pace.mark(f"{number} started")
+                await self._clock.mark(f"{number} started")
             case Stop():
                 self._running.discard((step.driver, step.instance))
                 await self._instances[step.driver, step.instance].stop()
@@ -221,16 +219,16 @@ class Player:
                 await self._settle_pods()
             case DeletePod():
                 await self._target.api.delete(PODS, self._name("pod", step.pod), self._lane.namespace)
-                await self._goes(step.pod)
+                await self._wait_until_deleted(step.pod)
             case RestartKubelet():
-                await self._pace.reach(f"{number} restarted")
+                await self._clock.reach(f"{number} restarted")
                 await self._restarted()
-                await self._pace.mark(f"{number} restarted")
+                await self._clock.mark(f"{number} restarted")
 
-    async def _goes(self, pod: int) -> None:
-        """Returns when the pod is gone, or has had the time for it: one whose final status is refused stays (B-32)."""
+    async def _wait_until_deleted(self, pod: int) -> None:
+        """Wait until the pod is gone, or the time for it is over: a pod with a rejected final status remains (B-32)."""
         uid = self._pods[pod]
-        if await self._lane.history.until(lambda: self._lane.status(uid) is None, self._margins.gone):
+        if await self._lane.history.until(lambda: self._lane.status(uid) is None, self._waits.gone):
             del self._pods[pod]
 
     async def _restarted(self) -> None:
@@ -238,45 +236,45 @@ class Player:
         await self._restart()
         for (driver, instance), opened in before.items():
             if self._script.drivers[driver].advertised:
-                await self._opened((driver, instance), opened + 1, self._margins.restarted)
+                await self._opened((driver, instance), opened + 1, self._waits.restarted)
 
     async def _has_ended(self, instance: Instance, before: DriverState) -> bool:
-        """The stream that was open then is not open any more."""
+        """Whether the stream that was open before has ended."""
         now = await self._instances[instance].state()
         return before.streams > 0 and (now.streams == 0 or now.streams_opened > before.streams_opened)
 
     async def _recovered(self, number: int, opened: dict[Instance, int]) -> None:
-        await self._pace.pause(RETRY)
-        await self._pace.mark(f"{number} retried")
+        await self._clock.pause(RETRY)
+        await self._clock.mark(f"{number} retried")
         for instance, count in opened.items():
-            await self._opened(instance, count + 1, self._margins.reopened)
-        await asyncio.sleep(self._margins.receipt)
+            await self._opened(instance, count + 1, self._waits.reopened)
+        await asyncio.sleep(self._waits.receipt)
         await self._synced(number, "recovered")
 
     async def _opened(self, instance: Instance, count: int, seconds: float) -> None:
-        """Returns when so many streams were opened on it, or this has not come in time."""
+        """Wait until this number of streams was opened, for at most `seconds`."""
 
         async def are_opened() -> bool:
             return (await self._instances[instance].state()).streams_opened >= count
 
-        await comes_true(are_opened, seconds)
+        await poll(are_opened, seconds)
 
     # Looking
 
     async def _pushed(self, number: int) -> None:
-        await self._pace.mark(f"{number} push")
-        await self._lane.push(self._margins.rounds)
-        await asyncio.sleep(self._margins.settle)
-        await self._pace.mark(f"{number} pushed")
-        await self._look(number, "pushed")
+        await self._clock.mark(f"{number} push")
+        await self._lane.push(self._waits.rounds)
+        await asyncio.sleep(self._waits.settle)
+        await self._clock.mark(f"{number} pushed")
+        await self._take_snapshot(number, "pushed")
 
     async def _synced(self, number: int, moment: str) -> None:
-        await self._pace.mark(f"{number} {moment} asked")
-        self._stuck = await self._lane.sync(set(self._pods.values()), self._margins) if self._pods else set()
-        await self._pace.mark(f"{number} {moment}")
-        await self._look(number, moment)
+        await self._clock.mark(f"{number} {moment} asked")
+        self._stuck = await self._lane.sync(set(self._pods.values()), self._waits) if self._pods else set()
+        await self._clock.mark(f"{number} {moment}")
+        await self._take_snapshot(number, moment)
 
-    async def _look(self, number: int, moment: str) -> None:
+    async def _take_snapshot(self, number: int, moment: str) -> None:
         streams = {
             f"driver-{driver}" + ("b" if instance else ""): (await control.state()).streams_opened
             for (driver, instance), control in sorted(self._instances.items())
@@ -299,12 +297,12 @@ class Player:
 
 
 def _devices(step: Step) -> int:
-    """How many devices a report is about."""
+    """The number of devices in a report."""
     return sum(said.count for said in step.says) if isinstance(step, Report) else 0
 
 
 def _pause(step: Step) -> float:
-    """Seconds from what a step pushes to its sync."""
+    """Seconds between moment `pushed` of a step and its sync."""
     if isinstance(step, Silence):
         return step.seconds
     return step.pause if isinstance(step, Report) else 0.0

@@ -1,4 +1,4 @@
-"""A campaign from its beginning to its end: the subject, the tally, and what is written of what differs."""
+"""A run of the differential test: start the subject, print outcomes and counts, and write differing scripts."""
 
 import logging
 import time
@@ -11,16 +11,19 @@ from pathlib import Path
 from drahealth.manager.profile import Profile
 from drahealth.suites.differential.campaign import Campaign, Outcome, Subject
 from drahealth.suites.differential.record import Record
+from drahealth.suites.differential.reference_play import NO_RESYNC
 from drahealth.suites.differential.script import Script
 from drahealth.suites.differential.shrinking import shrink
-from drahealth.suites.differential.telling import lines, tally
-from drahealth.suites.differential.venue import NO_RESYNC, ReferenceVenue, Venue
+from drahealth.suites.differential.subjects import ReferenceSubject, TargetSubject
 from drahealth.suites.targets.capabilities import Capability
 from drahealth.suites.targets.definition import Configuration, Launch, TargetDefinition
 
 SAME, DIFFERENT, ENVIRONMENT = 0, 1, 3
 _EVERY = 20
-"""After so many scripts the tally is told."""
+"""Number of scripts after which the counts are printed."""
+
+_SHOWN = 6
+"""Maximum number of differences to print per script."""
 
 Say = Callable[[str], None]
 
@@ -35,8 +38,11 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is played where: `profile` is that of the reference beside the subject. The first
-    `shrinks` scripts that differ are made smaller, by at most `plays` plays each, and all are written to `out`."""
+    """The options of a run. `profile` is that of the reference, not of the subject.
+
+    The first `shrinks` scripts that differ are minimized with at most `plays` plays each. All that differ are written
+    to the folder `out`.
+    """
 
     scripts: Mapping[int, Script]
     subject: Compared
@@ -49,20 +55,24 @@ class Plan:
 
 
 UNSURE = 0.1
-"""The share of scripts that may be fleeting or undecided in a run that is taken to have found no difference."""
+"""Maximum share of fleeting or undecided scripts in a run that counts as one without differences."""
 
 
 async def run(plan: Plan, say: Say, record: Sequence[Path] | None = None) -> int:
-    """The exit code. `record`: files, one a script, that what was seen is written to. Raises HarnessError."""
+    """Run the plan and return the exit code. Raises HarnessError.
+
+    `record` has one file per script, for the observed statuses.
+    """
     counted: Counter[str] = Counter()
     begin = time.monotonic()
 
     def tell(outcome: Outcome) -> None:
         counted[outcome.verdict] += 1
-        for line in lines(outcome):
+        for line in format_outcome(outcome):
             say(line)
         if counted.total() % _EVERY == 0:
-            say(f"{counted.total()} of {len(plan.scripts)} scripts, {time.monotonic() - begin:.0f} s: {tally(counted)}")
+            seconds = time.monotonic() - begin
+            say(f"{counted.total()} of {len(plan.scripts)} scripts, {seconds:.0f} s: {format_counts(counted)}")
 
     async with _quiet(), _subject(plan, say) as subject:
         campaign = Campaign(subject, plan.profile, tell)
@@ -77,14 +87,14 @@ async def run(plan: Plan, say: Say, record: Sequence[Path] | None = None) -> int
         return DIFFERENT
     unsure = counted["fleeting"] + counted["undecided"]
     if unsure > UNSURE * len(plan.scripts):
-        say(f"{unsure} of {len(plan.scripts)} scripts say nothing: the machine may be too busy")
+        say(f"{unsure} of {len(plan.scripts)} scripts are fleeting or undecided; reduce the load, or --lanes")
         return ENVIRONMENT
     return ENVIRONMENT if counted["broken"] else SAME
 
 
 @asynccontextmanager
 async def _quiet() -> AsyncIterator[None]:
-    """What drivers do wrong on purpose, the reference would tell of."""
+    """Disable logging: the reference would log each error that drivers make on purpose."""
     logging.disable(logging.ERROR)
     try:
         yield
@@ -97,7 +107,7 @@ async def _subject(plan: Plan, say: Say) -> AsyncIterator[Subject]:
     lanes = min(plan.lanes, len(plan.scripts))
     configuration = plan.subject.configuration
     if plan.subject.definition.can(Capability.ADVANCE_TIME):  # plays that share a clock disturb each other
-        yield ReferenceVenue(configuration.profile, lanes)
+        yield ReferenceSubject(configuration.profile, lanes)
         return
     said: set[str] = set()
 
@@ -109,14 +119,14 @@ async def _subject(plan: Plan, say: Say) -> AsyncIterator[Subject]:
     target = configuration.make(Launch(progress, resync=NO_RESYNC))
     try:
         await target.start()
-        async with Venue(target, lanes) as venue:
+        async with TargetSubject(target, lanes) as venue:
             yield venue
     finally:
         await target.stop()
 
 
 async def _write(outcome: Outcome, campaign: Campaign, plan: Plan, plays: int, say: Say) -> None:
-    """The script, made smaller as long as something differs in the way that something did first, with what differs."""
+    """Write the script with its differences. Minimize it first, as long as one difference of the same kind remains."""
     last, kind = outcome, outcome.differences[0].kind
 
     async def differs(script: Script) -> bool:
@@ -131,14 +141,14 @@ async def _write(outcome: Outcome, campaign: Campaign, plan: Plan, plays: int, s
     path = plan.out / f"difference-{outcome.number}.json"
     _put(path, Record(last.script, plan.kubernetes, tuple(map(str, last.differences)), last.seen))
     say(f"script {outcome.number}: written to {path}; {len(last.script.steps)} of {len(outcome.script.steps)} steps:")
-    for line in lines(last)[1:]:
+    for line in format_outcome(last)[1:]:
         say(line)
 
 
 def _record(outcome: Outcome, plan: Plan, path: Path, say: Say) -> None:
     if outcome.verdict == "same":
         _put(path, Record(outcome.script, plan.kubernetes, (), outcome.seen))
-        say(f"{path}: what was seen is written down")
+        say(f"{path}: observed statuses written")
 
 
 def _put(path: Path, record: Record) -> None:
@@ -152,5 +162,27 @@ def _closing(plan: Plan, outcomes: Sequence[Outcome], seconds: float, counted: C
     plays = sum(outcome.plays for outcome in outcomes)
     return (
         f"{len(outcomes)} scripts with {steps} steps, {plays} plays on {subject} beside the reference as "
-        f"{plan.profile.name}, {seconds:.0f} s: {tally(counted)}"
+        f"{plan.profile.name}, {seconds:.0f} s: {format_counts(counted)}"
     )
+
+
+def format_outcome(outcome: Outcome) -> list[str]:
+    """The lines to print for an outcome; none for "same"."""
+    if outcome.verdict == "same":
+        return []
+    if outcome.verdict == "broken":
+        return [f"script {outcome.number}: broken: {outcome.fault.splitlines()[0]}"]
+    if outcome.verdict == "undecided":
+        return [f"script {outcome.number}: undecided, too close to the end of a timeout {outcome.plays} times"]
+    word = "differs" if outcome.verdict == "different" else "differed, but not in each replay"
+    more = len(outcome.differences) - _SHOWN
+    return [
+        f"script {outcome.number}: {word}:",
+        *(f"    {difference}" for difference in outcome.differences[:_SHOWN]),
+        *([f"    and {more} more"] if more > 0 else []),
+    ]
+
+
+def format_counts(verdicts: Counter[str]) -> str:
+    """The number of scripts per verdict."""
+    return ", ".join(f"{verdicts[word]} {word}" for word in ("same", "different", "fleeting", "undecided", "broken"))

@@ -1,7 +1,7 @@
-"""A script: drivers, claims and pods, and what happens to them step by step. Plain data with a JSON form.
+"""A script: drivers, claims, pods, and steps. Plain data with a JSON form.
 
-Drivers, claims and pods are named by their place in the script's lists, so that a script reads the same wherever and
-however often it is played. Every step is settled before the next begins (`player`).
+Drivers, claims and pods are named by their index in the script's lists, so a script is the same in all plays.
+Each step is complete before the next one begins (`player`).
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ Int64 = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 @with_config(_CLOSED)
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device that a driver publishes, and what the driver returns when it prepares it; None: just that device."""
+    """A published device. `returned` are the devices that the driver returns for it; None: the device itself."""
 
     name: str
     returned: tuple[Returned, ...] | None = None
@@ -28,7 +28,7 @@ class Device:
 @with_config(_CLOSED)
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """A driver of which one instance runs at the start. `greets`: it reports all devices on every new stream."""
+    """A driver. One instance runs at the start. `greets`: it reports all devices on every new stream."""
 
     devices: tuple[Device, ...]
     pool: str = "pool"
@@ -42,7 +42,7 @@ class Driver:
 @with_config(_CLOSED)
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request of a claim: so many devices of a driver."""
+    """A request of a claim, for a number of devices of a driver."""
 
     name: str
     driver: int
@@ -60,7 +60,7 @@ class Claim:
 @with_config(_CLOSED)
 @dataclass(frozen=True, slots=True)
 class Use:
-    """How a container uses a claim: all of it, or one request."""
+    """The part of a claim that a container uses: the whole claim, or one request."""
 
     claim: int
     request: str | None = None
@@ -69,7 +69,7 @@ class Use:
 @with_config(_CLOSED)
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod by its containers' uses. `later`: it is not there at the start."""
+    """A pod, with the claims of each container. `later`: a step creates it."""
 
     containers: tuple[tuple[Use, ...], ...]
     later: bool = False
@@ -77,11 +77,11 @@ class Pod:
 
 @with_config(_CLOSED)
 @dataclass(frozen=True, slots=True)
-class Said:
-    """What a report says of a device, as it goes onto the wire: `health` is the enum's number, known or not.
+class Reading:
+    """A reading of a device on the wire. `health` is the number of the enum value, known or unknown.
 
-    `count` above 1 stands for so many devices, with `-1`, `-2`, ... added to the names of all but the first.
-    `identified` False leaves the identifier out.
+    `count` above 1 stands for that many devices, with `-1`, `-2`, ... appended to the names of all but the first.
+    `identified` False omits the device identifier. `timeout` and `updated` are in seconds.
     """
 
     pool: str
@@ -97,10 +97,10 @@ class Said:
 @with_config(_CLOSED)
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One message on the instance's stream. `pause` seconds pass between what it pushes and the sync that follows."""
+    """One message on the instance's stream. `pause` is the time in seconds between moment `pushed` and the sync."""
 
     driver: int
-    says: tuple[Said, ...]
+    says: tuple[Reading, ...]
     instance: Literal[0, 1] = 0
     pause: Annotated[float, Field(ge=0, le=60)] = 0.0
     step: Literal["report"] = "report"
@@ -109,7 +109,7 @@ class Report:
 @with_config(_CLOSED)
 @dataclass(frozen=True, slots=True)
 class Garbage:
-    """Bytes on the instance's stream, hexadecimal, that are no message."""
+    """Bytes on the instance's stream that are not a message, in hexadecimal."""
 
     driver: int
     payload: Annotated[str, Field(pattern="^([0-9a-f]{2})*$")]
@@ -120,7 +120,7 @@ class Garbage:
 @with_config(_CLOSED)
 @dataclass(frozen=True, slots=True)
 class EndStream:
-    """The instance ends its stream with this gRPC status code."""
+    """The end of the instance's stream, with this gRPC status code."""
 
     driver: int
     code: str
@@ -131,7 +131,7 @@ class EndStream:
 @with_config(_CLOSED)
 @dataclass(frozen=True, slots=True)
 class Start:
-    """An instance starts and registers: one that was stopped, or a second one beside the first."""
+    """The start and registration of a stopped instance, or of a second one."""
 
     driver: int
     instance: Literal[0, 1] = 0
@@ -141,7 +141,7 @@ class Start:
 @with_config(_CLOSED)
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """An instance unregisters and ends."""
+    """The deregistration and end of an instance."""
 
     driver: int
     instance: Literal[0, 1] = 0
@@ -151,8 +151,7 @@ class Stop:
 @with_config(_CLOSED)
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """Nothing happens for so many seconds. `looks` False: nor are pods synced and looked at, so that what has changed
-    in the meantime shows only when something else has them synced."""
+    """A pause in seconds. `looks` False skips the sync and the snapshot, so changes show only at the next sync."""
 
     seconds: Annotated[float, Field(ge=0, le=120)]
     looks: bool = True
@@ -162,7 +161,7 @@ class Silence:
 @with_config(_CLOSED)
 @dataclass(frozen=True, slots=True)
 class StartPod:
-    """A pod that was to come later comes now."""
+    """The creation of a pod with `later`."""
 
     pod: int
     step: Literal["start-pod"] = "start-pod"
@@ -171,7 +170,7 @@ class StartPod:
 @with_config(_CLOSED)
 @dataclass(frozen=True, slots=True)
 class DeletePod:
-    """A pod is deleted, and is gone."""
+    """The deletion of a pod."""
 
     pod: int
     step: Literal["delete-pod"] = "delete-pod"
@@ -180,7 +179,7 @@ class DeletePod:
 @with_config(_CLOSED)
 @dataclass(frozen=True, slots=True)
 class RestartKubelet:
-    """The kubelet is killed and started again, for all who play on it."""
+    """A restart of the kubelet, for all plays on it. The kubelet is killed."""
 
     step: Literal["restart-kubelet"] = "restart-kubelet"
 
@@ -194,7 +193,7 @@ Step = Annotated[
 @with_config(_CLOSED)
 @dataclass(frozen=True, slots=True)
 class Script:
-    """All there is to play."""
+    """A script."""
 
     drivers: tuple[Driver, ...]
     claims: tuple[Claim, ...]
@@ -203,5 +202,5 @@ class Script:
 
     @property
     def restarts(self) -> int:
-        """How often the kubelet is restarted."""
+        """The number of restarts of the kubelet."""
         return sum(isinstance(step, RestartKubelet) for step in self.steps)

@@ -1,4 +1,4 @@
-"""Makes a script that shows a difference as small as it gets: by our own replay, one thing left out at a time."""
+"""Minimization of a script that shows a difference: remove one part at a time, and play it again."""
 
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
@@ -11,8 +11,8 @@ from drahealth.suites.differential.script import (
     EndStream,
     Garbage,
     Pod,
+    Reading,
     Report,
-    Said,
     Script,
     Silence,
     Start,
@@ -21,14 +21,14 @@ from drahealth.suites.differential.script import (
     Stop,
     Use,
 )
-from drahealth.suites.differential.soundness import fault_of
+from drahealth.suites.differential.validation import find_error
 
 T = TypeVar("T")
 _OF_A_DRIVER = (Report, Garbage, EndStream, Start, Stop)
 
 
 async def shrink(script: Script, differs: Callable[[Script], Awaitable[bool]], plays: int) -> Script:
-    """A smaller script for which `differs` still holds, found with at most so many calls of it."""
+    """The smallest script found for which `differs` is true, with at most `plays` calls."""
     is_smaller = True
     while is_smaller and plays > 0:
         is_smaller = False
@@ -43,10 +43,10 @@ async def shrink(script: Script, differs: Callable[[Script], Awaitable[bool]], p
 
 
 def smaller(script: Script) -> Iterator[Script]:
-    """Scripts with one thing less that can be played, those with much less first."""
+    """Valid scripts with one part less. Those with much less come first."""
     seen = {script}
     for candidate in _candidates(script):
-        if candidate not in seen and not fault_of(candidate):
+        if candidate not in seen and not find_error(candidate):
             seen.add(candidate)
             yield candidate
 
@@ -99,7 +99,7 @@ def _without_claim(script: Script, number: int) -> Script:
 
 
 def _without_driver(script: Script, number: int) -> Script:
-    """And without what is asked of it; a claim that asked for nothing else keeps the script from being played."""
+    """Also without its requests. A claim without other requests makes the script invalid."""
     claims = tuple(
         Claim(
             tuple(
@@ -121,14 +121,14 @@ def _simpler_step(step: Step) -> Iterator[Step]:
             yield replace(step, says=_left(step.says, number))
         yield replace(step, pause=0.0)
         for number, said in enumerate(step.says):
-            for simpler in _simpler_said(said):
+            for simpler in _simpler_reading(said):
                 yield replace(step, says=_put(step.says, number, simpler))
     elif isinstance(step, Silence):
         yield replace(step, seconds=0.0)
 
 
-def _simpler_said(said: Said) -> Iterator[Said]:
-    """Each has less of something and more of nothing, so that shrinking comes to an end."""
+def _simpler_reading(said: Reading) -> Iterator[Reading]:
+    """Each candidate has less of one property and more of none, so minimization ends."""
     yield replace(said, count=1)
     yield replace(said, timeout=0, updated=0)
     yield replace(said, timeout=0)

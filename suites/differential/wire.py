@@ -1,27 +1,27 @@
-"""A report of a script as bytes: what the fake driver's own reports cannot say too, such as a health of no number."""
+"""Reports of a script as bytes. They can hold values that the fake driver does not send, such as an unknown health."""
 
 from google.protobuf.message import DecodeError
 
 from drahealth.proto.health_v1_pb2 import DeviceHealth, NodeWatchResourcesResponse
-from drahealth.suites.differential.script import Said
+from drahealth.suites.differential.script import Reading
 
 LONGEST = 4 * 1024 * 1024
-"""Bytes of a message that a kubelet takes (B-16)."""
+"""Maximum size in bytes of a message that a kubelet accepts (B-16)."""
 
 
-def encode(says: tuple[Said, ...]) -> bytes:
-    """The message of a health stream, the same for v1 and v1alpha1."""
+def encode(says: tuple[Reading, ...]) -> bytes:
+    """The message of a health stream. It is the same for v1 and v1alpha1."""
     return NodeWatchResourcesResponse(
         devices=[_device(said, name) for said in says for name in names(said)]
     ).SerializeToString()
 
 
-def names(said: Said) -> list[str]:
-    """The devices' names that it stands for."""
+def names(said: Reading) -> list[str]:
+    """The names of all devices of a reading."""
     return [said.device] + [f"{said.device}-{number}" for number in range(1, said.count)]
 
 
-def _device(said: Said, name: str) -> DeviceHealth:
+def _device(said: Reading, name: str) -> DeviceHealth:
     device = DeviceHealth(
         last_updated_time=said.updated,
         health_check_timeout_seconds=said.timeout,
@@ -33,14 +33,14 @@ def _device(said: Said, name: str) -> DeviceHealth:
     return device
 
 
-def decode(payload: bytes) -> tuple[Said, ...]:
-    """What a message says; nothing if it is none."""
+def decode(payload: bytes) -> tuple[Reading, ...]:
+    """The readings of a message; none if the bytes are not a message."""
     try:
         message = NodeWatchResourcesResponse.FromString(payload)
     except DecodeError:
         return ()
     return tuple(
-        Said(
+        Reading(
             device.device.pool_name,
             device.device.device_name,
             device.health,

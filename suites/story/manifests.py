@@ -1,4 +1,4 @@
-"""The objects that tests create, as the API has them. Pure."""
+"""The API objects that tests create. Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,11 +7,11 @@ from drahealth.fakes.cluster.api import CLAIM_TEMPLATES, CLAIMS, DEVICE_CLASSES,
 from drahealth.suites.targets.labels import BELONGS
 
 ClaimUse = tuple[str, str | None]
-"""The pod's own name of a claim, and the request if one is named."""
+"""The name of a claim in the pod, and the name of a request or None."""
 
 
 def device_class(driver: str) -> Object:
-    """All devices of the driver."""
+    """A DeviceClass with all devices of the driver."""
     return {
         "apiVersion": DEVICE_CLASSES.api_version,
         "kind": DEVICE_CLASSES.kind,
@@ -21,7 +21,7 @@ def device_class(driver: str) -> Object:
 
 
 def claim(namespace: str, name: str, requests: Mapping[str, tuple[str, int]]) -> Object:
-    """`requests`: by name, the driver and how many of its devices."""
+    """A ResourceClaim. `requests` maps names to a driver and its number of devices."""
     return {
         "apiVersion": CLAIMS.api_version,
         "kind": CLAIMS.kind,
@@ -52,9 +52,9 @@ def pod(
     templates: bool = False,
     limits: Mapping[str, int] | None = None,
 ) -> Object:
-    """`claims`: names of ResourceClaims, or with `templates` of ResourceClaimTemplates, by the pod's names for them.
+    """A Pod. `claims` maps names in the pod to names of ResourceClaims, or of ResourceClaimTemplates with `templates`.
 
-    `limits`: how many devices of extended resources each container gets.
+    `limits` maps extended resources to the number of devices for each container.
     """
     source = "resourceClaimTemplateName" if templates else "resourceClaimName"
     return {

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from drahealth.suites.differential.script import Claim, Device, Driver, Pod, Report, Request, Said, Script, Step, Use
+from drahealth.suites.differential.script import Claim, Device, Driver, Pod, Reading, Report, Request, Script, Step, Use
 
 
 def script(*steps: Step, driver: Driver | None = None, pods: Sequence[Pod] | None = None) -> Script:
@@ -17,4 +17,4 @@ def script(*steps: Step, driver: Driver | None = None, pods: Sequence[Pod] | Non
 
 def unhealthy(message: str = "", timeout: int = 0, pause: float = 0.0) -> Report:
     """A report that says so of the device."""
-    return Report(0, (Said("pool", "gpu-0", 2, message, timeout),), pause=pause)
+    return Report(0, (Reading("pool", "gpu-0", 2, message, timeout),), pause=pause)

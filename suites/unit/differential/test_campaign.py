@@ -6,9 +6,9 @@ from drahealth.manager.profile import KEP, V1_37, Profile
 from drahealth.suites.differential.campaign import Campaign, Outcome
 from drahealth.suites.differential.generation import generate
 from drahealth.suites.differential.observation import Played
+from drahealth.suites.differential.running import format_outcome
 from drahealth.suites.differential.script import Script
-from drahealth.suites.differential.telling import lines
-from drahealth.suites.differential.venue import ReferenceVenue
+from drahealth.suites.differential.subjects import ReferenceSubject
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.unit.differential.scripts import script
 
@@ -17,17 +17,17 @@ LANES = 4
 
 async def campaign(subject: Profile, reference: Profile, *scripts: Script) -> list[Outcome]:
     told: list[Outcome] = []
-    outcomes = await Campaign(ReferenceVenue(subject, LANES), reference, told.append).run(dict(enumerate(scripts)))
+    outcomes = await Campaign(ReferenceSubject(subject, LANES), reference, told.append).run(dict(enumerate(scripts)))
     assert sorted(told, key=lambda outcome: outcome.number) == outcomes
     return outcomes
 
 
-async def test_a_profile_is_the_same_as_itself() -> None:
+async def test_a_profile_has_no_difference_from_itself() -> None:
     outcomes = await campaign(V1_37, V1_37, *generate(3, 8))
-    assert [line for outcome in outcomes for line in lines(outcome)] == []
+    assert [line for outcome in outcomes for line in format_outcome(outcome)] == []
 
 
-async def test_the_kep_differs_from_a_release_by_what_devices_are_called() -> None:
+async def test_the_kep_differs_from_a_release_by_device_ids() -> None:
     (outcome,) = await campaign(V1_37, KEP, script())
     assert outcome.verdict == "different"
     assert [(d.what.split()[-1], d.reference, d.kubelet) for d in outcome.differences] == [
@@ -42,7 +42,7 @@ class Moody:
     lanes = 1
 
     def __init__(self, *profiles: Profile | None) -> None:
-        self._venues = [ReferenceVenue(profile, 1) if profile else None for profile in profiles]
+        self._venues = [ReferenceSubject(profile, 1) if profile else None for profile in profiles]
 
     async def play(self, script: Script, restart: Callable[[], Awaitable[None]] | None = None) -> Played:
         venue = self._venues.pop(0) if len(self._venues) > 1 else self._venues[0]
@@ -59,7 +59,7 @@ async def verdict_on(*profiles: Profile | None) -> str:
     return outcome.verdict
 
 
-async def test_a_difference_that_is_not_seen_again_is_fleeting() -> None:
+async def test_a_difference_that_does_not_occur_again_is_fleeting() -> None:
     assert await verdict_on(KEP, V1_37) == "fleeting"
     assert await verdict_on(KEP, KEP, KEP, V1_37) == "fleeting"
     assert await verdict_on(KEP, KEP, KEP, KEP, V1_37) == "different"

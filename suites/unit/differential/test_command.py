@@ -10,9 +10,8 @@ from drahealth.suites.differential.campaign import Outcome
 from drahealth.suites.differential.command import USAGE, app
 from drahealth.suites.differential.comparison import Difference
 from drahealth.suites.differential.record import dump_script, load_record
-from drahealth.suites.differential.running import DIFFERENT, SAME
+from drahealth.suites.differential.running import DIFFERENT, SAME, format_counts, format_outcome
 from drahealth.suites.differential.script import Silence
-from drahealth.suites.differential.telling import lines, tally
 from drahealth.suites.unit.differential.scripts import script, unhealthy
 
 DIFFERENCE = Difference(0, "pushed", "pod-0", "Healthy", "Unknown")
@@ -21,15 +20,15 @@ DIFFERENCE = Difference(0, "pushed", "pod-0", "Healthy", "Unknown")
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--replay", "none.json"], "none.json cannot be read: No such file or directory; name a file of a script"),
+        (["--replay", "none.json"], "none.json cannot be read: No such file or directory"),
         (["--profile", "v9"], "--profile must be one of kep, v1.37"),
         (["--kubernetes", "1.99.0"], "there is no profile for Kubernetes 1.99.0"),
         (["--kubernetes", "new"], "a Kubernetes version must have major, minor and patch, got 'new'"),
         (["--target", "kind"], "--target must be one of reference, kubelet, got 'kind'"),
-        (["--record"], "--record is for files that are replayed; name them with --replay"),
+        (["--record"], "--record needs --replay"),
     ],
 )
-def test_a_wrong_argument_is_told_in_one_line(
+def test_a_wrong_argument_gives_a_one_line_error(
     arguments: list[str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -43,10 +42,10 @@ def test_a_wrong_argument_is_told_in_one_line(
     ("outcome", "told"),
     [
         (Outcome(4, script(), "same"), []),
-        (Outcome(4, script(), "broken", fault="no fence\nlog"), ["script 4: could not be played: no fence"]),
+        (Outcome(4, script(), "broken", fault="no fence\nlog"), ["script 4: broken: no fence"]),
         (
             Outcome(4, script(), "undecided", plays=3),
-            ["script 4: undecided, too near to the edge of a timeout 3 times"],
+            ["script 4: undecided, too close to the end of a timeout 3 times"],
         ),
         (
             Outcome(4, script(), "fleeting", (DIFFERENCE,)),
@@ -57,21 +56,21 @@ def test_a_wrong_argument_is_told_in_one_line(
         ),
     ],
 )
-def test_what_came_of_a_script_is_told_unless_it_is_the_same(outcome: Outcome, told: list[str]) -> None:
-    assert lines(outcome) == told
+def test_an_outcome_is_printed_unless_it_is_the_same(outcome: Outcome, told: list[str]) -> None:
+    assert format_outcome(outcome) == told
 
 
-def test_of_many_differences_the_first_are_told() -> None:
-    told = lines(Outcome(1, script(), "different", (DIFFERENCE,) * 9))
+def test_only_the_first_differences_are_printed() -> None:
+    told = format_outcome(Outcome(1, script(), "different", (DIFFERENCE,) * 9))
     assert (told[0], len(told), told[-1]) == ("script 1: differs:", 8, "    and 3 more")
 
 
 def test_all_verdicts_are_counted() -> None:
-    counted = tally(Counter({"same": 3, "broken": 1}))
+    counted = format_counts(Counter({"same": 3, "broken": 1}))
     assert counted == "3 same, 0 different, 0 fleeting, 0 undecided, 1 broken"
 
 
-def test_what_differs_is_made_smaller_written_and_read_again(tmp_path: Path) -> None:
+def test_a_differing_script_is_minimized_written_and_read_again(tmp_path: Path) -> None:
     story = tmp_path / "story.json"
     story.write_text(dump_script(script(Silence(0), unhealthy("é" * 600), unhealthy("hot"), Silence(0))))
     arguments = ["--target", "reference", "--replay", str(story), "--profile", "kep", "--out", str(tmp_path)]
@@ -82,7 +81,7 @@ def test_what_differs_is_made_smaller_written_and_read_again(tmp_path: Path) -> 
     assert CliRunner().invoke(app, ["--target", "reference", "--replay", str(written)]).exit_code == SAME
 
 
-def test_what_was_seen_is_recorded(tmp_path: Path) -> None:
+def test_observed_statuses_are_recorded(tmp_path: Path) -> None:
     story = tmp_path / "story.json"
     story.write_text(dump_script(script()))
     assert CliRunner().invoke(app, ["--target", "reference", "--replay", str(story), "--record"]).exit_code == SAME

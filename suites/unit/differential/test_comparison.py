@@ -21,7 +21,7 @@ def test_the_order_of_entries_and_the_time_make_no_difference() -> None:
     assert compare([played(SNAPSHOT)], other) == []
 
 
-def test_each_thing_that_is_otherwise_is_a_difference() -> None:
+def test_each_different_value_is_a_difference() -> None:
     sick = {"claim:c": {"a": ("Unhealthy", "hot")}}
     other = PodShown("Failed", True, {"main": sick, "side": {}})
     seen = compare([played(SNAPSHOT)], played(replace(SNAPSHOT, pods={"pod-0": other}, streams={"driver-0": 2})))
@@ -35,14 +35,14 @@ def test_each_thing_that_is_otherwise_is_a_difference() -> None:
     ]
 
 
-def test_a_moment_that_one_play_has_alone_is_a_difference() -> None:
+def test_a_moment_in_only_one_play_is_a_difference() -> None:
     more = replace(SNAPSHOT, moment="recovered")
     assert compare([played(SNAPSHOT)], played(SNAPSHOT, more)) == [
         Difference(2, "recovered", "the moment", "does not come", "comes")
     ]
 
 
-def test_each_outcome_that_is_left_to_chance_is_right_and_no_other() -> None:
+def test_each_valid_outcome_of_the_reference_matches_and_no_other() -> None:
     outcomes = [{"claim:c": {"a": (health, "")}} for health in ("Healthy", "Unhealthy", "Unknown")]
     plays = [played(Snapshot(0, "synced", {"pod-0": PodShown("Running", False, {"main": o})}, {})) for o in outcomes]
     assert [compare(plays[:2], play) for play in plays] == [
@@ -52,19 +52,19 @@ def test_each_outcome_that_is_left_to_chance_is_right_and_no_other() -> None:
     ]
 
 
-def test_a_long_message_is_shortened_in_what_is_printed() -> None:
+def test_a_long_message_is_shortened_in_the_output() -> None:
     told = str(Difference(0, "synced", "pod-0", "x" * 1024, "Healthy"))
     assert told == f"step 0, synced: pod-0: reference {'x' * 48}...xxxxxxxx (1024 bytes), kubelet Healthy"
 
 
-def test_a_difference_is_of_a_kind_with_the_same_one_elsewhere() -> None:
+def test_the_same_difference_elsewhere_has_the_same_kind() -> None:
     first = Difference(3, "pushed", "pod-1 c 'a'", "Unhealthy 'hot'", "Unknown")
     assert first.kind == Difference(0, "pushed", "pod-0 c 'b'", "Unhealthy", "Unknown").kind
     assert first.kind != Difference(3, "pushed", "pod-1 c 'a'", "Unknown", "Unhealthy 'hot'").kind
     assert first.kind != replace(first, moment="synced").kind
 
 
-def test_a_pod_is_shown_with_the_scripts_names_and_without_its_fence() -> None:
+def test_a_pod_observation_has_the_names_of_the_script_and_no_fence() -> None:
     entry = ResourceStatus("claim:c", (ResourceHealth("d0-1a.example.com/pool/a", Health.HEALTHY, "fine"),))
     containers = (ContainerSeen("main", "running", 0, (entry,)), ContainerSeen("fence", "running", 0, (entry,)))
     seen = shown(StatusSeen("p", "uid", "Running", containers), {"d0-1a.example.com": "driver-0"}, stuck=False)

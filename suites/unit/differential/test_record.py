@@ -21,7 +21,7 @@ def test_a_script_is_the_same_after_a_round_trip_through_json(drawn: Script) -> 
     assert parse_script(dump_script(drawn)) == drawn
 
 
-def test_a_record_and_a_script_alone_are_both_read(tmp_path: Path) -> None:
+def test_records_and_scripts_are_both_read(tmp_path: Path) -> None:
     record, alone = tmp_path / "record.json", tmp_path / "alone.json"
     record.write_text(Record(script(unhealthy()), "1.37.1", ("one",)).dump())
     alone.write_text(dump_script(script()))
@@ -31,28 +31,28 @@ def test_a_record_and_a_script_alone_are_both_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changed", "says"),
     [
-        ({"drivers": 3}, "no script: drivers"),
-        ({"surprise": 1}, "no script: surprise: Unexpected keyword argument"),
-        ({"steps": [{"step": "dance"}]}, "no script: steps.0: Input tag 'dance'"),
+        ({"drivers": 3}, "invalid script: drivers"),
+        ({"surprise": 1}, "surprise: Unexpected keyword argument"),
+        ({"steps": [{"step": "dance"}]}, "steps.0: Input tag 'dance'"),
         (
             {"steps": [{"step": "report", "driver": 0, "says": [{"pool": "p", "device": "d", "health": 2**31}]}]},
             "health",
         ),
         ({"steps": [{"step": "garbage", "driver": 0, "payload": "f"}]}, "payload"),
-        ({"steps": [{"step": "start", "driver": 0}]}, "step 0: instance 0 of driver 0 runs, or is none"),
+        ({"steps": [{"step": "start", "driver": 0}]}, "step 0: instance 0 of driver 0 runs"),
         ({"steps": [{"step": "start-pod", "pod": 0}]}, "step 0: pod 0 cannot be started or deleted now"),
-        ({"claims": []}, "pod 0 uses a claim or request that there is not"),
+        ({"claims": []}, "pod 0 uses a claim"),
     ],
 )
-def test_what_is_no_script_is_told_in_one_line(changed: dict[str, object], says: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"(no script|cannot be played)") as told:
+def test_an_invalid_script_gives_a_one_line_error(changed: dict[str, object], says: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"^invalid script: ") as told:
         parse_script(json.dumps({**PLAIN, **changed}))
     assert says in str(told.value)
     assert "\n" not in str(told.value)
 
 
 @pytest.mark.parametrize("content", [b"", b"[", b"\xff", b'{"script": 1}'])
-def test_a_file_without_a_script_is_named(tmp_path: Path, content: bytes) -> None:
+def test_a_file_without_a_script_gives_an_error_with_its_name(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "odd.json"
     path.write_bytes(content)
     with pytest.raises(ConfigurationError, match=r"odd\.json"):

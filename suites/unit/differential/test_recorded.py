@@ -8,23 +8,23 @@ import pytest
 from drahealth.manager.profile import KEP, V1_37, for_release
 from drahealth.suites.differential.comparison import compare
 from drahealth.suites.differential.record import load_record
-from drahealth.suites.differential.timing import doubts
-from drahealth.suites.differential.venue import play_on_references
+from drahealth.suites.differential.reference_play import play_on_references
+from drahealth.suites.differential.uncertainty import uncertainty
 
 FOLDER = Path(__file__).with_name("recorded")
 RECORDS = sorted(FOLDER.glob("*.json"))
 
 
 @pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.stem)
-async def test_the_reference_does_as_the_kubelet_did(path: Path) -> None:
+async def test_the_reference_matches_the_recorded_kubelet(path: Path) -> None:
     record = load_record(path)
     profile = for_release(record.kubernetes)
     assert record.seen
     assert profile
     ours = await play_on_references(record.script, profile, record.seen.times)
-    doubtful = doubts(record.script, record.seen.times)
+    doubtful = uncertainty(record.script, record.seen.times)
     differences = compare(ours, record.seen)
-    assert [str(d) for d in differences if not doubtful.cover(d.step, d.moment)] == []
+    assert [str(d) for d in differences if not doubtful.covers(d.step, d.moment)] == []
 
 
 FOUND_BY = {
@@ -52,12 +52,12 @@ NOTHING_SHOWS = {"no-devices-returned"}
 
 
 @pytest.mark.parametrize(("name", "column"), FOUND_BY.items(), ids=FOUND_BY)
-async def test_a_reference_that_did_it_as_the_kep_has_it_would_be_found(name: str, column: str) -> None:
+async def test_a_reference_with_a_rule_of_the_kep_is_found(name: str, column: str) -> None:
     record = load_record(FOLDER / f"{name}.json")
     assert record.seen
     ours = await play_on_references(record.script, replace(V1_37, **{column: getattr(KEP, column)}), record.seen.times)
     assert compare(ours, record.seen) != []
 
 
-def test_every_record_would_tell_one_reference_from_another() -> None:
+def test_every_record_distinguishes_two_references() -> None:
     assert {path.stem for path in RECORDS} == FOUND_BY.keys() | NOTHING_SHOWS

@@ -5,13 +5,13 @@ from collections.abc import Awaitable, Callable
 from hypothesis import given, settings
 
 from drahealth.suites.differential.generation import generate, scripts
-from drahealth.suites.differential.script import Report, Said, Script
+from drahealth.suites.differential.script import Reading, Report, Script
 from drahealth.suites.differential.shrinking import shrink, smaller
-from drahealth.suites.differential.soundness import fault_of
+from drahealth.suites.differential.validation import find_error
 from drahealth.suites.unit.differential.scripts import script
 
 
-def says(said: Said) -> Callable[[Script], bool]:
+def says(said: Reading) -> Callable[[Script], bool]:
     return lambda script: any(isinstance(step, Report) and said in step.says for step in script.steps)
 
 
@@ -24,13 +24,13 @@ def oracle(holds: Callable[[Script], bool]) -> Callable[[Script], Awaitable[bool
 
 @given(scripts())
 @settings(max_examples=30, deadline=None)
-def test_every_smaller_script_is_another_that_can_be_played(drawn: Script) -> None:
+def test_every_smaller_script_is_valid_and_different(drawn: Script) -> None:
     found = list(smaller(drawn))
     assert drawn not in found
-    assert [fault_of(candidate) for candidate in found if fault_of(candidate)] == []
+    assert [find_error(candidate) for candidate in found if find_error(candidate)] == []
 
 
-async def test_what_does_not_matter_is_left_out() -> None:
+async def test_irrelevant_parts_are_removed() -> None:
     big = next(
         s for s in generate(3, 60) if len(s.steps) > 4 and any(isinstance(x, Report) and x.says for x in s.steps)
     )
@@ -41,13 +41,13 @@ async def test_what_does_not_matter_is_left_out() -> None:
     assert len(small.drivers) == 1
 
 
-async def test_values_become_plain() -> None:
-    odd = script(Report(0, (Said("p", "d", 99, "é" * 1000, 5, 7, 300, identified=False),), pause=6.0))
+async def test_values_become_default() -> None:
+    odd = script(Report(0, (Reading("p", "d", 99, "é" * 1000, 5, 7, 300, identified=False),), pause=6.0))
     small = await shrink(odd, oracle(lambda s: any(isinstance(x, Report) and x.says for x in s.steps)), 10_000)
-    assert small.steps == (Report(0, (Said("p", "d", 2),)),)
+    assert small.steps == (Report(0, (Reading("p", "d", 2),)),)
 
 
-async def test_no_more_plays_are_made_than_allowed() -> None:
+async def test_the_number_of_plays_is_limited() -> None:
     asked: list[Script] = []
 
     async def differs(candidate: Script) -> bool:

@@ -1,4 +1,4 @@
-"""Whether a script can be played: whoever makes or changes one asks here. Pure."""
+"""Validation of scripts. Pure."""
 
 from drahealth.suites.differential.script import (
     DeletePod,
@@ -13,32 +13,32 @@ from drahealth.suites.differential.script import (
 )
 
 
-def fault_of(script: Script) -> str:
-    """Why the script cannot be played; nothing if it can. Whoever changes a script asks here."""
-    return _set_up_fault(script) or _steps_fault(script)
+def find_error(script: Script) -> str:
+    """The error that makes a script invalid; empty for a valid one."""
+    return _set_up_error(script) or _steps_error(script)
 
 
-def _set_up_fault(script: Script) -> str:
+def _set_up_error(script: Script) -> str:
     wanted = [0] * len(script.drivers)
     for number, claim in enumerate(script.claims):
         if len({request.name for request in claim.requests}) != len(claim.requests) or not claim.requests:
-            return f"claim {number} has no requests, or two of one name"
+            return f"claim {number} has no requests, or two with the same name"
         for request in claim.requests:
             if not 0 <= request.driver < len(script.drivers):
-                return f"claim {number} asks driver {request.driver}, which there is not"
+                return f"claim {number} names driver {request.driver}, which does not exist"
             wanted[request.driver] += request.count
     for number, driver in enumerate(script.drivers):
         if len({device.name for device in driver.devices}) != len(driver.devices):
-            return f"driver {number} has two devices of one name"
+            return f"driver {number} has two devices with the same name"
         if wanted[number] > len(driver.devices):
             return f"driver {number} has too few devices for the claims"
     for number, pod in enumerate(script.pods):
         if not pod.containers:
             return f"pod {number} has no containers"
         if any(_is_bad_use(script, use) for container in pod.containers for use in container):
-            return f"pod {number} uses a claim or request that there is not"
+            return f"pod {number} uses a claim or request that does not exist"
         if any(len(set(container)) != len(container) for container in pod.containers):
-            return f"pod {number} has a container that uses a claim twice in one way"
+            return f"pod {number} has a container with the same claim twice"
     return ""
 
 
@@ -48,8 +48,8 @@ def _is_bad_use(script: Script, use: Use) -> bool:
     return use.request is not None and use.request not in {r.name for r in script.claims[use.claim].requests}
 
 
-def _steps_fault(script: Script) -> str:
-    """Steps follow from one another: what stops runs, what starts does not, and nothing ends while it is needed."""
+def _steps_error(script: Script) -> str:
+    """Errors of the order of steps: a stopped instance runs, a started one does not, and pods have their drivers."""
     running = {(number, 0) for number in range(len(script.drivers))}
     pods = {number for number, pod in enumerate(script.pods) if not pod.later}
     waiting = {number for number, pod in enumerate(script.pods) if pod.later}
@@ -60,7 +60,7 @@ def _steps_fault(script: Script) -> str:
                     return f"step {number}: instance {step.instance} of driver {step.driver} does not run"
             case Start():
                 if step.driver >= len(script.drivers) or (step.driver, step.instance) in running:
-                    return f"step {number}: instance {step.instance} of driver {step.driver} runs, or is none"
+                    return f"step {number}: instance {step.instance} of driver {step.driver} runs or does not exist"
                 running.add((step.driver, step.instance))
             case StartPod() | DeletePod():
                 if step.pod not in (waiting if isinstance(step, StartPod) else pods):
@@ -68,7 +68,7 @@ def _steps_fault(script: Script) -> str:
                 if any(
                     (driver, 0) not in running and (driver, 1) not in running for driver in range(len(script.drivers))
                 ):
-                    return f"step {number}: no pod starts or goes without its driver"
+                    return f"step {number}: a pod starts or ends while one of the drivers is stopped"
                 waiting.discard(step.pod)
                 (pods.add if isinstance(step, StartPod) else pods.discard)(step.pod)
             case _:

@@ -7,9 +7,10 @@ import pytest
 from drahealth.fakes.cluster.api import CLAIMS, DEVICE_CLASSES, PODS, SLICES
 from drahealth.manager.profile import V1_37
 from drahealth.suites.differential.campaign import Campaign
-from drahealth.suites.differential.margins import REFERENCE
-from drahealth.suites.differential.script import Report, RestartKubelet, Said, Start, Stop
-from drahealth.suites.differential.venue import NO_RESYNC, Venue
+from drahealth.suites.differential.play_clock import REFERENCE
+from drahealth.suites.differential.reference_play import NO_RESYNC
+from drahealth.suites.differential.script import Reading, Report, RestartKubelet, Start, Stop
+from drahealth.suites.differential.subjects import TargetSubject
 from drahealth.suites.targets.reference.target import ReferenceTarget
 from drahealth.suites.unit.differential.scripts import script, unhealthy
 
@@ -32,26 +33,26 @@ async def target() -> AsyncIterator[Counted]:
     await target.stop()
 
 
-async def test_a_play_leaves_its_lane_as_it_was(target: Counted) -> None:
-    async with Venue(target, 1, REFERENCE) as venue:
+async def test_a_play_leaves_no_objects_in_its_lane(target: Counted) -> None:
+    async with TargetSubject(target, 1, REFERENCE) as venue:
         before = [len(await target.api.list(kind)) for kind in (PODS, CLAIMS, DEVICE_CLASSES, SLICES)]
         await venue.play(script(unhealthy(), Start(0, 1), Stop(0), Stop(0, 1)))
         assert [len(await target.api.list(kind)) for kind in (PODS, CLAIMS, DEVICE_CLASSES, SLICES)] == before
     assert list(target.plugins_dir.glob("*/*")) == []
 
 
-async def test_lanes_play_side_by_side_and_what_one_says_does_not_show_in_another(target: Counted) -> None:
+async def test_lanes_play_concurrently_without_interference(target: Counted) -> None:
     scripts = {
-        number: script(unhealthy(f"script {number}"), Report(0, (Said("pool", "gpu-0", 1),))) for number in range(4)
+        number: script(unhealthy(f"script {number}"), Report(0, (Reading("pool", "gpu-0", 1),))) for number in range(4)
     }
-    async with Venue(target, 2, REFERENCE) as venue:
+    async with TargetSubject(target, 2, REFERENCE) as venue:
         outcomes = await Campaign(venue, V1_37, lambda _: None).run(scripts)
     assert [(outcome.verdict, outcome.plays) for outcome in outcomes] == [("same", 1)] * 4
 
 
 async def test_scripts_that_restart_the_kubelet_share_one_restart(target: Counted) -> None:
     scripts = {number: script(unhealthy("before"), RestartKubelet(), unhealthy("after")) for number in range(2)}
-    async with Venue(target, 2, REFERENCE) as venue:
+    async with TargetSubject(target, 2, REFERENCE) as venue:
         outcomes = await Campaign(venue, V1_37, lambda _: None).run(scripts)
     assert [(outcome.verdict, outcome.plays) for outcome in outcomes] == [("same", 1)] * 2
     assert target.restarts == 1

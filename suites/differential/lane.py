@@ -1,13 +1,13 @@
-"""Fences: how a play knows that what was to come has come, without waiting for time to pass.
+"""Lanes: namespaces in which scripts are played, each with a fence.
 
-A driver of its own reports a change of a device. The kubelet tells pods of changes one after the other, so when the
-fence pod shows this change, what the kubelet had to tell of before has been told (absence is shown by what comes
-later). A second device is in every pod of the lane: its change has each of them synced, as a resync would.
+A fence proves that the kubelet has processed all earlier changes, without waiting. A driver of its own changes a
+device, and the kubelet updates pods one after the other. So once the fence pod shows its change, earlier changes have
+reached their pods. A second device is in every pod of the lane: its change syncs all of them, as a resync would.
 """
 
 import asyncio
 import secrets
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from itertools import count
@@ -16,9 +16,8 @@ from drahealth.fakes.cluster.api import CLAIMS, DEVICE_CLASSES, NAMESPACES, PODS
 from drahealth.fakes.control.driver import DriverOptions
 from drahealth.proto.events import StatusSeen
 from drahealth.proto.values import Health
-from drahealth.suites.differential.margins import Margins
 from drahealth.suites.differential.observation import FENCE
-from drahealth.suites.differential.polling import comes_true
+from drahealth.suites.differential.play_clock import WaitTimes
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.story import manifests
 from drahealth.suites.story.history import History
@@ -27,14 +26,27 @@ from drahealth.suites.targets.labels import BELONGS
 from drahealth.suites.targets.target import Target
 
 _LONG = 10_000_000
-"""Seconds, the timeout of the fence's devices: they never become stale."""
+"""Seconds: the timeout of the fence's devices. They never become stale."""
 _START = 60.0
+_PAUSE = 0.02
+"""Seconds between two calls of a polled condition."""
 _LATE = 20.0
-"""Seconds after which a fence that has not come is the machine's fault."""
+"""Seconds after which a missing fence is an error of the machine."""
+
+
+async def poll(true: Callable[[], Awaitable[bool]], seconds: float) -> bool:
+    """Call `true` repeatedly, for conditions without an event. Returns False after `seconds`."""
+    try:
+        async with asyncio.timeout(seconds):
+            while not await true():  # noqa: ASYNC110 (the condition has no event)
+                await asyncio.sleep(_PAUSE)
+    except TimeoutError:
+        return False
+    return True
 
 
 class FenceDriver:
-    """The driver of the fences of all lanes of a target; two devices for each lane."""
+    """The driver of all fences of a target, with two devices per lane."""
 
     def __init__(self, target: Target, lanes: int) -> None:
         self.target = target
@@ -56,14 +68,17 @@ class FenceDriver:
         self.control = await self.target.start_driver(options, self._history.add)
         await self.control.start()
         await asyncio.wait_for(self.control.wait_registered(), _START)
-        await self.is_watched(1)
+        await self.wait_for_stream(1)
 
-    async def is_watched(self, streams: int) -> None:
-        """Returns once its health stream was opened so many times."""
-        if not await comes_true(lambda: self._is_watched(streams), _START):
-            raise HarnessError("waited in vain for the fence's health stream", await self.target.log_tail())
+    async def wait_for_stream(self, streams: int) -> None:
+        """Wait until its health stream was opened this number of times."""
+        if not await poll(lambda: self._has_stream(streams), _START):
+            raise HarnessError(
+                f"the kubelet opened no health stream to the fence's driver within {_START:g} s",
+                await self.target.log_tail(),
+            )
 
-    async def _is_watched(self, streams: int) -> bool:
+    async def _has_stream(self, streams: int) -> bool:
         return (await self.control.state()).streams_opened >= streams
 
     async def stop(self) -> None:
@@ -73,7 +88,7 @@ class FenceDriver:
 
 
 class Lane:
-    """A namespace with a fence in it, where one script is played after another."""
+    """A namespace with a fence. It plays one script after another."""
 
     def __init__(self, fences: FenceDriver) -> None:
         self.target = fences.target
@@ -93,7 +108,7 @@ class Lane:
         for claim in ("push", FENCE):
             await api.create(CLAIMS, manifests.claim(self.namespace, claim, {"device": (self._fences.name, 1)}))
         uses = {FENCE: [("push", None)]}
-        # The claim of the other fence is in no container, and stays prepared as long as the lane.
+        # No container uses the claim of the other fence. It stays prepared as long as the lane exists.
         pod = manifests.pod(self.namespace, "fence", uses, {"push": "push", FENCE: FENCE}, self.target.workload_image)
         self._pod = (await api.create(PODS, pod))["metadata"]["uid"]
         await self.wait(lambda: self.is_running(self._pod), "the fence pod runs", _START)
@@ -109,35 +124,35 @@ class Lane:
             stack.push_async_callback(self.target.api.delete, PODS, "fence", self.namespace)
 
     async def push(self, rounds: int = 1) -> None:
-        """Returns when the kubelet has told all that it had to tell when this was called. Raises HarnessError."""
+        """Wait until the kubelet has shown all changes from before this call. Raises HarnessError."""
         for _ in range(rounds):
             shows = partial(self._shows, self._pod, await self._change("push"))
             await self.wait(shows, "the fence pod shows its change", _LATE)
 
-    async def sync(self, pods: set[str], margins: Margins) -> set[str]:
-        """Has these pods synced, by uid, and returns those that do not come to show it, as their status is refused.
+    async def sync(self, pods: set[str], waits: WaitTimes) -> set[str]:
+        """Sync these pods, by uid. Returns those whose status the API server rejects.
 
-        How long that takes depends on the machine: who does not show it is waited for until the fence pod has shown
-        what came later.
+        A sync takes a different time on each machine, so pods that do not show it yet are awaited until the fence pod
+        shows a later change.
         """
         word = await self._change(FENCE)
 
         def shown() -> bool:
             return all(self._shows(uid, word) for uid in pods)
 
-        if not await self.history.until(shown, margins.stuck):
-            await self.push(margins.rounds)
-            await self.history.until(shown, margins.settle)
+        if not await self.history.until(shown, waits.stuck):
+            await self.push(waits.rounds)
+            await self.history.until(shown, waits.settle)
         return {uid for uid in pods if not self._shows(uid, word)}
 
     async def wait(self, true: Callable[[], bool], what: str, seconds: float) -> None:
-        """Waits until it is true. Raises HarnessError if it does not become so."""
+        """Wait until the condition is true. Raises HarnessError after `seconds`."""
         if not await self.history.until(true, seconds):
             self.target.check()
-            raise HarnessError(f"waited {seconds:g} s in vain until {what}", "the machine may be too busy")
+            raise HarnessError(f"not true within {seconds:g} s: {what}", "reduce the load of the machine, or --lanes")
 
     def is_running(self, uid: str) -> bool:
-        """Every container runs."""
+        """Whether every container runs."""
         status = self.status(uid)
         return status is not None and bool(status.containers) and all(c.state == "running" for c in status.containers)
 
