@@ -1,4 +1,4 @@
-"""The command's own way to show a run: a row as each scenario ends, a table with times, what went wrong in full."""
+"""The output of `drahealth run`: one row per scenario with its time, and the full text of errors."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,7 @@ from rich.text import Text
 
 from drahealth.proto.quoting import printable, printable_lines
 from drahealth.suites.judging.report import Result, Run
-from drahealth.suites.run.heartbeat import Heartbeat
+from drahealth.suites.run.progress import ElapsedTime
 from drahealth.suites.scenario import scenario_of
 
 _STYLE = {
@@ -31,9 +31,9 @@ class Live:
         self._console = console
         self.run: Run | None = None
         self.problem = ""
-        self._unread = False
+        self._pipe_is_closed = False
         self._cannot_start: Callable[[], bool] = lambda: False
-        self._heartbeat = Heartbeat(lambda what, seconds: self._print(Text(f"{seconds:13.0f} s  {what}", style="dim")))
+        self._elapsed = ElapsedTime(lambda what, seconds: self._print(Text(f"{seconds:13.0f} s  {what}", style="dim")))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> None:
@@ -47,13 +47,13 @@ class Live:
 
     def pytest_runtest_call(self, item: pytest.Item) -> None:
         scenario = scenario_of(getattr(item, "function", None))
-        self._heartbeat.begins(f"{scenario.title if scenario else item.name} ...")
+        self._elapsed.begin(f"{scenario.title if scenario else item.name} ...")
 
     def pytest_runtest_teardown(self) -> None:
-        self._heartbeat.begins("clearing up after it ...")
+        self._elapsed.begin("cleanup ...")
 
     def pytest_runtest_logfinish(self) -> None:
-        self._heartbeat.ends()
+        self._elapsed.end()
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -68,17 +68,17 @@ class Live:
         self.problem = str(excrepr)
 
     def _print(self, words: Text | str) -> None:
-        """Prints until nobody reads any more, as `head` does not; the run goes on all the same."""
-        if self._unread:
+        """Print until the reader closes the pipe, as `head` does. The run continues."""
+        if self._pipe_is_closed:
             return
         try:
             self._console.print(words, soft_wrap=True)
-        except (BrokenPipeError, SystemExit):  # the latter is how rich tells it
-            self._unread = True
+        except (BrokenPipeError, SystemExit):  # rich raises SystemExit
+            self._pipe_is_closed = True
 
     def _row(self, result: Result) -> None:
         if result.outcome == "error" and self._cannot_start():
-            self._print(_text(f"No scenario was run. {result.problem}", "red"))
+            self._print(_text(f"No scenario ran: {result.problem}", "red"))
             return
         row = Text(f"{_MARK[result.outcome]:6}", style=_STYLE[result.outcome])
         row.append(f"{result.seconds:7.2f} s  ", style="dim")
@@ -94,8 +94,8 @@ class Live:
                 self._print(_text(text, "dim"))
 
     def close(self, seconds: float) -> None:
-        """The last line: how many, how long."""
-        self._heartbeat.ends()
+        """Print the last line: counts and the total time."""
+        self._elapsed.end()
         if self.run is None or not self.run.results or self._cannot_start():
             return
         counts = self.run.counts()
@@ -104,5 +104,5 @@ class Live:
 
 
 def _text(words: str, style: str) -> Text:
-    """Lines in which words of plugins may stand, that a terminal might take for orders."""
+    """Text that may contain output of plugins. Control characters are escaped."""
     return Text(printable_lines(words), style)

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from drahealth.suites.errors import ConfigurationError
-from drahealth.suites.run.stages import Stages
+from drahealth.suites.run.progress import StagePrinter
 from drahealth.suites.targets import registry
 from drahealth.suites.targets.checks import Check
 from drahealth.suites.targets.definition import TargetDefinition
@@ -48,7 +48,7 @@ def _examine(console: Console, target: TargetDefinition, values: Values) -> bool
     """Shows the checks of a target. Returns whether it can run here."""
     assert target.examine
     console.print(f"[bold]{target.title}[/]")
-    progress = Stages(Console(stderr=True, highlight=False))
+    progress = StagePrinter(Console(stderr=True, highlight=False))
     can = True
     for check in target.examine(values, progress):
         can &= _show(console, check)

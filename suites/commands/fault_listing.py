@@ -1,4 +1,4 @@
-"""What the command shows of faults and policies, to people and as JSON."""
+"""The output of `drahealth faults`: faults and policies, as tables and as JSON."""
 
 import json
 import sys
@@ -24,12 +24,12 @@ from drahealth.fakes.program.console import standard_output
 from drahealth.suites.errors import ConfigurationError
 
 _PUBLIC = "nvidia"
-"""The catalogue that policies are compared by."""
+"""The catalogue for comparisons of policies."""
 
 
 def show_faults(vendor: str | None, *, as_json: bool = False) -> None:
-    """All faults, or those of one catalogue. Raises ConfigurationError."""
-    with _told():
+    """Print all faults, or those of one catalogue. Raises ConfigurationError."""
+    with _known_names():
         found = {name: catalogue(name) for name in ([vendor] if vendor else CATALOGUES)}
     if as_json:
         faults = {name: [_plain(each) for each in known.values()] for name, known in found.items()}
@@ -48,9 +48,9 @@ def show_faults(vendor: str | None, *, as_json: bool = False) -> None:
 
 
 def show_fault(name: str, vendor: str | None, *, as_json: bool = False) -> None:
-    """All that is known of a fault, and what each policy makes of it. Raises ConfigurationError."""
+    """Print all fields of a fault, and its health by each policy. Raises ConfigurationError."""
     vendors = [vendor] if vendor else [known for known in CATALOGUES if name in catalogue(known)] or [_PUBLIC]
-    with _told("drahealth faults list shows all"):
+    with _known_names("drahealth faults list shows all"):
         found = {known: fault(known, name) for known in vendors}
     judged = {each.name: str(each.health(name)) if each.knows(name) else None for each in policies().values()}
     if as_json:
@@ -66,21 +66,24 @@ def show_fault(name: str, vendor: str | None, *, as_json: bool = False) -> None:
 
 
 def show_difference(first: str, second: str, *, as_json: bool = False) -> None:
-    """The faults of which two policies think differently. Raises ConfigurationError."""
-    with _told():
+    """Print the faults with a different health by two policies. Raises ConfigurationError."""
+    with _known_names():
         one, other = policy(first), policy(second)
     faults = catalogue(_PUBLIC)
     both = [name for name in faults if one.knows(name) or other.knows(name)]
     differing = [name for name in both if one.health(name) is not other.health(name)]
     if as_json:
-        told = {name: {"means": faults[name].means, "health": _judgements(name, one, other)} for name in differing}
-        _write({"policies": [first, second], "compared": len(both), "differing": told})
+        data = {name: {"means": faults[name].means, "health": _judgements(name, one, other)} for name in differing}
+        _write({"policies": [first, second], "compared": len(both), "differing": data})
         return
     console, table = standard_output(), Table(box=None)
     for column in ("fault", "what happened", first, second):
         table.add_column(column, overflow="fold")
     for name in differing:
-        judged = (f"[red]{said}[/]" if said == "Unhealthy" else said for said in _judgements(name, one, other).values())
+        judged = (
+            f"[red]{health}[/]" if health == "Unhealthy" else health
+            for health in _judgements(name, one, other).values()
+        )
         table.add_row(name, faults[name].means, *judged)
     if differing:
         console.print(table)
@@ -99,17 +102,17 @@ def _details(found: Fault) -> list[tuple[str, str]]:
     details = [("message", found.message_for("gpu-0")), ("reaches", found.reaches)]
     details.append(("recovery", f"{found.recovery}, {found.takes}" + (", may fail" if found.may_fail else "")))
     details += [("then", found.then)] if found.then else []
-    details += [("vanishes", "told once, then the driver does not list the device any more")] if found.vanishes else []
+    details += [("vanishes", "reported once; then the driver no longer lists the device")] if found.vanishes else []
     details += [("silent", "nothing is reported of it")] if found.silent else []
     return [*details, ("source", found.source)]
 
 
-def _write(told: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(told, indent=1, ensure_ascii=False) + "\n")
+def _write(data: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(data, indent=1, ensure_ascii=False) + "\n")
 
 
 @contextmanager
-def _told(hint: str = "") -> Iterator[None]:
+def _known_names(hint: str = "") -> Iterator[None]:
     try:
         yield
     except UnknownName as error:

@@ -5,7 +5,7 @@ from rich.markup import escape
 
 from drahealth.suites.judging.ledger import requirements
 from drahealth.suites.run.catalogue import scenarios
-from drahealth.suites.run.stages import Stages
+from drahealth.suites.run.progress import StagePrinter
 from drahealth.suites.targets import registry, run_directory
 from drahealth.suites.targets.kubelet.binaries import ensure as binaries
 from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION
@@ -14,7 +14,7 @@ _MIB = 1024 * 1024
 
 
 def show_scenarios() -> None:
-    """Every scenario and the sentences of the requirements that it judges."""
+    """Print all scenarios with the sentences of their requirements."""
     console = Console(highlight=False)
     ledger = requirements()
     for scenario in scenarios():
@@ -26,9 +26,9 @@ def show_scenarios() -> None:
 
 
 def clean_up(*, kept: bool) -> None:
-    """Removes what interrupted runs left, and prints what that was. `kept`: also what was kept on purpose."""
+    """Remove files and clusters of interrupted runs, and print their names. `kept`: also those of --keep."""
     console = Console(highlight=False)
-    progress = Stages(Console(stderr=True, highlight=False))
+    progress = StagePrinter(Console(stderr=True, highlight=False))
     removed = [f"removed the run folder {path}" for path in run_directory.sweep(run_directory.default_base())]
     left = list[str]()
     for clean in (target.clean for target in registry.definitions() if target.clean):
@@ -40,21 +40,21 @@ def clean_up(*, kept: bool) -> None:
 
 
 def ensure_binaries(kubernetes: str | None) -> None:
-    """Gets them and says where they are."""
+    """Download the binaries if needed, and print their paths."""
     console = Console(highlight=False, stderr=True)
-    found = binaries.ensure(kubernetes or DEFAULT_VERSION, Stages(console))
+    found = binaries.ensure(kubernetes or DEFAULT_VERSION, StagePrinter(console))
     for path in (found.kubelet, found.kube_apiserver, found.kube_scheduler, found.kube_controller_manager, found.etcd):
         Console(highlight=False).print(str(path), soft_wrap=True)
 
 
 def ensure_helm() -> None:
-    """Gets it and says where it is."""
-    path = binaries.ensure_helm(Stages(Console(highlight=False, stderr=True)))
+    """Download Helm if needed, and print its path."""
+    path = binaries.ensure_helm(StagePrinter(Console(highlight=False, stderr=True)))
     Console(highlight=False).print(str(path), soft_wrap=True)
 
 
 def show_binaries() -> None:
-    """The releases in the cache, with size, origin and place."""
+    """Print the releases in the cache, with size, source and folder."""
     console = Console(highlight=False)
     named = [(entry.version, entry) for entry in binaries.installed()]
     named += [(f"helm {entry.version}", entry) for entry in binaries.installed_helm()]
@@ -64,7 +64,7 @@ def show_binaries() -> None:
 
 
 def remove_binaries(kubernetes: str) -> None:
-    """Removes a release, or Helm, and says how much room that made."""
+    """Remove a release, or Helm, and print the freed space."""
     freed = binaries.remove(kubernetes)
     what = "Helm" if kubernetes == "helm" else f"Kubernetes {kubernetes}"
     Console(highlight=False).print(f"removed {what}, {freed // _MIB} MiB")

@@ -1,4 +1,4 @@
-"""`drahealth play`: timelines on a target, as `drahealth run` has scenarios."""
+"""`drahealth play`: play timelines on a target, like `drahealth run` for scenarios."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +12,7 @@ SUFFIX = ".timeline.yaml"
 
 
 def play_timelines(path: Path, flags: Mapping[str, str | None], *, report: str | None, histories: str | None) -> int:
-    """Plays a file's timelines, or those of a folder. Raises ConfigurationError for what makes no sense, all of it."""
+    """Play the timelines of a file or folder. Raises ConfigurationError with all errors of all files."""
     seed, wrong = flags.get("seed"), list[str]()
     for file in _files(path):
         try:
@@ -30,8 +30,8 @@ def _files(path: Path) -> list[Path]:
     if path.is_dir():
         files = sorted(path.rglob(f"*{SUFFIX}"))
         if not files:
-            raise ConfigurationError(f"there are no timelines in {path}", f"their names end in {SUFFIX}")
+            raise ConfigurationError(f"no timelines in {path}", f"their file names must end in {SUFFIX}")
         return files
     if path.exists() and not path.name.endswith(SUFFIX):
-        raise ConfigurationError(f"{path} is not called like a timeline", f"let its name end in {SUFFIX}")
+        raise ConfigurationError(f"{path} is not a timeline", f"its file name must end in {SUFFIX}")
     return [path]

@@ -1,4 +1,4 @@
-"""`drahealth run`: pytest on our scenarios, away from the settings of whatever folder we are in."""
+"""`drahealth run`: pytest with our scenarios, independent of the pytest settings of the current folder."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ from rich.console import Console
 from drahealth.suites.commands.console import Live
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.run.options import Options
-from drahealth.suites.run.outputs import check_file, check_folder
+from drahealth.suites.run.output_paths import check_output_file, check_output_folder
 
 
 def run_scenarios(
@@ -35,9 +35,9 @@ def run_scenarios(
     `flags` are the target's, and those of timelines. Raises ConfigurationError before anything is started.
     """
     Options.make(flags)
-    check_file(report)
-    check_file(junitxml)
-    check_folder(histories)
+    check_output_file(report)
+    check_output_file(junitxml)
+    check_output_folder(histories)
     package = resources.files("drahealth.suites")
     settings = str(package.joinpath("run/run.ini"))
     scenarios = str(played.absolute() if played else package.joinpath("kep"))
@@ -48,8 +48,8 @@ def run_scenarios(
     arguments += [f"--drahealth-report={Path(report).absolute()}"] if report else []
     arguments += [f"--drahealth-histories={Path(histories).absolute()}"] if histories else []
     arguments += [f"--junitxml={Path(junitxml).absolute()}"] if junitxml else []
-    # pytest captures what scenarios print; rows go past it, to the output as it was.
-    with os.fdopen(os.dup(sys.stdout.fileno()), "w") as output, _alone(), _ended_in_order():
+    # pytest captures the output of scenarios. Rows are written to a copy of the original output.
+    with os.fdopen(os.dup(sys.stdout.fileno()), "w") as output, _isolated(), _terminated_gracefully():
         live = Live(console or Console(file=output, highlight=False))
         start = time.monotonic()
         code = pytest.main(arguments, plugins=[live])
@@ -58,8 +58,8 @@ def run_scenarios(
 
 
 @contextmanager
-def _alone() -> Iterator[None]:
-    """Neither the settings nor the plugins that happen to be around have a say in what pytest does."""
+def _isolated() -> Iterator[None]:
+    """Ignore pytest settings in the environment, and installed plugins."""
     before = dict(os.environ)
     os.environ.pop("PYTEST_ADDOPTS", None)
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
@@ -71,8 +71,8 @@ def _alone() -> Iterator[None]:
 
 
 @contextmanager
-def _ended_in_order() -> Iterator[None]:
-    """SIGTERM ends the run as Ctrl-C does: what is under way is cancelled, what was started is taken down."""
+def _terminated_gracefully() -> Iterator[None]:
+    """Handle SIGTERM like Ctrl-C: cancel the current step, and stop everything that was started."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -80,7 +80,7 @@ def _ended_in_order() -> Iterator[None]:
     def end(number: int, frame: FrameType | None) -> None:
         if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started in the background
             signal.default_int_handler(number, frame)
-        signal.raise_signal(signal.SIGINT)  # the loop that runs has its own way with it
+        signal.raise_signal(signal.SIGINT)  # the running event loop handles it
 
     before = signal.signal(signal.SIGTERM, end)
     try:
@@ -90,16 +90,14 @@ def _ended_in_order() -> Iterator[None]:
 
 
 def _exit_code(code: int, live: Live, match: str | None) -> int:
-    gave_up = live.run is not None and live.run.counts().get("error")  # no target: the rest was not tried
+    gave_up = live.run is not None and live.run.counts().get("error")  # then others did not run
     if code == pytest.ExitCode.INTERRUPTED and not live.problem and not gave_up:
         sys.stderr.write("drahealth: interrupted\n")
         return 3
     if code == pytest.ExitCode.USAGE_ERROR:
-        return 2  # pytest has said what is wrong with -k
+        return 2  # pytest has printed the error of -k
     if live.problem:
-        raise HarnessError(f"the scenarios could not be run: {live.problem}")
+        raise HarnessError(f"pytest failed before the scenarios: {live.problem}")
     if live.run is None or not live.run.results:
-        raise ConfigurationError(
-            f"no scenario matches {match!r}", "`drahealth scenarios` lists their names; -k takes words of them"
-        )
+        raise ConfigurationError(f"no scenario matches -k {match!r}", "run `drahealth scenarios` for their names")
     return live.run.exit_code()

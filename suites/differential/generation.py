@@ -173,9 +173,9 @@ def _report(draw: st.DrawFn, state: _State, instance: tuple[int, int]) -> Report
         says = draw(st.sampled_from(before)).says
     else:
         says = tuple(draw(st.lists(_reading(state.script, instance[0]), max_size=4)))
-        if any(said.count > 1 for said in says):  # a large report takes longer than a short timeout
-            says = tuple(replace(said, timeout=0) if said.timeout in _SHORT else said for said in says)
-    short = [said.timeout for said in says if said.timeout in _SHORT]
+        if any(reading.count > 1 for reading in says):  # a large report takes longer than a short timeout
+            says = tuple(replace(reading, timeout=0) if reading.timeout in _SHORT else reading for reading in says)
+    short = [reading.timeout for reading in says if reading.timeout in _SHORT]
     report = Report(instance[0], says, _side(instance[1]), pause=max(short) + _AFTER if short else 0.0)
     state.reports.append(report)
     return report
@@ -186,8 +186,8 @@ def _garbage(draw: st.DrawFn, script: Script, driver: int) -> str:
     """Bytes that are not a message, or a message with one wrong byte or without its end. Some are still readable."""
     if draw(st.booleans()):
         return draw(st.sampled_from(_GARBAGE))
-    said = replace(draw(_reading(script, driver)), timeout=0, count=1)
-    data = bytearray(wire.encode((said, replace(said, health=1))))
+    reading = replace(draw(_reading(script, driver)), timeout=0, count=1)
+    data = bytearray(wire.encode((reading, replace(reading, health=1))))
     place = draw(st.integers(0, len(data) - 1))
     if draw(st.booleans()):
         return data[:place].hex()

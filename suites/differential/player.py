@@ -298,7 +298,7 @@ class Player:
 
 def _devices(step: Step) -> int:
     """The number of devices in a report."""
-    return sum(said.count for said in step.says) if isinstance(step, Report) else 0
+    return sum(reading.count for reading in step.says) if isinstance(step, Report) else 0
 
 
 def _pause(step: Step) -> float:

@@ -75,7 +75,7 @@ def script_to_json(script: Script) -> dict[str, Any]:
     """The script as plain data, without default values."""
     data: dict[str, Any] = _SCRIPT.dump_python(script, mode="json", exclude_defaults=True)
     steps = zip(script.steps, data.get("steps", []), strict=True)
-    return {**data, "steps": [{"step": step.step, **said} for step, said in steps]}
+    return {**data, "steps": [{"step": step.step, **fields} for step, fields in steps]}
 
 
 def parse_script(text: str | bytes) -> Script:

@@ -66,7 +66,7 @@ async def run(plan: Plan, say: Say, record: Sequence[Path] | None = None) -> int
     counted: Counter[str] = Counter()
     begin = time.monotonic()
 
-    def tell(outcome: Outcome) -> None:
+    def on_outcome(outcome: Outcome) -> None:
         counted[outcome.verdict] += 1
         for line in format_outcome(outcome):
             say(line)
@@ -75,7 +75,7 @@ async def run(plan: Plan, say: Say, record: Sequence[Path] | None = None) -> int
             say(f"{counted.total()} of {len(plan.scripts)} scripts, {seconds:.0f} s: {format_counts(counted)}")
 
     async with _quiet(), _subject(plan, say) as subject:
-        campaign = Campaign(subject, plan.profile, tell)
+        campaign = Campaign(subject, plan.profile, on_outcome)
         outcomes = await campaign.run(plan.scripts)
         different = [outcome for outcome in outcomes if outcome.verdict == "different"]
         for number, outcome in enumerate(different):
@@ -109,11 +109,11 @@ async def _subject(plan: Plan, say: Say) -> AsyncIterator[Subject]:
     if plan.subject.definition.can(Capability.ADVANCE_TIME):  # plays that share a clock disturb each other
         yield ReferenceSubject(configuration.profile, lanes)
         return
-    said: set[str] = set()
+    seen: set[str] = set()
 
     def progress(stage: str, done: int | None = None, total: int | None = None) -> None:
-        if stage not in said:
-            said.add(stage)
+        if stage not in seen:
+            seen.add(stage)
             say(stage)
 
     target = configuration.make(Launch(progress, resync=NO_RESYNC))

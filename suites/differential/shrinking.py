@@ -120,24 +120,24 @@ def _simpler_step(step: Step) -> Iterator[Step]:
         for number in range(len(step.says)):
             yield replace(step, says=_left(step.says, number))
         yield replace(step, pause=0.0)
-        for number, said in enumerate(step.says):
-            for simpler in _simpler_reading(said):
+        for number, reading in enumerate(step.says):
+            for simpler in _simpler_reading(reading):
                 yield replace(step, says=_put(step.says, number, simpler))
     elif isinstance(step, Silence):
         yield replace(step, seconds=0.0)
 
 
-def _simpler_reading(said: Reading) -> Iterator[Reading]:
+def _simpler_reading(reading: Reading) -> Iterator[Reading]:
     """Each candidate has less of one property and more of none, so minimization ends."""
-    yield replace(said, count=1)
-    yield replace(said, timeout=0, updated=0)
-    yield replace(said, timeout=0)
-    yield replace(said, updated=0)
-    yield replace(said, health=2)
-    yield replace(said, identified=True)
-    message = said.message
+    yield replace(reading, count=1)
+    yield replace(reading, timeout=0, updated=0)
+    yield replace(reading, timeout=0)
+    yield replace(reading, updated=0)
+    yield replace(reading, health=2)
+    yield replace(reading, identified=True)
+    message = reading.message
     for shorter in ("", "m" if message else "", message[: len(message) // 2], message[:-1]):
-        yield replace(said, message=shorter)
+        yield replace(reading, message=shorter)
 
 
 def _simpler_pod(pod: Pod) -> Iterator[Pod]:

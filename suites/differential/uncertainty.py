@@ -95,10 +95,10 @@ def _apply(known: _Known, script: Script, number: int, step: Step, times: Mappin
     if isinstance(step, Stop | Garbage | EndStream):
         known.clear(step.driver)
     if isinstance(step, Report | Garbage):
-        for said in step.says if isinstance(step, Report) else wire.decode(bytes.fromhex(step.payload)):
-            pool = said.pool if said.identified else ""
-            for name in wire.names(said) if said.identified else [""]:
-                known.add_report(step.driver, f"{pool}/{name}", at, said.timeout)
+        for reading in step.says if isinstance(step, Report) else wire.decode(bytes.fromhex(step.payload)):
+            pool = reading.pool if reading.identified else ""
+            for name in wire.names(reading) if reading.identified else [""]:
+                known.add_report(step.driver, f"{pool}/{name}", at, reading.timeout)
     elif isinstance(step, Start):
         _report_all(known, script, step.driver, times.get(f"{number} started", at))
     elif isinstance(step, RestartKubelet):

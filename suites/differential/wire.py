@@ -12,24 +12,24 @@ LONGEST = 4 * 1024 * 1024
 def encode(says: tuple[Reading, ...]) -> bytes:
     """The message of a health stream. It is the same for v1 and v1alpha1."""
     return NodeWatchResourcesResponse(
-        devices=[_device(said, name) for said in says for name in names(said)]
+        devices=[_device(reading, name) for reading in says for name in names(reading)]
     ).SerializeToString()
 
 
-def names(said: Reading) -> list[str]:
+def names(reading: Reading) -> list[str]:
     """The names of all devices of a reading."""
-    return [said.device] + [f"{said.device}-{number}" for number in range(1, said.count)]
+    return [reading.device] + [f"{reading.device}-{number}" for number in range(1, reading.count)]
 
 
-def _device(said: Reading, name: str) -> DeviceHealth:
+def _device(reading: Reading, name: str) -> DeviceHealth:
     device = DeviceHealth(
-        last_updated_time=said.updated,
-        health_check_timeout_seconds=said.timeout,
-        message=said.message,
+        last_updated_time=reading.updated,
+        health_check_timeout_seconds=reading.timeout,
+        message=reading.message,
     )
-    device.health = said.health  # type: ignore[assignment]  # an open enum: other numbers pass
-    if said.identified:
-        device.device.pool_name, device.device.device_name = said.pool, name
+    device.health = reading.health  # type: ignore[assignment]  # an open enum: other numbers pass
+    if reading.identified:
+        device.device.pool_name, device.device.device_name = reading.pool, name
     return device
 
 

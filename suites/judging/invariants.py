@@ -51,32 +51,32 @@ def duplicates(records: Iterable[Record]) -> Iterator[str]:
 
 def unreported(records: Iterable[Record], devices: Mapping[str, Device]) -> Iterator[str]:
     """Healths and messages that a pod showed and no driver reported, and Unknown without a cause."""
-    said: dict[Device, set[tuple[Health, str]]] = {}
+    reported: dict[Device, set[tuple[Health, str]]] = {}
     shown: dict[tuple[str, Device], float] = {}  # time of the last report before the last known health
-    excuse = _Excuse()
+    causes = _Causes()
     for record in records:
-        excuse.take(record)
+        causes.take(record)
         match record.what:
             case ReportSent() as report:
                 for health in report.devices:
                     device = (report.driver, health.pool, health.device)
-                    said.setdefault(device, set()).add((health.health, _cut(health.message)))
+                    reported.setdefault(device, set()).add((health.health, _cut(health.message)))
             case StatusSeen() as status:
                 for name, resource in _resources(status):
                     device = devices.get(name, ("", "", name))
                     key = (status.uid, device)
                     if resource.health is not Health.UNKNOWN:
-                        shown[key] = excuse.last_report(device)
-                    reported = (resource.health, _cut(resource.message)) in said.get(device, ())
-                    if excuse.drops_messages and not resource.message:
-                        reported |= any(health is resource.health for health, _ in said.get(device, ()))
+                        shown[key] = causes.last_report(device)
+                    is_reported = (resource.health, _cut(resource.message)) in reported.get(device, ())
+                    if causes.drops_messages and not resource.message:
+                        is_reported |= any(health is resource.health for health, _ in reported.get(device, ()))
                     unknown = resource.health is Health.UNKNOWN and not resource.message and device[0]
                     since = shown.get(key)
-                    if not reported and not (unknown and (since is None or excuse.since(since, device, record.at))):
+                    if not is_reported and not (unknown and (since is None or causes.since(since, device, record.at))):
                         yield f"pod {status.pod} showed {resource}, and no driver reported it"
 
 
-class _Excuse:
+class _Causes:
     """Valid causes for Unknown and for a missing message.
 
     A device reads Unknown after the end of its stream, a kubelet restart, a complete report without it, or its
@@ -207,7 +207,7 @@ def _lost(
 def _latest(records: Sequence[Record]) -> dict[Device, DeviceHealth]:
     """The last report of each device that pods must show now."""
     open_: dict[str, set[str]] = {}
-    said: dict[Device, tuple[str, float, DeviceHealth]] = {}
+    reported: dict[Device, tuple[str, float, DeviceHealth]] = {}
     jumped = 0.0
     for record in records:
         match record.what:
@@ -218,15 +218,15 @@ def _latest(records: Sequence[Record]) -> dict[Device, DeviceHealth]:
             case TimePassed(seconds=seconds):
                 jumped += seconds
             case ReportSent() as report:
-                for device in _left_out(report, said):
-                    del said[device]
+                for device in _left_out(report, reported):
+                    del reported[device]
                 for health in report.devices:
                     device = (report.driver, health.pool, health.device)
-                    said[device] = (report.stream, record.at + jumped, health)
+                    reported[device] = (report.stream, record.at + jumped, health)
     now = (records[-1].at if records else 0.0) + jumped
     return {
         device: health
-        for device, (stream, at, health) in said.items()
+        for device, (stream, at, health) in reported.items()
         if open_.get(device[0]) == {stream}
         and now - at < (max(health.timeout, 0) or DEFAULT_TIMEOUT)
         and len(health.message.encode()) <= MESSAGE_LIMIT
@@ -235,8 +235,8 @@ def _latest(records: Sequence[Record]) -> dict[Device, DeviceHealth]:
 
 def _left_out(report: ReportSent, known: Iterable[Device]) -> list[Device]:
     """The known devices of its driver that are missing from a complete report."""
-    said = {(report.driver, health.pool, health.device) for health in report.devices}
-    return [device for device in known if report.complete and device[0] == report.driver and device not in said]
+    reported = {(report.driver, health.pool, health.device) for health in report.devices}
+    return [device for device in known if report.complete and device[0] == report.driver and device not in reported]
 
 
 def name_in(entry: str, resource_id: str) -> str:

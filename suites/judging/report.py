@@ -60,14 +60,14 @@ class Result:
     def verdicts(self) -> dict[str, Verdict]:
         """The verdicts on requirements. A failure leaves out requirements that were not reached."""
         broken: Verdict = "KNOWN ISSUE" if self.outcome == "known issue" else "FAIL"
-        said: dict[str, Verdict] = {}
+        verdicts: dict[str, Verdict] = {}
         if self.outcome == "error":
-            said = dict.fromkeys(self.requirements, "ERROR")
+            verdicts = dict.fromkeys(self.requirements, "ERROR")
         elif self.outcome == "not applicable":
-            said = dict.fromkeys(self.beyond, "NOT_APPLICABLE")
+            verdicts = dict.fromkeys(self.beyond, "NOT_APPLICABLE")
         elif self.outcome != "failed":
-            said = dict.fromkeys((*self.requirements, *_invariants()), "PASS")
-        return {**said, **dict.fromkeys(self.broken, broken)}
+            verdicts = dict.fromkeys((*self.requirements, *_invariants()), "PASS")
+        return {**verdicts, **dict.fromkeys(self.broken, broken)}
 
 
 @dataclass
@@ -107,11 +107,11 @@ class Run:
 
     def verdicts(self) -> dict[str, Verdict]:
         """The worst verdict per requirement; NOT_TESTED if no scenario of the run checked it."""
-        said: dict[str, set[Verdict]] = {name: {"NOT_TESTED"} for name in requirements()}
+        verdicts: dict[str, set[Verdict]] = {name: {"NOT_TESTED"} for name in requirements()}
         for result in self.results:
             for name, verdict in result.verdicts().items():
-                said[name].add(verdict)
-        return {name: min(verdicts, key=_WORST_FIRST.index) for name, verdicts in said.items()}
+                verdicts[name].add(verdict)
+        return {name: min(verdicts, key=_WORST_FIRST.index) for name, verdicts in verdicts.items()}
 
     def to_json(self) -> str:
         """The contents of the report file."""

@@ -14,12 +14,12 @@ async def test_a_health_change_creates_a_pod_event_and_a_heartbeat_does_not(node
     await node.events_arrive()
     with node.judging("EVENT-01", "an event reports that it is unhealthy"):
         pod.has_event(gpu, Health.UNHEALTHY)
-    told = pod.events(gpu)
+    before = pod.events(gpu)
     await gpu.driver.control.report([gpu.reading(Health.UNHEALTHY, "GPU has fallen off the bus")])
     await gpu.becomes(Health.UNHEALTHY, message="GPU has fallen off the bus", timeout=600)
     await node.events_arrive()
     with node.judging("EVENT-02", "a heartbeat and a new timeout create no event"):
-        node.check(pod.events(gpu) == told, f"no other events than {told}", pod.events(gpu))
+        node.check(pod.events(gpu) == before, f"no other events than {before}", pod.events(gpu))
     await gpu.becomes(Health.HEALTHY)
     await pod.shows(gpu, Health.HEALTHY, message="")
     await node.events_arrive()

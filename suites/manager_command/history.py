@@ -10,14 +10,14 @@ from drahealth.proto.events import IN_SHORT, Event, Record
 from drahealth.proto.history import Header, HistoryWriter
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.manager_command.observers import Observers
-from drahealth.suites.run.outputs import check_file
+from drahealth.suites.run.output_paths import check_output_file
 
 
 def check_history_file(path: Path) -> None:
     """Raises ConfigurationError for a file that exists or cannot be written."""
     if path.exists():
         raise ConfigurationError(f"--history {path} exists already", "name another file, or remove this one")
-    check_file(str(path))
+    check_output_file(str(path))
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from drahealth.manager.profile import PROFILES, Profile
 from drahealth.proto.sockets import PATH_LIMIT
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.manager_command.history import check_history_file
-from drahealth.suites.run.outputs import check_folder
+from drahealth.suites.run.output_paths import check_output_folder
 
 ROOM_FOR_NAMES = 52
 """Bytes of a socket's path that are left for `/plugins_registry/DRIVER-reg.sock`, so a driver's name may have 25."""
@@ -55,7 +55,7 @@ class Options:
         _check_root(root)
         folder = (pods or root / "pods").absolute()
         for path in (root, folder):
-            check_folder(str(path))
+            check_output_folder(str(path))
         if profile not in PROFILES:
             raise ConfigurationError(f"there is no profile {profile!r}", f"choose one of {', '.join(PROFILES)}")
         if not 0 < resync < math.inf:

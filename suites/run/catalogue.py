@@ -1,4 +1,4 @@
-"""The scenarios there are, found without running any."""
+"""The list of all scenarios, without running them."""
 
 import importlib
 import pkgutil
@@ -9,16 +9,16 @@ from pathlib import Path
 from drahealth.suites.scenario import Scenario, scenario_of
 
 SCENARIOS = "drahealth.suites.kep"
-"""The package of the scenarios, by name: its fixture imports this folder."""
+"""The package of the scenarios, by name, because its fixture imports this folder."""
 
 
 def scenarios_folder() -> Path:
-    """Where the scenarios are."""
+    """The folder of the scenarios."""
     return Path(str(resources.files(SCENARIOS)))
 
 
 def scenarios() -> Iterator[Scenario]:
-    """All scenarios of `suites/kep`, by file and in the order in which they stand there."""
+    """All scenarios of `suites/kep`, in the order of files and of lines."""
     for module in sorted(pkgutil.iter_modules([str(scenarios_folder())]), key=lambda found: found.name):
         if not module.name.startswith("test_"):
             continue

@@ -1,4 +1,4 @@
-"""Timelines as tests: each one of a `*.timeline.yaml` is a scenario on the run's target."""
+"""pytest collection of timelines: each timeline in a `*.timeline.yaml` is a scenario on the run's target."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -16,8 +16,8 @@ from drahealth.suites.scenario import scenario
 from drahealth.suites.story.node import Node
 from drahealth.suites.story.time_limit import STORY_LIMIT
 from drahealth.suites.timelines.holder import Holder
-from drahealth.suites.timelines.showed import showed
 from drahealth.suites.timelines.stage import NodeStage
+from drahealth.suites.timelines.status_changes import status_changes
 
 SUFFIX = ".timeline.yaml"
 
@@ -36,11 +36,11 @@ class TimelineFile(pytest.File):
 
 
 class TimelineWarning(pytest.PytestWarning):
-    """A timeline has passed, and shows less than its author may think."""
+    """A passed timeline has a remark, for example that it has no expectations."""
 
 
 class TimelineItem(pytest.Item):
-    """One timeline, to be played with a driver of its own, whose devices its workload holds."""
+    """One timeline. It has its own driver, and a workload that holds the devices."""
 
     def __init__(self, *, story: Story, **known: object) -> None:
         super().__init__(**known)  # type: ignore[arg-type]
@@ -64,8 +64,8 @@ class TimelineItem(pytest.Item):
         return self.path, 0, self.name
 
 
-async def tell(story: Story, node: Node, speed: float = 1.0) -> None:
-    """The story itself, on a driver of its own whose devices its workload holds."""
+async def play_story(story: Story, node: Node, speed: float = 1.0) -> None:
+    """Play the timeline with its own driver, and a workload that holds the devices."""
     inventory, plan, use = story.inventory, story.plan, story.timeline.use
     paths = inventory.leaves
     names = [inventory[path].name for path in paths]
@@ -80,26 +80,26 @@ async def tell(story: Story, node: Node, speed: float = 1.0) -> None:
         began = time.monotonic()
         stage = NodeStage(node, driver, holder, story, plugin=plugin, speed=speed)
         node.notes += notes(story, await play(plan, stage, speed=speed))
-        node.status_changes += showed(node.history.records, began)
-        await node.kubelet_starts()  # what is judged at the end is judged of one that runs
+        node.status_changes += status_changes(node.history.records, began)
+        await node.kubelet_starts()  # the checks at the end need a running kubelet
 
 
 def notes(story: Story, left_out: Iterable[Action]) -> Iterator[str]:
-    """What somebody should know of a story that has come to its end, a line each."""
+    """Remarks on a story that has ended, one line each."""
     if not any(action.verb == "expect" for action in (*story.plan.actions, *story.plan.always)):
-        yield "nothing was expected: all that it shows is that the pod ends with what was reported last"
+        yield "the timeline has no `expect` step: only the final pod status was checked"
     for where in dict.fromkeys(map(story.where, left_out)):
-        yield f"{where} was left out: what it waited for did not happen"
+        yield f"{where} was skipped: its condition did not occur"
 
 
 def as_scenario(story: Story, speed: float = 1.0) -> Callable[..., None]:
     """A function as scenarios are, whose name is the timeline's."""
 
-    async def told(node: Node) -> None:
-        await tell(story, node, speed)
+    async def run(node: Node) -> None:
+        await play_story(story, node, speed)
 
-    told.__name__ = story.timeline.name
-    return scenario("STATUS-10", needs=needs(story.plan))(told)
+    run.__name__ = story.timeline.name
+    return scenario("STATUS-10", needs=needs(story.plan))(run)
 
 
 _KUBELET_NEEDS = {"restart": "restart-kubelet", "stop": "stop-kubelet"}
@@ -126,7 +126,7 @@ def commands_while_stopped(plan: Plan) -> bool:
 
 
 def lasts(plan: Plan) -> float:
-    """Seconds of the story, with what it expects to hold."""
+    """The duration of the story in seconds, including `holds` of expectations."""
     ends = (
         action.at + (action.do.holds if isinstance(action.do, Expect) else 0.0)
         for action in (*plan.actions, *plan.always)

@@ -1,4 +1,4 @@
-"""The `node` fixture: a place for a scenario's story on the run's target."""
+"""The `node` fixture: a node on the run's target, for one scenario."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from drahealth.suites.story.node import Node
 
 @pytest.fixture
 def node(request: pytest.FixtureRequest) -> Iterator[Node]:
-    """A node on the target of this run, with a namespace and a history of the scenario's own."""
+    """A node on the target of this run. The scenario has its own namespace and history."""
     session = Session.of(request.config)
     node = session.begin(request.node)
     try:

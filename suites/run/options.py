@@ -1,4 +1,4 @@
-"""What a run was asked for: a target with its options, and the health API of the drivers."""
+"""The options of a run: a target with its options, and the health API of the drivers."""
 
 import shlex
 from collections.abc import Mapping
@@ -57,7 +57,7 @@ class Options:
 
     @property
     def about(self) -> str:
-        """The target in a few words."""
+        """A short description of the target."""
         over = f", health over {self.health_api.name}" if self.health_api else ""
         return f"{self.configuration.title}{over}"
 

@@ -1,7 +1,7 @@
-"""What becomes of a scenario in pytest: known issues, the time line of a failure, reports and histories.
+"""Reporting of scenarios in pytest: known issues, histories of failures, and the report file.
 
-A scenario whose only failures were known issues is reported as an expected failure, with their numbers as the reason.
-One that shows a known issue's assertion passing, though it must fail, fails: the entry is stale.
+A scenario that failed only by known issues is an expected failure, with their IDs as the reason. If a known issue with
+`happens = "always"` does not happen, the scenario fails: the entry is stale.
 """
 
 import os
@@ -23,20 +23,20 @@ from drahealth.suites.judging.ledger import requirements
 from drahealth.suites.judging.report import Outcome, Result, Run
 from drahealth.suites.judging.violation import STORY, Violation
 from drahealth.suites.run.catalogue import scenarios_folder
-from drahealth.suites.run.outputs import check_file, check_folder
+from drahealth.suites.run.output_paths import check_output_file, check_output_folder
 from drahealth.suites.run.session import PLAYED, Played, Session
 from drahealth.suites.scenario import Scenario, scenario_of
 
 
 class Reporting:
-    """Registered for runs in which there are scenarios. `run` fills as they end."""
+    """A pytest plugin for runs with scenarios. `run` collects their results."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         try:
             if not hasattr(config, "workerinput"):
-                check_file(config.getoption("drahealth_report"))
-                check_folder(config.getoption("drahealth_histories"))
+                check_output_file(config.getoption("drahealth_report"))
+                check_output_folder(config.getoption("drahealth_histories"))
             self._session = Session.of(config)
         except ConfigurationError as error:
             raise pytest.UsageError(str(error)) from None
@@ -54,15 +54,15 @@ class Reporting:
             return report
         if call.when == "setup":
             item.user_properties += [("requirement", name) for name in scenario.requirements]
-        problem = _explain(report, call)
+        problem = _error_text(report, call)
         played = item.stash.get(PLAYED, None)
         outcome: Outcome = "passed"
         if report.failed:
             self._session.failed = True
             if self._session.cannot_start:
-                item.session.shouldstop = "the target cannot be started"
+                item.session.shouldstop = "the target did not start"
             elif self._session.is_lost:
-                item.session.shouldstop = "the target is lost"
+                item.session.shouldstop = "the target stopped working"
             outcome = "failed" if call.when == "call" and not _is_harness(call) else "error"
         if call.when == "call" and played:
             outcome, problem = self._judge(item, report, played, outcome, problem)
@@ -90,11 +90,11 @@ class Reporting:
 
     @property
     def cannot_start(self) -> bool:
-        """There is no target, so no scenario was played."""
+        """Whether the target did not start, so no scenario ran."""
         return self._session.cannot_start
 
     def has_scenarios(self, items: Iterable[pytest.Item]) -> None:
-        """This process has collected some. Those that do not apply are skipped, for a reason that is stated."""
+        """This process has collected scenarios. Skip those that are not applicable, with the reason."""
         self._session.has_scenarios()
         for item in items:
             scenario = scenario_of(getattr(item, "function", None))
@@ -114,7 +114,7 @@ class Reporting:
             environment.make()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Gathers results; in a distributed run they come to the controller inside the reports."""
+        """Collect results. In a distributed run, the controller receives them inside the reports."""
         self._session.failed |= report.failed
         if hasattr(report, "drahealth"):
             self.run.take(report.drahealth)
@@ -130,7 +130,7 @@ class Reporting:
     def _judge(
         self, item: pytest.Item, report: pytest.TestReport, played: Played, outcome: Outcome, problem: str
     ) -> tuple[Outcome, str]:
-        """The outcome once known issues are weighed; keeps the history and attaches the time line of a failure."""
+        """The outcome with known issues. It also writes the history file, and attaches the history of a failure."""
         self._keep_history(played)
         if report.passed and played.stale:
             report.outcome = "failed"
@@ -167,12 +167,12 @@ class Reporting:
 
 
 def _is_harness(call: pytest.CallInfo[Any]) -> bool:
-    """Only what a scenario asserts is about the subject; everything else that is raised is the harness' fault."""
+    """Whether the error is a harness error. Only assertions concern the tested kubelet or driver."""
     return call.excinfo is not None and not isinstance(call.excinfo.value, AssertionError)
 
 
 def _broken(scenario: Scenario, call: pytest.CallInfo[Any], played: Played | None) -> tuple[str, ...]:
-    """The requirements that a failure breaks, or that known issues do; a harness' error breaks none."""
+    """The requirements that failed, also by known issues. A harness error fails none."""
     error = call.excinfo.value if call.excinfo else None
     if played and played.stale:
         return ()
@@ -183,15 +183,15 @@ def _broken(scenario: Scenario, call: pytest.CallInfo[Any], played: Played | Non
     return tuple(sorted({issue.requirement for issue in played.known_issues})) if played else ()
 
 
-def _explain(report: pytest.TestReport, call: pytest.CallInfo[Any]) -> str:
-    """The problem in full, and in place of a traceback where one says nothing to the reader."""
+def _error_text(report: pytest.TestReport, call: pytest.CallInfo[Any]) -> str:
+    """The full error text. It replaces the traceback of errors whose traceback does not help."""
     if call.excinfo is None or not report.failed:
         return ""
     error = call.excinfo.value
     if isinstance(error, HarnessError | ControlFailed | ApiError):
         report.longrepr = full_text(error)
     elif isinstance(error, Violation):
-        place = [] if error.where else [_place(call)]  # it says itself at which step of a timeline it was
+        place = [] if error.where else [_place(call)]  # the message of a timeline already names the step
         report.longrepr = "\n".join((*place, *_sentence(error.requirement), full_text(error)))
     return str(report.longrepr)
 
@@ -204,14 +204,14 @@ def _sentence(requirement: str) -> list[str]:
 
 
 def _place(call: pytest.CallInfo[Any]) -> str:
-    """The line of the scenario that failed."""
+    """The line of the scenario that raised the error."""
     assert call.excinfo
     lines = [entry for entry in call.excinfo.traceback if Path(str(entry.path)).name.startswith("test_")]
     if not lines:
-        return "judged on the history"
+        return "check of the whole history"
     return f"{Path(str(lines[-1].path)).name}:{lines[-1].lineno + 1}: {str(lines[-1].statement).strip()}"
 
 
 def _stale(played: Played) -> str:
     names = "; ".join(f"{issue.id} ({issue.requirement}, {issue.assertion!r})" for issue in played.stale)
-    return f"known issue {names} did not happen: the entry in known_issues.toml is stale for this release"
+    return f"known issue {names} did not happen: update its entry in known_issues.toml for this release"

@@ -1,4 +1,4 @@
-"""One run of scenarios: the loop they share, the target they run on, and what came of each."""
+"""One run of scenarios: their event loop, and the target."""
 
 import asyncio
 import logging
@@ -15,7 +15,7 @@ from drahealth.suites.errors import HarnessError
 from drahealth.suites.judging.ledger import KnownIssue
 from drahealth.suites.run.distribution import WorkerEnvironment, request, shared_file
 from drahealth.suites.run.options import Options
-from drahealth.suites.run.stages import Stages
+from drahealth.suites.run.progress import StagePrinter
 from drahealth.suites.scenario import Scenario, scenario_of
 from drahealth.suites.story.node import Node
 from drahealth.suites.targets.definition import Launch
@@ -24,14 +24,14 @@ from drahealth.suites.targets.target import Target
 T = TypeVar("T")
 
 _EVERY = 5.0
-"""Seconds between signs of life."""
+"""Seconds between progress messages."""
 
 _KEY: "pytest.StashKey[Session]" = pytest.StashKey()
 
 
 @dataclass
 class Played:
-    """A scenario as it was played here: its node holds the history."""
+    """A scenario that has run. Its node has the history."""
 
     scenario: Scenario
     node: Node
@@ -45,22 +45,22 @@ class Session:
     def __init__(self, options: Options, config: pytest.Config) -> None:
         self.options = options
         self._capture = config.pluginmanager.get_plugin("capturemanager")
-        # Between tests nobody listens to our log, and Python would print it to the terminal.
+        # Between tests the log has no handler, and Python would print it to the terminal.
         logging.getLogger("drahealth").addHandler(logging.NullHandler())
-        self._stages = Stages(Console(stderr=True, highlight=False))
+        self._print_stage = StagePrinter(Console(stderr=True, highlight=False))
         self._runner = asyncio.Runner()
         self._target: Target | None = None
         self._shared = shared_file(config)
         self._environment: WorkerEnvironment | None = None
         self.failed = False
-        """A scenario has failed, or could not be played."""
+        """A scenario has failed, or had an error."""
         self._failure: Exception | None = None
         self._stage = ""
-        """What is being done about the target."""
+        """The current stage of starting or stopping the target."""
 
     @classmethod
     def of(cls, config: pytest.Config) -> "Session":
-        """The session of this pytest run. Raises ConfigurationError for options that make no sense."""
+        """The session of this pytest run. Raises ConfigurationError for invalid options."""
         if _KEY not in config.stash:
             session = config.stash[_KEY] = cls(Options.of(config), config)
             config.add_cleanup(session.close)
@@ -68,7 +68,7 @@ class Session:
 
     @property
     def target(self) -> Target:
-        """The target, started."""
+        """The started target. The first call starts it."""
         if self._failure is not None:
             raise self._failure
         if self._target is None:
@@ -77,12 +77,12 @@ class Session:
 
     @property
     def cannot_start(self) -> bool:
-        """Starting the target was tried and failed; it is not tried again."""
+        """Whether the start of the target failed. There is no second attempt."""
         return self._failure is not None
 
     @property
     def is_lost(self) -> bool:
-        """The target was started, and is not what it was any more."""
+        """Whether the started target has stopped working."""
         try:
             if self._target:
                 self._target.check()
@@ -92,9 +92,9 @@ class Session:
 
     @property
     def environment(self) -> WorkerEnvironment | None:
-        """For the controller of a distributed run: what its workers share; None if they share nothing."""
+        """For the controller of a distributed run: the environment of its workers, or None."""
         if self._environment is None and (shared := self.options.share(self._launch)):
-            self._environment = WorkerEnvironment(shared, lambda work: self.run(self._with_signs(work)))
+            self._environment = WorkerEnvironment(shared, lambda work: self.run(self._with_progress(work)))
         return self._environment
 
     @property
@@ -105,23 +105,23 @@ class Session:
         target = None
         try:
             target = self.options.make_target(self._launch)
-            self.run(self._with_signs(target.start()))
+            self.run(self._with_progress(target.start()))
         except BaseException as error:
             self._failure = error if isinstance(error, Exception) else None
             if target:
-                self.run(self._with_signs(target.stop()))
+                self.run(self._with_progress(target.stop()))
             raise
         return target
 
-    async def _with_signs(self, work: Awaitable[T]) -> T:
-        """Does it, and says every few seconds which stage it is at."""
-        signs = asyncio.create_task(self._give_signs())
+    async def _with_progress(self, work: Awaitable[T]) -> T:
+        """Await `work`, and print its stage every few seconds."""
+        progress = asyncio.create_task(self._report_progress())
         try:
             return await work
         finally:
-            signs.cancel()
+            progress.cancel()
 
-    async def _give_signs(self) -> None:
+    async def _report_progress(self) -> None:
         began, stage = time.monotonic(), self._stage
         while True:
             await asyncio.sleep(_EVERY)
@@ -131,13 +131,13 @@ class Session:
                 self._progress(f"{stage} ({time.monotonic() - began:.0f} s)")
 
     def _progress(self, stage: str, done: int | None = None, total: int | None = None) -> None:
-        """Shown at once, past pytest's capturing: getting binaries may take minutes."""
+        """Print the stage at once, bypassing pytest's capture, because downloads can take minutes."""
         self._stage = stage.partition(" (")[0]
         with self._capture.global_and_fixture_disabled() if self._capture else nullcontext():
-            self._stages(stage, done, total)
+            self._print_stage(stage, done, total)
 
     def run(self, work: Awaitable[T]) -> T:
-        """Does it on the loop that the whole run shares."""
+        """Run `work` on the event loop of the run."""
 
         async def do() -> T:
             return await work
@@ -145,7 +145,7 @@ class Session:
         return self._runner.run(do())
 
     def begin(self, item: pytest.Item) -> Node:
-        """A node for a test, begun."""
+        """Create a node for a test, with its namespace."""
         scenario = scenario_of(getattr(item, "function", None)) or Scenario(item.name, (), item.name)
         judges, health_api = scenario.requirements, self.options.health_api
         node = Node(self.target, scenario.title, judges, self.run, needs=scenario.all_needs, health_api=health_api)
@@ -154,7 +154,7 @@ class Session:
         return node
 
     def has_scenarios(self) -> None:
-        """This process has collected scenarios: a controller may now make what its workers share."""
+        """This process has collected scenarios, so a controller may now create the environment of the workers."""
         if self._shared:
             request(self._shared)
 
@@ -162,15 +162,15 @@ class Session:
         self.run(node.finish())
 
     def log_tail(self) -> str:
-        """The target's last words, for the report of a failure."""
+        """The last log lines of the target, for the report of a failure."""
         return self.run(self._target.log_tail()) if self._target else ""
 
     def close(self) -> None:
-        """Stops the target and the loop."""
+        """Stop the target and the event loop."""
         target, self._target = self._target, None
         try:
             if target:
-                self.run(self._with_signs(target.stop()))
+                self.run(self._with_progress(target.stop()))
             if self._environment:
                 self._environment.close()
         finally:
@@ -178,4 +178,4 @@ class Session:
 
 
 PLAYED: pytest.StashKey[Played] = pytest.StashKey()
-"""On a test: how it was played."""
+"""On a pytest item: the scenario that has run."""

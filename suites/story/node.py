@@ -308,7 +308,7 @@ class Node(Disruptions):
         return await self.history.until(true, opened.wait)
 
     async def _wait_for_convergence(self) -> None:
-        """Wait until every running pod shows the last report. There are no more reports."""
+        """Wait until every running pod shows the last report. The drivers send no further reports."""
         not_converged = partial(self._evidence.not_converged, self.gates_on)
         with self.judging("STATUS-10", "the final status shows the last report"):
             windows: tuple[Window, ...] = ("push", "resync")

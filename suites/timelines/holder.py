@@ -1,4 +1,4 @@
-"""Who holds a timeline's devices: a pod, and with a ReplicaSet those that take its place."""
+"""The workload of a timeline, which holds its devices: a pod, or the current pod of a ReplicaSet."""
 
 import asyncio
 from collections.abc import Sequence
@@ -13,28 +13,28 @@ from drahealth.suites.story.workload import Pod
 
 
 class Holder:
-    """The pod that runs now. Within `async with`, after which nothing keeps its containers failing."""
+    """The workload of a timeline. `async with` stops the task that makes its containers fail."""
 
     pod: Pod
     held: frozenset[str]
-    """What the API calls the driver's devices that the scheduler gave to it."""
+    """The names of the driver's devices that the scheduler allocated to the pod."""
 
     def __init__(self, node: Node, driver: Driver, shows: int) -> None:
-        """The pod is to show so many devices before the story goes on."""
+        """The pod must show this number of devices before the story continues."""
         self._node = node
         self._driver = driver
         self._shows = shows
         self._replicas: ReplicaSet | None = None
         self._failing: asyncio.Task[None] | None = None
 
-    async def begin(self, workload: Workload, devices: int, asks: Sequence[ResourceRequest]) -> None:
-        """Makes the workload, whose pod asks for so many devices of the driver; returns when it runs."""
+    async def begin(self, workload: Workload, devices: int, requests: Sequence[ResourceRequest]) -> None:
+        """Create the workload, with this number of devices of the driver, and wait until it runs."""
         claim = await self._node.claim(self._driver, template=workload.kind == "ReplicaSet", gpu=devices)
         if workload.kind == "ReplicaSet":
-            self._replicas = await self._node.replica_set(claim["gpu"], *asks)
-            await self._meet(await self._replicas.next_pod())
+            self._replicas = await self._node.replica_set(claim["gpu"], *requests)
+            await self._use_pod(await self._replicas.next_pod())
         else:
-            await self._meet(await self._node.running_pod(claim["gpu"], *asks))
+            await self._use_pod(await self._node.running_pod(claim["gpu"], *requests))
 
     async def __aenter__(self) -> Self:
         return self
@@ -44,35 +44,35 @@ class Holder:
             if kind is None:
                 self.check()
         finally:
-            await self._lets_run()
+            await self._stop_failing()
 
-    async def tell(self, verb: PodVerb) -> None:
-        """What becomes of the pod."""
+    async def apply(self, verb: PodVerb) -> None:
+        """Apply a `pod` step."""
         match verb:
             case "keeps-failing":
-                await self._lets_run()
+                await self._stop_failing()
                 self._failing = asyncio.create_task(self.pod.fails_repeatedly())
                 await self.pod.is_in_back_off()
             case "running":
-                await self._lets_run()
+                await self._stop_failing()
             case "deleted" if self._replicas:
-                await self._lets_run()
+                await self._stop_failing()
                 await self.pod.is_deleted()
-                await self._meet(await self._replicas.next_pod())
+                await self._use_pod(await self._replicas.next_pod())
 
     def check(self) -> None:
-        """Raises what keeps its containers from failing, if they are to."""
+        """Raises the error of the task that makes its containers fail, if there is one."""
         if self._failing and self._failing.done():
             self._failing.result()
 
-    async def _lets_run(self) -> None:
-        """Its containers stay up, once the kubelet has started them again. Harmless on one that never failed."""
+    async def _stop_failing(self) -> None:
+        """Stop the failures of its containers. It does nothing if they do not fail."""
         failing, self._failing = self._failing, None
         if failing:
             failing.cancel()
             await asyncio.gather(failing, return_exceptions=True)
 
-    async def _meet(self, pod: Pod) -> None:
+    async def _use_pod(self, pod: Pod) -> None:
         self.pod = pod
         self.held = frozenset(gpu.name for gpu in await pod.gpus_of(self._driver))
         await pod.has_devices(self._shows)

@@ -1,7 +1,7 @@
-"""Watches the health stream of a driver that runs, as a kubelet does, and writes what it says as a timeline.
+"""Record the health stream of a running driver, as a kubelet watches it, as a timeline.
 
-Played on a fake driver that says nothing by itself, the timeline gives the same stream: the same messages, after the
-same times. Times of the driver's own are kept as how old they were.
+A silenced fake driver that plays the timeline sends the same messages at the same times. Timestamps in the messages
+are stored relative to the time of their message.
 """
 
 import asyncio
@@ -23,11 +23,11 @@ from drahealth.proto.values import DeviceHealth
 from drahealth.suites.errors import ConfigurationError, HarnessError
 
 PATIENCE = 10.0
-"""Seconds to reach the driver, and for each of its answers but those of the stream."""
+"""Seconds to connect to the driver, and for each response except stream messages."""
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class StreamMessage:
     """A message of the stream, or its end."""
 
     at: float
@@ -40,40 +40,41 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What was heard of a driver over one stream."""
+    """The messages of one health stream of a driver."""
 
     driver: str
     health_api: HealthApi
-    heard: tuple[Heard, ...]
+    messages: tuple[StreamMessage, ...]
 
     def timeline(self) -> Timeline:
-        """The same as a story for a fake driver."""
-        lasts = math.ceil(max((heard.at for heard in self.heard), default=0.0)) + 1  # longer, but not for ever
+        """The recording as a timeline for a fake driver."""
+        # finite, and longer than all messages
+        lasts = math.ceil(max((message.at for message in self.messages), default=0.0)) + 1
         steps = [set_(heartbeat="0s"), stream(silence=f"{lasts}s"), *self._steps()]
         about = f"recorded from {self.driver or 'a driver'}, {self.health_api.name}"
-        return timeline(f"what {self.driver or 'a driver'} said", steps, description=about)
+        return timeline(f"health stream of {self.driver or 'a driver'}", steps, description=about)
 
     def _steps(self) -> Iterator[Step]:
-        for heard in self.heard:
-            when: Any = {"at": f"{round(heard.at * 1000)}ms"}
-            yield stream(when, close=heard.code) if heard.code else stream(when, send=self._message(heard))
+        for message in self.messages:
+            when: Any = {"at": f"{round(message.at * 1000)}ms"}
+            yield stream(when, close=message.code) if message.code else stream(when, send=self._message(message))
 
-    def _message(self, heard: Heard) -> dict[str, Any]:
-        """As devices, if these are all that it says; else as the bytes that it is."""
+    def _message(self, message: StreamMessage) -> dict[str, Any]:
+        """The devices of a message, or its raw bytes if it contains anything else."""
         try:
-            report = self.health_api.decode(self.health_api.method.response.FromString(heard.data))
-        except Exception:  # whatever protobuf thinks of bytes that are no message
-            return {"raw": heard.data.hex()}
-        if self.health_api.encode(report).SerializeToString() != heard.data:
-            return {"raw": heard.data.hex()}
-        return {"devices": [_said(device, heard.wall) for device in report]}
+            report = self.health_api.decode(self.health_api.method.response.FromString(message.data))
+        except Exception:  # protobuf raises various errors for invalid bytes
+            return {"raw": message.data.hex()}
+        if self.health_api.encode(report).SerializeToString() != message.data:
+            return {"raw": message.data.hex()}
+        return {"devices": [_device(device, message.wall) for device in report]}
 
 
-def _said(device: DeviceHealth, wall: float) -> dict[str, Any]:
-    said: dict[str, Any] = {"device": device.device, "pool": device.pool, "health": str(device.health)}
-    said |= {"message": device.message} if device.message else {}
-    said |= {"timeout": _offset(device.timeout)} if device.timeout else {}
-    return said | ({"updated": _offset(device.updated - math.floor(wall))} if device.updated else {})
+def _device(device: DeviceHealth, wall: float) -> dict[str, Any]:
+    fields: dict[str, Any] = {"device": device.device, "pool": device.pool, "health": str(device.health)}
+    fields |= {"message": device.message} if device.message else {}
+    fields |= {"timeout": _offset(device.timeout)} if device.timeout else {}
+    return fields | ({"updated": _offset(device.updated - math.floor(wall))} if device.updated else {})
 
 
 def _offset(seconds: int) -> str:
@@ -81,7 +82,7 @@ def _offset(seconds: int) -> str:
 
 
 class Recorder:
-    """Listens to the driver behind a registration socket or its own, and keeps what it hears, however that ends."""
+    """Records the driver behind a registration socket or its own socket. It keeps the messages after an error."""
 
     def __init__(
         self, socket: Path, *, seconds: float = math.inf, messages: int | None = None, clock: Clock | None = None
@@ -92,55 +93,58 @@ class Recorder:
         self._messages = messages
         self._driver = ""
         self._health_api = next(iter(HEALTH_APIS.values()))
-        self._heard: list[Heard] = []
+        self._received: list[StreamMessage] = []
 
     def recording(self) -> Recording:
-        """What was heard so far."""
-        return Recording(self._driver, self._health_api, tuple(self._heard))
+        """The recording so far."""
+        return Recording(self._driver, self._health_api, tuple(self._received))
 
     async def listen(self) -> None:
-        """For so long, for so many messages, or until the driver ends the stream.
+        """Record for `seconds`, for `messages`, or until the driver ends the stream.
 
-        Raises HarnessError for a driver that does not answer or has no health stream, ConfigurationError for what is no
-        socket.
+        Raises HarnessError if the driver does not respond or has no health stream, ConfigurationError if the path is
+        not a socket.
         """
         if not await asyncio.to_thread(self._socket.is_socket):
-            raise ConfigurationError(f"{self._socket} is no socket", "name that of a driver that runs")
+            raise ConfigurationError(f"{self._socket} is not a socket", "pass the socket of a running driver")
         self._driver, endpoint, versions = await _ask(self._socket)
         async with grpc.aio.insecure_channel(_target(endpoint)) as channel:
             await _reach(channel, endpoint)
             for self._health_api in HEALTH_APIS.values():
                 if versions is None or self._health_api.advertised in versions:
-                    self._heard.clear()
+                    self._received.clear()
                     await self._listen(channel)
-                    if not self._heard or self._heard[0].code != "UNIMPLEMENTED":
+                    if not self._received or self._received[0].code != "UNIMPLEMENTED":
                         return
-        raise HarnessError(f"the driver at {self._socket} has no health stream", "it serves none of the health APIs")
+        known = ", ".join(HEALTH_APIS)
+        raise HarnessError(
+            f"the driver at {self._socket} serves none of the health APIs", f"it must serve one of {known}"
+        )
 
     async def _listen(self, channel: grpc.aio.Channel) -> None:
         watch: Any = channel.unary_stream(self._health_api.method.path)
         call, began = watch(b""), self._clock.now()
 
-        def hear(data: bytes = b"", code: str = "") -> None:
-            self._heard.append(Heard(self._clock.now() - began, self._clock.wall(), data, code))
+        def receive(data: bytes = b"", code: str = "") -> None:
+            self._received.append(StreamMessage(self._clock.now() - began, self._clock.wall(), data, code))
 
         try:
             async with asyncio.timeout(None if math.isinf(self._seconds) else self._seconds):
                 async for data in call:
-                    hear(data)
-                    if len(self._heard) == self._messages:
+                    receive(data)
+                    if len(self._received) == self._messages:
                         return
-                hear(code="OK")
+                receive(code="OK")
         except TimeoutError:
             pass
         except grpc.aio.AioRpcError as error:
-            hear(code=error.code().name)
+            receive(code=error.code().name)
         finally:
             call.cancel()
 
 
 async def _ask(socket: Path) -> tuple[str, Path, tuple[str, ...] | None]:
-    """The driver's name, its own socket and what it advertises; of the latter None if it was not asked."""
+    """The driver's name, its own socket, and its advertised versions; None without a registration service."""
     async with grpc.aio.insecure_channel(_target(socket)) as channel:
         await _reach(channel, socket)
         try:
@@ -148,9 +152,9 @@ async def _ask(socket: Path) -> tuple[str, Path, tuple[str, ...] | None]:
         except grpc.aio.AioRpcError as error:
             if error.code() is grpc.StatusCode.UNIMPLEMENTED:
                 return "", socket, None
-            raise HarnessError(f"the plugin at {socket} does not say what it is: {error.details()}") from None
+            raise HarnessError(f"GetInfo failed at {socket}: {error.details()}") from None
         except MalformedMessage as error:
-            raise HarnessError(f"what answers at {socket} is no plugin: {error}") from None
+            raise HarnessError(f"{socket} is not a plugin socket: {error}") from None
     return info.name, Path(info.endpoint or socket), tuple(info.supported_versions)
 
 
@@ -158,7 +162,7 @@ async def _reach(channel: grpc.aio.Channel, socket: Path) -> None:
     try:
         await asyncio.wait_for(channel.channel_ready(), PATIENCE)
     except TimeoutError:
-        raise HarnessError(f"nobody answers at {socket}", "name the socket of a driver that runs") from None
+        raise HarnessError(f"no response at {socket}", "pass the socket of a running driver") from None
 
 
 def _target(socket: Path) -> str:

@@ -120,7 +120,7 @@ class NodeStage(TimelineStage):
         return tuple(sorted(self._names(device)))
 
     async def change_pod(self, change: ChangePod) -> None:
-        await self._holder.tell(change.what)
+        await self._holder.apply(change.what)
 
     async def change_kubelet(self, change: ChangeKubelet) -> None:
         changes = {

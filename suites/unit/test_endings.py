@@ -1,4 +1,4 @@
-"""What is left running at the end of a test is told, but for calls that are about to hear of their end."""
+"""Tasks that still run at the end of a test are reported, except calls that are about to end."""
 
 import asyncio
 

@@ -6,7 +6,7 @@ from drahealth.suites.differential.script import Claim, Device, Driver, Pod, Rea
 
 
 def script(*steps: Step, driver: Driver | None = None, pods: Sequence[Pod] | None = None) -> Script:
-    """One driver with one device, `gpu-0`, one claim of it, one pod that uses it; and these steps."""
+    """A script with one driver, one device `gpu-0`, one claim, one pod, and these steps."""
     return Script(
         (driver or Driver((Device("gpu-0"),)),),
         (Claim((Request("gpu", 0),)),),
@@ -16,5 +16,5 @@ def script(*steps: Step, driver: Driver | None = None, pods: Sequence[Pod] | Non
 
 
 def unhealthy(message: str = "", timeout: int = 0, pause: float = 0.0) -> Report:
-    """A report that says so of the device."""
+    """A report with this health of the device."""
     return Report(0, (Reading("pool", "gpu-0", 2, message, timeout),), pause=pause)

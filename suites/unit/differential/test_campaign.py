@@ -1,4 +1,4 @@
-"""A campaign finds what is different and nothing else: references compared with references."""
+"""A campaign finds exactly the differences. The tests compare references with references."""
 
 from collections.abc import Awaitable, Callable
 
@@ -37,7 +37,7 @@ async def test_the_kep_differs_from_a_release_by_device_ids() -> None:
 
 
 class Moody:
-    """A subject that is a reference of one profile or another from one play to the next."""
+    """A subject that changes its profile between plays."""
 
     lanes = 1
 
@@ -51,7 +51,7 @@ class Moody:
         return await venue.play(script, restart)
 
     async def restart(self) -> None:
-        """No script of these does."""
+        """Not used by these scripts."""
 
 
 async def verdict_on(*profiles: Profile | None) -> str:

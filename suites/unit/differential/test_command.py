@@ -1,4 +1,4 @@
-"""What the command says of what it is told, and of what it found."""
+"""The command of the differential test: its errors and its output."""
 
 from collections import Counter
 from pathlib import Path

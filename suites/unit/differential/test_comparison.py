@@ -1,4 +1,4 @@
-"""What is a difference between two plays, and what is none."""
+"""The differences between two plays."""
 
 from dataclasses import replace
 

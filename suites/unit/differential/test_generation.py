@@ -1,4 +1,4 @@
-"""Scripts come from their seed alone, can be played, and keep away from the edges of timeouts."""
+"""Generated scripts depend only on their seed, are valid, and avoid the ends of timeouts."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""A script's play on the reference: what is seen, and when."""
+"""Plays of scripts on the reference: their snapshots and times."""
 
 from collections.abc import Awaitable, Callable
 
@@ -118,7 +118,7 @@ async def test_a_shared_restart_happens_once_after_all_plays_reach_it() -> None:
     import asyncio
 
     async def nothing() -> None:
-        """A play that ends before it comes to its restart."""
+        """A play that ends before its restart."""
 
     await asyncio.gather(play("a", together.restart), play("b", nothing), play("c", together.restart))
     assert restarts == [3]

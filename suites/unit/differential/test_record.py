@@ -1,4 +1,4 @@
-"""Scripts as JSON, and what is no script."""
+"""Scripts as JSON, and invalid scripts."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What kubelets were seen to do with the scripts in suites/unit/differential/recorded, the reference does as well."""
+"""The reference matches the recorded kubelets for the scripts in suites/unit/differential/recorded."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -29,14 +29,14 @@ async def test_the_reference_matches_the_recorded_kubelet(path: Path) -> None:
 
 FOUND_BY = {
     "a-device-twice-in-a-report": "named_twice",
-    "bytes-that-are-no-message": "device_id",
-    "health-of-no-number": "device_id",
-    "heartbeats-tell-nobody": "device_id",
-    "message-cut-in-a-character": "message_cut",
+    "invalid-message": "device_id",
+    "unknown-health-number": "device_id",
+    "heartbeats-notify-no-pods": "device_id",
+    "message-truncated-inside-a-character": "message_cut",
     "names-joined": "names_joined",
-    "names-that-are-empty-or-long": "whole_claim",
+    "empty-and-long-names": "whole_claim",
     "one-id-for-two-devices": "duplicate_id_shows",
-    "refused-pod-does-not-go": "message_cut",
+    "rejected-pod-is-not-deleted": "message_cut",
     "report-over-4-mib": "largest_report",
     "restart-of-the-kubelet": "device_id",
     "stale-device-recovers": "recovery_notifies",
@@ -45,10 +45,10 @@ FOUND_BY = {
     "too-many-devices": "devices_per_driver",
     "two-instances": "watches",
 }
-"""The column by which each record would tell the KEP's reference from the release's."""
+"""The field of the profile by which each record distinguishes the KEP from the release."""
 
 NOTHING_SHOWS = {"no-devices-returned"}
-"""Records that are of nothing being shown, which no column has otherwise (P-09)."""
+"""Records in which pods show no devices. No field of a profile changes that (P-09)."""
 
 
 @pytest.mark.parametrize(("name", "column"), FOUND_BY.items(), ids=FOUND_BY)

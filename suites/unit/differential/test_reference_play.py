@@ -1,4 +1,4 @@
-"""What a release leaves to chance is played in each of its outcomes."""
+"""Each valid outcome of a release has a play."""
 
 from drahealth.fakes.control.driver import Returned
 from drahealth.manager.profile import KEP, V1_37

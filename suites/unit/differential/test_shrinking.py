@@ -1,4 +1,4 @@
-"""A script that shows something is made as small as it gets and still shows it."""
+"""Minimization of scripts that show a difference."""
 
 from collections.abc import Awaitable, Callable
 

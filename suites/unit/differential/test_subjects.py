@@ -1,4 +1,4 @@
-"""A target with lanes: what is played there side by side, what they share, and what is left of it."""
+"""A target with lanes: concurrent plays, shared restarts, and cleanup."""
 
 from collections.abc import AsyncIterator
 
@@ -16,7 +16,7 @@ from drahealth.suites.unit.differential.scripts import script, unhealthy
 
 
 class Counted(ReferenceTarget):
-    """A reference that knows how often its kubelet was restarted."""
+    """A reference that counts restarts of its kubelet."""
 
     restarts = 0
 

@@ -1,4 +1,4 @@
-"""When a play came too near to the end of a timeout to say anything."""
+"""Moments that are too close to the end of a timeout for a comparison."""
 
 import pytest
 

@@ -32,11 +32,11 @@ def root() -> Iterator[Path]:
         (("--node-name", "Node A"), "'Node A' is no name of a node; give --node-name, such as node-a"),
         (("--feature-gates", "Fast=true"), f"there is no feature gate 'Fast' here; {THERE_ARE}"),
         (("--history", "/dev/null"), "--history /dev/null exists already; name another file, or remove this one"),
-        (("--history", "/none/h"), "/none/h cannot be written: No such file or directory; name another file"),
-        (("--pods", "/dev/null"), "no files can be put into /dev/null: File exists; name another folder"),
+        (("--history", "/none/h"), "cannot write /none/h: No such file or directory; choose another file"),
+        (("--pods", "/dev/null"), "cannot write to folder /dev/null: File exists; choose another folder"),
     ],
 )
-def test_what_cannot_be_done_is_one_sentence(
+def test_an_invalid_option_gives_a_one_line_error(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
     root: Path,

@@ -1,4 +1,4 @@
-"""Made-up histories: a line for each thing that happened, so that a test reads like its story."""
+"""Builders of histories for tests: one call per event."""
 
 from collections.abc import Sequence
 
@@ -8,11 +8,11 @@ from drahealth.proto.values import DeviceHealth, Health, ResourceHealth, Resourc
 DRIVER = "gpu.example.com"
 POOL = "node-a"
 DEVICES = {f"{DRIVER}/{POOL}/{name}": (DRIVER, POOL, name) for name in ("gpu-0", "gpu-1")}
-"""What a status calls the devices, as `invariants` wants to know it."""
+"""Devices by their names in a status, as `invariants` expects them."""
 
 
 def history(*happened: Event | float) -> list[Record]:
-    """The events, each a hundredth of a second after the one before it; a number lets so many seconds pass."""
+    """Events at intervals of 0.01 s. A number is a pause in seconds."""
     records, now = [], 1000.0
     for what in happened:
         if isinstance(what, int | float):
@@ -62,5 +62,5 @@ def pod(
 def status(
     health: Health = Health.HEALTHY, message: str = "", device: str = "gpu-0", phase: str = "Running"
 ) -> StatusSeen:
-    """A pod with one container that shows one device so."""
+    """The status of a pod with one container and one device."""
     return pod([container(entry(resource(health, message, device)))], phase=phase)

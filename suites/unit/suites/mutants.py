@@ -1,4 +1,4 @@
-"""Broken managers: each does one thing wrong that a kubelet could do wrong, with what it shows, tells or hears."""
+"""Wrong reference managers. Each has one error of a kubelet in its statuses, notifications or report handling."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -26,13 +26,13 @@ from drahealth.proto.values import (
 
 
 class KnowsContainers(DraManager):
-    """Looks at containers, which is none of a manager's business."""
+    """Uses the state of containers, which a manager must not do."""
 
     runtime: ClassVar[ContainerRuntime]
 
 
 class IgnoresWaiting(KnowsContainers):
-    """The entries of a container that does not run stay as they were."""
+    """The entries of a container that does not run do not change."""
 
     def __init__(self, root: Path, **known: Any) -> None:
         super().__init__(root, **known)
@@ -48,7 +48,7 @@ class IgnoresWaiting(KnowsContainers):
 
 
 class ForgetsTheRestarted(KnowsContainers):
-    """A container that was started again has no entries."""
+    """A restarted container has no entries."""
 
     def allocated_resources_status(self, pod_uid: str, uses: PodClaims) -> AllocatedResources:
         shown = super().allocated_resources_status(pod_uid, uses)
@@ -57,7 +57,7 @@ class ForgetsTheRestarted(KnowsContainers):
 
 
 class ForgetsTheUnused(DraManager):
-    """What no container uses keeps the health that it was first shown with."""
+    """An unused claim keeps its first shown health."""
 
     def __init__(self, root: Path, **known: Any) -> None:
         super().__init__(root, **known)
@@ -69,7 +69,7 @@ class ForgetsTheUnused(DraManager):
 
 
 class HopesForTheBest(DraManager):
-    """What is not known is Healthy."""
+    """An unknown device is Healthy."""
 
     def allocated_resources_status(self, pod_uid: str, uses: PodClaims) -> AllocatedResources:
         entries = super().allocated_resources_status(pod_uid, uses)
@@ -77,7 +77,7 @@ class HopesForTheBest(DraManager):
 
 
 class Flickers(DraManager):
-    """Bad news read Unknown for a moment."""
+    """An unhealthy device reads Unknown at first."""
 
     def __init__(self, root: Path, **known: Any) -> None:
         super().__init__(root, **known)
@@ -105,7 +105,7 @@ class HushesUpBadNews(DraManager):
 
 
 class ShowsAllUnderEachRequest(DraManager):
-    """The devices of a claim are not told apart by request."""
+    """The devices of a claim are not separated by request."""
 
     def allocated_resources_status(self, pod_uid: str, uses: PodClaims) -> AllocatedResources:
         shown = super().allocated_resources_status(pod_uid, uses)
@@ -114,7 +114,7 @@ class ShowsAllUnderEachRequest(DraManager):
 
 
 class FollowsTheTerminated(DraManager):
-    """A pod holds its devices beyond its end."""
+    """A terminated pod keeps its devices."""
 
     async def unprepare(self, pod_uid: str) -> None:
         held = self._claims.held_by(pod_uid)
@@ -125,7 +125,7 @@ class FollowsTheTerminated(DraManager):
 
 
 class ShufflesEntries(DraManager):
-    """Entries come in another order each time."""
+    """The order of entries changes each time."""
 
     def __init__(self, root: Path, **known: Any) -> None:
         super().__init__(root, **known)
@@ -141,21 +141,21 @@ class ShufflesEntries(DraManager):
 
 
 class NeverNotifies(DraManager):
-    """Nobody hears of changes."""
+    """No pod is notified of changes."""
 
     def subscribe(self, notify: Notify) -> Callable[[], None]:
         return super().subscribe(lambda pods: None)
 
 
 class TellsOnePod(DraManager):
-    """One of several pods hears of changes."""
+    """Only one of several pods is notified of changes."""
 
     def subscribe(self, notify: Notify) -> Callable[[], None]:
         return super().subscribe(lambda pods: notify(frozenset(sorted(pods)[:1])))
 
 
 class DropsNews(DraManager):
-    """Who would be the hundred and first to be told is not."""
+    """Only the first hundred changes are notified."""
 
     def subscribe(self, notify: Notify) -> Callable[[], None]:
         left = iter(range(100))
@@ -163,7 +163,7 @@ class DropsNews(DraManager):
 
 
 class TellsOfTheReported(DraManager):
-    """Nobody hears of a device that a report has left out."""
+    """No pod is notified of a device that is missing from a report."""
 
     def _reported(self, driver: str, report: Report) -> None:
         self._named = {DeviceId(driver, device.pool, device.device) for device in report}
@@ -177,7 +177,7 @@ class TellsOfTheReported(DraManager):
 
 
 class _Mishears(DraManager):
-    """Takes another report than the one it was sent; none for None."""
+    """Replaces each report; None drops it."""
 
     def _heard(self, report: Report) -> Report | None:
         raise NotImplementedError
@@ -188,14 +188,14 @@ class _Mishears(DraManager):
 
 
 class ForgetsMessages(_Mishears):
-    """Messages are lost."""
+    """Messages are dropped."""
 
     def _heard(self, report: Report) -> Report:
         return tuple(replace(device, message="") for device in report)
 
 
 class NeverForgives(_Mishears):
-    """A device that was unhealthy once stays so."""
+    """A device that was unhealthy once stays unhealthy."""
 
     def __init__(self, root: Path, **known: Any) -> None:
         super().__init__(root, **known)
@@ -223,7 +223,7 @@ class DropsEverySecond(_Mishears):
 
 
 class ReportsTheFirst(_Mishears):
-    """Of changes that follow each other within a minute the first is taken."""
+    """Only the first of several changes within a minute is used."""
 
     def __init__(self, root: Path, **known: Any) -> None:
         super().__init__(root, **known)
@@ -238,7 +238,7 @@ class ReportsTheFirst(_Mishears):
 
 
 class ForgetsTheAbsent(_Mishears):
-    """A device that a report leaves out is Unknown at once."""
+    """A device that is missing from a report is Unknown immediately."""
 
     def __init__(self, root: Path, **known: Any) -> None:
         super().__init__(root, **known)
@@ -252,14 +252,14 @@ class ForgetsTheAbsent(_Mishears):
 
 
 class AlwaysTheDefault(_Mishears):
-    """A device's own timeout does not count."""
+    """The timeout of a device is ignored."""
 
     def _heard(self, report: Report) -> Report:
         return tuple(replace(device, timeout=0) for device in report)
 
 
 class OneTimeoutForAll(_Mishears):
-    """The shortest timeout counts for all."""
+    """The shortest timeout applies to all devices."""
 
     def _heard(self, report: Report) -> Report:
         shortest = min(device.timeout or 30 for device in report)
@@ -267,7 +267,7 @@ class OneTimeoutForAll(_Mishears):
 
 
 class WaitsForAMinute(_Mishears):
-    """The default timeout is another one."""
+    """The default timeout is wrong."""
 
     DEFAULT = 60
 
@@ -276,7 +276,7 @@ class WaitsForAMinute(_Mishears):
 
 
 class WaitsForTenSeconds(WaitsForAMinute):
-    """The default timeout is another one, too."""
+    """The default timeout is wrong in another way."""
 
     DEFAULT = 10
 
@@ -285,14 +285,14 @@ class WaitsForTenSeconds(WaitsForAMinute):
 
 
 class NeverClears(DraManager):
-    """The end of a stream is overheard."""
+    """The end of a stream is ignored."""
 
     def _ended(self, driver: str) -> None:
         pass
 
 
 class LosesItsCheckpoint(DraManager):
-    """Health is not written down."""
+    """Health is not written to the checkpoint."""
 
     def _save(self, driver: str, update: Update) -> None:
         pass
@@ -306,7 +306,7 @@ class IgnoresTheGate(DraManager):
 
 
 class StaysOff(DraManager):
-    """Once the gate was off it is never on again."""
+    """After the gate was off once, it stays off."""
 
     def __init__(self, root: Path, *, gates: Gates, **known: Any) -> None:
         mark = root / "was-off"

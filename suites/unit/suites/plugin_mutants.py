@@ -1,4 +1,4 @@
-"""Broken halves of device plugins: each does one thing wrong that a kubelet could do wrong."""
+"""Wrong device plugin managers. Each has one error of a kubelet."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -13,14 +13,14 @@ from drahealth.proto.values import Health, PodClaims, ResourceHealth
 
 
 class TellsNobody(DevicePluginManager):
-    """No pod hears of changes."""
+    """No pod is notified of changes."""
 
     def subscribe(self, notify: Notify) -> Callable[[], None]:
         return super().subscribe(lambda pods: None)
 
 
 class StaysSick(DevicePluginManager):
-    """A device that was listed unhealthy once stays so."""
+    """A device that was listed as unhealthy once stays unhealthy."""
 
     def __init__(self, root: Path, **known: Any) -> None:
         super().__init__(root, **known)
@@ -32,7 +32,7 @@ class StaysSick(DevicePluginManager):
 
 
 class ShowsTheWholeResource(DevicePluginManager):
-    """A container shows the devices of others, too."""
+    """A container also shows the devices of others."""
 
     def __init__(self, root: Path, **known: Any) -> None:
         super().__init__(root, **known)
@@ -51,7 +51,7 @@ class ShowsTheWholeResource(DevicePluginManager):
 
 
 class ListensOnce(DevicePluginManager):
-    """A plugin that comes back is registered and not listened to."""
+    """A restarted plugin is registered and not watched."""
 
     def __init__(self, root: Path, **known: Any) -> None:
         super().__init__(root, **known)
@@ -63,14 +63,14 @@ class ListensOnce(DevicePluginManager):
 
 
 class DropsAtTheEnd(DevicePluginManager):
-    """A pod that has ended has had no devices."""
+    """A terminated pod loses its devices."""
 
     def end(self, pod_uid: str) -> None:
         self._allocations.drop(pod_uid)
 
 
 class OneOrTheOther(DevicePluginManager):
-    """Where a container uses a claim, its device plugins' devices are not shown."""
+    """A container with a claim does not show its device plugin devices."""
 
     def allocated_resources_status(self, pod_uid: str, uses: PodClaims) -> Entries:
         entries = super().allocated_resources_status(pod_uid, uses)

@@ -1,4 +1,4 @@
-"""Broken managers: each does one thing wrong with the plugins that it watches, or does not."""
+"""Wrong reference managers. Each has one error in its health streams."""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from drahealth.manager.registration import Candidate, Socket
 
 
 class WatchesTheOlder(DraManager):
-    """An instance that comes second is not watched."""
+    """A second instance is not watched."""
 
     def __init__(self, root: Path, **known: Any) -> None:
         super().__init__(root, **known)
@@ -17,7 +17,7 @@ class WatchesTheOlder(DraManager):
 
 
 class WatchesOnce(DraManager):
-    """A plugin that comes back is not watched."""
+    """A restarted plugin is not watched."""
 
     def __init__(self, root: Path, **known: Any) -> None:
         super().__init__(root, **known)
@@ -51,14 +51,14 @@ class WatchesTwice(DraManager):
 
 
 class HoldsOn(DraManager):
-    """A plugin is never let go."""
+    """A plugin is watched after its deregistration."""
 
     async def deregister(self, socket: Socket) -> None:
         pass
 
 
 class _OtherPlugins(DraManager):
-    """Something is wrong with its plugins."""
+    """The base of managers with wrong plugin handling."""
 
     def __init__(self, root: Path, **known: Any) -> None:
         super().__init__(root, **known)
@@ -76,7 +76,7 @@ class _OtherPlugins(DraManager):
 
 
 class WatchesEachOnce(_OtherPlugins):
-    """An instance that was replaced is not watched again."""
+    """A replaced instance is not watched again."""
 
     def _change(self, plugin: Plugin) -> None:
         watch, left = plugin.watch, iter([True])
@@ -84,7 +84,7 @@ class WatchesEachOnce(_OtherPlugins):
 
 
 class KeepsOldStreams(_OtherPlugins):
-    """An instance that was replaced is watched on, and not listened to."""
+    """A replaced instance is still watched, and its reports are ignored."""
 
     def _change(self, plugin: Plugin) -> None:
         hear = plugin._on_report
@@ -93,7 +93,7 @@ class KeepsOldStreams(_OtherPlugins):
 
 
 class ClearsWithAnyInstance(DraManager):
-    """The end of any instance is the end of what its driver reported."""
+    """The end of any instance clears the health of its driver."""
 
     def __init__(self, root: Path, **known: Any) -> None:
         super().__init__(root, **known)

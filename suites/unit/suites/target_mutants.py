@@ -1,4 +1,4 @@
-"""Broken surroundings of a manager that is right: each does one thing wrong that a kubelet could do wrong."""
+"""Wrong nodes around a correct manager. Each has one error of a kubelet."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ from drahealth.suites.targets.reference.target import ReferenceTarget
 
 
 class RestartsWorkloads(ReferenceTarget):
-    """Switching the gate ends all containers; they are started again."""
+    """A change of the gate restarts all containers."""
 
     async def set_gates(self, *, api_server: bool, kubelet: bool) -> None:
         await super().set_gates(api_server=api_server, kubelet=kubelet)
@@ -56,24 +56,24 @@ def _workers(life: type[PodLifecycle]) -> type[PodWorkers]:
 
 
 class RewritesTheTerminated(ReferenceTarget):
-    """The status of a terminated pod is written again at each sync."""
+    """Each sync writes the status of terminated pods."""
 
     workers = _workers(_Restless)
 
 
 class TellsAtEachSync(ReferenceTarget):
-    """Events tell of unhealthy devices again and again."""
+    """Events for unhealthy devices are repeated."""
 
     workers = _workers(_Chatty)
 
 
 class EndsTheSick(ReferenceTarget):
-    """The containers of a pod with an unhealthy device are ended."""
+    """The containers of a pod with an unhealthy device are stopped."""
 
     workers = _workers(_Impatient)
 
 
 class NeverTriesAgain(ReferenceTarget):
-    """A pod whose status was refused once has that for ever."""
+    """A pod with a rejected status never gets another one."""
 
     workers = _workers(_Resigned)

@@ -1,4 +1,4 @@
-"""What the command shows of a run."""
+"""The output of `drahealth run`."""
 
 import io
 from dataclasses import asdict, replace
@@ -24,7 +24,7 @@ FAILED = Result(
 
 
 class Screen:
-    """A terminal of 80 columns that knows no colours, and what is shown on it."""
+    """A terminal of 80 columns without colors, and its content."""
 
     def __init__(self) -> None:
         self._out = io.StringIO()
@@ -62,11 +62,11 @@ def passed(name: str, outcome: Outcome = "passed", known_issues: tuple[str, ...]
     return Result(f"test_{name}", name, ("STATUS-01",), outcome, 0.0449, known_issues)
 
 
-def test_a_run_begins_with_its_target_and_the_number_of_scenarios(screen: Screen) -> None:
+def test_the_first_line_has_the_target_and_the_number_of_scenarios(screen: Screen) -> None:
     assert screen.lines() == ["a kubelet [1.37], 3 scenarios", ""]
 
 
-def test_one_scenario_is_no_plural() -> None:
+def test_one_scenario_is_singular() -> None:
     screen = Screen()
     screen.begins("the reference", 1)
     assert screen.lines()[0] == "the reference, 1 scenario"
@@ -81,13 +81,13 @@ def test_a_scenario_is_a_row(screen: Screen) -> None:
     ]
 
 
-def test_what_is_not_applicable_is_a_row_with_the_reason(screen: Screen) -> None:
+def test_a_scenario_that_is_not_applicable_is_a_row_with_the_reason(screen: Screen) -> None:
     screen.ends(replace(passed("third", "not applicable"), seconds=0.0, reason="STATUS-01 needs more"))
     screen.live.close(1)
     assert screen.lines()[2:] == ["N/A      0.00 s  third  STATUS-01 needs more", "", "1 not applicable in 1.0 s"]
 
 
-def test_what_went_wrong_follows_in_full_with_the_command_to_see_it_again(screen: Screen) -> None:
+def test_a_failure_is_printed_in_full_with_the_command_to_rerun_it(screen: Screen) -> None:
     screen.ends(FAILED)
     assert screen.lines()[2:] == [
         "FAIL     5.07 s  it is so  STATUS-01",
@@ -97,26 +97,26 @@ def test_what_went_wrong_follows_in_full_with_the_command_to_see_it_again(screen
     ]
 
 
-def test_words_of_plugins_are_no_orders_to_the_terminal(screen: Screen) -> None:
+def test_control_characters_of_plugins_are_escaped(screen: Screen) -> None:
     order = "\x1b]0;mine\x07\x9b2J\r"
     screen.ends(replace(FAILED, problem=order, history=f"{order}\n{order}", reason=order))
     assert all(line.isprintable() for line in screen.text().split("\n"))
 
 
-def test_an_error_without_a_time_line_leaves_no_gap(screen: Screen) -> None:
+def test_an_error_without_a_history_leaves_no_empty_line(screen: Screen) -> None:
     screen.ends(
         Result("test_a", "a", (), "error", 0.0, problem="no node; see the log", rerun="drahealth run -k test_a")
     )
     assert screen.lines()[3:] == ["no node; see the log", "rerun: drahealth run -k test_a"]
 
 
-def test_a_run_ends_with_how_many_came_to_what(screen: Screen) -> None:
+def test_the_last_line_counts_outcomes(screen: Screen) -> None:
     for result in (passed("a"), passed("b", "known issue"), passed("c"), FAILED):
         screen.ends(result)
     screen.live.close(12.34)
     assert screen.lines()[-2:] == ["", "2 passed, 1 known issue, 1 failed in 12.3 s"]
 
 
-def test_a_run_in_which_nothing_ran_has_no_last_line(screen: Screen) -> None:
+def test_a_run_without_results_has_no_last_line(screen: Screen) -> None:
     screen.live.close(1)
     assert screen.lines() == ["a kubelet [1.37], 3 scenarios", ""]

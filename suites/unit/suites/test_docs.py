@@ -1,4 +1,4 @@
-"""The pages that are written from the ledger, the scenarios and the known issues."""
+"""The generated pages of the documentation."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""`drahealth faults` and `drahealth plan`: what they print, and what they refuse."""
+"""The output and the errors of `drahealth faults` and `drahealth plan`."""
 
 import json
 from dataclasses import asdict
@@ -22,11 +22,11 @@ timeline:
 
 
 def told(*arguments: str) -> Result:
-    """What the command prints; its refusals are raised."""
+    """Run the command. Raises its errors."""
     return CliRunner().invoke(app, arguments, catch_exceptions=False, env={"COLUMNS": "40"})
 
 
-def test_a_fault_is_shown_with_what_each_policy_makes_of_it() -> None:
+def test_a_fault_is_shown_with_its_health_by_each_policy() -> None:
     lines = [" ".join(line.split()) for line in told("faults", "show", "xid/63").stdout.splitlines()]
     assert lines[0] == "xid/63 (nvidia, memory): a bad row was recorded for remapping"
     assert {"nvidia-plugin Unhealthy", "nvidia-catalogue Healthy", "nvsentinel Healthy"} <= set(lines)
@@ -37,7 +37,7 @@ def test_faults_of_every_vendor_are_listed() -> None:
     assert all(name in shown for name in ("xid/79", "cper/fatal", "memory/critical", "link/polling", "chip/bad"))
 
 
-def test_where_output_is_no_terminal_each_fault_has_a_line_of_its_own() -> None:
+def test_without_a_terminal_each_fault_has_its_own_line() -> None:
     lines = [" ".join(line.split()) for line in told("faults", "list", "--catalogue", "nvidia").stdout.splitlines()]
     assert lines[0] == "nvidia"
     assert [line.split()[0] for line in lines[2:-2]] == list(catalogue("nvidia"))
@@ -61,7 +61,7 @@ def test_a_fault_is_shown_as_json() -> None:
     assert (shown["policies"]["nvidia-plugin"], shown["policies"]["nvsentinel"]) == ("Unhealthy", "Healthy")
 
 
-def test_a_difference_is_told_as_json() -> None:
+def test_a_difference_is_shown_as_json() -> None:
     differ = json.loads(told("faults", "diff", "nvidia-plugin", "eks", "--json").stdout)
     assert (differ["policies"], differ["compared"], len(differ["differing"])) == (["nvidia-plugin", "eks"], 50, 15)
     assert differ["differing"]["xid/144"]["health"] == {"nvidia-plugin": "Unhealthy", "eks": "Healthy"}
@@ -76,7 +76,7 @@ def test_a_policy_does_not_differ_from_itself() -> None:
     assert told("faults", "diff", "eks", "eks").stdout == "0 of 50 faults are judged differently\n"
 
 
-def test_a_plan_is_lines_of_json_and_always_the_same(tmp_path: Path) -> None:
+def test_a_plan_is_json_lines_and_deterministic(tmp_path: Path) -> None:
     file = tmp_path / "bus.timeline.yaml"
     file.write_text(TIMELINE)
     lines = told("plan", str(file)).stdout.splitlines()
@@ -85,7 +85,7 @@ def test_a_plan_is_lines_of_json_and_always_the_same(tmp_path: Path) -> None:
     assert again == lines != other
 
 
-def test_a_plan_is_of_the_devices_of_the_inventory_that_it_names(tmp_path: Path) -> None:
+def test_a_plan_uses_the_devices_of_its_inventory(tmp_path: Path) -> None:
     (tmp_path / "devices.yaml").write_text("format: inventory/v1\ndevices: [{name: npu}]\n")
     file = tmp_path / "npu.timeline.yaml"
     file.write_text(TIMELINE.replace("gpu-0", "npu").replace("seed: 7", "use: {inventory: devices.yaml}"))
@@ -104,11 +104,11 @@ def test_the_schema_of_timelines_is_printed() -> None:
         (("faults", "list", "--catalogue", "acme"), "unknown catalogue 'acme'; did you mean"),
         (("faults", "show", "xid/78"), "unknown fault 'xid/78' in the catalogue nvidia; did you mean xid/79"),
         (("faults", "diff", "eks", "gke"), "unknown policy 'gke'; "),
-        (("plan",), "there is no file to plan; name a timeline, or --schema"),
+        (("plan",), "missing argument FILE; "),
         (("plan", "/nowhere"), "/nowhere cannot be read: No such file or directory"),
     ],
 )
-def test_what_is_not_there_is_told_in_a_sentence(arguments: tuple[str, ...], words: str) -> None:
+def test_unknown_names_give_an_error(arguments: tuple[str, ...], words: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
         told(*arguments)
     assert str(refused.value).startswith(words)

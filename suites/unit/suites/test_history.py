@@ -1,4 +1,4 @@
-"""The history of a scenario: what it holds, and waiting for what is to happen."""
+"""The history of a scenario: its records, and waiting for conditions."""
 
 import asyncio
 import time
@@ -8,11 +8,11 @@ from drahealth.suites.story.history import History
 from drahealth.suites.unit.endings import PATIENCE
 
 
-async def test_what_is_there_already_is_not_waited_for() -> None:
+async def test_a_condition_that_is_already_true_does_not_wait() -> None:
     assert await History().until(lambda: True, 0)
 
 
-async def test_a_waiter_wakes_when_the_event_comes() -> None:
+async def test_a_waiter_wakes_at_the_event() -> None:
     history = History()
     waiting = asyncio.create_task(history.until(lambda: any(history.of(Restarted)), 60))
     await asyncio.sleep(0)
@@ -20,7 +20,7 @@ async def test_a_waiter_wakes_when_the_event_comes() -> None:
     assert await asyncio.wait_for(waiting, PATIENCE)
 
 
-async def test_events_of_no_interest_let_a_waiter_wait_on() -> None:
+async def test_other_events_do_not_end_the_wait() -> None:
     history = History()
     waiting = asyncio.create_task(history.until(lambda: len(history.records) == 3, 60))
     for number in range(3):
@@ -38,13 +38,13 @@ async def test_every_waiter_wakes() -> None:
     assert await asyncio.wait_for(asyncio.gather(*waiting), PATIENCE) == [True, True, True]
 
 
-async def test_what_does_not_come_is_waited_for_as_long_as_was_said() -> None:
+async def test_a_missing_event_ends_the_wait_at_its_limit() -> None:
     history, start = History(), time.monotonic()
     assert not await history.until(lambda: False, 0.02)
     assert time.monotonic() - start >= 0.02
 
 
-async def test_what_came_true_without_an_event_is_seen_at_the_end() -> None:
+async def test_a_condition_without_an_event_is_checked_at_the_limit() -> None:
     came = False
 
     def comes() -> None:
@@ -55,7 +55,7 @@ async def test_what_came_true_without_an_event_is_seen_at_the_end() -> None:
     assert await History().until(lambda: came, 0.02)
 
 
-async def test_a_limit_of_the_callers_own_is_not_taken_for_the_end_of_the_window() -> None:
+async def test_a_timeout_of_the_caller_is_not_the_end_of_the_window() -> None:
     waiting = asyncio.create_task(History().until(lambda: False, 60))
     await asyncio.wait([waiting], timeout=0.01)
     waiting.cancel()
@@ -63,14 +63,14 @@ async def test_a_limit_of_the_callers_own_is_not_taken_for_the_end_of_the_window
     assert waiting.cancelled()
 
 
-def test_events_of_a_kind_come_in_order() -> None:
+def test_events_of_one_type_are_in_order() -> None:
     history = History()
     for event in (Step("one"), Restarted("kubelet"), Step("two")):
         history.observe(event)
     assert list(history.of(Step)) == [Step("one"), Step("two")]
 
 
-def test_an_event_that_another_process_tells_late_stands_where_it_happened() -> None:
+def test_a_late_event_of_another_process_is_sorted_by_time() -> None:
     history = History()
     for at, text in ((1.0, "first"), (3.0, "third"), (3.0, "third too"), (2.0, "second")):
         history.add(Record(at, Step(text)))

@@ -82,11 +82,11 @@ LINES: list[tuple[Event, str]] = [
 
 
 @pytest.mark.parametrize(("event", "line"), LINES)
-def test_an_event_is_told_in_one_line(event: Event, line: str) -> None:
+def test_an_event_is_one_line(event: Event, line: str) -> None:
     assert format_event(event) == line
 
 
-def test_an_event_without_a_sentence_is_shown_by_its_fields() -> None:
+def test_an_event_without_a_format_shows_its_fields() -> None:
     assert format_event(PluginRegistered("d", "/d.sock", None)) == "plugin-registered: driver d, endpoint /d.sock"
 
 
@@ -94,17 +94,17 @@ def test_times_are_seconds_since_the_first_event() -> None:
     assert format_history(history(Step("one"), 2, Step("two"))) == "   0.000 s  # one\n   2.010 s  # two"
 
 
-def test_without_events_it_says_so() -> None:
+def test_an_empty_history_has_a_line() -> None:
     assert format_history([]) == "nothing happened"
 
 
-def test_a_long_one_is_shown_by_its_ends() -> None:
+def test_the_middle_of_a_long_history_is_omitted() -> None:
     lines = format_history(history(*(Step(str(number)) for number in range(500)))).split("\n")
     assert len(lines) == 121
     assert [lines[59].split()[-1], lines[60].strip(), lines[61].split()[-1]] == ["59", "... 380 more ...", "440"]
 
 
-def test_one_that_fits_is_shown_whole() -> None:
+def test_a_short_history_is_complete() -> None:
     lines = format_history(history(*(Step(str(number)) for number in range(120)))).split("\n")
     assert [line.split()[-1] for line in lines] == [str(number) for number in range(120)]
 
@@ -119,7 +119,7 @@ ODD = st.text(st.characters(), max_size=50)
 
 
 @given(ODD)
-def test_whatever_texts_it_holds_an_event_stays_on_one_printable_line(text: str) -> None:
+def test_an_event_is_one_printable_line_with_any_text(text: str) -> None:
     events: list[Event] = [
         Step(text),
         Registered(text, text, False, text),
@@ -134,5 +134,5 @@ def test_whatever_texts_it_holds_an_event_stays_on_one_printable_line(text: str)
     assert len(format_history(history(*events)).splitlines()) == len(events)
 
 
-def test_what_cannot_be_printed_is_written_as_python_writes_it() -> None:
+def test_unprintable_characters_are_escaped() -> None:
     assert format_event(Registered("d", "", False, "no\nway\x1b[31m")) == r"d is not registered: no\nway\x1b[31m"

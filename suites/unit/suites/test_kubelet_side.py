@@ -1,4 +1,4 @@
-"""Judging a driver by what the kubelet side saw of it, in a file or in a story."""
+"""Checks of a driver with the events of the kubelet side, from a file or in a story."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The ledger and what is judged: either names all of the other."""
+"""The ledger and the checks in the code match."""
 
 import ast
 import re
@@ -21,7 +21,7 @@ ISSUES = [issue for profile in PROFILES for issue in known_issues(profile)]
 
 
 def judging(path: Path) -> Iterator[tuple[str, str, str]]:
-    """The `judging(requirement, assertion)` calls with literal arguments of a file, by the function around them."""
+    """The `judging(requirement, assertion)` calls of a file with literal arguments, by function."""
     for function in ast.walk(ast.parse(path.read_text())):
         if not isinstance(function, ast.AsyncFunctionDef):
             continue
@@ -34,44 +34,44 @@ def judging(path: Path) -> Iterator[tuple[str, str, str]]:
 STORIES = [found for path in sorted((SUITES / "kep").glob("test_*.py")) for found in judging(path)]
 
 
-def test_what_is_judged_by_scenarios_is_named_by_scenarios() -> None:
+def test_requirements_of_scenarios_are_named_by_scenarios() -> None:
     named = {name for scenario in scenarios() for name in scenario.requirements}
     assert named == {entry.id for entry in requirements().values() if entry.judged == "scenario"}
 
 
-def test_what_is_judged_on_every_history_is_judged_in_the_code() -> None:
+def test_invariants_are_checked_in_the_code() -> None:
     code = {*invariants.violations([], {}), *(name for _, name, _ in judging(SUITES / "story" / "node.py"))}
     assert code == {entry.id for entry in requirements().values() if entry.judged == "invariant"}
 
 
-def test_a_story_judges_only_what_its_scenario_names() -> None:
+def test_a_story_checks_only_requirements_of_its_scenario() -> None:
     named = {scenario.name: scenario.requirements for scenario in scenarios()}
     assert len(STORIES) > 5
     assert [found for found in STORIES if found[1] not in named[found[0]]] == []
 
 
 @pytest.mark.parametrize("issue", ISSUES, ids=lambda issue: f"{issue.id} {issue.requirement}")
-def test_the_assertion_of_a_known_issue_stands_literally_in_the_code(issue: KnownIssue) -> None:
+def test_the_assertion_of_a_known_issue_occurs_in_the_code(issue: KnownIssue) -> None:
     judged = [*STORIES, *judging(SUITES / "story" / "node.py")]
     assert (issue.requirement, issue.assertion) in {(name, words) for _, name, words in judged}
 
 
-def test_the_scenario_of_a_known_issue_is_one() -> None:
+def test_the_scenario_of_a_known_issue_exists() -> None:
     assert {issue.scenario for issue in ISSUES} - {""} <= {scenario.title for scenario in scenarios()}
 
 
-def test_every_known_issue_is_a_numbered_fact() -> None:
+def test_every_known_issue_has_a_fact() -> None:
     facts = {line.split("|")[1].strip() for line in FACTS.read_text().splitlines() if line.startswith("| ")}
     assert {issue.id for issue in ISSUES} - facts == set()
 
 
-def test_a_known_issue_holds_for_releases_that_there_are_and_says_how_often_it_happens() -> None:
+def test_a_known_issue_names_existing_releases_and_its_frequency() -> None:
     entries = tomllib.loads((SUITES / "judging" / "known_issues.toml").read_text())["issue"]
     assert {release for entry in entries for release in entry["releases"]} <= set(PROFILES)
     assert {entry["happens"] for entry in entries} <= {"always", "sometimes"}
 
 
-def test_no_assertion_is_covered_twice_in_one_release() -> None:
+def test_one_known_issue_covers_an_assertion_per_release() -> None:
     covered = [(profile, i.requirement, i.assertion) for profile in PROFILES for i in known_issues(profile)]
     assert len(covered) == len(set(covered))
 
@@ -80,7 +80,7 @@ def test_the_kep_has_no_known_issues() -> None:
     assert known_issues("kep") == ()
 
 
-def test_the_columns_hold_what_they_may() -> None:
+def test_the_columns_have_valid_values() -> None:
     entries = requirements().values()
     assert {entry.level for entry in entries} <= {"MUST", "SHOULD", "MAY"}
     assert {entry.judged for entry in entries} <= {"scenario", "invariant"}
@@ -88,7 +88,7 @@ def test_the_columns_hold_what_they_may() -> None:
     assert {need for entry in entries for need in entry.needs_fields} <= {field.name for field in fields(DeviceHealth)}
 
 
-def test_what_shipped_carries_all_that_is_needed() -> None:
+def test_released_health_apis_carry_all_needed_fields() -> None:
     shipped = set.intersection(*(set(health_api.carries) for health_api in KEP.called_apis[:2]))
     assert {need for entry in requirements().values() for need in entry.needs_fields} <= shipped
 
@@ -100,7 +100,7 @@ def test_what_shipped_carries_all_that_is_needed() -> None:
         ({"not_on": {"kind": "it cannot"}}, ("STATUS-99", "`not_on`", "`needs`")),
     ],
 )
-def test_a_wrong_key_of_the_ledger_is_refused_and_the_right_one_named(
+def test_an_unknown_key_of_the_ledger_is_rejected_with_a_suggestion(
     entry: dict[str, object], named: tuple[str, ...]
 ) -> None:
     with pytest.raises(ValueError, match=r"^STATUS-99") as refused:
@@ -115,7 +115,7 @@ def test_every_sentence_is_one_sentence_and_has_a_source() -> None:
         assert entry.source.startswith(("KEP: ", "design: "))
 
 
-def test_every_fact_that_is_named_anywhere_has_a_row() -> None:
+def test_every_named_fact_has_a_row() -> None:
     root = SUITES.parent
     places = [path for top in ("proto", "manager", "fakes", "suites", "docs") for path in (root / top).rglob("*.*")]
     texts = [path.read_text() for path in places if path.suffix in {".py", ".toml", ".md"}]

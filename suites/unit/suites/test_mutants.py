@@ -1,4 +1,4 @@
-"""Scenarios catch what is broken, by the requirement that it breaks; what is not broken passes in the same harness."""
+"""Each mutant fails a scenario by its requirement. The reference without mutation passes."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -36,12 +36,12 @@ from drahealth.suites.targets.target import Window
 from drahealth.suites.unit.suites import mutants, plugin_mutants, stream_mutants, target_mutants
 
 SOON: Mapping[Window, float] = {"push": 0.4, "resync": 0.4, "start": 10.0, "restart": 0.8}
-"""Windows in which a mutant is caught soon."""
+"""Short windows, because mutants fail at their end."""
 
 
 @scenario("STATUS-01")
 async def told_and_not_waited_for(node: Node) -> None:
-    """What is judged here is judged at the end."""
+    """The requirements that are checked at the end of a story."""
     _, _, gpu = await node.pod_with_a_gpu()
     await gpu.becomes(Health.UNHEALTHY)
     assert await node.history.until(lambda: any(_bad(report) for report in node.history.of(ReportSent)), 10)
@@ -53,7 +53,7 @@ def _bad(report: ReportSent) -> bool:
 
 @dataclass(frozen=True)
 class Case:
-    """A story, what it is told on, and the requirement that is broken there."""
+    """A story, its target, and the requirement that fails."""
 
     requirement: str
     story: Callable[..., None]
@@ -70,7 +70,7 @@ class Case:
 
 
 def play(case: Case, windows: Mapping[Window, float] = WINDOWS) -> None:
-    """Tells the story on a target of its own. Raises Violation."""
+    """Play the story on its own target. Raises Violation."""
     found = scenario_of(case.story)
     assert found
     with asyncio.Runner() as runner:
@@ -246,17 +246,17 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_what_is_broken_is_caught_by_its_requirement(case: Case) -> None:
+def test_a_mutant_fails_its_requirement(case: Case) -> None:
     with pytest.raises(Violation) as caught:
         play(case, SOON)
     assert caught.value.requirement == case.requirement
 
 
 @pytest.mark.parametrize("story", dict.fromkeys(case.story for case in CASES), ids=lambda told: told.__name__)
-def test_what_is_not_broken_passes(story: Callable[..., None]) -> None:
+def test_the_reference_without_mutation_passes(story: Callable[..., None]) -> None:
     play(Case("", story))
 
 
-def test_every_requirement_is_broken_by_something() -> None:
+def test_every_requirement_has_a_mutant() -> None:
     refused_by_the_api = {"STATUS-06"}
     assert {case.requirement for case in CASES} | refused_by_the_api == set(requirements())

@@ -1,4 +1,4 @@
-"""The node of a scenario: what it judges, and that it leaves the target as it was."""
+"""The node of a scenario: its checks and its cleanup."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -25,7 +25,7 @@ KNOWN = ("STATUS-04", "the ID is driver/pool/device")
 
 @pytest.fixture
 async def kep() -> AsyncIterator[ReferenceTarget]:
-    """A reference that is quick to give up."""
+    """A reference with short windows."""
     target = ReferenceTarget(KEP, windows={**WINDOWS, "push": 0.05})
     await target.start()
     yield target
@@ -34,7 +34,7 @@ async def kep() -> AsyncIterator[ReferenceTarget]:
 
 @pytest.fixture
 async def release() -> AsyncIterator[Node]:
-    """The node of a release with known issues; nothing runs on it."""
+    """The node of a release with known issues, without pods."""
     target = ReferenceTarget(V1_37)
     yield node_on(target)
     await target.stop()
@@ -42,7 +42,7 @@ async def release() -> AsyncIterator[Node]:
 
 def node_on(target: ReferenceTarget) -> Node:
     def run(work: Any) -> Any:
-        raise AssertionError("these stories are told on the test's own loop")
+        raise AssertionError("these stories run on the loop of the test")
 
     return Node(target, "a story", ("STATUS-01", "STATUS-02"), run, needs=tuple(Capability))
 
@@ -54,14 +54,14 @@ def issues(found: list[KnownIssue]) -> list[tuple[str, str]]:
 # Judging
 
 
-async def test_what_fails_outside_of_a_block_fails_for_the_first_requirement(release: Node) -> None:
+async def test_a_failure_outside_of_a_block_counts_for_the_first_requirement(release: Node) -> None:
     with pytest.raises(Violation) as caught:
         release.check(False, "so", "not so")
     assert (caught.value.requirement, caught.value.assertion) == ("STATUS-01", "the story")
     assert str(caught.value) == "STATUS-01: the story\n  expected: so\n  seen:     not so"
 
 
-async def test_a_known_issue_is_noted_and_the_story_goes_on(release: Node) -> None:
+async def test_after_a_known_issue_the_story_continues(release: Node) -> None:
     with release.judging(*KNOWN):
         release.check(False, "so", "not so")
     assert (issues(release.deviations), release.stale) == ([("P-08", "STATUS-04")], [])
@@ -83,9 +83,7 @@ async def test_a_known_issue_covers_no_other_assertion(release: Node, words: tup
 
 
 @pytest.mark.parametrize("within", [("STATUS-05", KNOWN[1]), ("STATUS-04", "within")])
-async def test_a_known_issue_covers_no_block_within_it_and_nothing_after_it(
-    release: Node, within: tuple[str, str]
-) -> None:
+async def test_a_known_issue_covers_only_its_own_block(release: Node, within: tuple[str, str]) -> None:
     inner, outer = release.judging(*within), release.judging(*KNOWN)
     with pytest.raises(Violation, match=": ".join(within)), outer, inner:
         release.check(False, "so", "not so")
@@ -93,7 +91,7 @@ async def test_a_known_issue_covers_no_block_within_it_and_nothing_after_it(
         release.check(False, "so", "not so")
 
 
-async def test_an_error_of_the_harness_is_no_known_issue(release: Node) -> None:
+async def test_a_harness_error_is_not_a_known_issue(release: Node) -> None:
     with pytest.raises(HarnessError), release.judging(*KNOWN):
         raise HarnessError("the disk is full")
     assert (release.deviations, release.stale) == ([], [])
@@ -102,7 +100,7 @@ async def test_an_error_of_the_harness_is_no_known_issue(release: Node) -> None:
 # Claims
 
 
-async def test_where_only_claims_of_templates_are_shown_a_pod_has_one_and_the_next_shares_it() -> None:
+async def test_if_only_claims_from_templates_are_shown_pods_share_one() -> None:
     target = ReferenceTarget(V1_35)
     await target.start()
     node = node_on(target)
@@ -124,24 +122,24 @@ async def test_where_only_claims_of_templates_are_shown_a_pod_has_one_and_the_ne
 
 
 class Slow(ReferenceTarget):
-    """Time cannot be jumped over here."""
+    """A reference without simulated time."""
 
     async def advance_time(self, seconds: float) -> float:
         return 0.0
 
 
-async def test_what_does_not_come_is_told_with_its_window_and_what_was_seen(kep: ReferenceTarget) -> None:
+async def test_an_unmet_expectation_names_its_window_and_the_seen_state(kep: ReferenceTarget) -> None:
     with pytest.raises(Violation, match=r"expected: the sun rises within 0\.05 s \(push\)\n  seen:     night"):
         await node_on(kep).until(lambda: False, "push", "the sun rises", "night")
 
 
-async def test_time_that_was_jumped_over_is_in_the_history(kep: ReferenceTarget) -> None:
+async def test_simulated_time_is_in_the_history(kep: ReferenceTarget) -> None:
     node = node_on(kep)
     await node.advance_time(25)
     assert [record.what for record in node.history.records] == [TimePassed(25)]
 
 
-async def test_the_sides_on_which_the_gate_is_on_are_in_the_history(kep: ReferenceTarget) -> None:
+async def test_the_history_has_the_gate_of_each_side(kep: ReferenceTarget) -> None:
     node = node_on(kep)
     await node.set_gates(api_server=True, kubelet=False)
     await node.set_gates(on=True)
@@ -151,7 +149,7 @@ async def test_the_sides_on_which_the_gate_is_on_are_in_the_history(kep: Referen
     ]
 
 
-async def test_time_that_really_passed_is_told_and_not_added_to_the_times_of_records() -> None:
+async def test_real_time_is_logged_and_not_added_to_the_times_of_records() -> None:
     kubelet = KubeletTarget(Binaries("1.37.1", *[Path("/none")] * 5), V1_37)
     assert await kubelet.advance_time(0.001) == 0
     slow = Slow(KEP)
@@ -161,7 +159,7 @@ async def test_time_that_really_passed_is_told_and_not_added_to_the_times_of_rec
     assert [record.what for record in node.history.records] == [Step("0.5 s have passed")]
 
 
-async def test_a_story_that_hangs_is_the_harness_fault(kep: ReferenceTarget, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_hanging_story_is_a_harness_error(kep: ReferenceTarget, monkeypatch: pytest.MonkeyPatch) -> None:
     async def story() -> None:
         await node.history.until(lambda: False, 60)
 
@@ -174,8 +172,8 @@ async def test_a_story_that_hangs_is_the_harness_fault(kep: ReferenceTarget, mon
 # The beginning and the end
 
 
-class Barren(ReferenceTarget):
-    """Has room, but nothing for a namespace; tells how often one has come and gone."""
+class WithoutNamespaces(ReferenceTarget):
+    """A reference that fails to prepare namespaces. It counts entries and exits."""
 
     entered = left = 0
 
@@ -189,8 +187,8 @@ class Barren(ReferenceTarget):
         raise ApiError(403, "Forbidden", "no service accounts here")
 
 
-async def test_a_story_that_cannot_begin_leaves_the_target_as_it_was() -> None:
-    target = Barren(KEP)
+async def test_a_story_that_fails_to_begin_leaves_the_target_unchanged() -> None:
+    target = WithoutNamespaces(KEP)
     before = await everything_on(target)
     with pytest.raises(ApiError, match="no service accounts here"):
         await node_on(target).begin()
@@ -203,7 +201,7 @@ async def everything_on(target: ReferenceTarget) -> list[str]:
     return [f"{kind.kind} {found['metadata']['name']}" for kind in KINDS for found in await target.api.list(kind)]
 
 
-async def test_nothing_of_a_story_is_left_on_the_target(kep: ReferenceTarget) -> None:
+async def test_a_story_leaves_no_objects_on_the_target(kep: ReferenceTarget) -> None:
     node, before = node_on(kep), await everything_on(kep)
     await node.begin()
     driver, _, _ = await node.pod_with_a_gpu()
@@ -214,7 +212,7 @@ async def test_nothing_of_a_story_is_left_on_the_target(kep: ReferenceTarget) ->
     assert [path for path in kep.plugins_dir.rglob("*") if path.is_socket()] == []
 
 
-async def test_a_story_that_ends_while_its_driver_is_down_leaves_nothing_either(kep: ReferenceTarget) -> None:
+async def test_a_story_that_ends_with_a_stopped_driver_leaves_no_objects(kep: ReferenceTarget) -> None:
     node, before = node_on(kep), await everything_on(kep)
     await node.begin()
     driver, _, _ = await node.pod_with_a_gpu()
@@ -223,7 +221,7 @@ async def test_a_story_that_ends_while_its_driver_is_down_leaves_nothing_either(
     assert await everything_on(kep) == before
 
 
-async def test_the_next_story_finds_the_gate_on(kep: ReferenceTarget) -> None:
+async def test_the_gate_is_on_for_the_next_story(kep: ReferenceTarget) -> None:
     first, second = node_on(kep), node_on(kep)
     await first.begin()
     await first.set_gates(on=False)

@@ -1,4 +1,4 @@
-"""`drahealth play`: timelines on the reference, what fails there, and what is refused."""
+"""`drahealth play` on the reference: passed, failed and invalid timelines."""
 
 import json
 from itertools import groupby
@@ -34,7 +34,7 @@ def write(tmp_path: Path, text: str, name: str = "a.timeline.yaml") -> str:
     return str(path)
 
 
-def test_a_story_that_comes_true_passes(tmp_path: Path) -> None:
+def test_a_timeline_with_met_expectations_passes(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     done = drahealth("play", write(tmp_path, BACK), "--report", str(report), "--histories", str(tmp_path))
     assert (done.returncode, done.stdout.splitlines()[-1][:8]) == (0, "1 passed")
@@ -42,13 +42,13 @@ def test_a_story_that_comes_true_passes(tmp_path: Path) -> None:
     assert "inject xid/79 (gpu-0)" in (tmp_path / "a story.jsonl").read_text()
 
 
-def test_it_takes_the_options_of_a_cluster_as_run_does(tmp_path: Path) -> None:
+def test_play_accepts_the_options_of_a_cluster(tmp_path: Path) -> None:
     done = drahealth("play", write(tmp_path, BACK), "--reuse", "mine")
     said = "drahealth: --reuse is not an option of the reference target; remove it, or choose --target kind"
     assert (done.returncode, done.stderr.strip()) == (2, said)
 
 
-def test_on_a_manager_that_tells_nobody_it_fails_with_what_was_expected(tmp_path: Path) -> None:
+def test_a_manager_that_updates_no_pods_fails_with_the_expectation(tmp_path: Path) -> None:
     done = drahealth("play", write(tmp_path, BACK), before=BROKEN)
     assert done.returncode == 1
     assert "shows gpu-0 Unhealthy '*off the bus' within 0.2 s (push)" in done.stdout
@@ -78,7 +78,7 @@ def test_on_a_manager_that_tells_nobody_it_fails_with_what_was_expected(tmp_path
         ),
     ],
 )
-def test_what_does_not_come_true_is_told(tmp_path: Path, steps: str, words: str) -> None:
+def test_an_unmet_expectation_is_reported(tmp_path: Path, steps: str, words: str) -> None:
     done = drahealth("play", write(tmp_path, f"timeline: {steps}"))
     assert done.returncode in (1, 2)
     assert words in done.stdout + done.stderr
@@ -105,7 +105,7 @@ SICK_TWICE = """\
         ("  - mark: a\nalways:\n  - {expect: {message: never}, within: 100ms}\n", "failed", 6, "always.0"),
     ],
 )
-def test_what_goes_wrong_says_at_which_step(tmp_path: Path, steps: str, outcome: str, line: int, step: str) -> None:
+def test_a_failure_names_its_step(tmp_path: Path, steps: str, outcome: str, line: int, step: str) -> None:
     report, where = tmp_path / "report.json", f"a.timeline.yaml line {line}, {step}"
     done = drahealth("play", write(tmp_path, f"timeline:\n{steps}"), "--report", str(report))
     (found,) = json.loads(report.read_text())["scenarios"]
@@ -118,17 +118,17 @@ def test_what_goes_wrong_says_at_which_step(tmp_path: Path, steps: str, outcome:
     ("steps", "notes"),
     [
         ("[{expect: {health: Healthy}}]", []),
-        ("[{mark: a}]", ["nothing was expected: all that it shows is that the pod ends with what was reported last"]),
+        ("[{mark: a}]", ["the timeline has no `expect` step: only the final pod status was checked"]),
         (
             "[{expect: {health: Healthy}}, {when: {seen: Unhealthy}, expect: {message: never}}, {after: 1s, mark: a}]",
             [
-                "a.timeline.yaml line 3, timeline.1 was left out: what it waited for did not happen",
-                "a.timeline.yaml line 3, timeline.2 was left out: what it waited for did not happen",
+                "a.timeline.yaml line 3, timeline.1 was skipped: its condition did not occur",
+                "a.timeline.yaml line 3, timeline.2 was skipped: its condition did not occur",
             ],
         ),
     ],
 )
-def test_a_story_that_shows_less_than_it_seems_to_says_so(tmp_path: Path, steps: str, notes: list[str]) -> None:
+def test_a_passed_timeline_without_checks_has_a_remark(tmp_path: Path, steps: str, notes: list[str]) -> None:
     report = tmp_path / "report.json"
     done = drahealth("play", write(tmp_path, f"timeline: {steps}"), "--report", str(report))
     (found,) = json.loads(report.read_text())["scenarios"]
@@ -136,7 +136,7 @@ def test_a_story_that_shows_less_than_it_seems_to_says_so(tmp_path: Path, steps:
     assert [line.strip() for line in done.stdout.splitlines() if line.strip() in notes] == notes
 
 
-def test_whatever_the_story_its_end_finds_a_healthy_driver(tmp_path: Path) -> None:
+def test_the_end_of_a_timeline_restores_a_healthy_driver(tmp_path: Path) -> None:
     steps = "[{driver: crash}, {stream: {stall: 20s}}, {inject: fabric/manager-down, device: gpu-0}]"
     done = drahealth("play", write(tmp_path, f"timeline: {steps}\nalways: [{{driver: start}}, {{reset: true}}]"))
     assert done.returncode == 0, done.stdout
@@ -191,7 +191,7 @@ UNREGISTERED = """timeline:
 """
 
 
-def test_a_driver_that_unregistered_is_registered_again_once_it_is_to_run(tmp_path: Path) -> None:
+def test_a_deregistered_driver_registers_again_when_it_must_run(tmp_path: Path) -> None:
     done = drahealth("play", write(tmp_path, UNREGISTERED))
     assert done.returncode == 0, done.stdout
 
@@ -207,7 +207,7 @@ timeline:
 """
 
 
-def test_what_a_set_does_not_name_stays_what_the_driver_has_it(tmp_path: Path) -> None:
+def test_a_set_step_keeps_unnamed_values(tmp_path: Path) -> None:
     done = drahealth("play", write(tmp_path, SET_IN_PARTS), "--histories", str(tmp_path))
     assert done.returncode == 0, done.stdout
     events = [record.what for record in read_history(tmp_path / "a story.jsonl").records]
@@ -232,7 +232,7 @@ KUBELET_AWAY = """timeline:
 """
 
 
-def test_what_befalls_devices_while_no_kubelet_runs_shows_once_it_does_at_the_latest_at_the_end(tmp_path: Path) -> None:
+def test_changes_without_a_kubelet_show_after_its_start(tmp_path: Path) -> None:
     done = drahealth("play", write(tmp_path, KUBELET_AWAY), "--histories", str(tmp_path))
     assert done.returncode == 0, done.stdout
     events = [record.what for record in read_history(tmp_path / "a story.jsonl").records]
@@ -261,7 +261,7 @@ def test_a_timeline_needs_the_capabilities_of_its_steps(tmp_path: Path, steps: s
     assert {capability.value for capability in found.all_needs} == needs
 
 
-def test_what_a_divided_device_is_set_to_its_parts_are(tmp_path: Path) -> None:
+def test_a_health_of_a_divided_device_applies_to_its_partitions(tmp_path: Path) -> None:
     steps = """use: {inventory: [{name: gpu, partitions: [{name: mig, count: 2}]}]}
 timeline:
   - {set: {health: Unhealthy, message: by hand}, device: all}
@@ -284,7 +284,7 @@ timeline:
 """
 
 
-def test_a_pod_fails_whenever_it_runs_until_it_may_run_or_another_takes_its_place(tmp_path: Path) -> None:
+def test_a_pod_fails_repeatedly_until_it_may_run_or_is_replaced(tmp_path: Path) -> None:
     done = drahealth("play", write(tmp_path, KEEPS_FAILING), "--histories", str(tmp_path))
     assert done.returncode == 0, done.stdout
     seen = [r.what for r in read_history(tmp_path / "a story.jsonl").records if isinstance(r.what, StatusSeen)]
@@ -318,7 +318,7 @@ always:
 """
 
 
-def test_a_pod_that_cannot_be_made_to_fail_ends_the_story_and_not_what_is_always_done(tmp_path: Path) -> None:
+def test_a_pod_that_cannot_fail_ends_the_timeline_but_not_its_always_steps(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     done = drahealth("play", write(tmp_path, CANNOT_FAIL), "--report", str(report), before=FAILS_TWICE)
     (found,) = json.loads(report.read_text())["scenarios"]
@@ -327,7 +327,7 @@ def test_a_pod_that_cannot_be_made_to_fail_ends_the_story_and_not_what_is_always
     assert "reports gpu-0 Healthy" in found["history"].partition("# always.1: reset")[2]
 
 
-def test_what_the_pod_does_not_hold_it_cannot_show(tmp_path: Path) -> None:
+def test_an_expectation_of_a_device_that_the_pod_does_not_hold_fails(tmp_path: Path) -> None:
     steps = """use: {inventory: [{name: gpu, count: 3}], workload: {devices: 2}}
 timeline:
   - {expect: {device: held, health: Healthy}}
@@ -337,7 +337,7 @@ timeline:
     assert "timeline.1: pod pod-3 shows gpu-2 Healthy\n  seen:     it holds gpu-0, gpu-1, and not gpu-2" in done.stdout
 
 
-def test_speed_and_seed_are_heeded(tmp_path: Path) -> None:
+def test_speed_and_seed_are_used(tmp_path: Path) -> None:
     path = write(tmp_path, "timeline: [{mark: a, at: 1s..9s}]")
     hashes = []
     for seed in ("1", "2", "1"):
@@ -353,18 +353,16 @@ def test_speed_and_seed_are_heeded(tmp_path: Path) -> None:
     [
         ("a.timeline.yaml", "timeline: [{inject: xid/97, device: gpu-0}]", "unknown fault"),
         ("a.timeline.yaml", "use: {inventory: none.yaml}\ntimeline: [{mark: a}]", "none.yaml cannot be read"),
-        ("a.yaml", "timeline: [{mark: a}]", "is not called like a timeline; let its name end in .timeline.yaml"),
+        ("a.yaml", "timeline: [{mark: a}]", "a.yaml is not a timeline; its file name must end in .timeline.yaml"),
     ],
 )
-def test_what_cannot_be_played_is_told_before_anything_is_started(
-    tmp_path: Path, name: str, text: str, words: str
-) -> None:
+def test_an_invalid_timeline_gives_an_error_before_the_start(tmp_path: Path, name: str, text: str, words: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
         play_timelines(Path(write(tmp_path, text, name)), {}, report=None, histories=None)
     assert words in str(refused.value)
 
 
-def test_of_a_folder_all_that_cannot_be_played_is_told(tmp_path: Path) -> None:
+def test_errors_of_all_timelines_of_a_folder_are_reported(tmp_path: Path) -> None:
     write(tmp_path, "timeline: [{inject: xid/97, device: gpu-0}]", "a.timeline.yaml")
     write(tmp_path, "timeline: [{mark: a}]", "b.timeline.yaml")
     write(tmp_path, "timeline: [{injct: xid/79, device: gpu-0}]", "c.timeline.yaml")
@@ -379,7 +377,7 @@ def test_of_a_folder_all_that_cannot_be_played_is_told(tmp_path: Path) -> None:
 DEVICES = Inventory.of(1, partitions=1)
 
 
-def test_a_message_names_devices_as_the_api_does_and_others_as_they_are() -> None:
+def test_a_message_names_devices_as_in_the_api() -> None:
     said = {"devices": [{"device": "gpu-0/mig-0", "health": Health.HEALTHY}, {"device": "o/ther", "pool": ""}]}
     assert report_of(Message.model_validate(said), "node-a", 1000.0, DEVICES) == [
         DeviceHealth("node-a", "gpu-0-mig-0", Health.HEALTHY),
@@ -387,7 +385,7 @@ def test_a_message_names_devices_as_the_api_does_and_others_as_they_are() -> Non
     ]
 
 
-def test_a_health_that_nobody_knows_is_sent_as_bytes() -> None:
+def test_an_unknown_health_is_sent_as_bytes() -> None:
     said = {"device": "d", "health": 99, "message": {"length": 2}, "updated": "-10s", "timeout": "5s"}
     assert (
         report_of(DeviceMessage.model_validate(said), "p", 1000.0, DEVICES)

@@ -1,4 +1,4 @@
-"""The pytest plugin, in runs of its own beside the other plugins that users have."""
+"""The pytest plugin, in separate pytest runs with other plugins."""
 
 import json
 from xml.etree import ElementTree
@@ -30,7 +30,7 @@ async def test_that_has_a_stale_known_issue(node):
             node.check(not happens, "so", "not so")
 
 @scenario("STATUS-01")
-async def test_that_cannot_be_told(node):
+async def test_that_is_a_harness_error(node):
     raise HarnessError("the disk is full", "make room")
 
 @scenario("STATUS-01")
@@ -40,18 +40,18 @@ async def test_with_a_mistake_of_its_author(node):
 
 
 def run_pytest(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
-    """pytest in a process of its own, in the pytester's folder."""
+    """Run pytest as a process in the folder of the pytester."""
     done = command_process.run(PYTEST, *arguments, folder=pytester.path)
     return pytest.RunResult(done.returncode, done.stdout.splitlines(), done.stderr.splitlines(), duration=0.0)
 
 
 def properties(pytester: pytest.Pytester) -> list[tuple[str | None, str | None]]:
-    """Those of the JUnit XML of a run."""
+    """The properties in the JUnit XML of a run."""
     found = ElementTree.parse(pytester.path / "j.xml").iter("property")
     return [(one.get("name"), one.get("value")) for one in found]
 
 
-def test_a_run_without_scenarios_is_left_alone(pytester: pytest.Pytester) -> None:
+def test_a_run_without_scenarios_is_unchanged(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
         import sys
@@ -66,7 +66,7 @@ def test_a_run_without_scenarios_is_left_alone(pytester: pytest.Pytester) -> Non
     assert "drahealth: " not in run.stdout.str()
 
 
-def test_scenarios_run_beside_the_users_tests_and_plugins_for_asynchronous_ones(pytester: pytest.Pytester) -> None:
+def test_scenarios_run_together_with_other_tests_and_asyncio_plugins(pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\nasyncio_mode = auto\nanyio_mode = auto\n")
     pytester.makepyfile(
         """
@@ -94,13 +94,13 @@ def test_scenarios_run_beside_the_users_tests_and_plugins_for_asynchronous_ones(
     ]
 
 
-def test_what_goes_wrong_is_explained(pytester: pytest.Pytester) -> None:
+def test_failures_are_explained(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(STORIES)
     run = run_pytest(pytester, "--drahealth-profile=v1.37", "--drahealth-report=r.json")
     run.assert_outcomes(failed=4)
     run.stdout.fnmatch_lines(
         [
-            'test_what_goes_wrong_is_explained.py:9: node.check(len(str(gpu.id)) < 5, "a short id", gpu.id)',
+            'test_failures_are_explained.py:9: node.check(len(str(gpu.id)) < 5, "a short id", gpu.id)',
             "STATUS-04 (MUST, kubelet): A device's resourceID is DRIVER/POOL/DEVICE, *",
             "  source:   KEP: Proposal, ResourceID",
             "STATUS-04: the id is short",
@@ -145,7 +145,7 @@ DRAFT = "v1alpha1.NodeHealth/WatchDevicesStatus"
 NEEDS_MORE = f"TIMEOUT-02 needs timeout, which {DRAFT} does not carry"
 
 
-def test_what_needs_more_than_the_health_api_carries_is_skipped_for_that_reason(pytester: pytest.Pytester) -> None:
+def test_a_scenario_that_the_health_api_cannot_carry_is_skipped_with_the_reason(pytester: pytest.Pytester) -> None:
     wanted = ("-k", "own_timeout or recovered", "-rs", "--junitxml=j.xml")
     run = run_pytest(pytester, *KEP, *wanted, f"--drahealth-health-api={DRAFT}", "--drahealth-report=r.json")
     run.assert_outcomes(passed=1, skipped=1)
@@ -177,13 +177,14 @@ def test_a_distributed_run_has_one_report_and_all_histories(pytester: pytest.Pyt
     ("option", "sentence"),
     [
         ("--drahealth-target=moon", "--target must be one of reference, kubelet, kind, got 'moon'"),
-        ("--drahealth-report=.", ". cannot be written: Is a directory; name another file"),
+        ("--drahealth-report=.", "cannot write .: Is a directory"),
     ],
 )
-def test_an_option_that_makes_no_sense_is_one_sentence_before_anything_runs(
+def test_an_invalid_option_gives_a_one_line_error_before_the_run(
     pytester: pytest.Pytester, option: str, sentence: str
 ) -> None:
     pytester.makepyfile(x="def test_nothing(): pass")
     run = run_pytest(pytester, option, "x.py", "-p", "no:terminal")
     assert (run.ret, run.outlines) == (pytest.ExitCode.USAGE_ERROR, [])
-    assert [line for line in run.errlines if "ERROR" in line or "Trace" in line] == [f"ERROR: {sentence}"]
+    [error] = [line for line in run.errlines if "ERROR" in line or "Trace" in line]
+    assert error.startswith(f"ERROR: {sentence}")

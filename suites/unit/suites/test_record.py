@@ -36,12 +36,12 @@ def registration(driver: FakeDriver) -> Path:
 
 
 def said(recorder: Recorder) -> list[Any]:
-    """What the steps of the recorded story say of streams, without their times."""
+    """The stream steps of the recorded timeline, without times."""
     (loaded,) = load(dump(recorder.recording().timeline()))
     return [step.stream.model_dump(exclude_unset=True) for step in loaded.timeline.timeline[2:] if step.stream]
 
 
-async def test_what_a_driver_says_becomes_a_story(rig: Rig) -> None:
+async def test_reports_of_a_driver_become_a_timeline(rig: Rig) -> None:
     driver = await run(rig)
     recorder = Recorder(registration(driver))
     listening = asyncio.create_task(recorder.listen())
@@ -59,7 +59,7 @@ async def test_what_a_driver_says_becomes_a_story(rig: Rig) -> None:
     assert end == {"close": "UNAVAILABLE"}
 
 
-async def test_what_is_no_message_is_kept_as_its_bytes(rig: Rig) -> None:
+async def test_an_invalid_message_is_kept_as_bytes(rig: Rig) -> None:
     driver = await run(rig)
     recorder = Recorder(driver.endpoint, messages=3)
     listening = asyncio.create_task(recorder.listen())
@@ -70,25 +70,25 @@ async def test_what_is_no_message_is_kept_as_its_bytes(rig: Rig) -> None:
     assert said(recorder)[1:] == [{"send": {"raw": "ff"}}, {"send": {"raw": "0a021063"}}]
 
 
-async def test_the_first_api_that_the_driver_serves_is_listened_to(rig: Rig) -> None:
+async def test_the_first_served_health_api_is_recorded(rig: Rig) -> None:
     driver = await run(rig, served_health_apis=("v1alpha1.DRAResourceHealth",))
     recorder = Recorder(registration(driver), messages=1)
     await recorder.listen()
     assert recorder.recording().health_api.name == "v1alpha1.DRAResourceHealth"
 
 
-async def test_a_driver_without_a_health_stream_is_told_so(rig: Rig) -> None:
+async def test_a_driver_without_a_health_stream_gives_an_error(rig: Rig) -> None:
     driver = await run(rig, served_health_apis=())
-    with pytest.raises(HarnessError, match="has no health stream; it serves none of the health APIs"):
+    with pytest.raises(HarnessError, match="serves none of the health APIs"):
         await Recorder(registration(driver)).listen()
 
 
-async def test_what_is_no_socket_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="is no socket; name that of a driver that runs"):
+async def test_a_path_that_is_not_a_socket_is_rejected(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="is not a socket"):
         await Recorder(tmp_path).listen()
 
 
-async def test_the_recording_ends_with_its_time(rig: Rig) -> None:
+async def test_a_recording_ends_after_its_time(rig: Rig) -> None:
     driver = await run(rig)
     recorder = Recorder(registration(driver), seconds=0.3)
     await recorder.listen()

@@ -1,4 +1,4 @@
-"""What is recorded of one driver and played on another gives the same stream."""
+"""A recording of one driver gives the same stream on another."""
 
 import asyncio
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from drahealth.fakes.timelines.model import Trigger
 from drahealth.fakes.timelines.play import play
 from drahealth.proto.health_apis import HEALTH_APIS, V1
 from drahealth.proto.values import DeviceHealth, Health
-from drahealth.suites.timelines.record import Heard, Recorder
+from drahealth.suites.timelines.record import Recorder, StreamMessage
 from drahealth.suites.unit.fakes.driver_rig import Rig
 from drahealth.suites.unit.manager.rig import until
 
@@ -40,7 +40,7 @@ Script = Sequence[tuple[float, str | list[DeviceHealth]]]
 
 
 class Replay:
-    """A stage for a driver alone: time jumps, and what is sent is heard before the next step."""
+    """A stage with only a driver and simulated time. Each message arrives before the next step."""
 
     def __init__(self, rig: Rig, driver: FakeDriver, recorder: Recorder) -> None:
         self.clock = rig.clock
@@ -51,13 +51,13 @@ class Replay:
         self.clock.jump(seconds)
 
     async def act(self, action: Action) -> None:
-        before, do = len(self._recorder.recording().heard), action.do
+        before, do = len(self._recorder.recording().messages), action.do
         if isinstance(do, Send):
             do = command_of(do.message, "node-a", self.clock.wall(), Inventory.of(1))
         assert isinstance(do, Command)
         await self._driver.do(do)
         if isinstance(do, Report | StreamSend | StreamClose):
-            await until(lambda: len(self._recorder.recording().heard) > before)
+            await until(lambda: len(self._recorder.recording().messages) > before)
 
     async def expect(self, action: Action) -> None:
         raise AssertionError("a recording expects nothing")
@@ -70,7 +70,7 @@ class Replay:
 
 
 async def quiet(rig: Rig, **options: Any) -> tuple[FakeDriver, Recorder, "asyncio.Task[None]"]:
-    """A driver that says nothing by itself, and one who listens to it."""
+    """A silenced driver, and a recorder of its stream."""
     driver = rig.here(devices=("gpu-0",), **options)
     await driver.start()
     await driver.stream_silence()
@@ -81,13 +81,13 @@ async def quiet(rig: Rig, **options: Any) -> tuple[FakeDriver, Recorder, "asynci
 
 
 async def recorded(script: Script, code: str, health_api: str) -> Recorder:
-    """What is heard of a driver that says this, with these pauses before."""
+    """Record a driver that sends these messages after these pauses."""
     rig = Rig()
     driver, recorder, listening = await quiet(rig, served_health_apis=(health_api,))
     for number, (pause, said) in enumerate(script, 1):
         rig.clock.jump(pause)
         await (driver.stream_send(said) if isinstance(said, str) else driver.report(said))
-        await until(lambda number=number: len(recorder.recording().heard) == number)  # type: ignore[misc]
+        await until(lambda number=number: len(recorder.recording().messages) == number)  # type: ignore[misc]
     await driver.stream_close(code)
     await listening
     await rig.close()
@@ -95,7 +95,7 @@ async def recorded(script: Script, code: str, health_api: str) -> Recorder:
 
 
 async def replayed(text: str, health_api: str) -> Recorder:
-    """What is heard of a driver that plays this."""
+    """Record a driver that plays this timeline."""
     rig = Rig()
     driver, recorder, listening = await quiet(rig, served_health_apis=(health_api,))
     await play(checked_plan(load(text)[0], Inventory.of(1)), Replay(rig, driver, recorder))
@@ -104,27 +104,27 @@ async def replayed(text: str, health_api: str) -> Recorder:
     return recorder
 
 
-def in_short(heard: Sequence[Heard]) -> list[tuple[bytes, str]]:
+def in_short(heard: Sequence[StreamMessage]) -> list[tuple[bytes, str]]:
     return [(one.data, one.code) for one in heard]
 
 
 @example([(0.0, [DeviceHealth("node-a", "gpu-0", Health.HEALTHY, "\x85 \u2028\r\n\t\x00")])], "OK", V1.name)
 @given(SCRIPTS, st.sampled_from(["OK", "UNAVAILABLE", "INTERNAL"]), st.sampled_from([*HEALTH_APIS]))
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-async def test_a_recording_that_is_played_gives_the_same_stream(script: Script, code: str, health_api: str) -> None:
+async def test_playing_a_recording_gives_the_same_stream(script: Script, code: str, health_api: str) -> None:
     first = (await recorded(script, code, health_api)).recording()
     again = (await replayed(dump(first.timeline()), health_api)).recording()
-    assert in_short(again.heard) == in_short(first.heard)
-    assert [one.at for one in again.heard] == pytest.approx([one.at for one in first.heard], abs=0.9)
+    assert in_short(again.messages) == in_short(first.messages)
+    assert [one.at for one in again.messages] == pytest.approx([one.at for one in first.messages], abs=0.9)
 
 
-async def test_a_recording_takes_no_longer_to_play_than_it_took() -> None:
+async def test_playing_a_recording_takes_its_recorded_time() -> None:
     recording = (await recorded([(7.0, []), (3600.0, "ff")], "OK", V1.name)).recording()
     plan = checked_plan(load(dump(recording.timeline()))[0], Inventory.of(1))
-    assert recording.heard[-1].at < plan.lasts < recording.heard[-1].at + 2
+    assert recording.messages[-1].at < plan.lasts < recording.messages[-1].at + 2
 
 
-async def test_times_of_the_drivers_own_are_as_old_as_they_were() -> None:
+async def test_timestamps_of_the_driver_keep_their_age() -> None:
     rig = Rig()
     driver, recorder, listening = await quiet(rig)
     wall = int(rig.clock.wall())
@@ -133,5 +133,5 @@ async def test_times_of_the_drivers_own_are_as_old_as_they_were() -> None:
     await listening
     await rig.close()
     again = (await replayed(dump(recorder.recording().timeline()), V1.name)).recording()
-    (device,) = V1.decode(V1.method.response.FromString(again.heard[0].data))
-    assert again.heard[0].wall - device.updated == pytest.approx(300, abs=2)
+    (device,) = V1.decode(V1.method.response.FromString(again.messages[0].data))
+    assert again.messages[0].wall - device.updated == pytest.approx(300, abs=2)

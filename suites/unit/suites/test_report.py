@@ -25,7 +25,7 @@ def run_of(*results: Result) -> Run:
 
 
 def verdicts(*results: Result) -> dict[str, str]:
-    """What is judged at all."""
+    """The requirements with another verdict than NOT_TESTED."""
     return {name: verdict for name, verdict in run_of(*results).verdicts().items() if verdict != "NOT_TESTED"}
 
 
@@ -43,7 +43,7 @@ def test_the_exit_code_is_that_of_the_worst_outcome(outcomes: list[Outcome], cod
     assert run_of(*(result(outcome, "STATUS-01") for outcome in outcomes)).exit_code() == code
 
 
-def test_a_scenario_that_passed_passes_what_it_judges_and_the_invariants() -> None:
+def test_a_passed_scenario_passes_its_requirements_and_the_invariants() -> None:
     assert verdicts(result("passed", "STATUS-01", "STATUS-02")) == dict.fromkeys(
         {"STATUS-01", "STATUS-02", *INVARIANTS}, "PASS"
     )
@@ -54,17 +54,17 @@ def test_a_known_issue_is_a_verdict_on_its_own_requirement_only() -> None:
     assert (found["TERM-01"], found["TERM-02"], found["STATUS-10"]) == ("PASS", "KNOWN ISSUE", "PASS")
 
 
-def test_a_scenario_that_is_not_applicable_says_so_of_what_needs_more_and_nothing_else() -> None:
+def test_a_scenario_that_is_not_applicable_has_verdicts_only_on_unmet_needs() -> None:
     beyond = result("not applicable", "TIMEOUT-02", "TIMEOUT-03", beyond=("TIMEOUT-02",), reason="TIMEOUT-02 needs ...")
     assert verdicts(beyond) == {"TIMEOUT-02": "NOT_APPLICABLE"}
     assert verdicts(beyond, result("passed", "TIMEOUT-02"))["TIMEOUT-02"] == "PASS"
 
 
-def test_a_failure_is_a_verdict_on_what_was_broken_and_says_nothing_of_the_rest() -> None:
+def test_a_failure_is_a_verdict_only_on_its_own_requirement() -> None:
     assert verdicts(result("failed", "TERM-01", "TERM-02", broken=("TERM-01",))) == {"TERM-01": "FAIL"}
 
 
-def test_a_broken_invariant_fails_though_no_scenario_names_it() -> None:
+def test_a_violated_invariant_fails_without_a_scenario() -> None:
     found = verdicts(result("passed", "STATUS-01"), result("failed", "STATUS-03", broken=("STATUS-10",)))
     assert found == {"STATUS-01": "PASS", "STATUS-06": "PASS", "STATUS-07": "PASS", "STREAM-03": "PASS"} | {
         "STATUS-10": "FAIL"
@@ -79,23 +79,23 @@ def test_a_broken_invariant_fails_though_no_scenario_names_it() -> None:
         (["known issue", "passed"], "KNOWN ISSUE"),
     ],
 )
-def test_of_several_scenarios_the_worst_verdict_counts(outcomes: list[Outcome], verdict: str) -> None:
+def test_the_worst_verdict_of_several_scenarios_counts(outcomes: list[Outcome], verdict: str) -> None:
     found = verdicts(*(result(outcome, "CRASH-01") for outcome in outcomes))
     assert found["CRASH-01"] == verdict
 
 
-def test_where_nothing_ran_nothing_is_judged() -> None:
+def test_without_results_all_requirements_are_not_tested() -> None:
     assert set(Run("reference", "").verdicts().values()) == {"NOT_TESTED"}
 
 
-def test_results_survive_being_plain_data() -> None:
+def test_results_round_trip_through_plain_data() -> None:
     told = result("known issue", "TERM-02", broken=("TERM-02",), known_issues=("B-19",), history="0 s")
     run = Run("reference", "")
     assert run.take(json.loads(json.dumps(asdict(told)))) == told
     assert run.results == [told]
 
 
-def test_an_error_at_the_end_of_a_scenario_joins_what_went_wrong_before() -> None:
+def test_a_cleanup_error_is_merged_into_the_result() -> None:
     run = Run("reference", "")
     run.take(asdict(result("failed", "TERM-01", problem="it followed", history="0 s  # all")))
     run.take(asdict(result("error", "TERM-01", "TERM-02", problem="pods did not go away")))
@@ -105,7 +105,7 @@ def test_an_error_at_the_end_of_a_scenario_joins_what_went_wrong_before() -> Non
     assert (run.exit_code(), run.verdicts()["TERM-01"]) == (3, "ERROR")
 
 
-def test_the_report_says_all_there_is_to_say() -> None:
+def test_the_report_has_all_fields() -> None:
     passed = result("passed", "STATUS-01")
     report = json.loads(run_of(passed).to_json())
     assert {name: report[name] for name in report if name not in ("requirements", "scenarios")} == {

@@ -1,4 +1,4 @@
-"""The decorator that makes a scenario, and finding scenarios."""
+"""The `scenario` decorator, and the list of scenarios."""
 
 import inspect
 from collections.abc import Awaitable, Callable
@@ -14,7 +14,7 @@ from drahealth.suites.targets.capabilities import Capability
 
 
 class Player:
-    """What a node is to the decorator."""
+    """The part of a node that the decorator uses."""
 
     def __init__(self) -> None:
         self.stories: list[Awaitable[None]] = []
@@ -24,7 +24,7 @@ class Player:
 
 
 def declared(told: list[Any]) -> Callable[..., None]:
-    """A scenario that notes what its story was told with."""
+    """A scenario that records the arguments of its story."""
 
     @scenario("STATUS-02", "STATUS-01")
     async def test_a_story_is_told(node: Any, other: int) -> None:
@@ -37,7 +37,7 @@ def test_a_scenario_has_a_name_its_requirements_and_a_title() -> None:
     assert scenario_of(declared([])) == Scenario("test_a_story_is_told", ("STATUS-02", "STATUS-01"), "a story is told")
 
 
-async def test_its_node_plays_the_story_with_all_fixtures() -> None:
+async def test_the_node_plays_the_story_with_all_fixtures() -> None:
     told: list[Any] = []
     player = Player()
     declared(told)(node=player, other=7)
@@ -52,7 +52,7 @@ def test_pytest_sees_an_ordinary_function_with_the_storys_fixtures() -> None:
     assert list(inspect.signature(test).parameters) == ["node", "other"]
 
 
-def test_a_requirement_that_is_not_in_the_ledger_is_refused() -> None:
+def test_an_unknown_requirement_is_rejected() -> None:
     with pytest.raises(
         ValueError, match=r"^requirement 'STATUS-99' is not in the ledger, suites/judging/requirements\.toml$"
     ):
@@ -60,7 +60,7 @@ def test_a_requirement_that_is_not_in_the_ledger_is_refused() -> None:
 
 
 @pytest.mark.parametrize("test", [None, len, Player.play, type("Odd", (), {"scenario": "no"})()])
-def test_what_is_no_scenario_is_none(test: object) -> None:
+def test_an_ordinary_function_is_no_scenario(test: object) -> None:
     assert scenario_of(test) is None
 
 
@@ -86,12 +86,12 @@ def test_the_needs_of_a_scenario_include_those_of_its_requirements() -> None:
     assert judging.all_needs == {Capability.RESTART_KUBELET, Capability.SWITCH_GATES}
 
 
-def test_an_unknown_capability_is_refused() -> None:
+def test_an_unknown_capability_is_rejected() -> None:
     with pytest.raises(ValueError, match=r"^unknown capability 'fly'; choose one of stop-api-server, "):
         scenario("STATUS-01", needs=("fly",))
 
 
-def test_the_catalogue_is_in_the_order_of_files_and_of_lines_in_them() -> None:
+def test_the_catalogue_has_the_order_of_files_and_lines() -> None:
     names = [found.name for found in scenarios()]
     basic = [found.name for test in vars(test_basic).values() if (found := scenario_of(test))]
     assert names[names.index(basic[0]) :][: len(basic)] == basic
@@ -124,7 +124,7 @@ def test_names_in_the_catalogue_are_unique_and_none_is_part_of_another() -> None
     ],
     ids=lambda value: getattr(value, "name", ""),
 )
-def test_a_scenario_does_not_apply_where_less_is_carried_than_what_it_judges_needs(
+def test_a_scenario_is_not_applicable_if_the_health_api_lacks_a_field(
     health_api: HealthApi | None, beyond: tuple[str, ...], reason: str
 ) -> None:
     judging = Scenario("test_a", ("TIMEOUT-01", "STATUS-02", "STATUS-01"), "a")

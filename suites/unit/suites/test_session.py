@@ -1,4 +1,4 @@
-"""One run of scenarios: its target is started once, whatever comes of it."""
+"""One run of scenarios: its target is started at most once."""
 
 from collections.abc import Iterator
 
@@ -34,7 +34,7 @@ def session(pytestconfig: pytest.Config) -> Iterator[Session]:
     session.close()
 
 
-def test_nothing_is_started_that_no_scenario_needs(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_target_is_started_without_a_scenario(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(Options, "make_target")
     assert session.log_tail() == ""
 

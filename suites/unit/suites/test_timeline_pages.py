@@ -1,4 +1,4 @@
-"""The schemas that are published, and the examples of the page for authors."""
+"""The published schemas, and the examples in docs/timelines.md."""
 
 import json
 import re
@@ -28,7 +28,7 @@ def check(document: Any, name: str = "timeline") -> None:
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
-def test_the_schema_takes_what_is_shipped(path: Path) -> None:
+def test_the_schema_accepts_shipped_timelines(path: Path) -> None:
     check(YAML(typ="safe", pure=True).load(path))
 
 
@@ -44,19 +44,19 @@ def test_the_schema_takes_what_is_shipped(path: Path) -> None:
         {"parallel": [[{"mark": "a"}], [{"driver": {"upgrade": {"overlap": "2s"}}}]]},
     ],
 )
-def test_the_schema_takes_every_form(step: Any) -> None:
+def test_the_schema_accepts_every_form(step: Any) -> None:
     check({**HEAD, "timeline": [step]})
 
 
 @pytest.mark.parametrize(
     "step", [{"injct": "xid/79"}, {"at": "soon", "mark": "a"}, {"driver": "explode"}, {"stream": {"drop": 30}}]
 )
-def test_the_schema_refuses_what_is_misspelt(step: Any) -> None:
+def test_the_schema_rejects_misspelled_keys(step: Any) -> None:
     with pytest.raises(jsonschema.ValidationError):
         check({**HEAD, "timeline": [step]})
 
 
-def test_the_schema_of_inventories_takes_one() -> None:
+def test_the_schema_of_inventories_accepts_one() -> None:
     gpus = {"name": "gpu", "count": 8, "partitions": [{"name": "mig", "count": 7}]}
     check({"format": "inventory/v1", "devices": [gpus]}, "inventory")
 

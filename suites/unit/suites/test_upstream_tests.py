@@ -1,4 +1,4 @@
-"""The tests of the texts and of Kubernetes, and the marks of what stands for them: either names all of the other."""
+"""The tests of the KEP and of Kubernetes, and the marks of their counterparts, match."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ def ours() -> dict[str, list[str]]:
     return counterparts()
 
 
-def test_every_row_has_a_counterpart_or_says_why_not(ours: dict[str, list[str]]) -> None:
+def test_every_row_has_a_counterpart_or_a_reason(ours: dict[str, list[str]]) -> None:
     rows = upstream_tests().values()
     assert {row.id for row in rows if not row.not_ours} - ours.keys() == set()
     assert {row.id for row in rows if row.not_ours} & ours.keys() == set()
@@ -22,7 +22,7 @@ def test_every_mark_names_a_row(ours: dict[str, list[str]]) -> None:
     assert ours.keys() - upstream_tests().keys() == set()
 
 
-def test_a_row_says_in_a_sentence_what_it_asserts_or_why_it_is_not_ours() -> None:
+def test_every_row_has_a_sentence() -> None:
     rows = upstream_tests().values()
     assert [row.id for row in rows if not row.asserts.endswith(".") or not row.where] == []
     assert [row.id for row in rows if row.not_ours and not row.not_ours.endswith(".")] == []

@@ -1,4 +1,4 @@
-"""The fixtures `drahealth_...`, in runs of other people's tests."""
+"""The fixtures `drahealth_...` in separate pytest runs."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What pods showed in the course of a story, in a line for each device that changed. Pure."""
+"""The health that pods showed during a story, as one line per changed device. Pure."""
 
 from collections.abc import Iterable, Iterator
 
@@ -7,16 +7,20 @@ from drahealth.proto.quoting import one_line
 from drahealth.proto.values import ResourceHealth
 
 LINES = 4
-"""Devices that are told of; of each the last states."""
+"""Maximum number of devices to print."""
 STATES = 6
+"""Maximum number of states per device. The last ones are printed."""
 LETTERS = 80
-"""Of a message."""
+"""Maximum length of a message."""
 
 _States = list[tuple[float, str]]
 
 
-def showed(records: Iterable[Record], since: float) -> Iterator[str]:
-    """`since` is when the story began, on the records' clock; what was jumped over since then counts."""
+def status_changes(records: Iterable[Record], since: float) -> Iterator[str]:
+    """One line per changed device. `since` is the start of the story on the records' clock.
+
+    Times in the lines are seconds since the start, including simulated time.
+    """
     jumped, seen = 0.0, dict[tuple[str, str], _States]()
     for record in records:
         match record.what:
@@ -32,7 +36,7 @@ def showed(records: Iterable[Record], since: float) -> Iterator[str]:
     for (pod, device), states in list(changed.items())[:LINES]:
         yield f"pod {pod} showed {device}: {_in_order(states)}"
     if len(changed) > LINES:
-        yield f"and {len(changed) - LINES} devices more changed"
+        yield f"{len(changed) - LINES} more devices changed"
 
 
 def _healths(status: StatusSeen) -> Iterator[tuple[tuple[str, str], str]]:
@@ -53,5 +57,5 @@ def _words(resource: ResourceHealth) -> str:
 def _in_order(states: _States) -> str:
     more = len(states) - STATES
     first, *others = states[-STATES:]
-    told = [f"{words} at {at:.1f} s" for at, words in others]
-    return ", ".join([*([f"{more} more"] if more > 0 else []), first[1], *told])
+    later = [f"{words} at {at:.1f} s" for at, words in others]
+    return ", ".join([*([f"{more} more"] if more > 0 else []), first[1], *later])
