@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from drahealth.fakes.cluster.clients.kube_client import KubeClient
+from drahealth.fakes import KubeClient
 from drahealth.fakes.kubelet_plugin import Device, NamespacedObject, Options, Pool, PrepareResult, start
-from drahealth.proto.values import DeviceHealth, Health
+from drahealth.proto import DeviceHealth, Health
 
 DRIVER = "minimal.example.com"
 NAMES = ("dev-0", "dev-1")

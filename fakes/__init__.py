@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
     from drahealth.fakes.hardware.driver import FakeDriver
     from drahealth.fakes.hardware.registered import FakeNode
+    from drahealth.fakes.inventory.devices import Inventory
+    from drahealth.fakes.inventory.file import load_inventory
     from drahealth.proto.version import __version__
 else:
     __getattr__, __dir__ = exports(__name__)
@@ -57,6 +59,7 @@ __all__ = [
     "FakeDriver",
     "FakeNode",
     "HttpApi",
+    "Inventory",
     "JumpClock",
     "Kind",
     "KubeClient",
@@ -64,4 +67,5 @@ __all__ = [
     "PluginOptions",
     "PluginState",
     "__version__",
+    "load_inventory",
 ]

@@ -21,12 +21,14 @@ from drahealth.fakes.faults.catalogue import policy
 from drahealth.fakes.files.socket_files import SocketInUse, is_served
 from drahealth.fakes.hardware import call_counts
 from drahealth.fakes.hardware.failing import FailingDevices, FaultHandlers
+from drahealth.fakes.hardware.inventories import plugin_options
 from drahealth.fakes.hardware.kubelet_registration import KubeletRegistration
 from drahealth.fakes.hardware.machine import DeviceState, Machine
 from drahealth.fakes.hardware.plugin_list import PluginList, Response
 from drahealth.fakes.hardware.registered import FakeNode, Registered, names_of
 from drahealth.fakes.hardware.response_queue import ResponseQueue
 from drahealth.fakes.inventory import cdi
+from drahealth.fakes.inventory.devices import Inventory
 from drahealth.fakes.sockets import ServedSocket
 from drahealth.proto import events
 from drahealth.proto.clock import Clock, SystemClock
@@ -82,19 +84,23 @@ class FakeDevicePlugin(FaultHandlers, PluginControl, Registered):
     def for_node(
         cls,
         node: FakeNode,
-        devices: Sequence[str] = ("gpu-0",),
+        devices: Sequence[str] | Inventory = ("gpu-0",),
         *,
         resource: str = "example.com/gpu",
         observe: Observe = events.ignore,
         **options: Any,
     ) -> "FakeDevicePlugin":
-        """A device plugin for this node, whose devices are all Healthy; `options` are further fields of PluginOptions.
+        """Create a device plugin for this node with Healthy devices. `options` are other fields of PluginOptions.
 
-        Raises ValueError for options that no device plugin can have.
+        Raises ValueError for invalid options.
         """
         folders = {"plugins_dir": str(node.device_plugins_dir), "registry_dir": str(node.registry_dir)}
         folders["data_dir"] = str(node.plugins_dir / resource.replace("/", "_"))
-        made = PluginOptions(**{"resource": resource, "devices": names_of(devices), **folders, **options})
+        given: dict[str, Any] = {"resource": resource, **folders, **options}
+        if isinstance(devices, Inventory):
+            made = plugin_options(devices, **given)
+        else:
+            made = PluginOptions(devices=names_of(devices), **given)
         return cls(made, clock=node.clock, observe=observe)
 
     def __str__(self) -> str:

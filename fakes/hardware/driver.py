@@ -52,8 +52,10 @@ from drahealth.fakes.hardware.devices import Devices
 from drahealth.fakes.hardware.driver_instance import DriverInstance
 from drahealth.fakes.hardware.failing import FaultHandlers
 from drahealth.fakes.hardware.instances import DriverInstances, OnStatus
+from drahealth.fakes.hardware.inventories import driver_options
 from drahealth.fakes.hardware.registered import FakeNode, Registered, names_of
 from drahealth.fakes.health.streams import HealthStreams
+from drahealth.fakes.inventory.devices import Inventory
 from drahealth.proto import events
 from drahealth.proto.clock import Clock, SystemClock
 from drahealth.proto.events import Observe
@@ -86,18 +88,22 @@ class FakeDriver(FaultHandlers, DriverControl, Registered):
     def for_node(
         cls,
         node: FakeNode,
-        devices: Sequence[str] = ("gpu-0",),
+        devices: Sequence[str] | Inventory = ("gpu-0",),
         *,
         name: str = "gpu.example.com",
         observe: Observe = events.ignore,
         **options: Any,
     ) -> "FakeDriver":
-        """A driver for this node, whose devices are all Healthy; `options` are further fields of DriverOptions.
+        """Create a driver for this node with Healthy devices. `options` are other fields of DriverOptions.
 
-        Raises ValueError for options that no driver can have.
+        Raises ValueError for invalid options.
         """
         folders = {"registry_dir": str(node.registry_dir), "data_dir": str(node.plugins_dir / name)}
-        made = DriverOptions(**{"name": name, "node": node.name, "devices": names_of(devices), **folders, **options})
+        given: dict[str, Any] = {"name": name, "node": node.name, **folders, **options}
+        if isinstance(devices, Inventory):
+            made = driver_options(devices, **given)
+        else:
+            made = DriverOptions(devices=names_of(devices), **given)
         return cls(made, node.api, clock=node.clock, observe=observe)
 
     def __str__(self) -> str:

@@ -73,7 +73,7 @@ def inventory_of(groups: Iterable[DeviceGroup]) -> Inventory:
 
 
 def load_inventory(path: Path) -> Inventory:
-    """The devices of a file with one driver. Raises FileError for an invalid file, OSError if it cannot be read."""
+    """Read the devices of a file with one driver. Raises FileError if it is invalid, OSError if it is unreadable."""
     found = load_file(path)
     if len(found.drivers) > 1:
         raise found.drivers[1].error("the file has several drivers; use a file with one driver")

@@ -21,7 +21,7 @@ _NAME = "drahealth"
 
 
 class HttpApi:
-    """Serves the API server at `url`, from `start` to `stop`."""
+    """Serves an `ApiServer` over HTTP on loopback, at `url`, from `start` to `stop`."""
 
     def __init__(self, server: ApiServer) -> None:
         self._server = server

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from drahealth.fakes import CLAIMS, SLICES, FakeDevicePlugin, FakeDriver, KubeClient
+from drahealth.fakes import CLAIMS, SLICES, FakeDevicePlugin, FakeDriver, Inventory, KubeClient
 from drahealth.proto import Health
 from drahealth.suites import ReferenceKubelet
 
@@ -46,6 +46,14 @@ async def test_timeout_names_what_was_seen() -> None:
             await kubelet.wait_for_health("gpu-0", "Unhealthy", timeout=0.1)
         with pytest.raises(TimeoutError, match=r"last seen: gpu\.example\.com"):
             await kubelet.wait_registered("another.example.com", timeout=0.1)
+
+
+async def test_driver_and_device_plugin_have_the_devices_of_an_inventory() -> None:
+    gpus = Inventory.of(2)
+    async with ReferenceKubelet() as kubelet:
+        driver, plugin = FakeDriver.for_node(kubelet, gpus), FakeDevicePlugin.for_node(kubelet, gpus)
+    assert (driver.options.devices, driver.options.inventory) == (("gpu-0", "gpu-1"), gpus.devices)
+    assert (plugin.options.devices, plugin.options.inventory) == (("gpu-0", "gpu-1"), gpus.devices)
 
 
 async def test_device_plugin_is_registered() -> None:
