@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
 
-from drahealth.fakes.control.commands.definition import Command, Subject
+from drahealth.fakes.control.commands.definition import Command, Subject, dataclass_of
 from drahealth.fakes.control.commands.registry import definition
 
 Reply = TypeVar("Reply")
@@ -21,7 +21,7 @@ def encode(command: Command[Any]) -> dict[str, Any]:
 
 def decode(subject: Subject, name: str, args: Mapping[str, Any]) -> Command[Any]:
     """The command of that name with these arguments. Raises ValueError for an unknown command and wrong arguments."""
-    found: Any = definition(subject, name).command
+    found: Any = dataclass_of(definition(subject, name).command)
     try:
         command: Command[Any] = _adapter(found).validate_python(args)
     except ValidationError as error:

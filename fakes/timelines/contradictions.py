@@ -8,13 +8,21 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from drahealth.fakes.control.commands.devices import Clear, Inject, Recover, Reset, TaintDevices, UntaintDevices
+from drahealth.fakes.control.commands.devices import (
+    Clear,
+    Inject,
+    Recover,
+    Reset,
+    SetHealth,
+    TaintDevices,
+    UntaintDevices,
+)
 from drahealth.fakes.control.commands.life import Crash, Restart, RestartDevicePlugin, Start, Stop, Unregister, Upgrade
 from drahealth.fakes.control.commands.plugin_devices import Remove, Restore, SetListedHealth
 from drahealth.fakes.control.commands.streams import StreamClose
 from drahealth.fakes.faults.catalogue import Fault, UnknownName, action, fault
 from drahealth.fakes.files.user_files import Finding, Place
-from drahealth.fakes.timelines.actions import Action, ChangeKubelet, ChangePod, Expect, Send
+from drahealth.fakes.timelines.actions import Action, ChangeKubelet, ChangePod, Expect, Mark, Send
 
 
 def contradictions(actions: Iterable[Action], catalogue: str, *, by_chance: bool = False) -> Iterator[Finding]:
@@ -50,11 +58,17 @@ class _Story:
     expected: dict[tuple[str, str], tuple[float, Action]] = field(default_factory=dict)
 
     def next(self, did: Action) -> Iterator[str]:
-        if did.verb not in ("expect", "mark"):  # things change, and what was expected of this moment is past
+        if self.expected and not isinstance(
+            did.do, Expect | Mark
+        ):  # things change, and what was expected of this moment is past
             self.expected = {key: (until, old) for key, (until, old) in self.expected.items() if until > did.at}
         for faults in self.has.values():
             for name in [name for name, until in faults.items() if until <= did.at]:
                 del faults[name]
+        if not isinstance(did.do, Mark | SetHealth):  # which contradict nothing, and are many
+            yield from self._happens(did)
+
+    def _happens(self, did: Action) -> Iterator[str]:
         match did.do:
             case Inject() as inject:
                 yield from self._inject(did, inject)
@@ -104,7 +118,8 @@ class _Story:
 
     def _recover(self, did: Action, recover: Recover) -> Iterator[str]:
         concerned = [path for path in self.has if self.has[path] and _is_in(path, did.device)]
-        self.helped[did.place, did.at] = self.helped.get((did.place, did.at), False) or bool(concerned)
+        when = did.place, did.at
+        self.helped[when] = self.helped.get(when, False) or bool(concerned)
         late = {path: until for path in concerned if (until := self.busy.get(path, 0.0)) > did.at}
         for path, until in late.items():
             yield f"{path} is being recovered until {until:g} s, so that cannot begin again at {did.at:g} s"

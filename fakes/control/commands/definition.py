@@ -34,6 +34,11 @@ class Command(Generic[Reply]):
     """Something that a fake can be told. Its type argument is the reply."""
 
     __slots__ = ()
+
+    def __new__(cls, *_: Any, **__: Any) -> Self:
+        """The dataclass is made with its first instance: to make all of them would take `drahealth ctl` 30 ms."""
+        return object.__new__(dataclass_of(cls))
+
     __hash__: Any
     __pydantic_config__: ClassVar[Mapping[str, Any]] = {"extra": "forbid"}
     definition: ClassVar["Definition"]
@@ -106,16 +111,15 @@ def command(
 ) -> Callable[[type[C]], type[C]]:
     """Makes a frozen dataclass of a class and defines the command. `ctl`, `step` None: its name; empty: it has none."""
 
-    def define(written: type[C]) -> type[C]:
-        made: type[C] = dataclass(frozen=True, slots=True)(written)
+    def define(made: type[C]) -> type[C]:
         (reply,) = get_args(made.__orig_bases__[0])  # type: ignore[attr-defined]
         made.definition = Definition(
             name,
             made,
             subjects,
-            tuple(map(_argument, dataclasses.fields(made))),  # type: ignore[arg-type]
+            tuple(_argument(name, vars(made)[name]) for name in made.__annotations__),
             reply,
-            "\n\n".join(" ".join(part.split()) for part in (written.__doc__ or "").split("\n\n")),
+            "\n\n".join(" ".join(part.split()) for part in (made.__doc__ or "").split("\n\n")),
             changes,
             name if ctl is None else ctl,
             name if step is None else step,
@@ -128,8 +132,12 @@ def command(
     return define
 
 
-def _argument(field: "dataclasses.Field[Any]") -> Argument:
+def dataclass_of(made: type[C]) -> type[C]:
+    """The class of a command as a dataclass."""
+    return made if "__dataclass_fields__" in vars(made) else dataclass(frozen=True)(made)
+
+
+def _argument(name: str, field: "dataclasses.Field[Any]") -> Argument:
     known: Argument = field.metadata["argument"]
-    if field.default is dataclasses.MISSING:
-        return dataclasses.replace(known, name=field.name, default=dataclasses.MISSING)
-    return dataclasses.replace(known, name=field.name, required=False, default=field.default)
+    required = field.default is dataclasses.MISSING
+    return dataclasses.replace(known, name=name, required=required, default=field.default)
