@@ -4,6 +4,7 @@ Every pytest run of an environment with drahealth loads it, so it imports only p
 It changes nothing until an option of ours is given or a scenario is collected. Then it registers `reporting`.
 """
 
+import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         everywhere = len(targets) == len(registry.FOLDERS)
         text = option.help if everywhere else f"{', '.join(targets)}: {option.help}"
         group.addoption(f"--drahealth-{option.name}", metavar=option.metavar, help=text)
+        for old in option.old_names:
+            group.addoption(f"--drahealth-{old}", action=_Renamed, dest=option.name, help=argparse.SUPPRESS)
+
+
+class _Renamed(argparse.Action):
+    """An old name of an option. Its use is an error that gives the new name."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        raise pytest.UsageError(f"{self.option_strings[0]} was renamed to --drahealth-{self.dest}")
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> "pytest.Collector | None":

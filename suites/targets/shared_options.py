@@ -21,7 +21,13 @@ KUBERNETES = Option(
 DRIVER = Option(
     "driver", "WHERE", "Process of the fake driver: inline (default) or process.", choice("inline", "process")
 )
-HEALTH_API = Option("health-api", "NAME", "The only health API of the drivers; default: v1 and v1alpha1.", _health_api)
+HEALTH_API = Option(
+    "health-api",
+    "NAME",
+    "The only health API of the drivers; default: v1 and v1alpha1.",
+    _health_api,
+    old_names=("flavour",),
+)
 
 
 def place_of(driver: str) -> str:

@@ -80,6 +80,7 @@ def test_a_target_imports_nothing_from_the_folder_of_another() -> None:
 
 def test_the_pytest_plugin_imports_pytest_and_options_alone_until_it_is_needed() -> None:
     assert list(imports(parsed((CHECKOUT / "suites/run/plugin.py").read_bytes()).body)) == [
+        "argparse",
         "pathlib.Path",
         "typing.TYPE_CHECKING",
         "pytest",
