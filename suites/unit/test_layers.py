@@ -19,8 +19,13 @@ MAY_IMPORT = {
     "fakes": {"proto", "fakes"},
     "suites": {"proto", "manager", "fakes", "suites"},
 }
-GRAPH = ImportGraph.of(sources(CHECKOUT))
 MODULES = {part: sorted((CHECKOUT / part).rglob("*.py")) for part in MAY_IMPORT}
+
+
+@pytest.fixture(scope="module")
+def graph() -> ImportGraph:
+    """That of the checkout; it takes a second or two, which collecting tests must not."""
+    return ImportGraph.of(sources(CHECKOUT))
 
 
 def imported_by(part: str) -> Iterator[tuple[str, str]]:
@@ -40,22 +45,22 @@ def test_a_part_imports_only_those_below_it(part: str) -> None:
     assert [(path, other) for path, other in parts if other not in MAY_IMPORT[part]] == []
 
 
-def test_no_module_is_in_an_import_cycle() -> None:
-    assert cycle(GRAPH.edges) == []
+def test_no_module_is_in_an_import_cycle(graph: ImportGraph) -> None:
+    assert cycle(graph.edges) == []
 
 
 @pytest.mark.parametrize("part", MAY_IMPORT)
-def test_folders_and_root_modules_of_a_part_import_each_other_in_one_direction(part: str) -> None:
-    rooms = {name: ".".join(name.split(".")[:2]) for name in GRAPH.edges if name.startswith(f"{part}.")}
+def test_folders_and_root_modules_of_a_part_import_each_other_in_one_direction(graph: ImportGraph, part: str) -> None:
+    rooms = {name: ".".join(name.split(".")[:2]) for name in graph.edges if name.startswith(f"{part}.")}
     edges: dict[str, set[str]] = {room: set() for room in rooms.values()}
     for name, room in rooms.items():
-        edges[room] |= {rooms[other] for other in GRAPH.edges[name] & rooms.keys()}
+        edges[room] |= {rooms[other] for other in graph.edges[name] & rooms.keys()}
     assert cycle({room: frozenset(others - {room}) for room, others in edges.items()}) == []
 
 
 @pytest.mark.parametrize("part", ["fakes", "suites"])
-def test_a_part_has_at_most_eight_modules_at_its_root(part: str) -> None:
-    assert len(GRAPH.roots(part)) <= 8
+def test_a_part_has_at_most_eight_modules_at_its_root(graph: ImportGraph, part: str) -> None:
+    assert len(graph.roots(part)) <= 8
 
 
 @pytest.mark.parametrize("part", MAY_IMPORT)
@@ -71,9 +76,9 @@ def test_the_options_of_all_targets_need_only_the_standard_library() -> None:
     assert set(done.stdout.split()) - sys.stdlib_module_names == {"drahealth"}
 
 
-def test_a_target_imports_nothing_from_the_folder_of_another() -> None:
+def test_a_target_imports_nothing_from_the_folder_of_another(graph: ImportGraph) -> None:
     folders = [f"{folder.removeprefix('drahealth.')}." for folder in FOLDERS.values()]
-    edges = [(name, other) for name, others in GRAPH.edges.items() for other in others]
+    edges = [(name, other) for name, others in graph.edges.items() for other in others]
     homes = [[next((f for f in folders if f"{end}.".startswith(f)), None) for end in edge] for edge in edges]
     assert [edge for edge, (home, other) in zip(edges, homes, strict=True) if home and other not in (home, None)] == []
 
