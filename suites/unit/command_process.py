@@ -1,8 +1,8 @@
-"""Programs of ours in processes of their own, without paying for their imports each time.
+"""Run the commands of this project in processes of their own, without importing everything each time.
 
-Most of what a call of `drahealth` takes is imports. So these processes are forked from one that has imported everything
-and done nothing else: multiprocessing's fork server. Each has its own arguments, environment, folder, output, signals
-and exit code, as one that was started by itself. Where imports themselves are the matter, start a Python instead.
+Imports take most of the time of a call of `drahealth`. So these processes are forked from one that has done the imports
+and nothing else: multiprocessing's fork server. Each process has its own arguments, environment, folder, output,
+signals and exit code. Start a new Python instead if the test is about imports.
 """
 
 import asyncio
@@ -17,13 +17,13 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 COMMAND = "from drahealth.suites.command import main\nmain()"
-"""What the installed `drahealth` does."""
+"""The program of the installed `drahealth`."""
 
 FAKES = "from drahealth.fakes.command import main\nmain()"
-"""What `python -m drahealth.fakes` does, the command of a pod's image."""
+"""The program of `python -m drahealth.fakes`, the command in a pod's image."""
 
 PATIENCE = 60.0
-"""Seconds that a program may take on a busy machine."""
+"""Seconds that a program may take on a loaded machine."""
 
 IMPORTED = (
     "_pytest.junitxml",
@@ -36,7 +36,7 @@ IMPORTED = (
     "drahealth.suites.run.session",
     "drahealth.suites.targets.reference.target",
 )
-"""What the processes need not import."""
+"""The modules that the fork server imports."""
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload([*IMPORTED])
@@ -45,7 +45,7 @@ Done = subprocess.CompletedProcess[str]
 
 
 def run(program: str, *arguments: str, folder: Path | None = None) -> Done:
-    """Runs a program, given as its Python text, to its end. Raises TimeoutError."""
+    """Run a program, given as Python source, to its end. Raises TimeoutError."""
     with _outputs() as (out, err):
         process = _start(program, arguments, folder, out, err)
         process.join(PATIENCE)
@@ -53,7 +53,7 @@ def run(program: str, *arguments: str, folder: Path | None = None) -> Done:
 
 
 async def run_async(program: str, *arguments: str, folder: Path | None = None) -> Done:
-    """The same while the event loop goes on."""
+    """Run a program without blocking the event loop. Raises TimeoutError."""
     with _outputs() as (out, err):
         process = _start(program, arguments, folder, out, err)
         ended = asyncio.Event()
@@ -94,7 +94,7 @@ def _done(process: ForkServerProcess, arguments: tuple[str, ...], out: Path, err
 def _main(
     program: str, arguments: tuple[str, ...], folder: str, environment: dict[str, str], files: tuple[str, ...]
 ) -> None:
-    """In the new process."""
+    """The main function of the new process."""
     for number, path in enumerate(files):
         opened = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         os.dup2(opened, number)

@@ -1,4 +1,4 @@
-"""CI: its steps are defined once, in ci/step; .ci/run and the workflows call all of them, and nothing else."""
+"""CI: ci/step defines the steps. .ci/run and the workflows call all of them, and nothing else."""
 
 import re
 import subprocess
@@ -14,7 +14,7 @@ WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 PREPARATION = {"sudo", "curl"}
 """Commands of the workflows that prepare the machine."""
 ON_KIND = {"ci/drahealth", "ci/kind-demo"}
-"""Commands of the workflows that need a kind cluster, which .ci/run does without."""
+"""Commands of the workflows that need a kind cluster. .ci/run does not create one."""
 
 
 def steps() -> list[str]:
@@ -27,7 +27,7 @@ def workflow(path: Path) -> Any:
 
 
 def commands(path: Path) -> Iterator[list[str]]:
-    """The first command of each step of a workflow that runs one, in words."""
+    """The words of the command of each step that has one."""
     for job in workflow(path)["jobs"].values():
         yield from (step["run"].split() for step in job["steps"] if "run" in step)
 
@@ -42,7 +42,7 @@ def test_the_workflow_of_a_push_runs_each_step() -> None:
     assert called == set(steps())
 
 
-def test_the_workflows_run_nothing_that_is_no_step() -> None:
+def test_the_workflows_run_only_steps() -> None:
     used = {words[0] for path in WORKFLOWS for words in commands(path)}
     assert used - PREPARATION - ON_KIND == {"ci/step", "ci/repeat"}
 

@@ -1,4 +1,4 @@
-"""Processes of tests that are forked: as new as one that was started."""
+"""Forked processes of tests behave as started ones do."""
 
 import os
 from importlib.util import find_spec
@@ -12,7 +12,7 @@ from drahealth.suites.unit.command_process import IMPORTED
 SHOW = "import os, sys\nprint(*sys.argv[1:], os.getcwd(), os.environ['X'])\nsys.stderr.write('wrong')\nsys.exit(3)"
 
 
-def test_it_has_arguments_folder_environment_output_and_exit_code(
+def test_a_process_has_its_own_arguments_folder_environment_output_and_exit_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("X", "told")
@@ -20,13 +20,13 @@ def test_it_has_arguments_folder_environment_output_and_exit_code(
     assert (done.returncode, done.stdout, done.stderr) == (3, f"a b c {tmp_path} told\n", "wrong")
 
 
-async def test_one_beside_the_event_loop_does_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_program_beside_the_event_loop_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("X", "told")
     done = await command_process.run_async(SHOW)
     assert (done.returncode, done.stdout) == (3, f"{Path.cwd()} told\n")
 
 
-def test_what_one_changes_no_other_sees() -> None:
+def test_a_process_does_not_see_the_changes_of_another() -> None:
     changes = "import os, drahealth\nos.environ['Y'] = drahealth.changed = 'yes'"
     sees = "import os, drahealth\nprint(os.environ.get('Y'), getattr(drahealth, 'changed', None))"
     command_process.run(changes)
@@ -34,10 +34,10 @@ def test_what_one_changes_no_other_sees() -> None:
     assert "Y" not in os.environ
 
 
-def test_what_it_does_not_catch_is_told_and_1() -> None:
+def test_an_uncaught_exception_is_printed_and_exits_with_1() -> None:
     done = command_process.run("raise LookupError('word')")
     assert (done.returncode, done.stderr.splitlines()[-1]) == (1, "LookupError: word")
 
 
-def test_the_modules_to_be_imported_are_there() -> None:
+def test_the_modules_of_the_fork_server_exist() -> None:
     assert [name for name in IMPORTED if find_spec(name) is None] == []
