@@ -62,24 +62,24 @@ def test_devices_go_in_their_order() -> None:
     assert names(grants) == [["a/pool/0", "a/pool/1"], ["a/pool/2"]]
 
 
-def test_a_choice_that_starves_a_later_request_is_taken_back() -> None:
+def test_choice_that_starves_a_later_request_is_reverted() -> None:
     first = (wanted("a", count=2), wanted("b"))
     grants = allocate([first, (wanted("a", count=2),)], [pool("a", (), ()), pool("b", ())], set())
     assert names(grants) == [["b/pool/0"], ["a/pool/0", "a/pool/1"]]
 
 
-def test_the_best_alternative_comes_first() -> None:
+def test_first_alternative_is_preferred() -> None:
     grants = allocate([(wanted("b", count=2), wanted("a"))], [pool("a", ()), pool("b", ())], set())
     assert names(grants) == [["a/pool/0"]]
 
 
-def test_a_device_with_a_taint_goes_to_who_tolerates_it() -> None:
+def test_tainted_device_is_allocated_only_with_a_toleration() -> None:
     pools = [pool("a", (HOT,))]
     assert allocate([(wanted("a"),)], pools, set()) is None
     assert names(allocate([(wanted("a", tolerations=ANY),)], pools, set())) == [["a/pool/0"]]
 
 
-def test_an_administrator_shares_what_is_in_use() -> None:
+def test_admin_access_shares_devices_in_use() -> None:
     in_use = {DeviceId("a", "pool", "0")}
     request = (wanted("a", count=None, admin=True),)
     assert names(allocate([request, (wanted("a"),)], [pool("a", (), ())], in_use)) == [
@@ -88,7 +88,7 @@ def test_an_administrator_shares_what_is_in_use() -> None:
     ]
 
 
-def test_ten_thousand_devices_are_refused_without_trying_them_all() -> None:
+def test_impossible_request_fails_fast_with_ten_thousand_devices() -> None:
     request = (wanted("a", count=4000),)
     assert allocate([request] * 3, [pool("a", *[()] * 10_000)], set()) is None
 

@@ -77,7 +77,7 @@ async def api(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[L
     await http.stop()
 
 
-async def test_a_created_object_gets_what_the_server_gives(api: ListWatch) -> None:
+async def test_created_object_gets_the_server_fields(api: ListWatch) -> None:
     created = await api.create(PODS, pod())
     metadata = created["metadata"]
     assert {"uid", "resourceVersion", "creationTimestamp"} <= metadata.keys()
@@ -107,14 +107,14 @@ async def test_a_generated_name_is_the_prefix_and_five_letters(api: ListWatch) -
         ({"metadata": {"name": "other", "namespace": NAMESPACE}, "kind": "Node"}, 400, "BadRequest"),
     ],
 )
-async def test_a_bad_create_is_refused(api: ListWatch, obj: Object, status: int, reason: str) -> None:
+async def test_invalid_create_is_rejected(api: ListWatch, obj: Object, status: int, reason: str) -> None:
     await api.create(PODS, pod())
     with pytest.raises(ApiError) as refusal:
         await api.create(PODS, obj)
     assert (refusal.value.status, refusal.value.reason) == (status, reason)
 
 
-async def test_what_is_not_there_is_not_found(api: ListWatch) -> None:
+async def test_missing_object_is_not_found(api: ListWatch) -> None:
     for call in (api.get(PODS, "x", NAMESPACE), api.delete(PODS, "x", NAMESPACE), api.replace(PODS, pod("x"))):
         with pytest.raises(ApiError) as refusal:
             await call
@@ -163,7 +163,7 @@ async def test_a_write_over_an_older_version_conflicts(api: ListWatch, call: str
     await getattr(api, call)(PODS, old)
 
 
-async def test_a_write_that_changes_nothing_is_no_write(api: ListWatch) -> None:
+async def test_write_without_change_keeps_the_revision(api: ListWatch) -> None:
     first = await api.replace_status(PODS, with_health(await api.create(PODS, pod()), "Healthy"))
     again = await api.replace_status(PODS, with_health(first, "Healthy"))
     assert again["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
@@ -185,7 +185,7 @@ async def test_a_kind_without_status_has_no_status_subresource(api: ListWatch) -
     assert refusal.value.status == 404
 
 
-async def test_an_entry_that_breaks_a_rule_freezes_the_whole_status(api: ListWatch) -> None:
+async def test_invalid_entry_rejects_the_whole_status(api: ListWatch) -> None:
     created = await api.create(PODS, pod())
     with pytest.raises(ApiError) as refusal:
         await api.replace_status(PODS, with_health(created, "Sick"))
@@ -195,13 +195,13 @@ async def test_an_entry_that_breaks_a_rule_freezes_the_whole_status(api: ListWat
     assert (await api.get(PODS, "train", NAMESPACE))["status"]["phase"] == "Pending"
 
 
-async def test_a_pod_on_no_node_goes_at_once(api: ListWatch) -> None:
+async def test_unscheduled_pod_is_deleted_at_once(api: ListWatch) -> None:
     await api.create(PODS, pod())
     await api.delete(PODS, "train", NAMESPACE)
     assert await api.list(PODS, NAMESPACE) == []
 
 
-async def test_a_pod_on_a_node_gets_its_grace_and_goes_when_that_is_taken(api: ListWatch) -> None:
+async def test_scheduled_pod_is_deleted_after_its_grace_period(api: ListWatch) -> None:
     bound = pod()
     bound["spec"]["nodeName"] = "node"
     await api.create(PODS, bound)
@@ -216,7 +216,7 @@ async def test_a_pod_on_a_node_gets_its_grace_and_goes_when_that_is_taken(api: L
     assert await api.list(PODS, NAMESPACE) == []
 
 
-async def test_a_terminal_pod_goes_at_once(api: ListWatch) -> None:
+async def test_terminal_pod_is_deleted_at_once(api: ListWatch) -> None:
     bound = pod()
     bound["spec"]["nodeName"] = "node"
     await api.replace_status(PODS, {**await api.create(PODS, bound), "status": {"phase": "Succeeded"}})
@@ -236,7 +236,7 @@ async def test_an_object_waits_for_its_last_finalizer(api: ListWatch) -> None:
     assert await api.list(CLAIMS, NAMESPACE) == []
 
 
-async def test_a_watch_gives_what_is_there_and_then_every_change_in_order(api: ListWatch) -> None:
+async def test_watch_sends_existing_objects_and_then_every_change_in_order(api: ListWatch) -> None:
     await api.create(PODS, pod("a"))
     async with aclosing(api.watch(PODS, NAMESPACE)) as watch:
         events = await taken(watch, 1)
@@ -251,7 +251,7 @@ async def test_a_watch_gives_what_is_there_and_then_every_change_in_order(api: L
     assert versions == sorted(set(versions))
 
 
-async def test_a_watch_goes_on_from_a_snapshot_without_loss(api: ListWatch) -> None:
+async def test_watch_continues_from_a_snapshot_without_loss(api: ListWatch) -> None:
     await api.create(PODS, pod("a"))
     objects, revision = await api.snapshot(PODS, NAMESPACE)
     await api.create(PODS, pod("b"))

@@ -60,7 +60,7 @@ async def web() -> AsyncIterator[Web]:
     await web.http.stop()
 
 
-async def test_it_tells_what_it_serves(web: Web) -> None:
+async def test_discovery_lists_the_served_kinds(web: Web) -> None:
     served = set()
     for path in ("/api/v1", "/apis/apps/v1", "/apis/resource.k8s.io/v1"):
         _, listed = await web.call("GET", path)
@@ -72,7 +72,7 @@ async def test_it_tells_what_it_serves(web: Web) -> None:
     assert [group["name"] for group in groups] == ["apps", "resource.k8s.io"]
 
 
-async def test_its_health_is_the_servers(web: Web) -> None:
+async def test_health_endpoint_follows_the_server(web: Web) -> None:
     assert await web.call("GET", "/readyz") == (200, "ok")
     web.server.down()
     status, body = await web.call("GET", "/readyz")
@@ -105,7 +105,7 @@ async def test_its_health_is_the_servers(web: Web) -> None:
         ("GET", "/api/v1/nodes/a", {}, 404, 'nodes "a" not found'),
     ],
 )
-async def test_refusals_are_status_objects(
+async def test_rejections_are_status_objects(
     web: Web, method: str, path: str, options: dict[str, Any], status: int, message: str
 ) -> None:
     code, body = await web.call(method, path, **options)
@@ -121,7 +121,7 @@ async def test_the_namespace_of_the_path_is_the_objects(web: Web) -> None:
     assert (status, await web.server.list(KINDS[0])) == (200, [])
 
 
-async def test_a_watch_may_ask_for_a_bookmark_after_what_exists(web: Web) -> None:
+async def test_watch_can_request_a_bookmark_after_existing_objects(web: Web) -> None:
     await web.server.create(NODES, {"metadata": {"name": "a"}})
     query = "?watch=true&sendInitialEvents=true&allowWatchBookmarks=true"
     async with web.session.get(web.http.url + "/api/v1/nodes" + query) as response:
@@ -174,7 +174,7 @@ class LeftServer(ApiServer):
         return found
 
 
-async def test_who_goes_while_its_watch_begins_leaves_no_trace_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+async def test_client_that_disconnects_early_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
     server = LeftServer()
     for name in "abc":
         await server.create(NODES, {"metadata": {"name": name}})

@@ -65,7 +65,7 @@ async def test_events_are_forgotten_after_an_hour_of_silence() -> None:
     assert [event["metadata"]["name"] for event in await server.list(EVENTS)] == ["second", "third"]
 
 
-async def test_while_it_is_down_every_call_is_refused_until_it_is_up() -> None:
+async def test_calls_fail_while_the_server_is_down() -> None:
     server = ApiServer()
     server.down()
     waiting = asyncio.create_task(server.wait_ready())

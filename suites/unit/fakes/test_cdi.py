@@ -12,7 +12,7 @@ from drahealth.suites.unit.fakes.driver_rig import DRIVER, Rig
 KIND = cdi.kind_of(DRIVER)
 
 
-def test_a_specification_has_every_id_that_a_driver_gives_out(tmp_path: Path) -> None:
+def test_specification_has_every_cdi_id_of_the_driver(tmp_path: Path) -> None:
     cdi.write(tmp_path, KIND, DRIVER, "", {"gpu-0": None, "gpu-1": None})
     (file,) = tmp_path.iterdir()
     written = json.loads(file.read_text())
@@ -34,7 +34,7 @@ def test_an_older_instance_leaves_the_specification_to_the_newer(tmp_path: Path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_no_specification_of_ours_stays(tmp_path: Path) -> None:
+def test_foreign_specification_is_kept(tmp_path: Path) -> None:
     (tmp_path / f"{DRIVER}-gpu.json").write_text("{")
     cdi.remove(tmp_path, KIND, "")
     assert len(list(tmp_path.iterdir())) == 1
@@ -49,7 +49,7 @@ async def test_it_is_there_from_a_drivers_start_until_it_retires(rig: Rig, tmp_p
     assert there == [1, 1, 1, 1, 0]
 
 
-async def test_a_driver_leaves_nothing_on_its_node_where_the_api_server_is_away(rig: Rig, tmp_path: Path) -> None:
+async def test_retired_driver_leaves_no_files_without_the_api_server(rig: Rig, tmp_path: Path) -> None:
     driver = rig.here(cdi_dir=str(tmp_path / "cdi"), data_dir=str(tmp_path / "data"))
     await driver.start()
     rig.api.down()

@@ -18,9 +18,7 @@ async def settle() -> None:
 
 
 @given(st.lists(st.integers(1, 50), max_size=12), st.lists(st.integers(0, 40), max_size=4))
-async def test_jumps_wake_exactly_those_who_are_due_in_the_order_of_their_deadlines(
-    sleeps: list[int], jumps: list[int]
-) -> None:
+async def test_jump_wakes_due_sleepers_in_order_of_their_deadlines(sleeps: list[int], jumps: list[int]) -> None:
     clock = JumpClock()
     woken: list[int] = []
 
@@ -40,7 +38,7 @@ async def test_jumps_wake_exactly_those_who_are_due_in_the_order_of_their_deadli
 
 
 @given(st.lists(st.floats(0, 1e6), max_size=5))
-def test_both_times_move_by_what_was_jumped(jumps: list[float]) -> None:
+def test_jump_advances_both_times(jumps: list[float]) -> None:
     clock = JumpClock()
     now, wall = clock.now() - time.monotonic(), clock.wall() - time.time()
     for jump in jumps:

@@ -54,7 +54,7 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_container_goes_from_created_to_running_to_exited(runtime: ContainerRuntime, sandbox: Sandbox) -> None:
+async def test_container_is_created_then_running_then_exited(runtime: ContainerRuntime, sandbox: Sandbox) -> None:
     created = runtime.create_container(sandbox.id, STAYS)
     runtime.start_container(created.id)
     running = runtime.container(created.id)
@@ -80,7 +80,7 @@ async def test_a_script_exits_when_its_time_is_over(
     assert after.finished - after.started == pytest.approx(20e9, abs=1e9)
 
 
-async def test_time_counts_from_the_start_itself(runtime: ContainerRuntime, sandbox: Sandbox, clock: JumpClock) -> None:
+async def test_script_time_counts_from_the_start(runtime: ContainerRuntime, sandbox: Sandbox, clock: JumpClock) -> None:
     container_id = start(runtime, sandbox, script("sleep 20; exit 7"))
     clock.jump(20)
     await settle()
@@ -137,7 +137,7 @@ async def test_a_sandbox_takes_its_containers_with_it(runtime: ContainerRuntime,
     assert (runtime.sandboxes(), runtime.containers()) == ([], [])
 
 
-async def test_lists_hold_what_matches_all_that_is_given(runtime: ContainerRuntime, sandbox: Sandbox) -> None:
+async def test_lists_match_all_filters(runtime: ContainerRuntime, sandbox: Sandbox) -> None:
     other = runtime.run_sandbox(SandboxConfig("other", "default", "uid-2"))
     first, second = start(runtime, sandbox), start(runtime, other, script("exit 0"))
 
@@ -152,7 +152,7 @@ async def test_lists_hold_what_matches_all_that_is_given(runtime: ContainerRunti
     assert runtime.sandboxes(sandbox_id=other.id, pod_uid="uid-1") == []
 
 
-async def test_a_subscriber_hears_nothing_after_it_left(runtime: ContainerRuntime, sandbox: Sandbox) -> None:
+async def test_unsubscribed_function_is_not_called(runtime: ContainerRuntime, sandbox: Sandbox) -> None:
     seen: list[str] = []
     leave = runtime.subscribe(lambda container: seen.append(container.state))
     start(runtime, sandbox)
@@ -170,7 +170,7 @@ async def test_closing_ends_every_wait(runtime: ContainerRuntime, sandbox: Sandb
     assert [container.state for container in runtime.containers()] == ["running"]
 
 
-async def test_what_is_not_there_is_named(runtime: ContainerRuntime, sandbox: Sandbox) -> None:
+async def test_unknown_id_is_named_in_the_error(runtime: ContainerRuntime, sandbox: Sandbox) -> None:
     start(runtime, sandbox, script("exit 0"))
     with pytest.raises(UnknownIdError, match=r"^unknown sandbox 'x'$"):
         runtime.stop_sandbox("x")
@@ -180,7 +180,7 @@ async def test_what_is_not_there_is_named(runtime: ContainerRuntime, sandbox: Sa
         runtime.end("uid-1", "main", 1)
 
 
-async def test_what_the_state_forbids_is_refused(runtime: ContainerRuntime, sandbox: Sandbox) -> None:
+async def test_operation_in_the_wrong_state_is_rejected(runtime: ContainerRuntime, sandbox: Sandbox) -> None:
     container_id = start(runtime, sandbox)
     with pytest.raises(WrongStateError, match="is running; only a created one can be started"):
         runtime.start_container(container_id)

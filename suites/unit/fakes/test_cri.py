@@ -69,7 +69,7 @@ async def test_the_runtime_is_ready_and_says_how_it_works(call: Call) -> None:
     assert (await call(methods.RUNTIME_CONFIG)).linux.cgroup_driver == cri.CGROUPFS
 
 
-async def test_a_sandbox_is_what_was_asked_for(call: Call) -> None:
+async def test_sandbox_has_the_requested_configuration(call: Call) -> None:
     sandbox_id = await run_sandbox(call, network=cri.NODE)
     status = (await call(methods.POD_SANDBOX_STATUS, pod_sandbox_id=sandbox_id)).status
     [item] = (await call(methods.LIST_POD_SANDBOX)).items
@@ -102,13 +102,13 @@ async def test_a_script_that_exits_at_once_is_over_when_start_returns(call: Call
     assert (status.state, status.exit_code) == (cri.CONTAINER_EXITED, 1)
 
 
-async def test_what_the_drivers_prepared_reaches_the_container(call: Call, runtime: ContainerRuntime) -> None:
+async def test_prepared_cdi_devices_reach_the_container(call: Call, runtime: ContainerRuntime) -> None:
     container_id = await create(call, await run_sandbox(call))
     config = runtime.container(container_id).config
     assert (config.cdi_devices, config.image) == (("vendor.example/gpu=0",), "busybox:1")
 
 
-async def test_stop_gives_time_or_none(call: Call, runtime: ContainerRuntime) -> None:
+async def test_stop_uses_the_grace_period(call: Call, runtime: ContainerRuntime) -> None:
     ids = [await create(call, await run_sandbox(call)) for _ in range(2)]
     for container_id, timeout in zip(ids, (30, 0), strict=True):
         await call(methods.START_CONTAINER, container_id=container_id)
@@ -167,7 +167,7 @@ async def test_sandboxes_are_filtered_by_all_that_is_asked(call: Call) -> None:
     assert await found(label_selector={"pod": "other"}) == [other]
 
 
-async def test_statistics_say_who_is_there(call: Call) -> None:
+async def test_statistics_list_the_existing_containers(call: Call) -> None:
     sandbox_id = await run_sandbox(call)
     container_id = await create(call, sandbox_id)
     one = (await call(methods.CONTAINER_STATS, container_id=container_id)).stats
@@ -195,7 +195,7 @@ async def test_an_unknown_id_is_not_found(call: Call, method: Any, field: str) -
     assert "'nobody'" in str(refused.value.details())
 
 
-async def test_to_stop_or_remove_what_is_gone_is_no_error(call: Call) -> None:
+async def test_stopping_or_removing_an_unknown_id_is_no_error(call: Call) -> None:
     for method in (methods.STOP_CONTAINER, methods.REMOVE_CONTAINER):
         await call(method, container_id="gone")
     for sandbox_method in (methods.STOP_POD_SANDBOX, methods.REMOVE_POD_SANDBOX):
@@ -255,6 +255,6 @@ async def test_a_socket_that_was_left_is_replaced(runtime: ContainerRuntime, tmp
     await server.stop()
 
 
-def test_a_path_that_no_socket_can_have_is_refused(tmp_path: Path) -> None:
+def test_invalid_socket_path_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="shorter directory"):
         CriServer(ContainerRuntime(), tmp_path / ("x" * 108), tmp_path)

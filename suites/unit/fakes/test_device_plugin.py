@@ -111,7 +111,7 @@ async def test_it_registers_again_with_a_kubelet_that_removed_its_socket(rig: Ri
         await kubelet.socket.stop()
 
 
-async def test_a_refusal_is_its_state(rig: Rig, plugin: PluginControl) -> None:
+async def test_rejected_registration_shows_in_the_state(rig: Rig, plugin: PluginControl) -> None:
     kubelet = Kubelet(rig)
     kubelet.error = "no such resource"
     await kubelet.socket.start()
@@ -133,7 +133,7 @@ async def test_a_list_follows_each_change(rig: Rig, plugin: PluginControl) -> No
         assert await following() == {"gpu-0": "Healthy", "gpu-1": "on fire"}
 
 
-async def test_what_it_is_asked_is_answered_and_kept(rig: Rig, plugin: PluginControl) -> None:
+async def test_allocate_calls_are_answered_and_recorded(rig: Rig, plugin: PluginControl) -> None:
     await plugin.start()
     wanted = {"available_deviceIDs": ["gpu-0", "gpu-1"], "allocation_size": 1}
     chosen = await rig.call(GET_PREFERRED_ALLOCATION, SOCKET, container_requests=[wanted])
@@ -148,7 +148,7 @@ async def test_what_it_is_asked_is_answered_and_kept(rig: Rig, plugin: PluginCon
     assert await plugin.state() == PluginState(True, False, "", 0, once, once, listed, allocations=1, starts=1)
 
 
-async def test_of_what_it_is_asked_the_newest_is_kept_and_all_is_counted(rig: Rig, plugin: PluginControl) -> None:
+async def test_newest_calls_are_kept_and_all_are_counted(rig: Rig, plugin: PluginControl) -> None:
     await plugin.start()
     for number in range(KEPT + 2):
         wanted = [f"gpu-{number % 2}"]
@@ -161,20 +161,20 @@ async def test_of_what_it_is_asked_the_newest_is_kept_and_all_is_counted(rig: Ri
 
 
 @pytest.mark.parametrize(("end", "left"), [("stop", []), ("crash", [SOCKET]), ("retire", [])])
-async def test_what_is_left_of_it(rig: Rig, plugin: PluginControl, end: str, left: list[str]) -> None:
+async def test_stopped_plugin_leaves_no_files(rig: Rig, plugin: PluginControl, end: str, left: list[str]) -> None:
     await plugin.start()
     await getattr(plugin, end)()
     assert (rig.sockets(), (await plugin.state()).running) == (left, False)
 
 
 @pytest.mark.parametrize("call", ["set_health", "remove", "restore"])
-async def test_a_device_that_there_is_not_is_refused_in_words(plugin: PluginControl, call: str) -> None:
+async def test_unknown_device_is_rejected(plugin: PluginControl, call: str) -> None:
     more = {"health": "Healthy"} if call == "set_health" else {}
     with pytest.raises((ValueError, ControlFailed), match="unknown device 'gpu-7'; there are gpu-0, gpu-1"):
         await getattr(plugin, call)(device="gpu-7", **more)
 
 
-async def test_one_whose_place_is_taken_tells_of_it_and_is_back_when_it_is_free(rig: Rig) -> None:
+async def test_plugin_with_an_occupied_socket_reports_it_and_returns_later(rig: Rig) -> None:
     await Kubelet(rig).socket.start()
     plugin = FakeDevicePlugin(options(rig), observe=rig.events.append)
     rig.on_close(plugin.stop)
@@ -209,9 +209,7 @@ async def test_one_that_cannot_start_does_not_run_and_may_start_later(rig: Rig) 
 
 
 @pytest.mark.parametrize("registration", ["kubelet.sock", "plugins_registry"])
-async def test_one_whose_sockets_are_served_is_refused_and_takes_nothing_from_the_other(
-    rig: Rig, registration: Any
-) -> None:
+async def test_occupied_socket_is_rejected_and_left_unchanged(rig: Rig, registration: Any) -> None:
     made = options(rig, registration=registration, cdi_kind="example.com/gpu", cdi_dir=str(rig.root / "cdi"))
     first, second = (FakeDevicePlugin(made) for _ in range(2))
     for plugin in (first, second):
@@ -224,7 +222,7 @@ async def test_one_whose_sockets_are_served_is_refused_and_takes_nothing_from_th
     assert [rig.sockets(), [path.read_text() for path in (rig.root / "cdi").iterdir()]] == before
 
 
-async def test_one_that_waits_to_be_found_says_what_it_is(rig: Rig) -> None:
+async def test_plugin_in_the_registry_directory_answers_get_info(rig: Rig) -> None:
     plugin = FakeDevicePlugin(options(rig, registration="plugins_registry"), observe=rig.events.append)
     await plugin.start()
     info = await rig.call(GET_INFO, "registry/example.com_gpu.sock")
@@ -245,6 +243,6 @@ async def test_one_that_waits_to_be_found_says_what_it_is(rig: Rig) -> None:
         ({"registration": "plugins_registry", "data_dir": ""}, "has a registry_dir and a data_dir"),
     ],
 )
-async def test_options_that_make_no_plugin_are_refused(rig: Rig, how: Any, why: str) -> None:
+async def test_invalid_plugin_options_are_rejected(rig: Rig, how: Any, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         options(rig, **how)

@@ -80,7 +80,7 @@ def test_selectors_of_class_and_request_all_count(expression: str) -> None:
         ),
     ],
 )
-def test_what_is_not_understood_is_refused_with_a_sentence(obj: Object, sentence: str) -> None:
+def test_unsupported_request_is_rejected(obj: Object, sentence: str) -> None:
     with pytest.raises(UnschedulableError) as why:
         requests_of(obj, CLASSES)
     assert str(why.value) == sentence

@@ -106,7 +106,7 @@ def test_the_pool_is_the_node_unless_it_has_a_name() -> None:
 # -- what it advertises and serves
 
 
-async def test_it_advertises_its_endpoint_and_what_it_is_told_to(rig: Rig) -> None:
+async def test_it_advertises_its_endpoint_and_the_configured_versions(rig: Rig) -> None:
     await rig.here(
         dra_versions=("v9.DRAPlugin", "v1.DRAPlugin"), health_apis=("v1alpha1.NodeHealth", "v9.Health")
     ).start()
@@ -125,7 +125,7 @@ async def test_it_serves_the_node_services_it_advertises_and_no_others(rig: Rig)
 
 @pytest.mark.counterpart("TestV1ServerWrapper", "TestHealthServerBridge")
 @pytest.mark.parametrize("health_api", HEALTH_APIS.values(), ids=HEALTH_APIS)
-async def test_every_health_api_tells_of_the_same_devices(rig: Rig, health_api: HealthApi) -> None:
+async def test_every_health_api_reports_the_same_devices(rig: Rig, health_api: HealthApi) -> None:
     driver = rig.here(health_apis=tuple({api.advertised: None for api in HEALTH_APIS.values()}), timeout=7)
     await driver.start()
     claim = (await rig.claim("gpu-0", "gpu-1"))["metadata"]
@@ -144,7 +144,7 @@ async def test_every_health_api_tells_of_the_same_devices(rig: Rig, health_api: 
 
 
 @pytest.mark.counterpart("TestHealthServerBridge/NotSupported")
-async def test_a_health_api_that_is_advertised_but_not_served_is_unimplemented_and_counted(rig: Rig) -> None:
+async def test_unserved_health_api_answers_unimplemented_and_is_counted(rig: Rig) -> None:
     driver = rig.here(served_health_apis=("v1alpha1.DRAResourceHealth",))
     await driver.start()
     for health_api in (V1, NODE_HEALTH, NODE_HEALTH_DRAFT):
@@ -167,7 +167,7 @@ async def test_a_health_api_that_is_advertised_but_not_served_is_unimplemented_a
         ((), (V1.name,), [V1]),
     ],
 )
-def test_it_answers_all_of_the_services_it_advertises_unless_told_otherwise(
+def test_advertised_services_are_served_by_default(
     advertised: tuple[str, ...], served: tuple[str, ...] | None, answered: list[HealthApi]
 ) -> None:
     options = replace(OPTIONS, health_apis=advertised, served_health_apis=served)
@@ -217,7 +217,7 @@ async def test_two_instances_live_side_by_side(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("instance", ["a/b", "..", "a b", "a\0", "a\n", "-a", "a-", "\u00e9", "\ud800"])
-def test_what_could_be_neither_a_uid_nor_a_name_is_no_instance(instance: str) -> None:
+def test_invalid_instance_name_is_rejected(instance: str) -> None:
     words = f"^{re.escape(repr(instance))} is no name of an instance, .*, such as a pod's uid or name$"
     with pytest.raises(ValueError, match=words):
         replace(OPTIONS, instance=instance)
@@ -225,7 +225,7 @@ def test_what_could_be_neither_a_uid_nor_a_name_is_no_instance(instance: str) ->
         PluginOptions("example.com/tpu", (), instance=instance, plugins_dir="/d")
 
 
-async def test_what_an_earlier_process_left_is_replaced(rig: Rig) -> None:
+async def test_leftover_sockets_are_replaced(rig: Rig) -> None:
     first = rig.here()
     await first.start()
     await first.crash()
@@ -234,7 +234,7 @@ async def test_what_an_earlier_process_left_is_replaced(rig: Rig) -> None:
     assert (await rig.ask()).name == DRIVER
 
 
-async def test_a_driver_that_never_ran_takes_no_files_of_others_away(rig: Rig) -> None:
+async def test_driver_that_never_started_removes_no_files(rig: Rig) -> None:
     running, idle = rig.here(), rig.here()
     await running.start()
     before = rig.sockets()
@@ -243,7 +243,7 @@ async def test_a_driver_that_never_ran_takes_no_files_of_others_away(rig: Rig) -
 
 
 @pytest.mark.parametrize("folder", ["registry_dir", "data_dir"])
-async def test_a_folder_that_is_too_deep_for_sockets_is_refused(rig: Rig, folder: str) -> None:
+async def test_too_long_socket_folder_is_rejected(rig: Rig, folder: str) -> None:
     options: dict[str, Any] = {folder: "/" + "x" * 100}
     with pytest.raises(ValueError, match=r"^the socket path /xx.* has more than 107 bytes; use a shorter directory$"):
         rig.here(**options)
@@ -253,7 +253,7 @@ async def test_a_folder_that_is_too_deep_for_sockets_is_refused(rig: Rig, folder
 
 
 @pytest.mark.parametrize("freed", [False, True], ids=["all of it", "but its registration socket"])
-async def test_one_whose_sockets_are_served_is_refused_and_takes_nothing_from_the_other(rig: Rig, freed: bool) -> None:
+async def test_occupied_socket_is_rejected_and_left_unchanged(rig: Rig, freed: bool) -> None:
     first, second = (rig.here(cdi_dir=str(rig.root / "cdi")) for _ in range(2))
     await first.start()
     if freed:
@@ -337,7 +337,7 @@ async def test_slices_of_other_drivers_and_nodes_are_left_alone(rig: Rig) -> Non
     ]
 
 
-async def test_what_is_deleted_while_the_server_is_away_is_published_again(rig: Rig) -> None:
+async def test_slice_deleted_while_the_server_is_down_is_published_again(rig: Rig) -> None:
     driver = rig.here()
     await driver.start()
     await asyncio.sleep(0)  # its watch is open

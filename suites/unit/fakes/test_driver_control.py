@@ -44,9 +44,7 @@ async def test_a_crash_leaves_the_socket_files(driver: DriverControl, rig: Rig) 
         await rig.ask()
 
 
-async def test_a_driver_starts_while_the_api_server_is_away_and_publishes_once_it_is_back(
-    driver: DriverControl, rig: Rig
-) -> None:
+async def test_driver_starts_without_the_api_server_and_publishes_later(driver: DriverControl, rig: Rig) -> None:
     await driver.stop()
     rig.api.down()
     await driver.start()
@@ -90,9 +88,7 @@ async def test_a_driver_that_retires_takes_its_devices_back_and_one_that_stops_d
     assert await rig.slices() == []
 
 
-async def test_the_folder_that_a_driver_made_goes_with_it_and_one_that_was_there_stays(
-    make: Make, tmp_path: Path
-) -> None:
+async def test_driver_removes_only_a_folder_that_it_created(make: Make, tmp_path: Path) -> None:
     there, made = tmp_path / "there", tmp_path / "made"
     there.mkdir()
     for folder in (there, made):
@@ -104,7 +100,7 @@ async def test_the_folder_that_a_driver_made_goes_with_it_and_one_that_was_there
     assert (there.exists(), made.exists()) == (True, False)
 
 
-async def test_the_folder_of_two_instances_goes_with_the_last(make: Make, tmp_path: Path) -> None:
+async def test_last_instance_removes_the_folder(make: Make, tmp_path: Path) -> None:
     folder = tmp_path / "shared"
     old, new = await make(instance="old", data_dir=str(folder)), await make(instance="new", data_dir=str(folder))
     await old.start()
@@ -115,7 +111,7 @@ async def test_the_folder_of_two_instances_goes_with_the_last(make: Make, tmp_pa
     assert not folder.exists()
 
 
-async def test_the_folder_of_a_driver_that_was_killed_goes_with_the_next(make: Make, tmp_path: Path) -> None:
+async def test_next_driver_removes_the_folder_of_a_killed_one(make: Make, tmp_path: Path) -> None:
     folder = tmp_path / "left"
     killed, successor = await make(data_dir=str(folder)), await make(data_dir=str(folder))
     await killed.start()

@@ -31,7 +31,7 @@ async def until(stream: Stream, **expected: str) -> None:
         pass
 
 
-async def test_a_fault_shows_and_goes_with_what_recovers_it(make: Make, rig: Rig) -> None:
+async def test_fault_shows_until_its_recovery(make: Make, rig: Rig) -> None:
     driver = await running(make)
     async with rig.watch(driver) as stream:
         await driver.inject("xid/95", "gpu-0")
@@ -54,7 +54,7 @@ async def test_a_device_stays_ill_while_it_is_being_recovered(make: Make, rig: R
         await until(stream, gpu_0="Healthy", gpu_1="Healthy")
 
 
-async def test_a_recovery_goes_on_while_the_driver_is_away(make: Make, rig: Rig) -> None:
+async def test_recovery_continues_while_the_driver_is_stopped(make: Make, rig: Rig) -> None:
     driver = await running(make)
     await driver.inject("xid/95", "gpu-0")
     await driver.recover("gpu-reset", takes=60)
@@ -65,7 +65,7 @@ async def test_a_recovery_goes_on_while_the_driver_is_away(make: Make, rig: Rig)
         await until(stream, gpu_0="Healthy", gpu_1="Healthy")
 
 
-async def test_a_device_off_the_bus_is_told_once_and_not_mentioned_until_it_is_back(make: Make, rig: Rig) -> None:
+async def test_device_off_the_bus_is_reported_once_and_then_omitted(make: Make, rig: Rig) -> None:
     driver = await running(make)
     async with rig.watch(driver) as stream:
         await driver.inject("xid/79", "gpu-0")
@@ -77,7 +77,7 @@ async def test_a_device_off_the_bus_is_told_once_and_not_mentioned_until_it_is_b
         await until(stream, gpu_0="Healthy", gpu_1="Healthy")
 
 
-async def test_a_recovery_that_is_claimed_shows_a_device_that_is_not_well(make: Make, rig: Rig) -> None:
+async def test_claimed_recovery_reports_a_broken_device_as_healthy(make: Make, rig: Rig) -> None:
     driver = await running(make, policy="strict")
     async with rig.watch(driver) as stream:
         await driver.inject("xid/63", "gpu-1")
@@ -94,7 +94,7 @@ async def test_a_fault_of_a_parent_shows_on_its_partitions(make: Make, rig: Rig)
         await until(stream, gpu_0_mig_0=unwell.format(0), gpu_0_mig_1=unwell.format(1))
 
 
-async def test_what_is_stalled_is_said_when_that_is_over(make: Make, rig: Rig) -> None:
+async def test_stalled_reports_are_sent_after_the_stall(make: Make, rig: Rig) -> None:
     driver = await running(make, devices=("gpu-0",))
     async with rig.watch(driver) as stream:
         assert await stream.shows() == {"gpu-0": "Healthy"}
@@ -105,7 +105,7 @@ async def test_what_is_stalled_is_said_when_that_is_over(make: Make, rig: Rig) -
         assert [await stream.shows() for _ in "ab"] == [{"gpu-0": "Unhealthy: a"}, {"gpu-0": "Unhealthy: b"}]
 
 
-async def test_what_is_delayed_comes_when_its_time_has_passed(make: Make, rig: Rig) -> None:
+async def test_delayed_report_is_sent_after_its_delay(make: Make, rig: Rig) -> None:
     driver = await running(make, devices=("gpu-0",))
     async with rig.watch(driver) as stream:
         assert await stream.shows() == {"gpu-0": "Healthy"}
@@ -116,7 +116,7 @@ async def test_what_is_delayed_comes_when_its_time_has_passed(make: Make, rig: R
         assert await stream.shows() == {"gpu-0": "Unhealthy: an hour ago"}
 
 
-async def test_who_does_not_read_misses_lists_and_comes_to_the_last_state(rig: Rig) -> None:
+async def test_slow_client_misses_reports_but_receives_the_last_state(rig: Rig) -> None:
     driver = rig.here(devices=tuple(f"gpu-{number}" for number in range(2000)))
     for name in driver.options.devices:
         await driver.set_health(name, Health.HEALTHY, "x" * 1000)
@@ -151,12 +151,12 @@ async def survivors(seed: int) -> list[str]:
     return heard
 
 
-async def test_which_messages_are_lost_comes_of_the_seed() -> None:
+async def test_seed_decides_the_dropped_messages() -> None:
     first, again, other = [await survivors(seed) for seed in (1, 1, 2)]
     assert first == again != other
 
 
-async def test_partial_reports_name_what_changed_alone(make: Make, rig: Rig) -> None:
+async def test_partial_reports_list_only_changed_devices(make: Make, rig: Rig) -> None:
     driver = await running(make)
     async with rig.watch(driver) as stream:
         await stream.shows()
@@ -174,7 +174,7 @@ async def test_the_drivers_own_times_may_be_off(make: Make, rig: Rig) -> None:
         assert [device.updated for device in await stream.report()] == [700]
 
 
-async def test_healing_ends_all_that_is_wrong(make: Make, rig: Rig) -> None:
+async def test_reset_clears_all_faults(make: Make, rig: Rig) -> None:
     driver = await running(make)
     await driver.inject("xid/64", "gpu-0")
     await driver.stream_drop(1.0)
@@ -185,7 +185,7 @@ async def test_healing_ends_all_that_is_wrong(make: Make, rig: Rig) -> None:
     assert (await driver.state()).faults == {}
 
 
-async def test_a_heartbeat_may_become_another(make: Make, rig: Rig) -> None:
+async def test_heartbeat_can_change(make: Make, rig: Rig) -> None:
     driver = await running(make, heartbeat=3600.0)
     async with rig.watch(driver) as stream:
         await stream.shows()

@@ -28,7 +28,7 @@ async def test_a_new_stream_begins_with_a_complete_report(driver: DriverControl,
 
 
 @pytest.mark.counterpart("TestHealthServerBridge")
-async def test_a_change_is_told_at_once_to_every_stream_and_stays(driver: DriverControl, rig: Rig) -> None:
+async def test_change_is_reported_at_once_on_every_stream(driver: DriverControl, rig: Rig) -> None:
     async with rig.watch(driver) as first, rig.watch(driver) as second:
         await driver.set_health("gpu-1", UNHEALTHY, "xid 79", timeout=7)
         for stream in (first, second):
@@ -50,7 +50,7 @@ async def test_a_change_without_a_timeout_leaves_that_as_it_was_and_is_of_now(ma
     assert before <= sick.updated <= before + 5
 
 
-async def test_health_outlives_a_restart_of_the_driver(driver: DriverControl, rig: Rig) -> None:
+async def test_health_survives_a_driver_restart(driver: DriverControl, rig: Rig) -> None:
     await driver.set_health("gpu-0", UNHEALTHY)
     await driver.crash()
     await driver.start()
@@ -58,7 +58,7 @@ async def test_health_outlives_a_restart_of_the_driver(driver: DriverControl, ri
         assert await stream.shows() == {"gpu-0": "Unhealthy", "gpu-1": "Healthy"}
 
 
-async def test_changes_that_are_played_are_told_one_by_one(driver: DriverControl, rig: Rig) -> None:
+async def test_played_changes_are_reported_one_by_one(driver: DriverControl, rig: Rig) -> None:
     async with rig.watch(driver) as stream:
         await driver.play(
             [says("gpu-0", UNHEALTHY), says("gpu-1", UNHEALTHY, updated=7), says("gpu-0", message="back")]
@@ -71,7 +71,7 @@ async def test_changes_that_are_played_are_told_one_by_one(driver: DriverControl
         ]
 
 
-async def test_a_report_by_hand_is_told_as_it_is_and_not_remembered(driver: DriverControl, rig: Rig) -> None:
+async def test_explicit_report_is_sent_unchanged_and_not_stored(driver: DriverControl, rig: Rig) -> None:
     odd = DeviceHealth("", "no such device", UNHEALTHY, "odd", timeout=-1, updated=-1)
     async with rig.watch(driver) as stream:
         await driver.report([odd])
@@ -83,7 +83,7 @@ async def test_a_report_by_hand_is_told_as_it_is_and_not_remembered(driver: Driv
     assert [event.complete for event in rig.happened(ReportSent)] == [True, False, False, True]
 
 
-async def test_a_quiet_driver_says_only_what_it_is_told_to_say(make: Make, rig: Rig) -> None:
+async def test_silenced_driver_sends_only_explicit_reports(make: Make, rig: Rig) -> None:
     driver = await make(heartbeat=10.0)
     await driver.start()
     await driver.stream_silence()
@@ -97,7 +97,7 @@ async def test_a_quiet_driver_says_only_what_it_is_told_to_say(make: Make, rig: 
         assert await stream.shows() == {"gpu-0": "Unhealthy", "gpu-1": "Healthy"}
 
 
-async def test_heartbeats_come_every_so_many_seconds_of_its_clock(make: Make, rig: Rig) -> None:
+async def test_heartbeats_follow_the_clock(make: Make, rig: Rig) -> None:
     driver = await make(heartbeat=10.0)
     await driver.start()
     async with rig.watch(driver) as stream:
@@ -119,7 +119,7 @@ async def test_raw_bytes_are_sent_as_they_are(driver: DriverControl, rig: Rig) -
 # -- how streams end
 
 
-async def test_streams_end_well_where_no_code_is_given(driver: DriverControl, rig: Rig) -> None:
+async def test_streams_end_with_ok_by_default(driver: DriverControl, rig: Rig) -> None:
     async with rig.watch(driver) as stream:
         await stream.report()
         await driver.stream_close()
@@ -129,7 +129,7 @@ async def test_streams_end_well_where_no_code_is_given(driver: DriverControl, ri
     assert [event.why for event in rig.happened(StreamClosed)] == ["ended by the driver with OK"]
 
 
-async def test_streams_end_with_the_code_that_is_given_after_what_is_under_way(driver: DriverControl, rig: Rig) -> None:
+async def test_streams_end_with_the_given_code_after_pending_reports(driver: DriverControl, rig: Rig) -> None:
     async with rig.watch(driver) as stream:
         await driver.set_health("gpu-0", UNHEALTHY)
         await driver.stream_close("RESOURCE_EXHAUSTED")

@@ -34,7 +34,7 @@ def test_invalid_duration_is_rejected_with_its_text(text: str) -> None:
 
 
 @given(st.text(max_size=20))
-def test_whatever_the_text_it_is_a_duration_or_a_value_error(text: str) -> None:
+def test_any_text_is_a_duration_or_a_value_error(text: str) -> None:
     try:
         seconds = Duration.parse(text).draw(Random(0))
     except ValueError:

@@ -27,7 +27,7 @@ def test_other_pods_reasons_and_messages_are_other_objects() -> None:
     assert [(w.number, w.count) for w in written if w] == [(1, 1), (2, 1), (3, 1), (4, 1)]
 
 
-def test_too_many_of_a_kind_become_one() -> None:
+def test_similar_events_are_combined() -> None:
     series = EventSeries()
     written = [series.add("pod", told(f"message {number}"), number) for number in range(MAX_SIMILAR + 3)]
     last = [(w.count, w.event.message) for w in written[MAX_SIMILAR:] if w]

@@ -48,7 +48,7 @@ async def test_the_same_change_again_is_counted_in_the_same_event(world: World) 
     assert event["firstTimestamp"] <= event["lastTimestamp"]
 
 
-async def test_a_restarted_worker_does_not_tell_again_what_is_shown_already(world: World) -> None:
+async def test_restarted_worker_does_not_repeat_events(world: World) -> None:
     await world.running_with_a_gpu()
     world.devices.become(Health.UNHEALTHY)
     await told(world, "DeviceUnhealthy")
@@ -58,7 +58,7 @@ async def test_a_restarted_worker_does_not_tell_again_what_is_shown_already(worl
     assert [e["count"] for e in await world.api.list(EVENTS) if e["reason"] == "DeviceUnhealthy"] == [1]
 
 
-async def test_events_wait_while_the_api_server_is_away(world: World) -> None:
+async def test_events_wait_for_an_unavailable_api_server(world: World) -> None:
     await world.running_with_a_gpu()
     started = await told(world, "Started")
     world.api.down()
@@ -67,7 +67,7 @@ async def test_events_wait_while_the_api_server_is_away(world: World) -> None:
     assert (await told(world, "Something"))["message"] == "happened"
 
 
-async def test_an_event_that_the_server_has_forgotten_is_made_again(world: World) -> None:
+async def test_expired_event_is_created_again(world: World) -> None:
     await world.running_with_a_gpu()
     started = await told(world, "Started")
     await world.api.delete(EVENTS, started["metadata"]["name"], "default")

@@ -18,7 +18,7 @@ async def echoes(socket: web.WebSocketResponse) -> None:
             await socket.send_bytes(b"\x01" + message.data[1:])
 
 
-async def test_bytes_go_both_ways_until_it_is_closed() -> None:
+async def test_bytes_flow_in_both_directions_until_close() -> None:
     async with server_that(echoes) as connection:
         stream = await ExecStream.open(connection, "ns", "pod", ["cat"])
         stream.write(b"one\ntwo")
@@ -30,7 +30,7 @@ async def test_bytes_go_both_ways_until_it_is_closed() -> None:
         assert (stream.is_closing(), await stream.reader.read()) == (True, b"")
 
 
-async def test_more_than_a_message_holds_comes_through_whole() -> None:
+async def test_data_larger_than_a_message_arrives_complete() -> None:
     async with server_that(echoes) as connection:
         stream = await ExecStream.open(connection, "ns", "pod", ["cat"], limit=2**22)
         stream.write(b"x" * 2**20 + b"\n")
@@ -39,7 +39,7 @@ async def test_more_than_a_message_holds_comes_through_whole() -> None:
         await stream.wait_closed()
 
 
-async def test_a_command_is_asked_for_in_words_and_its_output_is_the_answer() -> None:
+async def test_execute_returns_the_output_of_a_command() -> None:
     async def answers(socket: web.WebSocketResponse) -> None:
         for message in (b"\x01", b"\x01out", b"\x02err", SUCCESS):
             await socket.send_bytes(message)
@@ -78,7 +78,7 @@ async def test_a_command_that_fails_says_why(messages: tuple[bytes, ...], reason
         ((b"\x02a warning\n",), "a warning (the connection was lost)"),
     ],
 )
-async def test_who_reads_lines_is_told_why_there_are_no_more(messages: tuple[bytes, ...], why: str) -> None:
+async def test_readline_raises_the_reason_of_a_failed_end(messages: tuple[bytes, ...], why: str) -> None:
     async def answers(socket: web.WebSocketResponse) -> None:
         for message in (b"\x01last\n", *messages):
             await socket.send_bytes(message)
@@ -91,7 +91,7 @@ async def test_who_reads_lines_is_told_why_there_are_no_more(messages: tuple[byt
     assert str(ended.value) == f"cat x in pod pod: {why}"
 
 
-async def test_after_a_good_end_there_are_just_no_more_lines() -> None:
+async def test_readline_returns_nothing_after_success() -> None:
     async def answers(socket: web.WebSocketResponse) -> None:
         for message in (b"\x02a warning\n", SUCCESS):
             await socket.send_bytes(message)
@@ -101,7 +101,7 @@ async def test_after_a_good_end_there_are_just_no_more_lines() -> None:
         assert (await stream.reader.readline(), stream.error) == (b"", "")
 
 
-async def test_a_command_whose_connection_is_lost_has_not_ended_well() -> None:
+async def test_lost_connection_is_an_error() -> None:
     async def answers(socket: web.WebSocketResponse) -> None:
         await socket.send_bytes(b"\x01half of it")
 
@@ -110,7 +110,7 @@ async def test_a_command_whose_connection_is_lost_has_not_ended_well() -> None:
             await execute(connection, "ns", "pod", ["cat"])
 
 
-async def test_a_server_that_answers_no_more_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unresponsive_server_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("drahealth.fakes.cluster.clients.kube_connection._HEARTBEAT", 0.1)
     noticed = asyncio.Event()
 
@@ -124,14 +124,14 @@ async def test_a_server_that_answers_no_more_is_noticed(monkeypatch: pytest.Monk
         noticed.set()
 
 
-async def test_a_server_that_gives_no_web_socket_is_a_refusal() -> None:
+async def test_server_without_web_socket_is_an_api_error() -> None:
     async with server_that(echoes) as connection:
         with pytest.raises(ApiError) as refused:
             await ExecStream.open(connection, "ns", "other", ["cat"])
     assert refused.value.status == 404
 
 
-async def test_a_server_that_is_away_is_out_of_reach() -> None:
+async def test_unreachable_server_is_an_api_error() -> None:
     async with server_that(echoes) as connection:
         pass
     connection = KubeConnection(connection._access)

@@ -28,12 +28,12 @@ def node(**allocatable: Any) -> Object:
     return {"metadata": {"name": "node-a"}, "status": {"allocatable": {**found, "memory": "1Gi"}}}
 
 
-def test_what_containers_ask_for_is_their_limits() -> None:
+def test_requests_are_the_limits_of_containers() -> None:
     asks = pod(container("a", gpu="2", nic=1), container("b"), init=(container("i", gpu=3),))
     assert requests_by_container(asks) == {"i": {GPU: 3}, "a": {GPU: 2, NIC: 1}}
 
 
-def test_a_node_must_have_what_runs_at_once_or_what_comes_before_it() -> None:
+def test_node_needs_the_larger_of_running_and_init_requests() -> None:
     before, beside = container("i", gpu=4, nic=1), container("s", restart="Always", gpu=1)
     assert requests_of_pod(pod(container("a", gpu=1), container("b", gpu=1), init=(before, beside))) == {GPU: 4, NIC: 1}
 
@@ -49,7 +49,7 @@ def test_a_node_must_have_what_runs_at_once_or_what_comes_before_it() -> None:
         ({"gpu": "3"}, [pod(container(gpu=2), phase="Failed")], ""),
     ],
 )
-def test_what_a_node_has_too_little_of(has: dict[str, str], others: list[Object], lacks: str) -> None:
+def test_insufficient_resource_is_named(has: dict[str, str], others: list[Object], lacks: str) -> None:
     assert insufficient(pod(container(gpu=2)), node(**has), others) == lacks
 
 
@@ -65,7 +65,7 @@ async def until_bound(server: ApiServer, count: int) -> set[str]:
     raise AssertionError("the watch ended")
 
 
-async def test_pods_are_placed_while_there_are_devices_and_again_when_there_are_more() -> None:
+async def test_pods_are_scheduled_as_devices_become_available() -> None:
     server = ApiServer()
     scheduler = Scheduler(server)
     made = await server.create(NODES, {"metadata": {"name": "node-a"}})

@@ -19,17 +19,17 @@ from drahealth.proto.values import MESSAGE_LIMIT, Health
 EVERY = [found for name in CATALOGUES for found in catalogue(name).values()]
 
 
-def test_every_fault_says_where_it_is_from_and_can_be_told_of() -> None:
+def test_every_fault_has_a_source_and_a_message() -> None:
     wanting = [f.id for f in EVERY if not (f.source and f.means and "gpu-0" in f.message_for("gpu-0"))]
     assert wanting == []
 
 
-def test_every_fault_reaches_what_an_inventory_knows() -> None:
+def test_every_reach_is_known_to_inventories() -> None:
     devices = Inventory.of(2, partitions=1)
     assert all("gpu-0" in devices.reached("gpu-0", found.reaches) for found in EVERY)
 
 
-def test_what_follows_a_fault_is_in_its_catalogue() -> None:
+def test_following_fault_is_in_the_same_catalogue() -> None:
     followers = [(name, f.then) for name in CATALOGUES for f in catalogue(name).values() if f.then]
     assert [(name, then) for name, then in followers if then not in catalogue(name)] == []
 
@@ -59,12 +59,12 @@ def test_public_policies_agree_on_sixteen_xids() -> None:
     assert sum(len({p.health(xid) for p in public}) == 1 for xid in xids) == 16
 
 
-def test_policies_name_faults_that_there_are() -> None:
+def test_policies_name_existing_faults() -> None:
     named = {name for p in policies().values() for name in (*p.unhealthy, *p.ignored)}
     assert named - {"*"} <= catalogue("nvidia").keys()
 
 
-def test_what_a_policy_does_not_name_leaves_a_device_healthy() -> None:
+def test_unnamed_fault_leaves_a_device_healthy() -> None:
     eks = policy("eks")
     assert (eks.health("cper/fatal"), eks.knows("cper/fatal")) == (Health.HEALTHY, False)
     assert policy("strict").health("cper/fatal") is Health.UNHEALTHY
@@ -79,7 +79,7 @@ def test_what_a_policy_does_not_name_leaves_a_device_healthy() -> None:
         (lambda: action("gpu-rset"), "unknown recovery action 'gpu-rset'; did you mean gpu-reset"),
     ],
 )
-def test_an_unknown_name_is_told_with_those_near_it(look: object, words: str) -> None:
+def test_unknown_name_is_reported_with_similar_names(look: object, words: str) -> None:
     with pytest.raises(UnknownName) as unknown:
         look()  # type: ignore[operator]
     assert str(unknown.value).startswith(words)

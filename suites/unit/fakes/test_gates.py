@@ -46,7 +46,7 @@ async def serving(rules: FieldRules, gates: dict[str, bool]) -> ApiServer:
 
 
 @pytest.mark.parametrize("gates", [{"ResourceHealthStatus": False}, {"ResourceHealthState": True}])
-def test_gates_that_a_real_server_refuses_are_refused_at_start(gates: dict[str, bool]) -> None:
+def test_invalid_gates_are_rejected_at_start(gates: dict[str, bool]) -> None:
     server = ApiServer()
     for start in (lambda: ApiServer(gates=gates), lambda: server.restart(gates)):
         with pytest.raises(ValueError, match="ResourceHealthStatus"):
@@ -69,7 +69,7 @@ async def test_with_the_message_gate_off_the_kep_filters_messages() -> None:
     assert await read(await serving(KEP_RULES, MESSAGE_OFF)) == WITHOUT_MESSAGE
 
 
-async def test_releases_filter_no_read_and_keep_what_was_there() -> None:
+async def test_releases_do_not_filter_reads_and_keep_the_existing_field() -> None:
     server = await serving(KEEPS, OFF)
     assert await read(server) == FIELD
     changed = [{**FIELD[0], "resources": [{**RESOURCE, "message": "hotter"}]}]
@@ -77,7 +77,7 @@ async def test_releases_filter_no_read_and_keep_what_was_there() -> None:
     assert await read(server) == changed
 
 
-async def test_releases_drop_what_was_not_there() -> None:
+async def test_releases_drop_a_new_field() -> None:
     server = await serving(KEEPS, OFF)
     await write(server, [])
     await write(server, FIELD)
@@ -162,7 +162,7 @@ async def test_old_releases_drop_with_any_update() -> None:
     assert await read(server) is None
 
 
-async def test_what_is_dropped_cannot_fail_validation() -> None:
+async def test_dropped_field_is_not_validated() -> None:
     server = ApiServer(gates=OFF)
     await server.create(PODS, POD)
     await write(server, [{"name": "no such resource"}])
@@ -178,9 +178,7 @@ async def test_a_gate_is_read_at_the_start_of_a_watch() -> None:
 
 
 @pytest.mark.parametrize(("gates", "shown"), [(ON, FIELD), (MESSAGE_OFF, WITHOUT_MESSAGE), (OFF, None)])
-async def test_the_pods_own_field_goes_with_the_gates_as_a_containers_does(
-    gates: dict[str, bool], shown: list[Object] | None
-) -> None:
+async def test_gates_apply_to_the_pods_own_field(gates: dict[str, bool], shown: list[Object] | None) -> None:
     server = ApiServer(gates=gates)
     claims = [{"name": "gpu", "resourceClaimName": "gpu"}]
     await server.create(PODS, {**POD, "spec": {**POD["spec"], "resourceClaims": claims}})
@@ -188,7 +186,7 @@ async def test_the_pods_own_field_goes_with_the_gates_as_a_containers_does(
     assert stored["status"].get("allocatedResourcesStatus") == shown
 
 
-async def test_a_server_that_does_not_know_the_pods_own_field_drops_it_without_a_word() -> None:
+async def test_server_without_the_pods_own_field_drops_it_silently() -> None:
     server = ApiServer(rules=replace(KEP_RULES, has_pod_field=False))
     await server.create(PODS, POD)
     stored = await server.replace_status(PODS, {**POD, "status": {"allocatedResourcesStatus": [{"name": "anything"}]}})

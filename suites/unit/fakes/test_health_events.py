@@ -31,7 +31,7 @@ WELL = PodEvent("Normal", "DeviceHealthy", f"Device {GPU} of claim:gpu/gpu is He
         (entry("Unknown"), entry("Healthy"), WELL),
     ],
 )
-def test_another_health_is_told(before: Object, after: Object, told: PodEvent) -> None:
+def test_changed_health_creates_an_event(before: Object, after: Object, told: PodEvent) -> None:
     assert list(health_events(status(before), status(after))) == [told]
 
 
@@ -44,16 +44,16 @@ def test_another_health_is_told(before: Object, after: Object, told: PodEvent) -
         (status(entry("Unhealthy")), {}),
     ],
 )
-def test_another_message_and_a_device_that_has_gone_are_not_told(before: Object, after: Object) -> None:
+def test_changed_message_or_removed_device_creates_no_event(before: Object, after: Object) -> None:
     assert list(health_events(before, after)) == []
 
 
-def test_of_a_device_that_is_shown_first_only_bad_health_is_told() -> None:
+def test_first_status_creates_an_event_only_for_unhealthy() -> None:
     shown = [list(health_events({}, status(entry(health, "xid 79")))) for health in ("Healthy", "Unknown", "Unhealthy")]
     assert shown == [[], [], [SICK]]
 
 
-def test_a_device_of_several_containers_and_of_the_pod_itself_is_told_once() -> None:
+def test_device_in_several_places_creates_one_event() -> None:
     before, after = entry("Healthy"), entry("Unhealthy", "xid 79")
     lists = [
         {"initContainerStatuses": s["containerStatuses"], **s, "allocatedResourcesStatus": [e]}

@@ -25,7 +25,7 @@ def test_where_a_pinned_device_has_gone_the_others_are_still_pinned_and_let_go()
     assert said(table) == {"gpu-0": (Health.HEALTHY, "")}
 
 
-def test_a_device_that_comes_back_is_said_to_be_what_it_is_pinned_to() -> None:
+def test_returning_device_has_its_override() -> None:
     table = HealthTable("gpu.example.com", well(HERE, GONE))
     table.set_overrides({GONE: SICK})
     table.replace_devices(well(HERE))

@@ -17,9 +17,9 @@ from drahealth.fakes.hints import near
         ("x", [str(number) for number in range(30)], f"there are {', '.join(map(str, range(24)))}, ..."),
     ],
 )
-def test_the_closest_name_is_told_where_one_is_clearly_closest(name: str, known: list[str], hint: str) -> None:
+def test_clearly_closest_name_is_suggested(name: str, known: list[str], hint: str) -> None:
     assert near(name, known) == hint
 
 
-def test_of_very_many_names_and_very_long_ones_it_says_at_once_what_there_is() -> None:
+def test_hint_is_fast_for_many_and_long_names() -> None:
     assert near("gpu" * 100_000, (f"gpu-{number}" for number in range(100_000))).startswith("there are gpu-0, gpu-1")

@@ -92,7 +92,7 @@ async def test_sidecars_are_stopped_when_the_containers_have_ended(world: World)
     assert ends == [143, 143]
 
 
-async def test_a_pod_that_is_deleted_while_it_initializes_goes(world: World) -> None:
+async def test_pod_deleted_during_initialization_is_removed(world: World) -> None:
     await world.pod(initContainers=[FIRST])
     await world.until_pod(lambda pod: states(pod).get("first") == "running")
     await world.api.delete(PODS, "train", "default")
@@ -113,7 +113,7 @@ async def test_an_init_container_gets_the_devices_of_its_claim_and_shows_them(wo
     assert [entry["name"] for entry in status["allocatedResourcesStatus"]] == ["claim:gpu"]
 
 
-async def test_a_new_worker_goes_on_where_the_old_one_was(world: World) -> None:
+async def test_new_worker_continues_after_the_old_one(world: World) -> None:
     uid = await world.pod(initContainers=[SIDE, FIRST])
     await world.until_pod(lambda pod: states(pod).get("first") == "running")
     await world.restart()

@@ -217,12 +217,12 @@ def test_an_inventory_is_a_device_plugin_at_will() -> None:
     assert made == PluginOptions("example.com/gpu", ids, "/d", inventory=devices.devices)
 
 
-def test_of_devices_that_are_just_paths_the_wholes_are_known_too() -> None:
+def test_whole_devices_of_given_partitions_are_known() -> None:
     options = DriverOptions("d", "n", ("a", "b/c"), "/r", "/d", linked=True, inventory=(Device("a", "H100"),))
     assert inventory_of(options).devices == (Device("a", "H100"), Device("b", link="linked"), Device("b/c"))
 
 
-async def test_what_is_known_of_devices_is_published(rig: Rig) -> None:
+async def test_device_attributes_are_published(rig: Rig) -> None:
     devices = Inventory(
         [
             Device("gpu-0"),
@@ -262,7 +262,7 @@ async def test_devices_are_in_the_pools_that_are_theirs(rig: Rig) -> None:
         ]
 
 
-async def test_a_device_of_another_pool_is_told_what_to_do_by_its_path(rig: Rig) -> None:
+async def test_device_in_another_pool_is_addressed_by_path(rig: Rig) -> None:
     driver = rig.here(**known(Inventory([Device("nic-0"), Device("nic-0/vf-0", pool="fabric")])))
     await driver.start()
     async with rig.watch(driver) as stream:
@@ -276,7 +276,7 @@ async def test_a_device_of_another_pool_is_told_what_to_do_by_its_path(rig: Rig)
             assert [(d.pool, d.message) for d in await stream.report()] == [("fabric", message)]
 
 
-async def test_ten_thousand_linked_devices_are_published_and_told_of(rig: Rig) -> None:
+async def test_ten_thousand_linked_devices_are_published_and_reported(rig: Rig) -> None:
     driver = rig.here(**known(Inventory.of(10_000)))
     await driver.start()
     assert (len(await rig.api.list(SLICES)), len(driver.health.table.get("node-a", "gpu-9999").device)) == (79, 8)

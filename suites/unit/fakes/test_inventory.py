@@ -40,7 +40,7 @@ def test_a_pattern_names_devices_of_its_own_level(pattern: str, found: list[str]
         ("gpu-1", "node", [d.path for d in TWO.devices]),
     ],
 )
-def test_a_fault_reaches_so_far(device: str, reach: str, reached: list[str]) -> None:
+def test_fault_affects_the_devices_in_its_reach(device: str, reach: str, reached: list[str]) -> None:
     assert list(TWO.reached(device, reach)) == reached
 
 
@@ -48,7 +48,7 @@ def test_a_device_without_links_has_no_peers() -> None:
     assert list(Inventory.of(2, linked=False).reached("gpu-0", "peers")) == ["gpu-0"]
 
 
-def test_a_name_that_is_nobodys_is_told_with_those_that_there_are() -> None:
+def test_unknown_device_is_reported_with_known_names() -> None:
     with pytest.raises(ValueError, match="no device matches 'gpu-7'; there are gpu-0, gpu-1"):
         Inventory.of(2).matching("gpu-7")
 
@@ -56,6 +56,6 @@ def test_a_name_that_is_nobodys_is_told_with_those_that_there_are() -> None:
 @pytest.mark.parametrize(
     "devices", [("a", "a"), ("a", "a/b", "a-b"), ("a/b",)], ids=["one path", "one name", "no parent"]
 )
-def test_devices_that_cannot_be_together_are_refused(devices: tuple[str, ...]) -> None:
+def test_invalid_device_combination_is_rejected(devices: tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match=r"duplicate device name|unknown parent device"):
         Inventory(map(Device, devices))

@@ -63,9 +63,7 @@ def test_invalid_inventory_is_reported_by_line(tmp_path: Path, text: str, proble
 
 
 @given(text=st.text(max_size=100))
-def test_whatever_the_file_it_is_an_inventory_or_a_file_error(
-    tmp_path_factory: pytest.TempPathFactory, text: str
-) -> None:
+def test_any_file_is_an_inventory_or_a_file_error(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     try:
         found = loaded(tmp_path_factory.mktemp("inventory"), f"{HEAD}devices: {text}")
     except FileError:
@@ -89,7 +87,7 @@ drivers:
 """
 
 
-def test_what_is_ill_formed_hides_nothing_else(tmp_path: Path) -> None:
+def test_malformed_part_hides_no_other_error(tmp_path: Path) -> None:
     assert places(tmp_path / "several.yaml", SEVERAL) == [
         "drivers",
         "drivers.0.devices.0.memory",
@@ -104,7 +102,7 @@ def test_what_is_ill_formed_hides_nothing_else(tmp_path: Path) -> None:
     ]
 
 
-def test_a_file_has_either_devices_or_drivers_whatever_is_wrong_with_them(tmp_path: Path) -> None:
+def test_devices_and_drivers_together_are_rejected(tmp_path: Path) -> None:
     text = "{format: inventory/v1, devices: [{name: A}], drivers: []}"
     assert places(tmp_path / "both.yaml", text) == ["", "devices.0.name", "drivers"]
     assert places(tmp_path / "typo.yaml", "{format: inventory/v1, device: []}") == ["device"]
@@ -145,7 +143,7 @@ def faulty(faults: dict[str, list[tuple[Any, str]]]) -> st.SearchStrategy[list[d
 
 
 @given(drivers=faulty(FAULTS), plugins=faulty(PLUGIN_FAULTS))
-def test_of_faults_in_a_file_each_is_told_and_nothing_else(
+def test_each_error_of_a_file_is_reported_once(
     tmp_path_factory: pytest.TempPathFactory,
     drivers: list[dict[str, tuple[Any, str]]],
     plugins: list[dict[str, tuple[Any, str]]],

@@ -87,7 +87,7 @@ async def test_a_bad_kubeconfig_is_one_sentence_with_its_path(tmp_path: Path, co
     assert "\n" not in str(refused.value)
 
 
-async def test_a_missing_kubeconfig_and_a_missing_context_are_told(reach: Reach, tmp_path: Path) -> None:
+async def test_missing_kubeconfig_and_missing_context_are_reported(reach: Reach, tmp_path: Path) -> None:
     for nothing, why in ((tmp_path / "nothing", "No such file or directory"), (tmp_path, "Is a directory")):
         with pytest.raises(ValueError, match=f"^kubeconfig {nothing}: {why}$"):
             await KubeClient.from_kubeconfig(nothing)
@@ -113,7 +113,7 @@ async def test_a_server_that_is_down_is_unavailable(reach: Reach) -> None:
 
 
 @pytest.mark.parametrize("how", ["the server restarts", "the server goes away", "the client is closed"])
-async def test_a_watch_ends_when_an_end_of_it_goes(reach: Reach, how: str) -> None:
+async def test_watch_ends_when_client_or_server_ends(reach: Reach, how: str) -> None:
     watching = asyncio.Event()
     task = asyncio.create_task(until_the_end(reach, watching))
     await asyncio.wait_for(watching.wait(), PATIENCE)
@@ -180,7 +180,7 @@ async def test_other_errors_of_a_watch_are_raised(tmp_path: Path, since: str | N
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a?b", "%2e", "A"])
-async def test_what_is_no_name_does_not_become_a_path(reach: Reach, name: str) -> None:
+async def test_invalid_name_is_not_used_in_a_path(reach: Reach, name: str) -> None:
     await reach.server.create(NODES, {"metadata": {"name": "node"}})
     for call in (reach.client.get(NODES, name), reach.client.delete(NODES, name)):
         with pytest.raises(ApiError) as error:
@@ -198,7 +198,7 @@ async def test_what_is_no_name_does_not_become_a_path(reach: Reach, name: str) -
         ({"error": "x"}, "", (502, "BadGateway", "no message")),
     ],
 )
-def test_refusals_of_servers_and_of_what_is_before_them(
+def test_errors_of_servers_and_proxies(
     answer: dict[str, object] | None, text: str, expected: tuple[int, str, str]
 ) -> None:
     error = refusal(502, "Bad Gateway", answer, text)

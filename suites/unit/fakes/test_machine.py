@@ -23,14 +23,14 @@ def unwell(state: DeviceState) -> tuple[str, str]:
     return str(state.health), state.message
 
 
-def test_a_fault_makes_a_device_and_its_partitions_what_the_policy_says() -> None:
+def test_policy_decides_the_health_of_a_device_and_its_partitions() -> None:
     gpus = machine()
     assert gpus.inject("xid/95", "gpu-0/mig-0") == {"gpu-0", "gpu-0/mig-0"}
     assert unwell(gpus.state("gpu-0")) == ("Unhealthy", "XID 95: gpu-0: memory error, not contained")
     assert gpus.state("gpu-1") == WELL
 
 
-def test_what_a_policy_ignores_leaves_a_device_healthy_with_a_message() -> None:
+def test_ignored_fault_leaves_a_device_healthy_with_a_message() -> None:
     gpus = machine()
     gpus.inject("xid/63", "gpu-0")
     assert unwell(gpus.state("gpu-0")) == ("Healthy", "XID 63: gpu-0: a memory row will be remapped at the next reset")
@@ -48,7 +48,7 @@ def test_a_fault_that_counts_hides_one_that_does_not() -> None:
     )
 
 
-def test_of_a_silent_fault_nothing_is_said() -> None:
+def test_silent_fault_is_not_reported() -> None:
     gpus = machine("strict")
     assert gpus.inject("fabric/manager-down", "gpu-0") == {device.path for device in TWO.devices}
     assert gpus.state("gpu-1") == DeviceState(faults=("fabric/manager-down",))

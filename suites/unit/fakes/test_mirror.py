@@ -43,14 +43,14 @@ async def picture() -> AsyncIterator[Picture]:
     await asyncio.wait([task])
 
 
-async def test_it_is_whole_once_everything_is_listed(picture: Picture) -> None:
+async def test_mirror_is_complete_after_all_lists(picture: Picture) -> None:
     assert picture.mirror.whole.is_set()
     picture.server.down()
     await picture.settle()
     assert not picture.mirror.whole.is_set()
 
 
-async def test_every_change_is_told_with_before_and_after(picture: Picture) -> None:
+async def test_every_change_has_the_object_before_and_after(picture: Picture) -> None:
     await picture.server.create(NODES, node("a", "new"))
     await picture.settle()
     await picture.server.replace(NODES, node("a", "changed"))
@@ -60,7 +60,7 @@ async def test_every_change_is_told_with_before_and_after(picture: Picture) -> N
     assert picture.mirror.objects(NODES) == []
 
 
-async def test_what_happened_while_the_server_was_away_is_told_afterwards(picture: Picture) -> None:
+async def test_changes_during_a_server_outage_are_reported_later(picture: Picture) -> None:
     for name in ("a", "b"):
         await picture.server.create(NODES, node(name, "new"))
     await picture.settle()

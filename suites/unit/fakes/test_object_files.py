@@ -26,7 +26,7 @@ async def everything(api: ApiServer) -> list[Object]:
     return [obj for kind in KINDS for obj in await api.list(kind)]
 
 
-async def test_the_next_server_has_what_the_last_one_had(tmp_path: Path) -> None:
+async def test_objects_survive_a_server_restart(tmp_path: Path) -> None:
     first = server(tmp_path)
     pod = await first.create(PODS, POD)
     await first.replace_status(PODS, {**pod, "status": {"phase": "Running"}})
@@ -35,7 +35,7 @@ async def test_the_next_server_has_what_the_last_one_had(tmp_path: Path) -> None
     assert await everything(server(tmp_path)) == await everything(first)
 
 
-async def test_no_revision_of_before_is_taken_for_a_new_one(tmp_path: Path) -> None:
+async def test_revisions_of_an_earlier_process_are_not_reused(tmp_path: Path) -> None:
     pod = await server(tmp_path).create(PODS, POD)
     second = server(tmp_path)
     with pytest.raises(ApiError, match="Expired"):
@@ -50,7 +50,7 @@ async def test_kinds_that_are_not_kept_are_gone(tmp_path: Path) -> None:
     assert await server(tmp_path).list(SLICES) == []
 
 
-async def test_what_cannot_be_written_has_not_happened(tmp_path: Path) -> None:
+async def test_failed_write_has_no_effect(tmp_path: Path) -> None:
     api = server(tmp_path)
     (tmp_path / "pods").write_text("in the way")
     with pytest.raises(ApiError, match=r'pods "pod" cannot be stored: (Not a directory|File exists)') as refused:
@@ -89,7 +89,7 @@ paths = st.sampled_from(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 @given(path=paths, value=json_values)
-def test_whatever_stands_in_a_file_the_rest_is_served(tmp_path: Path, path: str, value: Any) -> None:
+def test_invalid_file_does_not_affect_other_objects(tmp_path: Path, path: str, value: Any) -> None:
     logging.getLogger("drahealth.fakes.cluster.api_server.object_files").setLevel(logging.CRITICAL)
     metadata = {**POD["metadata"], "uid": "u", "resourceVersion": "7", "creationTimestamp": "t", "generation": 1}
     obj: Any = {"metadata": metadata, "spec": POD["spec"], "status": {}}

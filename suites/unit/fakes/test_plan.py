@@ -76,9 +76,7 @@ def test_a_failed_init_container_ends_a_pod_that_never_restarts(policy: str, is_
     ("policy", "code", "is_over"),
     [("Always", 0, False), ("OnFailure", 0, True), ("OnFailure", 1, False), ("Never", 0, True), ("Never", 1, True)],
 )
-def test_a_pod_is_over_when_its_containers_stay_down_whatever_its_sidecars_do(
-    policy: str, code: int, is_over: bool
-) -> None:
+def test_pod_ends_when_its_regular_containers_have_ended(policy: str, code: int, is_over: bool) -> None:
     assert plan(pod(SIDECAR, policy=policy), [ran("side"), ran("main", code)]).is_over is is_over
 
 

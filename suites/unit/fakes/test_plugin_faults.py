@@ -74,9 +74,7 @@ async def test_a_fault_of_a_divided_device_reaches_its_parts_in_one_list(rig: Ri
         assert await following() == WELL
 
 
-async def test_a_device_that_vanishes_is_told_of_once_and_back_when_it_is_recovered(
-    rig: Rig, plugin: PluginControl
-) -> None:
+async def test_vanished_device_is_listed_once_and_again_after_recovery(rig: Rig, plugin: PluginControl) -> None:
     async with lists(rig) as following:
         await following()
         await plugin.inject("xid/79", "gpu-0")
@@ -88,7 +86,7 @@ async def test_a_device_that_vanishes_is_told_of_once_and_back_when_it_is_recove
         assert await following() == {**WELL, "split-mig-0": "Hot"}
 
 
-async def test_healing_ends_faults_and_puts_back_what_was_taken_out(rig: Rig, plugin: PluginControl) -> None:
+async def test_reset_clears_faults_and_restores_removed_devices(rig: Rig, plugin: PluginControl) -> None:
     await plugin.inject("xid/95", "gpu-0")
     await plugin.inject("xid/79", "split")
     await plugin.set_health("split-mig-1", "Hot")
@@ -101,7 +99,7 @@ async def test_healing_ends_faults_and_puts_back_what_was_taken_out(rig: Rig, pl
     )
 
 
-async def test_a_device_that_was_taken_out_is_not_brought_back_by_its_faults(rig: Rig, plugin: PluginControl) -> None:
+async def test_removed_device_stays_removed_when_its_faults_change(rig: Rig, plugin: PluginControl) -> None:
     await plugin.remove("gpu-0")
     await plugin.inject("xid/95", "gpu-0")
     await plugin.clear("xid/95", "gpu-0")
@@ -121,7 +119,7 @@ async def test_a_device_that_was_taken_out_is_not_brought_back_by_its_faults(rig
         (("restore", "gpu-0"), "device plugin example.com/gpu already lists gpu-0"),
     ],
 )
-async def test_what_makes_no_sense_changes_nothing(plugin: PluginControl, call: tuple[str, ...], words: str) -> None:
+async def test_invalid_command_changes_nothing(plugin: PluginControl, call: tuple[str, ...], words: str) -> None:
     with pytest.raises((ValueError, ControlFailed), match=words):
         await getattr(plugin, call[0])(*call[1:])
     assert await plugin.devices() == tuple(ListedDevice(id_, "Healthy") for id_ in WELL)
@@ -162,7 +160,7 @@ async def test_a_recovery_that_ends_while_the_plugin_is_gone_shows_when_it_is_ba
     assert first == WELL
 
 
-async def test_a_policy_says_what_is_unhealthy(rig: Rig) -> None:
+async def test_policy_decides_the_health(rig: Rig) -> None:
     plugin = here(rig, policy="nvsentinel")
     await plugin.inject("xid/94", "gpu-0")
     assert (plugin.known[0].health, (await plugin.state()).faults) == ("Healthy", {"gpu-0": ("xid/94",)})
@@ -201,7 +199,7 @@ async def test_with_a_cdi_kind_its_specification_says_so_until_it_retires(rig: R
 # -- what it lists
 
 
-async def test_of_more_lists_than_can_wait_the_newest_are_told_in_their_order() -> None:
+async def test_full_queue_keeps_the_newest_responses_in_order() -> None:
     responses = [(PluginDevice("gpu-0", str(number)),) for number in range(MAX_RESPONSES + 7)]
     waiting = ResponseQueue(responses[0])
     for response in responses[1:]:
@@ -220,7 +218,7 @@ ORDERS = st.lists(
 
 
 @given(ORDERS)
-def test_a_device_is_listed_unless_it_was_taken_out_or_has_vanished(orders: list[tuple[str, str]]) -> None:
+def test_device_is_listed_unless_removed_or_vanished(orders: list[tuple[str, str]]) -> None:
     devices, out, gone = PluginList("r/r", IDS), set[str](), set[str]()
     for what, device in orders:
         if what in ("remove", "restore"):

@@ -36,14 +36,14 @@ async def stored(api: ApiServer) -> Object:
     return await api.get(PODS, "train", "default")
 
 
-async def test_only_what_differs_is_written(api: CountingServer) -> None:
+async def test_only_a_changed_status_is_written(api: CountingServer) -> None:
     pod = PodObject(api, await api.create(PODS, MANIFEST))
     results = [await pod.write_status(with_reason) for _ in range(3)]
     assert (results, api.writes) == ([True] * 3, 1)
     assert await stored(api) == pod.newest
 
 
-async def test_a_conflict_is_built_anew_on_what_is_there(api: CountingServer) -> None:
+async def test_conflict_is_retried_on_the_newest_object(api: CountingServer) -> None:
     pod = PodObject(api, await api.create(PODS, MANIFEST))
     await api.replace_status(PODS, {**pod.newest, "status": {"phase": "Pending", "message": "theirs"}})
     written = await pod.write_status(with_reason)
@@ -58,7 +58,7 @@ async def test_a_terminal_phase_that_came_in_between_stays(api: CountingServer) 
     assert (written, (await stored(api))["status"]) == (True, {"phase": "Failed"})
 
 
-async def test_what_the_api_drops_is_not_sent_again_until_it_restarts() -> None:
+async def test_dropped_field_is_not_sent_again_until_a_restart() -> None:
     api = CountingServer(gates={STATUS_GATE: False, MESSAGE_GATE: False})
     pod = PodObject(api, await api.create(PODS, MANIFEST))
     container = {"name": "main", "allocatedResourcesStatus": [{"name": "claim:c", "resources": []}]}
@@ -91,9 +91,7 @@ async def test_older_states_are_no_news(api: CountingServer) -> None:
     assert (pod.take(old), pod.take(pod.newest), pod.newest["status"]["reason"]) == (False, False, "mine")
 
 
-async def test_a_refusal_is_told_once_and_again_when_it_changes(
-    api: CountingServer, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_rejection_is_logged_once_per_reason(api: CountingServer, caplog: pytest.LogCaptureFixture) -> None:
     pod = PodObject(api, await api.create(PODS, MANIFEST))
     api.down()
     away = [await pod.write_status(with_reason), await pod.delete(), await pod.write_status(with_reason)]

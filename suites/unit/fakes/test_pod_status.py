@@ -48,7 +48,7 @@ def ended(attempt: int, code: int, reason: str) -> dict[str, Any]:
     }
 
 
-def test_a_running_pod_has_a_whole_status() -> None:
+def test_running_pod_has_a_complete_status() -> None:
     status = status_of(container(0, "running"), health=AllocatedResources({"main": (HEALTH,)}))
     conditions = status.pop("conditions")
     assert status == {
@@ -87,7 +87,7 @@ def test_a_pod_without_containers_is_pending() -> None:
     assert "allocatedResourcesStatus" not in main
 
 
-def test_a_reason_to_wait_is_told() -> None:
+def test_waiting_reason_shows_in_the_status() -> None:
     [main] = status_of(waiting={"main": Waiting("ClaimsNotReady", "no claim")})["containerStatuses"]
     assert main["state"] == {"waiting": {"reason": "ClaimsNotReady", "message": "no claim"}}
 
@@ -153,7 +153,7 @@ def test_building_again_changes_nothing(found: list[Container], is_over: bool, w
     assert pod_status({**POD, "status": status}, later) == status
 
 
-def test_the_pods_own_entries_come_and_go() -> None:
+def test_pods_own_entries_are_added_and_removed() -> None:
     status = status_of(container(0, "running"), health=AllocatedResources(pod=(HEALTH,)))
     entry = {"name": "claim:c", "resources": [{"resourceID": "gpu", "health": "Unhealthy", "message": "hot"}]}
     assert status["allocatedResourcesStatus"] == [entry]

@@ -114,7 +114,7 @@ def test_a_container_that_is_not_in_the_spec_is_spared_the_check_of_names_alone(
 
 @pytest.mark.counterpart("TestValidateContainerStatusAllocatedResourcesStatus")
 @pytest.mark.parametrize("health", ["", "healthy", "Sick"])
-def test_there_are_three_healths(health: str) -> None:
+def test_health_values_are_healthy_unhealthy_unknown(health: str) -> None:
     supported = 'supported values: "Healthy", "Unhealthy", "Unknown"'
     expected = f'{FIELD}[0].resources[0].health: Unsupported value: "{health}": {supported}'
     assert refusal(pod(entry("claim:gpu", {"resourceID": "a", "health": health}))) == expected
@@ -157,12 +157,12 @@ def test_init_containers_are_held_against_their_own_spec() -> None:
     assert wrong.startswith("status.initContainerStatuses[0].allocatedResourcesStatus[0].name: Invalid value")
 
 
-def test_what_is_not_checked() -> None:
+def test_unvalidated_fields_are_accepted() -> None:
     without_id = {"health": "Unknown", "message": None}
     check(pod(entry("claim:gpu", without_id), entry("claim:gpu"), {"name": "claim:nic/fast", "resources": []}))
 
 
-def test_several_errors_are_told_at_once() -> None:
+def test_several_errors_are_reported_together() -> None:
     message = refusal(pod(entry("cpu", {"resourceID": "a", "health": "Sick"}, HEALTHY)))
     assert (message[0], message[-1], message.count(FIELD)) == ("[", "]", 3)
 
@@ -179,7 +179,7 @@ def test_several_errors_are_told_at_once() -> None:
         {"allocatedResourcesStatus": [{"name": "claim:gpu", "resources": [{"health": 1}]}]},
     ],
 )
-def test_what_is_no_status_at_all_is_a_bad_request(status: Object) -> None:
+def test_malformed_status_is_a_bad_request(status: Object) -> None:
     with pytest.raises(ApiError) as error:
         check({**pod(), "status": status})
     assert (error.value.status, error.value.reason) == (400, "BadRequest")

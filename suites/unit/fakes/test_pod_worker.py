@@ -57,7 +57,7 @@ async def test_a_pod_waits_for_its_claim_and_gets_its_devices(world: World) -> N
     assert container.config.cdi_devices == ("example.com/gpu=gpu-0",)
 
 
-async def test_a_failed_preparation_is_told_and_tried_again(world: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_failed_preparation_is_logged_and_retried(world: World, caplog: pytest.LogCaptureFixture) -> None:
     world.devices.trouble["prepare"] = RuntimeError("no driver gpu.example.com is registered")
     uid = await world.pod(claim=True)
     await world.allocate(uid)
@@ -71,7 +71,7 @@ async def test_a_failed_preparation_is_told_and_tried_again(world: World, caplog
 
 
 @pytest.mark.counterpart("alpha2/handler-and-updates")
-async def test_a_change_of_health_is_pushed(world: World) -> None:
+async def test_health_change_is_pushed(world: World) -> None:
     await world.running_with_a_gpu()
     world.devices.become(Health.UNHEALTHY)
     await world.until_pod(lambda pod: shown(pod) == ["Unhealthy"])
@@ -88,7 +88,7 @@ async def test_a_flood_of_changes_is_one_sync(world: World) -> None:
     ]
 
 
-async def test_what_nobody_notified_shows_at_the_next_resync(world: World) -> None:
+async def test_change_without_notification_shows_at_the_next_resync(world: World) -> None:
     await world.running_with_a_gpu()
     world.devices.health = Health.UNKNOWN
     world.clock.jump(59)
@@ -101,7 +101,7 @@ async def test_what_nobody_notified_shows_at_the_next_resync(world: World) -> No
 
 
 @pytest.mark.parametrize(("code", "end"), [(0, "Succeeded"), (3, "Failed")])
-async def test_a_pod_that_ends_gives_its_devices_back_first(world: World, code: int, end: str) -> None:
+async def test_ending_pod_releases_its_devices_first(world: World, code: int, end: str) -> None:
     uid = await world.running_with_a_gpu(restartPolicy="Never")
     world.runtime.end(uid, "main", code)
     ended = await world.until_pod(lambda pod: "terminated" in main(pod)["state"])
@@ -121,7 +121,7 @@ async def test_a_pod_that_ended_is_kept_until_it_is_deleted(world: World) -> Non
     assert world.runtime.sandboxes() == []
 
 
-async def test_a_crash_loop_backs_off_and_goes_on(world: World) -> None:
+async def test_crash_loop_backs_off_and_continues(world: World) -> None:
     await world.pod(command=CRASHES)
     first = await world.until_pod(lambda pod: waits_for(pod) == "CrashLoopBackOff")
     world.clock.jump(10)
@@ -133,7 +133,7 @@ async def test_a_crash_loop_backs_off_and_goes_on(world: World) -> None:
 
 
 @pytest.mark.parametrize(("code", "after"), [(0, "Succeeded"), (1, "Running")])
-async def test_on_failure_restarts_only_what_failed(world: World, code: int, after: str) -> None:
+async def test_on_failure_restarts_only_failed_containers(world: World, code: int, after: str) -> None:
     uid = await world.pod(restartPolicy="OnFailure")
     await world.until_pod(lambda pod: phase(pod) == "Running")
     world.runtime.end(uid, "main", code)
@@ -143,7 +143,7 @@ async def test_on_failure_restarts_only_what_failed(world: World, code: int, aft
     assert phase(pod) == after
 
 
-async def test_a_deleted_pod_stops_gives_back_and_goes(world: World) -> None:
+async def test_deleted_pod_stops_releases_devices_and_is_removed(world: World) -> None:
     await world.running_with_a_gpu()
     await world.api.delete(PODS, "train", "default")
     last = await world.until_gone()
@@ -160,7 +160,7 @@ async def test_a_pod_that_is_removed_at_once_is_cleaned_up(world: World) -> None
     assert world.runtime.containers() == []
 
 
-async def test_a_pod_whose_devices_cannot_be_given_back_stays_and_shows_its_health(world: World) -> None:
+async def test_pod_with_unreleased_devices_stays_and_shows_health(world: World) -> None:
     await world.running_with_a_gpu()
     world.devices.trouble["unprepare"] = RuntimeError("the driver is away")
     await world.api.delete(PODS, "train", "default")
@@ -173,7 +173,7 @@ async def test_a_pod_whose_devices_cannot_be_given_back_stays_and_shows_its_heal
     assert (phase(pod), "terminated" in main(pod)["state"]) == ("Running", True)
 
 
-async def test_a_final_status_that_is_refused_is_tried_again_as_it_is(world: World) -> None:
+async def test_rejected_final_status_is_retried_unchanged(world: World) -> None:
     await world.running_with_a_gpu()
     world.devices.shared = True
     world.devices.become(cast("Health", "Sick"))
@@ -219,6 +219,6 @@ async def test_a_pod_that_someone_else_ended_is_stopped(world: World) -> None:
     assert (await world.get())["status"] == evicted
 
 
-def test_a_resync_without_time_is_refused() -> None:
+def test_invalid_resync_is_rejected() -> None:
     with pytest.raises(ValueError, match="resync must be"):
         PodWorkers(ApiServer(), Devices(), ContainerRuntime(), "node-a", resync=0)

@@ -24,7 +24,7 @@ def containers(**more: Any) -> Any:
     return {"containers": [{"name": "main", "image": "image", **LIMITS}], **more}
 
 
-async def test_a_container_starts_with_what_it_was_granted(world: World) -> None:
+async def test_container_starts_with_its_granted_devices(world: World) -> None:
     uid = await world.pod(**containers(initContainers=[{"name": "init", "command": ["sh", "-c", "exit 0"], **LIMITS}]))
     await world.until_pod(lambda pod: phase(pod) == "Running")
     (main,) = [c for c in world.runtime.containers(pod_uid=uid) if c.config.name == "main"]
@@ -32,7 +32,7 @@ async def test_a_container_starts_with_what_it_was_granted(world: World) -> None
     assert (main.config.cdi_devices, main.config.annotations) == (("example.com/dp=main",), {"note": "main"})
 
 
-async def test_a_pod_without_devices_for_it_is_refused(world: World) -> None:
+async def test_pod_without_free_devices_is_rejected(world: World) -> None:
     world.devices.trouble["allocate"] = AdmissionError(
         "not enough devices of example.com/gpu: 2 requested, 1 available"
     )
@@ -46,7 +46,7 @@ async def test_a_pod_without_devices_for_it_is_refused(world: World) -> None:
     await until(lambda: "unprepare" in world.devices.calls)
 
 
-async def test_a_plugin_is_told_before_each_start_of_a_container(world: World) -> None:
+async def test_pre_start_is_called_before_each_container_start(world: World) -> None:
     world.devices.announces = True
     await world.pod(command=("sh", "-c", "exit 1"))
     await until(lambda: world.devices.calls.count("pre-start main") == 2)
@@ -54,7 +54,7 @@ async def test_a_plugin_is_told_before_each_start_of_a_container(world: World) -
     assert world.devices.calls == ["pre-start main"] * 2
 
 
-async def test_a_container_whose_plugin_does_not_take_the_news_waits(world: World) -> None:
+async def test_container_waits_while_pre_start_fails(world: World) -> None:
     world.devices.announces = True
     world.devices.trouble["pre-start main"] = RuntimeError("the device does not reset")
     await world.pod()
@@ -74,7 +74,7 @@ async def until_node(world: World, **amounts: str) -> Object:
     raise AssertionError("the watch ended")
 
 
-async def test_the_node_shows_what_it_has_beside_what_it_had(world: World) -> None:
+async def test_node_status_keeps_other_resources(world: World) -> None:
     made = await world.api.create(NODES, {"metadata": {"name": "node-a"}})
     await world.api.replace_status(NODES, {**made, "status": {"allocatable": {"cpu": "4"}}})
     world.devices.node_has = {GPU: Amount(3, 2)}

@@ -18,7 +18,7 @@ async def world() -> AsyncIterator[World]:
         yield world
 
 
-async def test_a_new_worker_takes_up_what_runs(world: World) -> None:
+async def test_new_worker_takes_over_running_pods(world: World) -> None:
     uid = await world.running_with_a_gpu()
     world.runtime.end(uid, "main", 1)
     before = await world.until_pod(lambda pod: main(pod)["restartCount"] == 1 and main(pod)["ready"])
@@ -49,7 +49,7 @@ async def test_a_new_worker_leaves_ended_pods_alone(world: World) -> None:
     assert (await world.get(), world.devices.calls) == (before, ["prepare", "unprepare"])
 
 
-async def test_a_new_worker_ends_what_was_deleted_meanwhile(world: World) -> None:
+async def test_new_worker_stops_pods_deleted_meanwhile(world: World) -> None:
     await world.running_with_a_gpu()
     await world.workers.stop()
     await world.api.delete(PODS, "train", "default", grace=0)
@@ -59,7 +59,7 @@ async def test_a_new_worker_ends_what_was_deleted_meanwhile(world: World) -> Non
     assert sorted(world.devices.calls[1:]) == ["forget", "forget", "unprepare", "unprepare"]
 
 
-async def test_nothing_is_lost_while_the_api_is_away(world: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_nothing_is_lost_while_the_api_is_unavailable(world: World, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
     uid = await world.running_with_a_gpu(restartPolicy="Never")
     world.api.down()
@@ -86,7 +86,7 @@ async def test_pods_that_came_and_went_while_the_api_restarted_are_seen(world: W
     await until(lambda: world.devices.calls[-1] == "forget")
 
 
-async def test_a_status_that_the_api_refuses_is_tried_again(world: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_rejected_status_is_retried(world: World, caplog: pytest.LogCaptureFixture) -> None:
     await world.running_with_a_gpu()
     world.devices.become("bad")  # type: ignore[arg-type]
     await until(lambda: "Unsupported value" in caplog.text)
@@ -96,7 +96,7 @@ async def test_a_status_that_the_api_refuses_is_tried_again(world: World, caplog
     assert caplog.text.count("failed to write its status") == 1
 
 
-async def test_a_fault_in_a_sync_is_told_and_lived_through(world: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_error_in_a_sync_is_logged_and_retried(world: World, caplog: pytest.LogCaptureFixture) -> None:
     await world.running_with_a_gpu()
     world.devices.trouble["health"] = RuntimeError("a fault")
     world.devices.become(Health.UNHEALTHY)

@@ -21,7 +21,7 @@ def devices(pools: list[Pool]) -> list[str]:
     return [offer.id.device for pool in pools for offer in pool.offers]
 
 
-def test_slices_of_a_pool_are_put_together_in_the_order_of_their_names() -> None:
+def test_slices_of_a_pool_are_joined_in_order_of_their_names() -> None:
     pools = pools_on("node", [slice_of("b", "2", count=2), slice_of("a", "0", "1", count=2)])
     assert devices(pools) == ["0", "1", "2"]
     assert [pool.complete for pool in pools] == [True]

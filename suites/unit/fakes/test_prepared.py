@@ -41,7 +41,7 @@ async def drafted(rig: Rig) -> FakeDriver:
 
 
 @given(CLAIMS)
-def test_what_was_prepared_is_known_to_all_who_share_the_folder(claims: dict[str, tuple[PreparedDevice, ...]]) -> None:
+def test_prepared_claims_are_shared_in_the_folder(claims: dict[str, tuple[PreparedDevice, ...]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         one, other = PreparedClaims(Path(folder)), PreparedClaims(Path(folder))
         for uid, devices in claims.items():
@@ -69,7 +69,7 @@ def test_a_device_that_two_claims_share_stands_once_with_the_requests_of_both(tm
     assert list(claims.devices().values()) == [gpu("gpu-0", "one", "two", cdi="x"), gpu("gpu-1", "one")]
 
 
-def test_to_drop_what_was_never_prepared_writes_nothing(tmp_path: Path) -> None:
+def test_removing_an_unprepared_claim_writes_nothing(tmp_path: Path) -> None:
     PreparedClaims(tmp_path / "there is no such folder").remove("uid")
     assert list(tmp_path.iterdir()) == []
 
@@ -97,7 +97,7 @@ async def test_only_prepared_devices_are_listed_and_a_list_follows_each_preparat
     assert [event.devices for event in rig.happened(ReportSent)] == [(), (said,), ()]
 
 
-async def test_streams_of_other_health_apis_hear_nothing_of_a_preparation(rig: Rig) -> None:
+async def test_preparation_sends_no_report_on_other_health_apis(rig: Rig) -> None:
     driver = rig.here()
     await driver.start()
     async with rig.watch(driver) as stream:
@@ -107,7 +107,7 @@ async def test_streams_of_other_health_apis_hear_nothing_of_a_preparation(rig: R
         assert await stream.shows() == {"gpu-0": "Unhealthy", "gpu-1": "Healthy"}
 
 
-async def test_a_quiet_driver_says_nothing_of_a_preparation(rig: Rig) -> None:
+async def test_silenced_driver_sends_no_report_after_a_preparation(rig: Rig) -> None:
     driver = await drafted(rig)
     await driver.stream_silence()
     async with rig.watch(driver, NODE_HEALTH_DRAFT) as stream:
@@ -117,7 +117,7 @@ async def test_a_quiet_driver_says_nothing_of_a_preparation(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("end", ["crash", "stop"])
-async def test_an_instance_that_takes_over_lists_what_the_older_one_prepared(rig: Rig, end: str) -> None:
+async def test_newer_instance_lists_claims_prepared_by_the_older_one(rig: Rig, end: str) -> None:
     older = await drafted(rig)
     await rig.call(PREPARE["v1.DRAPlugin"], claims=[reference(await rig.claim("gpu-1"))])
     await getattr(older, end)()
@@ -126,7 +126,7 @@ async def test_an_instance_that_takes_over_lists_what_the_older_one_prepared(rig
         assert await stream.shows() == {"gpu-1": "Healthy"}
 
 
-async def test_the_file_goes_with_the_last_instance(rig: Rig, tmp_path: Path) -> None:
+async def test_last_instance_deletes_the_file(rig: Rig, tmp_path: Path) -> None:
     folder = tmp_path / "made"
     older, newer = [rig.here(instance=name, data_dir=str(folder)) for name in ("old", "new")]
     await older.start()

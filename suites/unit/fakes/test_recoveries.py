@@ -26,7 +26,7 @@ def test_a_device_stays_as_it_is_until_its_recovery_is_over() -> None:
     assert (machine.state("gpu-0").faults, recoveries.due) == ((), math.inf)
 
 
-def test_what_it_is_too_weak_for_is_left_when_it_is_over() -> None:
+def test_weak_recovery_leaves_the_fault() -> None:
     machine, recoveries = ill("xid/46", "xid/79")
     assert recoveries.begin("gpu-reset", (), 0.0, takes=5.0).left == ("xid/79 on gpu-0",)
     recoveries.finish(5.0)
@@ -57,7 +57,7 @@ def test_the_catalogues_time_is_drawn_from_the_seed() -> None:
     assert fault("nvidia", "xid/46").takes.low <= times[0] <= fault("nvidia", "xid/46").takes.high
 
 
-def test_what_befalls_a_device_meanwhile_stays() -> None:
+def test_fault_injected_during_a_recovery_stays() -> None:
     machine, recoveries = ill("xid/46")
     recoveries.begin("reboot", ("gpu-0",), 0.0, takes=5.0)
     machine.inject("xid/95", "gpu-0")

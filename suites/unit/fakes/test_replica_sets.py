@@ -47,7 +47,7 @@ async def test_a_set_makes_its_pods_from_its_template(server: ApiServer) -> None
     assert (owners, found[0]["metadata"]["labels"]) == ({made["metadata"]["uid"]}, {"app": "job"})
 
 
-async def test_a_pod_that_is_deleted_comes_again_under_another_name(server: ApiServer) -> None:
+async def test_deleted_pod_is_replaced_under_another_name(server: ApiServer) -> None:
     await server.create(REPLICA_SETS, replica_set(replicas=1))
     [old] = await pods(server, 1)
     await server.delete(PODS, old["metadata"]["name"], "default")
@@ -63,7 +63,7 @@ async def test_a_pod_that_has_ended_is_replaced(server: ApiServer) -> None:
     assert (phases.pop(old["metadata"]["name"]), [*phases.values()]) == ("Failed", ["Pending"])
 
 
-async def test_what_is_too_much_goes_and_all_go_with_their_set(server: ApiServer) -> None:
+async def test_surplus_pods_are_deleted_and_all_with_their_set(server: ApiServer) -> None:
     made = await server.create(REPLICA_SETS, replica_set())
     await pods(server, 2)
     await server.replace(REPLICA_SETS, {**made, "spec": {**made["spec"], "replicas": 1}})
@@ -74,7 +74,7 @@ async def test_what_is_too_much_goes_and_all_go_with_their_set(server: ApiServer
 
 
 @pytest.mark.parametrize("wrong", [{"replicas": -1}, {"replicas": "two"}, {"template": {}}, {"template": {"spec": []}}])
-async def test_a_set_that_can_be_none_is_refused(server: ApiServer, wrong: dict[str, Any]) -> None:
+async def test_invalid_replica_set_is_rejected(server: ApiServer, wrong: dict[str, Any]) -> None:
     with pytest.raises(ApiError) as refused:
         await server.create(REPLICA_SETS, replica_set(**wrong))
     assert refused.value.status in (400, 422)

@@ -171,7 +171,7 @@ async def test_a_claim_is_allocated_reserved_and_protected_before_its_pod_is_bou
     }
 
 
-async def test_a_claim_is_made_from_a_template_and_named_in_the_pod(cluster: Cluster) -> None:
+async def test_claim_is_created_from_a_template_and_named_in_the_pod(cluster: Cluster) -> None:
     bound = await cluster.run(pod("train", FROM_TEMPLATE))
     (claim,) = await cluster.server.list(CLAIMS)
     name, metadata = claim["metadata"]["name"], claim["metadata"]
@@ -183,7 +183,7 @@ async def test_a_claim_is_made_from_a_template_and_named_in_the_pod(cluster: Clu
 
 
 @pytest.mark.parametrize("how", ["deleted", "terminal"])
-async def test_a_claim_from_a_template_goes_with_its_pod(cluster: Cluster, how: str) -> None:
+async def test_claim_from_a_template_is_deleted_with_its_pod(cluster: Cluster, how: str) -> None:
     await cluster.run(pod("first", FROM_TEMPLATE, FROM_TEMPLATE))
     await cluster.server.create(PODS, pod("second", FROM_TEMPLATE, FROM_TEMPLATE))
     assert await cluster.waits("second") == "0/1 nodes are available: 1 cannot allocate all claims"
@@ -193,7 +193,7 @@ async def test_a_claim_from_a_template_goes_with_its_pod(cluster: Cluster, how: 
     assert owners == {"second"}
 
 
-async def test_a_pod_may_name_a_claim_that_was_made_for_another(cluster: Cluster) -> None:
+async def test_pod_can_use_a_claim_of_another_pod(cluster: Cluster) -> None:
     await cluster.run(pod("first", FROM_TEMPLATE))
     (claim,) = await cluster.server.list(CLAIMS)
     bound = await cluster.run(pod("second", uses(claim["metadata"]["name"])))
@@ -263,7 +263,7 @@ async def test_a_pod_that_waits_says_why_and_keeps_nobody_waiting(cluster: Clust
     await cluster.run(pod("other", FROM_TEMPLATE))
 
 
-async def test_a_waiting_pod_is_bound_when_what_it_lacks_is_there(cluster: Cluster) -> None:
+async def test_pending_pod_is_bound_when_devices_appear(cluster: Cluster) -> None:
     await cluster.server.create(PODS, pod("train", uses("late"), nodeSelector={"zone": "a"}))
     assert await cluster.waits("train") == "resourceclaim late not found"
     await cluster.server.create(CLAIMS, named("late", claim_spec()))
@@ -298,7 +298,7 @@ async def test_a_deleted_claim_stays_while_a_pod_uses_it(cluster: Cluster) -> No
         await cluster.server.get(CLAIMS, "mine", "default")
 
 
-async def test_scheduling_goes_on_after_the_api_server_was_away(cluster: Cluster) -> None:
+async def test_scheduling_continues_after_an_api_server_outage(cluster: Cluster) -> None:
     await cluster.run(pod("before", FROM_TEMPLATE))
     cluster.server.down()
     await settle()
@@ -307,7 +307,7 @@ async def test_scheduling_goes_on_after_the_api_server_was_away(cluster: Cluster
     assert len(await cluster.server.list(CLAIMS)) == 2
 
 
-async def test_what_the_api_server_cut_off_is_done_when_it_is_back(cluster: Cluster) -> None:
+async def test_interrupted_writes_are_completed_after_an_outage(cluster: Cluster) -> None:
     cluster.server.goes_down_at_binding = True
     await cluster.server.create(PODS, pod("train", FROM_TEMPLATE))
     await settle()

@@ -32,7 +32,7 @@ def test_a_closing_separator_changes_nothing(texts: list[str]) -> None:
 
 
 @given(st.lists(statements(), max_size=4), st.sampled_from(["true", "sleep", "exit 256", "sleep -1", "", "exit 1 2"]))
-def test_one_foreign_statement_makes_the_whole_no_script(texts: list[str], foreign: str) -> None:
+def test_unknown_statement_makes_the_command_no_script(texts: list[str], foreign: str) -> None:
     assert parse(["sh", "-c", "; ".join([*texts, foreign, "exit 0"])]) == UNTIL_ENDED
 
 

@@ -52,7 +52,7 @@ async def test_a_second_start_is_over_when_the_first_one_is(rig: Rig, api: Silen
     assert ((await driver.state()).running, len(rig.sockets())) == (True, 4)
 
 
-async def test_what_keeps_it_from_starting_is_told_to_all_who_start_it(rig: Rig, api: Silent) -> None:
+async def test_start_error_is_raised_to_all_callers(rig: Rig, api: Silent) -> None:
     driver = rig.here()
     (rig.root / "registry").write_text("not a folder")
     first = await starting(driver, api)
@@ -80,7 +80,7 @@ async def test_an_upgrade_begins_once_it_has_started(rig: Rig, api: Silent) -> N
 
 
 @pytest.mark.parametrize("end", ["stop", "crash", "retire", "leave"])
-async def test_what_ends_it_ends_a_start_that_hangs(rig: Rig, api: Silent, end: str) -> None:
+async def test_stop_cancels_a_hanging_start(rig: Rig, api: Silent, end: str) -> None:
     driver = rig.here()
     start = await starting(driver, api)
     waiting = asyncio.create_task(driver.start())
@@ -97,7 +97,7 @@ async def test_what_ends_it_ends_a_start_that_hangs(rig: Rig, api: Silent, end: 
 
 
 @pytest.mark.parametrize("begin", ["start", "upgrade"])
-async def test_what_is_ended_before_it_has_begun_is_over(rig: Rig, api: Silent, begin: str) -> None:
+async def test_stop_before_the_start_runs_cancels_it(rig: Rig, api: Silent, begin: str) -> None:
     api.answers.set()
     driver = rig.here()
     if begin == "upgrade":
@@ -110,7 +110,7 @@ async def test_what_is_ended_before_it_has_begun_is_over(rig: Rig, api: Silent, 
 
 
 @pytest.mark.parametrize("end", ["stop", "crash", "retire"])
-async def test_a_start_begins_once_what_ends_the_driver_has_ended(rig: Rig, api: Silent, end: str) -> None:
+async def test_start_waits_for_a_running_stop(rig: Rig, api: Silent, end: str) -> None:
     api.answers.set()
     driver = rig.here()
     await driver.start()

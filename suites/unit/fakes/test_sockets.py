@@ -20,7 +20,7 @@ def socket_in(folder: Path, hidden: str = ".a") -> ServedSocket:
     return ServedSocket(folder / "a.sock", folder / hidden, {})
 
 
-async def test_a_socket_that_is_served_is_not_taken(short_folder: Path) -> None:
+async def test_occupied_socket_path_is_rejected(short_folder: Path) -> None:
     first, second = socket_in(short_folder), socket_in(short_folder, ".b")
     await first.start()
     with pytest.raises(SocketInUse, match=r"another process serves at .*/a.sock; "):
@@ -31,7 +31,7 @@ async def test_a_socket_that_is_served_is_not_taken(short_folder: Path) -> None:
     await first.stop()
 
 
-async def test_a_socket_that_somebody_has_left_is_replaced(short_folder: Path) -> None:
+async def test_abandoned_socket_is_replaced(short_folder: Path) -> None:
     first, second = socket_in(short_folder), socket_in(short_folder, ".b")
     await first.start()
     await first.stop()
@@ -41,7 +41,7 @@ async def test_a_socket_that_somebody_has_left_is_replaced(short_folder: Path) -
     await second.stop()
 
 
-async def test_a_file_that_was_taken_away_can_be_put_back(short_folder: Path) -> None:
+async def test_removed_file_can_be_restored(short_folder: Path) -> None:
     served = socket_in(short_folder)
     await served.start()
     served.remove()

@@ -26,14 +26,14 @@ from drahealth.fakes.cluster.api_server.spec_validation import validate_spec
         (SLICES, {"devices": [{}]}, 422, "[spec.driver: Required value, spec.pool.name: Required value, spec.devices"),
     ],
 )
-def test_what_a_spec_lacks_is_refused_by_its_path(kind: Kind, spec: dict[str, Any], status: int, message: str) -> None:
+def test_missing_field_is_rejected_with_its_path(kind: Kind, spec: dict[str, Any], status: int, message: str) -> None:
     with pytest.raises(ApiError) as refusal:
         validate_spec(kind, {"metadata": {"name": "x"}, "spec": spec})
     assert refusal.value.status == status
     assert message in refusal.value.message
 
 
-def test_what_nobody_reads_may_be_missing() -> None:
+def test_unused_field_can_be_missing() -> None:
     validate_spec(CLAIMS, {"metadata": {"name": "x"}, "spec": {}})
     validate_spec(PODS, {"metadata": {"name": "x"}, "spec": {"containers": [{"name": "main"}]}})
 
@@ -55,11 +55,11 @@ def amounts(**lists: Any) -> dict[str, Any]:
         (amounts(limits=[1]), "spec.containers[0].resources.limits must be an object, got list"),
     ],
 )
-def test_extended_resources_are_whole_numbers_and_not_overcommitted(spec: dict[str, Any], message: str) -> None:
+def test_extended_resources_are_integers_and_not_overcommitted(spec: dict[str, Any], message: str) -> None:
     with pytest.raises(ApiError) as refusal:
         validate_spec(PODS, {"metadata": {"name": "x"}, "spec": spec})
     assert message in refusal.value.message
 
 
-def test_other_resources_are_what_they_are() -> None:
+def test_other_resources_are_not_validated() -> None:
     validate_spec(PODS, {"metadata": {"name": "x"}, "spec": amounts(limits={"cpu": "1.5"}, requests={"cpu": "100m"})})

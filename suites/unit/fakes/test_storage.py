@@ -38,7 +38,7 @@ async def test_every_write_has_a_revision_of_its_own_and_leaves_the_older_object
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=20), st.integers(0, 20))
-async def test_a_watch_from_any_revision_sees_exactly_what_came_after_it(names: list[str], since: int) -> None:
+async def test_watch_from_any_revision_sees_exactly_the_later_changes(names: list[str], since: int) -> None:
     storage, told = Storage(), []
     with storage.watching(NODES, None, None) as whole:
         for name in names:
@@ -52,7 +52,7 @@ async def test_a_watch_from_any_revision_sees_exactly_what_came_after_it(names: 
         assert taken(late) == told[since:]
 
 
-async def test_a_watcher_that_has_left_is_told_nothing_more() -> None:
+async def test_ended_watch_receives_no_changes() -> None:
     storage = Storage()
     with storage.watching(NODES, None, None) as changes:
         storage.put(NODES, node("a"))
@@ -60,7 +60,7 @@ async def test_a_watcher_that_has_left_is_told_nothing_more() -> None:
     assert taken(changes) == [(1, "ADDED", "a")]
 
 
-async def test_a_watch_ends_after_what_it_was_told() -> None:
+async def test_watch_ends_after_its_pending_changes() -> None:
     storage = Storage()
     with storage.watching(NODES, None, None) as changes:
         storage.put(NODES, node("a"))

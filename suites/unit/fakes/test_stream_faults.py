@@ -29,13 +29,13 @@ def piped(messages: int, seed: int = 0, **values: float) -> list[int]:
     return out + taken(pipe, math.inf)
 
 
-def test_without_faults_everything_goes_out_at_once() -> None:
+def test_messages_without_faults_leave_at_once() -> None:
     pipe = Pipe[str](StreamFaults())
     pipe.put("a", now=1)
     assert (taken(pipe, 1), pipe.due) == (["a"], math.inf)
 
 
-def test_a_delayed_message_goes_out_when_it_is_due_and_overtakes_none() -> None:
+def test_delayed_message_leaves_when_due_and_overtakes_none() -> None:
     faults = StreamFaults(values={"delay": 5.0})
     pipe = Pipe[str](faults)
     pipe.put("a", now=1)
@@ -81,7 +81,7 @@ def test_the_same_seed_gives_the_same_faults(seed: int, values: dict[str, float]
 
 
 @pytest.mark.parametrize(("kind", "value"), [("slow", 1), ("drop", 1.5), ("delay", -1), ("delay", math.inf)])
-def test_a_fault_that_makes_no_sense_is_refused(kind: str, value: float) -> None:
+def test_invalid_stream_fault_is_rejected(kind: str, value: float) -> None:
     with pytest.raises(ValueError, match=r"there are stall, delay|must be"):
         StreamFaults().set(kind, value)
     assert set(KINDS) == {"stall", "delay", "drop", "duplicate", "reorder"}

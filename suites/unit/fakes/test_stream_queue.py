@@ -51,18 +51,18 @@ async def busy(messages: str, limits: tuple[int, int] = (MAX_MESSAGES, MAX_DEVIC
 @pytest.mark.parametrize(
     ("put", "heard"), [("ABC", "C"), ("AxByCz", "xyCz"), ("xyz", "xyz"), ("xxAAy", "xxAy"), ("Ax", "Ax")]
 )
-async def test_a_slow_listener_hears_the_newest_list_and_all_that_is_none(put: str, heard: str) -> None:
+async def test_slow_client_receives_the_newest_list_and_all_partial_reports(put: str, heard: str) -> None:
     listener = await busy(put)
     assert await listener.reads(len(heard)) == heard
 
 
-async def test_who_waits_for_messages_hears_each() -> None:
+async def test_waiting_client_receives_each_message() -> None:
     listener = Listener()
     listener.put("ABC")
     assert await listener.reads(3) == "ABC"
 
 
-async def test_what_comes_while_a_list_waits_takes_its_place() -> None:
+async def test_newer_list_replaces_a_queued_one() -> None:
     listener = Listener()
     listener.put("ABC")
     assert await listener.reads(1) == "A"
@@ -71,7 +71,7 @@ async def test_what_comes_while_a_list_waits_takes_its_place() -> None:
 
 
 @pytest.mark.parametrize(("fault", "heard"), [({"duplicate": 1.0}, "AABBCC"), ({"reorder": 1.0}, "BADC")])
-async def test_what_a_stream_fault_has_touched_is_there_to_be_seen(fault: dict[str, float], heard: str) -> None:
+async def test_messages_changed_by_a_stream_fault_are_all_sent(fault: dict[str, float], heard: str) -> None:
     listener = await busy("")
     for kind, share in fault.items():
         listener.faults.set(kind, share)
@@ -79,7 +79,7 @@ async def test_what_a_stream_fault_has_touched_is_there_to_be_seen(fault: dict[s
     assert await listener.reads(len(heard)) == heard
 
 
-async def test_all_that_was_stalled_goes_out_when_that_is_over() -> None:
+async def test_all_stalled_messages_are_sent_after_the_stall() -> None:
     listener = await busy("")
     listener.faults.set("stall")
     listener.put("ABC")
@@ -132,14 +132,14 @@ async def test_nothing_but_older_lists_is_lost_and_the_order_is_kept(puts: list[
         ("AbBcCdDeE", (4, 99), "bcN", 2),
     ],
 )
-async def test_what_is_too_much_for_who_listens_gives_way_to_the_newest_list(
+async def test_full_queue_is_replaced_by_the_newest_list(
     put: str, limits: tuple[int, int], heard: str, left_out: int
 ) -> None:
     listener = await busy(put, limits)
     assert (await listener.reads(len(heard)), listener.outlet.dropped) == (heard, left_out)
 
 
-async def test_what_is_too_much_to_stall_is_left_out_and_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_messages_beyond_a_full_stall_are_dropped_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     listener = await busy("", (3, 99))
     listener.faults.set("stall")
     listener.put("ABCDEFG")
@@ -153,7 +153,7 @@ async def test_complete_lists_that_coalesce_are_never_too_much() -> None:
     assert (await listener.reads(1), listener.outlet.dropped) == ("B", 0)
 
 
-async def test_of_more_than_can_be_delayed_what_came_first_is_in_time() -> None:
+async def test_first_messages_of_a_full_delay_are_in_time() -> None:
     listener = await busy("", (2, 99))
     listener.faults.set("delay", 10.0)
     listener.put("ab")
@@ -164,7 +164,7 @@ async def test_of_more_than_can_be_delayed_what_came_first_is_in_time() -> None:
 
 
 @given(st.lists(st.sampled_from("abAB<>_"), max_size=60))
-async def test_no_more_waits_than_may_and_the_last_state_arrives(doings: list[str]) -> None:
+async def test_queue_keeps_its_limits_and_the_last_state_arrives(doings: list[str]) -> None:
     listener, put = await busy("", (4, 35)), ""
     for doing in doings:
         match doing:

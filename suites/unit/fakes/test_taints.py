@@ -23,7 +23,7 @@ async def published(rig: Rig) -> dict[str, list[dict[str, str]]]:
     return {d["name"]: d.get("taints", []) for s in await rig.api.list(SLICES) for d in s["spec"]["devices"]}
 
 
-async def test_a_taint_is_published_until_it_is_taken_away(driver: DriverControl, rig: Rig) -> None:
+async def test_taint_is_published_until_it_is_removed(driver: DriverControl, rig: Rig) -> None:
     await driver.taint("gpu-1", KEY, "xid-79")
     assert await published(rig) == {"gpu-0": [], "gpu-1": [{"key": KEY, "value": "xid-79", "effect": "NoSchedule"}]}
     await driver.untaint("gpu-1", KEY)
@@ -62,7 +62,7 @@ async def test_a_driver_that_is_not_running_publishes_its_taints_when_it_starts(
         ),
     ],
 )
-async def test_what_is_no_taint_is_refused_and_changes_nothing(
+async def test_invalid_taint_is_rejected_and_changes_nothing(
     driver: DriverControl, call: Callable[[DriverControl], Awaitable[None]], reason: str
 ) -> None:
     with pytest.raises((ValueError, ControlFailed), match=reason):
@@ -91,7 +91,7 @@ class NoTaints(ApiServer):
             raise ApiError(422, "Invalid", "no taints here")
 
 
-async def test_a_taint_that_the_api_server_refuses_is_an_error_and_leaves_all_as_it_was(rig: Rig) -> None:
+async def test_rejected_taint_is_an_error_and_changes_nothing(rig: Rig) -> None:
     api = rig.api = NoTaints()
     driver = rig.here(devices=tuple(f"gpu-{number}" for number in range(2)))
     await driver.start()
@@ -104,9 +104,7 @@ async def test_a_taint_that_the_api_server_refuses_is_an_error_and_leaves_all_as
 
 
 @pytest.mark.parametrize("refused", ["both", "the first"])
-async def test_of_taints_told_at_once_none_stays_that_is_refused_and_none_goes_that_is_not(
-    rig: Rig, refused: str
-) -> None:
+async def test_concurrent_taints_keep_only_the_accepted_ones(rig: Rig, refused: str) -> None:
     api = rig.api = NoTaints()
     api.refused_keys = {"example.com/a", "example.com/b"} if refused == "both" else {"example.com/a"}
     driver = rig.here()
@@ -151,7 +149,7 @@ async def test_a_taint_that_the_api_server_drops_is_an_error(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("server", [NoTaints, Dropping])
-async def test_a_taint_that_is_refused_when_its_driver_starts_is_dropped_and_told(
+async def test_taint_rejected_at_the_start_is_dropped_and_logged(
     rig: Rig, caplog: pytest.LogCaptureFixture, server: type[ApiServer]
 ) -> None:
     rig.api = server()
@@ -185,7 +183,7 @@ async def test_a_driver_that_may_not_publish_at_all_does_not_start_and_keeps_its
     assert ((await driver.state()).taints, (await driver.state()).running) == ({"gpu-0": (Taint(KEY),)}, False)
 
 
-async def test_a_taint_told_while_the_api_server_is_away_is_published_later(rig: Rig) -> None:
+async def test_taint_set_during_an_outage_is_published_later(rig: Rig) -> None:
     driver = rig.here()
     await driver.start()
     rig.api.down()
@@ -198,7 +196,7 @@ async def test_a_taint_told_while_the_api_server_is_away_is_published_later(rig:
     assert (await driver.state()).taints == {"gpu-0": (Taint(KEY),)}
 
 
-async def test_a_slice_with_taints_has_no_more_devices_than_the_api_allows(rig: Rig) -> None:
+async def test_slices_with_taints_keep_the_device_limit_of_the_api(rig: Rig) -> None:
     driver = rig.here(devices=tuple(f"gpu-{number}" for number in range(100)))
     await driver.start()
     await driver.taint("gpu-99", KEY)

@@ -124,7 +124,7 @@ async def test_each_upgrade_has_an_instance_of_its_own(driver: DriverControl, ri
     assert ((await driver.state()).instance, len(rig.sockets())) == ("upgrade-2", 4)
 
 
-async def test_devices_stay_what_they_were(driver: DriverControl, rig: Rig) -> None:
+async def test_upgrade_keeps_the_health_of_devices(driver: DriverControl, rig: Rig) -> None:
     await driver.inject("xid/95", "gpu-0")
     await driver.set_health("gpu-1", Health.UNHEALTHY, "by hand")
     await driver.taint("gpu-0", "example.com/sick")
@@ -144,7 +144,7 @@ async def test_faults_of_streams_end_with_the_older_instance(driver: DriverContr
         assert await stream.shows() == {"gpu-0": "Healthy", "gpu-1": "Healthy"}
 
 
-async def test_a_recovery_under_way_goes_on(driver: DriverControl, rig: Rig) -> None:
+async def test_upgrade_keeps_a_running_recovery(driver: DriverControl, rig: Rig) -> None:
     await driver.inject("xid/95", "gpu-0")
     await driver.recover("gpu-reset", "gpu-0", takes=100.0)
     await upgraded(rig, driver)
@@ -153,7 +153,7 @@ async def test_a_recovery_under_way_goes_on(driver: DriverControl, rig: Rig) -> 
     await comes_true(lambda: is_well(driver))
 
 
-async def test_while_both_run_both_tell_what_happens_to_devices(driver: DriverControl, rig: Rig) -> None:
+async def test_both_instances_report_changes_during_the_overlap(driver: DriverControl, rig: Rig) -> None:
     async with rig.watch(driver) as older:
         await older.report()
         upgrading = await both_run(rig, driver)
@@ -165,7 +165,7 @@ async def test_while_both_run_both_tell_what_happens_to_devices(driver: DriverCo
     assert said == [{"gpu-0": "Unhealthy: odd", "gpu-1": "Healthy"}] * 2
 
 
-async def test_what_is_tainted_while_both_run_is_published_once(driver: DriverControl, rig: Rig) -> None:
+async def test_taint_during_the_overlap_is_published_once(driver: DriverControl, rig: Rig) -> None:
     upgrading = await both_run(rig, driver)
     ((_, generation, *_),) = await rig.slices()
     for device in ("gpu-0", "gpu-1"):  # if the older one put back what was before, it did that by the second time
@@ -193,7 +193,7 @@ async def test_claims_that_the_older_instance_prepared_the_newer_one_unprepares(
 
 
 @pytest.mark.parametrize("verb", ["upgrade", "restart"])
-async def test_it_comes_back_with_the_health_apis_that_it_offers(driver: DriverControl, rig: Rig, verb: str) -> None:
+async def test_restarted_driver_offers_the_given_health_apis(driver: DriverControl, rig: Rig, verb: str) -> None:
     if verb == "restart":
         await driver.restart(["v1alpha1"])
         where = "dra.sock"
@@ -209,7 +209,7 @@ async def test_it_comes_back_with_the_health_apis_that_it_offers(driver: DriverC
     assert (await driver.state()).health_apis == ("v1alpha1.DRAResourceHealth",)
 
 
-async def test_a_driver_that_restarts_has_what_it_had(driver: DriverControl, rig: Rig) -> None:
+async def test_restarted_driver_keeps_its_state(driver: DriverControl, rig: Rig) -> None:
     await driver.inject("xid/95", "gpu-0")
     await driver.restart()
     state = await driver.state()
@@ -228,7 +228,7 @@ async def test_a_driver_that_restarts_has_what_it_had(driver: DriverControl, rig
         (False, 1.0, ["v2"], "unknown health API 'v2.DRAResourceHealth'; there are v1.DRAResourceHealth"),
     ],
 )
-async def test_what_cannot_be_is_refused_and_nothing_changes(
+async def test_invalid_upgrade_is_rejected_and_changes_nothing(
     driver: DriverControl, rig: Rig, stops: bool, overlap: float, offer: list[str], words: str
 ) -> None:
     if stops:
@@ -240,7 +240,7 @@ async def test_what_cannot_be_is_refused_and_nothing_changes(
     assert (await driver.state(), rig.sockets()) == (before, [] if stops else OLDER_SOCKETS)
 
 
-async def test_a_restart_that_offers_what_there_is_not_ends_nothing(driver: DriverControl, rig: Rig) -> None:
+async def test_restart_with_an_unknown_health_api_changes_nothing(driver: DriverControl, rig: Rig) -> None:
     with pytest.raises(WRONG, match="unknown health API 'v2"):
         await driver.restart(["v2"])
     assert (await driver.state()).registered
@@ -264,9 +264,7 @@ async def older_goes_on(driver: DriverControl, rig: Rig) -> bool:
     return (rig.sockets(), await rig.slices(), [*(rig.root / "cdi").iterdir()]) == ([], [], [])
 
 
-async def test_a_newer_instance_that_the_kubelet_refuses_ends_and_the_older_one_goes_on(
-    driver: DriverControl, rig: Rig
-) -> None:
+async def test_rejected_newer_instance_ends_and_the_older_one_continues(driver: DriverControl, rig: Rig) -> None:
     upgrading = asyncio.create_task(driver.upgrade())
     await registers(rig, ok=False, error="no such version")
     with pytest.raises(WRONG, match=r"rejected the newer instance .*: no such version"):
@@ -296,7 +294,7 @@ class Moody(ApiServer):
         return await super().replace(kind, obj)
 
 
-async def test_a_newer_instance_that_cannot_publish_ends_and_the_older_one_goes_on(rig: Rig) -> None:
+async def test_newer_instance_that_cannot_publish_ends_and_the_older_one_continues(rig: Rig) -> None:
     rig.api = Moody(clock=rig.clock)
     driver = rig.here(cdi_dir=str(rig.root / "cdi"))
     await driver.start()
@@ -315,7 +313,7 @@ async def test_where_no_kubelet_has_registered_the_older_instance_none_is_waited
 
 @pytest.mark.parametrize("end", ["stop", "retire", "crash"])
 @pytest.mark.parametrize("when", ["before the newer one is registered", "while both run"])
-async def test_what_ends_the_driver_in_between_ends_both(driver: DriverControl, rig: Rig, end: str, when: str) -> None:
+async def test_stop_during_an_upgrade_ends_both_instances(driver: DriverControl, rig: Rig, end: str, when: str) -> None:
     if when == "while both run":
         upgrading = await both_run(rig, driver)
     else:
@@ -366,7 +364,7 @@ async def test_an_older_instance_that_was_ended_in_an_upgrade_is_let_go_by_the_n
     assert driver.kept() == [NEWER, NEWER]
 
 
-async def test_a_newer_instance_that_is_refused_is_let_go(rig: Rig) -> None:
+async def test_rejected_newer_instance_is_detached(rig: Rig) -> None:
     rig.api = Moody(clock=rig.clock)
     driver = Watched(rig)
     await driver.start()
@@ -375,7 +373,7 @@ async def test_a_newer_instance_that_is_refused_is_let_go(rig: Rig) -> None:
     assert driver.known() == [""]
 
 
-async def test_who_leaves_does_not_end_the_upgrade_that_he_asked_for(rig: Rig) -> None:
+async def test_cancelled_caller_does_not_cancel_the_upgrade(rig: Rig) -> None:
     driver = rig.here()
     await driver.start()
     await rig.notify_registration()
@@ -395,7 +393,7 @@ async def test_a_folder_that_was_there_before_stays(rig: Rig) -> None:
     assert [*(rig.root / "data").iterdir()] == []
 
 
-async def test_a_story_goes_on_in_the_overlap(driver: DriverControl, rig: Rig) -> None:
+async def test_begin_upgrade_returns_during_the_overlap(driver: DriverControl, rig: Rig) -> None:
     beginning = asyncio.create_task(begin_upgrade(driver, 60.0))
     await registers(rig)
     assert await asyncio.wait_for(beginning, PATIENCE) == NEWER
@@ -404,7 +402,7 @@ async def test_a_story_goes_on_in_the_overlap(driver: DriverControl, rig: Rig) -
     assert rig.sockets() == []
 
 
-async def test_a_story_is_told_of_an_upgrade_that_does_not_come(driver: DriverControl, rig: Rig) -> None:
+async def test_begin_upgrade_raises_if_the_upgrade_fails(driver: DriverControl, rig: Rig) -> None:
     beginning = asyncio.create_task(begin_upgrade(driver, 60.0))
     await registers(rig, ok=False, error="no such version")
     with pytest.raises(WRONG, match="no such version"):

@@ -21,14 +21,14 @@ SOCKETS = ["data/.dra", "data/dra.sock", f"registry/.{DRIVER}-reg", f"registry/{
 # -- registration
 
 
-async def test_a_kubelet_is_told_who_it_is_and_what_it_supports(rig: PluginRig) -> None:
+async def test_get_info_returns_name_endpoint_and_versions(rig: PluginRig) -> None:
     async with rig.running():
         info = await rig.ask()
     assert (info.type, info.name, info.endpoint) == ("DRAPlugin", DRIVER, str(rig.root / "data/dra.sock"))
     assert list(info.supported_versions) == ["v1.DRAPlugin", "v1beta1.DRAPlugin"]
 
 
-async def test_the_registration_status_is_the_kubelets_last_word(rig: PluginRig) -> None:
+async def test_registration_status_is_the_last_one(rig: PluginRig) -> None:
     async with rig.running() as helper:
         said = [helper.registration_status]
         await rig.notify_registration(ok=False, error="no such version")
@@ -66,7 +66,7 @@ async def test_the_registration_socket_may_be_called_otherwise(rig: PluginRig) -
         assert (await rig.ask("registry/old.sock")).name == DRIVER
 
 
-async def test_sockets_are_made_where_the_listeners_say(rig: PluginRig) -> None:
+async def test_listeners_choose_the_socket_addresses(rig: PluginRig) -> None:
     (rig.root / "elsewhere").mkdir()
     asked = []
 
@@ -152,7 +152,7 @@ async def test_stopping_twice_or_at_once_is_stopping(rig: PluginRig) -> None:
         assert (rig.sockets(), tasks()) == ([], [])
 
 
-async def test_nothing_goes_on_of_a_driver_that_has_published_and_stopped(rig: PluginRig) -> None:
+async def test_stopped_driver_leaves_no_tasks(rig: PluginRig) -> None:
     async with rig.running() as helper:
         helper.publish_resources({"node-a": Pool()})
         await helper.published()
@@ -162,7 +162,7 @@ async def test_nothing_goes_on_of_a_driver_that_has_published_and_stopped(rig: P
         helper.publish_resources({})
 
 
-async def test_who_is_cancelled_while_it_runs_leaves_nothing(rig: PluginRig) -> None:
+async def test_cancelled_driver_leaves_no_files(rig: PluginRig) -> None:
     up = asyncio.Event()
 
     async def run() -> None:

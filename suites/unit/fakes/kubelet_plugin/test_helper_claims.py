@@ -48,7 +48,7 @@ async def test_without_an_api_server_no_claim_can_be_prepared(rig: PluginRig) ->
     assert answers[claim["uid"]].error == "claim default/gpus cannot be read: the driver has no API server"
 
 
-async def test_while_the_api_server_is_away_claims_have_an_error_and_the_next_call_prepares(rig: PluginRig) -> None:
+async def test_claims_fail_while_the_api_server_is_unavailable_and_the_next_call_prepares(rig: PluginRig) -> None:
     claim = await rig.claim()
     async with rig.running():
         rig.api.down()
@@ -92,7 +92,7 @@ async def test_claim_without_a_result_of_the_driver_fails(rig: PluginRig) -> Non
     assert {answer[claim["uid"]].error for answer in answers} == {"the driver returned no result for this claim"}
 
 
-async def test_what_the_driver_raises_is_the_answer_for_all_claims(rig: PluginRig) -> None:
+async def test_exception_of_the_driver_fails_all_claims(rig: PluginRig) -> None:
     class Broken(Plugin):
         async def prepare_resource_claims(self, claims: Sequence[Object]) -> Mapping[str, PrepareResult]:
             raise OSError("the disk is full")
@@ -153,13 +153,13 @@ async def most_at_once(*calls: Any) -> int:
     return Counting.most
 
 
-async def test_calls_come_one_after_the_other(rig: PluginRig) -> None:
+async def test_calls_are_serialized(rig: PluginRig) -> None:
     claim = await rig.claim()
     async with rig.running(Counting(1)):
         assert await most_at_once(*(rig.prepare(claim) for _ in range(5))) == 1
 
 
-async def test_calls_come_at_once_where_the_driver_wants_that(rig: PluginRig) -> None:
+async def test_calls_are_concurrent_without_serialize(rig: PluginRig) -> None:
     claim = await rig.claim()
     async with rig.running(Counting(3), serialize=False):
         assert await most_at_once(*(rig.prepare(claim) for _ in range(3))) == 3
@@ -180,7 +180,7 @@ async def test_instances_of_a_rolling_update_take_turns_too(rig: PluginRig, else
     assert [path.name for path in folder.iterdir() if path.suffix == ".lock"] == ["serialize.lock"]
 
 
-async def test_an_instance_that_holds_the_lock_does_not_hold_up_what_else_goes_on(rig: PluginRig) -> None:
+async def test_waiting_for_the_lock_does_not_block_the_event_loop(rig: PluginRig) -> None:
     claim = await rig.claim()
     async with rig.running(rolling_update="a"):
         with FileLock(rig.root / "data/serialize.lock"):

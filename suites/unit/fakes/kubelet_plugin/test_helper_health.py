@@ -34,13 +34,13 @@ class Watched(Plugin):
             yield report
 
 
-async def test_a_driver_with_health_says_so_when_it_registers(rig: PluginRig) -> None:
+async def test_driver_with_health_advertises_the_health_apis(rig: PluginRig) -> None:
     async with rig.running(Watched([WELL])):
         versions = list((await rig.ask()).supported_versions)
     assert versions == ["v1.DRAPlugin", "v1beta1.DRAPlugin", "v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth"]
 
 
-async def test_one_source_tells_the_streams_of_all_health_apis(rig: PluginRig) -> None:
+async def test_one_source_feeds_the_streams_of_all_health_apis(rig: PluginRig) -> None:
     plugin = Watched([WELL])
     async with rig.running(plugin), rig.watch(V1) as first, rig.watch(V1ALPHA1) as second:
         for report in ([WELL], [ILL, OTHER], [OTHER]):
@@ -50,7 +50,7 @@ async def test_one_source_tells_the_streams_of_all_health_apis(rig: PluginRig) -
     assert plugin.asked == 1
 
 
-async def test_a_new_stream_is_told_the_present_at_once(rig: PluginRig) -> None:
+async def test_new_stream_receives_the_current_health_at_once(rig: PluginRig) -> None:
     plugin = Watched([WELL])
     async with rig.running(plugin):
         async with rig.watch(V1) as stream:
@@ -61,7 +61,7 @@ async def test_a_new_stream_is_told_the_present_at_once(rig: PluginRig) -> None:
             assert await stream.report() == (ILL,)
 
 
-async def test_a_stream_that_comes_before_the_first_report_waits_for_it(rig: PluginRig) -> None:
+async def test_stream_opened_before_the_first_report_waits_for_it(rig: PluginRig) -> None:
     plugin = Watched()
     async with rig.running(plugin), rig.watch(V1) as stream:
         await rig.ask()
@@ -69,7 +69,7 @@ async def test_a_stream_that_comes_before_the_first_report_waits_for_it(rig: Plu
         assert await stream.report() == (WELL,)
 
 
-async def test_heartbeats_come_while_nothing_changes(rig: PluginRig) -> None:
+async def test_heartbeats_are_sent_without_changes(rig: PluginRig) -> None:
     async with rig.running(Watched([WELL]), heartbeat=10.0), rig.watch(V1) as stream:
         await stream.report()
         for _ in range(3):
@@ -102,7 +102,7 @@ async def test_a_driver_that_opts_out_when_asked_answers_unimplemented(rig: Plug
     assert (plugin.asked, rig.errors) == (1, [])
 
 
-async def test_one_health_api_may_be_served_without_the_other(rig: PluginRig) -> None:
+async def test_one_health_api_can_be_served_without_the_other(rig: PluginRig) -> None:
     async with rig.running(Watched([WELL]), health_apis=("v1alpha1.DRAResourceHealth",)):
         await unimplemented(rig, V1)
         async with rig.watch(V1ALPHA1) as stream:
@@ -123,7 +123,7 @@ async def test_when_the_source_ends_the_streams_do_and_the_next_one_starts_it_ag
     assert plugin.asked == 2
 
 
-async def test_when_the_source_fails_the_streams_do_and_the_driver_is_told(rig: PluginRig) -> None:
+async def test_failed_source_ends_the_streams_and_is_reported(rig: PluginRig) -> None:
     plugin = Watched([WELL])
     async with rig.running(plugin), rig.watch(V1) as stream:
         await stream.report()

@@ -32,9 +32,7 @@ async def test_nothing_is_touched_before_something_is_published(rig: PluginRig) 
 
 
 @pytest.mark.parametrize(("taints", "sizes"), [([], [128, 72]), ([{"key": "a", "effect": "None"}], [64, 64, 64, 8])])
-async def test_a_slice_has_no_more_devices_than_the_api_allows(
-    rig: PluginRig, taints: list[Object], sizes: list[int]
-) -> None:
+async def test_slices_keep_the_device_limit_of_the_api(rig: PluginRig, taints: list[Object], sizes: list[int]) -> None:
     async with rig.running() as helper:
         helper.publish_resources({"node-a": pool(200, taints=taints)})
         await helper.published()
@@ -43,7 +41,7 @@ async def test_a_slice_has_no_more_devices_than_the_api_allows(
     assert {slice_["spec"]["pool"]["resourceSliceCount"] for slice_ in found} == {len(sizes)}
 
 
-async def test_what_changes_gets_a_new_generation_and_what_does_not_keeps_its_own(rig: PluginRig) -> None:
+async def test_only_changed_pools_get_a_new_generation(rig: PluginRig) -> None:
     async with rig.running() as helper:
         for count in (300, 300, 2):
             helper.publish_resources({"node-a": pool(count), "rack": pool(1)})
@@ -51,7 +49,7 @@ async def test_what_changes_gets_a_new_generation_and_what_does_not_keeps_its_ow
     assert await rig.slices() == {f"{MAIN}-0": ("node-a", 2, devices(2)), f"{MAIN}-rack-0": ("rack", 1, devices(1))}
 
 
-async def test_a_pool_that_is_not_published_any_more_goes(rig: PluginRig) -> None:
+async def test_removed_pool_is_deleted(rig: PluginRig) -> None:
     async with rig.running() as helper:
         helper.publish_resources({"node-a": pool(1), "rack": pool(1)})
         await helper.published()
@@ -77,7 +75,7 @@ async def test_after_a_restart_the_same_pools_are_left_as_they_are(rig: PluginRi
     assert versions[0] == versions[1]
 
 
-async def test_the_caller_may_change_what_it_published(rig: PluginRig) -> None:
+async def test_caller_can_modify_published_devices(rig: PluginRig) -> None:
     mine = pool(1)
     async with rig.running() as helper:
         helper.publish_resources({"node-a": mine})

@@ -25,7 +25,7 @@ from drahealth.suites.unit.fakes.kubelet_plugin.plugin_rig import (
 # -- away, or refusing
 
 
-async def test_a_server_that_is_away_is_tried_again_every_second(rig: PluginRig) -> None:
+async def test_unavailable_server_is_retried_every_second(rig: PluginRig) -> None:
     rig.api.down()
     async with rig.running() as helper:
         helper.publish_resources({"node-a": pool(1)})

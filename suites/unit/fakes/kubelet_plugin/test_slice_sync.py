@@ -28,7 +28,7 @@ from drahealth.suites.unit.fakes.kubelet_plugin.plugin_rig import (
 # -- what others do
 
 
-async def test_what_is_deleted_comes_back_with_its_generation(rig: PluginRig) -> None:
+async def test_deleted_slice_is_restored_with_its_generation(rig: PluginRig) -> None:
     async with rig.running() as helper:
         helper.publish_resources({"node-a": pool(200)})
         await helper.published()
@@ -50,7 +50,7 @@ async def client(rig: PluginRig) -> AsyncIterator[KubeClient]:
     await http.stop()
 
 
-async def test_over_http_too_what_is_deleted_comes_back(rig: PluginRig, client: KubeClient) -> None:
+async def test_deleted_slice_is_restored_over_http(rig: PluginRig, client: KubeClient) -> None:
     async with rig.running(api=client) as helper:
         helper.publish_resources({"node-a": pool(200)})
         await helper.published()
@@ -60,7 +60,7 @@ async def test_over_http_too_what_is_deleted_comes_back(rig: PluginRig, client: 
         )
 
 
-async def test_what_is_changed_is_published_again_with_a_new_generation(rig: PluginRig) -> None:
+async def test_changed_slice_is_restored_with_a_new_generation(rig: PluginRig) -> None:
     async with rig.running() as helper:
         helper.publish_resources({"node-a": pool(2)})
         await helper.published()
@@ -70,7 +70,7 @@ async def test_what_is_changed_is_published_again_with_a_new_generation(rig: Plu
         await slices(rig.api, {f"{MAIN}-0": ("node-a", 2, devices(2))})
 
 
-async def test_what_somebody_adds_to_the_drivers_pools_goes(rig: PluginRig) -> None:
+async def test_foreign_slice_in_a_pool_is_deleted(rig: PluginRig) -> None:
     async with rig.running() as helper:
         helper.publish_resources({"node-a": pool(1)})
         await helper.published()
@@ -131,7 +131,7 @@ STEPS = st.lists(
 @example([("publish", {"node-a": 256}), ("rest", 3), ("publish", {"node-a": 128})])
 @example([("create", f"{MAIN}-rack-0"), ("publish", {"rack": 1})])
 @example([("publish", {"node-a": 129}), ("rest", 3), ("delete", f"{MAIN}-1"), ("raise", f"{MAIN}-0"), ("rest", 3)])
-async def test_whatever_is_deleted_and_changed_it_becomes_what_was_published_last(steps: list[tuple[str, Any]]) -> None:
+async def test_slices_converge_to_the_last_published_pools(steps: list[tuple[str, Any]]) -> None:
     clock = JumpClock()
     api = ApiServer(clock=clock)
     sync = SliceSync(api, Owner(DRIVER, "node-a"), clock)
