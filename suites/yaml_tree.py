@@ -1,7 +1,7 @@
-"""YAML read as a tree that can be changed and written again without a scalar becoming another one.
+"""A YAML tree that can be changed and written without changing any scalar.
 
-The tree is that of the text (YAML 1.2), not of Python values: `0x1F`, `"yes"` and `6s` are written as they were read.
-Aliases and merge keys are written out, so that a change in one place changes nothing elsewhere. Comments are lost.
+The tree keeps the text (YAML 1.2) instead of Python values: `0x1F`, `"yes"` and `6s` are written as they were read.
+Aliases and merge keys are expanded, so a change in one place has no effect elsewhere. Comments are lost.
 """
 
 import io
@@ -22,7 +22,7 @@ _WIDTH = 1 << 20
 
 
 class Malformed(Exception):
-    """The text is not what it should be: `problem` at `line`, which counts from 1."""
+    """Invalid text: `problem` at `line`, which starts at 1."""
 
     def __init__(self, problem: str, line: int) -> None:
         super().__init__(problem, line)
@@ -35,7 +35,7 @@ class Malformed(Exception):
 
 
 def documents(text: str) -> list[Node]:
-    """The documents of a YAML text. Malformed if it is none, or goes on for ever."""
+    """The documents of a YAML text. Raises Malformed for invalid YAML, and for endless expansion."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", YAMLWarning)  # an anchor may be used again
@@ -59,7 +59,7 @@ def dump(node: Node) -> str:
 
 
 def line_of(node: Node) -> int:
-    """Where the node begins in the text it was read from, counted from 1; 0 for one that was made here."""
+    """The line at which the node starts in its text, from 1; 0 for a new node."""
     return node.start_mark.line + 1 if node.start_mark else 0
 
 
@@ -79,13 +79,13 @@ def mapping(**items: Node) -> MappingNode:
 
 
 def get(node: Node, key: str) -> Node | None:
-    """The value of a key; None if there is none, it is null, or the node is no mapping."""
+    """The value of a key; None if the key is missing or null, or the node is no mapping."""
     found = next((value for name, value in pairs(node) if name == key), None)
     return None if found is None or is_null(found) else found
 
 
 def put(node: MappingNode, key: str, value: Node) -> None:
-    """Sets the value of a key, in the place of the old one if there is one."""
+    """Sets the value of a key, in place of an existing one."""
     for index, (name, _) in enumerate(node.value):
         if name.value == key:
             node.value[index] = (name, value)

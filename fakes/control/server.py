@@ -224,7 +224,7 @@ class Session:
         return [driver.described for driver in self._served.all()]
 
     async def use(self, name: str = "") -> Mapping[str, Any]:
-        """A driver that stands by itself is from now on the session's too, and may be told what to do.
+        """Adds a served driver to the session, so that the session can send it commands.
 
         Returns its number and what it is. ValueError where `name` is none, or is left out and there are several.
         """
@@ -239,13 +239,13 @@ class Session:
         They are not repeated on another connection. What a connection is too slow for is left out, and counted.
         """
         if driver not in self._used:
-            raise ValueError(f"there is no driver {driver} that stands by itself; `use` one first")
+            raise ValueError(f"{driver} is not a served driver of this session; call `use` first")
         self._watched[self._used[driver].name] = driver
         if self._end_watch is None:
             self._end_watch = self._served.news.add(self._hear)
 
     async def drop(self, driver: int) -> None:
-        """Stops a driver and forgets it; one that stands by itself it just forgets."""
+        """Stops a driver and removes it from the session; a served driver is only removed."""
         self._commanded.pop(driver, None)
         if used := self._used.pop(driver, None):
             self._watched.pop(used.name, None)

@@ -1,7 +1,4 @@
-"""The unix socket by which programs with fake drivers are told what to do: where it is, and whose.
-
-It is its owner's alone, and never anything but a unix socket.
-"""
+"""The path of the control socket, and its owner."""
 
 import errno
 import os

@@ -100,7 +100,7 @@ def _for_plugin(
     """What may be refused comes first."""
     odd = [f"--{key}" for key in ("message", "timeout") if key in changes] + ["--heartbeat"] * (heartbeat is not None)
     if odd:
-        raise ValueError(f"{driver.name} is a device-plugin; it reports a word of health and has no {odd[0][2:]}")
+        raise ValueError(f"{driver.name} is a device plugin; it reports health without {odd[0][2:]}")
     if "listed" in changes:
         yield (Restore if changes["listed"] else Remove)(devices)
     if "health" in changes:

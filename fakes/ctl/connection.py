@@ -82,7 +82,7 @@ class Connection:
         except OSError as error:
             raise self._lost(error) from None
         except ValueError:
-            raise CommandError(f"what listens at {self._path} does not speak as fake drivers do", 3) from None
+            raise CommandError(f"the process at {self._path} is not `drahealth driver serve`", 3) from None
         if not answer:
             raise self._lost(None)
         if answer.get("error") is not None:
@@ -110,9 +110,9 @@ def _unreachable(path: Path, error: OSError) -> CommandError:
     where = one_line(str(path))
     start = f"start drivers with `drahealth driver serve -f FILE`, or name their socket by --socket or {VARIABLE}"
     if isinstance(error, FileNotFoundError):
-        return CommandError(f"nobody listens at {where}, which is not there; {start}", 3)
+        return CommandError(f"no socket {where}; {start}", 3)
     if isinstance(error, ConnectionRefusedError):
-        return CommandError(f"nobody listens at {where} any more; {start}", 3)
+        return CommandError(f"no process serves {where}; {start}", 3)
     if isinstance(error, PermissionError):
-        return CommandError(f"{where} is for its owner alone; be that user", 3)
+        return CommandError(f"only the owner of {where} can use it; run as that user", 3)
     return CommandError(f"{where} cannot be connected to: {error.strerror or error}; {start}", 3)

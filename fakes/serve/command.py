@@ -105,13 +105,13 @@ def serve(
     given |= {"annotation_prefix": annotation_prefix, "metrics_port": metrics_port, "metrics_address": metrics_address}
     if file is None:
         if odd := next((name for name, value in given.items() if value is not None), None):
-            raise CommandError(f"--{odd.replace('_', '-')} says something of the drivers of a file; give one with -f")
+            raise CommandError(f"--{odd.replace('_', '-')} needs an inventory file; pass one with -f")
         from drahealth.fakes.serve.session_process import run
 
         run(socket, kubeconfig, jumping=jumping_clock, program="drahealth driver serve")
         return
     if jumping_clock:
-        raise CommandError("--jumping-clock is for drivers that who connects makes; leave it or -f out")
+        raise CommandError("--jumping-clock and -f exclude each other; remove one of them")
     from drahealth.fakes.serve.running import run_standing
 
     run_standing(file, socket=socket, kubeconfig=kubeconfig, given={k: v for k, v in given.items() if v is not None})

@@ -1,6 +1,6 @@
-"""The process' metrics for Prometheus, served over HTTP.
+"""The metrics of the process for Prometheus.
 
-What happens is counted when it is told; how the drivers are is looked up when somebody asks.
+Events are counted as they happen; the state of the drivers is read at each request.
 """
 
 from collections import Counter as Count
@@ -31,7 +31,7 @@ State = TypeVar("State")
 
 
 class Metrics:
-    """Counts events. A device plugin is labelled as a driver, by its resource."""
+    """Counts events. A device plugin has its resource as the label `driver`."""
 
     def __init__(self, drivers: Sequence[FakeDriver], plugins: Sequence[FakeDevicePlugin] = ()) -> None:
         self._registry = registry = CollectorRegistry()
@@ -65,20 +65,20 @@ class Metrics:
                 self._told.labels(driver, command).inc()
 
     async def text(self) -> bytes:
-        """All of it, as Prometheus reads it."""
+        """All metrics in the format of Prometheus."""
         self._now.states = {driver.options.name: await driver.state() for driver in self._drivers}
         self._now.plugged = {plugin.options.resource: await plugin.state() for plugin in self._plugins}
         return generate_latest(self._registry)
 
     async def serve(self, address: str, port: int) -> "MetricsServer":
-        """Serves them at `/metrics`; port 0 is any free one. Raises OSError where that cannot be had."""
+        """Serves the metrics at `/metrics`; port 0 selects a free port. Raises OSError if the port is in use."""
         server = MetricsServer(self.text)
         await server.start(address, port)
         return server
 
 
 class _Now(Collector):
-    """How the drivers are at the moment of the question."""
+    """The state of the drivers at the time of the request."""
 
     def __init__(self, drivers: Sequence[FakeDriver], plugins: Sequence[FakeDevicePlugin]) -> None:
         self._drivers = drivers
@@ -87,7 +87,7 @@ class _Now(Collector):
         self.plugged: Mapping[str, PluginState] = {}
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing, so that registering asks for no values."""
+        """Nothing, so that the registration reads no values."""
         return ()
 
     def collect(self) -> Iterator[Metric]:

@@ -1,4 +1,4 @@
-"""The pods of a node, as they are now, for those who look at what they say or show."""
+"""The current pods of a node, for those parts that read their annotations or statuses."""
 
 import asyncio
 import logging
@@ -20,7 +20,7 @@ _HEALTH = {str(health): health for health in Health}
 
 
 class NodePods:
-    """Those that `source` has, which may be a selection. What was there before holds while the API server is away."""
+    """The pods of `source`, which can be a selection. During an API server outage the last known pods stay."""
 
     def __init__(self, source: ListWatch) -> None:
         self.problem = ""
@@ -30,15 +30,15 @@ class NodePods:
         self._hearers: list[Callable[[], None]] = []
 
     def add(self, changed: Callable[[], None]) -> None:
-        """It is called after each change from now on."""
+        """Adds a function that is called after each change."""
         self._hearers.append(changed)
 
     def all(self) -> list[Object]:
-        """Not to be changed."""
+        """All pods. Do not change them."""
         return list(self._pods.values())
 
     async def run(self) -> None:
-        """Follows them until cancelled."""
+        """Follows the pods until cancelled."""
         while True:
             try:
                 objects, revision = await self._source.snapshot(PODS)
@@ -67,10 +67,10 @@ class NodePods:
 
 
 def shown(pod: Object, ids: Collection[str], entry: str = "") -> Iterator[ResourceHealth]:
-    """What the containers of a pod that has not ended show of the devices that are called so in a status.
+    """The devices with these ids in the statuses of a running pod's containers.
 
-    `entry` is where: under the name of an extended resource, whose devices' ids others may have too (core/v1
-    `ResourceStatus`); empty: anywhere.
+    `entry` limits this to an extended resource, because other resources can have the same ids (core/v1
+    `ResourceStatus`); empty means any entry.
     """
     if is_terminal(pod):
         return

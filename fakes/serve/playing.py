@@ -34,7 +34,9 @@ def load_stories(
     Raises CommandError for what cannot be played here.
     """
     if len(drivers) != 1:
-        raise CommandError(f"a timeline is played on one driver, and there are {len(drivers)}; give each a process")
+        raise CommandError(
+            f"--play needs a file with one driver, got {len(drivers)} drivers; serve each in its own process"
+        )
     (driver,) = drivers
     try:
         found = stories(path, seed=seed, inventory=inventory_of(driver))

@@ -1,7 +1,7 @@
-"""Health by the annotations of pods: `health.example.com/gpu-0: unhealthy`, as the example driver of DRA has it.
+"""Health from Pod annotations: `health.example.com/gpu-0: unhealthy`, as in the example driver of DRA.
 
-A pod of the node speaks for the devices of its claims that are prepared; the driver's own pod for all. Of several that
-speak for one device the worst holds, and it never makes a device better than it is.
+A pod of the node sets the health of devices of its prepared claims; the driver's own pod sets that of all devices. The
+worst of several values counts. An annotation never improves a device's health.
 """
 
 import asyncio
@@ -31,14 +31,14 @@ _HEALTH = {health.lower(): health for health in Health}
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """One annotation that says something: which device, by the API's name, is how."""
+    """One annotation: a device, by its name in the API, and its health."""
 
     device: str
     so: HealthOverride
 
 
 def said_by(pod: Object, prefix: str) -> Iterator[Said | str]:
-    """What a pod's annotations say; a sentence for one that says nothing."""
+    """The annotations of a pod; an error message for an invalid one."""
     name = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
     for key, value in sorted((pod["metadata"].get("annotations") or {}).items()):
         group, _, device = key.partition("/")
@@ -52,7 +52,7 @@ def said_by(pod: Object, prefix: str) -> Iterator[Said | str]:
 
 
 def claims_of(pod: Object) -> Iterator[str]:
-    """The names of the claims that a pod uses, in its namespace."""
+    """The names of the pod's claims, in its namespace."""
     made = {
         one["name"]: one.get("resourceClaimName") for one in pod.get("status", {}).get("resourceClaimStatuses") or ()
     }
@@ -62,7 +62,7 @@ def claims_of(pod: Object) -> Iterator[str]:
 
 
 def pinned(said: Iterable[tuple[Said, Collection[DeviceId]]]) -> dict[DeviceId, HealthOverride]:
-    """What is said of each device, by who may speak for which: the worst of it, and of two alike the first."""
+    """The override of each device from the permitted pods: the worst health, the first of equal ones."""
     worst: dict[DeviceId, HealthOverride] = {}
     for one, spoken_for in said:
         for device in spoken_for:
@@ -72,10 +72,10 @@ def pinned(said: Iterable[tuple[Said, Collection[DeviceId]]]) -> dict[DeviceId, 
 
 
 class PodAnnotations:
-    """Heeds the pods of a node, and tells these drivers what is said of their devices.
+    """Follows the pods of a node, and sets overrides in these drivers.
 
-    `pods` are followed by somebody, `api` is for claims, `own` is the namespace and name of the pod that
-    this runs in, if it runs in one. While the API server is away, what was said before holds.
+    The caller keeps `pods` current, `api` is for claims, `own` is the namespace and name of the pod in which this
+    process runs, if any. During an API server outage the last overrides stay.
     """
 
     def __init__(
@@ -99,11 +99,11 @@ class PodAnnotations:
         pods.add(self.wake)
 
     def wake(self) -> None:
-        """Pods are others now, or claims are prepared, or are not any more."""
+        """Called after pods or prepared claims have changed."""
         self._woken.set()
 
     async def run(self) -> None:
-        """Heeds them until cancelled, while somebody follows the pods."""
+        """Applies annotations until cancelled, while the caller keeps the pods current."""
         while True:
             await self._woken.wait()
             self._woken.clear()
@@ -114,7 +114,7 @@ class PodAnnotations:
             self._woken.set()
 
     async def apply(self) -> None:
-        """Says to the drivers what is said now. Raises ApiError where a claim cannot be read, and then says nothing."""
+        """Sets the current overrides. Raises ApiError if a claim cannot be read; then nothing changes."""
         said = [(one, pod) for pod in self._pods.all() for one in self._heard(pod)]
         held = {uid: await self._held(pod) for uid, pod in {id(pod): pod for _, pod in said}.items()}
         worst = pinned((one, held[id(pod)]) for one, pod in said)
@@ -141,7 +141,7 @@ class PodAnnotations:
             log.warning("%s", sentence)
 
     async def _held(self, pod: Object) -> Collection[DeviceId]:
-        """The devices that a pod speaks for."""
+        """The devices that a pod may override."""
         metadata = pod["metadata"]
         if self._own == (metadata["namespace"], metadata["name"]):
             return self._ours

@@ -1,8 +1,7 @@
-"""The process: drivers and device plugins of a file, and the socket that says to them what happens, until SIGTERM or
-SIGINT.
+"""The process that serves the drivers and device plugins of a file, and their control socket, until SIGTERM or SIGINT.
 
-They begin in order: registered sockets that somebody serves are left alone, those of a process that is gone are
-replaced. At the end they retire: what they published is withdrawn and their sockets are gone.
+Drivers start in order. Sockets of a running process are not touched, those of an ended one are replaced. At the end the
+drivers delete their published objects and sockets.
 """
 
 import asyncio
@@ -55,7 +54,7 @@ log = logging.getLogger(__name__)
 
 
 class Program:
-    """All of it, in one loop. Device plugins need no API server, `api` and `pods` are for drivers."""
+    """The whole program, in one event loop. Device plugins need no API server; `api` and `pods` are for drivers."""
 
     def __init__(self, settings: Settings, api: ListWatch | None, news: News, pods: ListWatch | None = None) -> None:
         self._settings = settings
@@ -74,7 +73,7 @@ class Program:
         self.served = ServedDrivers((*served, *plugged), news)
 
     async def run(self, told: asyncio.Event) -> None:
-        """Returns in order once it is `told`. Raises CommandError where it cannot be."""
+        """Runs until `told` is set, and stops in order. Raises CommandError if it cannot start."""
         path = self._settings.socket
         with _explained(path):
             make_way(path)
@@ -83,7 +82,7 @@ class Program:
             self._publish_each(DriverEnding)
 
     async def _work(self, stack: AsyncExitStack, path: Path) -> None:
-        """Begins, and does all that goes on, until cancelled. Nothing begins where one of them cannot."""
+        """Starts all drivers and runs all parts until cancelled. If one driver cannot start, none does."""
         with _explained(path):
             for driver in self.drivers:
                 driver.check_ground()
@@ -111,7 +110,7 @@ class Program:
             await _end(parts)
 
     def _parts(self) -> Iterator[Coroutine[Any, Any, object]]:
-        """What goes on beside the drivers, for ever."""
+        """The parts that run beside the drivers, without end."""
         yield asyncio.Event().wait()
         if self._pods:
             yield self._pods.run()
@@ -154,7 +153,7 @@ class Program:
 
     def _make(self, options: DriverOptions, observe: Observe) -> ExclusiveDriver:
         if self._api is None:
-            raise ValueError("this process knows no API server, which a driver needs; start it with --kubeconfig")
+            raise ValueError("a driver needs an API server; pass --kubeconfig")
         return ExclusiveDriver(options, self._api, observe=observe)
 
     def _make_plugin(self, options: PluginOptions, observe: Observe) -> ExclusivePlugin:
@@ -194,7 +193,7 @@ class Program:
 
 
 async def _until(told: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
-    """Does the work until told. Raises what ends it before."""
+    """Runs the work until the event is set. Raises the error of the work."""
     tasks = [asyncio.create_task(work), asyncio.create_task(told.wait())]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -205,7 +204,7 @@ async def _until(told: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
 
 
 async def _end(tasks: Iterable["asyncio.Task[Any]"]) -> None:
-    """Cancels them until they have ended: a story has an end of its own, which may wait for something."""
+    """Cancels the tasks and waits for them; a timeline has steps at its end, which may wait."""
     left = set(tasks)
     while left:
         for task in left:

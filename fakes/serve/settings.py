@@ -1,4 +1,4 @@
-"""What `drahealth driver serve -f FILE` is told, checked before anything is started."""
+"""The options of `drahealth driver serve -f FILE`, checked before anything is started."""
 
 import math
 import os
@@ -28,7 +28,7 @@ CDI = Path("/var/run/cdi")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Absolute paths; `kubeconfig` None: the API server of the pod that this runs in, if drivers need one."""
+    """Absolute paths; `kubeconfig` None: the API server of the pod in which this process runs, if drivers need one."""
 
     drivers: tuple[DriverOptions, ...]
     plugins: tuple[PluginOptions, ...]
@@ -71,7 +71,7 @@ class Settings:
         metrics_address: str,
         json: bool,
     ) -> "Settings":
-        """From the command's flags. Raises CommandError."""
+        """The settings from the command's flags. Raises CommandError."""
         for option, check, value in (
             ("--driver-name", check_driver_name, driver_name),
             ("--instance", check_instance, instance),
@@ -107,11 +107,11 @@ class Settings:
         if not all(map(is_name, annotation_prefix.split("."))):
             raise CommandError(f"annotation prefix must be a DNS name such as {PREFIX}, got {annotation_prefix!r}")
         if metrics_port is not None and not 0 <= metrics_port < 1 << 16:
-            raise CommandError(f"there is no port {metrics_port}; 0 is any free one")
+            raise CommandError(f"--metrics-port must be between 0 and 65535, got {metrics_port}; 0 selects a free port")
         if not 0 < speed < math.inf:
-            raise CommandError(f"a timeline is played at a speed above 0, not {speed:g}")
+            raise CommandError(f"--speed must be above 0, got {speed:g}")
         if pod_annotations and not found.drivers:
-            raise CommandError(f"--pod-annotations are for the devices of claims, and {file} has device plugins alone")
+            raise CommandError(f"--pod-annotations needs a driver, but {file} has only device plugins")
         stories = tuple(load_stories(play, found.drivers, found.plugins, seed)) if play else ()
         annotations = annotation_prefix if pod_annotations else None
         metrics = None if metrics_port is None else (metrics_address, metrics_port)
@@ -128,5 +128,5 @@ def _check(option: str, check: Callable[[str], object], value: str) -> None:
 def _node(given: str | None) -> str:
     name = given or os.environ.get("NODE_NAME") or socket.gethostname().lower()
     if not is_name(name):
-        raise ValueError(f"{name!r} is no name of a node; give --node-name, such as node-a")
+        raise ValueError(f"invalid node name {name!r}; pass --node-name, such as node-a")
     return name

@@ -49,7 +49,7 @@ async def play(plan: Plan, stage: Stage, *, speed: float = 1.0, patient: bool = 
     `patient` waits for it, however long that is.
     """
     if speed <= 0:
-        raise ValueError(f"a timeline is played at a speed above 0, not {speed:g}")
+        raise ValueError(f"speed must be above 0, got {speed:g}")
     player = _Player(stage, speed, patient)
     try:
         left_out = await player.play(plan.actions)

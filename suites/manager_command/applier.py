@@ -1,7 +1,7 @@
-"""Makes the API server's objects what the manifests ask for: made, changed, deleted, and made again.
+"""Creates, changes, deletes and recreates the API server's objects so that they match the manifests.
 
-Level-triggered: each pass compares all that is wanted with all that is there. What others made through the API is left
-alone. A change that the API does not allow in place is a deletion, and a new object once the old one is gone.
+It is level-triggered: each pass compares all wanted objects with all existing ones. Objects from other clients are not
+touched. A change that the API does not allow is a deletion, followed by a creation.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class Applier:
-    """Follows a directory of manifests while `run` runs; `refused(file, line, problem)` for what cannot be done."""
+    """Follows a directory of manifests while `run` runs; calls `refused(file, line, problem)` for rejected objects."""
 
     def __init__(self, api: ApiServer, directory: ManifestDirectory, refused: Callable[[str, int, str], None]) -> None:
         self._api = api
@@ -33,11 +33,11 @@ class Applier:
         self._told: dict[Key, str] = {}
 
     def wake(self) -> None:
-        """Something has changed; calls that come before the next pass are one."""
+        """Requests a pass. Several requests before a pass are combined."""
         self._woken.set()
 
     async def run(self) -> None:
-        """Applies whatever changes, until cancelled."""
+        """Applies changes until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for kind in (PODS, CLAIMS):
                 tasks.create_task(self._follow(kind), name=f"manifests and {kind.plural}")
@@ -47,7 +47,7 @@ class Applier:
                 await self.apply()
 
     async def apply(self) -> None:
-        """One pass. What is refused is told of once and tried again."""
+        """One pass. A rejection is logged once and retried."""
         if not self._directory.is_read:
             return
         wanted = self._directory.wanted
@@ -62,7 +62,7 @@ class Applier:
                 self._tell(file, manifest.key, error.message)
 
     async def _follow(self, kind: Kind) -> None:
-        """What is gone may have to be made again, and a claim that was freed may have to be allocated again."""
+        """Requests a pass after foreign changes: a deleted object may be needed again, or a claim may be free."""
         while True:
             try:
                 async with aclosing(self._api.watch(kind)) as events:
@@ -80,7 +80,7 @@ class Applier:
             self._refused(file, 0, problem)
 
     async def _unwanted(self, wanted: Collection[Key]) -> list[Key]:
-        """Our objects that no file asks for; pods before the claims they use."""
+        """Our objects without a manifest; pods before their claims."""
         unread = self._directory.unread
         there = [(kind, obj) for kind in reversed(SCHEMAS) for obj in await self._api.list(kind)]
         ours = [(kind, obj) for kind, obj in there if _file(obj) is not None and _file(obj) not in unread]
@@ -126,7 +126,7 @@ class Applier:
         await self._allocate(manifest, await self._api.create(manifest.kind, manifest.annotated(file)))
 
     async def _replace(self, file: str, manifest: Manifest, there: Object) -> bool:
-        """Changes it in place. False if that cannot be."""
+        """Changes the object in place; returns False if that is not possible."""
         new = manifest.annotated(file)
         new["metadata"] |= _kept(there["metadata"], "finalizers")
         if manifest.kind == PODS:
@@ -145,7 +145,7 @@ class Applier:
         return True
 
     async def _allocate(self, manifest: Manifest, there: Object, *, again: bool = False) -> None:
-        """Gives a claim the allocation that its manifest has, unless it is in use."""
+        """Sets the allocation of the manifest in a claim, unless the claim is in use."""
         wanted = manifest.allocation
         if wanted is None or wanted == _allocation(there) or consumers(there):
             return

@@ -1,4 +1,4 @@
-"""What happens as JSON Lines: an event of docs/events.md on each line, with its `time` (RFC 3339) first."""
+"""Prints events as JSON Lines: one event of docs/events.md on each line, starting with its `time` (RFC 3339)."""
 
 from typing import TextIO
 
@@ -8,7 +8,7 @@ from drahealth.proto.events import IN_FULL, CheckpointWritten, Event, to_json
 
 
 def is_shown(event: Event) -> bool:
-    """Whether it is printed: not what is on the wire in full, nor each checkpoint, unless its write failed."""
+    """Whether the event is printed: not full wire messages, and checkpoints only if their write failed."""
     return not isinstance(event, IN_FULL) and not (isinstance(event, CheckpointWritten) and event.ok)
 
 
@@ -23,5 +23,5 @@ class JsonLines:
             self._writer.write(to_json(event))
 
     def close(self) -> None:
-        """Returns when all is written, or the reader does not take it."""
+        """Returns when all lines are written, or the reader accepts no more."""
         self._writer.close()

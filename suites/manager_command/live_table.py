@@ -1,7 +1,6 @@
-"""The live table: plugins with their streams, devices with their health, pods with what their statuses show.
+"""The live table: plugins with their streams, devices with their health, pods with their statuses.
 
-What is wrong comes first, so that it is seen however many there are. Log lines go past above it. What plugins and
-manifests bring is made fit for a terminal, which would take escapes among it for orders.
+Problems come first. Log lines scroll above the table. Foreign text is made safe for a terminal.
 """
 
 from collections.abc import Callable, Iterable
@@ -40,7 +39,7 @@ class _Plugin:
 
 
 class LiveTable:
-    """The observer that shows it; `devices` gives all devices as they are now."""
+    """The observer that shows the table; `devices` gives all devices with their current health."""
 
     def __init__(self, devices: Callable[[], Iterable[Device]], console: Console | None = None) -> None:
         self._devices = devices
@@ -70,11 +69,11 @@ class LiveTable:
                 self._pods.pop(event.uid, None)
 
     def shown(self) -> AbstractContextManager[None]:
-        """It is on the terminal, and log lines go past above it."""
+        """Shows the table on the terminal, with log lines above it."""
         return on_terminal(self._console, self.table)
 
     def table(self) -> RenderableType:
-        """What is shown now."""
+        """The current table."""
         room = max((self._console.height - 12) // 2, 3)
         return Group(self._head(), self._plugin_table(), self._device_table(room), self._pod_table(room))
 
@@ -121,7 +120,7 @@ class LiveTable:
 
 
 def _pod_row(seen: StatusSeen) -> tuple[tuple[int, str], Text, Text, Text, Text]:
-    """How urgent it is, and the cells."""
+    """The priority of the row, and its cells."""
     name = f"{seen.namespace}/{seen.pod}"
     devices, worst = Text(), len(_URGENCY)
     for container, entries in seen.entries():

@@ -1,6 +1,6 @@
-"""From the text of a manifest file to the objects that it asks for. Pure; all of a file or nothing.
+"""Reads the objects of a manifest file. Pure; all objects of a file or none.
 
-YAML 1.2, of which JSON is a part, with any number of documents.
+YAML 1.2, which includes JSON, with any number of documents.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ Key = tuple[Kind, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """One object that a file asks for; `object` has no status."""
+    """One object of a file; `object` has no status."""
 
     kind: Kind
     object: Object
@@ -47,12 +47,12 @@ class Manifest:
 
     @property
     def digest(self) -> str:
-        """Another one, if the manifest says something else."""
+        """A digest that changes with the manifest."""
         said = json.dumps([self.object, self.allocation], sort_keys=True)
         return hashlib.sha256(said.encode()).hexdigest()[:16]
 
     def annotated(self, file: str) -> Object:
-        """The object with the marks of where it came from."""
+        """The object with annotations that name its origin."""
         metadata = self.object["metadata"]
         annotations = {**metadata.get("annotations", {}), FILE: file, DIGEST: self.digest}
         return {**self.object, "metadata": {**metadata, "annotations": annotations}}
@@ -62,13 +62,13 @@ class Manifest:
 
 
 def described(key: Key) -> str:
-    """The object in words."""
+    """A short description of the object."""
     kind, namespace, name = key
     return f"{kind.kind} {namespace}/{name}" if namespace else f"{kind.kind} {name}"
 
 
 def parse(data: bytes, node_name: str) -> tuple[Manifest, ...]:
-    """The objects that a file asks for, on the node of this name. Malformed if it is none, or asks for nothing."""
+    """The objects of a file, for the node with this name. Raises Malformed for an invalid or empty file."""
     try:
         found = documents(data.decode())
         if not found:
@@ -127,7 +127,7 @@ def _kind(document: MappingNode) -> Kind:
 
 
 def _check_node(document: Node, pod: Object, node_name: str) -> None:
-    """The scheduler binds the pod, so that its claims are reserved for it."""
+    """Checks that no node is set: the scheduler binds the pod, so that its claims are reserved for it."""
     spec = dict(pod["spec"])
     wanted = spec.pop("nodeName", node_name)
     if wanted not in ("", node_name):
@@ -139,7 +139,7 @@ def _check_node(document: Node, pod: Object, node_name: str) -> None:
 
 
 def _explained(document: Node, kind: Kind, error: ValidationError) -> Malformed:
-    """The first thing that is wrong, in words."""
+    """The first error, in words."""
     first, *others = error.errors(include_url=False, include_context=False, include_input=False)
     place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
     more = f" (and {len(others)} more)" if others else ""
@@ -148,7 +148,7 @@ def _explained(document: Node, kind: Kind, error: ValidationError) -> Malformed:
 
 
 def _line(node: Node, path: tuple[int | str, ...]) -> int:
-    """Where the value at this path is, or the last part of the path that there is."""
+    """The line of the value at this path, or of its nearest existing parent."""
     for part in path:
         inner = dict(enumerate(items(node))).get(part) if isinstance(part, int) else get(node, part)
         if inner is None:
@@ -158,7 +158,7 @@ def _line(node: Node, path: tuple[int | str, ...]) -> int:
 
 
 def value_of(node: Node) -> Any:
-    """The JSON value of a YAML tree; keys whose value is null are left out. Malformed for what JSON cannot say."""
+    """The JSON value of a YAML tree, without null values. Raises Malformed for values that JSON does not have."""
     if isinstance(node, MappingNode):
         return {key: value for key, value in _entries(node) if value is not None}
     if isinstance(node, SequenceNode):

@@ -1,8 +1,8 @@
-"""The directory of manifests: reads its files as they come, change and go, and says what is wrong with one.
+"""The directory of manifests: reads new and changed files, and reports errors in them.
 
-Level-triggered: whatever the watch says, the directory is looked at anew, and once a second in any case. A file counts
-once it has not changed for a moment, so that one which an editor is writing, or replaces, is not taken for what it will
-be. What cannot be read or is no manifest changes nothing: what the file asked for before holds.
+It is level-triggered: after each event, and once a second, it scans the directory. A file is read when it has not
+changed for a moment, so that an editor can finish writing. An unreadable or invalid file changes nothing: the objects
+of its last valid content stay.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ Signature = tuple[int, int, int]
 
 @dataclass(slots=True)
 class _File:
-    """What is known of one file. `asks_for` is None as long as it never was a manifest."""
+    """The state of one file. `asks_for` is None until the file was valid once."""
 
     seen: Signature | None
     since: float
@@ -47,12 +47,12 @@ class _File:
 
 
 def is_manifest(name: str) -> bool:
-    """Whether a file of this name is read."""
+    """Whether a file with this name is read."""
     return name.endswith(SUFFIXES) and not name.startswith(".") and not name.endswith(STATUS_SUFFIX)
 
 
 class ManifestDirectory:
-    """Follows `path`. `changed()` is called after anything has; `refused(file, line, problem)` for what is wrong."""
+    """Follows `path`. Calls `changed()` after each change, and `refused(file, line, problem)` for errors."""
 
     def __init__(
         self, path: Path, node_name: str, changed: Callable[[], None], refused: Callable[[str, int, str], None]
@@ -69,7 +69,7 @@ class ManifestDirectory:
 
     @property
     def wanted(self) -> Mapping[Key, tuple[str, Manifest]]:
-        """All objects that are asked for, with the name of the file; of two files the first that was read has a say."""
+        """All objects with their file names; if two files have the same object, the first one counts."""
         wanted: dict[Key, tuple[str, Manifest]] = {}
         for name, file in self._files.items():
             for manifest in file.asks_for or ():
@@ -78,15 +78,15 @@ class ManifestDirectory:
 
     @property
     def unread(self) -> frozenset[str]:
-        """Files that are there, and of which nobody knows what they asked for."""
+        """Existing files that were never valid."""
         return frozenset(name for name, file in self._files.items() if file.asks_for is None)
 
     async def read(self) -> None:
-        """Reads what is there now and is not being written."""
+        """Reads all files that are complete now."""
         await self._look()
 
     async def follow(self) -> None:
-        """Reads whatever changes, until cancelled."""
+        """Reads changed files until cancelled."""
         while True:
             try:
                 async for _ in awatch(
@@ -111,7 +111,7 @@ class ManifestDirectory:
             await asyncio.sleep(SETTLED / 2 if is_moving else 0)
 
     async def _look(self) -> bool:
-        """One look at all files; whether one of them has to be looked at again soon."""
+        """Scans all files once; returns whether a file must be scanned again soon."""
         found = self._signatures()
         if found is None:
             return False
@@ -140,13 +140,15 @@ class ManifestDirectory:
                 file.seen, file.since = found.get(name), self._now
 
     def _is_due(self, name: str) -> bool:
-        """It is another than the one that was read, and has not changed for a moment, as its time has it or as seen."""
+        """Whether the file has changed since it was read, and has not changed for a moment."""
         file = self._files[name]
         written = time.time() - file.seen[1] / 1e9 if file.seen else 0.0
         return file.seen != file.taken and max(written, self._now - file.since) >= SETTLED
 
     def _signatures(self) -> dict[str, Signature] | None:
-        """The manifest files there; None if the directory cannot be read, which is no sign that they are gone."""
+        """The existing manifest files; None if the directory cannot be read, which does not mean that they are
+        deleted.
+        """
         found = {}
         try:
             for path in self.path.iterdir():
@@ -158,7 +160,7 @@ class ManifestDirectory:
         return found
 
     async def _take(self, name: str) -> bool:
-        """Reads the file. True if what it asks for is known now."""
+        """Reads the file. Returns True if its objects are known now."""
         file = self._files[name]
         file.taken, file.is_blocked = file.seen, False
         try:
@@ -174,7 +176,7 @@ class ManifestDirectory:
         return True
 
     def _refuse(self, name: str, line: int, problem: str) -> None:
-        """Told once, until something else is wrong with it."""
+        """Reports an error of the file, once until it changes."""
         if self._files[name].problem != problem:
             self._files[name].problem = problem
             self._refused(name, line, problem)

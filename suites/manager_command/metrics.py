@@ -1,6 +1,6 @@
-"""The program's metrics for Prometheus, served over HTTP on the loopback address.
+"""The program's metrics for Prometheus, on the loopback address.
 
-What happens is counted when it is told; how the devices are is looked up when somebody asks.
+Events are counted as they happen; the health of devices is read at each request.
 """
 
 from collections import Counter as Count
@@ -28,7 +28,7 @@ BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1
 
 
 class Metrics:
-    """The observer that counts; `devices` gives all devices as they are now."""
+    """The observer that counts events; `devices` gives all devices with their current health."""
 
     def __init__(self, devices: Callable[[], Iterable[Device]]) -> None:
         self.registry = registry = CollectorRegistry()
@@ -86,7 +86,7 @@ class Metrics:
                     self._failures.labels(file).inc()
 
     async def serve(self, port: int) -> "MetricsServer":
-        """Serves them at `/metrics`; port 0 is any free one. Raises OSError where the port cannot be had."""
+        """Serves the metrics at `/metrics`; port 0 selects a free port. Raises OSError if the port is in use."""
 
         async def text() -> bytes:
             return generate_latest(self.registry)
@@ -97,13 +97,13 @@ class Metrics:
 
 
 class _Devices(Collector):
-    """How the devices are at the moment of the question."""
+    """The health of the devices at the time of the request."""
 
     def __init__(self, devices: Callable[[], Iterable[Device]]) -> None:
         self._devices = devices
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing, so that registering asks for no values."""
+        """Nothing, so that the registration reads no values."""
         return ()
 
     def collect(self) -> Iterator[Metric]:

@@ -1,16 +1,16 @@
-"""Where the events of the program go: one observer for the manager and the rest of it, which passes them on."""
+"""Passes the events of the program to all its observers."""
 
 from drahealth.proto.events import Event, Observe
 
 
 class Observers:
-    """An observer that passes each event on to all that were added."""
+    """An observer that passes each event to all added observers."""
 
     def __init__(self) -> None:
         self._all: list[Observe] = []
 
     def add(self, observe: Observe) -> None:
-        """It gets the events from now on."""
+        """Adds an observer."""
         self._all.append(observe)
 
     def __call__(self, event: Event, /) -> None:

@@ -1,4 +1,4 @@
-"""What `drahealth manager` is told, checked before anything is started."""
+"""The options of `drahealth manager`, checked before anything is started."""
 
 import math
 import os
@@ -50,21 +50,25 @@ class Options:
         json: bool,
         history: Path | None = None,
     ) -> "Options":
-        """From the command's flags; makes the directories. Raises ConfigurationError."""
+        """The options from the command's flags; creates the directories. Raises ConfigurationError."""
         root = root_dir.absolute()
         _check_root(root)
         folder = (pods or root / "pods").absolute()
         for path in (root, folder):
             check_output_folder(str(path))
         if profile not in PROFILES:
-            raise ConfigurationError(f"there is no profile {profile!r}", f"choose one of {', '.join(PROFILES)}")
+            raise ConfigurationError(f"unknown profile {profile!r}", f"choose one of {', '.join(PROFILES)}")
         if not 0 < resync < math.inf:
-            raise ConfigurationError(f"--resync is a number of seconds above 0, not {resync:g}", "leave it out for 60")
+            raise ConfigurationError(
+                f"--resync must be a number of seconds above 0, got {resync:g}", "the default is 60"
+            )
         if metrics_port is not None and not 0 <= metrics_port < 1 << 16:
-            raise ConfigurationError(f"there is no port {metrics_port}", "0 is any free one")
+            raise ConfigurationError(
+                f"--metrics-port must be between 0 and 65535, got {metrics_port}", "0 selects a free port"
+            )
         name = node_name or socket.gethostname().lower()
         if not is_name(name):
-            raise ConfigurationError(f"{name!r} is no name of a node", "give --node-name, such as node-a")
+            raise ConfigurationError(f"invalid node name {name!r}", "pass --node-name, such as node-a")
         gates = gates_of(feature_gates or "")
         record = history.absolute() if history else None
         if record:
@@ -78,9 +82,9 @@ def gates_of(text: str) -> Gates:
     for word in filter(None, text.split(",")):
         name, _, value = word.partition("=")
         if name not in given:
-            raise ConfigurationError(f"there is no feature gate {name!r} here", f"there are {', '.join(given)}")
+            raise ConfigurationError(f"unknown feature gate {name!r}", f"valid gates: {', '.join(given)}")
         if value.lower() not in ("true", "false"):
-            raise ConfigurationError(f"a feature gate is true or false, not {value!r}", f"write {name}=false")
+            raise ConfigurationError(f"feature gate {name} must be true or false, got {value!r}", f"write {name}=false")
         given[name] = value.lower() == "true"
     if given[MESSAGE_GATE] and not given[STATUS_GATE]:
         raise ConfigurationError(

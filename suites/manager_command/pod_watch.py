@@ -1,4 +1,4 @@
-"""Tells of every change of a pod's status, as a client of the API sees it."""
+"""Emits an event for every change of a pod's status, as a client of the API sees it."""
 
 import asyncio
 from contextlib import aclosing
@@ -15,7 +15,7 @@ _PAUSE = 0.5
 
 
 async def watch_pods(api: ListWatch, observe: Observe, files: StatusFiles) -> None:
-    """Reports to the observer and to the files, until cancelled."""
+    """Passes the events to the observer and to the status files, until cancelled."""
     statuses: dict[str, Object] = {}
     while True:
         try:
@@ -41,6 +41,6 @@ def status_of(pod: Object) -> StatusSeen:
 
 
 def pod_deleted(pod: Object) -> PodDeleted:
-    """The event of a pod that is gone."""
+    """The event for a deleted pod."""
     metadata = pod["metadata"]
     return PodDeleted(metadata["name"], metadata["uid"], metadata["namespace"])

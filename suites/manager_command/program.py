@@ -1,8 +1,8 @@
-"""`drahealth manager`: the reference node as a program, from the manifests to the statuses, until it is told to end.
+"""The program `drahealth manager`: the reference node with manifests as input and statuses as output.
 
-What it knows is in its root directory: the checkpoints of the manager, and the objects of its API server, which stand
-in for etcd. So after any end, kill -9 among them, pods keep their identity, their claims and their restarts' count, and
-nothing is prepared twice. The containers of the fake runtime start anew.
+Its state is in the root directory: the checkpoints of the manager, and the objects of its API server. So pods keep
+their identity, their claims and their restart counts after any end, also after kill -9, and nothing is prepared twice.
+The containers of the fake runtime start again.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 
 class Program:
-    """All of it, in one loop."""
+    """The whole program, in one event loop."""
 
     def __init__(self, options: Options, observers: Observers) -> None:
         self._options = options
@@ -69,7 +69,9 @@ class Program:
         self._applier = Applier(self.node.api, self._directory, self._refuse)
 
     async def run(self, told: asyncio.Event) -> None:
-        """Returns in order once it is `told`. Raises HarnessError where it cannot be, or what ended a part of it."""
+        """Runs until `told` is set, and stops in order. Raises HarnessError if it cannot start, or if a part of it
+        fails.
+        """
         await self._check_name()
         with history_file(self._options.history, self._options.profile, SystemClock(), self._observe):
             await self._run(told)
@@ -90,7 +92,7 @@ class Program:
         self._observe(ManagerStopped())
 
     async def _work(self, told: asyncio.Event) -> None:
-        """Does all that goes on, until told, or until a part of it fails, which none should."""
+        """Runs all parts until the end, or until one of them fails."""
         parts: list[Coroutine[Any, Any, object]] = [self._directory.follow(), self._applier.run()]
         parts += [
             watch_pods(self.node.api, self._observe, self._statuses),
@@ -126,7 +128,7 @@ class Program:
                 )
 
     async def _serve_api(self) -> None:
-        """Where it was served before, if that is free, so that drivers that live on find it again."""
+        """Serves the API at the earlier port if it is free, so that running drivers find it again."""
         kubeconfig = self._options.root / "kubeconfig"
         try:
             await self._http.start(port_in(kubeconfig))
@@ -168,7 +170,7 @@ class Program:
 
 
 def port_in(kubeconfig: Path) -> int:
-    """The port of the server that a kubeconfig of ours names; 0 if there is none."""
+    """The port of the server in a kubeconfig of ours; 0 if there is none."""
     with suppress(OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
         config = json.loads(kubeconfig.read_bytes())
         return urlsplit(config["clusters"][0]["cluster"]["server"]).port or 0
@@ -203,11 +205,13 @@ async def _serve(options: Options) -> None:
             raise
         except Exception as error:
             log.critical("a part of it ended by a fault", exc_info=error)
-            raise HarnessError(f"it ended by a fault of its own: {error!r}", "please report the lines above") from error
+            raise HarnessError(
+                f"internal error: {error!r}", "please report this error with the log lines above"
+            ) from error
 
 
 def _shown(options: Options, observers: Observers, program: Program) -> AbstractContextManager[object]:
-    """The live table on a terminal, JSON lines anywhere else."""
+    """The live table on a terminal, JSON lines otherwise."""
     if sys.stdout.isatty() and not options.json:
         from drahealth.suites.manager_command.live_table import LiveTable
 

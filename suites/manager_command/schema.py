@@ -1,6 +1,7 @@
-"""What is asked of the manifests: the fields that something here reads, by the kinds that there may be.
+"""The schema of manifests: the fields that drahealth reads, by kind.
 
-Other fields are left alone, as a kubelet of another age would. Source: the Pod API (core/v1) and resource.k8s.io/v1.
+Other fields are ignored, as a kubelet of another release would do. Source: the Pod API (core/v1) and
+resource.k8s.io/v1.
 """
 
 from typing import Annotated, Literal
@@ -160,14 +161,14 @@ class _ClassSpec(_Part):
 
 
 class PodManifest(_Part):
-    """A Pod. Its status is none of a manifest's business."""
+    """A Pod. Its status is ignored."""
 
     metadata: _Metadata
     spec: _PodSpec
 
 
 class ClaimManifest(_Part):
-    """A ResourceClaim; with `status.allocation` it is allocated already."""
+    """A ResourceClaim; with `status.allocation` it is already allocated."""
 
     metadata: _Metadata
     spec: _ClaimSpec

@@ -1,7 +1,7 @@
-"""The statuses of the pods as files beside their manifests: `NAMESPACE.POD.status.yaml`, replaced as a whole.
+"""The statuses of the pods, in files beside their manifests: `NAMESPACE.POD.status.yaml`, each replaced as a whole.
 
-A namespace has no dot in its name, so no two pods have one file. A file that begins otherwise than ours is left alone.
-What could not be written or removed is tried again, until it works or the pod has something newer.
+A namespace has no dot in its name, so file names are unique. Files with another first line are not touched. A failed
+write or removal is retried until it works or the pod has a newer status.
 """
 
 import asyncio
@@ -28,12 +28,12 @@ log = logging.getLogger(__name__)
 
 
 def file_name(pod: Object) -> str:
-    """What the pod's file is called."""
+    """The name of the pod's file."""
     return f"{pod['metadata']['namespace']}.{pod['metadata']['name']}{STATUS_SUFFIX}"
 
 
 def text_of(pod: Object) -> str:
-    """What the pod's file says."""
+    """The content of the pod's file."""
     metadata = {key: pod["metadata"][key] for key in ("name", "namespace", "uid")}
     shown = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "status": pod.get("status", {})}
     yaml, stream = YAML(typ="safe", pure=True), io.StringIO()
@@ -45,7 +45,7 @@ def text_of(pod: Object) -> str:
 
 
 class StatusFiles:
-    """Keeps them in `folder` while `run` runs."""
+    """Keeps the files in `folder` current while `run` runs."""
 
     def __init__(self, folder: Path, clock: Clock) -> None:
         self._folder = folder
@@ -57,17 +57,17 @@ class StatusFiles:
         self._told: set[str | None] = set()
 
     def change(self, pod: Object) -> None:
-        """The pod has this status now."""
+        """Sets the pod's status."""
         self._due[file_name(pod)] = pod
         self._woken.set()
 
     def delete(self, pod: Object) -> None:
-        """The pod is gone."""
+        """Removes the pod's file."""
         self._due[file_name(pod)] = None
         self._woken.set()
 
     async def run(self) -> None:
-        """Writes what is due, until cancelled."""
+        """Writes pending files until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._write_due(), name="status files")
             group.create_task(self._try_again(), name="status files, again")
@@ -90,18 +90,18 @@ class StatusFiles:
             self._woken.set()
 
     def _make_due(self) -> None:
-        """What failed is due again, where nothing newer is."""
+        """Schedules failed writes again, unless there is a newer status."""
         self._due = self._failed | self._due
         self._failed = {}
 
     def flush(self) -> None:
-        """Writes all that is due now, or has failed before."""
+        """Writes all pending and failed files now."""
         self._make_due()
         while self._due:
             self._write(*self._due.popitem())
 
     def sweep(self) -> None:
-        """Removes what an earlier program has left of pods that are gone; those that are there are written anew."""
+        """Removes files of deleted pods that an earlier program left; writes those of existing pods again."""
         for path in self._ours():
             self._write(path.name, None)
 

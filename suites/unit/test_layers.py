@@ -1,4 +1,4 @@
-"""Who may import whom, and what the installed package is made of."""
+"""The permitted imports, and the content of the installed package."""
 
 import ast
 import subprocess

@@ -1,4 +1,4 @@
-"""Places for fake drivers, and drivers that are told what to do here or over a stream."""
+"""Hosts of fake drivers, and drivers that are controlled in this process or over a stream."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any

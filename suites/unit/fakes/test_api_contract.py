@@ -1,4 +1,4 @@
-"""What every client of an API server may rely on, whichever stands behind the Protocol."""
+"""The behavior that every client of an API server can rely on, for each implementation of the Protocol."""
 
 import asyncio
 from collections.abc import AsyncIterator

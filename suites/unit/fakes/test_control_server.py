@@ -1,4 +1,4 @@
-"""The drivers' side of the control surface: what it answers, and what becomes of drivers whose connection ends."""
+"""The drivers' side of the control surface: its replies, and drivers whose connection has ended."""
 
 import asyncio
 import json

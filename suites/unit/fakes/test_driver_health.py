@@ -1,4 +1,4 @@
-"""What a fake driver tells on its health streams and how those end, whether it is told to here or over a stream."""
+"""The reports of a fake driver on its health streams, and their end, in this process and over a stream."""
 
 import grpc
 import pytest

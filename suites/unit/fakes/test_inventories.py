@@ -1,4 +1,4 @@
-"""What is made of an inventory: drivers with what they publish, and device plugins."""
+"""Drivers and device plugins from an inventory, and the objects that they publish."""
 
 import re
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""What the pods of a node live through: another worker, an API server that is away, refusals."""
+"""The pods of a node with another worker, an API server outage, and rejected writes."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Drivers at the other end of a stream: what becomes of calls when the stream is not as it should be."""
+"""Drivers at the other end of a stream, with an interrupted or invalid stream."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""Reports made of parts that are kept say what those made anew do."""
+"""Reports from cached parts equal reports that are encoded completely."""
 
 from collections.abc import Mapping
 

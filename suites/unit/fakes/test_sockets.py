@@ -1,4 +1,4 @@
-"""Sockets of fakes: nobody takes another's, and each takes away its own file alone."""
+"""Sockets of fakes: a fake never replaces a foreign socket, and removes only its own file."""
 
 import tempfile
 from collections.abc import Iterator

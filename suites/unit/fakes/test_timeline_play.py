@@ -1,4 +1,4 @@
-"""Plans on a stage: at their times, with what they expect, and healed at the end."""
+"""Plans on a stage: their times, their expectations, and the reset at the end."""
 
 import asyncio
 
@@ -181,5 +181,5 @@ async def test_a_trigger_cuts_a_long_wait_short() -> None:
 
 
 async def test_a_speed_of_nothing_is_refused() -> None:
-    with pytest.raises(ValueError, match="at a speed above 0, not 0"):
+    with pytest.raises(ValueError, match="speed must be above 0, got 0"):
         await play(planned("[{mark: a}]"), Rehearsal(), speed=0)

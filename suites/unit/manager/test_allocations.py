@@ -1,4 +1,4 @@
-"""Who holds which device, how devices are chosen, and the file of it."""
+"""The holders of devices, the choice of devices, and their file."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Bytes of any kind from a plugin, through real sockets and decoders: it costs its own devices and a line, no more."""
+"""Arbitrary bytes from a plugin, through real sockets and decoders, affect only its own devices and one log line."""
 
 import json
 import re

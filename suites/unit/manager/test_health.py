@@ -1,4 +1,4 @@
-"""From a plugin's reports to what pods show and who is told."""
+"""From a plugin's reports to pod statuses and notifications."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""What the manager tells of itself to who looks on."""
+"""The events that the manager emits."""
 
 from pathlib import Path
 from typing import TypeVar

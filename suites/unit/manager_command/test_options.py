@@ -13,7 +13,7 @@ from drahealth.suites.manager_command.options import gates_of
 from drahealth.suites.unit.suites.test_command import refused
 
 OFF = "ResourceHealthStatus=false,ResourceHealthStatusMessage=false"
-THERE_ARE = "there are ResourceHealthStatus, ResourceHealthStatusMessage"
+THERE_ARE = "valid gates: ResourceHealthStatus, ResourceHealthStatusMessage"
 
 
 @pytest.fixture
@@ -26,12 +26,12 @@ def root() -> Iterator[Path]:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("--profile", "v0"), "there is no profile 'v0'; choose one of kep, v1.37, v1.36, v1.35, v1.34"),
-        (("--resync", "0"), "--resync is a number of seconds above 0, not 0; leave it out for 60"),
-        (("--metrics-port", "70000"), "there is no port 70000; 0 is any free one"),
-        (("--node-name", "Node A"), "'Node A' is no name of a node; give --node-name, such as node-a"),
-        (("--feature-gates", "Fast=true"), f"there is no feature gate 'Fast' here; {THERE_ARE}"),
-        (("--history", "/dev/null"), "--history /dev/null exists already; name another file, or remove this one"),
+        (("--profile", "v0"), "unknown profile 'v0'; choose one of kep, v1.37, v1.36, v1.35, v1.34"),
+        (("--resync", "0"), "--resync must be a number of seconds above 0, got 0; the default is 60"),
+        (("--metrics-port", "70000"), "--metrics-port must be between 0 and 65535, got 70000; 0 selects a free port"),
+        (("--node-name", "Node A"), "invalid node name 'Node A'; pass --node-name, such as node-a"),
+        (("--feature-gates", "Fast=true"), f"unknown feature gate 'Fast'; {THERE_ARE}"),
+        (("--history", "/dev/null"), "--history /dev/null already exists; name another file, or remove this one"),
         (("--history", "/none/h"), "cannot write /none/h: No such file or directory; choose another file"),
         (("--pods", "/dev/null"), "cannot write to folder /dev/null: File exists; choose another folder"),
     ],

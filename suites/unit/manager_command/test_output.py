@@ -1,4 +1,4 @@
-"""What is told of what happens: JSON lines, metrics, the live table."""
+"""The output of events: JSON lines, metrics, the live table."""
 
 import io
 import json

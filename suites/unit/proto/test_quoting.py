@@ -1,4 +1,4 @@
-"""What becomes of the texts of others in our own lines."""
+"""Quoted foreign text."""
 
 import pytest
 from hypothesis import given

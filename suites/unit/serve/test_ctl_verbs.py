@@ -1,4 +1,4 @@
-"""What else `drahealth ctl` tells drivers: what is said of devices, what is wrong with streams, and their lives."""
+"""Further `drahealth ctl` commands: overrides of devices, stream faults, and the life of drivers."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Device plugins of a file: they stand beside drivers, or alone, and are told what happens as drivers are."""
+"""Device plugins of a file, beside drivers or alone, controlled like drivers."""
 
 import asyncio
 import io
@@ -143,8 +143,8 @@ async def test_a_plugin_that_stopped_does_not_start_in_anothers_place(alone: Rig
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"pod_annotations": True}, "--pod-annotations are for the devices of claims, and"),
-        ({"play": "x.timeline.yaml"}, "a timeline is played on one driver, and there are 0"),
+        ({"pod_annotations": True}, "--pod-annotations needs a driver, but"),
+        ({"play": "x.timeline.yaml"}, "--play needs a file with one driver, got 0"),
     ],
 )
 async def test_what_is_for_drivers_is_refused_where_there_is_none(rig: Rig, given: Any, words: str) -> None:
@@ -197,10 +197,10 @@ async def test_a_plugin_crashes_stops_and_starts_and_its_process_stays(alone: Ri
         (("upgrade",), f"{RESOURCE} is a device-plugin and has no `upgrade`"),
         (("restart", "--offer", "v1"), f"{RESOURCE} is a device-plugin; its `restart` takes no --offer"),
         (("unregister",), f"{RESOURCE} is a device-plugin and has no `unregister`"),
-        (("set", "gpu-0", "--health", "x", "--message", "y"), f"{RESOURCE} is a device-plugin; it reports a word"),
+        (("set", "gpu-0", "--health", "x", "--message", "y"), f"{RESOURCE} is a device plugin; it reports health"),
         (
             ("set", "--heartbeat", "3"),
-            f"{RESOURCE} is a device-plugin; it reports a word of health and has no heartbeat",
+            f"{RESOURCE} is a device plugin; it reports health without heartbeat",
         ),
         (("set", "gpu-9", "--health", "x"), "unknown device 'gpu-9'; there are gpu-0, gpu-1, split"),
         (("set", "gpu-0", "--health", "x", "--listed"), f"device plugin {RESOURCE} already lists gpu-0"),
@@ -325,7 +325,7 @@ async def test_a_session_makes_no_driver_where_no_api_server_is_known(rig: Rig) 
         refused = await ends.asks(ATTACH, call(1, "make", None, options=options))
     told.set()
     await asyncio.wait_for(running, PATIENCE)
-    assert refused["error"].startswith("this process knows no API server, which a driver needs; start it with")
+    assert refused["error"].startswith("a driver needs an API server; pass --kubeconfig")
 
 
 CALLS = st.sampled_from(["inject", "clear", "recover", "set_health", "remove", "restore", "watch", "make_plugin"])

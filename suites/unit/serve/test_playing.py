@@ -155,9 +155,9 @@ async def test_a_story_of_another_catalogue_or_of_several_drivers_is_refused(rig
     with pytest.raises(CommandError, match="has the policy nvidia-catalogue, and the driver nvsentinel; give --pol"):
         rig.settings(play=path, policy="nvsentinel")
     rig.file.write_text(TWO)
-    with pytest.raises(CommandError, match="a timeline is played on one driver, and there are 2"):
+    with pytest.raises(CommandError, match="--play needs a file with one driver, got 2 drivers"):
         rig.settings(play=path)
-    with pytest.raises(CommandError, match="a timeline is played at a speed above 0, not 0"):
+    with pytest.raises(CommandError, match="--speed must be above 0, got 0"):
         rig.settings(play=path, speed=0.0)
 
 

@@ -163,8 +163,8 @@ async def test_what_is_no_socket_is_left_alone(rig: Rig, there: str) -> None:
         ({"catalogue": "nvida"}, "--catalogue: unknown catalogue 'nvida'; did you mean nvidia"),
         ({"driver_name": "x y"}, "--driver-name: a driver name must be a DNS name such as"),
         ({"instance": "a/b"}, "--instance: 'a/b' is no name of an instance, which is letters, digits and -_. between"),
-        ({"node_name": "Node A"}, "'Node A' is no name of a node; give --node-name, such as node-a"),
-        ({"metrics_port": 70000}, "there is no port 70000; 0 is any free one"),
+        ({"node_name": "Node A"}, "invalid node name 'Node A'; pass --node-name, such as node-a"),
+        ({"metrics_port": 70000}, "--metrics-port must be between 0 and 65535, got 70000; 0 selects a free port"),
         ({"annotation_prefix": "health/x"}, "annotation prefix must be a DNS name such as"),
         ({"socket": Path("/" + "x" * 120)}, "the socket path /xxx"),
     ],
@@ -203,8 +203,8 @@ async def test_a_folder_too_deep_for_sockets_is_told_of(rig: Rig, kubeconfig: Pa
     [
         (("--kubeconfig", "/nowhere"), 3, "kubeconfig /nowhere: "),
         (("-f", "x.yaml"), 2, "x.yaml cannot be read: No such file or directory"),
-        (("-f", "x.yaml", "--jumping-clock"), 2, "--jumping-clock is for drivers that who connects makes"),
-        (("--policy", "strict"), 2, "--policy says something of the drivers of a file; give one with -f"),
+        (("-f", "x.yaml", "--jumping-clock"), 2, "--jumping-clock and -f exclude each other"),
+        (("--policy", "strict"), 2, "--policy needs an inventory file; pass one with -f"),
         (("--sped", "3"), 2, "unknown option --sped; did you mean --speed or --seed?; see drahealth"),
     ],
 )
@@ -320,8 +320,6 @@ async def test_it_ends_while_the_api_server_is_away_and_says_what_stays(
 async def test_a_socket_that_nobody_serves_any_more_is_no_hindrance(rig: Rig) -> None:
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(rig.socket))
-    assert (await rig.ctl("status")).err.startswith(
-        f"drahealth: nobody listens at {rig.socket} any more; start drivers"
-    )
+    assert (await rig.ctl("status")).err.startswith(f"drahealth: no process serves {rig.socket}; start drivers")
     await rig.serve()
     assert await until(lambda: rig.socket.is_socket())

@@ -136,7 +136,7 @@ async def test_a_session_makes_no_driver_in_the_place_of_one_that_stands(serving
         ([ATTACH, {"id": 1, "call": "fly"}], "there is no call 'fly'; there are make"),
         ([ATTACH, {"id": 1, "call": "use", "args": {"name": "nic"}}], "there is no driver 'nic'; there is"),
         ([ATTACH, {"id": 1, "call": "use", "args": {"nam": "nic"}}], "nam: Unexpected keyword argument"),
-        ([ATTACH, call(1, "watch", None, driver=7)], "there is no driver 7 that stands by itself; `use` one first"),
+        ([ATTACH, call(1, "watch", None, driver=7)], "7 is not a served driver of this session; call `use` first"),
         ([ATTACH, USE, call(2, "fly")], "a driver has no command 'fly'; there are inject, clear"),
         ([ATTACH, USE, call(2, "inject", fault="xid/79")], "device: Field required"),
         ([ATTACH, b"x" * (LINE_LIMIT + 2) + b"\n"], f"a line has at most {LINE_LIMIT} bytes"),
