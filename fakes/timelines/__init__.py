@@ -1,5 +1,5 @@
-"""Fault timelines: a file that tells what happens to the devices of a node, and when.
+"""Fault timelines: a file that schedules what happens to the devices of a node.
 
-`durations` and `model` are what a file may say, `load` reads one with all its errors at once, `plan` is what comes of
-it: a pure function of the timeline, its seed and the devices. Nothing here acts.
+`durations` and `model` define the file. `load` reads one and reports all its errors. `plan` is a pure function of the
+timeline, its seed and the devices; its result is a list of `actions`. `play` does them at their times on a `stage`.
 """

@@ -96,7 +96,7 @@ def set_(device: Where = "all", *, when: When | None = None, **settings: Any) ->
 
 
 def stream(when: When | None = None, **fault: Any) -> Step:
-    """This is wrong with the health streams; see `model.Stream`."""
+    """Add a fault to the health streams; see `model.Stream`."""
     return _step("stream", fault, when or {})
 
 

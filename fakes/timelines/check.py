@@ -52,7 +52,7 @@ def judged(loaded: Loaded, inventory: Inventory | None, seed: int | None = None)
 
 
 def _news(found: Sequence[Finding], more: Iterable[Finding]) -> list[Finding]:
-    """What a repeated step does wrong is told once, and nothing of a step that is wrong already."""
+    """An error of a repeated step counts once; a step with an error has no further ones."""
     return [one for one in dict.fromkeys(more) if not any(at[: len(one[0])] == one[0] for at, _ in found)]
 
 
@@ -119,7 +119,7 @@ def _unused(path: Place, step: Step) -> Iterator[Finding]:
 
 
 def _not_there(timeline: Timeline, inventory: Inventory, unsure: Set[str]) -> Iterator[Finding]:
-    """What is asked of devices or pods that there are not. `unsure` as above."""
+    """Unknown devices and pods. `unsure` as above."""
     use = timeline.use.workload
     if (use.devices or 0) > len(inventory.leaves):
         yield ("use", "workload", "devices"), f"the pod asks for {use.devices} devices of {len(inventory.leaves)}"

@@ -1,7 +1,7 @@
 """Whether a plan contradicts itself: what it does cannot be done then, or what it expects excludes itself. Pure.
 
-What waits for a trigger is left out, for nobody knows when it comes; and where chance decides which faults there are,
-nothing is said of recoveries that find none, nor of taints.
+Steps with a trigger are left out: their times are unknown. If faults depend on the seed, recoveries without a fault and
+taints are not checked.
 """
 
 from collections.abc import Iterable, Iterator
@@ -38,7 +38,7 @@ def contradictions(actions: Iterable[Action], catalogue: str, *, by_chance: bool
 
 @dataclass
 class _Story:
-    """What there is at each moment of a plan."""
+    """The state at each moment of a plan."""
 
     catalogue: str
     by_chance: bool

@@ -1,4 +1,4 @@
-"""What the parts of a timeline are made of: durations, shares, devices that are named or drawn."""
+"""The values in a timeline: durations, shares, devices that are named or drawn."""
 
 from typing import Annotated, Any, Literal
 

@@ -1,4 +1,4 @@
-"""Reads timelines from YAML 1.2, and says all that is wrong with them at once, by line."""
+"""Reads timelines from YAML 1.2, and reports all errors at once, by line."""
 
 from copy import deepcopy
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ def load(text: str | bytes, source: str = "timeline") -> list[Loaded]:
 
 
 def load_parts(text: str | bytes, source: str = "timeline") -> tuple[list[Loaded], list[Problem]]:
-    """What can be read of the timelines of a text, and what is wrong with the rest of it."""
+    """The readable timelines of a text, and the errors in the rest."""
     found, problems, some = list[Loaded](), list[Problem](), False
     try:
         for document in documents(text, source):

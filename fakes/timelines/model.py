@@ -37,7 +37,7 @@ class Trigger(Part):
     """Something that is waited for, instead of a time."""
 
     calls: int | None = Field(default=None, ge=1)
-    """The driver was called so often since the start, by any method or by `method`."""
+    """Calls of the driver since the start, of any method or of `method`."""
     method: Literal["NodePrepareResources", "NodeUnprepareResources", "NodeWatchResources"] | None = None
     seen: Health | None = None
     """A Pod status shows this health, of `device` or any."""
@@ -72,7 +72,7 @@ class Settings(Part):
 
 
 class Long(Part):
-    """A message that is so long."""
+    """A message of this length."""
 
     length: int = Field(ge=0, le=1_000_000)
 
@@ -284,7 +284,7 @@ class Uses(Part):
     ) = None
     """The devices: a file beside the timeline's, or groups of them; two GPUs if nothing is said."""
     workload: Workload = Workload()
-    """Who holds them: one pod, all of them, if nothing is said."""
+    """The pods that hold them; the default is one pod with all of them."""
 
 
 class Timeline(Part):

@@ -1,8 +1,7 @@
-"""What comes of a timeline: every action with its time, drawn from a seed. Pure.
+"""The plan of a timeline: every action with its time, drawn from a seed. Pure.
 
-The same timeline, seed and devices give the same plan on every machine. Each step draws from a stream of its own,
-whose key is the seed and what the step says, so that a step that is put in between changes none of the others; of
-equal steps each has its number.
+The same timeline, seed and devices give the same plan on every machine. Each step has its own stream of draws. Its key
+is the seed and the text of the step, so a new step does not change the draws of others. Equal steps are numbered.
 """
 
 import gc
@@ -142,7 +141,7 @@ class _Planner:
     places: dict[tuple[str | int, ...], str] = field(default_factory=dict)
 
     def taken(self) -> tuple[Action, ...]:
-        """All so far in the order of their times (those of one time as they were written), and begins anew."""
+        """Returns all actions so far, in the order of their times and of the file, and starts again."""
         actions, self.actions = self.actions, []
         late = [action for action in actions if action.trigger is not None]
         timed = [action for action in actions if action.trigger is None] if late else actions

@@ -1,4 +1,4 @@
-"""Plays a plan on a stage, at its times, and heals everything at the end.
+"""Plays a plan on a stage, at its times, and resets everything at the end.
 
 The stage knows how time passes: it sleeps, or jumps. What is expected is waited for, so it may make what comes after it
 late; the plan's times stay what they are.
@@ -31,7 +31,7 @@ class Stage(Protocol):
         """Does it."""
 
     async def expect(self, action: Action) -> None:
-        """Waits until it is so, through the window that the action names. Raises what says that it did not come."""
+        """Waits through the window of the action until the pod shows it. Raises an error if it does not."""
 
     async def held(self, action: Action) -> None:
         """It has been expected to stay so since `expect` returned. Raises what says that it did not."""
@@ -41,7 +41,7 @@ class Stage(Protocol):
 
 
 async def play(plan: Plan, stage: Stage, *, speed: float = 1.0, patient: bool = False) -> tuple[Action, ...]:
-    """Plays it, `speed` times as fast as it says. Whatever comes of it, what is always done is done.
+    """Plays it, `speed` times as fast as it says. What is always done is done in any case.
 
     What fails first is raised; what fails after it, in what is always done, is in its notes.
 
@@ -186,7 +186,7 @@ async def _end(actions: Iterable[Action], stage: Stage, speed: float) -> list[Ex
 
 
 def _add(error: BaseException, others: Iterable[Exception]) -> None:
-    """What failed first is what is told; the others are told with it."""
+    """Adds the other errors as notes to the first one."""
     for other in others:
         if other is not error:
             error.add_note(f"at the end: {other}")

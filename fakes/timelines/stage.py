@@ -1,7 +1,7 @@
 """Does the actions of a plan on a driver and a device plugin beside it, and looks at what pods show.
 
-What differs between stages is left to them: how pods are seen, how the clock passes, how a fake starts and stops, and
-what becomes of a failure.
+A stage defines the rest: how it sees pods, how its clock passes, how it starts and stops a fake, and how it reports a
+failure.
 """
 
 from abc import ABC, abstractmethod
@@ -89,7 +89,7 @@ class TimelineStage(ABC):
 
     @abstractmethod
     def done(self, action: Action, result: str) -> None:
-        """This came of it."""
+        """The result of the action."""
 
     @abstractmethod
     async def do(self, subject: Subject, command: Command[Any]) -> Any:
@@ -101,11 +101,11 @@ class TimelineStage(ABC):
 
     @abstractmethod
     async def change_pod(self, change: ChangePod) -> None:
-        """What becomes of the pod."""
+        """Lets the pod fail or run, or deletes it."""
 
     @abstractmethod
     async def change_kubelet(self, change: ChangeKubelet) -> None:
-        """What becomes of the kubelet."""
+        """Restarts, stops or starts the kubelet."""
 
     # -- what a stage sees
 

@@ -51,7 +51,7 @@ def stories(path: Path, *, seed: int | None = None, inventory: Inventory | None 
 
 
 def _devices(loaded: Loaded, folder: Path, otherwise: Inventory | None) -> tuple[Inventory | None, list[Finding]]:
-    """Those of a timeline, and what is wrong with them."""
+    """The devices of a timeline, and their errors."""
     named, place = loaded.timeline.use.inventory, ("use", "inventory")
     use = loaded.document.data.get("use")
     if wrong := [*group_errors(use.get("inventory") if isinstance(use, dict) else None, place)]:
