@@ -34,10 +34,10 @@ def _closest(name: str, names: Sequence[str]) -> str:
     """
     from difflib import SequenceMatcher, get_close_matches
 
-    close = get_close_matches(said := name[:_MAX_LENGTH], names, 2)
-    ratios = [*(SequenceMatcher(None, other, said).ratio() for other in close), 0.0]
-    clearly = bool(close) and ratios[0] > ratios[1] + _MIN_MARGIN
-    return close[0] if clearly and _without_numbers(close[0]) != _without_numbers(said) else ""
+    close = get_close_matches(given := name[:_MAX_LENGTH], names, 2)
+    ratios = [*(SequenceMatcher(None, other, given).ratio() for other in close), 0.0]
+    is_clear = bool(close) and ratios[0] > ratios[1] + _MIN_MARGIN
+    return close[0] if is_clear and _without_numbers(close[0]) != _without_numbers(given) else ""
 
 
 def _without_numbers(name: str) -> str:

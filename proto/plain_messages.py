@@ -35,23 +35,23 @@ def has_unknown_fields(message: Message) -> bool:
 
 def undecoded(api: HealthApi, response: Message, report: Report) -> tuple[Undecoded, ...]:
     """The parts of a message that its report does not contain: unknown health values, unknown or unused fields."""
-    odd = api.prepared_only or has_unknown_fields(response)
-    doubtful = [index for index, decoded in enumerate(report) if odd or decoded.health is Health.UNKNOWN]
-    devices: Any = response.devices if doubtful else ()  # type: ignore[attr-defined]
-    found = (Undecoded(i, plain(devices[i])) for i in doubtful if api.encode_device(report[i], None) != devices[i])
-    return (*_of_message(response, odd), *found)
+    has_unknown = api.prepared_only or has_unknown_fields(response)
+    suspect = [index for index, decoded in enumerate(report) if has_unknown or decoded.health is Health.UNKNOWN]
+    devices: Any = response.devices if suspect else ()  # type: ignore[attr-defined]
+    found = (Undecoded(i, plain(devices[i])) for i in suspect if api.encode_device(report[i], None) != devices[i])
+    return (*_of_message(response, has_unknown), *found)
 
 
 def undecoded_list(response: Message) -> tuple[Undecoded, ...]:
     """The parts of a device plugin's list besides id and health."""
-    odd = has_unknown_fields(response)
+    has_unknown = has_unknown_fields(response)
     devices = enumerate(response.devices)  # type: ignore[attr-defined]
-    found = (Undecoded(index, plain(device)) for index, device in devices if odd or device.HasField("topology"))
-    return (*_of_message(response, odd), *(one for one in found if one.fields.keys() - {"ID", "health"}))
+    found = (Undecoded(index, plain(device)) for index, device in devices if has_unknown or device.HasField("topology"))
+    return (*_of_message(response, has_unknown), *(one for one in found if one.fields.keys() - {"ID", "health"}))
 
 
-def _of_message(response: Message, odd: bool) -> Iterator[Undecoded]:
-    if odd and (unknown := _unknown(response)):
+def _of_message(response: Message, has_unknown: bool) -> Iterator[Undecoded]:
+    if has_unknown and (unknown := _unknown(response)):
         yield Undecoded(-1, {UNKNOWN: unknown})
 
 

@@ -85,10 +85,10 @@ def fakes_of(
 
 
 def _plugin(found: FoundPart, options: Mapping[str, Any]) -> PluginOptions:
-    said = dict(found.options)
-    if "preferred" in said:
-        said["preferred"] = tuple(name.replace("/", "-") for name in said["preferred"])
-    return plugin_options(found.inventory, found.name, **{**options, **said})
+    fields = dict(found.options)
+    if "preferred" in fields:
+        fields["preferred"] = tuple(name.replace("/", "-") for name in fields["preferred"])
+    return plugin_options(found.inventory, found.name, **{**options, **fields})
 
 
 def _record_kind(plugin: FoundPart, kinds: dict[str, str]) -> None:

@@ -159,13 +159,13 @@ class PodLifecycle:
             return False  # containers of an earlier worker: the sync runs again when their claims are read
         before = self.pod.newest
         written = await self.pod.write_status(lambda pod: pod_status(pod, self._facts(is_over)))
-        self._tell_of_health(before.get("status", {}), self.pod.newest.get("status", {}))
+        self._record_health_events(before.get("status", {}), self.pod.newest.get("status", {}))
         self._judge(written)
         return written
 
-    def _tell_of_health(self, before: Object, after: Object) -> None:
-        for told in health_events(before, after) if self._node.health_events else ():
-            self._record(told)
+    def _record_health_events(self, before: Object, after: Object) -> None:
+        for event in health_events(before, after) if self._node.health_events else ():
+            self._record(event)
 
     def _record(self, event: PodEvent) -> None:
         self._node.events.record(self.pod.newest, event)

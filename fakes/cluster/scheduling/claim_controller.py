@@ -28,7 +28,7 @@ class ClaimController:
             else:
                 claim = self._existing(pod, entry["resourceClaimName"])
             found[claim["metadata"]["uid"]] = claim
-        await self._tell_pod(pod, names)
+        await self._update_pod_status(pod, names)
         return list(found.values())
 
     async def reserve(self, claim: Object, pod: Object, allocation: Object | None) -> None:
@@ -105,7 +105,7 @@ class ClaimController:
             raise UnschedulableError(f"resourceclaim {name} is being deleted")
         return claim  # any pod can use the claim
 
-    async def _tell_pod(self, pod: Object, names: list[Object]) -> None:
+    async def _update_pod_status(self, pod: Object, names: list[Object]) -> None:
         """Writes the names of created claims into the pod's status."""
         if names == (pod["status"].get("resourceClaimStatuses") or []):
             return

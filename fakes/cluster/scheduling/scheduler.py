@@ -101,8 +101,8 @@ class Scheduler(ControlLoop):
             if not isinstance(fit, str):
                 return node["metadata"]["name"], fit
             reasons[fit] += 1
-        told = ", ".join(f"{count} {reason}" for reason, count in reasons.items())
-        raise UnschedulableError(f"0/{len(nodes)} nodes are available: {told}")
+        counts = ", ".join(f"{count} {reason}" for reason, count in reasons.items())
+        raise UnschedulableError(f"0/{len(nodes)} nodes are available: {counts}")
 
     def _fit(self, pod: Object, found: list[Object], node: Object) -> _Allocations | str:
         """The allocations, or the reason why the pod does not fit on this node."""
@@ -144,9 +144,9 @@ class Scheduler(ControlLoop):
         """Writes the reason into the pod's condition, once."""
         latest = await self._api.get(PODS, pod["metadata"]["name"], pod["metadata"]["namespace"])
         now = timestamp(self._clock.wall())
-        told = with_condition(latest["status"], "PodScheduled", False, now=now, reason="Unschedulable", message=why)
-        if told != latest["status"]:
-            self._mirror.store(PODS, await self._api.replace_status(PODS, {**latest, "status": told}))
+        status = with_condition(latest["status"], "PodScheduled", False, now=now, reason="Unschedulable", message=why)
+        if status != latest["status"]:
+            self._mirror.store(PODS, await self._api.replace_status(PODS, {**latest, "status": status}))
 
 
 def _is_pending(pod: Object) -> bool:

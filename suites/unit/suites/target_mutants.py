@@ -31,15 +31,15 @@ class _Restless(PodLifecycle):
 
 
 class _Chatty(PodLifecycle):
-    def _tell_of_health(self, before: Object, after: Object) -> None:
-        super()._tell_of_health({}, after)
+    def _record_health_events(self, before: Object, after: Object) -> None:
+        super()._record_health_events({}, after)
 
 
 class _Impatient(PodLifecycle):
-    def _tell_of_health(self, before: Object, after: Object) -> None:
+    def _record_health_events(self, before: Object, after: Object) -> None:
         if "Unhealthy" in str(after):
             self._containers.stop()
-        super()._tell_of_health(before, after)
+        super()._record_health_events(before, after)
 
 
 class _Resigned(PodLifecycle):
