@@ -1,33 +1,84 @@
-"""`drahealth ctl`. It starts at once: whatever is heavy is imported where it is used."""
+"""`drahealth ctl`. It imports its subcommands when one is used and builds only that one, so it starts at once."""
 
-import json as json_
-from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.main import get_group
 
-from drahealth.fakes.control.commands.definition import Command
-from drahealth.fakes.control.commands.devices import DEVICE, SetHealth
-from drahealth.fakes.control.commands.plugin_devices import Remove, Restore, SetListedHealth
-from drahealth.fakes.control.commands.streams import SetHeartbeat
 from drahealth.fakes.control.socket_path import VARIABLE, default_path
-from drahealth.fakes.ctl.connection import Connection
-from drahealth.fakes.ctl.driver import Driver, driver_of
-from drahealth.fakes.ctl.subcommands import add_subcommands
-from drahealth.fakes.ctl.words import words_of
-from drahealth.fakes.hints import near
-from drahealth.fakes.program.errors import CommandError
 from drahealth.fakes.program.usage import CommandGroup
-from drahealth.proto.quoting import printable
-from drahealth.proto.values import Health
 
-app = typer.Typer(name="ctl", cls=CommandGroup, no_args_is_help=True, add_completion=False)
-streams = typer.Typer(name="stream", cls=CommandGroup, no_args_is_help=True, add_completion=False)
-app.add_typer(streams, help="Make something go wrong on the health streams.")
+_OWN = ("set", "watch", "status")
+"""The subcommands in `own_commands`; the others are made from definitions."""
+_STREAM = "stream"
 
-Json = Annotated[bool, typer.Option("--json", help="As JSON.")]
+
+class LazyGroup(CommandGroup):
+    """Builds each subcommand when it is used; `words` come before its name in the definitions."""
+
+    words = ""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names of all subcommands, in their order."""
+        from drahealth.fakes.control.commands.registry import subcommands
+
+        for words in subcommands():
+            group, _, name = words.rpartition(" ")
+            if group == self.words:
+                self._build(name)
+        return super().list_commands(ctx)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The subcommand with this name. Raises CommandError if it is unknown."""
+        self._build(cmd_name)
+        if cmd_name not in self.commands:
+            self.list_commands(ctx)  # for the hint in the error
+        return super().get_command(ctx, cmd_name)
+
+    def _build(self, name: str) -> None:
+        from drahealth.fakes.ctl.subcommands import add_subcommand
+
+        if name not in self.commands:
+            part = typer.Typer()
+            add_subcommand(part, f"{self.words} {name}".lstrip())
+            self._add(part)
+
+    def _add(self, part: typer.Typer) -> None:
+        if part.registered_commands:
+            self.commands.update(get_group(part).commands)
+
+
+class StreamGroup(LazyGroup):
+    """`drahealth ctl stream`."""
+
+    words = _STREAM
+
+
+class CtlGroup(LazyGroup):
+    """`drahealth ctl`."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        super().list_commands(ctx)
+        for name in _OWN:
+            self._build(name)
+        self.commands[_STREAM] = self.commands.pop(_STREAM)  # at the end
+        return list(self.commands)
+
+    def _build(self, name: str) -> None:
+        if name not in _OWN:
+            super()._build(name)
+        elif name not in self.commands:
+            from drahealth.fakes.ctl.own_commands import app
+
+            part = typer.Typer()
+            part.registered_commands = [info for info in app.registered_commands if info.name == name]
+            self._add(part)
+
+
+app = typer.Typer(name="ctl", cls=CtlGroup, no_args_is_help=True, add_completion=False)
+streams = typer.Typer(cls=StreamGroup, no_args_is_help=True, add_completion=False)
+app.add_typer(streams, name=_STREAM, help="Make something go wrong on the health streams.")
 
 
 @app.callback()
@@ -40,119 +91,3 @@ def ctl(
 ) -> None:
     """Tell running fake drivers what happens to their devices. Exits 0, 2 for usage, 3 for environment."""
     context.obj = (socket or default_path(), driver)
-
-
-add_subcommands(app, {"stream": streams})
-
-
-@app.command("set")
-def set_(
-    context: typer.Context,
-    device: Annotated[list[str] | None, typer.Argument(metavar="DEVICE", help=DEVICE, show_default=False)] = None,
-    health: Annotated[str | None, typer.Option(metavar="HEALTH", help="Healthy, Unhealthy or Unknown.")] = None,
-    message: Annotated[str | None, typer.Option(metavar="TEXT", help="The message of the health report.")] = None,
-    timeout: Annotated[int | None, typer.Option(metavar="SECONDS", help="0: the kubelet's default.")] = None,
-    heartbeat: Annotated[float | None, typer.Option(metavar="SECONDS", help="The driver's; 0 for none.")] = None,
-    listed: Annotated[
-        bool | None,
-        typer.Option(
-            "--listed/--unlisted", help="Of a device plugin: put in the list or out of it.", show_default=False
-        ),
-    ] = None,
-) -> None:
-    """Report devices so from now on, whatever faults they have; or set the driver's heartbeat.
-
-    The health of a device plugin's device is any word; kubelets take every word but `Healthy` for Unhealthy.
-    """
-    said = {"health": health, "message": message, "timeout": timeout, "listed": listed}
-    changes = {key: value for key, value in said.items() if value is not None}
-    if bool(device) != bool(changes) or (not changes and heartbeat is None):
-        raise CommandError(
-            "`set` takes devices with --health, --message, --timeout, --listed or --unlisted, or --heartbeat, or both"
-        )
-    with driver_of(context) as driver:
-        try:
-            commands = list(
-                (_for_plugin if driver.is_plugin else _for_driver)(driver, tuple(device or ()), changes, heartbeat)
-            )
-        except ValueError as error:
-            raise CommandError(str(error)) from None
-        for command in commands:
-            driver.do(command)
-
-
-def _for_driver(
-    driver: Driver, devices: tuple[str, ...], changes: dict[str, Any], heartbeat: float | None
-) -> Iterator[Command[Any]]:
-    if "listed" in changes:
-        raise ValueError(f"{driver.name} is a driver; --listed and --unlisted are for device plugins")
-    health = _health(changes["health"]) if "health" in changes else None
-    if changes:
-        message = changes.get("message", None if health is None else "")
-        yield SetHealth(devices, health, message, changes.get("timeout"))
-    if heartbeat is not None:
-        yield SetHeartbeat(heartbeat)
-
-
-def _for_plugin(
-    driver: Driver, devices: tuple[str, ...], changes: dict[str, Any], heartbeat: float | None
-) -> Iterator[Command[Any]]:
-    """What may be refused comes first."""
-    odd = [f"--{key}" for key in ("message", "timeout") if key in changes] + ["--heartbeat"] * (heartbeat is not None)
-    if odd:
-        raise ValueError(f"{driver.name} is a device plugin; it reports health without {odd[0][2:]}")
-    if "listed" in changes:
-        yield (Restore if changes["listed"] else Remove)(devices)
-    if "health" in changes:
-        yield SetListedHealth(devices, changes["health"])
-
-
-def _health(word: str) -> Health:
-    found = next((health for health in Health if health.lower() == word.lower()), None)
-    if found is None:
-        raise CommandError(f"there is no health {word!r}; {near(word, Health)}")
-    return found
-
-
-# -- what is there
-
-
-@app.command()
-def watch(context: typer.Context, json: Json = False) -> None:
-    """Follow what happens, until Ctrl-C or the drivers' process ends."""
-    path, name = context.obj
-    with Connection(path) as connection:
-        names = {}
-        for one in [name] if name else [driver["name"] for driver in connection.call("drivers")]:
-            used = connection.call("use", name=one)
-            connection.call("watch", driver=used["driver"])
-            names[used["driver"]] = used["name"]
-        with suppress(KeyboardInterrupt):
-            for told in connection.news():
-                line = told["news"]
-                if told.get("left_out"):
-                    line["left_out_before"] = told["left_out"]
-                print(json_.dumps(line) if json else words_of(line), flush=True)  # noqa: T201
-            raise CommandError(f"the process at {printable(str(path))} has ended", 3)
-
-
-@app.command()
-def status(context: typer.Context, json: Json = False) -> None:
-    """Show the drivers, their devices and faults."""
-    path, name = context.obj
-    with Connection(path) as connection:
-        names = [name] if name else [driver["name"] for driver in connection.call("drivers")]
-        found = [_status(Driver(connection, connection.call("use", name=one))) for one in names or [""]]
-    if json:
-        typer.echo(json_.dumps({"drivers": found}, indent=2))
-        return
-    from drahealth.fakes.ctl.tables import show_status
-
-    show_status(found)
-
-
-def _status(driver: Driver) -> dict[str, Any]:
-    described = {key: value for key, value in driver.described.items() if key != "driver"}
-    of = driver.described["driver"]
-    state, devices = driver.connection.call("state", of), driver.connection.call("devices", of)
-    return {**described, **state, "devices": devices}

@@ -8,26 +8,19 @@ import typer
 
 from drahealth.fakes.control.commands.arguments import Argument, Kind, parse
 from drahealth.fakes.control.commands.definition import Definition, Subject
-from drahealth.fakes.control.commands.registry import defined
+from drahealth.fakes.control.commands.registry import with_subcommand
 from drahealth.fakes.ctl.driver import driver_of
 from drahealth.fakes.ctl.outcomes import show_outcome
 from drahealth.fakes.program.errors import CommandError
 
-_SUBJECTS: tuple[Subject, ...] = ("driver", "device-plugin")
 _TIMES = (Kind.DURATION, Kind.OFFSET)
 """What may begin with a minus, as an option does."""
 
 
-def add_subcommands(app: typer.Typer, groups: Mapping[str, typer.Typer]) -> None:
-    """Adds all of them; `groups` are those of several words, by the first."""
-    found: dict[str, dict[Subject, Definition]] = {}
-    for subject in _SUBJECTS:
-        for definition in defined(subject):
-            if definition.ctl:
-                found.setdefault(definition.ctl, {})[subject] = definition
-    for words, definitions in found.items():
-        group, _, name = words.rpartition(" ")
-        _add(groups[group] if group else app, name, definitions)
+def add_subcommand(app: typer.Typer, words: str) -> None:
+    """Adds the subcommand of these words, by the last of them; nothing where no command has them."""
+    if definitions := with_subcommand(words):
+        _add(app, words.rpartition(" ")[2], definitions)
 
 
 def _add(app: typer.Typer, name: str, definitions: Mapping[Subject, Definition]) -> None:

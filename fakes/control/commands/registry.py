@@ -1,11 +1,14 @@
 """All commands, by the fake that knows them."""
 
-from drahealth.fakes.control.commands import devices, life, plugin_devices, questions, streams
+from functools import cache
+from importlib import import_module
+
 from drahealth.fakes.control.commands.definition import Definition, Subject, known
 from drahealth.fakes.hints import near
 
-_MODULES = [module.__name__ for module in (devices, plugin_devices, life, streams, questions)]
-"""Those that define commands, in the order of lists."""
+_PACKAGE = "drahealth.fakes.control.commands"
+_MODULES = [f"{_PACKAGE}.{name}" for name in ("devices", "plugin_devices", "life", "streams", "questions")]
+"""The modules that define commands, in the order of lists. They are imported when they are needed."""
 _RENAMED = {
     "heal": "reset",
     "hush": "stream_silence or stream_restore",
@@ -20,15 +23,40 @@ _RENAMED = {
 
 def defined(subject: Subject) -> list[Definition]:
     """The commands that such a fake knows."""
+    _import_all()
     found = [definition for (of, _), definition in known.items() if of == subject]
     return sorted(found, key=lambda definition: _MODULES.index(definition.command.__module__))
 
 
 def definition(subject: Subject, name: str) -> Definition:
     """The command of that name. Raises ValueError where there is none."""
+    _import_all()
     if found := known.get((subject, name)):
         return found
     if name in _RENAMED:
         raise ValueError(f"command {name!r} was renamed to {_RENAMED[name]}")
     names = [definition.name for definition in defined(subject)]
     raise ValueError(f"a {subject} has no command {name!r}; {near(name, names)}")
+
+
+def with_subcommand(words: str) -> dict[Subject, Definition]:
+    """The definitions of a `ctl` subcommand, by the fakes that know it. It imports only the modules it needs: one
+    module defines a subcommand for all fakes."""
+    for module in _MODULES:
+        import_module(module)
+        if found := {of: definition for (of, _), definition in known.items() if definition.ctl == words}:
+            return found
+    return {}
+
+
+def subcommands() -> list[str]:
+    """The words of all `ctl` subcommands, in the order of lists."""
+    _import_all()
+    order = sorted(known.values(), key=lambda definition: _MODULES.index(definition.command.__module__))
+    return list(dict.fromkeys(definition.ctl for definition in order if definition.ctl))
+
+
+@cache
+def _import_all() -> None:
+    for module in _MODULES:
+        import_module(module)

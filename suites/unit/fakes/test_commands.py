@@ -7,19 +7,19 @@ from typing import Any
 
 import grpc
 import pytest
+from typer.testing import CliRunner
 
 from drahealth.fakes.control.codec import decode, encode
 from drahealth.fakes.control.commands.definition import Command, Subject
 from drahealth.fakes.control.commands.devices import Inject, Play, Recover, SetHealth, TaintDevices, UntaintDevices
 from drahealth.fakes.control.commands.life import Restart, Upgrade
 from drahealth.fakes.control.commands.plugin_devices import Remove
-from drahealth.fakes.control.commands.registry import defined
+from drahealth.fakes.control.commands.registry import defined, subcommands
 from drahealth.fakes.control.commands.streams import CODES, FAULTS, KINDS, StreamClose, StreamDelay, StreamDrop
 from drahealth.fakes.control.commands.surface import Control, Handlers, Method
 from drahealth.fakes.control.device_plugin import PluginControl
 from drahealth.fakes.control.driver import DriverControl
 from drahealth.fakes.ctl.command import app as ctl
-from drahealth.fakes.ctl.command import streams
 from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.health.stream_faults import KINDS as PIPE_KINDS
@@ -46,14 +46,23 @@ def test_each_command_is_a_method_of_its_name(subject: Subject) -> None:
     assert methods == {definition.name: definition.command for definition in defined(subject)}
 
 
-def test_each_command_is_a_step_or_a_subcommand_where_its_definition_says_so() -> None:
+def test_each_command_is_a_step_where_its_definition_says_so() -> None:
     steps = {definition.step for definition in defined("driver") if definition.step}
     groups = {"life": Life.model_fields.keys() | LIFE_WORDS, "stream": Stream.model_fields}
     missing = {step for step in steps if step.split()[-1] not in groups.get(step.split()[0], Step.model_fields)}
-    subcommands = {info.name for info in ctl.registered_commands} | {
-        f"stream {i.name}" for i in streams.registered_commands
-    }
-    assert (missing, {d.ctl for d in defined("driver") if d.ctl} - subcommands) == (set(), set())
+    assert missing == set()
+
+
+@pytest.mark.parametrize("words", subcommands())
+def test_each_command_is_a_subcommand_where_its_definition_says_so(words: str) -> None:
+    shown = CliRunner().invoke(ctl, [*words.split(), "--help"])
+    assert (shown.exit_code, f"ctl {words} " in shown.output) == (0, True)
+
+
+@pytest.mark.parametrize("words", subcommands())
+def test_one_module_defines_a_subcommand_for_all_fakes(words: str) -> None:
+    definitions = [d for subject in SUBJECTS for d in defined(subject) if d.ctl == words]
+    assert len({definition.command.__module__ for definition in definitions}) == 1
 
 
 @pytest.mark.parametrize("subject", SUBJECTS)

@@ -1,0 +1,137 @@
+"""The subcommands of `drahealth ctl` that are not made from one definition: `set`, `watch` and `status`."""
+
+import json as json_
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Annotated, Any
+
+import typer
+
+from drahealth.fakes.control.commands.definition import Command
+from drahealth.fakes.control.commands.devices import DEVICE, SetHealth
+from drahealth.fakes.control.commands.plugin_devices import Remove, Restore, SetListedHealth
+from drahealth.fakes.control.commands.streams import SetHeartbeat
+from drahealth.fakes.ctl.connection import Connection
+from drahealth.fakes.ctl.driver import Driver, driver_of
+from drahealth.fakes.ctl.words import words_of
+from drahealth.fakes.hints import near
+from drahealth.fakes.program.errors import CommandError
+from drahealth.proto.quoting import printable
+from drahealth.proto.values import Health
+
+app = typer.Typer()
+
+Json = Annotated[bool, typer.Option("--json", help="As JSON.")]
+
+
+@app.command("set")
+def set_(
+    context: typer.Context,
+    device: Annotated[list[str] | None, typer.Argument(metavar="DEVICE", help=DEVICE, show_default=False)] = None,
+    health: Annotated[str | None, typer.Option(metavar="HEALTH", help="Healthy, Unhealthy or Unknown.")] = None,
+    message: Annotated[str | None, typer.Option(metavar="TEXT", help="The message of the health report.")] = None,
+    timeout: Annotated[int | None, typer.Option(metavar="SECONDS", help="0: the kubelet's default.")] = None,
+    heartbeat: Annotated[float | None, typer.Option(metavar="SECONDS", help="The driver's; 0 for none.")] = None,
+    listed: Annotated[
+        bool | None,
+        typer.Option(
+            "--listed/--unlisted", help="Of a device plugin: put in the list or out of it.", show_default=False
+        ),
+    ] = None,
+) -> None:
+    """Report devices so from now on, whatever faults they have; or set the driver's heartbeat.
+
+    The health of a device plugin's device is any word; kubelets take every word but `Healthy` for Unhealthy.
+    """
+    said = {"health": health, "message": message, "timeout": timeout, "listed": listed}
+    changes = {key: value for key, value in said.items() if value is not None}
+    if bool(device) != bool(changes) or (not changes and heartbeat is None):
+        raise CommandError(
+            "`set` takes devices with --health, --message, --timeout, --listed or --unlisted, or --heartbeat, or both"
+        )
+    with driver_of(context) as driver:
+        try:
+            commands = list(
+                (_for_plugin if driver.is_plugin else _for_driver)(driver, tuple(device or ()), changes, heartbeat)
+            )
+        except ValueError as error:
+            raise CommandError(str(error)) from None
+        for command in commands:
+            driver.do(command)
+
+
+def _for_driver(
+    driver: Driver, devices: tuple[str, ...], changes: dict[str, Any], heartbeat: float | None
+) -> Iterator[Command[Any]]:
+    if "listed" in changes:
+        raise ValueError(f"{driver.name} is a driver; --listed and --unlisted are for device plugins")
+    health = _health(changes["health"]) if "health" in changes else None
+    if changes:
+        message = changes.get("message", None if health is None else "")
+        yield SetHealth(devices, health, message, changes.get("timeout"))
+    if heartbeat is not None:
+        yield SetHeartbeat(heartbeat)
+
+
+def _for_plugin(
+    driver: Driver, devices: tuple[str, ...], changes: dict[str, Any], heartbeat: float | None
+) -> Iterator[Command[Any]]:
+    """The command that the plugin can reject comes first."""
+    odd = [f"--{key}" for key in ("message", "timeout") if key in changes] + ["--heartbeat"] * (heartbeat is not None)
+    if odd:
+        raise ValueError(f"{driver.name} is a device plugin; it reports health without {odd[0][2:]}")
+    if "listed" in changes:
+        yield (Restore if changes["listed"] else Remove)(devices)
+    if "health" in changes:
+        yield SetListedHealth(devices, changes["health"])
+
+
+def _health(word: str) -> Health:
+    found = next((health for health in Health if health.lower() == word.lower()), None)
+    if found is None:
+        raise CommandError(f"there is no health {word!r}; {near(word, Health)}")
+    return found
+
+
+# -- what is there
+
+
+@app.command("watch")
+def watch(context: typer.Context, json: Json = False) -> None:
+    """Follow what happens, until Ctrl-C or the drivers' process ends."""
+    path, name = context.obj
+    with Connection(path) as connection:
+        names = {}
+        for one in [name] if name else [driver["name"] for driver in connection.call("drivers")]:
+            used = connection.call("use", name=one)
+            connection.call("watch", driver=used["driver"])
+            names[used["driver"]] = used["name"]
+        with suppress(KeyboardInterrupt):
+            for told in connection.news():
+                line = told["news"]
+                if told.get("left_out"):
+                    line["left_out_before"] = told["left_out"]
+                print(json_.dumps(line) if json else words_of(line), flush=True)  # noqa: T201
+            raise CommandError(f"the process at {printable(str(path))} has ended", 3)
+
+
+@app.command("status")
+def status(context: typer.Context, json: Json = False) -> None:
+    """Show the drivers, their devices and faults."""
+    path, name = context.obj
+    with Connection(path) as connection:
+        names = [name] if name else [driver["name"] for driver in connection.call("drivers")]
+        found = [_status(Driver(connection, connection.call("use", name=one))) for one in names or [""]]
+    if json:
+        typer.echo(json_.dumps({"drivers": found}, indent=2))
+        return
+    from drahealth.fakes.ctl.tables import show_status
+
+    show_status(found)
+
+
+def _status(driver: Driver) -> dict[str, Any]:
+    described = {key: value for key, value in driver.described.items() if key != "driver"}
+    of = driver.described["driver"]
+    state, devices = driver.connection.call("state", of), driver.connection.call("devices", of)
+    return {**described, **state, "devices": devices}
