@@ -16,8 +16,13 @@ from drahealth.proto.clock import Clock
 from drahealth.proto.events import Observe, Record
 
 Window = Literal["push", "resync", "start", "restart"]
-"""What a wait is for: a change that the kubelet is notified of, a change that waits for the next sync of a pod, the
-start of a pod or driver, or a restart of the kubelet or the API server."""
+"""What a wait is for.
+
+- push: a change that the kubelet is notified of
+- resync: a change that waits for the next sync of a pod
+- start: the start of a pod or driver
+- restart: a restart of the kubelet or the API server
+"""
 
 
 class Opened(NamedTuple):
@@ -32,7 +37,7 @@ class ObservedKubelet(Protocol):
     """A target whose kubelet reports what it sees of plugins."""
 
     def observe_kubelet(self, observe: Observe) -> None:
-        """From now on, that observer gets the events of the kubelet side, and no other one."""
+        """Sends the events of the kubelet side to this observer from now on, and to no other one."""
 
 
 class Target(Protocol):
