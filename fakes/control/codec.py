@@ -41,7 +41,7 @@ def decode_reply(command: Command[Reply], reply: Any) -> Reply:
 
 
 def wrong_arguments(error: ValidationError) -> str:
-    """What is wrong with arguments, in one sentence."""
+    """The error in arguments, in one sentence."""
     return "; ".join(": ".join(filter(None, (".".join(map(str, e["loc"])), _why(e)))) for e in error.errors())
 
 

@@ -89,7 +89,7 @@ class Seen(_Line):
 
 
 class MalformedLine(Exception):
-    """A line that is not what it should be; the sentence is for who reads the error."""
+    """A line that is not what it should be; the text is the error message."""
 
 
 def waiting(writer: Writer) -> int:

@@ -58,7 +58,7 @@ class Connection:
         self._socket.settimeout(self._patience)
 
     def news(self) -> Iterator[dict[str, Any]]:
-        """What is told, until the process ends."""
+        """The events, until the process ends."""
         self._socket.settimeout(None)
         with suppress(ConnectionResetError):
             while line := self._input.readline():

@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 class DriverStage(TimelineStage):
-    """What cannot be done, or is not as expected, is logged and published, and the timeline goes on."""
+    """What cannot be done, or is not as expected, is logged and published, and the timeline continues."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class DriverStage(TimelineStage):
         return self._witness.shown(self._names(device))
 
     def pod_writes(self) -> int:
-        """Expectations of it are refused when the timeline is loaded."""
+        """Expectations of it are rejected when the timeline is loaded."""
         return 0
 
     def calls(self, method: str | None) -> int:

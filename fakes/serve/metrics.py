@@ -43,10 +43,10 @@ class Metrics:
             return Counter(f"drahealth_fake_{name}", text, ("driver", *labels), registry=registry)
 
         self._reports = counter("reports_sent", "Reports written to health streams.")
-        self._changes = counter("device_changes", "Changes of a device that were told of.")
+        self._changes = counter("device_changes", "Changes of devices that were reported.")
         self._opened = counter("streams_opened", "Health streams that were opened.")
-        self._told = counter("told", "Calls of the control surface that were done, by their names.", "call")
-        self._expected = counter("expectations", "What a timeline expected of pods, by what came of it.", "outcome")
+        self._commands = counter("commands", "Commands of the control socket, by name.", "command")
+        self._expected = counter("expectations", "Expectations of a timeline, by outcome.", "outcome")
         registry.register(self._now)
 
     def __call__(self, event: DriverEvent, /) -> None:
@@ -62,7 +62,7 @@ class Metrics:
             case ExpectationFailed(driver):
                 self._expected.labels(driver, "failed").inc()
             case CommandDone(driver, command):
-                self._told.labels(driver, command).inc()
+                self._commands.labels(driver, command).inc()
 
     async def text(self) -> bytes:
         """All metrics in the format of Prometheus."""

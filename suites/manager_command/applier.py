@@ -17,7 +17,7 @@ from drahealth.suites.manager_command.manifest_directory import ManifestDirector
 from drahealth.suites.manager_command.schema import SCHEMAS
 
 RETRY = 1.0
-"""Seconds until a write that was refused is tried again."""
+"""Seconds until a rejected write is retried."""
 
 log = logging.getLogger(__name__)
 
@@ -101,7 +101,7 @@ class Applier:
         if there is None:
             await self._create(file, manifest)
         elif _file(there) is None:
-            raise ApiError(409, "AlreadyExists", f"{manifest} is there already, and from no manifest")
+            raise ApiError(409, "AlreadyExists", f"{manifest} already exists, and not from a manifest")
         elif "deletionTimestamp" in there["metadata"]:
             return  # made again once it is gone
         elif _digest(there) == manifest.digest:

@@ -23,5 +23,5 @@ class JsonLines:
             self._writer.write(to_json(event))
 
     def close(self) -> None:
-        """Returns when all lines are written, or the reader accepts no more."""
+        """Returns when all lines are written, or the reader has stopped."""
         self._writer.close()

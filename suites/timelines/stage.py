@@ -1,4 +1,4 @@
-"""A node as the stage of a timeline: its actions are told to the fake driver, what it expects is seen in pods."""
+"""A node as the stage of a timeline: its actions go to the fake driver, its expectations are checked in pods."""
 
 import asyncio
 import time

@@ -116,7 +116,7 @@ async def test_what_others_made_is_left_alone(rig: Rig) -> None:
     program = await rig.start()
     mine = await program.node.api.create(CLAIMS, {"metadata": {"name": "gpu", "namespace": "default"}, "spec": {}})
     rig.write("claim.yaml", CLAIM)
-    await rig.refuses(("claim.yaml", 0, "ResourceClaim default/gpu is there already, and from no manifest"))
+    await rig.refuses(("claim.yaml", 0, "ResourceClaim default/gpu already exists, and not from a manifest"))
     assert await program.node.api.get(CLAIMS, "gpu", "default") == mine
 
 

@@ -257,7 +257,7 @@ async def test_metrics_have_device_plugins_by_their_resource(rig: Rig, kubelet: 
     for said in (
         f'drahealth_fake_devices{{{label},health="Unhealthy"}} 1.0',
         f'drahealth_fake_faults{{{label},fault="xid/79"}} 1.0',
-        f'drahealth_fake_told_total{{call="inject",{label}}} 1.0',
+        f'drahealth_fake_commands_total{{command="inject",{label}}} 1.0',
         f"drahealth_fake_listed_devices{{{label}}} 2.0",
         f"drahealth_fake_registered{{{label}}} 1.0",
     ):

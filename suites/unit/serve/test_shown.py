@@ -55,7 +55,7 @@ async def test_metrics_count_what_happens_and_show_how_it_is(rig: Rig) -> None:
     )
     assert f'drahealth_fake_devices{{driver="{DRIVER}",health="Unhealthy"}} 2.0' in text
     assert f'drahealth_fake_faults{{driver="{DRIVER}",fault="xid/79"}} 3.0' in text
-    assert f'drahealth_fake_told_total{{call="inject",driver="{DRIVER}"}} 1.0' in text
+    assert f'drahealth_fake_commands_total{{command="inject",driver="{DRIVER}"}} 1.0' in text
     assert f'drahealth_fake_streams{{driver="{DRIVER}"}} 0.0' in text
     assert f'drahealth_fake_prepared_claims{{driver="{DRIVER}"}} 0.0' in text
 
