@@ -78,7 +78,7 @@ class CtlGroup(LazyGroup):
 
 app = typer.Typer(name="ctl", cls=CtlGroup, no_args_is_help=True, add_completion=False)
 streams = typer.Typer(cls=StreamGroup, no_args_is_help=True, add_completion=False)
-app.add_typer(streams, name=_STREAM, help="Make something go wrong on the health streams.")
+app.add_typer(streams, name=_STREAM, help="Add or clear a fault of the health streams.")
 
 
 @app.callback()
@@ -87,7 +87,7 @@ def ctl(
     socket: Annotated[
         Path | None, typer.Option(metavar="PATH", help=f"The drivers' control socket; {VARIABLE}, or the usual one.")
     ] = None,
-    driver: Annotated[str, typer.Option(metavar="NAME", help="Which driver, where there are several.")] = "",
+    driver: Annotated[str, typer.Option(metavar="NAME", help="Driver, if the process has several.")] = "",
 ) -> None:
-    """Tell running fake drivers what happens to their devices. Exits 0, 2 for usage, 3 for environment."""
+    """Control running fake drivers and device plugins. Exits with 0 done, 2 usage, 3 environment."""
     context.obj = (socket or default_path(), driver)

@@ -39,7 +39,7 @@ def set_(
         ),
     ] = None,
 ) -> None:
-    """Report devices so from now on, whatever faults they have; or set the driver's heartbeat.
+    """Override the reported health of devices, or set the driver's heartbeat.
 
     The health of a device plugin's device is any word; kubelets take every word but `Healthy` for Unhealthy.
     """
@@ -98,7 +98,7 @@ def _health(word: str) -> Health:
 
 @app.command("watch")
 def watch(context: typer.Context, json: Json = False) -> None:
-    """Follow what happens, until Ctrl-C or the drivers' process ends."""
+    """Print events until Ctrl-C, or until the drivers' process ends."""
     path, name = context.obj
     with Connection(path) as connection:
         names = {}

@@ -15,7 +15,7 @@ DEVICE = "Such as gpu-0, gpu-0/mig-1, gpu-* or all."
 
 @command("inject", undo=lambda done: Clear(done.fault, done.device))
 class Inject(Command[None]):
-    """Give devices a fault of the catalogue. The driver reports it at once, as its policy says.
+    """Add a fault of the catalogue to devices. The driver reports it immediately, as its policy says.
 
     A device that has the fault already is rejected, and then no device gets it.
     """
@@ -26,7 +26,7 @@ class Inject(Command[None]):
 
 @command("clear")
 class Clear(Command[Sequence[str]]):
-    """Take a fault away from devices, whatever has caused it. Replies which of them had it."""
+    """Remove a fault from devices. Replies which devices had it."""
 
     fault: str = argument("The fault to clear.")
     device: Devices = argument(DEVICE, Kind.DEVICES)
@@ -34,7 +34,7 @@ class Clear(Command[Sequence[str]]):
 
 @command("recover")
 class Recover(Command[Attempt]):
-    """Try a recovery action on devices. Faults that need a stronger action stay."""
+    """Run a recovery action on devices. Faults that need a stronger action stay."""
 
     action: str = argument("app-restart, gpu-reset, reboot or replace.")
     device: Devices = argument(f"{DEVICE} Without: all.", Kind.DEVICES, default="")
@@ -59,7 +59,7 @@ class Recover(Command[Attempt]):
 
 @command("flap", step="")
 class Flap(Command[None]):
-    """Let a fault come and go on devices: it comes at once, and goes or comes again after each interval.
+    """Add and remove a fault repeatedly: it starts immediately, and changes after each interval.
 
     It ends with `clear` of the fault, with a recovery action that is enough for the fault, with `reset`, and when the
     driver stops. Devices that flap with this fault or have it already are rejected, and then no device flaps.
@@ -81,7 +81,7 @@ class Flap(Command[None]):
 
 @command("reset")
 class Reset(Command[None]):
-    """Make all devices as new: no faults, no taints, Healthy. No stream faults are left either."""
+    """Reset all devices: no faults, no taints, Healthy. Clear all stream faults."""
 
 
 def _parse_taint(text: str) -> dict[str, str]:
@@ -133,7 +133,7 @@ class UntaintDevices(Command[None]):
 
 @command("set_health", DRIVER, ctl="", step="")
 class SetHealth(Command[None]):
-    """Report devices with this health from now on, whatever faults they have."""
+    """Override the reported health of devices, whatever their faults."""
 
     device: Devices = argument(DEVICE, Kind.DEVICES)
     health: Health | None = argument("Healthy, Unhealthy or Unknown; nothing: as it was.")

@@ -12,7 +12,7 @@ _OFFER = "Health API from now on: v1, v1alpha1 or a full name; without, as befor
 
 @command("start", step="life start")
 class Start(Command[None]):
-    """Start. A running driver changes nothing, but puts back a registration socket that is gone.
+    """Start the driver. A running driver only creates a missing registration socket again.
 
     A second start waits for the first. It fails if something ends the driver before it runs.
     """
@@ -40,7 +40,7 @@ class RestartDevicePlugin(Command[None]):
 
 @command("upgrade", DRIVER, step="life upgrade")
 class Upgrade(Command[None]):
-    """Let a newer instance take over, as in a rolling update. It is done when the older one has ended.
+    """Run a rolling update: a newer instance takes over. Returns when the older one has ended.
 
     The newer instance starts beside the older one, with sockets of its own. If a kubelet has registered the older one,
     it has to register the newer one too. Both run for the overlap; then the older one stops in order. Devices keep
@@ -67,7 +67,7 @@ class Unregister(Command[None]):
 
 @command("crash", step="life crash", undo=lambda done: Start())
 class Crash(Command[None]):
-    """End at once, as after SIGKILL: streams break, socket files stay."""
+    """End immediately, as after SIGKILL: streams break, socket files stay."""
 
 
 @command("retire", ctl="", step="")
