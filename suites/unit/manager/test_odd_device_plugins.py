@@ -50,18 +50,14 @@ def nothing_is_logged_but_lines(caplog: pytest.LogCaptureFixture) -> Iterator[No
 
 @odd_text
 @pytest.mark.parametrize(
-    ("field", "end"),
-    [
-        ("version", "is not v1beta1"),
-        ("endpoint", "endpoint must be the name of a socket beside kubelet.sock"),
-        ("resource_name", "is not the name of an extended resource, such as example.com/gpu"),
-    ],
+    ("field", "words"),
+    [("version", "v1beta1"), ("endpoint", "kubelet.sock"), ("resource_name", "extended resource")],
 )
 async def test_an_odd_registration_is_refused_in_a_line(
-    node: Node, field: str, end: str, odd: str, caplog: pytest.LogCaptureFixture
+    node: Node, field: str, words: str, odd: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     told = await call_register(node, **{field: f"/{odd}"})
-    assert (told.endswith(end), is_line(told), len(lines(caplog, "refused"))) == (True, True, 1)
+    assert (words in told, is_line(told), len(lines(caplog, "refused"))) == (True, True, 1)
 
 
 @odd_text
