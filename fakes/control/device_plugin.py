@@ -53,7 +53,7 @@ class PluginOptions:
     policy: str = "nvidia-catalogue"
     """Which of them make a device Unhealthy."""
     seed: int = 0
-    """How long recoveries take that are drawn at random comes of this."""
+    """Seed of the times of recoveries."""
     inventory: tuple[Device, ...] = ()
     """What is known of its devices, by the names that are their ids, and of those that they are parts of."""
 

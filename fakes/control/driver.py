@@ -89,8 +89,7 @@ class DriverOptions:
     policy: str = "nvidia-catalogue"
     """Which of them make a device Unhealthy."""
     seed: int = 0
-    """What is drawn at random by the driver comes of this: which messages a stream fault hits, how long recoveries
-    take."""
+    """Seed of random values: the messages that a stream fault hits, and the times of recoveries."""
     linked: bool = False
     """Each whole device of which nothing else is known shares a link with all others of these."""
     inventory: tuple[Device, ...] = ()
@@ -138,7 +137,7 @@ class DriverOptions:
     def offering(self, apis: Sequence[str]) -> "DriverOptions":
         """The same driver with these health APIs, by the names of `HEALTH_APIS` or as v1, v1alpha1; none: as it is.
 
-        Raises ValueError for one that there is not.
+        Raises ValueError for an unknown one.
         """
         names = tuple(dict.fromkeys(map(full_name, apis)))
         for name in names:

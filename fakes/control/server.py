@@ -175,7 +175,7 @@ class Session:
     # -- its connection
 
     def attach(self, writer: Writer, seen: int) -> None:
-        """From now on it is this connection, which is told what came after `seen`."""
+        """Attaches this connection, which then receives the lines after `seen`."""
         if self._writer:
             self._writer.close()
         self._writer = writer
@@ -220,7 +220,7 @@ class Session:
         return number
 
     async def drivers(self) -> list[Mapping[str, Any]]:
-        """What there is of drivers that stand by themselves."""
+        """The served drivers."""
         return [driver.described for driver in self._served.all()]
 
     async def use(self, name: str = "") -> Mapping[str, Any]:
@@ -234,7 +234,7 @@ class Session:
         return {"driver": number, **driver.described}
 
     async def watch(self, driver: int) -> None:
-        """From now on it is told what happens to that driver, which it uses: `news` without a number.
+        """Sends the events of a used driver: `news` without a number.
 
         They are not repeated on another connection. What a connection is too slow for is left out, and counted.
         """

@@ -33,7 +33,7 @@ def _is_a_file(number: int) -> bool:
 
 
 class FileWriter:
-    """Writes to a plain file. After a failure, which is logged, it takes no more, as a connection that ended."""
+    """Writes to a plain file. After a failure, which is logged, it discards data, like a closed connection."""
 
     def __init__(self, number: int) -> None:
         self._number = number

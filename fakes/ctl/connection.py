@@ -23,7 +23,7 @@ PATIENCE = 60.0
 class Connection:
     """A session for as long as it is open.
 
-    Raises CommandError 2 for what is refused, 3 where nobody answers or what is around the drivers fails them.
+    Raises CommandError with code 2 for a rejected command, and 3 without an answer or for an error in the environment.
     """
 
     def __init__(self, path: Path) -> None:

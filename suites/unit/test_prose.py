@@ -61,7 +61,7 @@ def synonyms() -> Iterator[tuple[str, str]]:
 
 
 def problems(sentences: Iterator[Sentence]) -> list[str]:
-    """What is wrong with these sentences, each with its place."""
+    """The problems of these sentences, each with its place."""
     found = []
     for sentence in sentences:
         place = f"{sentence.where}:{sentence.line}: "

@@ -1,4 +1,4 @@
-"""What a command to a fake is: its name, its arguments and its reply, each written once.
+"""The definition of a command to a fake: its name, its arguments and its reply, each written once.
 
     @command("inject", undo=lambda done: Clear(done.fault, done.device))
     class Inject(Command[None]):
@@ -7,9 +7,9 @@
         fault: str = argument("Fault of the driver's catalogue, such as xid/79.")
         device: Devices = argument("Such as gpu-0, gpu-0/mig-1, gpu-* or all.", Kind.DEVICES)
 
-Derived from it: the call on the control socket (`wire`), the methods of drivers in this process and elsewhere
-(`surface`), the subcommand of `drahealth ctl`, the step of a timeline, its JSON Schema, and docs/commands.md. What is
-left is what the fake does (`surface.handles`).
+From it follow the call on the control socket (`wire`) and the methods of drivers in this process and elsewhere
+(`surface`). So do the subcommand of `drahealth ctl`, the step of a timeline, its JSON Schema, and docs/commands.md.
+Only the effect on the fake is separate (`surface.handles`).
 
 Arguments are checked where a command is made: one that exists is well-formed. The standard library alone is needed
 here, so that `drahealth ctl` starts at once.
