@@ -34,7 +34,7 @@ Connect = Callable[[], Awaitable[tuple[asyncio.StreamReader, Writer]]]
 _EVERY = 0.2
 """Seconds between attempts to connect again."""
 _ACKNOWLEDGE = 100
-"""Lines after which the other side is told that they came, if no call does it."""
+"""Lines received after which the client acknowledges them, if no call does."""
 _FAREWELL = 8.0
 """Seconds that the drivers have to retire at the end."""
 _GONE = "the driver is gone"

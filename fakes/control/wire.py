@@ -11,14 +11,14 @@
 The calls of a driver are the commands of `commands`, whose fields are `args`. A device plugin is made by `make_plugin`,
 and is a driver in every other respect here.
 
-An error of what is around, such as an API server that is away, and not of what was asked, has `"environment": true`.
+An error of the environment, such as an unavailable API server, has `"environment": true`.
 
-Calls are numbered by who makes them, and what is said is numbered by who says it; `seen` is the last of these that
-came. A session may outlive its connection: who attaches to it again is told what came after `seen`, and repeats the
-calls after `taken`. Calls are answered as they end, so a long one holds up no other. `at` and `now` are the monotonic
-time of the drivers' machine, in seconds.
+The client numbers its calls, and the server numbers its lines; `seen` is the last line that the client received. A
+session may outlive its connection: a client that attaches again receives the lines after `seen`, and repeats the calls
+after `taken`. The server answers each call when it ends, so a long call delays no other. `at` and `now` are the
+monotonic time of the drivers' machine, in seconds.
 
-Drivers that stand by themselves, of a process that was given a file of them, are shared by all sessions:
+All sessions share the drivers of an inventory file:
 
     -> {"id": 1, "call": "use", "args": {"name": "gpu.example.com"}}      by no name: the only one
     <- {"seq": 1, "id": 1, "result": {"driver": 1, "name": "gpu.example.com", "node": "node-a", ...}}

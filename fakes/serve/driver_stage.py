@@ -14,7 +14,7 @@ from drahealth.fakes.durations import Duration
 from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.hardware.upgrading import begin_upgrade
-from drahealth.fakes.serve.witness import PodObserver
+from drahealth.fakes.serve.pod_observer import PodObserver
 from drahealth.fakes.timelines.actions import Action, ChangeKubelet, ChangePod, Expect
 from drahealth.fakes.timelines.expected import sought
 from drahealth.fakes.timelines.stage import TimelineStage

@@ -1,7 +1,7 @@
 """A timeline that is played on a driver of a file, once a kubelet has registered it: devices that fail on schedule.
 
-One that has a device plugin is played on that of the file too. What pods are to show is looked for in those of the node
-that show a device of the driver, or of the plugin, whosever they are; with a pod of its own `drahealth play` judges it.
+One that has a device plugin is played on that of the file too. Expectations look at all pods of the node that show
+a device of the driver or plugin; with a pod of its own `drahealth play` judges it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ from drahealth.fakes.hardware.inventories import inventory_of
 from drahealth.fakes.hints import near
 from drahealth.fakes.program.errors import CommandError
 from drahealth.fakes.serve.driver_stage import DriverStage
-from drahealth.fakes.serve.witness import PodObserver
+from drahealth.fakes.serve.pod_observer import PodObserver
 from drahealth.fakes.timelines.actions import Action, ChangeKubelet, ChangePod, Expect
 from drahealth.fakes.timelines.check import steps_of
 from drahealth.fakes.timelines.play import play

@@ -31,8 +31,8 @@ from drahealth.fakes.serve.ground import ExclusiveDriver, ExclusivePlugin
 from drahealth.fakes.serve.node_pods import NodePods
 from drahealth.fakes.serve.playing import play_on
 from drahealth.fakes.serve.pod_annotations import PREFIX, PodAnnotations
+from drahealth.fakes.serve.pod_observer import PodObserver, looks_at_pods
 from drahealth.fakes.serve.settings import Settings
-from drahealth.fakes.serve.witness import PodObserver, looks_at_pods
 from drahealth.proto.events import (
     DriverEnding,
     DriverEvent,
@@ -48,7 +48,7 @@ RETIREMENT = 8.0
 """Seconds that a driver has to withdraw what it published; a pod has thirty to end."""
 _LINGER = 120.0
 _END = 1.0
-"""Seconds that what goes on has to end, until it is told again."""
+"""Seconds that running commands have to end before the next signal."""
 
 log = logging.getLogger(__name__)
 

@@ -25,7 +25,7 @@ _SERVERS_OWN = (
     *("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink"),
     *("deletionTimestamp", "deletionGracePeriodSeconds", "ownerReferences", "finalizers"),
 )
-"""Of an object's metadata, what a manifest that was read from a cluster has and a new object gets anew."""
+"""Fields of metadata that a manifest from a cluster contains and that the server sets for a new object."""
 
 Key = tuple[Kind, str, str]
 """Kind, namespace ("" for kinds without one) and name."""

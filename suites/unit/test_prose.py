@@ -1,7 +1,6 @@
 """The words of this project: short sentences, no phrases that are hard to read, one word for each concept.
 
-prose_phrases.toml lists phrases with a better wording, docs/glossary.md the terms. prose_unfixed.txt lists the modules
-that still break a rule; it must only shrink.
+prose_phrases.toml lists phrases with a better wording, docs/glossary.md the terms.
 """
 
 import re
@@ -34,7 +33,6 @@ MODULES = sorted(
     for path in (ROOT / part).rglob("*.py")
     if "_pb2" not in path.name
 )
-UNFIXED = (Path(__file__).parent / "prose_unfixed.txt").read_text().split()
 
 
 @cache
@@ -99,12 +97,8 @@ def test_help_texts_are_easy_to_read() -> None:
 
 @pytest.mark.parametrize("folder", sorted({name.rsplit("/", 1)[0] for name in MODULES}))
 def test_docstrings_and_errors_are_easy_to_read(folder: str) -> None:
-    names = [name for name in MODULES if name.rsplit("/", 1)[0] == folder and name not in UNFIXED]
+    names = [name for name in MODULES if name.rsplit("/", 1)[0] == folder]
     assert [problem for name in names for problem in module_problems(name)] == []
-
-
-def test_a_module_that_is_fixed_is_not_listed_as_unfixed() -> None:
-    assert [name for name in UNFIXED if not (ROOT / name).exists() or not module_problems(name)] == []
 
 
 def test_each_term_of_the_glossary_is_used() -> None:

@@ -22,7 +22,7 @@ async def rig() -> AsyncIterator[Rig]:
 
 @pytest.fixture(params=["here", "there"])
 def make(rig: Rig, request: pytest.FixtureRequest) -> Make:
-    """Makes drivers that are told what to do here, or over a stream."""
+    """Makes drivers that are controlled here or over a stream."""
 
     async def here(**options: Any) -> DriverControl:
         return rig.here(**options)

@@ -64,7 +64,7 @@ class Rig:
         observe: Observe | None = None,
         **options: Any,
     ) -> FakeDriver:
-        """A driver that is told what to do in this process; not started."""
+        """A driver that is controlled in this process; not started."""
         seen = observe or self.events.append
         driver = FakeDriver(self.options(**options), api or self.api, clock=clock or self.clock, observe=seen)
         self._closing.append(driver.stop)

@@ -164,7 +164,7 @@ class World:
         raise AssertionError("the watch ended")
 
     async def changes_since(self, pod: Object, true: Callable[[Object], bool]) -> list[Object]:
-        """The pod after each change since then, up to the first that is so."""
+        """The pod after each change since then, up to the first match."""
         changes = []
         async with asyncio.timeout(PATIENCE):
             async for event in self.api.watch(PODS, "default", since=pod["metadata"]["resourceVersion"]):

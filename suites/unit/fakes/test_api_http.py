@@ -161,7 +161,7 @@ def test_it_has_no_url_before_it_is_started() -> None:
 
 
 class LeftServer(ApiServer):
-    """Who asks it what there is hangs up meanwhile."""
+    """The client closes the connection during a list request."""
 
     def __init__(self) -> None:
         super().__init__()

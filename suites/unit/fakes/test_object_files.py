@@ -59,7 +59,7 @@ async def test_failed_write_has_no_effect(tmp_path: Path) -> None:
 
 
 def stored(folder: Path, data: bytes) -> list[tuple[Any, Object]]:
-    """What comes of a pod's file that holds this."""
+    """The result of reading a pod's file with this content."""
     files = ObjectFiles(folder, [PODS])
     files.load()
     (folder / "pods" / "default").mkdir(parents=True, exist_ok=True)

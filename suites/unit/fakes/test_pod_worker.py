@@ -162,7 +162,7 @@ async def test_a_pod_that_is_removed_at_once_is_cleaned_up(world: World) -> None
 
 async def test_pod_with_unreleased_devices_stays_and_shows_health(world: World) -> None:
     await world.running_with_a_gpu()
-    world.devices.trouble["unprepare"] = RuntimeError("the driver is away")
+    world.devices.trouble["unprepare"] = RuntimeError("the driver is unavailable")
     await world.api.delete(PODS, "train", "default")
     await until(lambda: world.devices.calls.count("unprepare") >= 2)
     world.devices.become(Health.UNHEALTHY)

@@ -20,7 +20,7 @@ OPENED = {"event": "stream-opened", "driver": "d", "instance": "", "stream": "d#
 
 
 async def host_that_hears(rig: Rig, attached: bytes, said: bytes, limit: int = LINE_LIMIT) -> RemoteHost:
-    """A host whose other end says this when it is attached to, that after the first call, and no more."""
+    """A host whose server sends one text after the attach line, another after the first call, and then nothing."""
     ours, theirs = socket.socketpair()
     ends = await asyncio.open_connection(sock=ours, limit=limit)
     reader, writer = await asyncio.open_connection(sock=theirs)

@@ -16,7 +16,7 @@ def taken(pipe: Pipe[Any], now: float) -> list[Any]:
 
 
 def piped(messages: int, seed: int = 0, **values: float) -> list[int]:
-    """What comes of so many messages, a second apart, once the faults are over."""
+    """The messages received, sent a second apart, after the faults have ended."""
     faults = StreamFaults(seed)
     for kind, value in values.items():
         faults.set(kind, value)

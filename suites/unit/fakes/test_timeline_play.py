@@ -13,7 +13,7 @@ from drahealth.fakes.timelines.play import play
 
 
 class StillClock:
-    """Time that passes when it is told to."""
+    """Time that passes when a test advances it."""
 
     def __init__(self) -> None:
         self.time = 0.0

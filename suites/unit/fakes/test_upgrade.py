@@ -286,7 +286,7 @@ async def test_a_newer_instance_that_no_kubelet_registers_ends(driver: DriverCon
 
 
 class Moody(ApiServer):
-    """It keeps what there is, and refuses what is new."""
+    """It keeps existing objects and rejects new ones."""
 
     async def replace(self, kind: Kind, obj: Object) -> Object:
         if NEWER in obj["metadata"].get("annotations", {}).values():

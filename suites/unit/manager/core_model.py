@@ -77,7 +77,7 @@ class Knowledge:
         return UNKNOWN if now - word.at > word.timeout else (word.health, word.message)
 
     def report(self, driver: str, devices: Iterable[DeviceHealth], now: float) -> tuple[set[DeviceId], int, bool]:
-        """The devices that changed, how many were refused, and whether anything but times is another now."""
+        """The devices that changed, the number of rejected devices, and whether anything but times changed."""
         said: list[Word] = []
         for d in devices:
             timeout = d.timeout if self.rules.knows_timeouts and d.timeout > 0 else 30
@@ -119,7 +119,7 @@ class Knowledge:
 
 @dataclass
 class Holdings:
-    """Which claim has which devices, and who holds it."""
+    """The devices of each claim, and the pods that hold it."""
 
     devices: dict[str, tuple[PreparedDevice, ...]] = field(default_factory=dict)
     pods: set[tuple[str, str]] = field(default_factory=set)

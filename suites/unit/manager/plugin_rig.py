@@ -120,7 +120,7 @@ async def serve(node: Node, plugin: OddDevicePlugin, name: str = "odd.sock") -> 
 
 
 async def call_register(node: Node, **request: Any) -> str:
-    """Registers at the kubelet's socket; what it was told, empty if it was taken."""
+    """Registers at the kubelet's socket. Returns the error; empty if the kubelet accepted it."""
     asked = {"version": VERSION, "endpoint": "odd.sock", "resource_name": RESOURCE, **request}
     async with grpc.aio.insecure_channel(target(node.root / "device-plugins" / "kubelet.sock")) as channel:
         try:

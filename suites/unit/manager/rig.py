@@ -131,7 +131,7 @@ class Node:
         return plugin
 
     async def run_odd(self, **info: Any) -> "OddPlugin":
-        """A plugin by hand, once it was told of its registration."""
+        """A plugin by hand, after its registration status has arrived."""
         plugin = OddPlugin(**info)
         await self.serve(plugin.methods)
         await until(lambda: plugin.told)
@@ -199,7 +199,7 @@ class Node:
         await settle()
 
     async def after_jumps(self, condition: Callable[[], Any]) -> None:
-        """Second by second on the clock, until it is so."""
+        """Advances the clock by seconds until the condition holds."""
 
         def jumped() -> Any:
             self.clock.jump(1)
@@ -236,7 +236,7 @@ async def watched_pod(node: Node, **options: Any) -> FakeDriver:
 
 
 class OddPlugin:
-    """A plugin by hand: says of itself what it is told to say, and keeps what it is told."""
+    """A plugin by hand: sends the given registration data and records the status that it receives."""
 
     def __init__(self, **info: Any) -> None:
         self.info = {"type": "DRAPlugin", "name": "odd.example.com", "supported_versions": ["v1.DRAPlugin"], **info}

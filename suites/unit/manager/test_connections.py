@@ -18,10 +18,10 @@ HEALTH = ("v1.DRAPlugin", "v1.DRAResourceHealth")
 
 
 class Switchboard:
-    """A socket that puts everybody who calls through to another one, and counts.
+    """A socket that forwards connections to another one and counts them.
 
-    A connection is open until both ends have closed it: a caller who has not heard yet that the other end did so may
-    still make a call on it, which is lost.
+    A connection is open until both ends have closed it. Until a caller notices that the other end has closed it,
+    its calls are lost.
     """
 
     def __init__(self, path: Path, to: Path) -> None:

@@ -26,7 +26,7 @@ async def sick_pod(node: Node) -> FakeDriver:
 
 
 async def come_back_alone(node: Node, driver: FakeDriver, after: float = 0.0) -> None:
-    """The manager restarts while its plugin is away."""
+    """The manager restarts while its plugin is stopped."""
     await node.manager.stop()
     await driver.stop()
     await node.restart(after)
@@ -53,7 +53,7 @@ async def test_the_plugins_first_report_after_a_restart_shows(any_node: Node) ->
 
 
 async def told_after(node: Node, seconds: float) -> list[set[str]]:
-    """Who is told of the first report after a restart that says just what was known."""
+    """The pods that are notified of the first report after a restart, which repeats the known health."""
     driver = await sick_pod(node)
     await come_back_alone(node, driver, after=seconds)
     node.notified.clear()

@@ -134,7 +134,7 @@ class Rig:
         draft.rename(self.pods / name)
 
     def driver_options(self, *devices: str) -> DriverOptions:
-        """A driver of this node, that says nothing by itself."""
+        """A driver of this node that sends no reports by itself."""
         registry, data = str(self.root / "plugins_registry"), str(self.root / "data")
         return DriverOptions(DRIVER, "node-a", devices, registry, data, heartbeat=0.0)
 

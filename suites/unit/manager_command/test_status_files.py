@@ -51,7 +51,7 @@ async def story(tmp_path: Path) -> AsyncIterator[Story]:
 
 
 async def in_vain(story: Story, caplog: pytest.LogCaptureFixture) -> None:
-    """A file that cannot be written, and was told of."""
+    """A file that cannot be written, after the error was logged."""
     story.path("job").mkdir()
     story.shows("job", "Running")
     await until(lambda: "cannot be written" in caplog.text)

@@ -97,13 +97,13 @@ class Rig:
         return program
 
     async def end(self) -> None:
-        """The program is told to end, and has."""
+        """Ends the program and waits for it."""
         told, running = self._running.pop()
         told.set()
         await asyncio.wait_for(running, PATIENCE)
 
     def sockets(self) -> list[str]:
-        """All that are there."""
+        """All existing ones."""
         return sorted(str(path.relative_to(self.root)) for path in self.root.rglob("*") if path.is_socket())
 
     async def slices(self) -> int:

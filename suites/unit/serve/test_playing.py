@@ -36,7 +36,7 @@ async def registered(rig: Rig, instance: str = "") -> None:
 
 
 def told(rig: Rig, *events: str) -> list[dict[str, Any]]:
-    """What was told of these events."""
+    """The recorded events of these kinds."""
     return [line for _, line in rig.heard if line["event"] in events]
 
 
@@ -187,7 +187,7 @@ async def begins(rig: Rig, *steps: str, **given: object) -> None:
 
 
 async def ends(rig: Rig) -> list[tuple[str, str]]:
-    """What came of each expectation, once the story is over."""
+    """The result of each expectation at the end of the timeline."""
     assert await until(lambda: told(rig, "timeline-ended"), PATIENCE)
     outcomes = told(rig, "expectation-met", "expectation-failed")
     return [(line["event"].removeprefix("expectation-"), line.get("why", "")) for line in outcomes]

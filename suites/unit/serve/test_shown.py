@@ -143,7 +143,7 @@ def device(name: str, health: Health, updated: int = 0) -> DeviceHealth:
 
 
 def heard(*reports: tuple[DeviceHealth, ...], complete: bool = True) -> list[str]:
-    """The devices that are told of as changed, report by report."""
+    """The devices reported as changed, report by report."""
     news, events = News(), list[DriverEvent]()
     news.add(events.append)
     observe = news.observer()

@@ -19,7 +19,7 @@ _EVENTS: Mapping[str, type[DriverEvent]] = {
 
 
 class PodObserver:
-    """Counts calls, and looks at pods where there are any to look at. `changes` wakes who waits."""
+    """Counts calls, and looks at pods where there are any to look at. `changes` wakes waiting tasks."""
 
     def __init__(self, pods: NodePods | None = None) -> None:
         self.changes = Changes()
@@ -39,7 +39,7 @@ class PodObserver:
         return sum(self._calls[driver, event] for event in events)
 
     def shown(self, ids: Collection[str], entry: str = "") -> list[ResourceHealth]:
-        """What the statuses of pods on the node show of the devices that are called so there (`node_pods.shown`)."""
+        """What the statuses of pods on the node show of the devices with these names (`node_pods.shown`)."""
         return [found for pod in (self._pods.all() if self._pods else ()) for found in shown(pod, ids, entry)]
 
     @property
