@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable, Iterator
 
+from drahealth.manager.profile import PROFILES
 from drahealth.suites.targets import registry
 from drahealth.suites.targets.capabilities import Capability
 from drahealth.suites.targets.option import Command
+from drahealth.suites.targets.versions import missing_in
 
 INTRODUCTION = """\
 A target is what the scenarios run on. `--target NAME` chooses it.
@@ -44,10 +46,18 @@ def _parts(note: str) -> Iterator[str]:
     yield from _table(columns, rows)
     yield "\n"
     yield from (f"- {t.name} cannot `{c.value}`: {why}.\n" for t in targets for c, why in t.missing.items())
+    yield from (
+        f"- no real kubelet of {r} can `{c.value}`: {why}.\n" for r in _releases() for c, why in missing_in(r).items()
+    )
     yield OPTIONS
     yield from _options("run")
     yield DOCTOR
     yield from _options("doctor")
+
+
+def _releases() -> Iterator[str]:
+    """The releases that have a profile, the oldest first."""
+    return (profile.release for profile in reversed(PROFILES.values()) if profile.release)
 
 
 def _options(command: Command) -> Iterator[str]:
