@@ -4,8 +4,9 @@ import re
 from dataclasses import dataclass
 
 TAINT_EFFECTS = ("None", "NoSchedule", "NoExecute")
-_QUALIFIED = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
-_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+# Not compiled here: commands that import this and check no taint start sooner.
+_QUALIFIED = r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+_LABEL_VALUE = r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,9 +18,9 @@ class Taint:
     effect: str = "NoSchedule"
 
     def __post_init__(self) -> None:
-        if not _QUALIFIED.fullmatch(self.key):
+        if not re.fullmatch(_QUALIFIED, self.key):
             raise ValueError(f"a taint key must look like example.com/unhealthy, got {self.key!r}")
-        if not _LABEL_VALUE.fullmatch(self.value):
+        if not re.fullmatch(_LABEL_VALUE, self.value):
             raise ValueError(f"a taint value must be letters, digits, and -_. between, at most 63, got {self.value!r}")
         if self.effect not in TAINT_EFFECTS:
             raise ValueError(f"a taint effect must be {', '.join(TAINT_EFFECTS)}, got {self.effect!r}")
