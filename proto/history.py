@@ -149,6 +149,8 @@ def _header_json(header: Header) -> dict[str, Any]:
 
 def _header(line: bytes) -> Header:
     data = _object(line)
+    if "history" in data:
+        raise ValueError(f"header key `history` was renamed to `format`; expected format {FORMAT}")
     if (format_ := data.get("format")) != FORMAT:
         raise ValueError(f"expected a header of format {FORMAT}, got {one_line(repr(format_))}")
     try:

@@ -1,5 +1,4 @@
-"""Drivers and device plugins that stand by themselves: made from a file, not by who connects, so any number of
-connections share them."""
+"""Served drivers and device plugins: the process makes them from a file, and all connections share them."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -72,7 +71,7 @@ class ServedDrivers:
         """That one, or the only one there is. Raises ValueError, which says which there are."""
         names = list(self._drivers)
         if not names:
-            raise ValueError("no driver stands here by itself; start the process with a file that says which")
+            raise ValueError("this process serves no drivers of a file; start it with `drahealth driver serve -f FILE`")
         if not name:
             if len(names) > 1:
                 raise ValueError(f"say which driver is meant; there are {', '.join(names)}")

@@ -1,6 +1,6 @@
-"""The drivers' side of the control surface: sessions of drivers, for whoever connects.
+"""The server of the control surface: each client has a session.
 
-A session makes drivers of its own, and may use those that stand by themselves, which no session's end concerns.
+A session makes its own drivers, which end with it. It can also use the served drivers, which continue after it.
 """
 
 import asyncio
@@ -38,12 +38,12 @@ Jump = Callable[[float], None]
 
 _OWN_CALLS = ("make", "make_plugin", "drop", "jump", "close", "drivers", "use", "watch")
 
-_LAST_WORD = 0.5
-"""Seconds that calls under way have for their answer once their session has ended."""
+_END_LIMIT = 0.5
+"""Seconds for the answers of running calls after the end of their session."""
 _BACKLOG = 4 * 1024 * 1024
-"""Bytes that may wait for one who watches standing drivers; what would be more is left out, and counted."""
+"""Bytes that can wait for a client that watches served drivers; lines beyond are left out and counted."""
 _RETIREMENT = 5.0
-"""Seconds that drivers have to withdraw what they published, once nobody tells them what to do any more."""
+"""Seconds for drivers to delete their published objects after the end of their session."""
 
 
 class ControlServer:
@@ -104,7 +104,7 @@ class ControlServer:
         for writer in self._connections.values():
             writer.close()
         if self._connections:
-            await asyncio.wait(self._connections, timeout=_LAST_WORD)
+            await asyncio.wait(self._connections, timeout=_END_LIMIT)
 
     def _session(self, name: str, calls: int, *, brief: bool) -> "Session":
         session = self._sessions.get(name)
@@ -159,7 +159,7 @@ class Session:
         self._commanded: dict[int, Commanded] = {}
         self._served = served
         self._used: dict[int, Served] = {}
-        """Those that stand by themselves, which it did not make."""
+        """The served drivers that it uses, by number."""
         self._watched: dict[str, int] = {}
         self._end_watch: Callable[[], None] | None = None
         self._left_out = 0
@@ -341,7 +341,7 @@ async def _retire(driver: DriverControl | PluginControl) -> None:
 
 async def _end(calls: "set[asyncio.Task[None]]") -> None:
     if calls:
-        _, late = await asyncio.wait(calls, timeout=_LAST_WORD)
+        _, late = await asyncio.wait(calls, timeout=_END_LIMIT)
         for call in late:
             call.cancel()
         await asyncio.gather(*late, return_exceptions=True)

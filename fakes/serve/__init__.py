@@ -1,1 +1,1 @@
-"""Fake drivers that stand by themselves: `drahealth driver serve -f FILE`, a process next to any kubelet."""
+"""`drahealth driver serve -f FILE`: a process that serves fake drivers to any kubelet on its machine."""

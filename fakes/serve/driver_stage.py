@@ -39,7 +39,7 @@ class DriverStage(TimelineStage):
         driver: FakeDriver,
         story: Story,
         publish: Publish,
-        witness: PodObserver,
+        pods: PodObserver,
         *,
         plugin: FakeDevicePlugin | None = None,
         speed: float = 1.0,
@@ -49,7 +49,7 @@ class DriverStage(TimelineStage):
         self._driver = driver
         self._plugin = plugin
         self._publish = publish
-        self._witness = witness
+        self._pods = pods
 
     async def passes(self, seconds: float) -> None:
         await self.clock.sleep(seconds)
@@ -97,7 +97,7 @@ class DriverStage(TimelineStage):
         return true()
 
     async def until(self, true: Callable[[], bool]) -> None:
-        await self._witness.changes.until(true)
+        await self._pods.changes.until(true)
 
     def met(self, action: Action, expect: Expect) -> None:
         self._publish(ExpectationMet(self._name, action.step, action.device, sought(action, expect)))
@@ -106,22 +106,22 @@ class DriverStage(TimelineStage):
         window = f"for {expect.holds:g} s" if held else f"within {expect.within}"
         seen = self.shown(action.device, action.of)
         shows = ", ".join(dict.fromkeys(f"{found.health} {found.message!r}" for found in seen))
-        why = self._witness.problem or (f"a pod shows {shows}" if shows else "no pod shows it")
+        why = self._pods.problem or (f"a pod shows {shows}" if shows else "no pod shows it")
         expected, why, where = f"{sought(action, expect)} {window}", one_line(why, 500), self.story.where(action)
         log.warning("%s: a pod is to show %s: %s", where, expected, why)
         self._publish(ExpectationFailed(self._name, action.step, where, action.device, expected, why))
 
     def shown(self, device: str, of: Subject = "driver") -> list[ResourceHealth]:
         if of == "device-plugin":
-            return self._witness.shown(set(self.ids_of(device)), self._plugin.options.resource) if self._plugin else []
-        return self._witness.shown(self._names(device))
+            return self._pods.shown(set(self.ids_of(device)), self._plugin.options.resource) if self._plugin else []
+        return self._pods.shown(self._names(device))
 
     def pod_writes(self) -> int:
         """Expectations of it are rejected when the timeline is loaded."""
         return 0
 
     def calls(self, method: str | None) -> int:
-        return self._witness.calls(self._name, method)
+        return self._pods.calls(self._name, method)
 
     def _names(self, device: str) -> set[str]:
         """What a status may call a device or its partitions, whatever the kubelet calls them."""

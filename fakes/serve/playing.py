@@ -90,7 +90,7 @@ async def play_on(
     driver: FakeDriver,
     told: Sequence[Story],
     publish: Publish,
-    witness: PodObserver,
+    pod_observer: PodObserver,
     plugin: FakeDevicePlugin | None = None,
     speed: float = 1.0,
 ) -> None:
@@ -105,6 +105,6 @@ async def play_on(
             await part.wait_registered()
         name = (driver.options.name, story.timeline.name, story.plan.seed, story.plan.hash)
         publish(TimelineStarted(*name))
-        stage = DriverStage(driver, story, publish, witness, plugin=part, speed=speed)
+        stage = DriverStage(driver, story, publish, pod_observer, plugin=part, speed=speed)
         await play(story.plan, stage, speed=speed, patient=True)
         publish(TimelineEnded(*name))

@@ -1,4 +1,4 @@
-"""What has happened around the drivers of a process, for the stories that wait for it or expect it."""
+"""Observes the calls to drivers, and the statuses of pods, for timelines that wait for them or expect them."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
@@ -19,7 +19,7 @@ _EVENTS: Mapping[str, type[DriverEvent]] = {
 
 
 class PodObserver:
-    """Counts calls, and looks at pods where there are any to look at. `changes` wakes waiting tasks."""
+    """Counts the calls of each driver and reads pod statuses, if it gets `pods`. `changes` notifies of both."""
 
     def __init__(self, pods: NodePods | None = None) -> None:
         self.changes = Changes()
@@ -34,22 +34,22 @@ class PodObserver:
             self.changes.notify()
 
     def calls(self, driver: str, method: str | None = None) -> int:
-        """How often a driver was called since the process began: claims that it has prepared, and so on."""
+        """Number of calls of a driver since the start of the process: those of one method, or all."""
         events = [_EVENTS[method]] if method else _EVENTS.values()
         return sum(self._calls[driver, event] for event in events)
 
     def shown(self, ids: Collection[str], entry: str = "") -> list[ResourceHealth]:
-        """What the statuses of pods on the node show of the devices with these names (`node_pods.shown`)."""
+        """The health of devices with these IDs in the statuses of pods on the node (`node_pods.shown`)."""
         return [found for pod in (self._pods.all() if self._pods else ()) for found in shown(pod, ids, entry)]
 
     @property
     def problem(self) -> str:
-        """Why pods cannot be seen now; empty where they can."""
+        """Why pod statuses are unavailable now; empty if they are available."""
         return self._pods.problem if self._pods else ""
 
 
 def looks_at_pods(stories: Iterable[Story]) -> bool:
-    """Whether any of them expects something of pods, or waits for it."""
+    """Whether any of them has an expectation or a trigger on a pod status."""
     return any(_looks(action) for story in stories for action in (*story.plan.actions, *story.plan.always))
 
 

@@ -27,7 +27,7 @@ from drahealth.fakes.files.socket_files import SocketInUse
 from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.program.errors import CommandError
-from drahealth.fakes.serve.ground import ExclusiveDriver, ExclusivePlugin
+from drahealth.fakes.serve.exclusive import ExclusiveDriver, ExclusivePlugin
 from drahealth.fakes.serve.node_pods import NodePods
 from drahealth.fakes.serve.playing import play_on
 from drahealth.fakes.serve.pod_annotations import PREFIX, PodAnnotations
@@ -65,9 +65,9 @@ class Program:
         looked_at = pods and (settings.annotations or looks_at_pods(settings.stories))
         self._pods = NodePods(pods) if pods and looked_at else None
         self._annotations = self._following(self._pods) if self._pods and settings.annotations else None
-        self._witness = PodObserver(self._pods)
+        self._pod_observer = PodObserver(self._pods)
         if settings.stories:
-            news.add(self._witness)
+            news.add(self._pod_observer)
         served = (Served.driver(driver.options, driver) for driver in self.drivers)
         plugged = (Served.plugin(plugin.options, plugin) for plugin in self.plugins)
         self.served = ServedDrivers((*served, *plugged), news)
@@ -85,9 +85,9 @@ class Program:
         """Starts all drivers and runs all parts until cancelled. If one driver cannot start, none does."""
         with _explained(path):
             for driver in self.drivers:
-                driver.check_ground()
+                driver.check_sockets()
             for plugin in self.plugins:
-                plugin.check_ground()
+                plugin.check_sockets()
         for driver in self.drivers:
             await self._start(driver)
             stack.push_async_callback(self._retire, driver)
@@ -118,7 +118,7 @@ class Program:
             yield self._annotations.run()
         if stories := self._settings.stories:
             plugin = self.plugins[0] if self.plugins else None  # a story that has one has been loaded for the only one
-            yield play_on(self.drivers[0], stories, self.news.publish, self._witness, plugin, self._settings.speed)
+            yield play_on(self.drivers[0], stories, self.news.publish, self._pod_observer, plugin, self._settings.speed)
 
     async def _serve_metrics(self, stack: AsyncExitStack) -> str:
         if self._settings.metrics is None:

@@ -22,8 +22,7 @@ from drahealth.suites.errors import HarnessError
 from drahealth.suites.story import manifests
 from drahealth.suites.story.history import History
 from drahealth.suites.story.pod_watch import PodWatch
-from drahealth.suites.targets.labels import BELONGS
-from drahealth.suites.targets.target import Target
+from drahealth.suites.targets.target import BELONGS, Target
 
 _LONG = 10_000_000
 """Seconds: the timeout of the fence's devices. They never become stale."""

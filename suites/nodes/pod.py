@@ -7,8 +7,7 @@ from drahealth.fakes.cluster.api import PODS, Object
 from drahealth.proto.events import ContainerSeen, StatusSeen
 from drahealth.proto.values import Health, ResourceHealth
 from drahealth.suites.judging.history_text import format_event
-from drahealth.suites.nodes.pod_statuses import PodStatuses
-from drahealth.suites.nodes.waiting import timed_out
+from drahealth.suites.nodes.pod_statuses import PodStatuses, timed_out
 
 
 class Pod:

@@ -16,7 +16,7 @@ from drahealth.manager.manager import DeviceManager
 from drahealth.manager.profile import KEP, Profile
 from drahealth.proto.events import Event, PluginDeregistered, PluginRegistered, RegistrationFailed
 from drahealth.proto.values import AllocatedClaim, Health, PreparedDevice
-from drahealth.suites.nodes.waiting import timed_out
+from drahealth.suites.nodes.pod_statuses import timed_out
 from drahealth.suites.targets.run_directory import RunDirectory
 
 TIMEOUT = 30.0

@@ -1,5 +1,6 @@
 """The options of a run: a target with its options, and the health API of the drivers."""
 
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -36,9 +37,14 @@ class Options:
 
     @classmethod
     def of(cls, config: pytest.Config) -> "Options":
-        """From pytest's command line."""
+        """From pytest's command line. An error has the names of the pytest options."""
         names = ("target", *(offered.option.name for offered in registry.options("run")))
-        return cls.make({name: config.getoption(f"--drahealth-{name}") for name in names})
+        try:
+            return cls.make({name: config.getoption(f"--drahealth-{name}") for name in names})
+        except ConfigurationError as error:
+            known = re.compile(rf"--(?=(?:{'|'.join(names)})\b)")
+            message, hint = (known.sub("--drahealth-", text) for text in (error.message, error.hint))
+            raise ConfigurationError(message, hint) from None
 
     @property
     def target(self) -> str:

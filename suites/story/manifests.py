@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from drahealth.fakes.cluster.api import CLAIM_TEMPLATES, CLAIMS, DEVICE_CLASSES, PODS, Object
-from drahealth.suites.targets.labels import BELONGS
+from drahealth.suites.targets.target import BELONGS
 
 ClaimUse = tuple[str, str | None]
 """The name of a claim in the pod, and the name of a request or None."""

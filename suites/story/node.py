@@ -28,8 +28,7 @@ from drahealth.suites.story.requirement_checks import RequirementChecks
 from drahealth.suites.story.time_limit import STORY_LIMIT, time_limit
 from drahealth.suites.story.workload import Pod
 from drahealth.suites.targets.capabilities import Capability
-from drahealth.suites.targets.labels import BELONGS
-from drahealth.suites.targets.target import ObservedKubelet, Target, Window
+from drahealth.suites.targets.target import BELONGS, ObservedKubelet, Target, Window
 
 
 class Node(Disruptions):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class Check:
     """The result of a check. `hint` says what to do if it is not ok. The target runs without checks that are not
-    `needed`. --"""
+    `needed`."""
 
     name: str
     ok: bool

@@ -15,6 +15,9 @@ from drahealth.manager.profile import Profile
 from drahealth.proto.clock import Clock
 from drahealth.proto.events import Observe, Record
 
+BELONGS = {"app.kubernetes.io/part-of": "drahealth"}
+"""The label of our namespaces, and of our objects without a namespace."""
+
 Window = Literal["push", "resync", "start", "restart"]
 """What a wait is for.
 

@@ -24,7 +24,7 @@ from drahealth.suites.targets.kind.cluster.node_control import KindNodes
 from drahealth.suites.targets.kind.cluster.prepared_cluster import ClusterProvider, PreparedCluster
 from drahealth.suites.targets.pods.deployment import NAMESPACE, why_gone
 from drahealth.suites.targets.pods.drivers import host_in
-from drahealth.suites.targets.pods.kinds import SERVICE_ACCOUNTS
+from drahealth.suites.targets.pods.manifests import SERVICE_ACCOUNTS
 from drahealth.suites.targets.target import Opened, Window
 
 _KUBELET = Path("/var/lib/kubelet")

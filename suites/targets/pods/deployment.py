@@ -6,13 +6,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib import metadata
 
-from drahealth.fakes.cluster.api import NAMESPACES, PODS, Api, ApiError, Kind, Object
+from drahealth.fakes.cluster.api import EVENTS, NAMESPACES, PODS, Api, ApiError, Kind, Object
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.targets.labels import BELONGS
 from drahealth.suites.targets.pods import readiness
-from drahealth.suites.targets.pods.kinds import DAEMON_SETS, EVENTS
-from drahealth.suites.targets.pods.manifests import NAME, NAMESPACE, SELECTOR, manifests
+from drahealth.suites.targets.pods.manifests import DAEMON_SETS, NAME, NAMESPACE, SELECTOR, manifests
 from drahealth.suites.targets.progress import Progress, silent
+from drahealth.suites.targets.target import BELONGS
 
 __all__ = ["NAMESPACE", "deploy", "remove", "why_gone"]
 

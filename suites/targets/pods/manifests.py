@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from drahealth.fakes.cluster.api import NAMESPACES, Kind, Object
-from drahealth.suites.targets.pods.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, DAEMON_SETS, SERVICE_ACCOUNTS
 
 NAMESPACE = "drahealth"
 NAME = "drahealth-driver"
@@ -19,6 +18,12 @@ SHARED = (
     "/var/run/cdi",
 )
 """Folders of the node that the driver writes to: sockets for the kubelet, and CDI specifications for the runtime."""
+
+_RBAC = "rbac.authorization.k8s.io"
+SERVICE_ACCOUNTS = Kind("ServiceAccount", "serviceaccounts", "v1", namespaced=True)
+CLUSTER_ROLES = Kind("ClusterRole", "clusterroles", f"{_RBAC}/v1", namespaced=False)
+CLUSTER_ROLE_BINDINGS = Kind("ClusterRoleBinding", "clusterrolebindings", f"{_RBAC}/v1", namespaced=False)
+DAEMON_SETS = Kind("DaemonSet", "daemonsets", "apps/v1", namespaced=True)
 
 _RESOURCES = "resource.k8s.io"
 
@@ -53,7 +58,7 @@ def _rule(resource: str, verbs: Sequence[str]) -> dict[str, Any]:
 
 def _binding() -> Object:
     return {
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": CLUSTER_ROLES.kind, "name": NAME},
+        "roleRef": {"apiGroup": _RBAC, "kind": CLUSTER_ROLES.kind, "name": NAME},
         "subjects": [{"kind": SERVICE_ACCOUNTS.kind, "name": NAME, "namespace": NAMESPACE}],
     }
 

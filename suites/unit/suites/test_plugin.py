@@ -176,7 +176,8 @@ def test_a_distributed_run_has_one_report_and_all_histories(pytester: pytest.Pyt
 @pytest.mark.parametrize(
     ("option", "sentence"),
     [
-        ("--drahealth-target=moon", "--target must be one of reference, kubelet, kind, got 'moon'"),
+        ("--drahealth-target=moon", "--drahealth-target must be one of reference, kubelet, kind, got 'moon'"),
+        ("--drahealth-nodes=2", "--drahealth-nodes is not an option of the reference target"),
         ("--drahealth-report=.", "cannot write .: Is a directory"),
     ],
 )

@@ -7,7 +7,7 @@ import filelock
 
 from drahealth.fakes.cluster.api import DEVICE_CLASSES, NAMESPACES, PODS, Api, ApiError, Kind
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.targets.labels import BELONGS
+from drahealth.suites.targets.target import BELONGS
 
 
 def hold(cluster: str, engine: str, base: Path) -> filelock.FileLock:

@@ -8,7 +8,7 @@ from drahealth.fakes.cluster.api import DEVICE_CLASSES, NAMESPACES, PODS
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.kind.cluster.reuse import hold, tidy
-from drahealth.suites.targets.labels import BELONGS
+from drahealth.suites.targets.target import BELONGS
 
 
 def test_one_run_at_a_time_uses_a_cluster(tmp_path: Path) -> None:

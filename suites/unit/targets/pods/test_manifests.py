@@ -1,7 +1,13 @@
 """The objects that run the fake driver on every node."""
 
-from drahealth.suites.targets.pods.kinds import CLUSTER_ROLES, DAEMON_SETS
-from drahealth.suites.targets.pods.manifests import CONTROL_SOCKET, NAMESPACE, SELECTOR, manifests
+from drahealth.suites.targets.pods.manifests import (
+    CLUSTER_ROLES,
+    CONTROL_SOCKET,
+    DAEMON_SETS,
+    NAMESPACE,
+    SELECTOR,
+    manifests,
+)
 
 OBJECTS = {kind.kind: obj for kind, obj in manifests("image:1", "0.1.0")}
 POD = OBJECTS[DAEMON_SETS.kind]["spec"]["template"]["spec"]

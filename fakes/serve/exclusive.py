@@ -1,6 +1,6 @@
-"""The ground of a driver, or of a device plugin: the sockets that it is to have, which no other process may serve.
+"""Drivers and device plugins that start only if no other process serves their sockets.
 
-Two processes that begin at once take turns, by a lock on a directory that both know, which goes with its process.
+A lock on a directory orders two processes that start at the same time. The lock ends with its process.
 """
 
 import asyncio
@@ -22,13 +22,13 @@ from drahealth.fakes.hardware.instances import UPGRADE
 from drahealth.fakes.kubelet_plugin.options import hidden
 
 PATIENCE = 60.0
-"""Seconds that another process may take to begin: an API server that is silent costs it thirty."""
+"""Seconds that another process may take to start: an API server that does not answer costs it 30."""
 _EVERY = 0.1
 
 
 @asynccontextmanager
-async def _hold_ground(who: str, folder: Path, sockets: Iterable[Path]) -> AsyncIterator[None]:
-    """While it holds, nobody else takes these sockets. Raises SocketInUse where somebody has, OSError."""
+async def _reserve(who: str, folder: Path, sockets: Iterable[Path]) -> AsyncIterator[None]:
+    """Inside it, no other process starts with these sockets. Raises SocketInUse if one serves them, OSError."""
     held = _opened(folder)
     try:
         await _lock(held, folder)
@@ -68,28 +68,28 @@ async def _lock(held: int, folder: Path) -> None:
 
 
 class ExclusiveDriver(FakeDriver):
-    """A driver that starts, and starts again, only where nobody else has its sockets. Raises SocketInUse.
+    """A driver whose every start raises SocketInUse if another process serves its sockets.
 
-    Sockets that upgrades have left in a process that was killed are cleared away.
+    A start removes the sockets of upgraded instances whose process was killed.
     """
 
-    def check_ground(self) -> None:
-        """Raises SocketInUse where somebody has its sockets now."""
+    def check_sockets(self) -> None:
+        """Raises SocketInUse if another process serves its sockets now."""
         _check(f"driver {self.options.name}", [*self.sockets, *_upgrades(self.options)])
 
     async def _begin(self, instance: DriverInstance) -> None:
         o = instance.options
         upgraded = [] if UPGRADE in o.instance else _upgrades(o)
-        async with _hold_ground(f"driver {o.name}", Path(o.registry_dir), [*instance.sockets, *upgraded]):
+        async with _reserve(f"driver {o.name}", Path(o.registry_dir), [*instance.sockets, *upgraded]):
             for path in upgraded:
                 _clear(path, o)
             await super()._begin(instance)
 
 
 def _upgrades(options: DriverOptions) -> list[Path]:
-    """The sockets of what the driver has become by upgrades, in another process: served, or left by one that is gone.
+    """The sockets of upgraded instances of the driver in other processes, running or killed.
 
-    Their names are known by the driver's own sockets, in its folder.
+    They are in the driver's folder, and their names begin like those of its own sockets.
     """
     first = f"dra-{options.instance}-{UPGRADE}".replace("--", "-")
     found = Path(options.data_dir).glob(f"{glob.escape(first)}*.sock")
@@ -97,7 +97,7 @@ def _upgrades(options: DriverOptions) -> list[Path]:
 
 
 def _clear(path: Path, options: DriverOptions) -> None:
-    """Removes the sockets of an instance that is gone."""
+    """Removes the sockets of a killed instance."""
     name = path.stem.removeprefix("dra-")
     for left in (path, Path(options.registry_dir, f"{options.name}-{name}-reg.sock")):
         left.unlink(missing_ok=True)
@@ -105,15 +105,15 @@ def _clear(path: Path, options: DriverOptions) -> None:
 
 
 class ExclusivePlugin(FakeDevicePlugin):
-    """A device plugin likewise. Raises SocketInUse."""
+    """A device plugin whose every start raises SocketInUse if another process serves its sockets."""
 
-    def check_ground(self) -> None:
-        """Raises SocketInUse where somebody has its sockets now."""
+    def check_sockets(self) -> None:
+        """Raises SocketInUse if another process serves its sockets now."""
         _check(f"device plugin {self.options.resource}", self.sockets)
 
     @handles(Start)
-    async def _start(self, told: Start) -> None:
+    async def _start(self, command: Start) -> None:
         if not (await self.state()).running:
             o = self.options
-            async with _hold_ground(f"device plugin {o.resource}", Path(o.plugins_dir), self.sockets):
-                await super()._start(told)
+            async with _reserve(f"device plugin {o.resource}", Path(o.plugins_dir), self.sockets):
+                await super()._start(command)
