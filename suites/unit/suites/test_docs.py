@@ -1,7 +1,9 @@
 """The generated pages of the documentation."""
 
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -12,3 +14,22 @@ def test_the_generated_pages_are_up_to_date() -> None:
         [sys.executable, ROOT / "ci" / "generate-docs", "--check"], capture_output=True, text=True, check=False
     )
     assert (checked.returncode, checked.stderr) == (0, "")
+
+
+def paths_in(row: str) -> Iterator[Path]:
+    """The paths that a row of a table names. A file name without a folder is in the folder of the path before it."""
+    folder = ROOT
+    for name in re.findall(r"`([\w./-]+)`", row):
+        if "/" in name:
+            path = ROOT / name
+            folder = path if path.is_dir() else path.parent
+            yield path
+        elif Path(name).suffix in (".py", ".toml", ".md"):
+            yield folder / name
+
+
+def test_contributing_names_only_paths_that_exist() -> None:
+    rows = [row for row in (ROOT / "CONTRIBUTING.md").read_text().splitlines() if row.startswith("| ")]
+    named = [path for row in rows for path in paths_in(row)]
+    assert len(named) > 50
+    assert [str(path.relative_to(ROOT)) for path in named if not path.exists()] == []
