@@ -34,7 +34,12 @@ def load_allocations(data: dict[str, Any]) -> tuple[list[Allocation], list[str]]
     allocations = [_allocation(entry, where, wrong) for where, entry in _entries(data, "allocations", wrong)]
     resources = [_resource(name, where, wrong) for where, name in _entries(data, "resources", wrong)]
     if wrong:
-        log.error("checkpoint %s: %d entries left out, the first: %s", ALLOCATIONS_FILE, len(wrong), one_line(wrong[0]))
+        log.error(
+            "checkpoint %s: ignoring %d invalid entries, the first: %s",
+            ALLOCATIONS_FILE,
+            len(wrong),
+            one_line(wrong[0]),
+        )
     return [held for held in allocations if held is not None], [name for name in resources if name is not None]
 
 
@@ -46,7 +51,7 @@ def _allocation(entry: Any, where: str, wrong: list[str]) -> Allocation | None:
         first = error.errors()[0]
         wrong.append(f"{where}: {'.'.join(map(str, first['loc'])) or 'entry'}: {first['msg']}")
     except UnicodeError:
-        wrong.append(f"{where}: a text in it is none")
+        wrong.append(f"{where}: invalid Unicode text")
     else:
         return allocation
     return None
@@ -62,6 +67,6 @@ def _resource(name: Any, where: str, wrong: list[str]) -> str | None:
 def _entries(data: dict[str, Any], key: str, wrong: list[str]) -> list[tuple[str, Any]]:
     found = data.get(key, None if data else [])
     if not isinstance(found, list):
-        wrong.append(f"no list of {key} in it")
+        wrong.append(f"{key} must be a list")
         return []
     return [(f"{key}[{number}]", entry) for number, entry in enumerate(found)]

@@ -54,7 +54,7 @@ class Checkpoint:
             self._replace(parts)
         except OSError as error:
             if not self._failing:
-                log.error("checkpoint %s not written, going on without it: %s", self.path.name, error)
+                log.error("checkpoint %s cannot be written, continuing without it: %s", self.path.name, error)
             self._failing = True
         else:
             self._failing = False
@@ -77,7 +77,7 @@ class Checkpoint:
             return {}
         if isinstance(data, dict):
             return data
-        log.error("checkpoint %s holds no JSON object, starting empty", self.path.name)
+        log.error("checkpoint %s is not a JSON object, starting empty", self.path.name)
         return {}
 
     def _tidy(self) -> None:
@@ -145,7 +145,7 @@ def load_health(data: dict[str, Any], now: float, wall: float) -> Iterator[tuple
                 wrong += 1
         if wrong or not isinstance(devices, dict):
             what = f"{wrong} devices" if wrong else "the entry"
-            log.error("checkpoint: %s of driver %s left out", what, one_line(repr(driver)))
+            log.error("checkpoint: ignoring %s of driver %s", what, one_line(repr(driver)))
 
 
 def _load_entry(driver: str, device: dict[str, Any], now: float, wall: float) -> tuple[DeviceId, Entry]:
@@ -211,7 +211,7 @@ def load_claims(data: dict[str, Any]) -> Iterator[PreparedClaim]:
     """The claims of a claims file. Wrong claims are ignored, with one log line for all."""
     claims = data.get("claims", None if data else [])
     if not isinstance(claims, list):
-        log.error("checkpoint: no list of claims in it, starting with none")
+        log.error("checkpoint: claims must be a list, starting without claims")
         return
     wrong: list[str] = []
     for claim in claims:
@@ -220,7 +220,7 @@ def load_claims(data: dict[str, Any]) -> Iterator[PreparedClaim]:
         except _WRONG as error:
             wrong.append(one_line(repr(error)))
     if wrong:
-        log.error("checkpoint: %d claims left out, the first for %s", len(wrong), wrong[0])
+        log.error("checkpoint: ignoring %d invalid claims, the first: %s", len(wrong), wrong[0])
 
 
 def _load_claim(claim: dict[str, Any]) -> PreparedClaim:

@@ -144,7 +144,7 @@ class DevicePlugin:
         finally:
             responses.cancel()
             self._observe(StreamClosed(self.resource, "", stream, why, endpoint, code))
-        log.warning("device plugin %s is gone until it registers again: %s", self, why)
+        log.warning("device plugin %s is unavailable until it registers again: %s", self, why)
         self._watching = None
         await self._channel.close()
         self._on_end()

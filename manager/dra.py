@@ -252,7 +252,7 @@ class DraManager:
             self._observe_report(driver, report, update.changed, now)
         if update.refused and driver not in self._overfull:
             self._overfull.add(driver)
-            log.error("driver %s reports too many devices, %d were left out", one_line(driver), update.refused)
+            log.error("driver %s reports too many devices, ignoring %d", one_line(driver), update.refused)
         self._notify(update.changed)
         self._save(driver, update)
 

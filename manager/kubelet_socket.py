@@ -50,7 +50,7 @@ class KubeletSocket:
             server.add_insecure_port(address)
             await server.start()
         except (OSError, ValueError, RuntimeError) as error:
-            log.error("%s cannot be served, device plugins cannot register there: %s", self.path, error)
+            log.error("%s cannot be served, so device plugins cannot register: %s", self.path, error)
         else:
             self._server = server
 
@@ -69,7 +69,7 @@ class KubeletSocket:
             self._ended(request, began, str(refused))
             reason = one_line(str(refused), REASON_LIMIT)
             resource, endpoint = one_line(repr(request.resource_name)), one_line(repr(request.endpoint))
-            log.warning("device plugin of %s at %s refused: %s", resource, endpoint, reason)
+            log.warning("device plugin of %s at %s rejected: %s", resource, endpoint, reason)
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, reason)
         self._ended(request, began)
         return REGISTER.response()

@@ -202,8 +202,8 @@ class Plugin:
             self._observe(malformed_received(self.driver, self.endpoint, stream, error))
             self._end(str(error))
         except Exception:  # of ours: one report that we cannot take must not be the last one
-            log.exception("health stream of plugin %s: a report could not be taken", self)
-            self._end("a report could not be taken")
+            log.exception("health stream of plugin %s: a report could not be processed", self)
+            self._end("a report could not be processed")
         finally:
             responses.cancel()
             self._observe(StreamClosed(self.driver, "", stream, self._why, endpoint, self._code))

@@ -109,7 +109,7 @@ class RegistrationDirectory:
                 await self._compare()
         except* (OSError, RuntimeError) as errors:  # no watches left, the directory has gone, or a name that is no text
             why = one_line(str(_first(errors)), _WORDS)
-            log.error("%s cannot be watched, it is read once a second instead: %s", self._path, why)
+            log.error("%s cannot be watched, reading it once a second instead: %s", self._path, why)
         while True:
             await self._compare()
             await self._clock.sleep(_RESCAN / 1000)
@@ -152,7 +152,7 @@ class RegistrationDirectory:
                     await channel.channel_ready()
                 candidate = await _ask(call, socket)
             except TimeoutError:
-                return f"nobody answers within {DIAL_LIMIT:g} s"
+                return f"no answer within {DIAL_LIMIT:g} s"
             except grpc.aio.AioRpcError as error:
                 return f"GetInfo failed, is it a plugin? {error.code().name}: {error.details()}"
             except MalformedMessage as malformed:
@@ -165,7 +165,7 @@ class RegistrationDirectory:
                 return await self._refuse(call, refused)
             if (wrong := await _notify(call, ok=True)) is not None:
                 await self._deregister(socket)  # undone and tried again (W-16)
-                return f"it did not take the news of its registration: {wrong}"
+                return f"NotifyRegistrationStatus failed: {wrong}"
         return None
 
     def _handler(self, candidate: Candidate) -> Handler:
@@ -181,7 +181,7 @@ class RegistrationDirectory:
     async def _refuse(self, call: PluginCalls, refused: Refused) -> str:
         reason = one_line(str(refused), _WORDS)
         await _notify(call, ok=False, error=reason)
-        return f"refused: {reason}"
+        return f"rejected: {reason}"
 
 
 def find_sockets(directory: Path) -> Iterator[Socket]:

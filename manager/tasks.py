@@ -28,4 +28,4 @@ def notify_each(listeners: Iterable[Callable[[T], None]], what: T) -> None:
 
 def _log_exception(task: asyncio.Task[Any]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
-        log.error("%s ended by a fault", task.get_name(), exc_info=error)
+        log.error("%s failed", task.get_name(), exc_info=error)

@@ -34,7 +34,7 @@ def main() -> None:
     try:
         asyncio.run(join(sys.argv[1]))
     except OSError as error:
-        sys.exit(f"nobody listens at {sys.argv[1]}: {error.strerror}")
+        sys.exit(f"no process listens at {sys.argv[1]}: {error.strerror}")
 
 
 if __name__ == "__main__":

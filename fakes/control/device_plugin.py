@@ -62,9 +62,9 @@ class PluginOptions:
             raise ValueError(f"{self.resource!r} is not the name of an extended resource, such as example.com/gpu")
         check_instance(self.instance)
         if self.registration == "plugins_registry" and not (self.registry_dir and self.data_dir):
-            raise ValueError("a plugin that waits to be found has a registry_dir and a data_dir")
+            raise ValueError("registration in plugins_registry needs registry_dir and data_dir; set both")
         if self.socket_name == KUBELET_SOCKET:
-            raise ValueError(f"no plugin's socket is called {KUBELET_SOCKET}")
+            raise ValueError(f"socket must not be {KUBELET_SOCKET}")
         if self.cdi_dir and self.cdi_kind:
             check_kind(self.cdi_kind)
         catalogue(self.catalogue)

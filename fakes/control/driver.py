@@ -29,8 +29,7 @@ def check_instance(instance: str) -> None:
     fine: the driver, or device plugin, then has one instance alone."""
     if instance and not _INSTANCE.fullmatch(instance):
         raise ValueError(
-            f"{instance!r} is no name of an instance, which is letters, digits and -_. between, such as a pod's uid or "
-            "name"
+            f"instance must be letters and digits, with -_. between, such as a Pod's UID, got {instance!r}"
         )
 
 
@@ -99,19 +98,19 @@ class DriverOptions:
 
     def __post_init__(self) -> None:
         if not self.name or not self.node:
-            raise ValueError("a driver has a name" if not self.name else "a driver lives on a node")
+            raise ValueError("name must not be empty" if not self.name else "node must not be empty")
         check_instance(self.instance)
         if not 0 <= self.heartbeat < math.inf:
-            raise ValueError(f"the heartbeat is a finite number of seconds, 0 for none, not {self.heartbeat}")
+            raise ValueError(f"heartbeat must be a finite number of seconds, 0 for none, got {self.heartbeat}")
         if twice := sorted(name for name, count in Counter(self.device_names).items() if count > 1):
-            raise ValueError(f"no two devices have one name: {', '.join(twice)}")
+            raise ValueError(f"duplicate device name: {', '.join(twice)}")
         Inventory(self.inventory)
         policy(self.policy)
         catalogue(self.catalogue)
         for api in self.health_apis:
             check_advertised(api)
         if strange := sorted(self.returns.keys() - set(self.devices)):
-            raise ValueError(f"what is returned for a device needs the device: {', '.join(strange)}")
+            raise ValueError(f"returns has unknown devices: {', '.join(strange)}")
         for api in self.served_health_apis or ():
             check_served(api)
 

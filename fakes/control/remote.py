@@ -127,7 +127,7 @@ class RemoteHost:
         request = {"id": number, "driver": of, "call": name, "args": to_jsonable_python(args), "seen": self._seen}
         line = to_line(request)
         if len(line) > LINE_LIMIT:
-            raise ControlFailed(f"{name}: a line has at most {LINE_LIMIT} bytes, this one would have {len(line)}")
+            raise ControlFailed(f"{name}: a line must have at most {LINE_LIMIT} bytes, got {len(line)}")
         if self._over:
             raise ControlFailed(f"{name}: {self._over}")
         self._last = number

@@ -10,7 +10,7 @@ from drahealth.fakes.control.taint import Taint
 class Attempt:
     """The outcome of a recovery: faults that will be gone and faults that stay, such as `xid/79 on gpu-0`."""
 
-    cured: tuple[str, ...] = ()
+    cleared: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
     takes: float = 0.0
     """Seconds until then, on the driver's clock."""

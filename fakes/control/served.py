@@ -74,8 +74,8 @@ class ServedDrivers:
             raise ValueError("this process serves no drivers of a file; start it with `drahealth driver serve -f FILE`")
         if not name:
             if len(names) > 1:
-                raise ValueError(f"say which driver is meant; there are {', '.join(names)}")
+                raise ValueError(f"the process serves several drivers; choose one of {', '.join(names)}")
             return self._drivers[names[0]]
         if name not in self._drivers:
-            raise ValueError(f"there is no driver {name!r}; {near(name, names)}")
+            raise ValueError(f"unknown driver {name!r}; {near(name, names)}")
         return self._drivers[name]

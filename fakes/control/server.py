@@ -87,7 +87,7 @@ class ControlServer:
         except MalformedLine as malformed:
             writer.write(to_line({"seq": 0, "id": None, "error": str(malformed)}))
         except ValueError:  # readline's word for a line over the limit
-            writer.write(to_line({"seq": 0, "id": None, "error": f"a line has at most {LINE_LIMIT} bytes"}))
+            writer.write(to_line({"seq": 0, "id": None, "error": f"a line must have at most {LINE_LIMIT} bytes"}))
         except OSError:
             pass  # it ended less politely
         finally:
@@ -109,7 +109,7 @@ class ControlServer:
     def _session(self, name: str, calls: int, *, brief: bool) -> "Session":
         session = self._sessions.get(name)
         if (session is None and calls) or (session and session.over):
-            raise MalformedLine("the drivers are lost: their process was started anew")
+            raise MalformedLine("the drivers are lost: their process was restarted")
         if session is None:
             session = self._sessions[name] = Session(
                 self._make, self._make_plugin, self._jump, self._served, brief=brief
@@ -255,7 +255,7 @@ class Session:
     async def jump(self, seconds: float) -> None:
         """Lets the drivers' clock jump. Raises ValueError where they live on the system's time."""
         if self._jump_clock is None:
-            raise ValueError("the drivers live on the system's time, which does not jump")
+            raise ValueError("the drivers use the system clock, which cannot move forward; pass --jumping-clock")
         self._jump_clock(seconds)
 
     async def close(self) -> None:
@@ -300,10 +300,10 @@ class Session:
     async def _called(self, request: Request) -> Any:
         if request.driver is None:
             if request.call not in self._own_calls:
-                raise ValueError(f"there is no call {request.call!r}; {near(request.call, _OWN_CALLS)}")
+                raise ValueError(f"unknown call {request.call!r}; {near(request.call, _OWN_CALLS)}")
             return encode_reply(await self._own_calls[request.call](**request.args))
         if request.driver not in self._commanded:
-            raise ValueError(f"there is no driver {request.driver}")
+            raise ValueError(f"unknown driver {request.driver}")
         commanded, used = self._commanded[request.driver], self._used.get(request.driver)
         result = await commanded.call(request.call, request.args)
         if used and commanded.changes(request.call):

@@ -37,7 +37,7 @@ def listen(path: Path) -> socket.socket:
     except BaseException as error:
         listening.close()
         if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
-            raise SocketInUse(f"somebody listens at {one_line(str(path))} already; name another --socket") from None
+            raise SocketInUse(f"another process listens at {one_line(str(path))}; pass another --socket") from None
         raise
     finally:
         os.umask(mask)
@@ -49,9 +49,9 @@ def make_way(path: Path) -> None:
     if not path.exists() and not path.is_symlink():
         return
     if not path.is_socket():
-        raise SocketInUse(f"there is something at {one_line(str(path))} that is no socket; name another --socket")
+        raise SocketInUse(f"{one_line(str(path))} is not a socket; pass another --socket")
     if is_served(path):
-        raise SocketInUse(f"somebody listens at {one_line(str(path))} already; name another --socket")
+        raise SocketInUse(f"another process listens at {one_line(str(path))}; pass another --socket")
     path.unlink(missing_ok=True)
 
 
@@ -62,4 +62,4 @@ def _own_folder(folder: Path) -> None:
         return
     found = folder.lstat()
     if found.st_uid != os.geteuid() or found.st_mode & 0o077:
-        raise SocketInUse(f"{folder} is not this user's alone; name another --socket")
+        raise SocketInUse(f"other users can use {folder}; remove it, or pass another --socket")

@@ -46,7 +46,7 @@ class FileWriter:
             while left and not self._closing:
                 left = left[os.write(self._number, left) :]
         except OSError as error:
-            log.error("standard output cannot be written: %s; nothing more is", error.strerror)
+            log.error("standard output cannot be written: %s; further lines are dropped", error.strerror)
             self.close()
 
     def is_closing(self) -> bool:

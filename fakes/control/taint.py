@@ -23,4 +23,4 @@ class Taint:
         if not re.fullmatch(_LABEL_VALUE, self.value):
             raise ValueError(f"a taint value must be letters, digits, and -_. between, at most 63, got {self.value!r}")
         if self.effect not in TAINT_EFFECTS:
-            raise ValueError(f"a taint effect must be {', '.join(TAINT_EFFECTS)}, got {self.effect!r}")
+            raise ValueError(f"a taint effect must be one of {', '.join(TAINT_EFFECTS)}, got {self.effect!r}")

@@ -85,7 +85,8 @@ app.add_typer(streams, name=_STREAM, help="Add or clear a fault of the health st
 def ctl(
     context: typer.Context,
     socket: Annotated[
-        Path | None, typer.Option(metavar="PATH", help=f"The drivers' control socket; {VARIABLE}, or the usual one.")
+        Path | None,
+        typer.Option(metavar="PATH", help=f"Control socket; default: {VARIABLE}, or the default of `driver serve`."),
     ] = None,
     driver: Annotated[str, typer.Option(metavar="NAME", help="Driver, if the process has several.")] = "",
 ) -> None:

@@ -26,6 +26,11 @@ class Driver:
     def is_plugin(self) -> bool:
         return self.subject == "device-plugin"
 
+    @property
+    def words(self) -> str:
+        """What it is and its name, such as `driver gpu.example.com`."""
+        return f"{self.subject.replace('-', ' ')} {self.name}"
+
     def do(self, command: Command[Any]) -> Any:
         """Does the command; returns its reply as plain data. Raises CommandError."""
         timed = [argument.name for argument in command.definition.arguments if argument.kind is Kind.DURATION]
@@ -43,7 +48,5 @@ def driver_of(context: typer.Context) -> Iterator[Driver]:
         driver = Driver(connection, connection.call("use", name=name))
         has = [*(known.ctl for known in defined(driver.subject) if known.ctl), "set"]
         if subcommand not in has:
-            raise CommandError(
-                f"{driver.name} is a {driver.subject} and has no `{subcommand}`; it has {', '.join(has)}"
-            )
+            raise CommandError(f"{driver.words} has no `{subcommand}`; it has {', '.join(has)}")
         yield driver

@@ -27,18 +27,18 @@ def _cleared(driver: Driver, command: Clear, reply: Any) -> None:
 
 def _recovered(driver: Driver, command: Recover, reply: Any) -> None:
     after = f" in {reply['takes']:g} s" if reply["takes"] else ""
-    left = "claimed to be cured" if command.claimed else "left"
-    for word, faults in (("cured", reply["cured"]), (left, reply["left"])):
+    left = "claimed to be cleared" if command.claimed else "left"
+    for word, faults in (("cleared", reply["cleared"]), (left, reply["left"])):
         for fault in faults:
             typer.echo(f"{word}{after}: {printable(fault)}")
-    if not (reply["cured"] or reply["left"]):
+    if not (reply["cleared"] or reply["left"]):
         typer.echo(f"there is nothing to recover{f' on {_words(command.device)}' if command.device else ''}")
     if reply["left"] and not (command.fails or command.claimed):
         raise typer.Exit(1)
 
 
 def _upgraded(driver: Driver, command: Upgrade, reply: Any) -> None:
-    typer.echo(f"it is instance {printable(driver.do(GetState())['instance'])} now")
+    typer.echo(f"upgraded to instance {printable(driver.do(GetState())['instance'])}")
 
 
 _SHOWN: dict[type[Command[Any]], Callable[[Driver, Any, Any], None]] = {

@@ -30,24 +30,30 @@ def set_(
     device: Annotated[list[str] | None, typer.Argument(metavar="DEVICE", help=DEVICE, show_default=False)] = None,
     health: Annotated[str | None, typer.Option(metavar="HEALTH", help="Healthy, Unhealthy or Unknown.")] = None,
     message: Annotated[str | None, typer.Option(metavar="TEXT", help="The message of the health report.")] = None,
-    timeout: Annotated[int | None, typer.Option(metavar="SECONDS", help="0: the kubelet's default.")] = None,
-    heartbeat: Annotated[float | None, typer.Option(metavar="SECONDS", help="The driver's; 0 for none.")] = None,
+    timeout: Annotated[
+        int | None, typer.Option(metavar="SECONDS", help="Timeout of the devices; 0: the kubelet's default.")
+    ] = None,
+    heartbeat: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Period of the driver's own reports; 0 for none.")
+    ] = None,
     listed: Annotated[
         bool | None,
         typer.Option(
-            "--listed/--unlisted", help="Of a device plugin: put in the list or out of it.", show_default=False
+            "--listed/--unlisted",
+            help="Add devices to the list of a device plugin, or remove them.",
+            show_default=False,
         ),
     ] = None,
 ) -> None:
     """Override the reported health of devices, or set the driver's heartbeat.
 
-    The health of a device plugin's device is any word; kubelets take every word but `Healthy` for Unhealthy.
+    For a device plugin, the health can be any word. Kubelets treat every word except `Healthy` as Unhealthy.
     """
     said = {"health": health, "message": message, "timeout": timeout, "listed": listed}
     changes = {key: value for key, value in said.items() if value is not None}
     if bool(device) != bool(changes) or (not changes and heartbeat is None):
         raise CommandError(
-            "`set` takes devices with --health, --message, --timeout, --listed or --unlisted, or --heartbeat, or both"
+            "pass devices with --health, --message, --timeout, --listed or --unlisted; or pass --heartbeat; or both"
         )
     with driver_of(context) as driver:
         try:
@@ -64,7 +70,7 @@ def _for_driver(
     driver: Driver, devices: tuple[str, ...], changes: dict[str, Any], heartbeat: float | None
 ) -> Iterator[Command[Any]]:
     if "listed" in changes:
-        raise ValueError(f"{driver.name} is a driver; --listed and --unlisted are for device plugins")
+        raise ValueError(f"{driver.words} has no --listed and --unlisted; they are for device plugins")
     health = _health(changes["health"]) if "health" in changes else None
     if changes:
         message = changes.get("message", None if health is None else "")
@@ -79,7 +85,7 @@ def _for_plugin(
     """The command that the plugin can reject comes first."""
     odd = [f"--{key}" for key in ("message", "timeout") if key in changes] + ["--heartbeat"] * (heartbeat is not None)
     if odd:
-        raise ValueError(f"{driver.name} is a device plugin; it reports health without {odd[0][2:]}")
+        raise ValueError(f"{driver.words} has no {odd[0]}; it is for drivers")
     if "listed" in changes:
         yield (Restore if changes["listed"] else Remove)(devices)
     if "health" in changes:
@@ -89,7 +95,7 @@ def _for_plugin(
 def _health(word: str) -> Health:
     found = next((health for health in Health if health.lower() == word.lower()), None)
     if found is None:
-        raise CommandError(f"there is no health {word!r}; {near(word, Health)}")
+        raise CommandError(f"unknown health {word!r}; {near(word, Health)}")
     return found
 
 

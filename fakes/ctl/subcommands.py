@@ -41,7 +41,7 @@ def _function(widest: Definition, definitions: Mapping[Subject, Definition]) -> 
             with driver_of(context) as driver:
                 definition = definitions[driver.subject]
                 for name in said.keys() - {argument.name for argument in definition.arguments}:
-                    raise ValueError(f"{driver.name} is a {driver.subject}; its `{definition.ctl}` takes no --{name}")
+                    raise ValueError(f"{driver.words}: `{definition.ctl}` has no option --{name}")
                 command = checked if definition is widest else definition.command(**said)
                 show_outcome(driver, command, driver.do(command))
         except ValueError as error:

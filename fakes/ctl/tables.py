@@ -66,7 +66,7 @@ def _head(driver: Mapping[str, Any]) -> Text:
     )
     more = f"health streams: {driver['streams']}, {given}, devices: {health}"
     if driver.get("stream_faults"):
-        more += f"; what is wrong with streams: {', '.join(driver['stream_faults'])}"
+        more += f"; stream faults: {', '.join(driver['stream_faults'])}"
     return head.append(f"\n{printable(more)}", "not bold")
 
 

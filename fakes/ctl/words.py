@@ -8,7 +8,7 @@ from drahealth.proto.quoting import printable
 
 def words_of(line: Mapping[str, Any]) -> str:
     """What happened, after the driver's name."""
-    left_out = f" ({line['left_out_before']} lines before were left out)" if line.get("left_out_before") else ""
+    left_out = f" ({line['left_out_before']} earlier lines were skipped)" if line.get("left_out_before") else ""
     return printable(f"{line['driver']}: {_what(line)}{left_out}")
 
 

@@ -88,7 +88,7 @@ class FailingDevices:
         ended = [] if command.fails or command.claimed else self._end_flaps(action(command.action), devices)
         self._finish()
         self._started.set()
-        return Attempt(tuple(dict.fromkeys((*begun.cured, *ended))), begun.left, begun.takes)
+        return Attempt(tuple(dict.fromkeys((*begun.cleared, *ended))), begun.left, begun.takes)
 
     def reset(self) -> None:
         """Clears all faults."""

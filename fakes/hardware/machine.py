@@ -27,7 +27,7 @@ class DeviceState:
 class Recovery:
     """The result of a recovery action: the cleared faults and the remaining ones, as `fault on device`."""
 
-    cured: tuple[str, ...]
+    cleared: tuple[str, ...]
     left: tuple[str, ...]
     changed: frozenset[str] = frozenset()
     """Paths of the devices whose state changed."""
@@ -99,11 +99,11 @@ class Machine:
         Recovering a whole device recovers its partitions.
         """
         there = self.faults_on(*devices)
-        cured = [] if fails else [key for key in there if self.is_recovered(key, action)]
-        changed = self.cure(cured)
+        cleared = [] if fails else [key for key in there if self.is_recovered(key, action)]
+        changed = self.cure(cleared)
         return Recovery(
-            tuple(map(fault_text, cured)),
-            tuple(fault_text(key) for key in there if key not in cured),
+            tuple(map(fault_text, cleared)),
+            tuple(fault_text(key) for key in there if key not in cleared),
             changed,
         )
 

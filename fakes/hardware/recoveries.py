@@ -14,14 +14,14 @@ from typing import Literal
 from drahealth.fakes.faults.catalogue import Action
 from drahealth.fakes.hardware.machine import Key, Machine, fault_text
 
-Outcome = Literal["cured", "claimed", "nothing"]
+Outcome = Literal["cleared", "claimed", "nothing"]
 
 
 @dataclass(frozen=True, slots=True)
 class StartedRecovery:
     """A started recovery: the faults it will clear, the remaining faults, and the seconds until its end."""
 
-    cured: tuple[str, ...] = ()
+    cleared: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
     takes: float = 0.0
 
@@ -57,7 +57,7 @@ class Recoveries:
         longest = 0.0
         for key in there:
             seconds = self._draw(key) if takes is None else takes
-            outcome: Outcome = "cured" if key in cleared else "claimed" if claimed else "nothing"
+            outcome: Outcome = "cleared" if key in cleared else "claimed" if claimed else "nothing"
             self._running[key] = (now + seconds, outcome)
             longest = max(longest, seconds)
         return StartedRecovery(
@@ -76,8 +76,8 @@ class Recoveries:
         over = {key: outcome for key, (due, outcome) in self._running.items() if due <= now}
         for key in over:
             del self._running[key]
-        cured = self._machine.cure([key for key, outcome in over.items() if outcome == "cured"])
-        return cured | self._machine.claim([key for key, outcome in over.items() if outcome == "claimed"])
+        cleared = self._machine.cure([key for key, outcome in over.items() if outcome == "cleared"])
+        return cleared | self._machine.claim([key for key, outcome in over.items() if outcome == "claimed"])
 
     def forget(self, key: Key) -> None:
         """Removes a fault that was cleared by other means."""

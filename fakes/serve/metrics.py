@@ -100,8 +100,8 @@ class _Now(Collector):
         for name, state in both.items():
             faults.update((name, fault) for ids in state.faults.values() for fault in ids)
         yield _calls(self._drivers, self._plugins)
-        yield _family("devices", "Devices by what is said of them.", devices, "health")
-        yield _family("faults", "Devices that a fault reaches, by the fault.", faults, "fault")
+        yield _family("devices", "Devices by their reported health.", devices, "health")
+        yield _family("faults", "Devices with a fault, by the fault.", faults, "fault")
         yield _each("streams", "Health streams that are open.", both, lambda state: state.streams)
         yield _each("prepared_claims", "Claims that are prepared.", self.states, lambda state: len(state.prepared))
         yield _each(
@@ -110,7 +110,7 @@ class _Now(Collector):
         yield _each("running", "1 while the driver runs.", both, lambda state: state.running)
         yield _each(
             "registered",
-            "1 once a kubelet has said that the driver is registered.",
+            "1 once a kubelet has registered the driver.",
             both,
             lambda state: state.registered,
         )

@@ -44,7 +44,7 @@ class NodePods:
                 objects, revision = await self._source.snapshot(PODS)
                 self._pods = {_key(pod): pod for pod in objects}
                 if self.problem:
-                    log.warning("pods are followed again")
+                    log.warning("pods are watched again")
                 self.problem = ""
                 self._tell()
                 async for event in self._source.watch(PODS, since=revision):
@@ -55,8 +55,8 @@ class NodePods:
                     self._tell()
             except ApiError as error:
                 if error.status != 410 and not self.problem:
-                    log.warning("pods cannot be followed, what they said before holds: %s", error)
-                    self.problem = f"pods cannot be followed: {error}"
+                    log.warning("pods cannot be watched, their last annotations apply: %s", error)
+                    self.problem = f"pods cannot be watched: {error}"
                 if error.status not in (410, 503):
                     await asyncio.sleep(REFUSED)
             await asyncio.sleep(RETRY)

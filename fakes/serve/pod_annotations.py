@@ -48,7 +48,7 @@ def said_by(pod: Object, prefix: str) -> Iterator[Said | str]:
             yield Said(device, HealthOverride(health, f"pod {name} says {health.lower()} ({key})"))
         else:
             odd = one_line(value, 60)
-            yield f"pod {name}, {key}: there is no health {odd!r}, say healthy, unhealthy or unknown; it is passed over"
+            yield f"pod {name}, {key}: unknown health {odd!r}; use healthy, unhealthy or unknown; ignoring it"
 
 
 def claims_of(pod: Object) -> Iterator[str]:

@@ -85,10 +85,14 @@ async def _on_standard_streams(server: ControlServer, told: asyncio.Event) -> No
 
 def main(arguments: Sequence[str] | None = None, program: str = "drahealth.fakes.serve.session_process") -> None:
     """The program. Exits 2 for wrong arguments, of which a taken path is one, and 3 where it cannot serve."""
-    parser = argparse.ArgumentParser(prog=program, description="Fake DRA drivers, told what to do from outside.")
-    parser.add_argument("--socket", type=Path, metavar="PATH", help="listen here, not on standard input and output")
-    parser.add_argument("--kubeconfig", type=Path, metavar="FILE", help="the API server; without, the pod's own")
-    parser.add_argument("--jumping-clock", action="store_true", help="live on a clock that whoever connects can jump")
+    parser = argparse.ArgumentParser(prog=program, description="Fake DRA drivers, controlled over a connection.")
+    parser.add_argument(
+        "--socket", type=Path, metavar="PATH", help="control socket; default: standard input and output"
+    )
+    parser.add_argument(
+        "--kubeconfig", type=Path, metavar="FILE", help="kubeconfig; default: the API server of the Pod"
+    )
+    parser.add_argument("--jumping-clock", action="store_true", help="let connections move the clock forward")
     options = parser.parse_args(arguments)
     run(options.socket, options.kubeconfig, jumping=options.jumping_clock, program=program)
 
@@ -116,7 +120,7 @@ async def _main(path: Path | None, kubeconfig: Path | None, jumping: bool) -> No
             raise CommandError(str(taken)) from None
         except OSError as error:
             raise CommandError(
-                f"{error.filename or path} cannot be made: {error.strerror}; name another --socket", 3
+                f"{error.filename or path} cannot be created: {error.strerror}; pass another --socket", 3
             ) from None
 
 

@@ -102,30 +102,33 @@ def _unused(path: Place, step: Step) -> Iterator[Finding]:
     """What nobody would read."""
     for name, verbs in _FIELDS.items():
         if getattr(step, {"for": "for_"}.get(name, name)) is not None and step.verb not in verbs:
-            inside = " (which has one of its own)" if step.verb in ("flap", "expect", "repeat") else ""
-            yield (*path, name), f"{name} belongs to {', '.join(verbs)}, and this step has {step.verb}{inside}"
+            inside = f"; set it inside {step.verb}" if step.verb in ("flap", "expect", "repeat") else ""
+            yield (*path, name), f"`{name}` is not allowed with {step.verb}, only with {', '.join(verbs)}{inside}"
     if step.expect and step.expect.of == "plugin" and step.expect.message:
-        yield (*path, "expect", "message"), "a device plugin has no messages: leave it out, or say that there is none"
+        yield (*path, "expect", "message"), 'a device plugin reports no message; remove it, or set it to ""'
     if step.device == HELD:
-        yield (*path, "device"), f"which device is {HELD} is seen by expect alone: name the device"
+        yield (*path, "device"), f"only expect knows the device that is {HELD}; name the device"
     if step.when is not None and path[0] == ENDING:
-        yield (*path, "when"), "what is always done at the end waits for nothing: leave `when` out"
+        yield (*path, "when"), "a step of `always` cannot wait; remove `when`"
     if step.plugin is not None and not isinstance(step.plugin, str) and step.device is None:
-        yield (*path, "plugin"), "what a plugin says of a device needs the device"
+        yield (*path, "plugin"), "the report of a device plugin needs a device; add `device`"
     if isinstance(step.plugin, str) and step.device is not None:
-        yield (*path, "device"), f"a plugin can {step.plugin} as a whole, and not for a device"
+        yield (*path, "device"), f"{step.plugin} is for the whole device plugin; remove `device`"
     if step.set and step.device is None and step.set.model_fields_set - {"heartbeat"}:
-        yield (*path, "set"), f"set needs a device for {', '.join(sorted(step.set.model_fields_set - {'heartbeat'}))}"
+        yield (*path, "set"), f"set needs `device` for {', '.join(sorted(step.set.model_fields_set - {'heartbeat'}))}"
 
 
 def _not_there(timeline: Timeline, inventory: Inventory, unsure: Set[str]) -> Iterator[Finding]:
     """Unknown devices and pods. `unsure` as above."""
     use = timeline.use.workload
     if (use.devices or 0) > len(inventory.leaves):
-        yield ("use", "workload", "devices"), f"the pod asks for {use.devices} devices of {len(inventory.leaves)}"
+        yield ("use", "workload", "devices"), f"devices must be at most {len(inventory.leaves)}, got {use.devices}"
     for path, step in steps_of(timeline):
         if step.pod == "deleted" and use.kind == "Pod" and "workload" not in unsure:
-            yield (*path, "pod"), "a pod by itself does not come again: say `workload: {kind: ReplicaSet}` in `use`"
+            yield (
+                (*path, "pod"),
+                "only the pod of a ReplicaSet is replaced; add `workload: {kind: ReplicaSet}` to `use`",
+            )
         if step.when and step.when.device not in (None, HELD):
             try:
                 inventory.matching(step.when.device)
@@ -141,7 +144,7 @@ def _more_than_held(planned: Plan, timeline: Timeline) -> Iterator[Finding]:
             at_once[action.place, action.at].add(action.device)
     for (place, _), devices in at_once.items():
         if held and len(devices) > held:
-            yield place, f"the pod holds {held} of {len(devices)} devices that are to show: name it, or say `{HELD}`"
+            yield place, f"the pod holds {held} of these {len(devices)} devices; expect its device by name, or `{HELD}`"
 
 
 def _odd_window(path: Place, step: Step) -> Iterator[Finding]:
@@ -149,7 +152,10 @@ def _odd_window(path: Place, step: Step) -> Iterator[Finding]:
         try:
             Duration.parse(step.within)
         except ValueError:
-            yield (*path, "within"), f"{step.within!r} is no window ({', '.join(WINDOWS)}) and no duration (3s)"
+            yield (
+                (*path, "within"),
+                f"within must be {', '.join(WINDOWS)} or a duration such as 3s, got {step.within!r}",
+            )
 
 
 def _odd_offer(path: Place, step: Step) -> Iterator[Finding]:

@@ -33,7 +33,10 @@ def contradictions(actions: Iterable[Action], catalogue: str, *, by_chance: bool
             yield from ((action_.place, what) for what in story.next(action_))
     for (place, at), helped in story.helped.items():
         if not helped and not by_chance:
-            yield place, f"there is nothing to recover from at {at:g} s: inject a fault before, or leave it out"
+            yield place, f"no device has a fault at {at:g} s; inject one before, or remove this step"
+
+
+_NAMES = {"driver": "driver", "plugin": "device plugin", "kubelet": "kubelet"}
 
 
 @dataclass
@@ -92,28 +95,28 @@ class _Story:
                 yield from self._change_pod(did, state)
             case StreamClose() | Send() if not self.runs["driver"]:
                 what = did.verb.removeprefix("stream_")
-                yield f"the driver does not run at {did.at:g} s, so its streams cannot {what}"
+                yield f"the driver is not running at {did.at:g} s, so `{what}` has no stream; start it before"
             case Expect() as expect:
                 yield from self._expect(did, expect)
             case SetListedHealth() | Remove() | Restore() if not self.runs["plugin"]:
-                yield f"the plugin does not run at {did.at:g} s, so it cannot list devices"
+                yield f"the device plugin is not running at {did.at:g} s, so it lists no devices; start it before"
 
     def _change_pod(self, did: Action, verb: str) -> Iterator[str]:
         if not self.runs["kubelet"] and verb != "running":
-            yield f"the kubelet does not run at {did.at:g} s, so nothing becomes of the pod"
+            yield f"the kubelet is not running at {did.at:g} s, so pods do not change; start it before"
         if self.fails and verb == "keeps-failing":
-            yield f"the pod keeps failing already at {did.at:g} s"
+            yield f"the pod already keeps failing at {did.at:g} s; remove this step"
         self.fails = verb == "keeps-failing"
 
     def _inject(self, did: Action, inject: Inject) -> Iterator[str]:
         faults = self.has.setdefault(did.device, {})
         if inject.fault in faults:
-            yield f"{did.device} has {inject.fault} already at {did.at:g} s"
+            yield f"{did.device} already has {inject.fault} at {did.at:g} s; clear it before"
         whole = did.device.partition("/")[0]
         for gone in {whole, did.device}:
             for name in self.has.get(gone, {}):
                 if name != inject.fault and (known := self._known(name)) and known.vanishes:
-                    yield f"{gone} is gone with {name} at {did.at:g} s, so nothing more can befall it; recover it first"
+                    yield f"{gone} is not listed at {did.at:g} s because of {name}; recover it before another fault"
         faults[inject.fault] = float("inf")
 
     def _recover(self, did: Action, recover: Recover) -> Iterator[str]:
@@ -122,7 +125,7 @@ class _Story:
         self.helped[when] = self.helped.get(when, False) or bool(concerned)
         late = {path: until for path in concerned if (until := self.busy.get(path, 0.0)) > did.at}
         for path, until in late.items():
-            yield f"{path} is being recovered until {until:g} s, so that cannot begin again at {did.at:g} s"
+            yield f"{path} is already recovering at {did.at:g} s, until {until:g} s; wait until then"
         over = did.at + (recover.takes or 0.0)
         for path in concerned:
             self.busy[path] = over
@@ -132,12 +135,12 @@ class _Story:
 
     def _run(self, did: Action, who: str, verb: str) -> Iterator[str]:
         if not self.runs[who] and verb not in ("start", "restart"):
-            yield f"the {who} does not run at {did.at:g} s, so it cannot {verb}"
+            yield f"the {_NAMES[who]} is not running at {did.at:g} s, so `{verb}` is impossible; start it before"
         if verb in ("start", "restart", "upgrade") and not self.runs["kubelet"] and who != "kubelet":
-            yield f"the kubelet does not run at {did.at:g} s, so no {who} can register; start it before"
+            yield f"the kubelet is not running at {did.at:g} s, so no {_NAMES[who]} can register; start it before"
         if isinstance(did.do, Upgrade):
             if self.upgraded > did.at:
-                yield f"two instances of the driver run until {self.upgraded:g} s, so there is no third at {did.at:g} s"
+                yield f"the driver is already being upgraded at {did.at:g} s, until {self.upgraded:g} s"
             self.upgraded = did.at + did.do.overlap
         elif who == "driver" and verb in ("crash", "stop", "restart"):
             self.upgraded = 0.0  # which ends both
@@ -148,7 +151,7 @@ class _Story:
         there = self.taints.setdefault(did.device, set())
         gone = {taint for taint in there if taint[0] == untaint.key and untaint.effect in ("", taint[1])}
         if not gone and not self.by_chance:
-            yield f"{did.device} has no taint {untaint.key} at {did.at:g} s: leave untaint out, or taint it before"
+            yield f"{did.device} has no taint {untaint.key} at {did.at:g} s; add it before, or remove this step"
         there -= gone
 
     def _expect(self, did: Action, expect: Expect) -> Iterator[str]:
@@ -156,7 +159,7 @@ class _Story:
         until, before = self.expected.get(key, (-1.0, did))
         other = before.do.health if isinstance(before.do, Expect) else None
         if expect.health and other not in (None, expect.health) and did.at <= until:
-            yield f"{did.device} is to be {expect.health} at {did.at:g} s, and {other} by {before.step}"
+            yield f"{did.device} is expected {expect.health} at {did.at:g} s, but {other} by {before.step}"
         over = did.at + expect.holds
         if expect.health and over >= until:
             self.expected[key] = (over, did)

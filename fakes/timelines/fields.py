@@ -30,7 +30,7 @@ def _percent(value: Any) -> float:
             part = -1.0
         if 0 <= part <= 1:
             return part
-    raise ValueError(f"not a share: {value!r} (say 80%)")
+    raise ValueError(f"invalid share {value!r} (use 80%)")
 
 
 Lasting = Annotated[

@@ -51,11 +51,11 @@ def load_parts(text: str | bytes, source: str = "timeline") -> tuple[list[Loaded
             if isinstance(document.data, dict):
                 found.append(_loaded(document))
             else:
-                problems += document.problems([((), f"not a timeline: it begins with `format: {FORMAT}`")])
+                problems += document.problems([((), f"not a timeline; start it with `format: {FORMAT}`")])
     except FileError as error:  # no YAML from there on
         problems += error.problems
     if not some and not problems:
-        problems.append(Problem(1, "", f"there is no timeline in it: it begins with `format: {FORMAT}`"))
+        problems.append(Problem(1, "", f"the file is empty; start it with `format: {FORMAT}`"))
     return found, problems
 
 

@@ -46,11 +46,11 @@ class Trigger(Part):
     @model_validator(mode="after")
     def _one(self) -> "Trigger":
         if (self.calls is None) == (self.seen is None):
-            raise ValueError("a trigger has either calls or seen")
+            raise ValueError("set either calls or seen")
         if self.seen is not None and self.method is not None:
-            raise ValueError("method belongs to calls, and this trigger has seen")
+            raise ValueError("method is not allowed with seen, only with calls")
         if self.calls is not None and self.device is not None:
-            raise ValueError("device belongs to seen, and this trigger has calls")
+            raise ValueError("device is not allowed with calls, only with seen")
         return self
 
 
@@ -67,7 +67,7 @@ class Settings(Part):
     @model_validator(mode="after")
     def _something(self) -> "Settings":
         if not self.model_fields_set:
-            raise ValueError("set names nothing: say health, message, timeout or heartbeat")
+            raise ValueError("set needs one of health, message, timeout, heartbeat")
         return self
 
 
@@ -101,7 +101,7 @@ class Message(Part):
     @model_validator(mode="after")
     def _one(self) -> "Message":
         if (self.raw is None) == (self.devices is None):
-            raise ValueError("a message that is sent has either devices or raw bytes")
+            raise ValueError("set either devices or raw")
         return self
 
 
@@ -133,7 +133,7 @@ class Listed(Part):
     @model_validator(mode="after")
     def _one(self) -> "Listed":
         if (self.health is None) == (self.listed is None):
-            raise ValueError("say either health or listed")
+            raise ValueError("set either health or listed")
         return self
 
 
@@ -172,7 +172,7 @@ class Expectation(Part):
     @model_validator(mode="after")
     def _something(self) -> "Expectation":
         if self.health is None and self.message is None and self.pod_writes is None:
-            raise ValueError("expect names nothing: say health, message or pod_writes")
+            raise ValueError("expect needs one of health, message, pod_writes")
         return self
 
 
@@ -198,9 +198,9 @@ class Repeat(Part):
     @model_validator(mode="after")
     def _one(self) -> "Repeat":
         if (self.times is None) == (self.for_ is None):
-            raise ValueError("repeat has either times or for")
+            raise ValueError("set either times or for")
         if self.for_ is not None and self.every.high <= 0:
-            raise ValueError("a repeat that lasts has an every above 0s")
+            raise ValueError("every must be above 0s")
         return self
 
 
@@ -254,11 +254,11 @@ class Step(CommandSteps):
     def _one_verb(self) -> "Step":
         verbs = [verb for verb in VERBS if getattr(self, verb) is not None]
         if len(verbs) != 1:
-            said = f"it has {' and '.join(verbs)}" if verbs else f"there are {', '.join(VERBS)}"
-            raise ValueError(f"a step has one verb: {said}")
+            got = " and ".join(verbs) or "none"
+            raise ValueError(f"a step must have one of {', '.join(VERBS)}, got {got}")
         times = [name for name in ("at", "after", "when") if getattr(self, name) is not None]
         if len(times) > 1:
-            raise ValueError(f"a step says once when it is: it has {' and '.join(times)}")
+            raise ValueError(f"a step must have one of at, after, when, got {' and '.join(times)}")
         self.__dict__["verb"] = verbs[0]  # which keeps the property from looking again
         return self
 

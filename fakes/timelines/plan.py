@@ -200,9 +200,9 @@ class _Planner:
         """Plans one thing for each device; when it is over, or undone, or a recovery has taken its time."""
         lasts = effect.lasts.draw(random) if effect.lasts else lasts
         if lasts is not None and not effect.can_be_undone:
-            raise ValueError(f"{' '.join(map(str, effect.place))} cannot be undone: leave `for` out")
+            raise ValueError(f"{' '.join(map(str, effect.place))} cannot be undone; remove `for`")
         if effect.needs_device and step.device is None:
-            raise ValueError(f"{step.verb} needs a device")
+            raise ValueError(f"{step.verb} needs `device`")
         over, devices = lasts or 0.0, self._devices(step, random)
         first = self._made(effect, place, devices[0], random)
         for device in devices:
@@ -225,13 +225,13 @@ class _Planner:
         if step.for_ != "catalogue":
             return step.for_.draw(random) if step.for_ else None
         if step.verb != "inject":
-            raise ValueError("the catalogue has the times of faults: say how long")
+            raise ValueError("for: catalogue is only for inject; set a duration")
         return fault(self.catalogue, getattr(step, "inject")).takes.draw(random)  # noqa: B009  (made of a definition)
 
     def _set(self, step: Step, said: Settings, place: _Place, random: Uniform, lasts: float | None) -> float:
         """What is not named stays as the driver has it."""
         if lasts is not None:
-            raise ValueError("set cannot be undone: leave `for` out")
+            raise ValueError("set cannot be undone; remove `for`")
         timeout = int(said.timeout.draw(random)) if said.timeout else None
         if said.heartbeat:
             self._add(place, SetHeartbeat(said.heartbeat.draw(random)))
@@ -251,7 +251,7 @@ class _Planner:
 
     def _flap(self, flap: Flap, place: _Place, random: Uniform) -> float:
         if flap.period.high <= 0:
-            raise ValueError("the period of a flap is above 0s")
+            raise ValueError("period must be above 0s")
         end = place.now + flap.for_.draw(random)
         both = [(Inject(flap.down, path), Clear(flap.down, path)) for path in self._paths(flap.device, random)]
         now = place.now
@@ -289,7 +289,9 @@ class _Planner:
             return self._matching(where)
         found = list(self._matching(where.from_))
         if where.pick > len(found):
-            raise ValueError(f"{where.pick} devices are to be picked, and {where.from_!r} names {len(found)}")
+            raise ValueError(
+                f"pick must be at most {len(found)}, the number of devices of {where.from_!r}, got {where.pick}"
+            )
         return [found.pop(int(random.random() * len(found))) for _ in range(where.pick)]
 
     def _matching(self, pattern: str) -> Sequence[str]:
@@ -299,7 +301,7 @@ class _Planner:
 
     def _add(self, place: _Place, do: Do, of: Subject = "driver") -> None:
         if len(self.actions) >= MOST:
-            error = PlanError((place.path, f"the plan has more than {MOST} actions"))
+            error = PlanError((place.path, f"a plan must have at most {MOST} actions"))
             error.is_final = True
             raise error
         if (where := self.places.get(place.path)) is None:

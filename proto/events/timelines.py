@@ -58,7 +58,7 @@ class StepStarted:
 
 @dataclass(frozen=True, slots=True)
 class StepDone:
-    """A step of a timeline has a result, such as the faults that a recovery cured."""
+    """A step of a timeline has a result, such as the faults that a recovery cleared."""
 
     event: ClassVar[str] = "step-done"
     emitters: ClassVar[tuple[str, ...]] = (SERVE,)

@@ -92,7 +92,7 @@ class Applier:
         try:
             await self._api.delete(kind, name, namespace or None)
         except ApiError as error:
-            log.warning("%s cannot be deleted: %s; tried again", described(key), error.message)
+            log.warning("%s cannot be deleted: %s; retrying", described(key), error.message)
             asyncio.get_running_loop().call_later(RETRY, self.wake)
 
     async def _settle(self, file: str, manifest: Manifest) -> None:
@@ -101,13 +101,13 @@ class Applier:
         if there is None:
             await self._create(file, manifest)
         elif _file(there) is None:
-            raise ApiError(409, "AlreadyExists", f"{manifest} already exists, and not from a manifest")
+            raise ApiError(409, "AlreadyExists", f"{manifest} already exists, and was not created from a manifest")
         elif "deletionTimestamp" in there["metadata"]:
             return  # made again once it is gone
         elif _digest(there) == manifest.digest:
             await self._allocate(manifest, there)
         elif not await self._replace(file, manifest, there):
-            log.info("%s cannot be changed in place: it is deleted and made again", manifest)
+            log.info("%s cannot be changed in place: deleting and creating it again", manifest)
             await self._api.delete(kind, name, namespace or None)
 
     async def _get(self, key: Key) -> Object | None:

@@ -100,7 +100,7 @@ class ManifestDirectory:
                 ):
                     await self._look_until_settled()
             except (OSError, RuntimeError) as error:  # no inotify watches left, or the directory itself has gone
-                self._complain(f"it cannot be watched, it is read once a second instead: {error}")
+                self._complain(f"it cannot be watched, reading it once a second instead: {error}")
             await self._look_until_settled()
             await asyncio.sleep(_RESCAN / 1000)
 
@@ -155,7 +155,7 @@ class ManifestDirectory:
                 if is_manifest(path.name) and (signature := _signature(path)):
                     found[path.name] = signature
         except OSError as error:
-            self._complain(f"it cannot be read: {error.strerror}; what its files asked for holds")
+            self._complain(f"it cannot be read: {error.strerror}; its previous objects stay")
             return None
         return found
 
@@ -187,7 +187,7 @@ class ManifestDirectory:
             other = wanted.get(manifest.key, (name, manifest))[0]
             if other != name:
                 self._files[name].is_blocked = True
-                raise Malformed(f"{manifest} is in {other} already", 1)
+                raise Malformed(f"{manifest} is already in {other}", 1)
 
     def _complain(self, problem: str) -> None:
         if problem != self._problem:
@@ -207,5 +207,5 @@ def _read(path: Path, node_name: str) -> tuple[Manifest, ...]:
     with path.open("rb") as file:
         data = file.read(LARGEST + 1)
     if len(data) > LARGEST:
-        raise Malformed(f"it has more than {LARGEST} bytes; make several files of it", 1)
+        raise Malformed(f"it must have at most {LARGEST} bytes; split it", 1)
     return parse(data, node_name)

@@ -40,14 +40,14 @@ class Metrics:
             return Gauge(f"drahealth_{name}", text, labels, registry=registry)
 
         self._registrations = counter("plugin_registrations", "Plugin instances that were registered.", "driver")
-        self._deregistrations = counter("plugin_deregistrations", "Plugin instances that have gone.", "driver")
+        self._deregistrations = counter("plugin_deregistrations", "Plugin instances that were deregistered.", "driver")
         self._plugins = gauge("plugins", "Plugin instances that are registered now.", "driver")
         self._streams = gauge("health_streams", "Health streams that are open now.", "driver")
         self._opened = counter("health_streams_opened", "Health streams that were opened.", "driver")
-        self._reports = counter("health_reports", "Reports that were taken.", "driver")
+        self._reports = counter("health_reports", "Reports that were processed.", "driver")
         self._changes = counter("device_health_changes", "Devices that a report has changed.", "driver")
-        self._notifications = counter("notifications", "Changes that pods were told of.")
-        self._notified = counter("notified_pods", "Pods that were told of a change.")
+        self._notifications = counter("notifications", "Changes with a notification of pods.")
+        self._notified = counter("notified_pods", "Notifications of pods about a change.")
         self._bytes = gauge("checkpoint_bytes", "Size of a checkpoint.", "file")
         self._failures = counter("checkpoint_write_failures", "Checkpoints that could not be written.", "file")
         self._seconds = Histogram(
@@ -116,7 +116,7 @@ class _Devices(Collector):
             stale[driver] += device.stale
             oldest[driver] = max(oldest.get(driver, 0.0), device.age)
         devices = GaugeMetricFamily(
-            "drahealth_devices", "Devices by what their health reads now.", labels=["driver", "health"]
+            "drahealth_devices", "Devices by their current health.", labels=["driver", "health"]
         )
         for labels, count in health.items():
             devices.add_metric(labels, count)
@@ -124,7 +124,7 @@ class _Devices(Collector):
         yield _by_driver("drahealth_devices_stale", "Devices not reported within their timeout.", stale)
         yield _by_driver(
             "drahealth_device_oldest_report_age_seconds",
-            "Time since the device longest unheard of was reported.",
+            "Time since the last report of the device with the oldest report.",
             oldest,
         )
 

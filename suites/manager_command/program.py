@@ -115,7 +115,7 @@ class Program:
 
     def _refuse(self, file: str, line: int, problem: str) -> None:
         where = f"{file}, line {line}" if line else file
-        log.error("%s: %s; what it asked for before holds", where, problem)
+        log.error("%s: %s; its previous objects stay", where, problem)
         self._observe(ManifestRejected(file, line, problem))
 
     async def _check_name(self) -> None:
@@ -124,7 +124,7 @@ class Program:
                 raise ConfigurationError(
                     f"{self._options.root} is the root directory of node {node['metadata']['name']}, not of "
                     f"{self.node.name}",
-                    f"give --node-name {node['metadata']['name']}, or another --root-dir",
+                    f"pass --node-name {node['metadata']['name']}, or another --root-dir",
                 )
 
     async def _serve_api(self) -> None:
@@ -151,7 +151,8 @@ class Program:
             server = await metrics.serve(port)
         except OSError as error:
             raise HarnessError(
-                f"metrics cannot be served on port {port}: {error.strerror}", "choose another --metrics-port; 0 is any"
+                f"metrics cannot be served on port {port}: {error.strerror}",
+                "choose another --metrics-port; 0 selects a free port",
             ) from error
         stack.push_async_callback(server.stop)
         return server
@@ -184,7 +185,7 @@ def serve(options: Options) -> None:
         lock.acquire()
     except Timeout:
         raise HarnessError(
-            f"another drahealth manager uses {options.root}", "end that one, or give another --root-dir"
+            f"another drahealth manager uses {options.root}", "end that process, or pass another --root-dir"
         ) from None
     except OSError as error:
         raise HarnessError(f"{options.root / 'lock'} cannot be locked: {error.strerror}") from error
@@ -204,7 +205,7 @@ async def _serve(options: Options) -> None:
         except HarnessError:
             raise
         except Exception as error:
-            log.critical("a part of it ended by a fault", exc_info=error)
+            log.critical("an internal task failed", exc_info=error)
             raise HarnessError(
                 f"internal error: {error!r}", "please report this error with the log lines above"
             ) from error

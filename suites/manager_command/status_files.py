@@ -18,7 +18,7 @@ from drahealth.fakes.files.atomic import replace_file
 from drahealth.proto.clock import Clock
 from drahealth.suites.manager_command.manifest_directory import STATUS_SUFFIX
 
-HEADER = "# What drahealth manager says of a pod. It is written anew whenever that changes, and never read.\n"
+HEADER = "# Status of a pod. drahealth manager writes this file after each change, and never reads it.\n"
 GATHERING = 0.05
 """Seconds in which the changes of a pod become one."""
 AGAIN = 1.0
@@ -123,7 +123,7 @@ class StatusFiles:
             self._failed[name] = pod
             self._failing.set()
             if error.strerror not in self._told:
-                log.error("%s cannot be written: %s; it is tried again each second", path, error.strerror)
+                log.error("%s cannot be written: %s; retrying each second", path, error.strerror)
             self._told.add(error.strerror)
         else:
             if not self._failed:

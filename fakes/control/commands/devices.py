@@ -15,7 +15,7 @@ DEVICE = "Such as gpu-0, gpu-0/mig-1, gpu-* or all."
 
 @command("inject", undo=lambda done: Clear(done.fault, done.device))
 class Inject(Command[None]):
-    """Add a fault of the catalogue to devices. The driver reports it immediately, as its policy says.
+    """Add a fault of the catalogue to devices. The driver immediately reports the health that its policy assigns.
 
     A device that has the fault already is rejected, and then no device gets it.
     """
@@ -26,7 +26,7 @@ class Inject(Command[None]):
 
 @command("clear")
 class Clear(Command[Sequence[str]]):
-    """Remove a fault from devices. Replies which devices had it."""
+    """Remove a fault from devices. Return the devices that had it."""
 
     fault: str = argument("The fault to clear.")
     device: Devices = argument(DEVICE, Kind.DEVICES)
@@ -37,13 +37,13 @@ class Recover(Command[Attempt]):
     """Run a recovery action on devices. Faults that need a stronger action stay."""
 
     action: str = argument("app-restart, gpu-reset, reboot or replace.")
-    device: Devices = argument(f"{DEVICE} Without: all.", Kind.DEVICES, default="")
-    fails: bool = argument("The action does not help this time.", Kind.FLAG, option="--fails", default=False)
+    device: Devices = argument(f"{DEVICE} Default: all.", Kind.DEVICES, default="")
+    fails: bool = argument("The action has no effect.", Kind.FLAG, option="--fails", default=False)
     claimed: bool = argument(
-        "The action does not help, but the driver reports Healthy.", Kind.FLAG, option="--claimed", default=False
+        "The action has no effect, but the driver reports Healthy.", Kind.FLAG, option="--claimed", default=False
     )
     takes: float | None = argument(
-        "How long it takes, such as 30s; `catalogue`: as long as the catalogue says of each fault.",
+        "Duration of the action, such as 30s; `catalogue`: the time of each fault in the catalogue.",
         Kind.RECOVERY_TIME,
         option="--takes",
         metavar="TIME",
@@ -68,7 +68,7 @@ class Flap(Command[None]):
     device: Devices = argument(DEVICE, Kind.DEVICES)
     every: float = argument("The interval, such as 2s.", Kind.DURATION, option="--every", metavar="TIME")
     fault: str = argument(
-        "The fault; without, the first of the catalogue that makes a device Unhealthy.",
+        "The fault; default: the first of the catalogue that makes a device Unhealthy.",
         option="--fault",
         metavar="NAME",
         default="",
@@ -99,7 +99,7 @@ def _parse_untaint(text: str) -> dict[str, str]:
     "taint",
     DRIVER,
     undo=lambda done: UntaintDevices(done.device, done.key, done.effect),
-    joined=Joined("TAINT", "KEY[=VALUE][:EFFECT], such as example.com/sick:NoExecute.", _parse_taint),
+    joined=Joined("TAINT", "KEY[=VALUE][:EFFECT], such as example.com/unhealthy:NoExecute.", _parse_taint),
 )
 class TaintDevices(Command[None]):
     """Publish devices with a taint. It replaces a taint of the same key and effect.
@@ -125,7 +125,7 @@ class UntaintDevices(Command[None]):
 
     device: Devices = argument(DEVICE, Kind.DEVICES)
     key: str = argument("Such as gpu.example.com/unhealthy.")
-    effect: str = argument("Only the taint of this effect; empty: of any.", choices=TAINT_EFFECTS, default="")
+    effect: str = argument("Effect of the taint; default: every effect.", choices=TAINT_EFFECTS, default="")
 
     def __post_init__(self) -> None:
         Taint(self.key, effect=self.effect or "NoSchedule")
@@ -136,21 +136,21 @@ class SetHealth(Command[None]):
     """Override the reported health of devices, whatever their faults."""
 
     device: Devices = argument(DEVICE, Kind.DEVICES)
-    health: Health | None = argument("Healthy, Unhealthy or Unknown; nothing: as it was.")
-    message: str | None = argument("The message; nothing: as it was.", default="")
-    timeout: int | None = argument("Whole seconds, 0: the kubelet's default; nothing: as it was.", default=None)
+    health: Health | None = argument("Healthy, Unhealthy or Unknown; default: unchanged.")
+    message: str | None = argument("The message; default: unchanged.", default="")
+    timeout: int | None = argument("Whole seconds; 0: the kubelet's default; default: unchanged.", default=None)
 
 
 @command("play", DRIVER, ctl="", step="")
 class Play(Command[None]):
-    """Report changes one after the other, each in a complete report of its own, as fast as possible."""
+    """Report changes in their order, each in its own complete report, as fast as possible."""
 
     changes: Sequence[DeviceHealth] = argument("The changes, in their order.", Kind.DATA)
 
 
 @command("report", DRIVER, ctl="", step="")
 class Report(Command[None]):
-    """Report exactly this, whatever state the devices are in: a partial, empty or odd report."""
+    """Send this report, independent of the state of the devices: a partial, empty or invalid report."""
 
     devices: Sequence[DeviceHealth] = argument("The devices of the report.", Kind.DATA)
 

@@ -7,7 +7,7 @@ from drahealth.fakes.control.commands.arguments import Kind, argument
 from drahealth.fakes.control.commands.definition import DEVICE_PLUGIN, DRIVER, Command, command
 from drahealth.fakes.control.commands.surface import Control, Method
 
-_OFFER = "Health API from now on: v1, v1alpha1 or a full name; without, as before."
+_OFFER = "Health API from now on: v1, v1alpha1 or a full name; default: unchanged."
 
 
 @command("start", step="life start")
@@ -62,7 +62,7 @@ class Upgrade(Command[None]):
 
 @command("unregister", DRIVER, step="life unregister", undo=lambda done: Start())
 class Unregister(Command[None]):
-    """Remove the registration socket. It comes back with the next start."""
+    """Remove the registration socket. The next start creates it again."""
 
 
 @command("crash", step="life crash", undo=lambda done: Start())
@@ -72,7 +72,7 @@ class Crash(Command[None]):
 
 @command("retire", ctl="", step="")
 class Retire(Command[None]):
-    """Stop for good, and delete what was published."""
+    """Stop for good, and delete the ResourceSlices."""
 
 
 @command("wait_registered", changes=False, ctl="", step="")

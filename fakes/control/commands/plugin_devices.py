@@ -8,7 +8,7 @@ from drahealth.fakes.control.commands.surface import Method
 
 @command("set_health", DEVICE_PLUGIN, ctl="", step="")
 class SetListedHealth(Command[None]):
-    """List devices with this health from now on, in any word; kubelets take all but `Healthy` for Unhealthy."""
+    """List devices with this health, which can be any word. Kubelets treat every word except `Healthy` as Unhealthy."""
 
     device: Devices = argument(DEVICE, Kind.DEVICES)
     health: str = argument("Any word.")
@@ -16,14 +16,14 @@ class SetListedHealth(Command[None]):
 
 @command("remove", DEVICE_PLUGIN, ctl="", step="")
 class Remove(Command[None]):
-    """Take devices out of the list. A device that is not in it is rejected."""
+    """Remove devices from the list. Unlisted devices are rejected."""
 
     device: Devices = argument(DEVICE, Kind.DEVICES)
 
 
 @command("restore", DEVICE_PLUGIN, ctl="", step="")
 class Restore(Command[None]):
-    """Put devices back in the list, as they are. A device that is in it is rejected."""
+    """Add devices to the list again, with their current health. Listed devices are rejected."""
 
     device: Devices = argument(DEVICE, Kind.DEVICES)
 

@@ -8,22 +8,22 @@ from drahealth.proto.values import DeviceHealth
 
 @command("devices", DRIVER, changes=False, ctl="", step="")
 class GetDevices(Command[tuple[DeviceHealth, ...]]):
-    """Reply what the driver reports of each device now."""
+    """Return the health of each device, as the driver reports it now."""
 
 
 @command("state", DRIVER, changes=False, ctl="", step="")
 class GetState(Command[DriverState]):
-    """Reply the state of the driver."""
+    """Return the state of the driver."""
 
 
 @command("devices", DEVICE_PLUGIN, changes=False, ctl="", step="")
 class GetListedDevices(Command[tuple[ListedDevice, ...]]):
-    """Reply what the device plugin lists of each device now."""
+    """Return each device, as the device plugin lists it now."""
 
 
 @command("state", DEVICE_PLUGIN, changes=False, ctl="", step="")
 class GetPluginState(Command[PluginState]):
-    """Reply the state of the device plugin."""
+    """Return the state of the device plugin."""
 
 
 class DriverQuestions(Control):

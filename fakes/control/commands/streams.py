@@ -46,14 +46,14 @@ class StreamSilence(StreamFault):
 
 @command("stream_stall", DRIVER, ctl="stream stall", step="stream stall", undo=_undone)
 class StreamStall(StreamFault):
-    """Hold back all messages. They go out when the stall ends."""
+    """Hold back all messages. Send them when the stall ends."""
 
 
 @command("stream_delay", DRIVER, ctl="stream delay", step="stream delay", undo=_undone)
 class StreamDelay(StreamFault):
     """Send each message later."""
 
-    seconds: float = argument("How much later, such as 500ms or 3s.", Kind.DURATION, metavar="TIME")
+    seconds: float = argument("The delay, such as 500ms or 3s.", Kind.DURATION, metavar="TIME")
 
     def __post_init__(self) -> None:
         if not 0 <= self.seconds < math.inf:
@@ -97,9 +97,9 @@ class StreamPartial(StreamFault):
 
 @command("stream_skew", DRIVER, ctl="stream skew", step="stream skew", undo=_undone)
 class StreamSkew(StreamFault):
-    """Shift the driver's own times."""
+    """Shift the timestamps of the driver."""
 
-    seconds: float = argument("By how much, such as -5m.", Kind.OFFSET, metavar="TIME")
+    seconds: float = argument("The shift, such as -5m.", Kind.OFFSET, metavar="TIME")
 
     def __post_init__(self) -> None:
         if not math.isfinite(self.seconds):
@@ -115,13 +115,13 @@ KINDS = tuple(map(_kind, FAULTS))
 
 @command("stream_restore", DRIVER, ctl="stream restore", step="")
 class StreamRestore(Command[None]):
-    """End a stream fault."""
+    """Clear one stream fault, or all."""
 
-    kind: str = argument(f"{', '.join(KINDS)}; without, all.", metavar="FAULT", default="")
+    kind: str = argument(f"{', '.join(KINDS)}; default: all.", metavar="FAULT", default="")
 
     def __post_init__(self) -> None:
         if self.kind not in ("", "all", *KINDS):
-            raise ValueError(f"streams have no fault {self.kind!r}; {near(self.kind, KINDS)}")
+            raise ValueError(f"unknown stream fault {self.kind!r}; {near(self.kind, KINDS)}")
 
 
 @command("stream_close", DRIVER, ctl="stream close", step="stream close")
@@ -132,7 +132,7 @@ class StreamClose(Command[None]):
 
     def __post_init__(self) -> None:
         if self.code not in CODES:
-            raise ValueError(f"no gRPC status code is called {self.code!r}; there are {', '.join(CODES)}")
+            raise ValueError(f"unknown gRPC status code {self.code!r}; there are {', '.join(CODES)}")
 
 
 @command("stream_send", DRIVER, ctl="stream send", step="")
@@ -150,7 +150,7 @@ class StreamSend(Command[None]):
 
 @command("set_heartbeat", DRIVER, ctl="", step="")
 class SetHeartbeat(Command[None]):
-    """Set the time between reports while nothing changes; 0: no such reports."""
+    """Set the period of reports without a change; 0 for none."""
 
     seconds: float = argument("Seconds, 0 for none.", Kind.INTERVAL)
 

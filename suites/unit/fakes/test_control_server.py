@@ -83,9 +83,9 @@ async def test_a_call_is_answered_with_its_number_and_result(ends: Ends) -> None
     [
         ({"driver": 1, "call": "fly"}, "a driver has no command 'fly'; there are inject, "),
         ({"driver": 1, "call": "health"}, "a driver has no command 'health'"),
-        ({"call": "state"}, "there is no call 'state'; there are make, make_plugin, drop, jump, close"),
+        ({"call": "state"}, "unknown call 'state'; there are make, make_plugin, drop, jump, close"),
         ({"call": "make_plugin", "args": {"options": {"resource": "cpu"}}}, "options.devices: "),
-        ({"driver": 2, "call": "state"}, "there is no driver 2"),
+        ({"driver": 2, "call": "state"}, "unknown driver 2"),
         ({"call": "make", "args": {"options": {"name": "d"}}}, "options.node: "),
         ({"call": "jump", "args": {"seconds": -1}}, "jump must be"),
         ({"driver": 1, "call": "stream_delay"}, "seconds: Field required"),
@@ -135,7 +135,7 @@ async def test_a_connection_that_does_not_say_whose_it_is_ends(rig: Rig) -> None
 async def test_a_line_that_is_too_long_is_named_and_ends_the_connection(rig: Rig) -> None:
     ends = await attached(rig, server_of(rig), limit=1000)
     refused = await answer(ends, {"id": 1, "call": "jump", "args": {"seconds": "0" * 2000}})
-    assert refused == {"seq": 0, "id": None, "error": f"a line has at most {LINE_LIMIT} bytes"}
+    assert refused == {"seq": 0, "id": None, "error": f"a line must have at most {LINE_LIMIT} bytes"}
     assert await ends[0].read() == b""
 
 
@@ -207,7 +207,7 @@ async def test_a_call_that_came_twice_is_done_once(rig: Rig) -> None:
 async def test_a_session_that_nobody_knows_any_more_is_refused(rig: Rig) -> None:
     ends = await rig.connect(server_of(rig))
     refused = await answer(ends, {"attach": "s", "seen": 9, "calls": 3})
-    assert refused["error"] == "the drivers are lost: their process was started anew"
+    assert refused["error"] == "the drivers are lost: their process was restarted"
 
 
 async def test_a_new_connection_to_a_session_ends_the_old_one(rig: Rig) -> None:

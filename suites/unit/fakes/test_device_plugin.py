@@ -240,7 +240,7 @@ async def test_plugin_in_the_registry_directory_answers_get_info(rig: Rig) -> No
     ("how", "why"),
     [
         ({"resource": "cpu"}, "'cpu' is not the name of an extended resource"),
-        ({"registration": "plugins_registry", "data_dir": ""}, "has a registry_dir and a data_dir"),
+        ({"registration": "plugins_registry", "data_dir": ""}, "needs registry_dir and data_dir"),
     ],
 )
 async def test_invalid_plugin_options_are_rejected(rig: Rig, how: Any, why: str) -> None:

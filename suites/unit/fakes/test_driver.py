@@ -49,13 +49,13 @@ class FullApi(ApiServer):
 @pytest.mark.parametrize(
     ("wrong", "reason"),
     [
-        ({"name": ""}, "a driver has a name"),
-        ({"node": ""}, "a driver lives on a node"),
-        ({"heartbeat": -1.0}, "the heartbeat is a finite number of seconds, 0 for none, not -1.0"),
-        ({"heartbeat": float("inf")}, "the heartbeat is a finite number of seconds, 0 for none, not inf"),
-        ({"heartbeat": float("nan")}, "the heartbeat is a finite number of seconds, 0 for none, not nan"),
-        ({"devices": ("gpu-0", "gpu-1", "gpu-0")}, "no two devices have one name: gpu-0"),
-        ({"returns": {"gpu-7": ()}}, "what is returned for a device needs the device: gpu-7"),
+        ({"name": ""}, "name must not be empty"),
+        ({"node": ""}, "node must not be empty"),
+        ({"heartbeat": -1.0}, "heartbeat must be a finite number of seconds, 0 for none, got -1.0"),
+        ({"heartbeat": float("inf")}, "heartbeat must be a finite number of seconds, 0 for none, got inf"),
+        ({"heartbeat": float("nan")}, "heartbeat must be a finite number of seconds, 0 for none, got nan"),
+        ({"devices": ("gpu-0", "gpu-1", "gpu-0")}, "duplicate device name: gpu-0"),
+        ({"returns": {"gpu-7": ()}}, "returns has unknown devices: gpu-7"),
         (
             {"served_health_apis": ("v9.Health",)},
             f"unknown health API 'v9.Health'; there are {', '.join(HEALTH_APIS)}",
@@ -218,7 +218,7 @@ async def test_two_instances_live_side_by_side(rig: Rig) -> None:
 
 @pytest.mark.parametrize("instance", ["a/b", "..", "a b", "a\0", "a\n", "-a", "a-", "\u00e9", "\ud800"])
 def test_invalid_instance_name_is_rejected(instance: str) -> None:
-    words = f"^{re.escape(repr(instance))} is no name of an instance, .*, such as a pod's uid or name$"
+    words = f"^instance must be .*, got {re.escape(repr(instance))}$"
     with pytest.raises(ValueError, match=words):
         replace(OPTIONS, instance=instance)
     with pytest.raises(ValueError, match=words):

@@ -38,7 +38,7 @@ async def test_fault_shows_until_its_recovery(make: Make, rig: Rig) -> None:
         await until(stream, gpu_0="Unhealthy: XID 95: gpu-0: memory error, not contained", gpu_1="Healthy")
         assert await driver.recover("app-restart", "gpu-0") == Attempt(left=("xid/95 on gpu-0",))
         assert (await driver.state()).faults == {"gpu-0": ("xid/95",)}
-        assert await driver.recover("gpu-reset") == Attempt(cured=("xid/95 on gpu-0",))
+        assert await driver.recover("gpu-reset") == Attempt(cleared=("xid/95 on gpu-0",))
         await until(stream, gpu_0="Healthy", gpu_1="Healthy")
 
 
@@ -201,7 +201,7 @@ async def test_heartbeat_can_change(make: Make, rig: Rig) -> None:
         (lambda driver: driver.inject("xid/97", "gpu-0"), "unknown fault 'xid/97' in the catalogue nvidia"),
         (lambda driver: driver.inject("xid/79", "gpu-9"), "unknown device 'gpu-9'; there are gpu-0, gpu-1"),
         (lambda driver: driver.recover("gpu-rset"), "unknown recovery action 'gpu-rset'; did you mean gpu-reset"),
-        (lambda driver: driver.stream_restore("slow"), "streams have no fault 'slow'; there are silence, stall, delay"),
+        (lambda driver: driver.stream_restore("slow"), "unknown stream fault 'slow'; there are silence, stall, delay"),
         (lambda driver: driver.stream_drop(1.5), "drop must be a share from 0% to 100%, got 1.5"),
         (lambda driver: driver.set_heartbeat(-1), "heartbeat must be a finite number of seconds"),
     ],
@@ -218,7 +218,7 @@ async def test_what_makes_no_sense_is_refused_and_changes_nothing(
 
 @pytest.mark.parametrize("options", [{"policy": "nvida"}, {"catalogue": "acme"}, {"devices": ("a/b", "a-b")}])
 async def test_options_that_make_no_driver_are_refused(rig: Rig, options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"unknown (policy|catalogue)|no two devices have one name: a-b"):
+    with pytest.raises(ValueError, match=r"unknown (policy|catalogue)|duplicate device name: a-b"):
         rig.options(**options)
 
 

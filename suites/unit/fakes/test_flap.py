@@ -76,7 +76,7 @@ async def test_a_device_that_is_cleared_leaves_the_others_flapping(make: Make, r
 
 async def test_an_action_that_is_too_weak_ends_nothing(make: Make, rig: Rig) -> None:
     driver = await flapping(make, rig)
-    assert (await driver.recover("app-restart")).cured == ()
+    assert (await driver.recover("app-restart")).cleared == ()
     rig.clock.jump(2.0)
     assert await shows(driver)
     rig.clock.jump(2.0)

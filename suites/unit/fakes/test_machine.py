@@ -79,8 +79,8 @@ def test_an_attempt_that_fails_changes_nothing_and_the_next_one_helps() -> None:
     gpus = machine()
     gpus.inject("xid/95", "gpu-0")
     assert gpus.recover("gpu-reset", "gpu-0", fails=True) == Recovery((), ("xid/95 on gpu-0",))
-    cured = Recovery(("xid/95 on gpu-0",), (), frozenset({"gpu-0", "gpu-0/mig-0"}))
-    assert gpus.recover("gpu-reset", "gpu-0") == cured
+    cleared = Recovery(("xid/95 on gpu-0",), (), frozenset({"gpu-0", "gpu-0/mig-0"}))
+    assert gpus.recover("gpu-reset", "gpu-0") == cleared
     assert gpus.state("gpu-0") == WELL
 
 

@@ -70,7 +70,7 @@ async def test_a_fault_of_a_divided_device_reaches_its_parts_in_one_list(rig: Ri
         await plugin.inject("xid/95", "split")
         assert await following() == {**WELL, "split-mig-0": "Unhealthy", "split-mig-1": "Unhealthy"}
         assert await plugin.recover("app-restart") == Attempt(left=("xid/95 on split",))
-        assert await plugin.recover("gpu-reset", "split") == Attempt(cured=("xid/95 on split",))
+        assert await plugin.recover("gpu-reset", "split") == Attempt(cleared=("xid/95 on split",))
         assert await following() == WELL
 
 

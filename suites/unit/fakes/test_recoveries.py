@@ -48,7 +48,7 @@ def test_no_other_recovery_of_a_device_begins_meanwhile() -> None:
     with pytest.raises(ValueError, match=r"gpu-0 is already recovering from xid/46; wait 3.0 s"):
         recoveries.begin("reboot", (), 2.0)
     recoveries.finish(5.0)
-    assert recoveries.begin("reboot", (), 5.0).cured == ("xid/46 on gpu-0",)
+    assert recoveries.begin("reboot", (), 5.0).cleared == ("xid/46 on gpu-0",)
 
 
 def test_the_catalogues_time_is_drawn_from_the_seed() -> None:

@@ -98,7 +98,7 @@ async def test_calls_to_a_driver_that_is_gone_fail_at_once(rig: Rig) -> None:
 
 async def test_a_call_that_makes_too_long_a_line_is_refused_and_the_next_one_works(rig: Rig) -> None:
     remote = await rig.there()
-    with pytest.raises(ControlFailed, match=f"stream_send: a line has at most {LINE_LIMIT} bytes, this one would have"):
+    with pytest.raises(ControlFailed, match=f"stream_send: a line must have at most {LINE_LIMIT} bytes, got"):
         await remote.stream_send("00" * (LINE_LIMIT // 2))
     assert not (await remote.state()).running
 

@@ -118,7 +118,7 @@ async def test_it_is_reached_by_a_socket_too(rig: Rig, kubeconfig: Path) -> None
 
 @pytest.mark.parametrize(
     ("there", "reason"),
-    [("a file", "there is something at {} that is no socket"), ("a server", "somebody listens at {} already")],
+    [("a file", "{} is not a socket"), ("a server", "another process listens at {}")],
 )
 async def test_what_is_not_a_dead_socket_is_left_alone(rig: Rig, kubeconfig: Path, there: str, reason: str) -> None:
     path = rig.root / "control.sock"
@@ -130,7 +130,7 @@ async def test_what_is_not_a_dead_socket_is_left_alone(rig: Rig, kubeconfig: Pat
             theirs.listen()
         process = await run(PROGRAM, "--kubeconfig", str(kubeconfig), "--socket", str(path))
         _, said = await asyncio.wait_for(process.communicate(), PATIENCE)
-        assert (process.returncode, said.decode()) == (2, f"{PROGRAM}: {reason.format(path)}; name another --socket\n")
+        assert (process.returncode, said.decode()) == (2, f"{PROGRAM}: {reason.format(path)}; pass another --socket\n")
         assert path.read_text() == "precious" if there == "a file" else path.is_socket()
 
 
@@ -139,7 +139,7 @@ async def test_a_way_to_a_socket_where_nobody_listens_says_so(rig: Rig) -> None:
     _, said = await asyncio.wait_for(process.communicate(), PATIENCE)
     assert (process.returncode, said.decode()) == (
         1,
-        f"nobody listens at {rig.root}/no.sock: No such file or directory\n",
+        f"no process listens at {rig.root}/no.sock: No such file or directory\n",
     )
 
 

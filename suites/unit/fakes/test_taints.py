@@ -58,7 +58,7 @@ async def test_a_driver_that_is_not_running_publishes_its_taints_when_it_starts(
         (lambda driver: driver.taint("gpu-0", KEY, "two words"), "a taint value must be letters, digits"),
         (
             lambda driver: driver.taint("gpu-0", KEY, "", "NoEntry"),
-            "a taint effect must be None, NoSchedule, NoExecute, got 'NoEntry'",
+            "a taint effect must be one of None, NoSchedule, NoExecute, got 'NoEntry'",
         ),
     ],
 )

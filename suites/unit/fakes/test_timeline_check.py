@@ -34,19 +34,22 @@ def test_a_timeline_that_makes_sense_is_planned() -> None:
     [
         ("inject: xid/97, device: gpu-0", "timeline.0.inject: unknown fault 'xid/97' in the catalogue nvidia"),
         ("recover: gpu-rset", "timeline.0.recover: unknown recovery action 'gpu-rset'; did you mean gpu-reset"),
-        ("stream: {close: NOPE}", "timeline.0.stream.close: no gRPC status code is called 'NOPE'; there are OK"),
-        ("mark: a, within: push", "timeline.0.within: within belongs to expect, and this step has mark"),
-        ("driver: crash, device: gpu-0", "timeline.0.device: device belongs to inject, clear, recover, taint"),
+        ("stream: {close: NOPE}", "timeline.0.stream.close: unknown gRPC status code 'NOPE'; there are OK"),
+        ("mark: a, within: push", "timeline.0.within: `within` is not allowed with mark, only with expect"),
+        (
+            "driver: crash, device: gpu-0",
+            "timeline.0.device: `device` is not allowed with driver, only with inject, clear",
+        ),
         (
             "repeat: {times: 1, every: 1s, do: [{mark: a}]}, for: 2s",
-            "timeline.0.for: for belongs to inject, taint,",
+            "timeline.0.for: `for` is not allowed with",
         ),
         ("recover: all", "timeline.0.recover: `recover all` was renamed to `reset`"),
-        ("plugin: {health: Unhealthy}", "timeline.0.plugin: what a plugin says of a device needs the device"),
-        ("plugin: crash, device: gpu-0", "timeline.0.device: a plugin can crash as a whole, and not for a device"),
-        ("expect: {of: plugin, message: hot}", "timeline.0.expect.message: a device plugin has no messages"),
-        ("set: {health: Healthy, heartbeat: 2s}", "timeline.0.set: set needs a device for health"),
-        ("expect: {health: Healthy}, within: soon", "timeline.0.within: 'soon' is no window (push, resync, start"),
+        ("plugin: {health: Unhealthy}", "timeline.0.plugin: the report of a device plugin needs a device"),
+        ("plugin: crash, device: gpu-0", "timeline.0.device: crash is for the whole device plugin"),
+        ("expect: {of: plugin, message: hot}", "timeline.0.expect.message: a device plugin reports no message"),
+        ("set: {health: Healthy, heartbeat: 2s}", "timeline.0.set: set needs `device` for health"),
+        ("expect: {health: Healthy}, within: soon", "timeline.0.within: within must be push, resync, start"),
         ("driver: {restart: {offer: [v2]}}", "timeline.0.driver.restart.offer.0: unknown health API 'v2'"),
         (
             "taint: {key: a b}, device: gpu-0",
@@ -54,11 +57,11 @@ def test_a_timeline_that_makes_sense_is_planned() -> None:
         ),
         ("taint: {key: a, value: b c}, device: gpu-0", "timeline.0.taint: a taint value must be letters, digits"),
         ("untaint: '', device: gpu-0", "timeline.0.untaint: a taint key must look like example.com/unhealthy"),
-        ("taint: {key: a}", "timeline.0: taint needs a device"),
-        ("untaint: a", "timeline.0: untaint needs a device"),
-        ("pod: deleted", "timeline.0.pod: a pod by itself does not come again: say `workload: {kind: ReplicaSet}`"),
-        ("pod: running, for: 1s", "timeline.0: pod cannot be undone: leave `for` out"),
-        ("inject: xid/79, device: held", "timeline.0.device: which device is held is seen by expect alone: name the"),
+        ("taint: {key: a}", "timeline.0: taint needs `device`"),
+        ("untaint: a", "timeline.0: untaint needs `device`"),
+        ("pod: deleted", "timeline.0.pod: only the pod of a ReplicaSet is replaced"),
+        ("pod: running, for: 1s", "timeline.0: pod cannot be undone"),
+        ("inject: xid/79, device: held", "timeline.0.device: only expect knows the device that is held"),
         ("when: {seen: Healthy, device: gpu-9}, mark: a", "timeline.0.when.device: no device matches 'gpu-9'"),
         ("inject: xid/79, device: gpu-9", "timeline.0: no device matches 'gpu-9'; there are gpu-0, gpu-1"),
     ],
@@ -78,8 +81,8 @@ def test_a_catalogue_that_is_not_there_is_told_once() -> None:
 @pytest.mark.parametrize(
     ("devices", "problem"),
     [
-        (1, "line 5: timeline.0: the pod holds 1 of 2 devices that are to show: name it, or say `held`"),
-        (3, "line 3: use.workload.devices: the pod asks for 3 devices of 2"),
+        (1, "line 5: timeline.0: the pod holds 1 of these 2 devices; expect its device by name, or `held`"),
+        (3, "line 3: use.workload.devices: devices must be at most 2, got 3"),
     ],
 )
 def test_a_pod_holds_no_more_than_there_is_and_shows_no_more_than_it_holds(devices: int, problem: str) -> None:
@@ -91,50 +94,53 @@ def test_a_pod_holds_no_more_than_there_is_and_shows_no_more_than_it_holds(devic
     [
         (
             "- {taint: {key: a}, device: gpu-0}\n- {untaint: a, device: gpu-1}\n",
-            "timeline.1: gpu-1 has no taint a at 0 s: leave untaint out, or taint it before",
+            "timeline.1: gpu-1 has no taint a at 0 s",
         ),
         (
             "- kubelet: stop\n- driver: restart\n",
-            "timeline.1: the kubelet does not run at 0 s, so no driver can register; start it before",
+            "timeline.1: the kubelet is not running at 0 s, so no driver can register",
         ),
-        ("- kubelet: stop\n- kubelet: stop\n", "timeline.1: the kubelet does not run at 0 s, so it cannot stop"),
+        (
+            "- kubelet: stop\n- kubelet: stop\n",
+            "timeline.1: the kubelet is not running at 0 s, so `stop` is impossible",
+        ),
         (
             "- kubelet: stop\n- pod: keeps-failing\n",
-            "timeline.1: the kubelet does not run at 0 s, so nothing becomes of",
+            "timeline.1: the kubelet is not running at 0 s, so pods do not change",
         ),
-        ("- {pod: keeps-failing}\n- {pod: keeps-failing}\n", "timeline.1: the pod keeps failing already at 0 s"),
+        ("- {pod: keeps-failing}\n- {pod: keeps-failing}\n", "timeline.1: the pod already keeps failing at 0 s"),
         (
             "- {inject: xid/79, device: gpu-0}\n- {inject: xid/79, device: gpu-0}\n",
-            "timeline.1: gpu-0 has xid/79 already at 0 s",
+            "timeline.1: gpu-0 already has xid/79 at 0 s",
         ),
-        ("- driver: crash\n- driver: stop\n", "timeline.1: the driver does not run at 0 s, so it cannot stop"),
+        ("- driver: crash\n- driver: stop\n", "timeline.1: the driver is not running at 0 s, so `stop` is impossible"),
         (
             "- driver: {upgrade: {overlap: 2s}}\n- {after: 1s, driver: upgrade}\n",
-            "timeline.1: two instances of the driver run until 2 s, so there is no third at 1 s",
+            "timeline.1: the driver is already being upgraded at 1 s, until 2 s",
         ),
         (
             "- {expect: {device: gpu-0, health: Healthy}, holds: 9s}\n- {at: 3s, expect: {health: Unhealthy}}\n",
-            "timeline.1: gpu-0 is to be Unhealthy at 3 s, and Healthy by timeline.0",
+            "timeline.1: gpu-0 is expected Unhealthy at 3 s, but Healthy by timeline.0",
         ),
         (
             "- {inject: xid/79, device: gpu-0}\n- {inject: xid/95, device: gpu-0}\n",
-            "timeline.1: gpu-0 is gone with xid/79 at 0 s, so nothing more can befall it; recover it first",
+            "timeline.1: gpu-0 is not listed at 0 s because of xid/79",
         ),
         (
             "- mark: a\n- {recover: reboot, device: gpu-0}\n",
-            "timeline.1: there is nothing to recover from at 0 s: inject a fault before, or leave it out",
+            "timeline.1: no device has a fault at 0 s",
         ),
         (
             "- driver: crash\n- stream: {close: UNAVAILABLE}\n",
-            "timeline.1: the driver does not run at 0 s, so its streams cannot close",
+            "timeline.1: the driver is not running at 0 s, so `close` has no stream",
         ),
         (
             f"{ILL}- parallel: [[{{recover: {{action: reboot, takes: 9s}}}}], [{{recover: reboot, after: 2s}}]]\n",
-            "timeline.1.parallel.1.0: gpu-0 is being recovered until 9 s, so that cannot begin again at 2 s",
+            "timeline.1.parallel.1.0: gpu-0 is already recovering at 2 s",
         ),
         (
             f"{ILL}- repeat: {{times: 3, every: 1s, do: [{{recover: app-restart}}, {ILL[2:-1]}]}}\n",
-            "timeline.1.repeat.do.1: gpu-0 has xid/46 already at 0 s",
+            "timeline.1.repeat.do.1: gpu-0 already has xid/46 at 0 s",
         ),
     ],
 )
@@ -165,7 +171,7 @@ def test_what_may_be_so_is_no_contradiction(steps: str) -> None:
 
 def test_the_end_waits_for_nothing() -> None:
     (problem,) = problems("- mark: a\nalways: [{when: {seen: Unhealthy}, reset: true}]\n")
-    assert problem == "line 6: always.0.when: what is always done at the end waits for nothing: leave `when` out"
+    assert problem == "line 6: always.0.when: a step of `always` cannot wait; remove `when`"
 
 
 def test_all_that_is_wrong_is_told_at_once() -> None:

@@ -35,30 +35,30 @@ def test_everything_that_is_wrong_is_said_at_once_with_its_line() -> None:
         "line 4: timeline.0.at: invalid duration '5 sec'",
         "line 5: timeline.1.expect.helth: unknown key; did you mean health?",
         "line 6: timeline.2.driver: must be",
-        "line 7: timeline.3.stream: say one of send,",
+        "line 7: timeline.3.stream: set one of send,",
     ]
 
 
 @pytest.mark.parametrize(
     ("step", "what"),
     [
-        ("{mark: a, inject: b}", "a step has one verb: it has inject and mark"),
-        ("{at: 1s}", f"a step has one verb: there are {', '.join(VERBS)}"),
-        ("{mark: a, at: 1s, after: 1s}", "a step says once when it is: it has at and after"),
-        ("{repeat: {every: 1s, do: [{mark: a}]}}", "repeat has either times or for"),
-        ("{repeat: {for: 9s, every: 0s, do: [{mark: a}]}}", "a repeat that lasts has an every above 0s"),
-        ("{stream: {send: {devices: [], raw: ff}}}", "a message that is sent has either devices or raw bytes"),
+        ("{mark: a, inject: b}", f"a step must have one of {', '.join(VERBS)}, got inject and mark"),
+        ("{at: 1s}", f"a step must have one of {', '.join(VERBS)}, got none"),
+        ("{mark: a, at: 1s, after: 1s}", "a step must have one of at, after, when, got at and after"),
+        ("{repeat: {every: 1s, do: [{mark: a}]}}", "set either times or for"),
+        ("{repeat: {for: 9s, every: 0s, do: [{mark: a}]}}", "every must be above 0s"),
+        ("{stream: {send: {devices: [], raw: ff}}}", "set either devices or raw"),
         ("{stream: {send: {device: gpu-0, raw: ff}}}", "this key is not allowed here"),
-        ("{set: {}}", "set names nothing: say health, message, timeout or heartbeat"),
-        ("{expect: {device: all}}", "expect names nothing: say health, message or pod_writes"),
-        ("{mark: a, when: {calls: 1, seen: Healthy}}", "a trigger has either calls or seen"),
-        ("{driver: {restart: {}, upgrade: {}}}", "say one of restart, upgrade"),
+        ("{set: {}}", "set needs one of health, message, timeout, heartbeat"),
+        ("{expect: {device: all}}", "expect needs one of health, message, pod_writes"),
+        ("{mark: a, when: {calls: 1, seen: Healthy}}", "set either calls or seen"),
+        ("{driver: {restart: {}, upgrade: {}}}", "set one of restart, upgrade"),
         ("{taint: {key: a, effect: NoSched}}", "must be 'None', 'NoSchedule' or 'NoExecute', got 'NoSched'"),
         ("{driver: running}", "running was renamed to start"),
         ("{kubelet: running}", "running was renamed to start"),
         ("{stream: {clock_skew: -5m}}", "clock_skew was renamed to skew"),
         ("{pod: gone}", "must be 'keeps-failing', 'running' or 'deleted', got 'gone'"),
-        ("{mark: a, probability: 8}", "not a share: 8 (say 80%)"),
+        ("{mark: a, probability: 8}", "invalid share 8 (use 80%)"),
     ],
 )
 def test_a_step_that_makes_no_sense_is_told_why(step: str, what: str) -> None:
@@ -68,8 +68,8 @@ def test_a_step_that_makes_no_sense_is_told_why(step: str, what: str) -> None:
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("", "line 1: there is no timeline in it: it begins with `format: fault-timeline/v1`"),
-        ("- 1", "line 1: not a timeline: it begins with `format: fault-timeline/v1`"),
+        ("", "line 1: the file is empty"),
+        ("- 1", "line 1: not a timeline"),
         ("a: [", "line 1: invalid YAML: expected the node content, but found '<stream end>'"),
         ("a: 1\na: 2", 'line 2: invalid YAML: found duplicate key "a" with value "2" (original value: "1")'),
         ("&a [*a]", "line 1: the document has more than 60 levels"),

@@ -163,13 +163,13 @@ FROZEN = ['1.868 inject gpu-2 "xid/79"', '8.127 inject gpu-3 "xid/79"']
 @pytest.mark.parametrize(
     ("steps", "what"),
     [
-        ("[{mark: a}, {inject: xid/79}]", "inject needs a device"),
+        ("[{mark: a}, {inject: xid/79}]", "inject needs `device`"),
         ("[{mark: a}, {inject: xid/79, device: gpu-9}]", "no device matches 'gpu-9'"),
-        ("[{mark: a}, {inject: xid/79, device: {pick: 5, from: 'gpu-*'}}]", "5 devices are to be picked"),
-        ("[{mark: a}, {driver: crash, for: catalogue}]", "the catalogue has the times of faults: say how long"),
-        ("[{mark: a}, {reset: true, for: 1s}]", "reset cannot be undone: leave `for` out"),
-        ("[{mark: a}, {stream: {close: OK}, for: 1s}]", "stream close cannot be undone: leave `for` out"),
-        ("[{mark: a}, {repeat: {times: 999, every: 0s, do: [{mark: a}]}}]", "the plan has more than 500 actions"),
+        ("[{mark: a}, {inject: xid/79, device: {pick: 5, from: 'gpu-*'}}]", "pick must be at most 4"),
+        ("[{mark: a}, {driver: crash, for: catalogue}]", "for: catalogue is only for inject"),
+        ("[{mark: a}, {reset: true, for: 1s}]", "reset cannot be undone"),
+        ("[{mark: a}, {stream: {close: OK}, for: 1s}]", "stream close cannot be undone"),
+        ("[{mark: a}, {repeat: {times: 999, every: 0s, do: [{mark: a}]}}]", "a plan must have at most 500 actions"),
     ],
 )
 def test_a_step_that_cannot_be_planned_is_told_with_its_place(

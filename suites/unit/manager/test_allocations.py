@@ -76,14 +76,16 @@ GOOD = {"pod_uid": "p", "container": "c", "resource": GPU, "devices": ["0"], "gr
         ({**GOOD, "grant": None}, "grant: Input should be a dictionary"),
         ({**GOOD, "grant": {"envs": {"A": 1}}}, "grant.envs.A: Input should be a valid string"),
         ({key: value for key, value in GOOD.items() if key != "resource"}, "resource: Field required"),
-        ({**GOOD, "container": "\ud800"}, "a text in it is none"),
+        ({**GOOD, "container": "\ud800"}, "invalid Unicode text"),
     ],
 )
 def test_a_wrong_allocation_costs_itself_alone(wrong: Any, complaint: str, caplog: pytest.LogCaptureFixture) -> None:
     found, resources = load_allocations({"allocations": [wrong, GOOD], "resources": ["cpu", GPU, 1]})
     assert ([allocation.pod_uid for allocation in found], resources) == (["p"], [GPU])
     (line,) = lines(caplog, "")
-    assert line.startswith("checkpoint device_plugin_allocations: 3 entries left out, the first: allocations[0]: ")
+    assert line.startswith(
+        "checkpoint device_plugin_allocations: ignoring 3 invalid entries, the first: allocations[0]: "
+    )
     assert complaint in line
 
 
@@ -91,14 +93,14 @@ def test_what_a_file_says_is_told_in_a_line(caplog: pytest.LogCaptureFixture) ->
     load_allocations(
         {"allocations": [{**GOOD, "grant": {"envs": {"a\nERROR" * 1000: 1}}}], "resources": ["\x1b" * 1000]}
     )
-    (line,) = lines(caplog, "2 entries left out")
+    (line,) = lines(caplog, "ignoring 2 invalid entries")
     assert (line.isprintable(), len(line) < 500) == (True, True)
 
 
 @pytest.mark.parametrize("data", [{"allocations": 1}, {"odd": []}, {"allocations": None}])
 def test_a_file_of_another_shape_is_told_once(data: Any, caplog: pytest.LogCaptureFixture) -> None:
     assert load_allocations(data) == ([], [])
-    told = "checkpoint device_plugin_allocations: 2 entries left out, the first: no list of allocations in it"
+    told = "checkpoint device_plugin_allocations: ignoring 2 invalid entries, the first: allocations must be a list"
     assert lines(caplog, "") == [told]
 
 

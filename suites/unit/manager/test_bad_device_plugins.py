@@ -53,7 +53,7 @@ async def test_a_registration_that_cannot_be_is_refused_in_words(
     node: Node, request_: Any, told: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert told in await call_register(node, **request_)
-    (line,) = lines(caplog, "refused")
+    (line,) = lines(caplog, "rejected")
     assert (told in line, node.manager.amounts()) == (True, {})
 
 
@@ -100,7 +100,7 @@ async def test_a_list_that_cannot_be_read_is_the_end_of_the_plugin(
     plugin.lists.put_nowait(said)
     await until(lambda: health(node, "pod") == {"a": "Unknown"})
     (line,) = lines(caplog, "")
-    assert line.startswith(f"device plugin {RESOURCE} at odd.sock is gone until it registers again: {why}")
+    assert line.startswith(f"device plugin {RESOURCE} at odd.sock is unavailable until it registers again: {why}")
     assert node.manager.amounts() == {GOOD: Amount(2, 2), RESOURCE: Amount(1, 0)}
 
 
@@ -236,5 +236,5 @@ async def test_a_folder_that_cannot_be_used_costs_kubelet_sock_alone(
     node.root.joinpath("device-plugins").touch()
     await node.start()
     await run_plugin(node, registration="plugins_registry")
-    complaints = lines(caplog, "kubelet.sock cannot be served, device plugins cannot register there")
+    complaints = lines(caplog, "kubelet.sock cannot be served")
     assert (len(complaints), node.manager.amounts()) == (1, {RESOURCE: Amount(2, 2)})

@@ -91,7 +91,7 @@ async def test_a_plugin_with_too_many_devices_is_told_of_once_for_its_stream(
         message = f"report {number}"
         await driver.report([DeviceHealth("node-a", f"gpu-{n}", Health.HEALTHY, message) for n in range(4)])
         await node.shows("pod", gpu_0=f"Healthy: {message}")
-    assert lines(caplog, "") == [f"driver {DRIVER} reports too many devices, 2 were left out"]
+    assert lines(caplog, "") == [f"driver {DRIVER} reports too many devices, ignoring 2"]
 
 
 async def test_a_plugin_that_floods_holds_up_no_other(any_node: Node, caplog: pytest.LogCaptureFixture) -> None:
@@ -231,7 +231,7 @@ async def test_a_socket_that_is_not_a_plugins(
     await serve_until_closed(node, other_server, node.registry / "web-reg.sock")
     await two_drivers(node)
     await until(lambda: lines(caplog, "web-reg.sock"))
-    assert lines(caplog, "") == ["plugin socket web-reg.sock: nobody answers within 1 s; trying again"]
+    assert lines(caplog, "") == ["plugin socket web-reg.sock: no answer within 1 s; trying again"]
 
 
 @pytest.mark.parametrize("method", [GET_INFO, NOTIFY_REGISTRATION], ids=lambda method: method.path.rpartition("/")[2])

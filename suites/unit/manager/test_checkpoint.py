@@ -146,7 +146,7 @@ def test_a_write_that_fails_is_told_once_until_one_succeeds(file: Checkpoint, ca
         file.write({})
         file.path.unlink()
     assert [line.partition(":")[0] for line in errors(caplog)] == [
-        "checkpoint state not written, going on without it"
+        "checkpoint state cannot be written, continuing without it"
     ] * 2
 
 
@@ -164,7 +164,7 @@ for _ in range(3):
 
 def test_a_full_disk_leaves_the_old_file_and_no_other(file: Checkpoint) -> None:
     done = subprocess.run([sys.executable, "-c", FULL_DISK, file.path], capture_output=True, text=True, check=True)
-    assert done.stderr == "checkpoint state not written, going on without it: [Errno 27] File too large\n"
+    assert done.stderr == "checkpoint state cannot be written, continuing without it: [Errno 27] File too large\n"
     assert (file.read(), beside(file)) == ({"old": 1}, ["state"])
 
 
@@ -229,7 +229,7 @@ WRONG_FIELDS: dict[str, list[Any]] = {
 @pytest.mark.parametrize(("key", "value"), [(key, value) for key, values in WRONG_FIELDS.items() for value in values])
 def test_an_entry_with_a_wrong_field_is_left_out_alone(key: str, value: Any, caplog: pytest.LogCaptureFixture) -> None:
     assert loaded({**GOOD, key: value}, {**GOOD, "DeviceName": "gpu-1"}).keys() == {B}
-    assert errors(caplog) == ["checkpoint: 1 devices of driver 'gpu.example.com' left out"]
+    assert errors(caplog) == ["checkpoint: ignoring 1 devices of driver 'gpu.example.com'"]
 
 
 @pytest.mark.parametrize("missing", ["PoolName", "DeviceName", "Health", "LastUpdated"])
@@ -247,7 +247,7 @@ def test_what_is_no_entry_is_left_out_alone(device: Any) -> None:
 def test_a_driver_without_devices_is_left_out_alone(state: Any, caplog: pytest.LogCaptureFixture) -> None:
     data = {"broken.example.com": state, "gpu.example.com": {"Devices": {"a": GOOD}}}
     assert dict(load_health(data, 0, WALL)).keys() == {A}
-    assert errors(caplog) == ["checkpoint: the entry of driver 'broken.example.com' left out"]
+    assert errors(caplog) == ["checkpoint: ignoring the entry of driver 'broken.example.com'"]
 
 
 @given(key=st.sampled_from([*GOOD, "Other"]), value=JSON, driver=st.sampled_from(["gpu.example.com", "\ud800"]))
@@ -313,7 +313,7 @@ def test_a_claim_with_a_wrong_device_is_left_out_alone(key: str, value: Any) -> 
 def test_a_claims_file_of_another_shape_is_empty_and_said_so(data: Any, caplog: pytest.LogCaptureFixture) -> None:
     assert (list(load_claims(data)), errors(caplog)) == (
         [],
-        ["checkpoint: no list of claims in it, starting with none"],
+        ["checkpoint: claims must be a list, starting without claims"],
     )
 
 

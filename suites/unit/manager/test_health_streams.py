@@ -215,6 +215,6 @@ async def test_a_report_that_we_cannot_take_is_not_the_last_one(
     with monkeypatch.context() as broken:
         broken.setattr("drahealth.manager.cache.HealthCache.update", lambda *_: 1 / 0)
         await driver.set_health("gpu-0", UNHEALTHY, "hot")
-        await until(lambda: lines(caplog, "a report could not be taken", logging.ERROR))
+        await until(lambda: lines(caplog, "a report could not be processed", logging.ERROR))
     await node.after_jumps(lambda: node.seen("pod")["gpu-0"] == "Unhealthy: hot")
     assert await streams(driver, still_open=1) == 2

@@ -57,7 +57,7 @@ async def test_an_odd_registration_is_refused_in_a_line(
     node: Node, field: str, words: str, odd: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     told = await call_register(node, **{field: f"/{odd}"})
-    assert (words in told, is_line(told), len(lines(caplog, "refused"))) == (True, True, 1)
+    assert (words in told, is_line(told), len(lines(caplog, "rejected"))) == (True, True, 1)
 
 
 @odd_text
@@ -79,7 +79,7 @@ async def test_a_socket_of_any_name_is_told_of_in_a_line(
     await serve(node, plugin, name)
     assert await call_register(node, endpoint=name) == ""
     plugin.lists.put_nowait(b"\x0a\xff")
-    await until(lambda: lines(caplog, "is gone until it registers again"))
+    await until(lambda: lines(caplog, "is unavailable until it registers again"))
     assert len(lines(caplog, "")) == 1
 
 
@@ -106,7 +106,7 @@ async def test_a_failed_call_is_told_in_a_line(node: Node, odd: str) -> None:
 async def test_the_end_of_a_list_is_told_in_a_line(node: Node, odd: str, caplog: pytest.LogCaptureFixture) -> None:
     plugin = await run_odd(node, of("a"))
     plugin.lists.put_nowait(odd[:6000])
-    await until(lambda: lines(caplog, "is gone until it registers again: ABORTED: "))
+    await until(lambda: lines(caplog, "is unavailable until it registers again: ABORTED: "))
     assert len(lines(caplog, "")) == 1
 
 

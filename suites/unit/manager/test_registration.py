@@ -146,7 +146,7 @@ async def test_a_plugin_that_cannot_be_used_is_told_why(
     await node.serve(plugin.methods)
     await until(lambda: lines(caplog, "odd-reg.sock"))
     assert plugin.told == [(False, reason)]
-    assert lines(caplog, "odd-reg.sock") == [f"plugin socket odd-reg.sock: refused: {reason}; trying again"]
+    assert lines(caplog, "odd-reg.sock") == [f"plugin socket odd-reg.sock: rejected: {reason}; trying again"]
 
 
 @pytest.mark.counterpart("TestStartWithoutDRAAPI")
@@ -211,7 +211,7 @@ async def test_a_plugin_that_does_not_take_the_news_is_undone_and_tried_again(
     await node.serve(plugin.methods)
     await until(lambda: lines(caplog, "odd-reg.sock"))
     await gone(node, "odd.example.com")
-    why = f"it did not take the news of its registration: {code.name}: on purpose"
+    why = f"NotifyRegistrationStatus failed: {code.name}: on purpose"
     assert lines(caplog, "odd-reg.sock") == [f"plugin socket odd-reg.sock: {why}; trying again"]
     plugin.code = grpc.StatusCode.OK
     await node.after_jumps(lambda: len(plugin.told) == 2)
@@ -225,7 +225,7 @@ async def test_a_socket_that_is_nobodys_is_named_and_holds_up_no_plugin(
         dead.bind(str(node.registry / "dead-reg.sock"))
     await node.run_driver()
     await until(lambda: lines(caplog, "dead-reg.sock"))
-    assert lines(caplog, "dead-reg.sock") == ["plugin socket dead-reg.sock: nobody answers within 1 s; trying again"]
+    assert lines(caplog, "dead-reg.sock") == ["plugin socket dead-reg.sock: no answer within 1 s; trying again"]
 
 
 async def test_a_socket_that_never_answers_is_named_and_holds_up_no_plugin(
@@ -237,7 +237,7 @@ async def test_a_socket_that_never_answers_is_named_and_holds_up_no_plugin(
         mute.listen()
         await node.run_driver()
         await until(lambda: lines(caplog, "mute-reg.sock"))
-    assert lines(caplog, "mute-reg.sock") == ["plugin socket mute-reg.sock: nobody answers within 1 s; trying again"]
+    assert lines(caplog, "mute-reg.sock") == ["plugin socket mute-reg.sock: no answer within 1 s; trying again"]
 
 
 async def test_a_plugin_that_hangs_in_get_info_is_named_and_holds_up_no_plugin(

@@ -199,7 +199,7 @@ async def test_files_that_cannot_be_written_cost_nothing_but_a_line_each(
     await node.shows("pod", gpu_0="Healthy", gpu_1="Healthy")
     await node.manager.unprepare("pod")
     assert sorted(line.partition(",")[0] for line in lines(caplog, "checkpoint")) == [
-        "checkpoint dra_health_state not written",
-        "checkpoint dra_manager_state not written",
+        "checkpoint dra_health_state cannot be written",
+        "checkpoint dra_manager_state cannot be written",
     ]
     assert [path.name for path in node.root.glob("*.tmp*")] == []

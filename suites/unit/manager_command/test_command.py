@@ -106,6 +106,6 @@ async def test_a_second_program_on_a_root_directory_is_one_sentence(rig: Rig, ma
     second = await asyncio.create_subprocess_exec(*line, stderr=asyncio.subprocess.PIPE)
     async with asyncio.timeout(PATIENCE):
         _, said = await second.communicate()
-    sentence = f"drahealth: another drahealth manager uses {rig.root}; end that one, or give another --root-dir\n"
+    sentence = f"drahealth: another drahealth manager uses {rig.root}; end that process, or pass another --root-dir\n"
     assert (second.returncode, said.decode()) == (3, sentence)
     assert await manager.end(signal.SIGINT) == (0, "")

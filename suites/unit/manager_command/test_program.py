@@ -106,7 +106,7 @@ async def test_an_object_is_one_files_and_the_others_once_that_has_gone(rig: Rig
     await rig.start()
     old = await rig.runs()
     rig.write("b.yaml", pod(), pod("other"))
-    await rig.refuses(("b.yaml", 1, "Pod default/job is in a.yaml already"))
+    await rig.refuses(("b.yaml", 1, "Pod default/job is already in a.yaml"))
     (rig.pods / "a.yaml").unlink()
     await rig.runs("other")
     assert rig.status()["uid"] == old["uid"]
@@ -116,7 +116,9 @@ async def test_what_others_made_is_left_alone(rig: Rig) -> None:
     program = await rig.start()
     mine = await program.node.api.create(CLAIMS, {"metadata": {"name": "gpu", "namespace": "default"}, "spec": {}})
     rig.write("claim.yaml", CLAIM)
-    await rig.refuses(("claim.yaml", 0, "ResourceClaim default/gpu already exists, and not from a manifest"))
+    await rig.refuses(
+        ("claim.yaml", 0, "ResourceClaim default/gpu already exists, and was not created from a manifest")
+    )
     assert await program.node.api.get(CLAIMS, "gpu", "default") == mine
 
 

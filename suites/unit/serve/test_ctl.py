@@ -15,7 +15,7 @@ async def test_a_fault_is_injected_and_recovered_by_what_is_enough(serving: Rig)
     assert await serving.ctl("inject", "xid/79", "gpu-0") == Said(0, "", "")
     assert await serving.health() == {**HEALTHY, "gpu-0": "Unhealthy"}
     assert await serving.ctl("recover", "gpu-reset", "gpu-0") == Said(1, "left: xid/79 on gpu-0\n", "")
-    assert await serving.ctl("recover", "reboot") == Said(0, "cured: xid/79 on gpu-0\n", "")
+    assert await serving.ctl("recover", "reboot") == Said(0, "cleared: xid/79 on gpu-0\n", "")
     assert await serving.health() == HEALTHY
 
 
@@ -36,14 +36,14 @@ async def test_what_is_not_there_cannot_be_cleared_or_recovered(serving: Rig) ->
 async def test_an_attempt_may_fail_or_be_claimed(serving: Rig) -> None:
     await serving.ctl("inject", "xid/79", "gpu-0")
     assert await serving.ctl("recover", "reboot", "gpu-0", "--fails") == Said(0, "left: xid/79 on gpu-0\n", "")
-    claimed = Said(0, "claimed to be cured: xid/79 on gpu-0\n", "")
+    claimed = Said(0, "claimed to be cleared: xid/79 on gpu-0\n", "")
     assert await serving.ctl("recover", "reboot", "gpu-0", "--claimed") == claimed
     assert (await serving.health(), (await serving.told("state"))["faults"]) == (HEALTHY, {"gpu-0": ["xid/79"]})
 
 
 async def test_a_recovery_takes_the_time_that_it_is_given(serving: Rig) -> None:
     await serving.ctl("inject", "xid/79", "gpu-0")
-    words = "cured in 3600 s: xid/79 on gpu-0\n"
+    words = "cleared in 3600 s: xid/79 on gpu-0\n"
     assert await serving.ctl("recover", "reboot", "gpu-0", "--takes", "1h") == Said(0, words, "")
     again = await serving.ctl("recover", "reboot", "gpu-0")
     assert "gpu-0 is already recovering from xid/79" in again.err
@@ -70,7 +70,7 @@ async def test_all_is_well_again(serving: Rig) -> None:
         ),
         (
             ("stream", "restore", "sillence"),
-            "streams have no fault 'sillence'; did you mean silence? there are silence",
+            "unknown stream fault 'sillence'; did you mean silence? there are silence",
         ),
         (("inject",), "missing argument 'FAULT'; see drahealth ctl inject --help"),
         (("inject", "xid/79", "gpu-0", "now"), "unknown device 'now'; there are gpu-0, gpu-1, split"),
@@ -81,7 +81,7 @@ async def test_all_is_well_again(serving: Rig) -> None:
         (("inject", "xid/97", "gpu-0"), "unknown fault 'xid/97' in the catalogue nvidia; did you mean xid/95"),
         (("inject", "xid/79", "gpu-9"), "unknown device 'gpu-9'; there are gpu-0, gpu-1, split"),
         (("recover", "gpu-rset"), "unknown recovery action 'gpu-rset'; did you mean gpu-reset"),
-        (("--driver", "nic", "inject", "xid/79", "gpu-0"), "there is no driver 'nic'; there is gpu.example.com"),
+        (("--driver", "nic", "inject", "xid/79", "gpu-0"), "unknown driver 'nic'; there is gpu.example.com"),
         (("recover", "all", "gpu-0"), "`recover all` was renamed to `reset`"),
         (("recover", "reboot", "--takes", "soon"), "--takes: invalid duration 'soon'"),
     ],
@@ -98,7 +98,7 @@ async def test_what_there_is_not_is_told_of_in_one_sentence(
 async def test_a_request_that_is_too_large_is_told_so(serving: Rig) -> None:
     with pytest.raises(CommandError) as refused:
         await serving.told("set_health", device="gpu-0", health="Healthy", message="x" * LINE_LIMIT)
-    assert (str(refused.value), refused.value.code) == (f"a line has at most {LINE_LIMIT} bytes", 2)
+    assert (str(refused.value), refused.value.code) == (f"a line must have at most {LINE_LIMIT} bytes", 2)
     assert await serving.health() == HEALTHY
 
 
@@ -132,7 +132,7 @@ async def test_the_status_tells_of_taints_and_of_what_is_wrong_with_the_streams(
     await serving.ctl("stream", "drop", "20%")
     await serving.ctl("stream", "silence")
     shown = (await serving.ctl("status")).out.splitlines()
-    assert shown[1].endswith("devices: 4 Healthy; what is wrong with streams: drop 0.2, silence")
+    assert shown[1].endswith("devices: 4 Healthy; stream faults: drop 0.2, silence")
     assert shown[-2].endswith("xid/63, taint example.com/sick=yes:NoExecute")
 
 

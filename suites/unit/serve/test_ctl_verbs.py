@@ -43,10 +43,10 @@ async def test_a_heartbeat_is_the_drivers(rig: Rig) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("gpu-0",), "`set` takes devices with --health, --message, --timeout, --listed or --unlisted, or "),
-        (("--health", "Healthy"), "`set` takes devices with"),
-        ((), "`set` takes devices with"),
-        (("gpu-0", "--health", "sick"), "there is no health 'sick'; there are Healthy, Unhealthy, Unknown"),
+        (("gpu-0",), "pass devices with --health, "),
+        (("--health", "Healthy"), "pass devices with"),
+        ((), "pass devices with"),
+        (("gpu-0", "--health", "sick"), "unknown health 'sick'; there are Healthy, Unhealthy, Unknown"),
         (
             ("gpu-9", "--message", "x", "--heartbeat", "3"),
             "unknown device 'gpu-9'; there are gpu-0",
@@ -110,11 +110,11 @@ async def test_a_driver_may_be_silent_partial_and_late_at_once_and_all_is_restor
     [
         (("delay", "soon"), "TIME: invalid duration 'soon' (use 500ms"),
         (("delay", "-5s"), "delay must be a finite number of seconds, 0 or more, got -5"),
-        (("drop", "much"), "share: not a share: 'much' (say 20% or 0.2)"),
+        (("drop", "much"), "share: invalid share 'much'"),
         (("drop", "120%"), "drop must be a share from 0% to 100%, got 1.2"),
-        (("close", "GONE"), "no gRPC status code is called 'GONE'; there are OK, CANCELLED"),
+        (("close", "GONE"), "unknown gRPC status code 'GONE'; there are OK, CANCELLED"),
         (("send", "xyz"), "a message must be hexadecimal, such as 0aff, got 'xyz'"),
-        (("restore", "stal"), "streams have no fault 'stal'; did you mean stall? there are silence, stall"),
+        (("restore", "stal"), "unknown stream fault 'stal'; did you mean stall? there are silence, stall"),
     ],
 )
 async def test_a_fault_of_streams_that_there_is_not_is_told_of(
@@ -154,7 +154,9 @@ async def test_where_there_are_several_one_is_named(rig: Rig) -> None:
     rig.file.write_text(TWO)
     await rig.serve()
     which = await rig.ctl("inject", "link/down", "nic")
-    assert which == Said(2, "", "drahealth: say which driver is meant; there are gpu.example.com, nic.example.com\n")
+    assert which == Said(
+        2, "", "drahealth: the process serves several drivers; choose one of gpu.example.com, nic.example.com\n"
+    )
     assert (await rig.ctl("--driver", "nic.example.com", "inject", "link/down", "nic")).code == 0
     assert (await rig.told("state", "gpu.example.com"))["faults"] == {}
     assert (await rig.told("state", "nic.example.com"))["faults"] == {"nic": ["link/down"]}
@@ -182,7 +184,7 @@ async def test_a_device_is_tainted_until_it_is_not(serving: Rig) -> None:
     expected = {"gpu-0": [{"key": "example.com/sick", "value": "yes", "effect": "NoExecute"}]}
     assert (tainted, (await serving.told("state"))["taints"]) == (expected, {})
     refused = await serving.ctl("taint", "gpu-0", "example.com/sick:Never")
-    assert (refused.code, refused.err.startswith("drahealth: a taint effect must be None")) == (2, True)
+    assert (refused.code, refused.err.startswith("drahealth: a taint effect must be one of None")) == (2, True)
 
 
 async def test_a_driver_restarts(serving: Rig) -> None:

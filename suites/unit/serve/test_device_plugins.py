@@ -160,7 +160,7 @@ async def test_a_fault_is_injected_and_recovered_by_what_is_enough(alone: Rig) -
     assert await alone.ctl("inject", "xid/95", "split") == DONE
     assert await alone.health() == {**WELL, "split-mig": "Unhealthy"}
     assert await alone.ctl("recover", "app-restart") == Said(1, "left: xid/95 on split\n", "")
-    assert await alone.ctl("recover", "gpu-reset", "split") == Said(0, "cured: xid/95 on split\n", "")
+    assert await alone.ctl("recover", "gpu-reset", "split") == Said(0, "cleared: xid/95 on split\n", "")
     assert await alone.health() == WELL
 
 
@@ -191,16 +191,16 @@ async def test_a_plugin_crashes_stops_and_starts_and_its_process_stays(alone: Ri
     [
         (
             ("stream", "silence"),
-            f"{RESOURCE} is a device-plugin and has no `stream silence`; it has inject, clear",
+            f"device plugin {RESOURCE} has no `stream silence`; it has inject, clear",
         ),
-        (("taint", "gpu-0", "a/b"), f"{RESOURCE} is a device-plugin and has no `taint`"),
-        (("upgrade",), f"{RESOURCE} is a device-plugin and has no `upgrade`"),
-        (("restart", "--offer", "v1"), f"{RESOURCE} is a device-plugin; its `restart` takes no --offer"),
-        (("unregister",), f"{RESOURCE} is a device-plugin and has no `unregister`"),
-        (("set", "gpu-0", "--health", "x", "--message", "y"), f"{RESOURCE} is a device plugin; it reports health"),
+        (("taint", "gpu-0", "a/b"), f"device plugin {RESOURCE} has no `taint`"),
+        (("upgrade",), f"device plugin {RESOURCE} has no `upgrade`"),
+        (("restart", "--offer", "v1"), f"device plugin {RESOURCE}: `restart` has no option --offer"),
+        (("unregister",), f"device plugin {RESOURCE} has no `unregister`"),
+        (("set", "gpu-0", "--health", "x", "--message", "y"), f"device plugin {RESOURCE} has no --message"),
         (
             ("set", "--heartbeat", "3"),
-            f"{RESOURCE} is a device plugin; it reports health without heartbeat",
+            f"device plugin {RESOURCE} has no --heartbeat",
         ),
         (("set", "gpu-9", "--health", "x"), "unknown device 'gpu-9'; there are gpu-0, gpu-1, split"),
         (("set", "gpu-0", "--health", "x", "--listed"), f"device plugin {RESOURCE} already lists gpu-0"),
@@ -222,8 +222,8 @@ async def test_a_driver_has_no_list_that_devices_are_taken_out_of(rig: Rig) -> N
     await rig.serve()
     which = await rig.ctl("set", "gpu-0", "--unlisted")
     refused = await rig.ctl("--driver", DRIVER, "set", "gpu-0", "--health", "Unknown", "--unlisted")
-    assert which.err == f"drahealth: say which driver is meant; there are {DRIVER}, {RESOURCE}\n"
-    assert refused.err == f"drahealth: {DRIVER} is a driver; --listed and --unlisted are for device plugins\n"
+    assert which.err == f"drahealth: the process serves several drivers; choose one of {DRIVER}, {RESOURCE}\n"
+    assert refused.err == f"drahealth: driver {DRIVER} has no --listed and --unlisted; they are for device plugins\n"
     assert (await rig.ctl("--driver", RESOURCE, "set", "gpu-0", "--unlisted"), await unlisted(rig)) == (DONE, ["gpu-0"])
 
 

@@ -242,7 +242,7 @@ async def test_where_pods_may_not_be_seen_that_is_why(rig: Rig) -> None:
 
     rig.api = Refusing()
     await begins(rig, "{expect: {device: gpu-0, health: Healthy}, within: 50ms}")
-    assert await ends(rig) == [("failed", "pods cannot be followed: Forbidden: pods is forbidden")]
+    assert await ends(rig) == [("failed", "pods cannot be watched: Forbidden: pods is forbidden")]
 
 
 async def test_a_story_waits_for_what_a_pod_shows(rig: Rig) -> None:

@@ -180,7 +180,7 @@ async def test_what_says_nothing_is_told_of_once(world: World, caplog: pytest.Lo
     await world.shows("Unknown", f"pod default/other says unknown ({KEY})")
     assert sorted(record.getMessage() for record in caplog.records) == [
         "pod default/job says unhealthy (health.example.com/gpu-9): no driver here has a device 'gpu-9'",
-        f"pod default/job, {KEY}: there is no health 'sick', say healthy, unhealthy or unknown; it is passed over",
+        f"pod default/job, {KEY}: unknown health 'sick'; use healthy, unhealthy or unknown; ignoring it",
     ]
 
 
@@ -194,7 +194,7 @@ async def test_while_the_api_server_is_away_what_was_said_holds(world: World, ca
     world.rig.api.up()
     await world.says()
     await world.shows(*WELL)
-    assert of_pods(caplog) == ["pods cannot be followed", "pods are followed again"]
+    assert of_pods(caplog) == ["pods cannot be watched", "pods are watched again"]
 
 
 def of_pods(caplog: pytest.LogCaptureFixture) -> list[str]:

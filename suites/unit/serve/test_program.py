@@ -97,7 +97,7 @@ async def test_a_second_process_on_the_same_socket_is_refused_and_the_first_goes
     _, said = await asyncio.wait_for(second.communicate(), PATIENCE)
     assert (second.returncode, said.decode()) == (
         2,
-        f"drahealth: somebody listens at {rig.socket} already; name another --socket\n",
+        f"drahealth: another process listens at {rig.socket}; pass another --socket\n",
     )
     assert (rig.sockets(), (await rig.told("state"))["running"]) == (SOCKETS, True)
 
@@ -151,7 +151,7 @@ async def test_what_is_no_socket_is_left_alone(rig: Rig, there: str) -> None:
         rig.socket.write_text("precious")
     else:
         rig.socket.mkdir()
-    with pytest.raises(CommandError, match="that is no socket; name another --socket"):
+    with pytest.raises(CommandError, match="is not a socket; pass another --socket"):
         await rig.serve()
     assert rig.sockets() == []
 
@@ -162,7 +162,7 @@ async def test_what_is_no_socket_is_left_alone(rig: Rig, there: str) -> None:
         ({"policy": "nobodys"}, "unknown policy 'nobodys'"),
         ({"catalogue": "nvida"}, "--catalogue: unknown catalogue 'nvida'; did you mean nvidia"),
         ({"driver_name": "x y"}, "--driver-name: a driver name must be a DNS name such as"),
-        ({"instance": "a/b"}, "--instance: 'a/b' is no name of an instance, which is letters, digits and -_. between"),
+        ({"instance": "a/b"}, "--instance: instance must be letters and digits, with -_. between"),
         ({"node_name": "Node A"}, "invalid node name 'Node A'; pass --node-name, such as node-a"),
         ({"metrics_port": 70000}, "--metrics-port must be between 0 and 65535, got 70000; 0 selects a free port"),
         ({"annotation_prefix": "health/x"}, "annotation prefix must be a DNS name such as"),

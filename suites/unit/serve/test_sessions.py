@@ -50,7 +50,7 @@ async def test_what_one_connection_does_another_sees_and_its_end_undoes_nothing(
 async def test_to_drop_a_driver_that_stands_is_to_forget_it(serving: Rig) -> None:
     async with serving.line() as ends:
         gone = await ends.asks(ATTACH, USE, call(2, "drop", None, driver=1), call(3, "state"))
-    assert gone["error"] == "there is no driver 1"
+    assert gone["error"] == "unknown driver 1"
     assert (await serving.told("state"))["running"]
 
 
@@ -133,13 +133,13 @@ async def test_a_session_makes_no_driver_in_the_place_of_one_that_stands(serving
     [
         ([b"\xff\n"], 'a connection begins with {"attach": SESSION}, on one line'),
         ([ATTACH, b"{\n"], "a call is a JSON object with id, call and args, on one line"),
-        ([ATTACH, {"id": 1, "call": "fly"}], "there is no call 'fly'; there are make"),
-        ([ATTACH, {"id": 1, "call": "use", "args": {"name": "nic"}}], "there is no driver 'nic'; there is"),
+        ([ATTACH, {"id": 1, "call": "fly"}], "unknown call 'fly'; there are make"),
+        ([ATTACH, {"id": 1, "call": "use", "args": {"name": "nic"}}], "unknown driver 'nic'; there is"),
         ([ATTACH, {"id": 1, "call": "use", "args": {"nam": "nic"}}], "nam: Unexpected keyword argument"),
         ([ATTACH, call(1, "watch", None, driver=7)], "7 is not a served driver of this session; call `use` first"),
         ([ATTACH, USE, call(2, "fly")], "a driver has no command 'fly'; there are inject, clear"),
         ([ATTACH, USE, call(2, "inject", fault="xid/79")], "device: Field required"),
-        ([ATTACH, b"x" * (LINE_LIMIT + 2) + b"\n"], f"a line has at most {LINE_LIMIT} bytes"),
+        ([ATTACH, b"x" * (LINE_LIMIT + 2) + b"\n"], f"a line must have at most {LINE_LIMIT} bytes"),
     ],
 )
 async def test_a_request_that_is_none_has_one_answer_and_the_next_one_is_served(

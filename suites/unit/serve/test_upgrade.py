@@ -42,7 +42,7 @@ async def test_ctl_upgrades_a_driver_and_says_which_instance_it_is_now(serving: 
     await serving.told("inject", fault="xid/79", device="gpu-0")
     upgrading = asyncio.create_task(serving.ctl("upgrade", "--overlap", "10ms", "--offer", "v1alpha1"))
     await registers(serving, NEWER)
-    assert await upgrading == Said(0, f"it is instance {NEWER} now\n", "")
+    assert await upgrading == Said(0, f"upgraded to instance {NEWER}\n", "")
     state = await serving.told("state")
     assert (serving.sockets(), state["faults"]) == (NEWER_SOCKETS, {"gpu-0": ["xid/79"]})
     assert state["health_apis"] == ["v1alpha1.DRAResourceHealth"]

@@ -63,7 +63,7 @@ def test_a_manager_that_updates_no_pods_fails_with_the_expectation(tmp_path: Pat
                 "[{expect: {health: Healthy}, holds: 5s}, {at: 2s, inject: xid/95, device: gpu-0},"
                 " {expect: {device: gpu-0, health: Unhealthy}}]"
             ),
-            "is to be Unhealthy at 2 s, and Healthy by timeline.0",
+            "is expected Unhealthy at 2 s, but Healthy by timeline.0",
         ),
         (
             "[{expect: {health: Healthy}, holds: 5s}, {at: 2s, inject: xid/95, device: gpu-0}, {mark: a, after: 9s}]",

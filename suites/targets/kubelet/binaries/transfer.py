@@ -97,7 +97,7 @@ def _judge(answer: requests.Response) -> None:
 def _unavailable(url: str, error: requests.RequestException) -> Unavailable:
     if isinstance(error, requests.HTTPError) and error.response is not None:
         return Unavailable(f"{_host(url)} answers with status {error.response.status_code}")
-    return Unavailable(f"the connection to {_host(url)} does not hold ({_cause(error)})")
+    return Unavailable(f"the connection to {_host(url)} was lost ({_cause(error)})")
 
 
 def _cause(error: BaseException) -> str:
