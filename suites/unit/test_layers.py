@@ -107,6 +107,16 @@ def test_the_command_imports_nothing_heavy_until_a_subcommand_needs_it() -> None
     assert {"typer", *heavy} & set(done.stdout.split()) == {"typer"}
 
 
+@pytest.mark.parametrize(("word", "loaded"), [("ctl", "drahealth.fakes.command"), ("run", "drahealth.suites.command")])
+def test_commands_of_the_fakes_load_nothing_of_the_suites(word: str, loaded: str) -> None:
+    code = f"import sys; sys.argv[1:] = ['{word}', '--nonsense']\nfrom drahealth.suites.__main__ import main\n"
+    code += "try: main()\nexcept SystemExit as ended: print(ended.code, *sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    code, *modules = done.stdout.split()
+    assert (code, loaded in modules) == ("2", True)
+    assert ("drahealth.suites.command" in modules) is (word == "run")
+
+
 def test_a_command_to_a_driver_needs_of_the_fakes_no_more_than_the_commands() -> None:
     code = "import sys; sys.argv[1:] = ['ctl', '--socket', '/nowhere', 'inject', 'xid/79', 'gpu-0']\n"
     code += "from drahealth.fakes.command import main\n"

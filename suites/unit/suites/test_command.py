@@ -63,7 +63,7 @@ def refused(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
 
 def test_the_installed_command_is_ours() -> None:
     (script,) = entry_points(group="console_scripts", name="drahealth")
-    assert script.value == "drahealth.suites.command:main"
+    assert script.value == "drahealth.suites.__main__:main"
 
 
 @pytest.mark.parametrize(
