@@ -43,7 +43,7 @@ class PluginError(Exception):
     """A plugin rejected a call or is unreachable; the message names the plugin, the call and the reason."""
 
 
-class Plugin:
+class DraPlugin:
     """An instance of a DRA driver, from registration to deregistration.
 
     Calls `on_report(report)` for each report of its stream, and `on_end()` when an open stream has ended and its

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable
 
 from drahealth.manager.calls import path_text
-from drahealth.manager.plugin import Plugin, PluginError
+from drahealth.manager.plugin import DraPlugin, PluginError
 from drahealth.manager.profile import Profile
 from drahealth.manager.registration import Candidate, Refused, Socket
 from drahealth.proto.clock import Clock
@@ -40,9 +40,9 @@ class Plugins:
         self._on_report = on_report
         self._on_end = on_end
         self._observe = observe
-        self._instances: dict[str, dict[Socket, Plugin]] = {}
+        self._instances: dict[str, dict[Socket, DraPlugin]] = {}
 
-    def newest(self, driver: str) -> Plugin:
+    def newest(self, driver: str) -> DraPlugin:
         """The last registered instance of the driver. Raises PluginError if there is none."""
         instances = self._instances.get(driver)
         if not instances:
@@ -87,9 +87,9 @@ class Plugins:
             plugin.replaced()
             await plugin.close()
 
-    def _plugin(self, candidate: Candidate) -> Plugin:
+    def _plugin(self, candidate: Candidate) -> DraPlugin:
         driver = candidate.name
-        return Plugin(
+        return DraPlugin(
             driver,
             candidate.endpoint,
             candidate.versions,
@@ -100,7 +100,7 @@ class Plugins:
             observe=self._observe,
         )
 
-    def _watch(self, plugin: Plugin, older: list[Plugin]) -> None:
+    def _watch(self, plugin: DraPlugin, older: list[DraPlugin]) -> None:
         if self._profile.watches == "newest":
             for old in older:
                 old.replaced()

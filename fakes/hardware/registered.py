@@ -49,12 +49,7 @@ class Registered(ABC):
         """Start it and wait until a kubelet has registered it. Raises TimeoutError after 30 s; then nothing is left."""
         try:
             await self.start()
-            async with asyncio.timeout(REGISTRATION_TIMEOUT):
-                await self.wait_registered()
-        except TimeoutError:
-            error = (await self.state()).registration_error or "no kubelet called its registration socket"
-            await self.retire()
-            raise TimeoutError(f"{self} was not registered within {REGISTRATION_TIMEOUT:g} s: {error}") from None
+            await self._until_registered()
         except BaseException:
             await self.retire()
             raise
@@ -62,6 +57,14 @@ class Registered(ABC):
 
     async def __aexit__(self, *_: object) -> None:
         await self.retire()
+
+    async def _until_registered(self) -> None:
+        try:
+            async with asyncio.timeout(REGISTRATION_TIMEOUT):
+                await self.wait_registered()
+        except TimeoutError:
+            error = (await self.state()).registration_error or "no kubelet called its registration socket"
+            raise TimeoutError(f"{self} was not registered within {REGISTRATION_TIMEOUT:g} s: {error}") from None
 
     @abstractmethod
     async def start(self) -> None: ...

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from drahealth.manager.dra import DraManager
-from drahealth.manager.plugin import Plugin
+from drahealth.manager.plugin import DraPlugin
 from drahealth.manager.registration import Candidate, Socket
 
 
@@ -24,7 +24,7 @@ class WatchesOnce(DraManager):
         self._seen: set[str] = set()
         self._plugins._watch = self._watch_once  # type: ignore[method-assign]
 
-    def _watch_once(self, plugin: Plugin, older: list[Plugin]) -> None:
+    def _watch_once(self, plugin: DraPlugin, older: list[DraPlugin]) -> None:
         if plugin.driver not in self._seen:
             self._seen.add(plugin.driver)
             plugin.watch()
@@ -35,11 +35,11 @@ class WatchesTwice(DraManager):
 
     def __init__(self, root: Path, **known: Any) -> None:
         super().__init__(root, **known)
-        self._more: list[Plugin] = []
+        self._more: list[DraPlugin] = []
         self._plugin = self._plugins._plugin
         self._plugins._plugin = self._two  # type: ignore[method-assign]
 
-    def _two(self, candidate: Candidate) -> Plugin:
+    def _two(self, candidate: Candidate) -> DraPlugin:
         self._more.append(self._plugin(candidate))
         self._more[-1].watch()
         return self._plugin(candidate)
@@ -64,21 +64,21 @@ class _OtherPlugins(DraManager):
         super().__init__(root, **known)
         make = self._plugins._plugin
 
-        def changed(candidate: Candidate) -> Plugin:
+        def changed(candidate: Candidate) -> DraPlugin:
             plugin = make(candidate)
             self._change(plugin)
             return plugin
 
         self._plugins._plugin = changed  # type: ignore[method-assign]
 
-    def _change(self, plugin: Plugin) -> None:
+    def _change(self, plugin: DraPlugin) -> None:
         raise NotImplementedError
 
 
 class WatchesEachOnce(_OtherPlugins):
     """A replaced instance is not watched again."""
 
-    def _change(self, plugin: Plugin) -> None:
+    def _change(self, plugin: DraPlugin) -> None:
         watch, left = plugin.watch, iter([True])
         plugin.watch = lambda: watch() if next(left, False) else None  # type: ignore[method-assign]
 
@@ -86,7 +86,7 @@ class WatchesEachOnce(_OtherPlugins):
 class KeepsOldStreams(_OtherPlugins):
     """A replaced instance is still watched, and its reports are ignored."""
 
-    def _change(self, plugin: Plugin) -> None:
+    def _change(self, plugin: DraPlugin) -> None:
         hear = plugin._on_report
         plugin.replaced = lambda: None  # type: ignore[method-assign]
         plugin._on_report = lambda report: hear(report) if self._plugins.newest(plugin.driver) is plugin else None
@@ -100,7 +100,7 @@ class ClearsWithAnyInstance(DraManager):
         self._plugin = self._plugins._plugin
         self._plugins._plugin = self._clearing  # type: ignore[method-assign]
 
-    def _clearing(self, candidate: Candidate) -> Plugin:
+    def _clearing(self, candidate: Candidate) -> DraPlugin:
         plugin = self._plugin(candidate)
         close = plugin.close
 
