@@ -15,11 +15,11 @@ One word for each thing that happens. `drahealth driver serve --json`, `drahealt
 `drahealth run --histories DIR` write them to files.
 Each line is one object, with the word as `event`. In Python they are the types of `drahealth.proto.events`.
 
-- Live output (`--json`) adds `time`, RFC 3339. `left_out_before` counts lines that were left out for a slow reader.
+- Live output (`--json`) adds `time`, RFC 3339. `left_out_before` counts skipped lines of a slow reader.
 - A history adds `at`, monotonic seconds. Its first line is a header: `{"format": "drahealth-history/v1",
   "drahealth": VERSION, "profile": NAME, "started": RFC 3339, "monotonic": SECONDS}`.
   `drahealth.proto.history.read_history(path)` reads it.
-- Events marked **history only** are messages in full. Live output has reports in short, as `report` and `change`.
+- Events marked **history only** contain complete messages. Live output summarizes reports as `report` and `change`.
 
 """
 

@@ -9,7 +9,7 @@ from drahealth.suites.targets.option import Command
 from drahealth.suites.targets.versions import missing_in
 
 INTRODUCTION = """\
-A target is what the scenarios run on. `--target NAME` chooses it.
+The scenarios run on a target. `--target NAME` chooses it.
 
 """
 CAPABILITIES = """

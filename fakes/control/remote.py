@@ -261,7 +261,7 @@ async def _line(reader: asyncio.StreamReader) -> bytes:
     try:
         return await reader.readline()
     except ValueError:  # readline's word for a line over the limit
-        raise MalformedLine("the driver said a line that is too long to read") from None
+        raise MalformedLine("the driver sent a line over the limit") from None
 
 
 def clock_offset(before: float, there: float, after: float) -> float:

@@ -108,7 +108,7 @@ def read_attach(line: bytes) -> Attach:
     try:
         return Attach.model_validate_json(line)
     except ValidationError:
-        raise MalformedLine('a connection begins with {"attach": SESSION}, on one line') from None
+        raise MalformedLine('the first line must be {"attach": SESSION}') from None
 
 
 def read_request(line: bytes) -> Request | Seen:
@@ -120,7 +120,7 @@ def read_request(line: bytes) -> Request | Seen:
     try:
         return Request.model_validate_json(line)
     except ValidationError:
-        raise MalformedLine("a call is a JSON object with id, call and args, on one line") from None
+        raise MalformedLine("a call must be a JSON object with id, call and args, on one line") from None
 
 
 def read_attached(line: bytes) -> Attached:
@@ -167,4 +167,4 @@ def read_driver_line(line: bytes) -> DriverLine:
 
 
 def _strange(line: bytes) -> str:
-    return f"the driver said what is no answer: {line.decode(errors='replace').strip()[:200]!r}"
+    return f"the driver sent an invalid reply: {line.decode(errors='replace').strip()[:200]!r}"

@@ -60,7 +60,9 @@ def serve(
     instance: Annotated[
         str | None, _of_file("Instance ID, needed for rolling updates, such as the Pod's UID.", "ID")
     ] = None,
-    catalogue: Annotated[str | None, _of_file("Their faults: nvidia (default), amd, intel, nic, tpu.", "NAME")] = None,
+    catalogue: Annotated[
+        str | None, _of_file("Fault catalogue: nvidia (default), amd, intel, nic, tpu.", "NAME")
+    ] = None,
     policy: Annotated[
         str | None, _of_file("Policy that maps faults to health; default: nvidia-catalogue.", "NAME")
     ] = None,

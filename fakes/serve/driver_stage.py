@@ -108,7 +108,7 @@ class DriverStage(TimelineStage):
         shows = ", ".join(dict.fromkeys(f"{found.health} {found.message!r}" for found in seen))
         why = self._pods.problem or (f"a pod shows {shows}" if shows else "no pod shows it")
         expected, why, where = f"{sought(action, expect)} {window}", one_line(why, 500), self.story.where(action)
-        log.warning("%s: a pod is to show %s: %s", where, expected, why)
+        log.warning("%s: expected a pod with %s: %s", where, expected, why)
         self._publish(ExpectationFailed(self._name, action.step, where, action.device, expected, why))
 
     def shown(self, device: str, of: Subject = "driver") -> list[ResourceHealth]:

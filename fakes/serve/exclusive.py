@@ -42,8 +42,8 @@ def _check(who: str, sockets: Iterable[Path]) -> None:
     for path in sockets:
         if is_served(path):
             raise SocketInUse(
-                f"{who} is served at {path} already; end that process, give this one an --instance of its own for a "
-                "rolling update, or another --kubelet-dir"
+                f"{who} is already served at {path}; end that process, or pass another --kubelet-dir; for a rolling "
+                "update, pass --instance"
             )
 
 

@@ -55,7 +55,7 @@ def _odd(story: Story, driver: DriverOptions, plugins: Sequence[PluginOptions]) 
     use = story.timeline.use
     for what, wanted, has in (("catalogue", use.catalogue, driver.catalogue), ("policy", use.policy, driver.policy)):
         if wanted != has:
-            why = f"{story.timeline.name} has the {what} {wanted}, and the driver {has}; give --{what} {wanted}"
+            why = f"{what} must be {has}, that of the driver, got {wanted}; pass --{what} {wanted}"
             yield ("use", what), why
     devices = {device.path for device in inventory_of(driver).devices}
     for place, step in steps_of(story.timeline):
@@ -65,9 +65,9 @@ def _odd(story: Story, driver: DriverOptions, plugins: Sequence[PluginOptions]) 
     listed = {device.path: None for plugin in plugins for device in plugin.all_devices.devices}
     for action in (*story.plan.actions, *story.plan.always):
         if isinstance(action.do, ChangeKubelet | ChangePod):
-            yield action.place, f"a process plays no `{action.verb}`; leave the step out"
+            yield action.place, f"--play does not support `{action.verb}`; remove the step"
         if isinstance(action.do, Expect) and action.do.pod_writes is not None:
-            yield action.place, "a process does not count writes of statuses; leave `pod_writes` out"
+            yield action.place, "--play does not support `pod_writes`; remove it"
         if action.of == "driver":
             if action.device not in ("", HELD) and action.device not in devices:
                 yield action.place, f"the driver has no device {action.device}"
@@ -79,11 +79,11 @@ def _odd(story: Story, driver: DriverOptions, plugins: Sequence[PluginOptions]) 
 
 
 def _not_one(action: Action, plugins: Sequence[PluginOptions]) -> str:
-    out = "leave the step out" if not isinstance(action.do, Expect) else "leave `of: plugin` out"
+    out = "remove the step" if not isinstance(action.do, Expect) else "remove `of: plugin`"
     if not plugins:
-        return f"it is for a device plugin, and there is none beside the driver; name it in `plugins:`, or {out}"
+        return f"the file has no device plugin; add one to `plugins:`, or {out}"
     there = ", ".join(plugin.resource for plugin in plugins)
-    return f"it is for one device plugin, and there are {len(plugins)} ({there}); give each a process, or {out}"
+    return f"the file has {len(plugins)} device plugins ({there}); serve each in its own process, or {out}"
 
 
 async def play_on(

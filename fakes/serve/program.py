@@ -222,8 +222,8 @@ def _explained(path: Path) -> Iterator[None]:
         raise CommandError(str(error)) from None
     except OSError as error:
         where = error.filename or path
-        hint = "; be root, or name folders of yours (--help)" if isinstance(error, PermissionError) else ""
-        raise CommandError(f"{where} cannot be made: {error.strerror}{hint}", 3) from None
+        hint = "; run as root, or pass your own directories (see --help)" if isinstance(error, PermissionError) else ""
+        raise CommandError(f"{where} cannot be created: {error.strerror}{hint}", 3) from None
 
 
 def _remove(path: Path) -> None:

@@ -12,7 +12,7 @@ KUBELET = "manager"
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """A kubelet told an instance the outcome of its registration (NotifyRegistrationStatus)."""
+    """A kubelet reported the outcome of a registration to an instance (NotifyRegistrationStatus)."""
 
     event: ClassVar[str] = "registered"
     emitters: ClassVar[tuple[str, ...]] = (DRIVER,)
@@ -39,7 +39,7 @@ class StreamOpened:
 
 @dataclass(frozen=True, slots=True)
 class StreamClosed:
-    """That stream ended."""
+    """A health stream or ListAndWatch stream ended."""
 
     event: ClassVar[str] = "stream-closed"
     emitters: ClassVar[tuple[str, ...]] = (DRIVER, KUBELET)
@@ -96,7 +96,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Unprepared:
-    """The kubelet told the driver to undo the preparation of a claim."""
+    """The kubelet called the driver to unprepare a claim."""
 
     event: ClassVar[str] = "unprepared"
     emitters: ClassVar[tuple[str, ...]] = (DRIVER,)

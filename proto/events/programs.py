@@ -46,7 +46,7 @@ class DriverEnding:
 
 @dataclass(frozen=True, slots=True)
 class DriverRetired:
-    """The driver has ended and withdrawn what it published."""
+    """The driver has stopped and deleted its ResourceSlices."""
 
     event: ClassVar[str] = "driver-retired"
     emitters: ClassVar[tuple[str, ...]] = (SERVE,)
@@ -99,7 +99,7 @@ class ManagerStopped:
 
 @dataclass(frozen=True, slots=True)
 class ManifestRejected:
-    """A manifest is wrong; what it said before stays in force."""
+    """A manifest is wrong; its previous content applies."""
 
     event: ClassVar[str] = "manifest-rejected"
     emitters: ClassVar[tuple[str, ...]] = (MANAGER,)

@@ -26,7 +26,7 @@ class ReportSummary:
 
 @dataclass(frozen=True, slots=True)
 class DeviceChanged:
-    """A device is reported with another health or message than before; on the kubelet side, what it reads now."""
+    """A device is reported with another health or message than before; on the kubelet side, its current health."""
 
     event: ClassVar[str] = "change"
     emitters: ClassVar[tuple[str, ...]] = (DRIVER, KUBELET)

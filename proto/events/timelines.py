@@ -83,7 +83,7 @@ class StepFailed:
 
 @dataclass(frozen=True, slots=True)
 class ExpectationMet:
-    """Pods show what a step expects."""
+    """Pods show the expected status of a step."""
 
     event: ClassVar[str] = "expectation-met"
     emitters: ClassVar[tuple[str, ...]] = (SERVE,)
@@ -96,7 +96,7 @@ class ExpectationMet:
 
 @dataclass(frozen=True, slots=True)
 class ExpectationFailed:
-    """Pods did not show in time what a step expects, or not for long enough."""
+    """Pods did not show the expected status in time, or not for long enough."""
 
     event: ClassVar[str] = "expectation-failed"
     emitters: ClassVar[tuple[str, ...]] = (SERVE,)

@@ -72,7 +72,7 @@ def parse(data: bytes, node_name: str) -> tuple[Manifest, ...]:
     try:
         found = documents(data.decode())
         if not found:
-            raise Malformed("it is empty; remove it if its objects are to go", 1)
+            raise Malformed("the file is empty; to delete its objects, delete the file", 1)
         manifests = [_manifest(document, node_name) for document in found]
     except UnicodeDecodeError as error:
         raise Malformed("it is not UTF-8", data.count(b"\n", 0, error.start) + 1) from None
@@ -80,13 +80,13 @@ def parse(data: bytes, node_name: str) -> tuple[Manifest, ...]:
         raise Malformed("it is nested too deeply", 1) from None
     for index, (manifest, document) in enumerate(zip(manifests, found, strict=True)):
         if manifest.key in [other.key for other in manifests[:index]]:
-            raise Malformed(f"{manifest} is in it twice", line_of(document))
+            raise Malformed(f"duplicate object {manifest}", line_of(document))
     return tuple(manifests)
 
 
 def _manifest(document: Node, node_name: str) -> Manifest:
     if not isinstance(document, MappingNode):
-        raise Malformed("a manifest is a mapping with apiVersion, kind, metadata and spec", line_of(document))
+        raise Malformed("a manifest must be a mapping with apiVersion, kind, metadata and spec", line_of(document))
     kind = _kind(document)
     obj: Object = value_of(document)
     try:
@@ -107,7 +107,7 @@ def _manifest(document: Node, node_name: str) -> Manifest:
     except ApiError as error:
         raise Malformed(error.message, line_of(document)) from None
     if kind.namespaced and ("." in metadata["namespace"] or not strategies.is_name(metadata["namespace"])):
-        raise Malformed(f"{metadata['namespace']!r} can be no namespace", _line(document, ("metadata", "namespace")))
+        raise Malformed(f"invalid namespace {metadata['namespace']!r}", _line(document, ("metadata", "namespace")))
     return Manifest(kind, obj, allocation)
 
 
@@ -117,13 +117,13 @@ def _kind(document: MappingNode) -> Kind:
         if kind.kind == name:
             if kind.api_version != version:
                 raise Malformed(
-                    f"the apiVersion of a {name} is {kind.api_version} here, not {version or 'missing'!r}",
+                    f"apiVersion of a {name} must be {kind.api_version}, got {version or 'none'!r}",
                     _line(document, ("apiVersion",)),
                 )
             return kind
     kinds = ", ".join(kind.kind for kind in reversed(SCHEMAS))
-    wrong = f"objects of kind {name!r} are not taken" if name else "it has no kind"
-    raise Malformed(f"{wrong}; there may be {kinds}", _line(document, ("kind",)))
+    wrong = f"unsupported kind {name!r}" if name else "kind is missing"
+    raise Malformed(f"{wrong}; supported kinds: {kinds}", _line(document, ("kind",)))
 
 
 def _check_node(document: Node, pod: Object, node_name: str) -> None:
@@ -132,7 +132,7 @@ def _check_node(document: Node, pod: Object, node_name: str) -> None:
     wanted = spec.pop("nodeName", node_name)
     if wanted not in ("", node_name):
         raise Malformed(
-            f"the pod is for node {wanted}, and this is {node_name}; leave nodeName out",
+            f"nodeName must be {node_name}, got {wanted}; remove it",
             _line(document, ("spec", "nodeName")),
         )
     pod["spec"] = spec
@@ -187,12 +187,14 @@ def _scalar(node: ScalarNode) -> Any:
     if tag in ("tag:yaml.org,2002:str", "tag:yaml.org,2002:timestamp"):
         return _text(node)
     if tag not in _CONSTRUCT:
-        raise Malformed(f"a value is tagged {tag.replace('tag:yaml.org,2002:', '!!')}, which is no JSON", line_of(node))
+        raise Malformed(
+            f"unsupported YAML tag {tag.replace('tag:yaml.org,2002:', '!!')}; use JSON values", line_of(node)
+        )
     try:
         value = _CONSTRUCT[tag](node)
         json.dumps(value, allow_nan=False)
     except (ValueError, KeyError, OverflowError):
-        raise Malformed(f"{node.value[:40]!r} is no number or truth of JSON", line_of(node)) from None
+        raise Malformed(f"{node.value[:40]!r} is not a JSON number or boolean", line_of(node)) from None
     return value
 
 
@@ -200,5 +202,5 @@ def _text(node: ScalarNode) -> str:
     try:
         node.value.encode()  # an escape can spell half a character
     except UnicodeEncodeError:
-        raise Malformed("a text has half a character in it", line_of(node)) from None
+        raise Malformed("invalid Unicode text", line_of(node)) from None
     return str(node.value)

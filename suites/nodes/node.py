@@ -73,7 +73,7 @@ class Node:
 
     @property
     def profile(self) -> Profile:
-        """How the kubelet here behaves."""
+        """Behavior of the kubelet."""
         return self._target.profile
 
     @property
@@ -135,7 +135,7 @@ class Node:
     async def run_pod_with_device(
         self, driver: FakeDriver | FakeDevicePlugin | str, devices: int = 1, *, timeout: float | None = None
     ) -> Pod:
-        """Run a pod with one container that has so many devices of the driver, and wait until it runs.
+        """Run a pod with one container that has this number of devices, and wait until it runs.
 
         `driver` is a fake, the name of a DRA driver, or the name of an extended resource (the one with a slash).
         """
@@ -164,7 +164,7 @@ class Node:
         await self._target.restart_kubelet()
 
     async def advance_time(self, seconds: float) -> None:
-        """Let so much time pass for the node and its fakes: at once on the reference, by waiting elsewhere."""
+        """Advance the time of the node and its fakes: without waiting on the reference, by waiting elsewhere."""
         await self._target.advance_time(seconds)
 
     @property

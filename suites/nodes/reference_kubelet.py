@@ -119,7 +119,7 @@ class ReferenceKubelet:
         await self.manager.unprepare(pod_uid)
 
     async def advance_time(self, seconds: float) -> None:
-        """Let so much time pass at once for the kubelet and for fakes on its clock."""
+        """Advance the clock of the kubelet and of its fakes by `seconds`, without waiting."""
         self.clock.jump(seconds)
 
     async def wait_registered(self, driver: str, *, timeout: float = TIMEOUT) -> None:

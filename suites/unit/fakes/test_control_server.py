@@ -121,14 +121,14 @@ async def test_a_call_that_is_wrong_is_answered_in_words(ends: Ends, request_: A
 )
 async def test_a_line_that_is_no_call_is_answered_too_and_the_next_is_taken(ends: Ends, line: bytes) -> None:
     refused = await answer(ends, line)
-    assert (refused["id"], refused["error"][:30]) == (None, "a call is a JSON object with i")
+    assert (refused["id"], refused["error"][:31]) == (None, "a call must be a JSON object wi")
     assert (await answer(ends, {"id": 2, "driver": 1, "call": "state"}))["id"] == 2
 
 
 async def test_a_connection_that_does_not_say_whose_it_is_ends(rig: Rig) -> None:
     ends = await rig.connect(server_of(rig))
     refused = await answer(ends, {"id": 1, "call": "make"})
-    assert refused["error"] == 'a connection begins with {"attach": SESSION}, on one line'
+    assert refused["error"] == 'the first line must be {"attach": SESSION}'
     assert await ends[0].read() == b""
 
 

@@ -42,7 +42,7 @@ async def host_that_hears(rig: Rig, attached: bytes, said: bytes, limit: int = L
     return host
 
 
-STRANGE = "state: the driver said what is no answer: "
+STRANGE = "state: the driver sent an invalid reply: "
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ STRANGE = "state: the driver said what is no answer: "
         (b'{"result": 1}\n', STRANGE),
         (b'{"seq": 1, "at": 1, "event": {"event": "odd"}}\n', STRANGE),
         (b"[" * 100_000 + b"\n", STRANGE),
-        (b"x" * 2000 + b"\n", "state: the driver said a line that is too long to read"),
+        (b"x" * 2000 + b"\n", "state: the driver sent a line over the limit"),
     ],
     ids=range(10),
 )

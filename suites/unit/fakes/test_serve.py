@@ -174,7 +174,7 @@ async def test_its_lines_may_go_to_a_file(rig: Rig, kubeconfig: Path) -> None:
     _, said = await asyncio.wait_for(process.communicate(), PATIENCE)
     attached, answer = map(json.loads, output.read_text().splitlines())
     assert (process.returncode, said, attached["attached"]["taken"]) == (0, b"", 0)
-    assert answer["error"].startswith("a call is a JSON object")
+    assert answer["error"].startswith("a call must be a JSON object")
 
 
 async def test_its_input_may_be_a_file(rig: Rig, kubeconfig: Path) -> None:

@@ -55,11 +55,11 @@ def test_another_text_of_the_same_object_changes_nothing() -> None:
 @pytest.mark.parametrize(
     ("text", "line", "problem"),
     [
-        ("", 1, "it is empty; remove it if its objects are to go"),
-        ("- a", 1, "a manifest is a mapping with apiVersion, kind, metadata and spec"),
+        ("", 1, "the file is empty; to delete its objects, delete the file"),
+        ("- a", 1, "a manifest must be a mapping with apiVersion, kind, metadata and spec"),
         ("a: [", 1, "expected the node content, but found '<stream end>'"),
-        (pod().replace("kind: Pod", "kind: Job"), 3, f"objects of kind 'Job' are not taken; there may be {KINDS}"),
-        (pod().replace("v1", "v2"), 2, "the apiVersion of a Pod is v1 here, not 'v2'"),
+        (pod().replace("kind: Pod", "kind: Job"), 3, f"unsupported kind 'Job'; supported kinds: {KINDS}"),
+        (pod().replace("v1", "v2"), 2, "apiVersion of a Pod must be v1, got 'v2'"),
         (pod(image="5"), 8, "spec.containers[0].image of a Pod: input should be a valid string"),
         (pod().replace("name: main", "nome: main"), 7, "spec.containers[0].name of a Pod: field required"),
         (
@@ -67,9 +67,9 @@ def test_another_text_of_the_same_object_changes_nothing() -> None:
             2,
             'Pod "job" is invalid: spec.resourceClaims[0]: Invalid value: {"name": "gpu", "x": "y"}: ' + ONE_SOURCE,
         ),
-        (pod() + "  nodeName: b\n", 9, "the pod is for node b, and this is node-a; leave nodeName out"),
-        (f"{pod()}---{pod()}", 10, "Pod default/job is in it twice"),
-        (pod().replace("job", '"\\ud800"'), 4, "a text has half a character in it"),
+        (pod() + "  nodeName: b\n", 9, "nodeName must be node-a, got b; remove it"),
+        (f"{pod()}---{pod()}", 10, "duplicate object Pod default/job"),
+        (pod().replace("job", '"\\ud800"'), 4, "invalid Unicode text"),
         ("x: &a [*a]", 1, "an alias stands within what it stands for"),
         ("[" * 5000, 1, "it is nested too deeply"),
     ],

@@ -120,7 +120,7 @@ async def test_drivers_and_device_plugins_begin_and_end_together(rig: Rig) -> No
 async def test_no_driver_begins_where_its_plugin_cannot(alone: Rig) -> None:
     heard = len(alone.heard)
     alone.file.write_text(BOTH)
-    with pytest.raises(CommandError, match=f"^device plugin {RESOURCE} is served at "):
+    with pytest.raises(CommandError, match=f"^device plugin {RESOURCE} is already served at "):
         await alone.serve(alone.api, socket=alone.root / "other.sock")
     assert ([told["event"] for _, told in alone.heard[heard:]], await alone.slices()) == ([], 0)
 
@@ -128,7 +128,7 @@ async def test_no_driver_begins_where_its_plugin_cannot(alone: Rig) -> None:
 async def test_two_device_plugins_never_have_one_socket(alone: Rig) -> None:
     with pytest.raises(CommandError) as refused:
         await alone.serve(socket=alone.root / "other.sock")
-    assert str(refused.value).startswith(f"device plugin {RESOURCE} is served at {alone.root / SOCKET} already; end")
+    assert str(refused.value).startswith(f"device plugin {RESOURCE} is already served at {alone.root / SOCKET}; end")
     assert (await alone.told("state"))["running"]
 
 
@@ -136,7 +136,7 @@ async def test_a_plugin_that_stopped_does_not_start_in_anothers_place(alone: Rig
     await alone.told("stop")
     await alone.serve(socket=alone.root / "other.sock")
     refused = await alone.ctl("start")
-    assert (refused.code, refused.err.partition(" at ")[0]) == (2, f"drahealth: device plugin {RESOURCE} is served")
+    assert (refused.code, "already served" in refused.err) == (2, True)
     assert (await alone.told("state"))["running"] is False
 
 

@@ -171,8 +171,8 @@ async def test_what_a_pod_holds_is_whichever_of_the_plugins_devices_it_shows(bot
 
 
 EXPECTED = "{expect: {device: gpu-0, of: plugin, health: Healthy}}"
-NONE = "it is for a device plugin, and there is none beside the driver; name it in `plugins:`, or leave "
-MANY = f"it is for one device plugin, and there are 2 ({RESOURCE}, example.com/nic); give each a process, or leave "
+NONE = "the file has no device plugin; add one to `plugins:`, or remove "
+MANY = f"the file has 2 device plugins ({RESOURCE}, example.com/nic); serve each in its own process, or remove "
 NO_SUCH = (
     f"the device plugin {RESOURCE} has no device split/mig-0; did you mean split/mig? there are {', '.join(PATHS)}"
 )
@@ -181,10 +181,10 @@ NO_SUCH = (
 @pytest.mark.parametrize(
     ("file", "step", "words"),
     [
-        (FILE, SICK, f"{NONE}the step out"),
-        (FILE, EXPECTED, f"{NONE}`of: plugin` out"),
-        (BOTH + TWO, "{plugin: restart}", f"{MANY}the step out"),
-        (BOTH + TWO, EXPECTED, f"{MANY}`of: plugin` out"),
+        (FILE, SICK, f"{NONE}the step"),
+        (FILE, EXPECTED, f"{NONE}`of: plugin`"),
+        (BOTH + TWO, "{plugin: restart}", f"{MANY}the step"),
+        (BOTH + TWO, EXPECTED, f"{MANY}`of: plugin`"),
         (BOTH, "{plugin: {health: Hot}, device: split/mig-0}", NO_SUCH),
     ],
 )

@@ -107,7 +107,7 @@ async def test_two_fakes_never_have_one_socket(rig: Rig) -> None:
     with pytest.raises(CommandError) as refused:
         await rig.serve(socket=rig.root / "other.sock")
     where = rig.root / "plugins" / DRIVER / "dra.sock"
-    assert str(refused.value).startswith(f"driver {DRIVER} is served at {where} already; end that process, give")
+    assert str(refused.value).startswith(f"driver {DRIVER} is already served at {where}; end that process, or")
     assert (rig.sockets(), await rig.slices(), (await rig.told("state"))["running"]) == (SOCKETS, 1, True)
 
 
@@ -117,7 +117,7 @@ async def test_a_driver_that_stopped_does_not_start_in_anothers_place(rig: Rig) 
     other = rig.root / "other.sock"
     await rig.serve(socket=other)
     refused = await rig.ctl("start")
-    assert (refused.code, refused.err.partition(" at ")[0]) == (2, f"drahealth: driver {DRIVER} is served")
+    assert (refused.code, refused.err.partition(" at ")[0]) == (2, f"drahealth: driver {DRIVER} is already served")
     assert (await rig.told("state"))["running"] is False
 
 
@@ -133,7 +133,7 @@ async def test_two_that_begin_at_once_do_not_both_begin(rig: Rig) -> None:
     api, other = Slow(), rig.root / "other.sock"
     begun = await asyncio.gather(rig.serve(api), rig.serve(api, socket=other), return_exceptions=True)
     (refused,) = (one for one in begun if isinstance(one, CommandError))
-    assert str(refused).startswith(f"driver {DRIVER} is served at ")
+    assert str(refused).startswith(f"driver {DRIVER} is already served at ")
 
 
 async def test_two_instances_of_a_driver_stand_side_by_side(rig: Rig) -> None:

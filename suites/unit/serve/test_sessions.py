@@ -121,7 +121,7 @@ async def test_a_session_makes_no_driver_in_the_place_of_one_that_stands(serving
     options = {"name": DRIVER, "node": "node-a", "devices": ["gpu-0"], **where}
     async with serving.line() as ends:
         refused = await ends.asks(ATTACH, call(1, "make", None, options=options), call(2, "start"))
-        assert refused["error"].startswith(f"driver {DRIVER} is served at ")
+        assert refused["error"].startswith(f"driver {DRIVER} is already served at ")
     assert ((await serving.told("state"))["running"], len(serving.sockets())) == (True, 5)
 
 
@@ -131,8 +131,8 @@ async def test_a_session_makes_no_driver_in_the_place_of_one_that_stands(serving
 @pytest.mark.parametrize(
     ("lines", "error"),
     [
-        ([b"\xff\n"], 'a connection begins with {"attach": SESSION}, on one line'),
-        ([ATTACH, b"{\n"], "a call is a JSON object with id, call and args, on one line"),
+        ([b"\xff\n"], 'the first line must be {"attach": SESSION}'),
+        ([ATTACH, b"{\n"], "a call must be a JSON object with id, call and args, on one line"),
         ([ATTACH, {"id": 1, "call": "fly"}], "unknown call 'fly'; there are make"),
         ([ATTACH, {"id": 1, "call": "use", "args": {"name": "nic"}}], "unknown driver 'nic'; there is"),
         ([ATTACH, {"id": 1, "call": "use", "args": {"nam": "nic"}}], "nam: Unexpected keyword argument"),

@@ -87,7 +87,7 @@ async def test_what_others_serve_is_not_taken(rig: Rig) -> None:
     where = rig.root / f"plugins/{DRIVER}/dra-{NEWER}.sock"
     assert (refused.code, refused.err.partition(";")[0]) == (
         2,
-        f"drahealth: driver {DRIVER} is served at {where} already",
+        f"drahealth: driver {DRIVER} is already served at {where}",
     )
     assert (await rig.told("state"))["instance"] == ""
 
@@ -101,7 +101,7 @@ async def test_nobody_takes_over_from_a_driver_that_was_upgraded(rig: Rig) -> No
     with pytest.raises(CommandError) as refused:
         await rig.serve(socket=rig.root / "other.sock")
     where = rig.root / "plugins" / DRIVER / f"dra-{NEWER}.sock"
-    assert str(refused.value).startswith(f"driver {DRIVER} is served at {where} already; end that process")
+    assert str(refused.value).startswith(f"driver {DRIVER} is already served at {where}; end that process")
     assert (rig.sockets(), await rig.slices()) == (NEWER_SOCKETS, 1)
 
 
