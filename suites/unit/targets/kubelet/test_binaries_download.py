@@ -98,7 +98,7 @@ def test_a_cut_download_is_resumed(server: ReleaseServer, tmp_path: Path) -> Non
 
 def test_a_download_without_data_fails(server: ReleaseServer, tmp_path: Path) -> None:
     server.cuts[f"{FOLDER}/kubelet"], server.cut_at = 99, 0
-    with pytest.raises(Unavailable, match="does not hold"):
+    with pytest.raises(Unavailable):
         transfer(server, tmp_path / "kubelet")
     assert len(server.asked) == 3
 
