@@ -27,7 +27,7 @@ SECTIONS = {
     "plugin": "What a driver or device plugin does",
     "kubelet": "What the kubelet side sees",
     "summary": "Reports in short",
-    "pods": "Pods, and what a scenario does to the node",
+    "pods": "Pods, and actions of a scenario on the node",
     "programs": "Programs",
     "timelines": "Timelines",
 }

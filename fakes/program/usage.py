@@ -16,12 +16,18 @@ _HELP = "NoArgsIsHelpError"
 """The subclass that is not an error: its message is the requested help."""
 
 
+RENAMED = {"heal": "`reset`", "hush": "`stream silence`"}
+"""Old names of subcommands."""
+
+
 class CommandGroup(TyperGroup):
     """A command with subcommands."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The subcommand with this name. Raises CommandError if it is unknown."""
         found = super().get_command(ctx, cmd_name)
+        if found is None and cmd_name in RENAMED:
+            raise CommandError(f"{ctx.command_path} {cmd_name} was renamed to {RENAMED[cmd_name]}")
         if found is None and not cmd_name.startswith("-"):
             raise CommandError(f"unknown command {cmd_name!r} of {ctx.command_path}; {near(cmd_name, self.commands)}")
         return found

@@ -129,7 +129,7 @@ class PodAnnotations:
             if isinstance(one, str):
                 self._complain(one)
             elif one.device not in self._known:
-                self._complain(f"{one.so.message}: no driver here has a device {one_line(one.device, 80)!r}")
+                self._complain(f"{one.so.message}: unknown device {one_line(one.device, 80)!r}")
             else:
                 yield one
 

@@ -174,7 +174,7 @@ class Program:
             await asyncio.wait_for(driver.retire(), RETIREMENT)
         except (ApiError, TimeoutError) as error:
             why = error if isinstance(error, ApiError) else f"no answer within {RETIREMENT:g} s"
-            log.warning("driver %s ends, but its ResourceSlices are still there: %s", name, why)
+            log.warning("driver %s cannot delete its ResourceSlices: %s", name, why)
         self.news.publish(DriverRetired(name))
 
     async def _start_plugin(self, plugin: FakeDevicePlugin) -> None:

@@ -146,7 +146,7 @@ class TimelineStage(ABC):
         if isinstance(command, Reset) and self._has_plugin:
             await self.do("device-plugin", command)
         if isinstance(command, Recover) and reply.left:
-            self.done(action, f"{command.action} leaves {', '.join(reply.left)}")
+            self.done(action, f"{command.action} does not clear {', '.join(reply.left)}")
 
     def _is_so(self, action: Action, expect: Expect) -> bool:
         if expect.pod_writes is not None and self.pod_writes() > expect.pod_writes:

@@ -5,7 +5,7 @@ Fakes, manager, histories, logs, metrics, live views and `drahealth ctl watch` u
 - `plugin`: what a driver or device plugin does.
 - `kubelet`: what a kubelet sees of plugins.
 - `summary`: reports in short.
-- `pods`: what clients of the API see of Pods, and what a scenario does to the node.
+- `pods`: Pods as API clients see them, and actions of a scenario on the node.
 - `programs`: what long-running commands report of themselves.
 - `timelines`: the steps of a timeline.
 

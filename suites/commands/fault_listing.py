@@ -87,7 +87,7 @@ def show_difference(first: str, second: str, *, as_json: bool = False) -> None:
         table.add_row(name, faults[name].means, *judged)
     if differing:
         console.print(table)
-    console.print(f"{len(differing)} of {len(both)} faults are judged differently")
+    console.print(f"{len(differing)} of {len(both)} faults have different health")
 
 
 def _judgements(fault_id: str, *judges: Policy) -> dict[str, str]:
@@ -103,7 +103,7 @@ def _details(found: Fault) -> list[tuple[str, str]]:
     details.append(("recovery", f"{found.recovery}, {found.takes}" + (", may fail" if found.may_fail else "")))
     details += [("then", found.then)] if found.then else []
     details += [("vanishes", "reported once; then the driver no longer lists the device")] if found.vanishes else []
-    details += [("silent", "nothing is reported of it")] if found.silent else []
+    details += [("silent", "the driver does not report it")] if found.silent else []
     return [*details, ("source", found.source)]
 
 

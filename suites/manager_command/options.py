@@ -88,7 +88,7 @@ def gates_of(text: str) -> Gates:
         given[name] = value.lower() == "true"
     if given[MESSAGE_GATE] and not given[STATUS_GATE]:
         raise ConfigurationError(
-            f"{MESSAGE_GATE} is on, but depends on {STATUS_GATE}, which is not",
+            f"{MESSAGE_GATE} needs {STATUS_GATE}, which is off",
             f"write --feature-gates {STATUS_GATE}=false,{MESSAGE_GATE}=false",
         )
     return Gates(given[STATUS_GATE], given[MESSAGE_GATE])
@@ -98,7 +98,6 @@ def _check_root(root: Path) -> None:
     room, size = PATH_LIMIT - ROOM_FOR_NAMES, len(os.fsencode(root))
     if size > room:
         raise ConfigurationError(
-            f"the path of {root} has {size} bytes, and plugins' sockets below it would be longer than the {PATH_LIMIT} "
-            "that a unix socket's path may have",
-            f"use a --root-dir of at most {room} bytes",
+            f"--root-dir must have at most {room} bytes, got {size}: {root}",
+            f"the path of a unix socket has at most {PATH_LIMIT} bytes",
         )

@@ -10,6 +10,8 @@ from drahealth.fakes.control.replies import Attempt
 from drahealth.fakes.control.taint import TAINT_EFFECTS, Taint
 from drahealth.proto.values import DeviceHealth, Health
 
+_SHORTEST = 0.01
+"""Seconds between two changes of a flap; with less, reports would use all processor time."""
 DEVICE = "Such as gpu-0, gpu-0/mig-1, gpu-* or all."
 
 
@@ -17,7 +19,7 @@ DEVICE = "Such as gpu-0, gpu-0/mig-1, gpu-* or all."
 class Inject(Command[None]):
     """Add a fault of the catalogue to devices. The driver immediately reports the health that its policy assigns.
 
-    A device that has the fault already is rejected, and then no device gets it.
+    If a device already has the fault, the command fails and changes nothing.
     """
 
     fault: str = argument("Fault of the driver's catalogue (drahealth faults list), such as xid/79.")
@@ -61,8 +63,8 @@ class Recover(Command[Attempt]):
 class Flap(Command[None]):
     """Add and remove a fault repeatedly: it starts immediately, and changes after each interval.
 
-    It ends with `clear` of the fault, with a recovery action that is enough for the fault, with `reset`, and when the
-    driver stops. Devices that flap with this fault or have it already are rejected, and then no device flaps.
+    `clear`, a recovery action that clears the fault, `reset` and a stop of the driver end the flapping. If a device
+    already has the fault, the command fails and changes nothing.
     """
 
     device: Devices = argument(DEVICE, Kind.DEVICES)
@@ -75,8 +77,8 @@ class Flap(Command[None]):
     )
 
     def __post_init__(self) -> None:
-        if not 0 < self.every < math.inf:
-            raise ValueError(f"every must be a finite number of seconds above 0, got {self.every:g}")
+        if not _SHORTEST <= self.every < math.inf:
+            raise ValueError(f"every must be a finite number of seconds, at least {_SHORTEST:g}, got {self.every:g}")
 
 
 @command("reset")
@@ -104,8 +106,8 @@ def _parse_untaint(text: str) -> dict[str, str]:
 class TaintDevices(Command[None]):
     """Publish devices with a taint. It replaces a taint of the same key and effect.
 
-    It is done when the API server has the taint, or immediately if the API server is unavailable. If it rejects or
-    drops the taint, nothing changes. A stopped driver publishes the taint at its start.
+    The command returns when the API server has the taint. It does not wait for an unavailable API server. If the API
+    server rejects or drops the taint, nothing changes. A stopped driver publishes the taint at its start.
     """
 
     device: Devices = argument(DEVICE, Kind.DEVICES)

@@ -178,4 +178,4 @@ class StreamControl(Control):
 
 def _check_share(fault: StreamFault) -> None:
     if not 0 <= fault.value <= 1:
-        raise ValueError(f"{fault.kind} must be a share from 0% to 100%, got {fault.value:g}")
+        raise ValueError(f"{fault.kind} must be a share from 0% to 100%, got {fault.value:.6g} ({fault.value:.0%})")

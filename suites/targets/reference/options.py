@@ -14,4 +14,4 @@ def _profile(name: str) -> "Profile":
     return PROFILES[choice(*PROFILES)(name)]
 
 
-PROFILE = Option("profile", "NAME", "Behaviour of the reference: kep (default), or v1.34 to v1.37.", _profile)
+PROFILE = Option("profile", "NAME", "Behavior of the reference: kep (default), or v1.34 to v1.37.", _profile)

@@ -179,7 +179,7 @@ async def test_what_says_nothing_is_told_of_once(world: World, caplog: pytest.Lo
     await world.rig.api.create(PODS, pod("other", gpu_0="unknown"))
     await world.shows("Unknown", f"pod default/other says unknown ({KEY})")
     assert sorted(record.getMessage() for record in caplog.records) == [
-        "pod default/job says unhealthy (health.example.com/gpu-9): no driver here has a device 'gpu-9'",
+        "pod default/job says unhealthy (health.example.com/gpu-9): unknown device 'gpu-9'",
         f"pod default/job, {KEY}: unknown health 'sick'; use healthy, unhealthy or unknown; ignoring it",
     ]
 

@@ -313,7 +313,7 @@ async def test_it_ends_while_the_api_server_is_away_and_says_what_stays(
     rig.api.up()
     assert (rig.sockets(), await rig.slices()) == ([], 1)
     assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
-        f"driver {DRIVER} ends, but its ResourceSlices are still there"
+        f"driver {DRIVER} cannot delete its ResourceSlices"
     ]
 
 

@@ -69,11 +69,11 @@ def test_a_difference_is_shown_as_json() -> None:
 
 def test_two_policies_differ_by_faults() -> None:
     lines = told("faults", "diff", "nvidia-plugin", "eks").stdout.splitlines()
-    assert (lines[0].split()[-2:], lines[-1]) == (["nvidia-plugin", "eks"], "15 of 50 faults are judged differently")
+    assert (lines[0].split()[-2:], lines[-1]) == (["nvidia-plugin", "eks"], "15 of 50 faults have different health")
 
 
 def test_a_policy_does_not_differ_from_itself() -> None:
-    assert told("faults", "diff", "eks", "eks").stdout == "0 of 50 faults are judged differently\n"
+    assert told("faults", "diff", "eks", "eks").stdout == "0 of 50 faults have different health\n"
 
 
 def test_a_plan_is_json_lines_and_deterministic(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def test_a_manager_that_updates_no_pods_fails_with_the_expectation(tmp_path: Pat
                 "[{repeat: {times: 3, every: 1s, do: [{inject: xid/95, device: gpu-0, for: 500ms}]}},"
                 " {expect: {health: Healthy, pod_writes: {max: 2}}, within: 100ms}]"
             ),
-            "with at most 2 statuses",
+            "with at most 2 status writes",
         ),
     ],
 )
