@@ -5,7 +5,7 @@ import logging
 import os
 import resource
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -60,20 +60,25 @@ def test_history_is_never_written_over(tmp_path: Path) -> None:
         HistoryWriter(tmp_path / "h", HEADER)
 
 
-@pytest.fixture
+@contextmanager
 def small_files() -> Iterator[None]:
-    """A disk that takes the header and one record, and then is full."""
+    """A disk that takes the header and one record, and then is full.
+
+    Not a fixture: pytest reports a test before it tears down fixtures, and its own output may be a file too.
+    """
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (len(FIRST) + 60, limits[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
-@pytest.mark.usefixtures("small_files")
 def test_history_ends_where_the_disk_is_full(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    writer = HistoryWriter(tmp_path / "h", HEADER)
-    for _ in range(3):
-        writer.add(RECORD)
+    with small_files():
+        writer = HistoryWriter(tmp_path / "h", HEADER)
+        for _ in range(3):
+            writer.add(RECORD)
     found = read_history(tmp_path / "h")
     assert (found.records, found.truncated) == ([RECORD], 3)
     assert [record.levelno for record in caplog.records] == [logging.ERROR, logging.WARNING]
