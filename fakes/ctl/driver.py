@@ -8,7 +8,7 @@ import typer
 
 from drahealth.fakes.control.commands.arguments import Kind
 from drahealth.fakes.control.commands.definition import Command, Subject
-from drahealth.fakes.control.commands.registry import defined
+from drahealth.fakes.control.commands.registry import defined, with_subcommand
 from drahealth.fakes.ctl.connection import Connection
 from drahealth.fakes.program.errors import CommandError
 
@@ -46,7 +46,7 @@ def driver_of(context: typer.Context) -> Iterator[Driver]:
     subcommand = context.command_path.partition(" ctl ")[2]  # such as `inject`, or `stream drop`
     with Connection(path) as connection:
         driver = Driver(connection, connection.call("use", name=name))
-        has = [*(known.ctl for known in defined(driver.subject) if known.ctl), "set"]
-        if subcommand not in has:
+        if subcommand != "set" and driver.subject not in with_subcommand(subcommand):
+            has = [*(known.ctl for known in defined(driver.subject) if known.ctl), "set"]
             raise CommandError(f"{driver.words} has no `{subcommand}`; it has {', '.join(has)}")
         yield driver

@@ -1,31 +1,32 @@
 """What `drahealth ctl` prints of a command that is done, and the exit code, for commands that reply something."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from drahealth.fakes.control.commands.definition import Command
-from drahealth.fakes.control.commands.devices import Clear, Recover
-from drahealth.fakes.control.commands.life import Upgrade
-from drahealth.fakes.control.commands.questions import GetState
 from drahealth.fakes.ctl.driver import Driver
 from drahealth.fakes.program.errors import CommandError
 from drahealth.proto.quoting import printable
 
+if TYPE_CHECKING:
+    from drahealth.fakes.control.commands.devices import Clear, Recover
+    from drahealth.fakes.control.commands.life import Upgrade
+
 
 def show_outcome(driver: Driver, command: Command[Any], reply: Any) -> None:
     """Prints it. Raises CommandError or Exit for an exit code of its own."""
-    if show := _SHOWN.get(type(command)):
+    if show := _SHOWN.get(command.verb):
         show(driver, command, reply)
 
 
-def _cleared(driver: Driver, command: Clear, reply: Any) -> None:
+def _cleared(driver: Driver, command: "Clear", reply: Any) -> None:
     if not reply:
         raise CommandError(f"{_words(command.device)} did not have {command.fault}", 1)
 
 
-def _recovered(driver: Driver, command: Recover, reply: Any) -> None:
+def _recovered(driver: Driver, command: "Recover", reply: Any) -> None:
     after = f" in {reply['takes']:g} s" if reply["takes"] else ""
     left = "claimed to be cleared" if command.claimed else "left"
     for word, faults in (("cleared", reply["cleared"]), (left, reply["left"])):
@@ -37,15 +38,18 @@ def _recovered(driver: Driver, command: Recover, reply: Any) -> None:
         raise typer.Exit(1)
 
 
-def _upgraded(driver: Driver, command: Upgrade, reply: Any) -> None:
+def _upgraded(driver: Driver, command: "Upgrade", reply: Any) -> None:
+    from drahealth.fakes.control.commands.questions import GetState  # only here: `ctl` starts without it
+
     typer.echo(f"upgraded to instance {printable(driver.do(GetState())['instance'])}")
 
 
-_SHOWN: dict[type[Command[Any]], Callable[[Driver, Any, Any], None]] = {
-    Clear: _cleared,
-    Recover: _recovered,
-    Upgrade: _upgraded,
+_SHOWN: dict[str, Callable[[Driver, Any, Any], None]] = {
+    "clear": _cleared,
+    "recover": _recovered,
+    "upgrade": _upgraded,
 }
+"""By the name of the command, so that `ctl` imports only the definition that it uses."""
 
 
 def _words(devices: Any) -> str:
