@@ -1,7 +1,8 @@
 """`drahealth ctl`. It imports its subcommands when one is used and builds only that one, so it starts at once."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import typer
 from typer.main import get_group
@@ -57,6 +58,8 @@ class StreamGroup(LazyGroup):
 
 class CtlGroup(LazyGroup):
     """`drahealth ctl`."""
+
+    renamed: ClassVar[Mapping[str, str]] = {"heal": "`reset`", "hush": "`stream silence`"}
 
     def list_commands(self, ctx: Any) -> list[str]:
         super().list_commands(ctx)

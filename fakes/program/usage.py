@@ -1,8 +1,8 @@
 """Subcommands whose usage errors are one sentence with a hint, like all other errors of the command."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import typer
 from typer.core import TyperGroup
@@ -16,18 +16,17 @@ _HELP = "NoArgsIsHelpError"
 """The subclass that is not an error: its message is the requested help."""
 
 
-RENAMED = {"heal": "`reset`", "hush": "`stream silence`"}
-"""Old names of subcommands."""
-
-
 class CommandGroup(TyperGroup):
     """A command with subcommands."""
+
+    renamed: ClassVar[Mapping[str, str]] = {}
+    """The new names of its subcommands, by the old names."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The subcommand with this name. Raises CommandError if it is unknown."""
         found = super().get_command(ctx, cmd_name)
-        if found is None and cmd_name in RENAMED:
-            raise CommandError(f"{ctx.command_path} {cmd_name} was renamed to {RENAMED[cmd_name]}")
+        if found is None and cmd_name in self.renamed:
+            raise CommandError(f"{ctx.command_path} {cmd_name} was renamed to {self.renamed[cmd_name]}")
         if found is None and not cmd_name.startswith("-"):
             raise CommandError(f"unknown command {cmd_name!r} of {ctx.command_path}; {near(cmd_name, self.commands)}")
         return found
