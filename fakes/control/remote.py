@@ -82,7 +82,7 @@ class RemoteHost:
         return RemotePlugin(self, number)
 
     async def use(self, name: str = "") -> "RemoteDriver":
-        """A driver that stands there by itself; by no name the only one. What happens to it is not observed."""
+        """A driver of the file that the process serves; without a name the only one. Its events are not observed."""
         return RemoteDriver(self, await self._use(name, "driver"))
 
     async def use_plugin(self, name: str = "") -> "RemotePlugin":

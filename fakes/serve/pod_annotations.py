@@ -152,7 +152,7 @@ class PodAnnotations:
             found |= {
                 device for device in _allocated(claim) if claim["metadata"]["uid"] in prepared.get(device.driver, ())
             }
-        return found & self._ours  # what was prepared before may be there no more
+        return found & self._ours  # a device that was prepared earlier may be removed by now
 
     async def _claim(self, name: str, namespace: str) -> Object:
         try:
