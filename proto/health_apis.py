@@ -15,8 +15,9 @@ from drahealth.proto.node_health_draft_pb2 import Device as DraftDevice
 from drahealth.proto.node_health_pb2 import DeviceHealth as DrawnHealth
 from drahealth.proto.values import DeviceHealth, Health, PreparedDevice, Report
 
-_NUMBERS = {Health.UNKNOWN: 0, Health.HEALTHY: 1, Health.UNHEALTHY: 2}
-_HEALTHS = {number: health for health, number in _NUMBERS.items()}
+HEALTH_NUMBERS = {Health.UNKNOWN: 0, Health.HEALTHY: 1, Health.UNHEALTHY: 2}
+"""The number of each health on the wire, the same in all health APIs with numbers."""
+_HEALTHS = {number: health for health, number in HEALTH_NUMBERS.items()}
 _WORDS = {str(health): health for health in Health}
 _DEFAULTS: dict[str, Any] = {f.name: f.default for f in fields(DeviceHealth) if f.default is not MISSING}
 
@@ -64,7 +65,7 @@ def _shipped(name: str, method: services.ServerStream[Any, Any], message: type[A
     def encode(device: DeviceHealth, _: PreparedDevice | None) -> Any:
         return message(
             device={"pool_name": device.pool, "device_name": device.device},
-            health=_NUMBERS[device.health],
+            health=HEALTH_NUMBERS[device.health],
             last_updated_time=device.updated,
             health_check_timeout_seconds=device.timeout,
             message=device.message,

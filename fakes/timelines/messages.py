@@ -7,11 +7,10 @@ from drahealth.fakes.control.commands.devices import Report
 from drahealth.fakes.control.commands.streams import StreamSend
 from drahealth.fakes.inventory.devices import Inventory
 from drahealth.fakes.timelines.model import DeviceMessage, Message
+from drahealth.proto.health_apis import HEALTH_NUMBERS
 from drahealth.proto.health_v1_pb2 import DeviceHealth as ShippedHealth
 from drahealth.proto.health_v1_pb2 import NodeWatchResourcesResponse
 from drahealth.proto.values import DeviceHealth, Health
-
-_NUMBERS = {Health.UNKNOWN: 0, Health.HEALTHY: 1, Health.UNHEALTHY: 2}
 
 
 def command_of(message: DeviceMessage | Message, pool: str, wall: float, inventory: Inventory) -> Command[None]:
@@ -48,7 +47,7 @@ def _device(said: DeviceMessage, pool: str, wall: float, inventory: Inventory) -
 
 def _shipped(said: DeviceMessage, pool: str, wall: float, inventory: Inventory) -> Any:
     known = _device(said, pool, wall, inventory)
-    number: Any = _NUMBERS[said.health] if isinstance(said.health, Health) else said.health
+    number: Any = HEALTH_NUMBERS[said.health] if isinstance(said.health, Health) else said.health
     return ShippedHealth(
         device={"pool_name": known.pool, "device_name": known.device},
         health=number,
