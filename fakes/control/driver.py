@@ -24,6 +24,11 @@ _INSTANCE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 DEFAULT_HEALTH_APIS = ("v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth")
 
 
+def only_health_api(api: HealthApi) -> dict[str, tuple[str, ...]]:
+    """The fields of `DriverOptions` of a driver with this health API and no other."""
+    return {"health_apis": (api.advertised,), "served_health_apis": (api.name,)}
+
+
 def check_instance(instance: str) -> None:
     """Raises ValueError for what no instance can be called: it is part of file names and of annotations. Nothing is
     fine: the driver, or device plugin, then has one instance alone."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from drahealth.fakes.control.driver import only_health_api
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.nodes.node import LocalConfiguration, Node
@@ -43,7 +44,7 @@ def node(config: pytest.Config) -> Node:
 def driver(config: pytest.Config, node: Node) -> AbstractAsyncContextManager[FakeDriver]:
     """A driver for this node, which must be entered first, with the health API of the run."""
     api = Options.of(config).health_api
-    only: dict[str, Any] = {"health_apis": (api.advertised,), "served_health_apis": (api.name,)} if api else {}
+    only: dict[str, Any] = only_health_api(api) if api else {}
 
     @asynccontextmanager
     async def registered() -> "AsyncIterator[FakeDriver]":

@@ -8,7 +8,7 @@ from typing import Any
 
 from drahealth.fakes.cluster.api import DEVICE_CLASSES, NAMESPACES, PODS, REPLICA_SETS, ApiError
 from drahealth.fakes.control.device_plugin import PluginOptions
-from drahealth.fakes.control.driver import DriverOptions
+from drahealth.fakes.control.driver import DriverOptions, only_health_api
 from drahealth.proto import events
 from drahealth.proto.events import StatusSeen
 from drahealth.proto.health_apis import HealthApi
@@ -285,11 +285,7 @@ class Node(Disruptions):
         """The driver options, with the health API of the run if they name none."""
         if self._health_api is None or "health_apis" in options:
             return options
-        return {
-            "health_apis": (self._health_api.advertised,),
-            "served_health_apis": (self._health_api.name,),
-            **options,
-        }
+        return {**only_health_api(self._health_api), **options}
 
     async def _play(self, story: Awaitable[None]) -> None:
         async with time_limit(f"{self._title!r} did not end", self.time_limit):
