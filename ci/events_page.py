@@ -30,6 +30,7 @@ SECTIONS = {
     "pods": "Pods, and actions of a scenario on the node",
     "programs": "Programs",
     "timelines": "Timelines",
+    "checks": "Checks of a driver",
 }
 
 FIELDS = {
@@ -71,6 +72,17 @@ FIELDS = {
     "seed": "Seed of the plan.",
     "result": "The result of the step.",
     "code": "gRPC code.",
+    "process": "Label of the driver process under test, such as main.",
+    "outcome": "done, not applicable, incomplete (ended by the driver or the deadline) or error (of the harness).",
+    "pid": "Process ID.",
+    "by": "driver, or check for a deletion by `drahealth check`.",
+    "moment": "registered, or ended.",
+    "slice": "The object.",
+    "slices": "The objects.",
+    "change": "Type of the change.",
+    "name": "Name.",
+    "specs": "The files: `file`, `problem` (empty for a valid CDI spec), `devices` (fully qualified names).",
+    "reachable": "Whether the driver can reach it now.",
 }
 
 

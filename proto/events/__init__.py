@@ -8,6 +8,7 @@ Fakes, manager, histories, logs, metrics, live views and `drahealth ctl watch` u
 - `pods`: Pods as API clients see them, and actions of a scenario on the node.
 - `programs`: what long-running commands report of themselves.
 - `timelines`: the steps of a timeline.
+- `checks`: what `drahealth check` does to a driver, and what it finds outside of gRPC.
 
 Code that emits events takes an `observe(event)` callable. It must neither block nor raise. docs/events.md, written from
 these types, lists them all.
@@ -19,6 +20,21 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, get_args
 
+from drahealth.proto.events.checks import (
+    ApiServerSwitched,
+    CdiSpec,
+    CdiSpecsRead,
+    ClaimAllocated,
+    ClaimReadHeld,
+    ExperimentEnded,
+    ExperimentStarted,
+    ProcessExited,
+    ProcessStarted,
+    SignalSent,
+    SliceChanged,
+    SlicesListed,
+    SocketsListed,
+)
 from drahealth.proto.events.kubelet import (
     CheckpointWritten,
     GrpcCall,
@@ -121,6 +137,18 @@ Event = (
     | ManagerStarted
     | ManagerStopped
     | ManifestRejected
+    | ApiServerSwitched
+    | CdiSpecsRead
+    | ClaimAllocated
+    | ClaimReadHeld
+    | ExperimentEnded
+    | ExperimentStarted
+    | ProcessExited
+    | ProcessStarted
+    | SignalSent
+    | SliceChanged
+    | SlicesListed
+    | SocketsListed
 )
 
 EVENTS: Mapping[str, type[Event]] = {kind.event: kind for kind in get_args(Event)}
@@ -193,7 +221,12 @@ __all__ = [
     "EVENTS",
     "IN_FULL",
     "IN_SHORT",
+    "ApiServerSwitched",
+    "CdiSpec",
+    "CdiSpecsRead",
     "CheckpointWritten",
+    "ClaimAllocated",
+    "ClaimReadHeld",
     "CommandDone",
     "ContainerSeen",
     "DeviceChanged",
@@ -208,6 +241,8 @@ __all__ = [
     "EventSeen",
     "ExpectationFailed",
     "ExpectationMet",
+    "ExperimentEnded",
+    "ExperimentStarted",
     "GateSet",
     "GrpcCall",
     "HealthRestored",
@@ -223,6 +258,8 @@ __all__ = [
     "PodDeleted",
     "PodsNotified",
     "Prepared",
+    "ProcessExited",
+    "ProcessStarted",
     "Record",
     "Registered",
     "RegistrationFailed",
@@ -230,6 +267,10 @@ __all__ = [
     "ReportSent",
     "ReportSummary",
     "Restarted",
+    "SignalSent",
+    "SliceChanged",
+    "SlicesListed",
+    "SocketsListed",
     "StatusSeen",
     "Step",
     "StepDone",

@@ -1,0 +1,170 @@
+"""What `drahealth check` does to a driver, and what it finds outside of gRPC: processes, files and objects."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+CHECK = "check"
+
+Outcome = Literal["done", "not applicable", "incomplete", "error"]
+"""How an experiment ended: `not applicable` for this driver, `incomplete` because the driver or the deadline ended it,
+`error` of the harness."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentStarted:
+    """An experiment started."""
+
+    event: ClassVar[str] = "experiment-started"
+    emitters: ClassVar[tuple[str, ...]] = (CHECK,)
+
+    process: str
+    """Label of the driver process under test, such as main."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentEnded:
+    """An experiment ended."""
+
+    event: ClassVar[str] = "experiment-ended"
+    emitters: ClassVar[tuple[str, ...]] = (CHECK,)
+
+    outcome: Outcome
+    reason: str = ""
+    """Why it is not done; empty for `done`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessStarted:
+    """A process of the driver was started."""
+
+    event: ClassVar[str] = "process-started"
+    emitters: ClassVar[tuple[str, ...]] = (CHECK,)
+
+    process: str
+    pid: int
+    command: tuple[str, ...]
+    """The command line."""
+
+
+@dataclass(frozen=True, slots=True)
+class SignalSent:
+    """A signal was sent to a process of the driver."""
+
+    event: ClassVar[str] = "signal-sent"
+    emitters: ClassVar[tuple[str, ...]] = (CHECK,)
+
+    process: str
+    signal: str
+    """Name of the signal, such as SIGTERM."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessExited:
+    """A process of the driver ended."""
+
+    event: ClassVar[str] = "process-exited"
+    emitters: ClassVar[tuple[str, ...]] = (CHECK,)
+
+    process: str
+    pid: int
+    exit_code: int
+    """A negative code is the signal that ended it."""
+    children: int
+    """Number of its child processes that still ran; they were killed."""
+    output: tuple[str, ...]
+    """The last lines of its output."""
+
+
+@dataclass(frozen=True, slots=True)
+class SocketsListed:
+    """The sockets of a driver process, by path."""
+
+    event: ClassVar[str] = "sockets-listed"
+    emitters: ClassVar[tuple[str, ...]] = (CHECK,)
+
+    process: str
+    moment: Literal["registered", "ended"]
+    registry: tuple[str, ...]
+    """Sockets in the registration directory."""
+    plugins: tuple[str, ...]
+    """Sockets in the plugin directory."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlicesListed:
+    """All ResourceSlices of the API server, as v1 objects."""
+
+    event: ClassVar[str] = "slices-listed"
+    emitters: ClassVar[tuple[str, ...]] = (CHECK,)
+
+    slices: tuple[dict[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SliceChanged:
+    """The driver changed a ResourceSlice, or `drahealth check` deleted one."""
+
+    event: ClassVar[str] = "slice-changed"
+    emitters: ClassVar[tuple[str, ...]] = (CHECK,)
+
+    change: Literal["ADDED", "MODIFIED", "DELETED"]
+    slice: dict[str, Any]
+    by: Literal["driver", "check"] = "driver"
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimAllocated:
+    """A ResourceClaim was created and allocated."""
+
+    event: ClassVar[str] = "claim-allocated"
+    emitters: ClassVar[tuple[str, ...]] = (CHECK,)
+
+    claim_uid: str
+    name: str
+    namespace: str
+    results: tuple[dict[str, Any], ...]
+    """`status.allocation.devices.results` of the claim."""
+
+
+@dataclass(frozen=True, slots=True)
+class CdiSpec:
+    """A file in the CDI directory."""
+
+    file: str
+    problem: str
+    """Why it is invalid; empty for a valid CDI spec."""
+    devices: tuple[str, ...]
+    """The fully qualified names of its devices, such as vendor.com/gpu=gpu-0."""
+
+
+@dataclass(frozen=True, slots=True)
+class CdiSpecsRead:
+    """The files of the CDI directory were read."""
+
+    event: ClassVar[str] = "cdi-specs-read"
+    emitters: ClassVar[tuple[str, ...]] = (CHECK,)
+
+    specs: tuple[CdiSpec, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ApiServerSwitched:
+    """The API server of a driver process became reachable or unreachable."""
+
+    event: ClassVar[str] = "api-server-switched"
+    emitters: ClassVar[tuple[str, ...]] = (CHECK,)
+
+    process: str
+    reachable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimReadHeld:
+    """The API server holds back the driver's read of a claim, so that Prepare takes longer."""
+
+    event: ClassVar[str] = "claim-read-held"
+    emitters: ClassVar[tuple[str, ...]] = (CHECK,)
+
+    claim_uid: str
+    held: bool
+    """Whether the API server now holds the read; otherwise it released it."""

@@ -1,0 +1,200 @@
+"""The evidence of one run of `drahealth check`: what was done to a driver, and everything that was seen of it.
+
+A file is JSON Lines in UTF-8. The first line is the header, with `format` `drahealth-evidence/v1`. Each other line is a
+record: an event of `drahealth.proto.events` in its JSON form, with `at` (monotonic seconds since the start of the run)
+and `experiment`. The last line is `{"end": true, "records": N, "sha256": DIGEST}`; the digest covers all earlier lines.
+A file without it was cut short: its run is incomplete.
+"""
+
+import hashlib
+import io
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from drahealth.proto.events import Event, from_json, to_json_text
+from drahealth.proto.quoting import one_line
+
+FORMAT = "drahealth-evidence/v1"
+
+E = TypeVar("E")
+E_co = TypeVar("E_co", covariant=True)
+
+
+class EvidenceError(ValueError):
+    """An invalid or edited evidence file; the message has the line and the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The first line: what was checked, and how."""
+
+    drahealth: str
+    """Version of drahealth that wrote it."""
+    started: str
+    """RFC 3339."""
+    command: tuple[str, ...]
+    """The driver's command line; empty for a driver that was already running."""
+    api_server: str
+    """The API server of the driver: memory, real, kubeconfig or none."""
+    node: str
+    """Name of the node."""
+    experiments: tuple[str, ...]
+    """Names of the planned experiments."""
+
+    @property
+    def started_by_us(self) -> bool:
+        """Whether the run started the driver. Otherwise its start and its end were not seen."""
+        return bool(self.command)
+
+
+@dataclass(frozen=True, slots=True)
+class Observation(Generic[E_co]):
+    """A record: one event of an experiment."""
+
+    number: int
+    """The line in the file; the header is line 1."""
+    at: float
+    """Monotonic seconds since the start of the run."""
+    experiment: str
+    what: E_co
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The evidence of one run."""
+
+    header: Header
+    records: tuple[Observation[Event], ...]
+    complete: bool = True
+    """Whether the run reached its end; False if the last line is missing."""
+
+    def of(self, kind: type[E], *experiments: str) -> Iterator[Observation[E]]:
+        """The records of one type of event, in order; of all experiments if none is named."""
+        for record in self.records:
+            if isinstance(record.what, kind) and (not experiments or record.experiment in experiments):
+                yield Observation(record.number, record.at, record.experiment, record.what)
+
+
+class EvidenceWriter:
+    """Collects the records of a run, and writes each to a file, if there is one."""
+
+    def __init__(self, header: Header, path: Path | None = None) -> None:
+        """Creates the file, readable by this user only. Raises OSError; FileExistsError if it exists."""
+        self._header = header
+        self._records: list[Observation[Event]] = []
+        self._complete = False
+        self._digest = hashlib.sha256()
+        self._file = io.FileIO(path, "x") if path else None
+        if path:
+            path.chmod(0o600)
+        self._write(json.dumps({"format": FORMAT, **asdict(header)}))
+
+    def add(self, at: float, experiment: str, event: Event) -> None:
+        """Adds a record. Raises OSError."""
+        self._records.append(Observation(len(self._records) + 2, at, experiment, event))
+        self._write(f'{{"at":{at:.6f},"experiment":{json.dumps(experiment)},{to_json_text(event)[1:]}')
+
+    def finish(self) -> None:
+        """Writes the closing line: the run has reached its end. Raises OSError."""
+        end = {"end": True, "records": len(self._records), "sha256": self._digest.hexdigest()}
+        self._write(json.dumps(end))
+        self._complete = True
+
+    def close(self) -> None:
+        """Closes the file."""
+        if self._file:
+            self._file.close()
+            self._file = None
+
+    @property
+    def evidence(self) -> Evidence:
+        """The evidence so far."""
+        return Evidence(self._header, tuple(self._records), self._complete)
+
+    def _write(self, line: str) -> None:
+        data = line.encode() + b"\n"
+        self._digest.update(data)
+        if self._file:
+            view = memoryview(data)
+            while view:
+                view = view[self._file.write(view) :]
+
+
+def read_evidence(path: Path) -> Evidence:
+    """Reads a file. Raises EvidenceError, and OSError."""
+    return load_evidence(path.read_bytes())
+
+
+def load_evidence(data: bytes) -> Evidence:
+    """Parses the content of a file.
+
+    A file that was cut short gives evidence that is not complete. Raises EvidenceError for a file of another format,
+    an invalid line, or a digest that differs from the content.
+    """
+    lines = data.split(b"\n")
+    cut = lines.pop()  # empty after a complete last line
+    if not lines:
+        raise EvidenceError(f"line 1: expected the header of {FORMAT}")
+    header, digest = _header(_object(lines[0], 1)), hashlib.sha256(lines[0] + b"\n")
+    records: list[Observation[Event]] = []
+    for number, line in enumerate(lines[1:], start=2):
+        found = _object(line, number)
+        if found.get("end") is True:
+            if cut or number < len(lines):
+                raise EvidenceError(f"line {number + 1}: the file continues after its closing line; it was edited")
+            if (found.get("records"), found.get("sha256")) != (len(records), digest.hexdigest()):
+                raise EvidenceError(f"line {number}: the digest differs from the content; the file was edited")
+            return Evidence(header, tuple(records))
+        records.append(_record(found, number))
+        digest.update(line + b"\n")
+    return Evidence(header, tuple(records), complete=False)
+
+
+def _header(data: dict[str, Any]) -> Header:
+    if (format_ := data.get("format")) != FORMAT:
+        raise EvidenceError(f"line 1: expected a header of format {FORMAT}, got {one_line(repr(format_))}")
+    try:
+        return Header(
+            drahealth=_text(data["drahealth"]),
+            started=_text(data["started"]),
+            command=tuple(map(_text, data["command"])),
+            api_server=_text(data["api_server"]),
+            node=_text(data["node"]),
+            experiments=tuple(map(_text, data["experiments"])),
+        )
+    except KeyError as error:
+        raise EvidenceError(f"line 1: the header has no {error.args[0]}") from None
+    except TypeError:
+        raise EvidenceError("line 1: the header must have strings, and lists of strings") from None
+
+
+def _record(data: dict[str, Any], number: int) -> Observation[Event]:
+    at, experiment = data.pop("at", None), data.pop("experiment", None)
+    if isinstance(at, bool) or not isinstance(at, int | float) or not math.isfinite(at):
+        raise EvidenceError(f"line {number}: `at` must be a number of seconds, got {one_line(repr(at))}")
+    if not isinstance(experiment, str):
+        raise EvidenceError(f"line {number}: `experiment` must be a string, got {one_line(repr(experiment))}")
+    try:
+        return Observation(number, at, experiment, from_json(data))
+    except ValueError as error:
+        raise EvidenceError(f"line {number}: {error}") from None
+
+
+def _object(line: bytes, number: int) -> dict[str, Any]:
+    try:
+        data = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise EvidenceError(f"line {number}: {error}") from None
+    if not isinstance(data, dict):
+        raise EvidenceError(f"line {number}: not a JSON object")
+    return data
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value

@@ -1,0 +1,1 @@
+"""The experiments: what `drahealth check` does to a driver."""

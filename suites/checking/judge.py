@@ -1,0 +1,56 @@
+"""Judges evidence: one verdict for each requirement, with the findings of its checks. Pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from drahealth.proto.events import ExperimentEnded
+from drahealth.suites.checking.checks import CHECKS, Check
+from drahealth.suites.checking.evidence import Evidence
+from drahealth.suites.checking.experiments.plan import EXPERIMENTS
+from drahealth.suites.checking.ledger import DriverRequirement, requirements
+from drahealth.suites.checking.verdicts import Finding, Verdict, not_applicable, not_tested
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The verdict on one requirement."""
+
+    requirement: DriverRequirement
+    findings: Mapping[str, Finding]
+    """The finding of each check by its name."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst verdict of its checks. A check that does not apply counts only if no other one does."""
+        found = [finding.verdict for finding in self.findings.values()]
+        return min((one for one in found if one is not Verdict.NOT_APPLICABLE), default=Verdict.NOT_APPLICABLE)
+
+
+def judge(evidence: Evidence, checks: Iterable[Check] = CHECKS.values()) -> list[Judgement]:
+    """The verdict on each requirement, in the order of the ledger."""
+    found: dict[str, dict[str, Finding]] = {name: {} for name in requirements()}
+    for check in checks:
+        found[check.requirement][check.name] = _finding(check, evidence)
+    return [Judgement(requirement, found[name]) for name, requirement in requirements().items()]
+
+
+def _finding(check: Check, evidence: Evidence) -> Finding:
+    """The check's own finding if its experiments are done; otherwise what their outcome says."""
+    ended = {one.experiment: one for one in evidence.of(ExperimentEnded)}
+    for name in check.experiments:
+        if name not in ended:
+            if "start" in EXPERIMENTS[name].needs and not evidence.header.started_by_us:
+                return not_applicable("the driver was not started by drahealth")
+            return not_tested(f"experiment {name} did not end")
+        end = ended[name]
+        reason = f"experiment {name}: {end.what.reason}"
+        match end.what.outcome:
+            case "not applicable":
+                return not_applicable(reason, end.number)
+            case "incomplete":
+                return not_tested(reason, end.number)
+            case "error":
+                return Finding(Verdict.ERROR, reason, records=(end.number,))
+            case "done":
+                pass
+    return check.judge(evidence)

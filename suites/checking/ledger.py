@@ -1,0 +1,38 @@
+"""The ledger of requirements that bind DRA drivers: `driver_requirements.toml`."""
+
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Literal
+
+Family = Literal["plugin contract", "health"]
+
+
+@dataclass(frozen=True, slots=True)
+class DriverRequirement:
+    """One requirement."""
+
+    id: str
+    level: Literal["MUST", "SHOULD", "MAY"]
+    family: Family
+    sentence: str
+    source: str
+    """Text and section."""
+    link: str
+    """URL of the source."""
+    kubernetes: str
+    """The Kubernetes minors that it holds for, such as 1.34-1.37."""
+    apis: tuple[str, ...] = ()
+    """The health APIs that it holds for; empty for all."""
+
+
+@cache
+def requirements() -> dict[str, DriverRequirement]:
+    """All requirements by ID, in the order of the file."""
+    text = resources.files("drahealth.suites.checking").joinpath("driver_requirements.toml").read_text()
+    entries = tomllib.loads(text)
+    return {
+        name: DriverRequirement(id=name, **{**entry, "apis": tuple(entry.get("apis", ()))})
+        for name, entry in entries.items()
+    }

@@ -1,0 +1,63 @@
+"""Verdicts on requirements, and the findings that support them."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Verdict(StrEnum):
+    """A verdict on one requirement. The order of the members is from the worst to the best."""
+
+    ERROR = "ERROR"
+    """The harness failed."""
+    FAIL = "FAIL"
+    """The driver violates the requirement."""
+    NOT_TESTED = "NOT_TESTED"
+    """The evidence is missing: an experiment did not run, or ended early."""
+    WAIVED = "WAIVED"
+    """The driver violates the requirement, and a waiver of the user accepts that."""
+    STATIC = "STATIC"
+    """The driver serves it, but nothing changed during the run, and no change can be forced."""
+    PASS = "PASS"
+    """The driver meets the requirement."""
+    NOT_APPLICABLE = "NOT_APPLICABLE"
+    """The requirement does not apply to this driver, or to this kind of run. An observation proves it."""
+
+    def __lt__(self, other: object) -> bool:
+        """Whether it is worse."""
+        if not isinstance(other, Verdict):
+            return NotImplemented
+        order = list(Verdict)
+        return order.index(self) < order.index(other)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one check found."""
+
+    verdict: Verdict
+    seen: str
+    """What was observed, with the names of devices, claims and files."""
+    expected: str = ""
+    """What was expected; empty unless the verdict is FAIL."""
+    records: tuple[int, ...] = ()
+    """Numbers of the records in the evidence that show it."""
+
+
+def passed(seen: str, *records: int) -> Finding:
+    """A requirement is met."""
+    return Finding(Verdict.PASS, seen, records=records)
+
+
+def failed(expected: str, seen: str, *records: int) -> Finding:
+    """A requirement is violated."""
+    return Finding(Verdict.FAIL, seen, expected, records)
+
+
+def not_applicable(reason: str, *records: int) -> Finding:
+    """A requirement does not apply; `reason` is the observation that proves it."""
+    return Finding(Verdict.NOT_APPLICABLE, reason, records=records)
+
+
+def not_tested(reason: str, *records: int) -> Finding:
+    """The evidence does not show whether a requirement is met."""
+    return Finding(Verdict.NOT_TESTED, reason, records=records)

@@ -1,0 +1,70 @@
+"""Evidence in files: a cut or edited file never reads as a complete run."""
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drahealth.proto.events import ExperimentStarted
+from drahealth.suites.checking.evidence import EvidenceError, EvidenceWriter, load_evidence, read_evidence
+from drahealth.suites.unit.checking.evidence_of import HEADER
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("evidence") / "evidence.jsonl"
+    with closing(EvidenceWriter(HEADER, path)) as writer:
+        writer.add(0.5, "registration", ExperimentStarted("main"))
+        writer.add(0.75, "claims", ExperimentStarted("main"))
+        writer.finish()
+    return path
+
+
+def test_evidence_round_trips_through_its_file(file: Path) -> None:
+    found = read_evidence(file)
+    assert (found.complete, found.header, [record.experiment for record in found.records]) == (
+        True,
+        HEADER,
+        ["registration", "claims"],
+    )
+
+
+def test_evidence_is_readable_by_its_user_only(file: Path) -> None:
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_existing_file_is_not_overwritten(file: Path) -> None:
+    with pytest.raises(FileExistsError):
+        EvidenceWriter(HEADER, file)
+
+
+@given(st.data())
+def test_evidence_that_was_cut_short_is_not_complete(file: Path, data: st.DataObject) -> None:
+    lines = file.read_bytes()
+    keep = data.draw(st.integers(lines.index(b"\n") + 1, len(lines) - 1))
+    assert not reads_as_complete(lines[:keep])
+
+
+@given(st.data())
+def test_edited_evidence_is_rejected(file: Path, data: st.DataObject) -> None:
+    lines = file.read_bytes()
+    at = data.draw(st.integers(0, len(lines) - 2))
+    byte = data.draw(st.integers(0x20, 0x7E).filter(lambda one: one != lines[at]))
+    edited = lines[:at] + bytes([byte]) + lines[at + 1 :]
+    assert not reads_as_complete(edited)
+
+
+@given(st.binary(max_size=200))
+def test_garbage_is_rejected(data: bytes) -> None:
+    with pytest.raises(EvidenceError):
+        load_evidence(data)
+
+
+def reads_as_complete(data: bytes) -> bool:
+    """Whether it is valid and complete. An edited closing line reads as a run that was cut short."""
+    try:
+        return load_evidence(data).complete
+    except EvidenceError:
+        return False

@@ -1,0 +1,44 @@
+"""Verdicts: what an experiment did not show is never a pass."""
+
+from dataclasses import replace
+
+import pytest
+
+from drahealth.proto.events import ExperimentEnded
+from drahealth.proto.events.checks import Outcome
+from drahealth.suites.checking.checks import CHECKS
+from drahealth.suites.checking.evidence import Evidence
+from drahealth.suites.checking.judge import judge
+from drahealth.suites.checking.verdicts import Verdict
+from drahealth.suites.unit.checking.evidence_of import HEADER, evidence_of
+
+
+def verdict_of(requirement: str, evidence: Evidence) -> Verdict:
+    return next(one.verdict for one in judge(evidence) if one.requirement.id == requirement)
+
+
+def test_empty_evidence_passes_nothing() -> None:
+    assert {one.verdict for one in judge(evidence_of())} == {Verdict.NOT_TESTED, Verdict.NOT_APPLICABLE}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "verdict"),
+    [
+        ("not applicable", Verdict.NOT_APPLICABLE),
+        ("incomplete", Verdict.NOT_TESTED),
+        ("error", Verdict.ERROR),
+        ("done", Verdict.NOT_TESTED),
+    ],
+)
+def test_experiment_that_is_not_done_decides_the_verdict(outcome: Outcome, verdict: Verdict) -> None:
+    ended = ("registration", ExperimentEnded(outcome, "" if outcome == "done" else "no socket"))
+    assert verdict_of("PLUGIN-01", evidence_of(ended)) is verdict
+
+
+def test_start_of_a_running_driver_is_not_applicable() -> None:
+    running = replace(HEADER, command=())
+    assert verdict_of("PLUGIN-03", evidence_of(header=running)) is Verdict.NOT_APPLICABLE
+
+
+def test_every_check_says_what_to_do_about_a_failure() -> None:
+    assert [name for name, check in CHECKS.items() if not check.fix.endswith(".")] == []
