@@ -1,7 +1,7 @@
-"""A clock with simulated time: real time plus all jumps, so that thirty seconds cost nothing.
+"""A clock with simulated time: real time plus all jumps. A test jumps instead of waiting.
 
 A sleeper wakes when the clock passes its deadline, by real time or by `jump`. Sleepers with the same deadline wake in
-order. Like trio's test clock it is an ordinary argument; but it never jumps by itself.
+order. It is passed as an argument, like trio's test clock. Unlike that one, it jumps only when `jump` is called.
 """
 
 import asyncio

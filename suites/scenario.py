@@ -69,14 +69,14 @@ def _missing(requirement: str, health_api: HealthApi | None) -> list[str]:
 
 
 def scenario(
-    *judges: str, needs: tuple[str, ...] = (), counterpart_of: tuple[str, ...] = ()
+    *checks: str, needs: tuple[str, ...] = (), counterpart_of: tuple[str, ...] = ()
 ) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., None]]:
-    """Declares which requirements of the ledger a test judges, which capabilities it needs beside those that the
+    """Declares which requirements of the ledger a test checks, which capabilities it needs beside those that the
     requirements need, and whose counterpart it is.
 
     Raises ValueError for an id that is not in the ledger, and for an unknown capability.
     """
-    for name in judges:
+    for name in checks:
         if name not in requirements():
             raise ValueError(f"requirement {name!r} is not in the ledger, suites/judging/requirements.toml")
     capabilities = named(needs)
@@ -88,7 +88,7 @@ def scenario(
 
         name = story.__name__
         title = name.removeprefix("test_").replace("_", " ")
-        run.scenario = Scenario(name, judges, title, capabilities, counterpart_of)  # type: ignore[attr-defined]
+        run.scenario = Scenario(name, checks, title, capabilities, counterpart_of)  # type: ignore[attr-defined]
         return run
 
     return declare

@@ -1,4 +1,4 @@
-"""How a fake device plugin is made, and its control surface."""
+"""The options of a fake device plugin, and its control surface."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ from drahealth.proto.device_plugin import KUBELET_SOCKET
 from drahealth.proto.extended_resources import is_extended_resource
 
 KEPT = 100
-"""Calls whose devices are remembered, of each kind; all are counted."""
+"""Number of recorded calls of each kind. Later calls replace the oldest; all are counted."""
 Registration = Literal["kubelet.sock", "plugins_registry"]
 
 
@@ -27,35 +27,35 @@ class PluginOptions:
     """
 
     resource: str
-    """The extended resource that it has devices of, such as example.com/gpu."""
+    """The extended resource, such as example.com/gpu."""
     devices: tuple[str, ...]
-    """Their ids."""
+    """IDs of the devices."""
     plugins_dir: str
-    """The directory of the device plugins, where the kubelet's socket is."""
+    """Directory of the device plugins and of the kubelet's socket."""
     registry_dir: str = ""
-    """Where the kubelet looks for registration sockets."""
+    """Directory in which the kubelet looks for registration sockets."""
     data_dir: str = ""
-    """Where a plugin that registers there puts its own socket."""
+    """Directory of the plugin's own socket, if it registers through `registry_dir`."""
     registration: Registration = "kubelet.sock"
-    """Whether it calls the kubelet, or waits to be found."""
+    """`kubelet.sock`: the plugin calls the kubelet. `plugins_registry`: the kubelet finds the plugin's socket."""
     instance: str = ""
-    """Tells two plugins of one resource apart; part of the socket names."""
+    """Instance ID, needed if two plugins have the same resource. It is part of the socket names."""
     preferred: tuple[str, ...] = ()
-    """The devices that it would rather give, the first first; none: it is not asked."""
+    """Devices for GetPreferredAllocation, best first; empty: the plugin does not offer the call."""
     pre_start: bool = False
-    """It wants to be told before a container starts."""
+    """Whether the kubelet calls PreStartContainer."""
     cdi_kind: str = ""
-    """Allocated devices come with a CDI name each, of this kind; empty: without."""
+    """Kind of the CDI names of allocated devices; empty: none."""
     cdi_dir: str = ""
-    """Where a CDI specification of that kind is written, for a real container runtime; empty: nowhere."""
+    """Directory for a CDI specification of that kind, for a real container runtime; empty: none is written."""
     catalogue: str = "nvidia"
-    """What the faults are called that the devices can have (`faults.catalogue`)."""
+    """Catalogue of the faults that the devices can have (`faults.catalogue`)."""
     policy: str = "nvidia-catalogue"
-    """Which of them make a device Unhealthy."""
+    """Policy that maps these faults to health."""
     seed: int = 0
     """Seed of the times of recoveries."""
     inventory: tuple[Device, ...] = ()
-    """What is known of its devices, by the names that are their ids, and of those that they are parts of."""
+    """Details of the devices and of their parents; the names are the device IDs. Other devices have only a path."""
 
     def __post_init__(self) -> None:
         if not is_extended_resource(self.resource):
@@ -73,26 +73,26 @@ class PluginOptions:
 
     @property
     def socket_name(self) -> str:
-        """What its sockets are called."""
+        """File name of its sockets."""
         instance = f"-{self.instance}" if self.instance else ""
         return f"{self.resource.replace('/', '_')}{instance}.sock"
 
     @property
     def sockets(self) -> tuple[Path, ...]:
-        """Where it is reached while it runs: the plugin's own, and that of its registration if it waits to be found."""
+        """Paths of its sockets: its own, and the registration socket if it registers through `plugins_registry`."""
         if self.registration == "kubelet.sock":
             return (Path(self.plugins_dir) / self.socket_name,)
         return Path(self.data_dir) / self.socket_name, Path(self.registry_dir) / self.socket_name
 
     @property
     def ids(self) -> dict[str, str]:
-        """Its devices' ids by their paths, in which faults think; one of which nothing is known is a whole device."""
+        """IDs of its devices by path, for faults. A device that is not in `inventory` is a whole device."""
         known = {device.name: device.path for device in self.inventory}
         return {known.get(id_, _path(id_)): id_ for id_ in self.devices}
 
     @property
     def all_devices(self) -> Inventory:
-        """Its devices, and those that they are parts of."""
+        """Its devices and their parents."""
         return Inventory((*self.inventory, *self._unknown()))
 
     def _unknown(self) -> tuple[Device, ...]:
@@ -101,7 +101,7 @@ class PluginOptions:
 
 
 def _path(id_: str) -> str:
-    """The path of a whole device of this id, which may be any text."""
+    """The path of a whole device with this ID, which can be any text."""
     return id_.replace("/", "-")
 
 

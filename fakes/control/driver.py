@@ -1,6 +1,6 @@
-"""How a fake driver is made, and its control surface.
+"""The options of a fake driver, and its control surface.
 
-The surface is the same for a driver in this process (`hardware.driver.FakeDriver`), in another one or in a pod
+The surface is the same for a driver in this process (`hardware.driver.FakeDriver`), in another process or in a Pod
 (`remote.RemoteDriver`).
 """
 
@@ -30,8 +30,10 @@ def only_health_api(api: HealthApi) -> dict[str, tuple[str, ...]]:
 
 
 def check_instance(instance: str) -> None:
-    """Raises ValueError for what no instance can be called: it is part of file names and of annotations. Nothing is
-    fine: the driver, or device plugin, then has one instance alone."""
+    """Raises ValueError for an invalid instance ID. The ID is part of file names and of annotations.
+
+    An empty ID is valid: the driver, or device plugin, then has a single instance.
+    """
     if instance and not _INSTANCE.fullmatch(instance):
         raise ValueError(
             f"instance must be letters and digits, with -_. between, such as a Pod's UID, got {instance!r}"
@@ -40,9 +42,9 @@ def check_instance(instance: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """A device as NodePrepareResources returns it, when that shall be another than the one allocated.
+    """A device that NodePrepareResources returns instead of the allocated one.
 
-    `requests` None: the request it was allocated for; nothing: all requests of the claim.
+    `requests`: None for the request of the allocation; an empty tuple for all requests of the claim.
     """
 
     pool: str
@@ -63,43 +65,43 @@ class DriverOptions:
     """The driver's name, a DNS name such as gpu.example.com."""
     node: str
     devices: tuple[str, ...]
-    """Their paths: `gpu-0`, or `gpu-0/mig-1` for a partition, which the API knows as `gpu-0-mig-1`."""
+    """Paths of the devices: `gpu-0`, or `gpu-0/mig-1` for a partition. Its name in the API is `gpu-0-mig-1`."""
     registry_dir: str
-    """Where the kubelet looks for registration sockets."""
+    """Directory in which the kubelet looks for registration sockets."""
     data_dir: str
-    """Where the driver puts its own socket."""
+    """Directory of the driver's own socket."""
     instance: str = ""
-    """Tells two instances of a rolling update apart; part of the socket names, as a pod's uid is."""
+    """Instance ID, needed for rolling updates, such as the Pod's UID. It is part of the socket names."""
     pool: str = ""
-    """The devices' pool; empty: the node's name."""
+    """Pool of the devices; empty: the node's name."""
     dra_versions: tuple[str, ...] = DRA_VERSIONS
-    """The versions of the node service that are advertised; those that there are, are answered."""
+    """Advertised versions of the node service. The driver serves those that exist."""
     health_apis: tuple[str, ...] = DEFAULT_HEALTH_APIS
-    """What is advertised of health APIs: services such as v1alpha1.NodeHealth."""
+    """Advertised services of health APIs, such as v1alpha1.NodeHealth."""
     served_health_apis: tuple[str, ...] | None = None
-    """The health APIs that are answered, by the names of `HEALTH_APIS`; None: all those of the advertised services."""
+    """Served health APIs, by their names in `HEALTH_APIS`; None: all of the advertised services."""
     cdi_ids: bool = True
-    """Prepared devices come with a CDI id each."""
+    """Whether each prepared device has a CDI id."""
     shared_cdi_id: bool = False
-    """All prepared devices come with one and the same CDI id, as those of drivers that have one for a whole claim."""
+    """Whether all prepared devices have the same CDI id, as in drivers with one CDI id for each claim."""
     cdi_dir: str = ""
-    """Where CDI specifications of prepared devices are written, for a real container runtime; empty: nowhere."""
+    """Directory for CDI specifications of prepared devices, for a real container runtime; empty: none are written."""
     heartbeat: float = 10.0
     """Seconds between reports while nothing changes; 0 for none."""
     timeout: int = 0
-    """The devices' own timeout in whole seconds; 0: the kubelet's default."""
+    """Timeout of the devices in whole seconds; 0: the kubelet's default."""
     catalogue: str = "nvidia"
-    """What the faults are called that the devices can have (`faults.catalogue`)."""
+    """Catalogue of the faults that the devices can have (`faults.catalogue`)."""
     policy: str = "nvidia-catalogue"
-    """Which of them make a device Unhealthy."""
+    """Policy that maps these faults to health."""
     seed: int = 0
     """Seed of random values: the messages that a stream fault hits, and the times of recoveries."""
     linked: bool = False
-    """Each whole device of which nothing else is known shares a link with all others of these."""
+    """Whether the devices that are not in `inventory` share links with each other. Partitions have no links."""
     inventory: tuple[Device, ...] = ()
-    """What is known of its devices, and of those that they are parts of; of others there is just the path."""
+    """Details of the devices and of their parents. Other devices have only a path."""
     returns: Mapping[str, tuple[Returned, ...]] = field(default_factory=dict)
-    """What preparing an allocated device returns in its place, by its name: an odd driver, on purpose."""
+    """Devices that prepare returns in place of an allocated one, by its name: a deliberately wrong driver."""
 
     def __post_init__(self) -> None:
         if not self.name or not self.node:
@@ -125,12 +127,12 @@ class DriverOptions:
 
     @property
     def device_names(self) -> tuple[str, ...]:
-        """What the API knows the devices by."""
+        """Names of the devices in the API."""
         return tuple(path.replace("/", "-") for path in self.devices)
 
     @property
     def answered_apis(self) -> tuple[HealthApi, ...]:
-        """The health APIs that are answered."""
+        """The served health APIs."""
         served = self.served_health_apis
         return tuple(
             health_api
@@ -139,9 +141,9 @@ class DriverOptions:
         )
 
     def offering(self, apis: Sequence[str]) -> "DriverOptions":
-        """The same driver with these health APIs, by the names of `HEALTH_APIS` or as v1, v1alpha1; none: as it is.
+        """These options with other health APIs: names of `HEALTH_APIS`, or v1 and v1alpha1. None change nothing.
 
-        Raises ValueError for an unknown one.
+        Raises ValueError for an unknown name.
         """
         names = tuple(dict.fromkeys(map(full_name, apis)))
         for name in names:
@@ -152,7 +154,7 @@ class DriverOptions:
         return replace(self, health_apis=advertised, served_health_apis=names)
 
     def cdi_id(self, device: str) -> str:
-        """What the device is called for container runtimes, where it comes with a CDI id."""
+        """CDI id of the device, if its driver returns CDI ids."""
         return cdi_id(self.name, SHARED if self.shared_cdi_id else device)
 
 

@@ -1,6 +1,6 @@
-"""One end of a control socket (`control.wire`), for a command that asks and ends.
+"""The client of a control socket (`control.wire`), for commands that send a request and exit.
 
-It is synchronous, and the standard library's alone, so that it is there at once.
+It is synchronous and imports only the standard library, so that `drahealth ctl` starts fast.
 """
 
 import json
@@ -17,11 +17,11 @@ from drahealth.fakes.program.errors import CommandError
 from drahealth.proto.quoting import one_line
 
 PATIENCE = 60.0
-"""Seconds for an answer. A driver that starts may wait for its API server thirty."""
+"""Seconds to wait for an answer. A starting driver may wait 30 s for its API server."""
 
 
 class Connection:
-    """A session for as long as it is open.
+    """A session with a driver's process. Closing the connection ends it.
 
     Raises CommandError with code 2 for a rejected command, and 3 without an answer or for an error in the environment.
     """
@@ -33,7 +33,7 @@ class Connection:
         self._input = self._socket.makefile("rb")
         self._patience = PATIENCE
         self._socket.settimeout(self._patience)
-        self._say({"attach": os.urandom(8).hex(), "brief": True})
+        self._send({"attach": os.urandom(8).hex(), "brief": True})
         self._answer()
 
     def __enter__(self) -> "Connection":
@@ -44,16 +44,16 @@ class Connection:
         self._socket.close()
 
     def call(self, name: str, driver: int | None = None, /, **args: Any) -> Any:
-        """What a call comes to."""
+        """Calls a command and returns its reply."""
         self._last += 1
-        self._say({"id": self._last, "driver": driver, "call": name, "args": args})
+        self._send({"id": self._last, "driver": driver, "call": name, "args": args})
         while True:
             answer = self._answer()
             if answer.get("id") == self._last:
                 return answer.get("result")
 
-    def takes(self, seconds: float) -> None:
-        """What is asked next takes so long by itself."""
+    def extend_timeout(self, seconds: float) -> None:
+        """Adds the duration of the next command to the time limit of its answer."""
         self._patience = PATIENCE + max(seconds, 0.0)
         self._socket.settimeout(self._patience)
 
@@ -62,16 +62,16 @@ class Connection:
         self._socket.settimeout(None)
         with suppress(ConnectionResetError):
             while line := self._input.readline():
-                told = json.loads(line)
-                if told.get("news"):
-                    yield told
+                message = json.loads(line)
+                if message.get("news"):
+                    yield message
 
-    def _say(self, data: Any) -> None:
+    def _send(self, data: Any) -> None:
         try:
             self._socket.sendall(json.dumps(data).encode() + b"\n")
         except TimeoutError as error:
             raise self._lost(error) from None
-        except OSError:  # it has hung up, and may have said why before
+        except OSError:  # the process has closed the connection; it may have sent the reason before
             self._answer()
             raise self._lost(None) from None
 

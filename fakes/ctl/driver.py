@@ -34,7 +34,7 @@ class Driver:
     def do(self, command: Command[Any]) -> Any:
         """Does the command; returns its reply as plain data. Raises CommandError."""
         timed = [argument.name for argument in command.definition.arguments if argument.kind is Kind.DURATION]
-        self.connection.takes(sum(getattr(command, name) for name in timed))
+        self.connection.extend_timeout(sum(getattr(command, name) for name in timed))
         return self.connection.call(command.verb, self.described["driver"], **command.stated())
 
 

@@ -113,10 +113,10 @@ def watch(context: typer.Context, json: Json = False) -> None:
             connection.call("watch", driver=used["driver"])
             names[used["driver"]] = used["name"]
         with suppress(KeyboardInterrupt):
-            for told in connection.news():
-                line = told["news"]
-                if told.get("left_out"):
-                    line["left_out_before"] = told["left_out"]
+            for message in connection.news():
+                line = message["news"]
+                if message.get("left_out"):
+                    line["left_out_before"] = message["left_out"]
                 print(json_.dumps(line) if json else words_of(line), flush=True)  # noqa: T201
             raise CommandError(f"the process at {printable(str(path))} has ended", 3)
 

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperArgument, TyperGroup
 
 from drahealth.fakes.hints import near
 from drahealth.fakes.program.errors import CommandError
@@ -29,7 +29,14 @@ class CommandGroup(TyperGroup):
             raise CommandError(f"{ctx.command_path} {cmd_name} was renamed to {self.renamed[cmd_name]}")
         if found is None and not cmd_name.startswith("-"):
             raise CommandError(f"unknown command {cmd_name!r} of {ctx.command_path}; {near(cmd_name, self.commands)}")
+        if found is not None:
+            _hide_types(found, ctx)
         return found
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Prints the help."""
+        _hide_types(self, ctx)
+        super().format_help(ctx, formatter)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parses its own arguments. Raises CommandError."""
@@ -40,6 +47,17 @@ class CommandGroup(TyperGroup):
         """Parses the subcommand's arguments and runs it. Raises CommandError."""
         with _as_command_error():
             return super().invoke(ctx)
+
+
+def _hide_types(command: Any, ctx: Any) -> None:
+    """Hides the Python types that typer prints in help for flags and arguments, such as `<bool>`."""
+    for parameter in command.get_params(ctx):
+        if isinstance(parameter, TyperArgument) or parameter.is_flag:
+            parameter.display_type_rich = _no_type
+
+
+def _no_type(ctx: Any) -> None:
+    """The type of a parameter in help: none."""
 
 
 @contextmanager

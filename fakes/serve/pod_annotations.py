@@ -19,10 +19,10 @@ from drahealth.proto.values import DeviceId, Health
 
 PREFIX = "health.example.com"
 RETRY = 1.0
-"""Seconds until claims are asked for again that could not be had."""
+"""Seconds until a failed read of claims is repeated."""
 
-_MOST_TOLD = 1000
-"""Sentences that are remembered as told."""
+_MOST_LOGGED = 1000
+"""Warnings that are remembered, so that each is logged once."""
 
 log = logging.getLogger(__name__)
 
@@ -30,14 +30,16 @@ _HEALTH = {health.lower(): health for health in Health}
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Annotation:
     """One annotation: a device, by its name in the API, and its health."""
 
+    key: str
+    """With the pod: `pod NAMESPACE/NAME, KEY`."""
     device: str
-    so: HealthOverride
+    override: HealthOverride
 
 
-def said_by(pod: Object, prefix: str) -> Iterator[Said | str]:
+def annotations_of(pod: Object, prefix: str) -> Iterator[Annotation | str]:
     """The annotations of a pod; an error message for an invalid one."""
     name = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
     for key, value in sorted((pod["metadata"].get("annotations") or {}).items()):
@@ -45,7 +47,8 @@ def said_by(pod: Object, prefix: str) -> Iterator[Said | str]:
         if group != prefix:
             continue
         if health := _HEALTH.get(value.strip().lower()):
-            yield Said(device, HealthOverride(health, f"pod {name} says {health.lower()} ({key})"))
+            override = HealthOverride(health, f"set {health} by annotation {key} of pod {name}")
+            yield Annotation(f"pod {name}, {key}", device, override)
         else:
             odd = one_line(value, 60)
             yield f"pod {name}, {key}: unknown health {odd!r}; use healthy, unhealthy or unknown; ignoring it"
@@ -61,13 +64,13 @@ def claims_of(pod: Object) -> Iterator[str]:
             yield name
 
 
-def pinned(said: Iterable[tuple[Said, Collection[DeviceId]]]) -> dict[DeviceId, HealthOverride]:
+def worst_overrides(annotations: Iterable[tuple[Annotation, Collection[DeviceId]]]) -> dict[DeviceId, HealthOverride]:
     """The override of each device from the permitted pods: the worst health, the first of equal ones."""
     worst: dict[DeviceId, HealthOverride] = {}
-    for one, spoken_for in said:
-        for device in spoken_for:
+    for one, devices in annotations:
+        for device in devices:
             if device.device == one.device:
-                worst[device] = worst[device] | one.so if device in worst else one.so
+                worst[device] = worst[device] | one.override if device in worst else one.override
     return worst
 
 
@@ -94,7 +97,7 @@ class PodAnnotations:
         self._own = own
         self._ours = frozenset(device for driver in drivers for device in _all(driver))
         self._known = frozenset(device.device for device in self._ours)
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
         self._woken = asyncio.Event()
         pods.add(self.wake)
 
@@ -107,7 +110,7 @@ class PodAnnotations:
         while True:
             await self._woken.wait()
             self._woken.clear()
-            with suppress(ApiError):  # a claim cannot be read: what was said before holds
+            with suppress(ApiError):  # a claim cannot be read: the last overrides stay
                 await self.apply()
                 continue
             await asyncio.sleep(RETRY)
@@ -115,29 +118,31 @@ class PodAnnotations:
 
     async def apply(self) -> None:
         """Sets the current overrides. Raises ApiError if a claim cannot be read; then nothing changes."""
-        said = [(one, pod) for pod in self._pods.all() for one in self._heard(pod)]
-        held = {uid: await self._held(pod) for uid, pod in {id(pod): pod for _, pod in said}.items()}
-        worst = pinned((one, held[id(pod)]) for one, pod in said)
+        found = [(one, pod) for pod in self._pods.all() for one in self._valid(pod)]
+        held = {uid: await self._held(pod) for uid, pod in {id(pod): pod for _, pod in found}.items()}
+        worst = worst_overrides((one, held[id(pod)]) for one, pod in found)
         for driver in self._drivers:
             name = driver.options.name
-            driver.health.table.set_overrides({(d.pool, d.device): so for d, so in worst.items() if d.driver == name})
+            driver.health.table.set_overrides(
+                {(d.pool, d.device): override for d, override in worst.items() if d.driver == name}
+            )
 
     # -- inside
 
-    def _heard(self, pod: Object) -> Iterator[Said]:
-        for one in said_by(pod, self._prefix):
+    def _valid(self, pod: Object) -> Iterator[Annotation]:
+        for one in annotations_of(pod, self._prefix):
             if isinstance(one, str):
-                self._complain(one)
+                self._warn_once(one)
             elif one.device not in self._known:
-                self._complain(f"{one.so.message}: unknown device {one_line(one.device, 80)!r}")
+                self._warn_once(f"{one.key}: unknown device {one_line(one.device, 80)!r}; ignoring it")
             else:
                 yield one
 
-    def _complain(self, sentence: str) -> None:
-        if len(self._told) > _MOST_TOLD:
-            self._told.clear()
-        if sentence not in self._told:
-            self._told.add(sentence)
+    def _warn_once(self, sentence: str) -> None:
+        if len(self._logged) > _MOST_LOGGED:
+            self._logged.clear()
+        if sentence not in self._logged:
+            self._logged.add(sentence)
             log.warning("%s", sentence)
 
     async def _held(self, pod: Object) -> Collection[DeviceId]:

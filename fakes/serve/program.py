@@ -72,13 +72,13 @@ class Program:
         plugged = (Served.plugin(plugin.options, plugin) for plugin in self.plugins)
         self.served = ServedDrivers((*served, *plugged), news)
 
-    async def run(self, told: asyncio.Event) -> None:
-        """Runs until `told` is set, and stops in order. Raises CommandError if it cannot start."""
+    async def run(self, stop: asyncio.Event) -> None:
+        """Runs until `stop` is set, and stops in order. Raises CommandError if it cannot start."""
         path = self._settings.socket
         with _explained(path):
             make_way(path)
         async with AsyncExitStack() as stack:
-            await _until(told, self._work(stack, path))
+            await _until(stop, self._work(stack, path))
             self._publish_each(DriverEnding)
 
     async def _work(self, stack: AsyncExitStack, path: Path) -> None:
@@ -192,9 +192,9 @@ class Program:
             self.news.publish(make(each.name))
 
 
-async def _until(told: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
+async def _until(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
     """Runs the work until the event is set. Raises the error of the work."""
-    tasks = [asyncio.create_task(work), asyncio.create_task(told.wait())]
+    tasks = [asyncio.create_task(work), asyncio.create_task(stop.wait())]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
@@ -237,9 +237,9 @@ Shown = Callable[[Program], AbstractContextManager[None]]
 
 async def serve(settings: Settings, news: News, shown: Shown) -> None:
     """Runs the program in this process until SIGTERM or SIGINT. Raises CommandError."""
-    told = asyncio.Event()
+    stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, told.set)
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
     needed = settings.drivers or settings.kubeconfig
     api = await client_of(settings.kubeconfig) if needed else None
     try:
@@ -249,7 +249,7 @@ async def serve(settings: Settings, news: News, shown: Shown) -> None:
         except ValueError as error:  # such as a path that is too long for a socket
             raise CommandError(str(error)) from None
         with shown(program):
-            await program.run(told)
+            await program.run(stop)
     finally:
         if api:
             await api.close()

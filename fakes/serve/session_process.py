@@ -54,33 +54,33 @@ async def serve(api: ListWatch, path: Path | None, *, jumping: bool = False) -> 
 
     jump = clock.jump if isinstance(clock, JumpClock) else None
     server = ControlServer(make, make_plugin=make_plugin, jump=jump, linger=LINGER if path else 0.0)
-    told = asyncio.Event()
+    stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, told.set)
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
     try:
-        await (_on_socket(server, path, told) if path else _on_standard_streams(server, told))
+        await (_on_socket(server, path, stop) if path else _on_standard_streams(server, stop))
     finally:
         await server.close()
 
 
-async def _on_socket(server: ControlServer, path: Path, told: asyncio.Event) -> None:
+async def _on_socket(server: ControlServer, path: Path, stop: asyncio.Event) -> None:
     """A socket that an earlier process has left there is replaced."""
     listening = await asyncio.start_unix_server(server.serve, sock=listen(path), limit=LINE_LIMIT)
     try:
-        await told.wait()
+        await stop.wait()
     finally:
         listening.close()
         with suppress(SocketInUse):  # somebody has put another in its place
             make_way(path)
 
 
-async def _on_standard_streams(server: ControlServer, told: asyncio.Event) -> None:
+async def _on_standard_streams(server: ControlServer, stop: asyncio.Event) -> None:
     serving = asyncio.create_task(server.serve(*await standard_streams(LINE_LIMIT)))
-    telling = asyncio.create_task(told.wait())
-    await asyncio.wait([serving, telling], return_when=asyncio.FIRST_COMPLETED)
-    for task in (serving, telling):
+    stopping = asyncio.create_task(stop.wait())
+    await asyncio.wait([serving, stopping], return_when=asyncio.FIRST_COMPLETED)
+    for task in (serving, stopping):
         task.cancel()
-    await asyncio.gather(serving, telling, return_exceptions=True)
+    await asyncio.gather(serving, stopping, return_exceptions=True)
 
 
 def main(arguments: Sequence[str] | None = None, program: str = "drahealth.fakes.serve.session_process") -> None:

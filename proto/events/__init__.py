@@ -120,7 +120,7 @@ DriverEvent = (
     | ExpectationMet
     | ExpectationFailed
 )
-"""Those about one driver or device plugin, with its name as `driver`."""
+"""Events about one driver or device plugin, with its name as `driver`."""
 
 Event = (
     DriverEvent
@@ -152,10 +152,10 @@ Event = (
 )
 
 EVENTS: Mapping[str, type[Event]] = {kind.event: kind for kind in get_args(Event)}
-"""Every type of event, by its word."""
+"""Every type of event, by its `event` name."""
 
 IN_FULL = (GrpcCall, HealthRestored, ReportReceived, ListReceived, MalformedReceived)
-"""What a kubelet sees on the wire, in full: for histories. Logs and live views show it in short."""
+"""Full records of what a kubelet sees on the wire, for histories. Logs and live views show summaries."""
 
 IN_SHORT = (ReportSummary, DeviceChanged, DeviceUnlisted)
 """Reports in short: for logs, metrics and live views."""
@@ -172,11 +172,11 @@ class Record:
 
 
 def ignore(event: Event) -> None:
-    """The observer of those who do not care; makers of expensive events look for it and make none."""
+    """An observer that drops events. Code with expensive events checks for it and does not create them."""
 
 
 def to_json(event: Event) -> dict[str, Any]:
-    """The event as plain data, its word as `event` first; `from_json` reads it back."""
+    """The event as plain data, with its name as `event` first; `from_json` reads it back."""
     return {"event": event.event, **_adapter(event.event).dump_python(event, mode="json")}
 
 

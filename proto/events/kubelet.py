@@ -1,4 +1,4 @@
-"""What a kubelet sees of its plugins, whoever wrote them, and what it does with that. The manager emits these.
+"""What a kubelet sees of its plugins, fake or real, and what it does then. The manager emits these events.
 
 `driver` is the driver's name, and for a device plugin its resource. Requests and answers are plain data: the fields of
 the protobuf message by name, and `unknown` for fields that the message type does not have.

@@ -1,1 +1,1 @@
-"""What a run is judged by: requirements, known issues, invariants, violations, and the report."""
+"""The judgement of a run: requirements, known issues, invariants, violations, and the report."""

@@ -19,7 +19,8 @@ class Requirement:
 
     id: str
     level: Literal["MUST", "SHOULD", "MAY"]
-    binds: str
+    applies_to: str
+    """The component that must meet it: kubelet, api-server or driver."""
     sentence: str
     source: str
     judged: Literal["scenario", "invariant"]

@@ -1,7 +1,7 @@
 """A violation of a requirement by the tested kubelet or driver. Harness errors are no violations."""
 
-STORY = "the story"
-"""The assertion outside of all `judging` blocks. It stands for all requirements of the scenario."""
+STEP_FAILED = "a step failed"
+"""The assertion of a check outside of all `judging` blocks."""
 
 
 class Violation(AssertionError):

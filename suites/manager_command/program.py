@@ -68,15 +68,15 @@ class Program:
         self._directory = ManifestDirectory(options.pods, options.node_name, self._wake, self._refuse)
         self._applier = Applier(self.node.api, self._directory, self._refuse)
 
-    async def run(self, told: asyncio.Event) -> None:
-        """Runs until `told` is set, and stops in order. Raises HarnessError if it cannot start, or if a part of it
+    async def run(self, stop: asyncio.Event) -> None:
+        """Runs until `stop` is set, and stops in order. Raises HarnessError if it cannot start, or if a part of it
         fails.
         """
         await self._check_name()
         with history_file(self._options.history, self._options.profile, SystemClock(), self._observe):
-            await self._run(told)
+            await self._run(stop)
 
-    async def _run(self, told: asyncio.Event) -> None:
+    async def _run(self, stop: asyncio.Event) -> None:
         async with AsyncExitStack() as stack:
             metrics = await self._serve_metrics(stack)
             stack.push_async_callback(self._http.stop)
@@ -88,17 +88,17 @@ class Program:
             stack.push_async_callback(self.node.stop)
             await self.node.start()
             self._observe(self._started(metrics))
-            await self._work(told)
+            await self._work(stop)
         self._observe(ManagerStopped())
 
-    async def _work(self, told: asyncio.Event) -> None:
+    async def _work(self, stop: asyncio.Event) -> None:
         """Runs all parts until the end, or until one of them fails."""
         parts: list[Coroutine[Any, Any, object]] = [self._directory.follow(), self._applier.run()]
         parts += [
             watch_pods(self.node.api, self._observe, self._statuses),
             self._statuses.run(),
             self.node.wait(),
-            told.wait(),
+            stop.wait(),
         ]
         tasks = [asyncio.create_task(part) for part in parts]
         try:
@@ -194,14 +194,14 @@ def serve(options: Options) -> None:
 
 
 async def _serve(options: Options) -> None:
-    told = asyncio.Event()
+    stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, told.set)
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
     observers = Observers()
     program = Program(options, observers)
     with _shown(options, observers, program):
         try:
-            await program.run(told)
+            await program.run(stop)
         except HarnessError:
             raise
         except Exception as error:

@@ -21,7 +21,7 @@ from drahealth.suites.errors import ConfigurationError, HarnessError, full_text
 from drahealth.suites.judging import history_text
 from drahealth.suites.judging.ledger import requirements
 from drahealth.suites.judging.report import Outcome, Result, Run
-from drahealth.suites.judging.violation import STORY, Violation
+from drahealth.suites.judging.violation import STEP_FAILED, Violation
 from drahealth.suites.run.catalogue import scenarios_folder
 from drahealth.suites.run.output_paths import check_output_file, check_output_folder
 from drahealth.suites.run.session import PLAYED, Played, Session
@@ -176,7 +176,7 @@ def _broken(scenario: Scenario, call: pytest.CallInfo[Any], played: Played | Non
     error = call.excinfo.value if call.excinfo else None
     if played and played.stale:
         return ()
-    if isinstance(error, Violation) and error.assertion != STORY:
+    if isinstance(error, Violation) and error.assertion != STEP_FAILED:
         return (error.requirement,)
     if error:
         return () if call.when != "call" or _is_harness(call) else scenario.requirements
@@ -199,7 +199,9 @@ def _error_text(report: pytest.TestReport, call: pytest.CallInfo[Any]) -> str:
 def _sentence(requirement: str) -> list[str]:
     entry = requirements().get(requirement)
     return (
-        [f"{entry.id} ({entry.level}, {entry.binds}): {entry.sentence}", f"  source:   {entry.source}"] if entry else []
+        [f"{entry.id} ({entry.level}, {entry.applies_to}): {entry.sentence}", f"  source:   {entry.source}"]
+        if entry
+        else []
     )
 
 

@@ -147,8 +147,8 @@ class Session:
     def begin(self, item: pytest.Item) -> Node:
         """Create a node for a test, with its namespace."""
         scenario = scenario_of(getattr(item, "function", None)) or Scenario(item.name, (), item.name)
-        judges, health_api = scenario.requirements, self.options.health_api
-        node = Node(self.target, scenario.title, judges, self.run, needs=scenario.all_needs, health_api=health_api)
+        checked, health_api = scenario.requirements, self.options.health_api
+        node = Node(self.target, scenario.title, checked, self.run, needs=scenario.all_needs, health_api=health_api)
         item.stash[PLAYED] = Played(scenario, node, node.deviations, node.stale)
         self.run(node.begin())
         return node

@@ -38,7 +38,7 @@ class Node(Disruptions):
         self,
         target: Target,
         title: str,
-        judges: Sequence[str],
+        requirements: Sequence[str],
         run: Callable[[Awaitable[Any]], Any],
         *,
         needs: Collection[Capability] = (),
@@ -51,13 +51,13 @@ class Node(Disruptions):
         # This release shows only claims from templates if it does not show directly named claims.
         self.claims = Claims(target.api, self.namespace, templates=target.profile.claims_shown == "listed")
         self.time_limit = STORY_LIMIT
-        """The time limit of the story, in seconds."""
+        """The time limit of the scenario, in seconds."""
         self.notes: list[str] = []
         """Remarks on a story that passed, one line each."""
         self.status_changes: list[str] = []
         """The health that its pods showed, one line for each changed device."""
         self._run = run
-        self._judge = RequirementChecks(target.profile.name, title, judges, self.log)
+        self._judge = RequirementChecks(target.profile.name, title, requirements, self.log)
         self._watch = PodWatch(target.api, self.namespace, self.history)
         self._made = Cleanup(target, self.namespace, self._watch, self.history)
         self._evidence = HistoryChecks(self.history, self._watch, target.profile, self._made)
@@ -76,7 +76,7 @@ class Node(Disruptions):
         return self._judge.stale
 
     def play(self, story: Awaitable[None]) -> None:
-        """Run the story, then check the invariants on its history. Raises Violation, HarnessError."""
+        """Run the scenario, then check the invariants on its history. Raises Violation, HarnessError."""
         self._run(self._play(story))
 
     async def begin(self) -> None:
@@ -111,7 +111,7 @@ class Node(Disruptions):
     # -- the story
 
     def judging(self, requirement: str, assertion: str) -> AbstractContextManager[None]:
-        """A failure in this block counts for this requirement. After a known issue the story continues."""
+        """A failure in this block counts for this requirement. After a known issue the scenario continues."""
         return self._judge.judging(requirement, assertion)
 
     async def driver(self, devices: int | Sequence[str] = 1, **options: Any) -> Driver:
@@ -315,7 +315,7 @@ class Node(Disruptions):
     async def _wait_for_stream_end(self) -> None:
         """Wait for the end of a replaced stream, because a driver may notice it late."""
         await self.history.until(lambda: not self._evidence.has_two_streams(), 2 * invariants.OVERLAP)
-        self.log("the story ends")
+        self.log("the scenario ends")
 
 
 def _gpus(count: int) -> tuple[str, ...]:

@@ -1,10 +1,10 @@
-"""The requirement that a story checks at the moment, and the known issues of the release."""
+"""The requirement that a scenario checks at the moment, and the known issues of the release."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from drahealth.suites.judging.ledger import KnownIssue, known_issues
-from drahealth.suites.judging.violation import STORY, Violation
+from drahealth.suites.judging.violation import STEP_FAILED, Violation
 
 
 class RequirementChecks:
@@ -13,8 +13,8 @@ class RequirementChecks:
     Outside of a block it counts for the first requirement of the scenario. `log` adds a line to the history.
     """
 
-    def __init__(self, profile: str, title: str, judges: Sequence[str], log: Callable[[str], None]) -> None:
-        self.requirement, self._assertion = (judges[0] if judges else ""), STORY
+    def __init__(self, profile: str, title: str, requirements: Sequence[str], log: Callable[[str], None]) -> None:
+        self.requirement, self._assertion = (requirements[0] if requirements else ""), STEP_FAILED
         self.deviations: list[KnownIssue] = []
         self.stale: list[KnownIssue] = []
         """Known issues with `happens = "always"` that did not happen."""
@@ -24,7 +24,7 @@ class RequirementChecks:
 
     @contextmanager
     def judging(self, requirement: str, assertion: str) -> Iterator[None]:
-        """A failure in this block counts for this requirement. After a known issue the story continues."""
+        """A failure in this block counts for this requirement. After a known issue the scenario continues."""
         before, (self.requirement, self._assertion) = (self.requirement, self._assertion), (requirement, assertion)
         issue = next((i for i in known_issues(self._profile) if i.covers(requirement, assertion, self._title)), None)
         try:

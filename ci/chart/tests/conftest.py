@@ -26,7 +26,7 @@ class Helm:
         self.environment = {**os.environ, **home}
 
     def run(self, *arguments: str, values: Values | None = None) -> subprocess.CompletedProcess[str]:
-        """Runs it, with these values if any; see what came of it."""
+        """Runs the command with these values; returns its exit code and output."""
         given = []
         if values is not None:
             YAML().dump(values, self._values)

@@ -8,7 +8,7 @@ import pytest
 
 from drahealth.fakes.cluster.api import CLAIMS, PODS, Object
 from drahealth.fakes.health.overrides import HealthOverride
-from drahealth.fakes.serve.pod_annotations import Said, claims_of, pinned, said_by
+from drahealth.fakes.serve.pod_annotations import Annotation, annotations_of, claims_of, worst_overrides
 from drahealth.proto.health_apis import V1
 from drahealth.proto.services import PREPARE, UNPREPARE, Unary
 from drahealth.proto.sockets import target
@@ -84,9 +84,9 @@ async def world(rig: Rig) -> World:
 async def test_a_pod_that_holds_a_device_says_how_it_is_until_it_does_not(world: World) -> None:
     await world.claim("gpu-0")
     await world.rig.api.create(PODS, pod(gpu_0="unhealthy"))
-    await world.shows("Unhealthy", f"pod default/job says unhealthy ({KEY})")
+    await world.shows("Unhealthy", f"set Unhealthy by annotation {KEY} of pod default/job")
     await world.says(gpu_0="Unknown")
-    await world.shows("Unknown", f"pod default/job says unknown ({KEY})")
+    await world.shows("Unknown", f"set Unknown by annotation {KEY} of pod default/job")
     await world.says()
     await world.shows(*WELL)
 
@@ -115,7 +115,7 @@ async def test_the_kubelet_is_told_at_once(world: World, partial: bool) -> None:
 async def test_what_goes_with_its_pod_goes(world: World) -> None:
     await world.claim("gpu-0")
     await world.rig.api.create(PODS, pod(gpu_0="unhealthy"))
-    await world.shows("Unhealthy", f"pod default/job says unhealthy ({KEY})")
+    await world.shows("Unhealthy", f"set Unhealthy by annotation {KEY} of pod default/job")
     await world.rig.api.delete(PODS, "job", "default", grace=0)
     await world.shows(*WELL)
 
@@ -126,13 +126,13 @@ async def test_what_is_allocated_and_there_no_more_is_passed_over(world: World) 
     claim["status"]["allocation"]["devices"]["results"].append(gone)
     await world.rig.api.replace_status(CLAIMS, claim)
     await world.rig.api.create(PODS, pod(gpu_0="unhealthy"))
-    await world.shows("Unhealthy", f"pod default/job says unhealthy ({KEY})")
+    await world.shows("Unhealthy", f"set Unhealthy by annotation {KEY} of pod default/job")
 
 
 async def test_it_counts_from_when_the_claim_is_prepared_until_it_is_not(world: World) -> None:
     await world.rig.api.create(PODS, pod(gpu_0="unhealthy"))
     claim = await world.claim("gpu-0")
-    await world.shows("Unhealthy", f"pod default/job says unhealthy ({KEY})")
+    await world.shows("Unhealthy", f"set Unhealthy by annotation {KEY} of pod default/job")
     await world.call(UNPREPARE["v1.DRAPlugin"], claim)
     await world.shows(*WELL)
 
@@ -140,7 +140,7 @@ async def test_it_counts_from_when_the_claim_is_prepared_until_it_is_not(world: 
 async def test_a_pod_speaks_for_no_device_that_it_does_not_hold(world: World) -> None:
     await world.claim("gpu-0")
     await world.rig.api.create(PODS, pod(gpu_0="unknown", gpu_1="unhealthy"))
-    await world.shows("Unknown", f"pod default/job says unknown ({KEY})")
+    await world.shows("Unknown", f"set Unknown by annotation {KEY} of pod default/job")
     assert await world.said("gpu-1") == WELL
 
 
@@ -148,19 +148,19 @@ async def test_of_several_pods_the_worst_holds(world: World) -> None:
     await world.claim("gpu-0")
     for name, health in (("a", "healthy"), ("b", "unhealthy"), ("c", "unknown")):
         await world.rig.api.create(PODS, pod(name, gpu_0=health))
-    await world.shows("Unhealthy", f"pod default/b says unhealthy ({KEY})")
+    await world.shows("Unhealthy", f"set Unhealthy by annotation {KEY} of pod default/b")
     await world.says("b", gpu_0="healthy")
-    await world.shows("Unknown", f"pod default/c says unknown ({KEY})")
+    await world.shows("Unknown", f"set Unknown by annotation {KEY} of pod default/c")
 
 
 async def test_a_pod_hides_no_fault_and_a_recovery_leaves_what_it_says(world: World) -> None:
     await world.claim("gpu-0")
     await world.rig.api.create(PODS, pod(gpu_0="unknown"))
-    await world.shows("Unknown", f"pod default/job says unknown ({KEY})")
+    await world.shows("Unknown", f"set Unknown by annotation {KEY} of pod default/job")
     await world.rig.told("inject", fault="xid/48", device="gpu-0")
     assert (await world.said())[1].startswith("XID 48")
     await world.rig.told("recover", action="reboot")
-    assert await world.said() == ("Unknown", f"pod default/job says unknown ({KEY})")
+    assert await world.said() == ("Unknown", f"set Unknown by annotation {KEY} of pod default/job")
 
 
 async def test_the_drivers_own_pod_speaks_for_all(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,7 +168,7 @@ async def test_the_drivers_own_pod_speaks_for_all(rig: Rig, monkeypatch: pytest.
     monkeypatch.setenv("POD_NAMESPACE", "default")
     await rig.serve(pod_annotations=True)
     await rig.api.create(PODS, pod("driver-x", "none", gpu_1="unhealthy"))
-    message = "pod default/driver-x says unhealthy (health.example.com/gpu-1)"
+    message = "set Unhealthy by annotation health.example.com/gpu-1 of pod default/driver-x"
     await World(rig).shows("Unhealthy", message, device="gpu-1")
 
 
@@ -177,20 +177,20 @@ async def test_what_says_nothing_is_told_of_once(world: World, caplog: pytest.Lo
     await world.rig.api.create(PODS, pod(gpu_0="sick", gpu_9="unhealthy"))
     await until(lambda: len(caplog.records) == 2, PATIENCE)
     await world.rig.api.create(PODS, pod("other", gpu_0="unknown"))
-    await world.shows("Unknown", f"pod default/other says unknown ({KEY})")
+    await world.shows("Unknown", f"set Unknown by annotation {KEY} of pod default/other")
     assert sorted(record.getMessage() for record in caplog.records) == [
-        "pod default/job says unhealthy (health.example.com/gpu-9): unknown device 'gpu-9'",
         f"pod default/job, {KEY}: unknown health 'sick'; use healthy, unhealthy or unknown; ignoring it",
+        "pod default/job, health.example.com/gpu-9: unknown device 'gpu-9'; ignoring it",
     ]
 
 
 async def test_while_the_api_server_is_away_what_was_said_holds(world: World, caplog: pytest.LogCaptureFixture) -> None:
     await world.claim("gpu-0")
     await world.rig.api.create(PODS, pod(gpu_0="unhealthy"))
-    await world.shows("Unhealthy", f"pod default/job says unhealthy ({KEY})")
+    await world.shows("Unhealthy", f"set Unhealthy by annotation {KEY} of pod default/job")
     world.rig.api.down()
     await until(lambda: of_pods(caplog), PATIENCE)
-    assert await world.said() == ("Unhealthy", f"pod default/job says unhealthy ({KEY})")
+    assert await world.said() == ("Unhealthy", f"set Unhealthy by annotation {KEY} of pod default/job")
     world.rig.api.up()
     await world.says()
     await world.shows(*WELL)
@@ -223,10 +223,10 @@ def test_a_claim_is_named_by_the_pod_or_was_made_for_it() -> None:
 
 def test_annotations_of_others_say_nothing() -> None:
     metadata = {"namespace": "n", "name": "p", "annotations": {"sick.example.com/gpu-0": "unhealthy", "gpu-0": "sick"}}
-    assert list(said_by({"metadata": metadata}, "health.example.com")) == []
+    assert list(annotations_of({"metadata": metadata}, "health.example.com")) == []
 
 
 def test_of_two_that_are_equally_bad_the_first_holds() -> None:
     first, second = HealthOverride(Health.UNKNOWN, "first"), HealthOverride(Health.UNKNOWN, "second")
-    said = [(Said("gpu-0", one), {GPU}) for one in (first, second)]
-    assert pinned(said) == {GPU: first}
+    annotations = [(Annotation("pod n/p, key", "gpu-0", one), {GPU}) for one in (first, second)]
+    assert worst_overrides(annotations) == {GPU: first}

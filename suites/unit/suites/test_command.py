@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -83,6 +84,12 @@ def test_everything_has_help(words: tuple[str, ...]) -> None:
     shown = CliRunner().invoke(command.app, [*words, "--help"])
     assert shown.exit_code == 0
     assert " ".join(("Usage: drahealth", *words)) in shown.stdout
+
+
+@pytest.mark.parametrize("words", [(), ("play",), ("ctl", "inject"), ("ctl", "stream")], ids=" ".join)
+def test_help_has_no_python_types_of_flags_and_arguments(words: tuple[str, ...]) -> None:
+    shown = CliRunner().invoke(command.app, [*words, "--help"]).stdout
+    assert re.findall(r"<(bool|str|list|file).*?>", shown) == []
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def test_the_columns_have_valid_values() -> None:
     entries = requirements().values()
     assert {entry.level for entry in entries} <= {"MUST", "SHOULD", "MAY"}
     assert {entry.judged for entry in entries} <= {"scenario", "invariant"}
-    assert {entry.binds for entry in entries} <= {"kubelet", "api-server", "driver"}
+    assert {entry.applies_to for entry in entries} <= {"kubelet", "api-server", "driver"}
     assert {need for entry in entries for need in entry.needs_fields} <= {field.name for field in fields(DeviceHealth)}
 
 

@@ -12,7 +12,7 @@ from drahealth.proto.events import GateSet, Step, TimePassed
 from drahealth.proto.values import Health
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.judging.ledger import KnownIssue
-from drahealth.suites.judging.violation import Violation
+from drahealth.suites.judging.violation import STEP_FAILED, Violation
 from drahealth.suites.story import node as module
 from drahealth.suites.story.node import Node
 from drahealth.suites.targets.capabilities import Capability
@@ -57,11 +57,11 @@ def issues(found: list[KnownIssue]) -> list[tuple[str, str]]:
 async def test_a_failure_outside_of_a_block_counts_for_the_first_requirement(release: Node) -> None:
     with pytest.raises(Violation) as caught:
         release.check(False, "so", "not so")
-    assert (caught.value.requirement, caught.value.assertion) == ("STATUS-01", "the story")
-    assert str(caught.value) == "STATUS-01: the story\n  expected: so\n  seen:     not so"
+    assert (caught.value.requirement, caught.value.assertion) == ("STATUS-01", STEP_FAILED)
+    assert str(caught.value) == "STATUS-01: a step failed\n  expected: so\n  seen:     not so"
 
 
-async def test_after_a_known_issue_the_story_continues(release: Node) -> None:
+async def test_after_a_known_issue_the_scenario_continues(release: Node) -> None:
     with release.judging(*KNOWN):
         release.check(False, "so", "not so")
     assert (issues(release.deviations), release.stale) == ([("P-08", "STATUS-04")], [])
@@ -87,7 +87,7 @@ async def test_a_known_issue_covers_only_its_own_block(release: Node, within: tu
     inner, outer = release.judging(*within), release.judging(*KNOWN)
     with pytest.raises(Violation, match=": ".join(within)), outer, inner:
         release.check(False, "so", "not so")
-    with pytest.raises(Violation, match="STATUS-01: the story"):
+    with pytest.raises(Violation, match=f"STATUS-01: {STEP_FAILED}"):
         release.check(False, "so", "not so")
 
 

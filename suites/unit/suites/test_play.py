@@ -84,12 +84,12 @@ def test_an_unmet_expectation_is_reported(tmp_path: Path, steps: str, words: str
     assert words in done.stdout + done.stderr
 
 
-SICK_AMID = """\
+UNHEALTHY_DURING_HOLDS = """\
   - {expect: {health: Healthy}, holds: 5s}
   - {set: {health: Unhealthy}, device: all, at: 1s}
   - {mark: a, after: 9s}
 """
-SICK_TWICE = """\
+SECOND_INJECT_FAILS = """\
   - mark: a
   - {when: {calls: 1}, inject: xid/79, device: gpu-0}
   - repeat: {times: 1, every: 1s, do: [{mark: a}, {inject: xid/79, device: gpu-0, at: 2s}]}
@@ -100,8 +100,8 @@ SICK_TWICE = """\
     ("steps", "outcome", "line", "step"),
     [
         ("  - {mark: a}\n  - {expect: {message: never}, within: 100ms}\n", "failed", 5, "timeline.1"),
-        (SICK_AMID, "failed", 4, "timeline.0"),
-        (SICK_TWICE, "error", 6, "timeline.2.repeat.do.1"),
+        (UNHEALTHY_DURING_HOLDS, "failed", 4, "timeline.0"),
+        (SECOND_INJECT_FAILS, "error", 6, "timeline.2.repeat.do.1"),
         ("  - mark: a\nalways:\n  - {expect: {message: never}, within: 100ms}\n", "failed", 6, "always.0"),
     ],
 )
@@ -238,7 +238,7 @@ def test_changes_without_a_kubelet_show_after_its_start(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout
     events = [record.what for record in read_history(tmp_path / "a story.jsonl").records]
     restarts = [number for number, event in enumerate(events) if isinstance(event, Restarted)]
-    assert len([number for number in restarts if number < events.index(Step("the story ends"))]) == 3
+    assert len([number for number in restarts if number < events.index(Step("the scenario ends"))]) == 3
 
 
 STOPPED = "{kubelet: stop}, {expect: {health: Healthy}}, {kubelet: start}"
