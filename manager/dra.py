@@ -43,6 +43,7 @@ from drahealth.proto.values import (
 log = logging.getLogger(__name__)
 
 Notify = Callable[[frozenset[str]], None]
+NotifyConnection = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,7 @@ class DraManager:
         self._uses: dict[str, PodClaims] = {}
         self._final: dict[str, AllocatedResources] = {}
         self._subscribers: list[Notify] = []
+        self._connection_subscribers: list[NotifyConnection] = []
         self._overfull: set[str] = set()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._plugins = Plugins(
@@ -93,6 +95,7 @@ class DraManager:
             watching=self.gates.resource_health_status,
             on_report=self._reported,
             on_end=self._ended,
+            on_connection=lambda driver: notify_each(self._connection_subscribers, driver),
             observe=observe,
         )
 
@@ -120,6 +123,18 @@ class DraManager:
     async def deregister(self, socket: Socket) -> None:
         """Removes the instance of that registration socket, if there is one."""
         await self._plugins.deregister(socket)
+
+    def connected(self, driver: str) -> bool:
+        """Whether an instance of the driver is registered and its connection is open."""
+        return self._plugins.connected(driver)
+
+    def subscribe_to_connections(self, notify: NotifyConnection) -> Callable[[], None]:
+        """Calls `notify(driver)` when `connected(driver)` may have changed; `notify` must not block.
+
+        Returns the function that ends it.
+        """
+        self._connection_subscribers.append(notify)
+        return lambda: self._connection_subscribers.remove(notify)
 
     # -- claims
 

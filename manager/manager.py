@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from drahealth.manager.device_plugins import DevicePluginManager, Wanted
-from drahealth.manager.dra import Device, DraManager, Notify
+from drahealth.manager.dra import Device, DraManager, Notify, NotifyConnection
 from drahealth.manager.gates import Gates
 from drahealth.manager.profile import KEP, Profile
 from drahealth.manager.registration import Handler, RegistrationDirectory
@@ -129,6 +129,17 @@ class DeviceManager:
                 stop()
 
         return end
+
+    def connected(self, driver: str) -> bool:
+        """Whether an instance of the driver is registered and its connection is open."""
+        return self._dra.connected(driver)
+
+    def subscribe_to_connections(self, notify: NotifyConnection) -> Callable[[], None]:
+        """Calls `notify(driver)` when `connected(driver)` may have changed; `notify` must not block.
+
+        Returns the function that ends it.
+        """
+        return self._dra.subscribe_to_connections(notify)
 
     def amounts(self) -> Mapping[str, Amount]:
         """The node's amount of each extended resource, for its status."""

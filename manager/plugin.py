@@ -12,6 +12,7 @@ from typing import Any
 import grpc.aio
 
 from drahealth.manager.calls import PluginCalls, malformed_received, next_stream, path_text
+from drahealth.manager.connection import ConnectionWatch
 from drahealth.manager.profile import Profile
 from drahealth.manager.stream import Action, Input, State, step
 from drahealth.manager.tasks import spawn
@@ -47,7 +48,7 @@ class DraPlugin:
     """An instance of a DRA driver, from registration to deregistration.
 
     Calls `on_report(report)` for each report of its stream, and `on_end()` when an open stream has ended and its
-    driver's health must be cleared.
+    driver's health must be cleared. Calls `on_connection()` when `connected` has changed.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class DraPlugin:
         clock: Clock,
         on_report: Callable[[Report], None],
         on_end: Callable[[], None],
+        on_connection: Callable[[], None],
         observe: Observe = ignore,
     ) -> None:
         self.driver = driver
@@ -74,6 +76,7 @@ class DraPlugin:
         self._method = 0
         limit = ("grpc.max_receive_message_length", profile.largest_report)
         self._channel = grpc.aio.insecure_channel(target(endpoint), options=[*_CHANNEL, limit])
+        self._connection = ConnectionWatch(self._channel, str(self), on_connection)
         self._call_plugin = PluginCalls(self._channel, clock, observe, endpoint, driver)
         self._state = State.OFF
         self._task: asyncio.Task[None] | None = None
@@ -94,6 +97,15 @@ class DraPlugin:
         """Whether it advertises a health API of the profile."""
         return bool(self._methods)
 
+    @property
+    def connected(self) -> bool:
+        """Whether its connection is open."""
+        return self._connection.connected
+
+    def connect(self) -> None:
+        """Opens the connection, and again after each end."""
+        self._connection.start()
+
     def watch(self) -> None:
         """Opens the health stream, and again after each end; no effect for a plugin without a health API."""
         if self.reports_health and self._state is State.OFF:
@@ -109,6 +121,7 @@ class DraPlugin:
         self._handle(Input.GONE)
         if task:
             await asyncio.wait([task])
+        await self._connection.close()
         await self._channel.close()
 
     async def prepare(self, claims: Sequence[ClaimRef]) -> dict[str, tuple[PreparedDevice, ...]]:

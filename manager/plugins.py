@@ -21,7 +21,8 @@ class Plugins:
 
     During a rolling update a driver has two instances. The newest prepares claims (W-20). The profile decides whether
     only the newest is watched (KEP-4680, "Kubelet Integration") or all are (B-02). `watching` is off while the gate is
-    disabled. `on_report(driver, report)` and `on_end(driver)` receive the watched streams.
+    disabled. `on_report(driver, report)` and `on_end(driver)` receive the watched streams. `on_connection(driver)` is
+    called when `connected(driver)` may have changed.
     """
 
     def __init__(
@@ -32,6 +33,7 @@ class Plugins:
         watching: bool,
         on_report: Callable[[str, Report], None],
         on_end: Callable[[str], None],
+        on_connection: Callable[[str], None],
         observe: Observe = ignore,
     ) -> None:
         self._profile = profile
@@ -39,6 +41,7 @@ class Plugins:
         self._watching = watching
         self._on_report = on_report
         self._on_end = on_end
+        self._on_connection = on_connection
         self._observe = observe
         self._instances: dict[str, dict[Socket, DraPlugin]] = {}
 
@@ -48,6 +51,10 @@ class Plugins:
         if not instances:
             raise PluginError(f"no plugin is registered for driver {one_line(driver)}")
         return list(instances.values())[-1]
+
+    def connected(self, driver: str) -> bool:
+        """Whether an instance of the driver is registered and its connection is open."""
+        return any(plugin.connected for plugin in self._instances.get(driver, {}).values())
 
     def register(self, candidate: Candidate) -> None:
         """Adds an instance and watches it.
@@ -64,6 +71,8 @@ class Plugins:
         plugin = instances[candidate.socket] = self._plugin(candidate)
         log.info("plugin %s registered, %s", plugin, "reports health" if plugin.reports_health else "without health")
         self._observe(PluginRegistered(plugin.driver, path_text(plugin.endpoint), plugin.health_api))
+        plugin.connect()
+        self._on_connection(plugin.driver)
         if self._watching:
             self._watch(plugin, older)
 
@@ -76,6 +85,7 @@ class Plugins:
             await plugin.close()
             log.info("plugin %s deregistered", plugin)
             self._observe(PluginDeregistered(plugin.driver, path_text(plugin.endpoint)))
+            self._on_connection(driver)
             if instances and self._watching:
                 self.newest(driver).watch()
 
@@ -97,6 +107,7 @@ class Plugins:
             clock=self._clock,
             on_report=lambda report: self._on_report(driver, report),
             on_end=lambda: self._on_end(driver),
+            on_connection=lambda: self._on_connection(driver),
             observe=self._observe,
         )
 

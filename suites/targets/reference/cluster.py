@@ -7,11 +7,12 @@ The reference target runs scenarios on it, with time under control. `drahealth m
 import asyncio
 from pathlib import Path
 
-from drahealth.fakes.cluster.api import NODES, SLICES, ApiError
+from drahealth.fakes.cluster.api import NODES, ApiError
 from drahealth.fakes.cluster.api_server.gates import MESSAGE_GATE, STATUS_GATE, FieldRules
 from drahealth.fakes.cluster.api_server.object_files import ObjectFiles
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.cluster.containers.runtime import ContainerRuntime
+from drahealth.fakes.cluster.pod_worker.slice_removal import SliceRemoval
 from drahealth.fakes.cluster.pod_worker.worker import PodWorkers
 from drahealth.fakes.cluster.scheduling.replica_sets import ReplicaSetController
 from drahealth.fakes.cluster.scheduling.scheduler import Scheduler
@@ -111,13 +112,13 @@ class ReferenceCluster:
 
     async def start_kubelet(self) -> None:
         """Returns when the existing pods are synced."""
-        for slice_ in await self.api.list(SLICES):  # as a kubelet does when it starts (W-30)
-            await self.api.delete(SLICES, slice_["metadata"]["name"])
+        await self._slices.start()
         await self.manager.start()
         await self._workers.start()
 
     async def stop_kubelet(self) -> None:
         """Stops the kubelet; containers keep running."""
+        await self._slices.stop()
         await self._workers.stop()
         await self.manager.stop()
 
@@ -131,6 +132,7 @@ class ReferenceCluster:
             dra=self._dra,
             device_plugins=self._device_plugins,
         )
+        self._slices = SliceRemoval(self.api, self.manager, self.name, self._clock)
         self._workers = self._workers_type(
             self.api,
             self.manager,

@@ -18,17 +18,12 @@ HEALTH = ("v1.DRAPlugin", "v1.DRAResourceHealth")
 
 
 class Switchboard:
-    """A socket that forwards connections to another one and counts them.
-
-    A connection is open until both ends have closed it. Until a caller notices that the other end has closed it,
-    its calls are lost.
-    """
+    """A socket that forwards connections to another one and counts them."""
 
     def __init__(self, path: Path, to: Path) -> None:
         self.path = path
         self._to = to
         self.accepted = 0
-        self.open = 0
         self._calls: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
@@ -42,14 +37,16 @@ class Switchboard:
 
     async def _call(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted += 1
-        self.open += 1
-        theirs, ours = await asyncio.open_unix_connection(str(self._to))
+        try:
+            theirs, ours = await asyncio.open_unix_connection(str(self._to))
+        except OSError:  # the other end is gone; the manager tries again
+            writer.close()
+            return
         ways = {asyncio.create_task(carry(*way)) for way in ((reader, ours), (theirs, writer))}
         self._calls |= ways
         await asyncio.wait(ways)
         ours.close()
         writer.close()
-        self.open -= 1
 
 
 async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -102,6 +99,17 @@ async def test_a_connection_that_ended_for_being_idle_is_made_again(node: Node, 
     board = await connected(node, impatient, ("v1.DRAPlugin",))
     claim = await node.claim("gpu", "gpu-0")
     await node.manager.prepare("pod", [claim])
-    await until(lambda: not board.open, within=30)
+    await until(lambda: board.accepted > 1, within=30)
     await node.manager.unprepare("pod")
-    assert board.accepted == 2
+
+
+async def test_a_driver_is_connected_while_an_instance_has_a_connection(node: Node) -> None:
+    seen: list[bool] = []
+    node.manager.subscribe_to_connections(lambda driver: seen.append(node.manager.connected(driver)))
+    driver = await node.run_driver()
+    await until(lambda: node.manager.connected(DRIVER))
+    await driver.crash()
+    await until(lambda: not node.manager.connected(DRIVER))
+    await driver.start()
+    await until(lambda: node.manager.connected(DRIVER))
+    assert seen[:2] == [False, True]
