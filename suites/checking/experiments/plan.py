@@ -32,9 +32,9 @@ EXPERIMENTS: dict[str, Experiment] = {
         Experiment("services", "Call each DRA and health service, advertised or not.", "main", 1),
         Experiment(
             "slices",
-            "Watch the ResourceSlices during the whole run; near the end delete one, and wait for its return.",
+            "List the ResourceSlices, and watch them until the end of the health watch.",
             "main",
-            5,
+            36,
             frozenset({"api-server"}),
         ),
         Experiment(
@@ -42,9 +42,9 @@ EXPERIMENTS: dict[str, Experiment] = {
         ),
         Experiment(
             "subscribers",
-            "Open two more streams of a health API at once; cancel one, and subscribe again.",
+            "Open two more streams of a health API at once; cancel a third one, and subscribe again.",
             "main",
-            12,
+            36,
             frozenset({"health"}),
         ),
         Experiment(
@@ -79,6 +79,13 @@ EXPERIMENTS: dict[str, Experiment] = {
             "restarted",
             6,
             frozenset({"start", "claim"}),
+        ),
+        Experiment(
+            "slice-deletion",
+            "Delete a ResourceSlice, and wait until the driver publishes it again.",
+            "restarted",
+            5,
+            frozenset({"start", "api-server"}),
         ),
         Experiment(
             "api-server-down",

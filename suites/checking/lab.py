@@ -1,0 +1,56 @@
+"""What an experiment works with: the driver, where to record, and what other experiments learned of the driver."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from drahealth.proto.events import Event
+from drahealth.suites.checking.subject.subject import Subject
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin:
+    """A registered driver, from GetInfo."""
+
+    driver: str
+    socket: Path
+    """The registration socket."""
+    endpoint: Path
+    """The socket of its DRA and health services."""
+    versions: tuple[str, ...]
+
+
+def _future() -> "asyncio.Future[Any]":
+    return asyncio.get_running_loop().create_future()
+
+
+@dataclass
+class Facts:
+    """What experiments learned of a driver process. Each future is set once, by the experiment that is named."""
+
+    plugin: "asyncio.Future[Plugin]" = field(default_factory=_future)
+    """By the registration."""
+    slices: "asyncio.Future[tuple[dict[str, Any], ...]]" = field(default_factory=_future)
+    """The published ResourceSlices, as v1 objects, by `slices`; empty if there are none in time."""
+    health_apis: "asyncio.Future[tuple[str, ...]]" = field(default_factory=_future)
+    """The health APIs that stream, by `services`."""
+
+
+@dataclass
+class Lab:
+    """The workplace of one experiment."""
+
+    subject: Subject
+    record: Callable[[Event], None]
+    """Records an event of this experiment, with the present time."""
+    facts: Facts
+    claim: Sequence[Mapping[str, Any]] = ()
+    """The objects of the user's claim file; empty for a claim for one published device."""
+    _ended: Mapping[str, asyncio.Event] = field(default_factory=dict)
+
+    async def ended(self, experiment: str) -> None:
+        """Waits until an experiment of the same process has ended in any way; returns at once if it does not run."""
+        if experiment in self._ended:
+            await self._ended[experiment].wait()

@@ -1,0 +1,9 @@
+"""How an experiment ends early."""
+
+
+class NotApplicable(Exception):
+    """The experiment does not apply to this driver; the message is the observation that proves it."""
+
+
+class Incomplete(Exception):
+    """The driver made it impossible to finish the experiment; the message says how."""

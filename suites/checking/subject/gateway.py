@@ -1,0 +1,173 @@
+"""The way from a driver to its API server: a proxy on loopback that can be down, and can hold back reads of a claim.
+
+It works with any API server, so that experiments need not stop a server that others use. A driver needs the token of
+its own kubeconfig.
+"""
+
+import asyncio
+import hmac
+import json
+import re
+import secrets
+import socket
+from collections import Counter
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+
+from drahealth.fakes.cluster.clients.access import Access
+from drahealth.fakes.files.atomic import replace_file
+
+_BODY_LIMIT = 3 * 2**20
+"""Maximum size of a request body in bytes, as in a real API server."""
+_CLAIM = re.compile(r"/apis/resource\.k8s\.io/[^/]+/namespaces/(?P<namespace>[^/]+)/resourceclaims/(?P<name>[^/]+)")
+_HOP_BY_HOP = frozenset(
+    {"connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "host", "authorization"}
+)
+"""Headers that are not passed on (RFC 9110, section 7.6.1), and the driver's own credentials."""
+
+
+class Gateway:
+    """A proxy at `url` for one driver process. It is up from `start` to `stop`, except while it is down."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._token = secrets.token_urlsafe(24)
+        self._reserved: socket.socket | None = None
+        self._runner: web.AppRunner | None = None
+        self._session: aiohttp.ClientSession | None = None
+        self._held: dict[tuple[str, str], tuple[asyncio.Event, asyncio.Event]] = {}
+        self.refused: Counter[str] = Counter()
+        """How often the API server rejected a request, by status, method and path."""
+
+    @property
+    def url(self) -> str:
+        """The URL, also while it is down."""
+        assert self._reserved is not None
+        return f"http://127.0.0.1:{self._reserved.getsockname()[1]}"
+
+    async def start(self, kubeconfig: Path) -> None:
+        """Reserves a port, and writes a kubeconfig with a token, readable by this user only. The proxy is up."""
+        self._reserved = _bound(0)
+        connector = aiohttp.TCPConnector(ssl=self._access.tls or True, limit=0)
+        self._session = aiohttp.ClientSession(connector=connector, auto_decompress=False)
+        replace_file(kubeconfig, json.dumps(_kubeconfig(self.url, self._token), indent=2).encode() + b"\n")
+        await self.up()
+
+    async def stop(self) -> None:
+        """Closes all connections, and releases the port."""
+        await self.down()
+        if self._session:
+            await self._session.close()
+        if self._reserved:
+            self._reserved.close()
+
+    async def up(self) -> None:
+        """Accepts connections; no effect if it is up."""
+        if self._runner:
+            return
+        assert self._reserved is not None
+        app = web.Application(client_max_size=_BODY_LIMIT)
+        app.router.add_route("*", "/{path:.*}", self._handle)
+        runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=0.1)
+        await runner.setup()
+        listening = _bound(self._reserved.getsockname()[1])
+        await web.SockSite(runner, listening).start()
+        self._runner = runner
+
+    async def down(self) -> None:
+        """Closes all connections and refuses new ones; no effect if it is down."""
+        runner, self._runner = self._runner, None
+        if runner:
+            await runner.cleanup()
+
+    @asynccontextmanager
+    async def hold(self, namespace: str, name: str) -> AsyncGenerator[asyncio.Event, None]:
+        """Holds back reads of this claim until the end. The event is set when the driver reads it."""
+        asked, released = asyncio.Event(), asyncio.Event()
+        self._held[namespace, name] = asked, released
+        try:
+            yield asked
+        finally:
+            del self._held[namespace, name]
+            released.set()
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        if problem := self._refusal(request):
+            return problem
+        await self._wait_for_release(request)
+        assert self._session is not None
+        headers = {name: value for name, value in request.headers.items() if name.lower() not in _HOP_BY_HOP}
+        headers |= await self._access.headers()
+        body = await request.read() if request.can_read_body else None
+        try:
+            async with self._session.request(
+                request.method,
+                self._access.host + request.rel_url.raw_path_qs,
+                headers=headers,
+                data=body,
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=30),
+                allow_redirects=False,
+                server_hostname=self._access.server_name,
+            ) as upstream:
+                if upstream.status >= 400:
+                    self.refused[f"{upstream.status} {request.method} {request.path}"] += 1
+                return await _passed_on(request, upstream)
+        except (aiohttp.ClientConnectionError, OSError) as error:
+            return _status(503, "ServiceUnavailable", f"cannot reach the API server: {error}")
+
+    def _refusal(self, request: web.Request) -> web.Response | None:
+        host = request.headers.get("Host", "")
+        if host != self.url.removeprefix("http://"):
+            return _status(403, "Forbidden", f"unexpected Host header {host[:100]!r}")
+        given = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        if not hmac.compare_digest(given.encode(), self._token.encode()):
+            return _status(401, "Unauthorized", "Unauthorized")
+        return None
+
+    async def _wait_for_release(self, request: web.Request) -> None:
+        claim = _CLAIM.fullmatch(request.path) if request.method == "GET" else None
+        if claim and (held := self._held.get((claim["namespace"], claim["name"]))):
+            asked, released = held
+            asked.set()
+            await released.wait()
+
+
+def _bound(port: int) -> socket.socket:
+    """A socket at this port of loopback. Several of ours can share it: the port stays ours while none listens."""
+    bound = socket.socket()
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    bound.bind(("127.0.0.1", port))
+    return bound
+
+
+async def _passed_on(request: web.Request, upstream: aiohttp.ClientResponse) -> web.StreamResponse:
+    headers = {name: value for name, value in upstream.headers.items() if name.lower() not in _HOP_BY_HOP}
+    response = web.StreamResponse(status=upstream.status, reason=upstream.reason, headers=headers)
+    await response.prepare(request)
+    with suppress(aiohttp.ClientError, ConnectionError):  # either end may close a watch
+        async for data in upstream.content.iter_any():
+            await response.write(data)
+        await response.write_eof()
+    return response
+
+
+def _status(code: int, reason: str, message: str) -> web.Response:
+    body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason}
+    return web.json_response({**body, "message": message}, status=code)
+
+
+def _kubeconfig(url: str, token: str) -> dict[str, Any]:
+    name = "drahealth"
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": name, "cluster": {"server": url}}],
+        "users": [{"name": name, "user": {"token": token}}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": name, "namespace": "default"}}],
+        "current-context": name,
+    }

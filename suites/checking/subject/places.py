@@ -1,0 +1,75 @@
+"""The directories of a driver process, and the placeholders of a command line that stand for them."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from drahealth.fakes.hints import near
+from drahealth.suites.errors import ConfigurationError
+
+_PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The directories and names that a driver process is started with."""
+
+    registry_dir: Path
+    """Directory of registration sockets, as /var/lib/kubelet/plugins_registry."""
+    plugins_dir: Path
+    """Directory for the drivers' own sockets and state, as /var/lib/kubelet/plugins."""
+    cdi_dir: Path
+    """Directory of CDI specs, as /var/run/cdi."""
+    kubeconfig: Path | None
+    """Access to the API server; None without one."""
+    node_name: str
+    driver_name: str = ""
+    """The driver's name if the user gave it: its plugin directory then exists before the driver starts."""
+
+    @property
+    def driver_dir(self) -> Path:
+        """The driver's own plugin directory."""
+        return self.plugins_dir / (self.driver_name or "driver")
+
+    def placeholders(self) -> dict[str, str]:
+        """The value of each placeholder by its name."""
+        return {
+            "registry_dir": str(self.registry_dir),
+            "plugins_dir": str(self.plugins_dir),
+            "driver_dir": str(self.driver_dir),
+            "cdi_dir": str(self.cdi_dir),
+            "kubeconfig": str(self.kubeconfig or ""),
+            "node_name": self.node_name,
+            "driver_name": self.driver_name,
+        }
+
+    def environment(self) -> dict[str, str]:
+        """Variables that many drivers read."""
+        found = {"NODE_NAME": self.node_name, "CDI_ROOT": str(self.cdi_dir)}
+        return found | ({"KUBECONFIG": str(self.kubeconfig)} if self.kubeconfig else {})
+
+    def make(self) -> None:
+        """Creates the directories. Raises OSError."""
+        for path in (self.registry_dir, self.plugins_dir, self.driver_dir, self.cdi_dir):
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+NAMES = ("registry_dir", "plugins_dir", "driver_dir", "cdi_dir", "kubeconfig", "node_name", "driver_name")
+"""The names of all placeholders."""
+
+
+def check_placeholders(words: Sequence[str]) -> None:
+    """Raises ConfigurationError for an unknown placeholder."""
+    for word in words:
+        for name in _PLACEHOLDER.findall(word):
+            if name not in NAMES:
+                known = ", ".join(f"{{{one}}}" for one in NAMES)
+                raise ConfigurationError(
+                    f"unknown placeholder {{{name}}} in {word!r}", f"{near(name, NAMES)}; placeholders: {known}"
+                )
+
+
+def filled(word: str, values: Mapping[str, str]) -> str:
+    """The word with its placeholders replaced; other text in braces, such as JSON, stays."""
+    return _PLACEHOLDER.sub(lambda found: values.get(found[1], found[0]), word)

@@ -1,0 +1,115 @@
+"""A driver as a process that leaves nothing behind: `guard` kills its descendants at its end, and at ours."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, STDOUT
+from collections import deque
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from drahealth.proto.quoting import printable_lines
+from drahealth.suites.errors import ConfigurationError
+
+OUTPUT_LINES = 20
+"""Number of the last lines of output that are kept."""
+LINE_LIMIT = 1000
+"""Characters of a line that are kept."""
+
+_GUARD = Path(__file__).with_name("guard.py")
+
+
+class DriverProcess:
+    """One process of a driver, from `start` to `close`."""
+
+    def __init__(self, guard: asyncio.subprocess.Process, held: int, pid: int, reports: asyncio.StreamReader) -> None:
+        self._guard = guard
+        self._held = held
+        self.pid = pid
+        self._lines: deque[bytes] = deque(maxlen=OUTPUT_LINES)
+        self._reading = asyncio.create_task(self._read())
+        self._exit = asyncio.create_task(self._wait(reports))
+
+    @classmethod
+    async def start(cls, argv: Sequence[str], environment: Mapping[str, str]) -> "DriverProcess":
+        """Starts a program. Raises ConfigurationError if it cannot be run."""
+        watched, held = os.pipe()
+        source, sink = os.pipe()
+        reports = asyncio.StreamReader()
+        guard = None
+        try:
+            loop = asyncio.get_running_loop()
+            await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reports), os.fdopen(source, "rb", 0))
+            guard = await asyncio.shield(
+                asyncio.create_subprocess_exec(
+                    *(sys.executable, "-I", "-S", str(_GUARD), str(watched), str(sink), *argv),
+                    stdin=DEVNULL,
+                    stdout=PIPE,
+                    stderr=STDOUT,
+                    env=dict(environment),
+                    start_new_session=True,
+                    pass_fds=[watched, sink],
+                )
+            )
+        finally:
+            os.close(watched)
+            os.close(sink)
+            if guard is None:
+                os.close(held)
+        try:
+            word, _, rest = (await reports.readline()).decode().strip().partition(" ")
+            if word != "started":
+                raise ConfigurationError(
+                    f"cannot run {argv[0]}: {rest or 'its guard ended'}", "check the path and its permissions"
+                )
+        except BaseException:
+            os.close(held)
+            await guard.wait()
+            raise
+        return cls(guard, held, int(rest), reports)
+
+    @property
+    def running(self) -> bool:
+        """Whether it has not ended."""
+        return not self._exit.done()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Sends a signal; no effect after its end."""
+        if self.running:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    async def exited(self) -> tuple[int, int]:
+        """Waits for the end. Returns the exit code, and the number of children that still ran."""
+        return await asyncio.shield(self._exit)
+
+    def output(self) -> tuple[str, ...]:
+        """The last lines of its output."""
+        texts = (line.decode(errors="replace") for line in self._lines)
+        return tuple(printable_lines(text)[:LINE_LIMIT] for text in texts if text.strip())
+
+    async def close(self) -> None:
+        """Kills it and its descendants, if they still run."""
+        if self._held >= 0:
+            os.close(self._held)
+            self._held = -1
+        await asyncio.shield(self._exit)
+
+    async def _wait(self, reports: asyncio.StreamReader) -> tuple[int, int]:
+        line = (await reports.readline()).decode().split()
+        await self._guard.wait()
+        await self._reading
+        return (int(line[1]), int(line[2])) if line else (-signal.SIGKILL, 0)
+
+    async def _read(self) -> None:
+        """Reads the output to its end, however much it is, and keeps the last lines."""
+        assert self._guard.stdout is not None
+        rest = b""
+        while data := await self._guard.stdout.read(2**16):
+            *lines, rest = (rest + data).split(b"\n")
+            self._lines.extend(lines[-OUTPUT_LINES:])
+            rest = rest[: 4 * LINE_LIMIT]
+        if rest:
+            self._lines.append(rest)

@@ -1,0 +1,128 @@
+"""A driver under test, as experiments see it: start and end it, and control its access to the API server."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from drahealth.fakes.cluster.list_watch import ListWatch
+from drahealth.proto.clock import Clock
+from drahealth.proto.events import ApiServerSwitched, ClaimReadHeld, Event, ProcessExited, ProcessStarted, SignalSent
+from drahealth.suites.checking.experiments.plan import Process
+from drahealth.suites.checking.outcomes import Incomplete
+from drahealth.suites.checking.subject.gateway import Gateway
+from drahealth.suites.checking.subject.places import Places, filled
+from drahealth.suites.checking.subject.process import DriverProcess
+
+
+class Subject:
+    """One driver process with directories and API objects of its own. `record` receives what is done to it."""
+
+    def __init__(
+        self,
+        label: Process,
+        places: Places,
+        clock: Clock,
+        record: Callable[[Event], None],
+        *,
+        command: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+        api: ListWatch | None = None,
+        gateway: Gateway | None = None,
+    ) -> None:
+        self.label = label
+        self.places = places
+        self.clock = clock
+        self.api = api
+        """A client of its API server that does not pass the gateway; None without an API server."""
+        self._record = record
+        self._command = tuple(command)
+        self._environment = environment or {}
+        self._gateway = gateway
+        self._process: DriverProcess | None = None
+        self._exit: asyncio.Task[ProcessExited] | None = None
+
+    @property
+    def started_by_us(self) -> bool:
+        """Whether drahealth starts and ends it."""
+        return bool(self._command)
+
+    @property
+    def running(self) -> bool:
+        """Whether its process runs; True for a driver that was started by others."""
+        return self._process.running if self._process else not self.started_by_us
+
+    @property
+    def controls_api_server(self) -> bool:
+        """Whether `set_reachable` and `hold_claim_reads` work: the driver has the kubeconfig of its gateway."""
+        return self._gateway is not None
+
+    def owns(self, resource_slice: Mapping[str, Any]) -> bool:
+        """Whether a ResourceSlice is of this process: other processes publish for other nodes."""
+        node = resource_slice["spec"].get("nodeName")
+        return not self.started_by_us or not node or node == self.places.node_name
+
+    async def start(self) -> None:
+        """Starts the driver, also again after its end. Raises ConfigurationError if the command cannot be run."""
+        assert not self._process or not self._process.running, "it already runs"
+        values = self.places.placeholders()
+        argv = [filled(word, values) for word in self._command]
+        given = {name: filled(value, values) for name, value in self._environment.items()}
+        process = await DriverProcess.start(argv, {**os.environ, **self.places.environment(), **given})
+        self._process = process
+        self._record(ProcessStarted(self.label, process.pid, tuple(argv)))
+        self._exit = asyncio.create_task(self._watch(process))
+
+    async def signal(self, number: signal.Signals) -> None:
+        """Sends a signal to the driver's process."""
+        assert self._process, "it was not started"
+        self._record(SignalSent(self.label, number.name))
+        self._process.signal(number)
+
+    async def exited(self) -> ProcessExited:
+        """Waits until the driver's process has ended."""
+        assert self._exit, "it was not started"
+        return await asyncio.shield(self._exit)
+
+    def check_running(self) -> None:
+        """Raises Incomplete if the driver has ended."""
+        if self._exit and self._exit.done():
+            ended = self._exit.result()
+            raise Incomplete(f"the driver exited with code {ended.exit_code}{_last_line(ended.output)}")
+
+    async def set_reachable(self, reachable: bool) -> None:
+        """Makes the API server reachable or unreachable for the driver."""
+        assert self._gateway, "it has no API server of ours"
+        await (self._gateway.up() if reachable else self._gateway.down())
+        self._record(ApiServerSwitched(self.label, reachable))
+
+    @asynccontextmanager
+    async def hold_claim_reads(self, namespace: str, name: str, uid: str) -> AsyncGenerator[asyncio.Event, None]:
+        """Holds back the driver's reads of a claim until the end. The event is set when the driver reads it."""
+        assert self._gateway, "it has no API server of ours"
+        try:
+            async with self._gateway.hold(namespace, name) as asked:
+                self._record(ClaimReadHeld(uid, held=True))
+                yield asked
+        finally:
+            self._record(ClaimReadHeld(uid, held=False))
+
+    async def close(self) -> None:
+        """Kills the driver, if it still runs, with its descendants."""
+        if self._process:
+            await self._process.close()
+        if self._exit:
+            await self._exit
+
+    async def _watch(self, process: DriverProcess) -> ProcessExited:
+        code, children = await process.exited()
+        ended = ProcessExited(self.label, process.pid, code, children, process.output())
+        self._record(ended)
+        await process.close()
+        return ended
+
+
+def _last_line(output: Sequence[str]) -> str:
+    return f"; its last line of output: {output[-1]}" if output else ""

@@ -1,0 +1,31 @@
+"""Placeholders in a driver's command line."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drahealth.suites.checking.subject.places import NAMES, Places, check_placeholders, filled
+from drahealth.suites.errors import ConfigurationError
+
+PLACES = Places(Path("/r"), Path("/p"), Path("/c"), Path("/k"), "node-a", "gpu.example.com")
+
+
+def test_every_placeholder_has_a_value() -> None:
+    assert tuple(PLACES.placeholders()) == NAMES
+
+
+def test_placeholders_are_replaced_anywhere_in_a_word() -> None:
+    assert filled("--dir={driver_dir}/{node_name}", PLACES.placeholders()) == "--dir=/p/gpu.example.com/node-a"
+
+
+def test_unknown_placeholder_is_rejected() -> None:
+    with pytest.raises(ConfigurationError, match="registry_dirs"):
+        check_placeholders(["--dir={registry_dirs}"])
+
+
+@given(st.text().filter(lambda text: "{" not in text or "}" not in text))
+def test_text_without_placeholders_stays(text: str) -> None:
+    check_placeholders([text])
+    assert filled(text, PLACES.placeholders()) == text

@@ -1,0 +1,105 @@
+"""A driver's process: nothing of it stays behind."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from drahealth.suites.checking.subject.process import OUTPUT_LINES, DriverProcess
+from drahealth.suites.errors import ConfigurationError
+
+CHILD_IN_ITS_OWN_SESSION = """
+import os, sys, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        print("child", os.getpid(), flush=True)
+        time.sleep(600)
+    os._exit(0)
+os.wait()
+sys.stdout.flush()
+"""
+
+
+@asynccontextmanager
+async def python(code: str) -> AsyncGenerator[DriverProcess, None]:
+    process = await DriverProcess.start([sys.executable, "-c", code], os.environ)
+    try:
+        yield process
+    finally:
+        await process.close()
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+async def test_exit_code_and_output_are_reported() -> None:
+    async with python("print('hello'); raise SystemExit(7)") as process:
+        assert (await process.exited(), process.output()) == ((7, 0), ("hello",))
+
+
+async def test_signal_reaches_the_driver() -> None:
+    async with python("import time; time.sleep(600)") as process:
+        process.signal(signal.SIGTERM)
+        assert await process.exited() == (-signal.SIGTERM, 0)
+
+
+async def test_child_in_a_session_of_its_own_is_counted_and_killed() -> None:
+    code = f"{CHILD_IN_ITS_OWN_SESSION}\nimport select; select.select([], [], [], 0.2)"
+    async with python(code) as process:
+        found = await process.exited()
+        pid = int(process.output()[0].split()[1])
+        assert (found, is_running(pid)) == ((0, 1), False)
+
+
+async def test_close_kills_the_driver_and_its_children() -> None:
+    process = await DriverProcess.start([sys.executable, "-c", "import time; time.sleep(600)"], os.environ)
+    await process.close()
+    assert not is_running(process.pid)
+
+
+async def test_driver_ends_with_the_process_that_started_it() -> None:
+    code = (
+        "import asyncio, os, sys\n"
+        "from drahealth.suites.checking.subject.process import DriverProcess\n"
+        "async def main():\n"
+        "    process = await DriverProcess.start([sys.executable, '-c', 'import time; time.sleep(600)'], os.environ)\n"
+        "    print(process.pid, flush=True)\n"
+        "    await asyncio.sleep(600)\n"
+        "asyncio.run(main())"
+    )
+    owner = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE)
+    assert owner.stdout
+    pid = int(await owner.stdout.readline())
+    ended = asyncio.Event()
+    driver = os.pidfd_open(pid)
+    asyncio.get_running_loop().add_reader(driver, ended.set)
+    owner.kill()
+    await owner.wait()
+    async with asyncio.timeout(60):
+        await ended.wait()
+    asyncio.get_running_loop().remove_reader(driver)
+    os.close(driver)
+
+
+async def test_flood_of_output_keeps_the_last_lines() -> None:
+    async with python("for i in range(100_000): print('x' * 100, i)") as process:
+        await process.exited()
+        assert [line.split()[-1] for line in process.output()] == [
+            str(i) for i in range(100_000 - OUTPUT_LINES, 100_000)
+        ]
+
+
+@pytest.mark.parametrize("program", ["/no/such/driver", "/etc/hostname", "/tmp"])
+async def test_program_that_cannot_be_run_is_named(program: str) -> None:
+    with pytest.raises(ConfigurationError, match=program):
+        await DriverProcess.start([program], os.environ)
