@@ -79,7 +79,7 @@ class ManagerStarted:
     plugins_registry: str
     """Directory where plugins put their registration sockets."""
     kubeconfig: str
-    """File with the address of the API server."""
+    """File with the address of the API server and a token for it."""
     pods: str
     """Directory of the manifests."""
     node: str

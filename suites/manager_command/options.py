@@ -3,6 +3,8 @@
 import math
 import os
 import socket
+import stat
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,10 +54,12 @@ class Options:
     ) -> "Options":
         """The options from the command's flags; creates the directories. Raises ConfigurationError."""
         root = root_dir.absolute()
-        _check_root(root)
+        _check_length(root)
+        _make_private(root)
         folder = (pods or root / "pods").absolute()
         for path in (root, folder):
             check_output_folder(str(path))
+        _check_owner(root)
         if profile not in PROFILES:
             raise ConfigurationError(f"unknown profile {profile!r}", f"choose one of {', '.join(PROFILES)}")
         if not 0 < resync < math.inf:
@@ -94,10 +98,26 @@ def gates_of(text: str) -> Gates:
     return Gates(given[STATUS_GATE], given[MESSAGE_GATE])
 
 
-def _check_root(root: Path) -> None:
+def _check_length(root: Path) -> None:
     room, size = PATH_LIMIT - ROOM_FOR_NAMES, len(os.fsencode(root))
     if size > room:
         raise ConfigurationError(
             f"--root-dir must have at most {room} bytes, got {size}: {root}",
             f"the path of a unix socket has at most {PATH_LIMIT} bytes",
         )
+
+
+def _make_private(root: Path) -> None:
+    """Creates the directory for this user alone. An existing one keeps its mode."""
+    with suppress(OSError):  # reported by the check whether it can be written
+        root.parent.mkdir(parents=True, exist_ok=True)
+        root.mkdir(mode=0o700)
+
+
+def _check_owner(root: Path) -> None:
+    """Others could replace the kubeconfig and the sockets in a directory that they own or can write."""
+    found, user = root.stat(), os.geteuid()
+    if found.st_mode & stat.S_IWOTH:
+        raise ConfigurationError(f"every user can write in {root}", "pass another --root-dir, or run chmod o-w on it")
+    if user not in (found.st_uid, 0):
+        raise ConfigurationError(f"{root} belongs to another user", "pass another --root-dir")

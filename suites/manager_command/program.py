@@ -8,6 +8,7 @@ The containers of the fake runtime start again.
 import asyncio
 import json
 import logging
+import os
 import signal
 import sys
 from collections.abc import Coroutine
@@ -19,6 +20,7 @@ from urllib.parse import urlsplit
 from filelock import FileLock, Timeout
 
 from drahealth.fakes.cluster.api import CLAIM_TEMPLATES, CLAIMS, DEVICE_CLASSES, NAMESPACES, NODES, PODS
+from drahealth.fakes.cluster.api_server.credentials import Credentials
 from drahealth.fakes.cluster.api_server.http import HttpApi
 from drahealth.fakes.cluster.api_server.object_files import ObjectFiles
 from drahealth.fakes.program.log_lines import log_to
@@ -63,7 +65,7 @@ class Program:
             )
         except OSError as error:
             raise HarnessError(f"the objects in {root / 'api'} cannot be read: {error.strerror}") from error
-        self._http = HttpApi(self.node.api)
+        self._http = HttpApi(self.node.api, _credentials(root / "credentials.json"))
         self._statuses = StatusFiles(options.pods, SystemClock())
         self._directory = ManifestDirectory(options.pods, options.node_name, self._wake, self._refuse)
         self._applier = Applier(self.node.api, self._directory, self._refuse)
@@ -170,6 +172,14 @@ class Program:
         )
 
 
+def _credentials(path: Path) -> Credentials:
+    """The credentials of the root directory, so that running drivers can use the next manager as well."""
+    try:
+        return Credentials.kept_in(path)
+    except OSError as error:
+        raise HarnessError(f"{path} cannot be read or written: {error.strerror}") from error
+
+
 def port_in(kubeconfig: Path) -> int:
     """The port of the server in a kubeconfig of ours; 0 if there is none."""
     with suppress(OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
@@ -180,6 +190,7 @@ def port_in(kubeconfig: Path) -> int:
 
 def serve(options: Options) -> None:
     """Runs the program in this process until SIGTERM or SIGINT. Raises HarnessError."""
+    os.umask(0o077)  # no other user can open a file or a socket of the manager, whatever the mode of the root directory
     lock = FileLock(options.root / "lock", blocking=False)
     try:
         lock.acquire()

@@ -4,13 +4,17 @@
     url = await http.start()
     http.write_kubeconfig(path)
 
-There is no authentication: all users of this machine can connect.
+It listens on loopback, over HTTPS. Every request needs the bearer token, which is in the kubeconfig.
 """
 
+import base64
 import json
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from drahealth.fakes.cluster.api_server.credentials import HOSTS, LOOPBACK, Credentials
+from drahealth.fakes.cluster.api_server.request_checks import RequestChecks
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.files.atomic import replace_file
 
@@ -21,10 +25,11 @@ _NAME = "drahealth"
 
 
 class HttpApi:
-    """Serves an `ApiServer` over HTTP on loopback, at `url`, from `start` to `stop`."""
+    """Serves an `ApiServer` over HTTPS on loopback, at `url`, from `start` to `stop`; new credentials by default."""
 
-    def __init__(self, server: ApiServer) -> None:
+    def __init__(self, server: ApiServer, credentials: Credentials | None = None) -> None:
         self._server = server
+        self._credentials = credentials
         self._runner: web.AppRunner | None = None
         self._url = ""
 
@@ -35,24 +40,30 @@ class HttpApi:
             raise RuntimeError("the API server is not served; call start first")
         return self._url
 
+    @property
+    def credentials(self) -> Credentials:
+        """The credentials that a client needs."""
+        self._credentials = self._credentials or Credentials.generate()
+        return self._credentials
+
     async def start(self, port: int = 0) -> str:
         """Listens on this port of the loopback address, 0 for a free port; returns the URL. Raises OSError."""
         from aiohttp import web  # slow import, not needed by the server in this process
 
         from drahealth.fakes.cluster.api_server.routes import application
 
+        tls = self.credentials.server_tls()
+        # The port is needed before a request is handled. It belongs to this process from here on.
+        listening = socket.create_server((LOOPBACK, port))
+        host, port = listening.getsockname()
+        checks = RequestChecks(self.credentials.token, HOSTS, port)
         # A client that closes its watch cancels the handler. Open watches do not delay the stop.
         self._runner = web.AppRunner(
-            application(self._server), handler_cancellation=True, access_log=None, shutdown_timeout=0.1
+            application(self._server, checks), handler_cancellation=True, access_log=None, shutdown_timeout=0.1
         )
         await self._runner.setup()
-        try:
-            await web.TCPSite(self._runner, "127.0.0.1", port).start()
-        except OSError:
-            await self.stop()
-            raise
-        host, port = self._runner.addresses[0][:2]
-        self._url = f"http://{host}:{port}"
+        await web.SockSite(self._runner, listening, ssl_context=tls).start()
+        self._url = f"https://{host}:{port}"
         return self._url
 
     async def stop(self) -> None:
@@ -64,11 +75,12 @@ class HttpApi:
     def write_kubeconfig(self, path: Path) -> None:
         """Writes a kubeconfig for this server, readable by its owner only. Raises OSError."""
         context = {"cluster": _NAME, "user": _NAME, "namespace": "default"}
+        authority = base64.b64encode(self.credentials.authority.encode()).decode()
         config = {
             "apiVersion": "v1",
             "kind": "Config",
-            "clusters": [{"name": _NAME, "cluster": {"server": self.url}}],
-            "users": [{"name": _NAME, "user": {}}],
+            "clusters": [{"name": _NAME, "cluster": {"server": self.url, "certificate-authority-data": authority}}],
+            "users": [{"name": _NAME, "user": {"token": self.credentials.token}}],
             "contexts": [{"name": _NAME, "context": context}],
             "current-context": _NAME,
         }

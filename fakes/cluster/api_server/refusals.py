@@ -89,6 +89,20 @@ def bad_request(message: str) -> ApiError:
     return ApiError(400, "BadRequest", message)
 
 
+def unauthorized() -> ApiError:
+    return ApiError(401, "Unauthorized", "Unauthorized")
+
+
+def foreign(what: str, value: str) -> ApiError:
+    """The error for a request for another host, or from a page of another origin."""
+    return ApiError(403, "Forbidden", f"{what} {value!r:.100} is not of this server; use the URL in the kubeconfig")
+
+
+def unsupported_media_type(media_type: str) -> ApiError:
+    message = f"the body of the request was in an unknown format: {media_type!r:.100}; use application/json"
+    return ApiError(415, "UnsupportedMediaType", message)
+
+
 def versioned_at_creation() -> ApiError:
     """The error for a resourceVersion at creation, which Kubernetes reports as a server error."""
     message = "resourceVersion should not be set on objects to be created"

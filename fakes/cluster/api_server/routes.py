@@ -6,11 +6,13 @@ from contextlib import aclosing, suppress
 from typing import Any
 
 from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
 
 from drahealth.fakes.cluster.api import KINDS, ApiError, Kind, Object, WatchEvent
 from drahealth.fakes.cluster.api_server import refusals
 from drahealth.fakes.cluster.api_server.discovery import documents
 from drahealth.fakes.cluster.api_server.field_selectors import Matches, field_selector
+from drahealth.fakes.cluster.api_server.request_checks import RequestChecks
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.cluster.api_server.strategies import WITH_STATUS
 
@@ -20,9 +22,9 @@ _BODY_LIMIT = 3 * 2**20
 _INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
 
 
-def application(server: ApiServer) -> web.Application:
-    """The server's paths, which answer while the application is served."""
-    app = web.Application(middlewares=[_refusing], client_max_size=_BODY_LIMIT)
+def application(server: ApiServer, checks: RequestChecks) -> web.Application:
+    """The server's paths, which answer requests that pass the checks, while the application is served."""
+    app = web.Application(middlewares=[_refusing, _checking(checks)], client_max_size=_BODY_LIMIT)
     for path, document in documents().items():
         app.router.add_get(path, _constant(document))
     for path in ("/readyz", "/livez", "/healthz"):
@@ -135,9 +137,7 @@ def status_of(error: ApiError) -> Object:
 
 
 @web.middleware
-async def _refusing(
-    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-) -> web.StreamResponse:
+async def _refusing(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
         return await handler(request)
     except ApiError as error:
@@ -148,6 +148,15 @@ async def _refusing(
         reason = error.reason.replace(" ", "")
         refusal = ApiError(error.status, reason, f"{request.method} {request.path}: {error.reason}")
         return web.json_response(status_of(refusal), status=error.status)
+
+
+def _checking(checks: RequestChecks) -> Middleware:
+    @web.middleware
+    async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+        checks.check(request.headers, has_body=request.can_read_body)
+        return await handler(request)
+
+    return check
 
 
 async def _json(request: web.Request) -> Object:

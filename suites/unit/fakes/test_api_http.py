@@ -5,6 +5,7 @@ import json
 import socket
 import struct
 from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -17,6 +18,8 @@ from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.cluster.list_watch import Snapshot
 from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.manager.rig import until
+
+JSON = {"headers": {"Content-Type": "application/json"}}
 
 
 class WatchedServer(ApiServer):
@@ -51,11 +54,18 @@ class Web:
         return response.status, json.loads(text) if text.startswith("{") else text
 
 
+def session_with(http: HttpApi) -> aiohttp.ClientSession:
+    """A session with the credentials of the server."""
+    headers = {"Authorization": f"Bearer {http.credentials.token}"}
+    connector = aiohttp.TCPConnector(ssl=http.credentials.client_tls())
+    return aiohttp.ClientSession(connector=connector, headers=headers)
+
+
 @pytest.fixture
 async def web() -> AsyncIterator[Web]:
     web = Web()
     await web.http.start()
-    async with aiohttp.ClientSession() as web.session:
+    async with session_with(web.http) as web.session:
         yield web
     await web.http.stop()
 
@@ -85,7 +95,7 @@ async def test_health_endpoint_follows_the_server(web: Web) -> None:
         ("GET", "/api/v1/services", {}, 404, "the server could not find the requested resource"),
         ("PATCH", "/api/v1/nodes/a", {}, 405, "PATCH /api/v1/nodes/a: Method Not Allowed"),
         ("GET", "/api/v1/nodes?labelSelector=a", {}, 400, "label selectors are not supported"),
-        ("POST", "/api/v1/nodes", {"data": "a: b"}, 400, "the body is not JSON"),
+        ("POST", "/api/v1/nodes", {"data": "a: b", **JSON}, 400, "the body is not JSON"),
         ("POST", "/api/v1/nodes", {"json": []}, 400, "the body must be an object, got list"),
         (
             "POST",
@@ -163,14 +173,15 @@ def test_it_has_no_url_before_it_is_started() -> None:
 class LeftServer(ApiServer):
     """The client closes the connection during a list request."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.caller = socket.socket()
+    caller: asyncio.StreamWriter
 
     async def snapshot(self, kind: Kind, namespace: str | None = None) -> Snapshot:
         found = await super().snapshot(kind, namespace)
-        self.caller.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # it resets
-        self.caller.close()
+        reset = struct.pack("ii", 1, 0)
+        self.caller.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
+        self.caller.transport.abort()
+        with suppress(OSError):
+            await self.caller.wait_closed()
         return found
 
 
@@ -180,10 +191,12 @@ async def test_client_that_disconnects_early_logs_nothing(caplog: pytest.LogCapt
         await server.create(NODES, {"metadata": {"name": name}})
     http = HttpApi(server)
     address = urlsplit(await http.start())
-    server.caller.connect((address.hostname, address.port))
-    server.caller.send(b"GET /api/v1/nodes?watch=true&sendInitialEvents=true HTTP/1.1\r\nHost: a\r\n\r\n")
-    await until(lambda: server.caller.fileno() == -1, 30)
-    async with aiohttp.ClientSession() as session, session.get(f"{http.url}/version") as answer:
+    tls = http.credentials.client_tls()
+    _, server.caller = await asyncio.open_connection(address.hostname, address.port, ssl=tls)
+    request = f"GET /api/v1/nodes?watch=true&sendInitialEvents=true HTTP/1.1\r\nHost: {address.netloc}\r\n"
+    server.caller.write(f"{request}Authorization: Bearer {http.credentials.token}\r\n\r\n".encode())
+    await until(server.caller.transport.is_closing, 30)
+    async with session_with(http) as session, session.get(f"{http.url}/version") as answer:
         assert answer.status == 200
     await http.stop()
     assert caplog.records == []

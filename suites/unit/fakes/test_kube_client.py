@@ -101,7 +101,7 @@ async def test_a_server_that_cannot_be_reached_is_unavailable(reach: Reach) -> N
         with pytest.raises(ApiError) as error:
             await call
         assert (error.value.status, error.value.reason) == (503, "ServiceUnavailable")
-        assert "cannot reach the API server http://127.0.0.1:" in error.value.message
+        assert "cannot reach the API server https://127.0.0.1:" in error.value.message
 
 
 async def test_a_server_that_is_down_is_unavailable(reach: Reach) -> None:

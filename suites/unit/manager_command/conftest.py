@@ -1,11 +1,13 @@
 """A root directory for the tests of the program."""
 
 import asyncio
+import signal
 from collections.abc import AsyncIterator
 
 import pytest
 
 from drahealth.suites.unit.endings import running_since
+from drahealth.suites.unit.manager_command.manager_process import Manager
 from drahealth.suites.unit.manager_command.rig import Rig
 
 
@@ -17,3 +19,11 @@ async def rig() -> AsyncIterator[Rig]:
     yield rig
     await rig.close()
     assert await running_since(before) == set()
+
+
+@pytest.fixture
+async def manager(rig: Rig) -> AsyncIterator[Manager]:
+    manager = Manager(rig)
+    yield manager
+    if manager.process and manager.process.returncode is None:
+        await manager.end(signal.SIGKILL)

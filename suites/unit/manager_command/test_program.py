@@ -12,7 +12,6 @@ from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.proto.events import PodDeleted, Prepared, Unprepared
 from drahealth.proto.values import Health
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.manager_command.program import port_in
 from drahealth.suites.unit.manager.rig import until
 from drahealth.suites.unit.manager_command.rig import CLAIM, DIRECT, DRIVER, PATIENCE, SCHEDULED, TEMPLATE, Rig, pod
 
@@ -168,16 +167,22 @@ async def test_a_pod_whose_file_became_bad_meanwhile_goes_on(rig: Rig) -> None:
     assert (await rig.runs())["uid"] == old["uid"]
 
 
-async def test_the_api_is_where_it_was(rig: Rig) -> None:
+async def test_a_client_works_after_a_restart(rig: Rig) -> None:
     await rig.start()
     kubeconfig = rig.root / "kubeconfig"
-    port = port_in(kubeconfig)
+    before = kubeconfig.read_text()
+    client = await KubeClient.from_kubeconfig(kubeconfig)
     await rig.stop()
     await rig.start()
-    client = await KubeClient.from_kubeconfig(kubeconfig)
     assert [node["metadata"]["name"] for node in await client.list(NODES)] == ["node-a"]
     await client.close()
-    assert (port_in(kubeconfig), kubeconfig.stat().st_mode & 0o777) == (port, 0o600)
+    assert (kubeconfig.read_text(), kubeconfig.stat().st_mode & 0o777) == (before, 0o600)
+
+
+async def test_credentials_that_cannot_be_stored_are_one_sentence(rig: Rig) -> None:
+    (rig.root / "credentials.json").mkdir()
+    with pytest.raises(HarnessError, match=r"credentials\.json cannot be read or written: Is a directory"):
+        await rig.start()
 
 
 async def test_a_root_directory_is_of_one_node(rig: Rig) -> None:

@@ -1,0 +1,123 @@
+"""What another user of this machine can do with a manager: read its metrics, and nothing else."""
+
+import asyncio
+import json
+import os
+import stat
+import sys
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.unit.manager.rig import until
+from drahealth.suites.unit.manager_command.manager_process import Manager
+from drahealth.suites.unit.manager_command.rig import PATIENCE, Rig, pod
+
+OTHER_USER = """
+import encodings.idna, http.client, json, os, socket, ssl, sys
+
+given = json.loads(sys.argv[1])
+context = ssl._create_unverified_context()
+os.setgroups([]), os.setgid(65534), os.setuid(65534)
+answers, opened = {}, []
+for path in given["paths"]:
+    try:
+        if path in given["sockets"]:
+            socket.socket(socket.AF_UNIX).connect(path)
+        else:
+            open(path).read()
+        opened.append(path)
+    except PermissionError:
+        pass
+for method, port, path in given["requests"]:
+    tls = http.client.HTTPSConnection("127.0.0.1", port, context=context)
+    plain = http.client.HTTPConnection("127.0.0.1", port)
+    connection = plain if port == given["plain"] else tls
+    connection.request(method, path, b"{}" if method == "POST" else None, {"Content-Type": "application/json"})
+    answers[f"{method} {path}"] = connection.getresponse().status
+print(json.dumps({"opened": opened, "answers": answers}))
+"""
+"""A program that gives up its rights, and then tries all of this. Its imports come first."""
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+
+
+async def other_user(**given: Any) -> dict[str, Any]:
+    """What another user can do: the paths that it opened, and the statuses of the answers."""
+    pipe = asyncio.subprocess.PIPE
+    line = (sys.executable, "-c", OTHER_USER, json.dumps(given))
+    process = await asyncio.create_subprocess_exec(*line, stdout=pipe, stderr=pipe)
+    async with asyncio.timeout(PATIENCE):
+        out, error = await process.communicate()
+    assert (process.returncode, error.decode()) == (0, "")
+    found: dict[str, Any] = json.loads(out)
+    return found
+
+
+def port_of(url: str) -> int:
+    return urlsplit(url).port or 0
+
+
+@as_root
+async def test_another_user_gets_no_answer_without_credentials(rig: Rig, manager: Manager) -> None:
+    rig.root.chmod(0o755)  # as if somebody had made it before
+    rig.write("job.yaml", pod())
+    await manager.start("--metrics-port", "0", "--history", str(rig.root / "history.jsonl"))
+    await until(lambda: rig.status().get("phase") == "Running", PATIENCE)
+    metrics = port_of(manager.lines[0]["metrics"])
+    server = json.loads((rig.root / "kubeconfig").read_text())["clusters"][0]["cluster"]["server"]
+    paths = [path for path in rig.root.rglob("*") if not path.is_dir() and path.name != "job.yaml"]
+    found = await other_user(
+        paths=[str(path) for path in paths],
+        sockets=[str(path) for path in paths if path.is_socket()],
+        requests=[
+            *(("GET", port_of(server), path) for path in ("/api", "/readyz", "/api/v1/pods?watch=true")),
+            ("POST", port_of(server), "/api/v1/namespaces/default/pods"),
+            ("GET", metrics, "/metrics"),
+            ("POST", metrics, "/metrics"),
+        ],
+        plain=metrics,
+    )
+    assert {"kubelet.sock", "kubeconfig", "credentials.json", "history.jsonl"} <= {path.name for path in paths}
+    assert found["opened"] == []
+    assert found["answers"] == {
+        **dict.fromkeys(("GET /api", "GET /readyz", "GET /api/v1/pods?watch=true"), 401),
+        "POST /api/v1/namespaces/default/pods": 401,
+        "GET /metrics": 200,
+        "POST /metrics": 405,
+    }
+
+
+async def test_the_folders_of_sockets_are_for_their_owner_only(rig: Rig, manager: Manager) -> None:
+    await manager.start()
+    folders = [rig.root / name for name in ("plugins_registry", "device-plugins", "api")]
+    assert {stat.S_IMODE(folder.stat().st_mode) for folder in folders} == {0o700}
+
+
+async def test_the_metrics_are_on_loopback_only(rig: Rig) -> None:
+    program = await rig.start(metrics_port=0)
+    assert program
+    (started,) = [event for event in rig.events if hasattr(event, "metrics")]
+    assert urlsplit(started.metrics).hostname == "127.0.0.1"
+
+
+async def test_a_new_root_directory_is_for_its_owner_only(rig: Rig) -> None:
+    rig.root = rig.root / "new" / "root"
+    rig.options()
+    assert stat.S_IMODE(rig.root.stat().st_mode) == 0o700
+
+
+async def test_a_root_directory_that_every_user_can_write_is_rejected(rig: Rig) -> None:
+    rig.root.chmod(0o1777)
+    with pytest.raises(ConfigurationError, match="every user can write") as error:
+        rig.options()
+    assert "--root-dir" in str(error.value.hint)
+
+
+@as_root
+async def test_a_root_directory_of_another_user_is_rejected(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 65534)
+    with pytest.raises(ConfigurationError, match="belongs to another user"):
+        rig.options()
