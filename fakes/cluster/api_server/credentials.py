@@ -4,6 +4,7 @@ It is HTTPS because client-go sends no token over plain HTTP (k8s.io/client-go, 
 client from sending its token to another process that listens on the port later.
 """
 
+import base64
 import ipaddress
 import json
 import logging
@@ -27,6 +28,7 @@ LOOPBACK = "127.0.0.1"
 HOSTS = (LOOPBACK, "localhost")
 """The names of the server in requests and in its certificate."""
 
+_NAME = "drahealth"
 _VALID = timedelta(days=3650)
 _EARLIER = timedelta(days=1)
 """The certificate is valid from a day before it is made, for clocks that differ."""
@@ -93,6 +95,19 @@ class Credentials:
         new = cls.generate()
         replace_file(path, json.dumps(asdict(new), indent=2).encode() + b"\n")
         return new
+
+    def write_kubeconfig(self, path: Path, url: str) -> None:
+        """Writes a kubeconfig for a server with these credentials, readable by its owner only. Raises OSError."""
+        authority = base64.b64encode(self.authority.encode()).decode()
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": _NAME, "cluster": {"server": url, "certificate-authority-data": authority}}],
+            "users": [{"name": _NAME, "user": {"token": self.token}}],
+            "contexts": [{"name": _NAME, "context": {"cluster": _NAME, "user": _NAME, "namespace": "default"}}],
+            "current-context": _NAME,
+        }
+        replace_file(path, json.dumps(config, indent=2).encode() + b"\n")
 
     def server_tls(self) -> ssl.SSLContext:
         """TLS for the server. Raises ssl.SSLError for an invalid certificate or key."""

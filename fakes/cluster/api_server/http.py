@@ -7,8 +7,6 @@
 It listens on loopback, over HTTPS. Every request needs the bearer token, which is in the kubeconfig.
 """
 
-import base64
-import json
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,12 +14,9 @@ from typing import TYPE_CHECKING
 from drahealth.fakes.cluster.api_server.credentials import HOSTS, LOOPBACK, Credentials
 from drahealth.fakes.cluster.api_server.request_checks import RequestChecks
 from drahealth.fakes.cluster.api_server.server import ApiServer
-from drahealth.fakes.files.atomic import replace_file
 
 if TYPE_CHECKING:
     from aiohttp import web
-
-_NAME = "drahealth"
 
 
 class HttpApi:
@@ -74,14 +69,4 @@ class HttpApi:
 
     def write_kubeconfig(self, path: Path) -> None:
         """Writes a kubeconfig for this server, readable by its owner only. Raises OSError."""
-        context = {"cluster": _NAME, "user": _NAME, "namespace": "default"}
-        authority = base64.b64encode(self.credentials.authority.encode()).decode()
-        config = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": _NAME, "cluster": {"server": self.url, "certificate-authority-data": authority}}],
-            "users": [{"name": _NAME, "user": {"token": self.credentials.token}}],
-            "contexts": [{"name": _NAME, "context": context}],
-            "current-context": _NAME,
-        }
-        replace_file(path, json.dumps(config, indent=2).encode() + b"\n")
+        self.credentials.write_kubeconfig(path, self.url)

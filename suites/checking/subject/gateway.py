@@ -5,22 +5,20 @@ its own kubeconfig.
 """
 
 import asyncio
-import hmac
-import json
 import re
-import secrets
 import socket
 from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 from aiohttp import web
 
+from drahealth.fakes.cluster.api import ApiError
+from drahealth.fakes.cluster.api_server.credentials import HOSTS, LOOPBACK, Credentials
+from drahealth.fakes.cluster.api_server.request_checks import RequestChecks
 from drahealth.fakes.cluster.clients.access import Access
-from drahealth.fakes.files.atomic import replace_file
 
 _BODY_LIMIT = 3 * 2**20
 """Maximum size of a request body in bytes, as in a real API server."""
@@ -36,7 +34,7 @@ class Gateway:
 
     def __init__(self, access: Access) -> None:
         self._access = access
-        self._token = secrets.token_urlsafe(24)
+        self._credentials = Credentials.generate()
         self._reserved: socket.socket | None = None
         self._runner: web.AppRunner | None = None
         self._session: aiohttp.ClientSession | None = None
@@ -48,14 +46,14 @@ class Gateway:
     def url(self) -> str:
         """The URL, also while it is down."""
         assert self._reserved is not None
-        return f"http://127.0.0.1:{self._reserved.getsockname()[1]}"
+        return f"https://{LOOPBACK}:{self._reserved.getsockname()[1]}"
 
     async def start(self, kubeconfig: Path) -> None:
         """Reserves a port, and writes a kubeconfig with a token, readable by this user only. The proxy is up."""
         self._reserved = _bound(0)
         connector = aiohttp.TCPConnector(ssl=self._access.tls or True, limit=0)
         self._session = aiohttp.ClientSession(connector=connector, auto_decompress=False)
-        replace_file(kubeconfig, json.dumps(_kubeconfig(self.url, self._token), indent=2).encode() + b"\n")
+        self._credentials.write_kubeconfig(kubeconfig, self.url)
         await self.up()
 
     async def stop(self) -> None:
@@ -76,7 +74,7 @@ class Gateway:
         runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=0.1)
         await runner.setup()
         listening = _bound(self._reserved.getsockname()[1])
-        await web.SockSite(runner, listening).start()
+        await web.SockSite(runner, listening, ssl_context=self._credentials.server_tls()).start()
         self._runner = runner
 
     async def down(self) -> None:
@@ -121,12 +119,12 @@ class Gateway:
             return _status(503, "ServiceUnavailable", f"cannot reach the API server: {error}")
 
     def _refusal(self, request: web.Request) -> web.Response | None:
-        host = request.headers.get("Host", "")
-        if host != self.url.removeprefix("http://"):
-            return _status(403, "Forbidden", f"unexpected Host header {host[:100]!r}")
-        given = request.headers.get("Authorization", "").removeprefix("Bearer ")
-        if not hmac.compare_digest(given.encode(), self._token.encode()):
-            return _status(401, "Unauthorized", "Unauthorized")
+        assert self._reserved is not None
+        checks = RequestChecks(self._credentials.token, HOSTS, self._reserved.getsockname()[1])
+        try:
+            checks.check(request.headers, has_body=request.can_read_body)
+        except ApiError as error:
+            return _status(error.status, error.reason, error.message)
         return None
 
     async def _wait_for_release(self, request: web.Request) -> None:
@@ -141,7 +139,7 @@ def _bound(port: int) -> socket.socket:
     """A socket at this port of loopback. Several of ours can share it: the port stays ours while none listens."""
     bound = socket.socket()
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    bound.bind(("127.0.0.1", port))
+    bound.bind((LOOPBACK, port))
     return bound
 
 
@@ -159,15 +157,3 @@ async def _passed_on(request: web.Request, upstream: aiohttp.ClientResponse) -> 
 def _status(code: int, reason: str, message: str) -> web.Response:
     body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason}
     return web.json_response({**body, "message": message}, status=code)
-
-
-def _kubeconfig(url: str, token: str) -> dict[str, Any]:
-    name = "drahealth"
-    return {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": name, "cluster": {"server": url}}],
-        "users": [{"name": name, "user": {"token": token}}],
-        "contexts": [{"name": name, "context": {"cluster": name, "user": name, "namespace": "default"}}],
-        "current-context": name,
-    }

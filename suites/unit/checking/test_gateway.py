@@ -1,8 +1,7 @@
 """The gateway between a driver and its API server."""
 
 import asyncio
-import json
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import aiohttp
@@ -11,8 +10,8 @@ import pytest
 from drahealth.fakes.cluster.api import CLAIMS, NODES, ApiError
 from drahealth.fakes.cluster.api_server.http import HttpApi
 from drahealth.fakes.cluster.api_server.server import ApiServer
-from drahealth.fakes.cluster.clients.access import Access
 from drahealth.fakes.cluster.clients.kube_client import KubeClient
+from drahealth.fakes.cluster.clients.static_kubeconfig import static_access
 from drahealth.suites.checking.subject.gateway import Gateway
 
 CLAIM = {"metadata": {"name": "gpu", "namespace": "default"}, "spec": {"devices": {}}}
@@ -24,14 +23,11 @@ async def gateway(tmp_path: Path) -> AsyncGenerator[Gateway, None]:
     await server.create(NODES, {"metadata": {"name": "node-a"}})
     await server.create(CLAIMS, CLAIM)
     http = HttpApi(server)
-    host = await http.start()
+    await http.start()
     http.write_kubeconfig(tmp_path / "upstream")
-    token = json.loads((tmp_path / "upstream").read_text())["users"][0]["user"].get("token", "")
-
-    async def headers() -> Mapping[str, str]:
-        return {"Authorization": f"Bearer {token}"}
-
-    gateway = Gateway(Access(host, headers))
+    upstream = static_access(tmp_path / "upstream")
+    assert upstream
+    gateway = Gateway(upstream)
     await gateway.start(tmp_path / "kubeconfig")
     yield gateway
     await gateway.stop()
@@ -54,14 +50,15 @@ async def test_driver_reads_objects_and_watches_them(client: KubeClient) -> None
 
 @pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer wrong"}])
 async def test_request_without_the_token_is_unauthorized(gateway: Gateway, headers: dict[str, str]) -> None:
-    async with aiohttp.ClientSession() as session, session.get(f"{gateway.url}/api/v1/nodes", headers=headers) as got:
+    async with aiohttp.ClientSession() as session:
+        got = await session.get(f"{gateway.url}/api/v1/nodes", headers=headers, ssl=False)
         assert got.status == 401
 
 
 async def test_request_for_another_host_is_forbidden(gateway: Gateway) -> None:
     async with (
         aiohttp.ClientSession() as session,
-        session.get(f"{gateway.url}/api/v1/nodes", headers={"Host": "evil.example.com"}) as got,
+        session.get(f"{gateway.url}/api/v1/nodes", headers={"Host": "evil.example.com"}, ssl=False) as got,
     ):
         assert got.status == 403
 
