@@ -103,6 +103,18 @@ def unsupported_media_type(media_type: str) -> ApiError:
     return ApiError(415, "UnsupportedMediaType", message)
 
 
+def too_large(limit: int) -> ApiError:
+    """`limit` in bytes."""
+    return ApiError(413, "RequestEntityTooLarge", f"the body is too large: the limit is {limit} bytes")
+
+
+def unsupported_kind(api_version: str, kind: str) -> ApiError:
+    """The error for a protobuf body whose kind has no known messages."""
+    what = f"protobuf bodies of kind {kind[:80]!r}, apiVersion {api_version[:80]!r}, are not supported"
+    hint = 'send JSON; in Go: rest.Config{ContentConfig: rest.ContentConfig{ContentType: "application/json"}}'
+    return ApiError(415, "UnsupportedMediaType", f"{what}: {hint}")
+
+
 def versioned_at_creation() -> ApiError:
     """The error for a resourceVersion at creation, which Kubernetes reports as a server error."""
     message = "resourceVersion should not be set on objects to be created"

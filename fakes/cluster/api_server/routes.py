@@ -12,19 +12,19 @@ from drahealth.fakes.cluster.api import KINDS, ApiError, Kind, Object, WatchEven
 from drahealth.fakes.cluster.api_server import refusals
 from drahealth.fakes.cluster.api_server.discovery import documents
 from drahealth.fakes.cluster.api_server.field_selectors import Matches, field_selector
+from drahealth.fakes.cluster.api_server.rejection_log import RejectionLog
+from drahealth.fakes.cluster.api_server.request_bodies import BODY_LIMIT, REJECTIONS, log_rejected, read_body
 from drahealth.fakes.cluster.api_server.request_checks import RequestChecks
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.cluster.api_server.strategies import WITH_STATUS
-
-_BODY_LIMIT = 3 * 2**20
-"""Maximum size of a request body in bytes, as in a real API server."""
 
 _INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
 
 
 def application(server: ApiServer, checks: RequestChecks) -> web.Application:
     """The server's paths, which answer requests that pass the checks, while the application is served."""
-    app = web.Application(middlewares=[_refusing, _checking(checks)], client_max_size=_BODY_LIMIT)
+    app = web.Application(middlewares=[_refusing, _checking(checks)], client_max_size=BODY_LIMIT)
+    app[REJECTIONS] = RejectionLog()
     for path, document in documents().items():
         app.router.add_get(path, _constant(document))
     for path in ("/readyz", "/livez", "/healthz"):
@@ -71,7 +71,7 @@ class _Resource:
         return web.json_response(await self._server.replace_status(self._kind, await self._body(request)))
 
     async def _delete(self, request: web.Request) -> web.Response:
-        options = await _json(request) if request.can_read_body else {}
+        options = await read_body(request) if request.can_read_body else {}
         grace = request.query.get("gracePeriodSeconds", options.get("gracePeriodSeconds"))
         name = request.match_info["name"]
         await self._server.delete(self._kind, name, _namespace(request), None if grace is None else _number(grace))
@@ -122,7 +122,7 @@ class _Resource:
 
     async def _body(self, request: web.Request) -> Object:
         """The object of the request, with the name and namespace of the path."""
-        obj = await _json(request)
+        obj = await read_body(request)
         metadata = obj.setdefault("metadata", {})
         for key, value in request.match_info.items():
             if not isinstance(metadata, dict) or metadata.setdefault(key, value) != value:
@@ -141,13 +141,14 @@ async def _refusing(request: web.Request, handler: Handler) -> web.StreamRespons
     try:
         return await handler(request)
     except ApiError as error:
-        return web.json_response(status_of(error), status=error.status)
+        refusal = error
     except web.HTTPNotFound:
-        return web.json_response(status_of(refusals.no_such_resource()), status=404)
+        refusal = refusals.no_such_resource()
     except web.HTTPException as error:
         reason = error.reason.replace(" ", "")
         refusal = ApiError(error.status, reason, f"{request.method} {request.path}: {error.reason}")
-        return web.json_response(status_of(refusal), status=error.status)
+    log_rejected(request, refusal)
+    return web.json_response(status_of(refusal), status=refusal.status)
 
 
 def _checking(checks: RequestChecks) -> Middleware:
@@ -157,16 +158,6 @@ def _checking(checks: RequestChecks) -> Middleware:
         return await handler(request)
 
     return check
-
-
-async def _json(request: web.Request) -> Object:
-    try:
-        body = await request.json()
-    except ValueError as error:
-        raise refusals.bad_request(f"the body is not JSON: {error}") from None
-    if not isinstance(body, dict):
-        raise refusals.bad_request(f"the body must be an object, got {type(body).__name__}")
-    return body
 
 
 def _namespace(request: web.Request) -> str | None:

@@ -1,0 +1,1 @@
+"""The protobuf messages of the Kubernetes API that clients in Go send. Read by descriptor (`ci/generate-proto`)."""

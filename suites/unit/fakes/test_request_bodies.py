@@ -1,0 +1,101 @@
+"""Bodies of requests to the in-memory API server: what it reads, and what it logs about the others."""
+
+import io
+import logging
+import zlib
+from typing import Any
+
+import pytest
+
+from drahealth.fakes.cluster.api import SLICES
+from drahealth.suites.unit.fakes.protobuf_encoder import body, encode
+from drahealth.suites.unit.fakes.test_api_http import Web, web
+
+__all__ = ["web"]  # the fixture
+
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+SLICE = {
+    "apiVersion": "resource.k8s.io/v1",
+    "kind": "ResourceSlice",
+    "metadata": {"name": "node-a-gpu"},
+    "spec": {
+        "driver": "gpu.example.com",
+        "nodeName": "node-a",
+        "pool": {"name": "node-a", "generation": 1, "resourceSliceCount": 1},
+        "devices": [{"name": "gpu-0", "attributes": {"uuid": {"string": "GPU-1"}}}],
+    },
+}
+PATH = "/apis/resource.k8s.io/v1/resourceslices"
+
+
+async def send(
+    web: Web, data: bytes, content_type: str = PROTOBUF, path: str = PATH, **headers: str
+) -> tuple[int, Any]:
+    return await web.call("POST", path, data=io.BytesIO(data), headers={"Content-Type": content_type, **headers})
+
+
+async def test_a_protobuf_body_is_stored_as_its_json(web: Web) -> None:
+    status, created = await send(web, encode(SLICE))
+    assert (status, created["kind"]) == (201, "ResourceSlice")
+    assert (await web.server.get(SLICES, "node-a-gpu"))["spec"] == SLICE["spec"]
+
+
+async def test_delete_options_can_be_protobuf(web: Web) -> None:
+    await web.server.create(SLICES, SLICE)
+    options = {"apiVersion": "resource.k8s.io/v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
+    headers = {"Content-Type": PROTOBUF}
+    status, _ = await web.call("DELETE", f"{PATH}/node-a-gpu", data=encode(options), headers=headers)
+    assert (status, await web.server.list(SLICES)) == (200, [])
+
+
+@pytest.mark.parametrize(
+    ("data", "content_type", "status", "reason"),
+    [
+        (b"garbage", PROTOBUF, 400, "BadRequest"),
+        (encode(SLICE)[:-3], PROTOBUF, 400, "BadRequest"),
+        (body("apps/v1", "Deployment", b""), PROTOBUF, 415, "UnsupportedMediaType"),
+        (encode({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}}), PROTOBUF, 400, "BadRequest"),
+        (b"k8s\0" + bytes(3 * 2**20), PROTOBUF, 413, "RequestEntityTooLarge"),
+        (b"{}" + b" " * 3 * 2**20, "application/json", 413, "RequestEntityTooLarge"),
+        (b'{"metadata":' + b"[" * 100_000, "application/json", 400, "BadRequest"),
+        (b'{"metadata":' + b"[" * 200 + b"]" * 200 + b"}", "application/json", 400, "BadRequest"),
+        (b'{"metadata": {"name": NaN}}', "application/json", 400, "BadRequest"),
+        (b"\xff\xfe", "application/json", 400, "BadRequest"),
+    ],
+)
+async def test_an_unreadable_body_gets_a_status_and_one_log_line(
+    web: Web, caplog: pytest.LogCaptureFixture, data: bytes, content_type: str, status: int, reason: str
+) -> None:
+    answers = [await send(web, data, content_type) for _ in range(3)]
+    assert {(code, answer["kind"], answer["reason"]) for code, answer in answers} == {(status, "Status", reason)}
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
+
+
+async def test_a_compressed_body_that_is_damaged_is_a_bad_request(web: Web) -> None:
+    compressed = zlib.compress(encode(SLICE))
+    status, answer = await send(web, b"\x00" + compressed, **{"Content-Encoding": "deflate"})
+    assert (status, answer["kind"]) == (400, "Status")
+
+
+async def test_each_client_and_cause_is_logged_once(web: Web, caplog: pytest.LogCaptureFixture) -> None:
+    for agent in ("driver/v1", "driver/v2", "driver/v1"):
+        for kind in ("Deployment", "Job", "Deployment"):
+            await send(web, body("apps/v1", kind, b""), **{"User-Agent": agent})
+    lines = [record.getMessage() for record in caplog.records]
+    assert all(PATH in line for line in lines)
+    assert sorted(map(line_of, lines)) == [(f"driver/v{n}", kind) for n in (1, 2) for kind in ("Deployment", "Job")]
+
+
+def line_of(line: str) -> tuple[str, str]:
+    """The client and the kind that a log line names."""
+    agent = next(agent for agent in ("driver/v1", "driver/v2") if agent in line)
+    return agent, next(kind for kind in ("Deployment", "Job") if kind in line)
+
+
+async def test_unknown_fields_are_ignored_with_one_log_line(web: Web, caplog: pytest.LogCaptureFixture) -> None:
+    spec = b"\x0a\x01d\x12\x03\x0a\x01p" + bytes.fromhex("8a0601") + b"x"  # driver, pool.name and number 97
+    for name in (b"a", b"b"):
+        raw = b"\x0a\x03\x0a\x01" + name + b"\x12" + bytes([len(spec)]) + spec
+        assert (await send(web, body("resource.k8s.io/v1", "ResourceSlice", raw)))[0] == 201
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert "ResourceSliceSpec field 97" in line
