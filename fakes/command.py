@@ -4,25 +4,43 @@
 """
 
 import sys
+from collections.abc import Iterable
+from importlib import import_module
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_group
 
-from drahealth.fakes.ctl.command import app as ctl
 from drahealth.fakes.program.errors import CommandError
-from drahealth.fakes.program.usage import CommandGroup
-from drahealth.fakes.serve.command import app as driver
+from drahealth.fakes.program.usage import LazyGroup
 from drahealth.proto.quoting import printable_lines
+
+_MODULES = {"driver": "drahealth.fakes.serve.command", "ctl": "drahealth.fakes.ctl.command"}
+"""The modules of the subcommands; `app` is the subcommand."""
+
+
+class FakesGroup(LazyGroup):
+    """`drahealth` with the subcommands of the fakes; it imports the one that is used."""
+
+    def names(self) -> Iterable[str]:
+        return _MODULES
+
+    def build(self, name: str) -> TyperGroup | None:
+        return get_group(import_module(_MODULES[name]).app) if name in _MODULES else None
+
 
 app = typer.Typer(
     name="drahealth",
-    cls=CommandGroup,
+    cls=FakesGroup,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Fake hardware.",
 )
-app.add_typer(driver, name="driver")
-app.add_typer(ctl, name="ctl")
+
+
+@app.callback()
+def common() -> None:
+    """Fake hardware."""
 
 
 def exit_with(error: CommandError) -> None:

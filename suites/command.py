@@ -11,7 +11,7 @@ from drahealth.fakes.program.errors import CommandError
 from drahealth.fakes.program.usage import CommandGroup
 from drahealth.fakes.serve.command import app as driver_app
 from drahealth.proto.quoting import printable_lines
-from drahealth.suites.commands.target_flags import Given, takes_target_options
+from drahealth.suites.commands.target_flags import Given, TargetCommand, takes_target_options
 from drahealth.suites.errors import ConfigurationError, HarnessError, full_text
 
 app = typer.Typer(
@@ -54,7 +54,7 @@ def common(
     """Conformance and end-to-end suite, with fake hardware, for the health of a Pod's devices (KEP-4680)."""
 
 
-@app.command()
+@app.command("run", cls=TargetCommand)
 @takes_target_options("run")
 def run(
     given: Given,
@@ -79,7 +79,7 @@ def scenarios() -> None:
     show_scenarios()
 
 
-@app.command()
+@app.command("doctor", cls=TargetCommand)
 @takes_target_options("doctor")
 def doctor(given: Given) -> None:
     """List the targets that can run on this machine. Exits with 3 if only the reference can run."""
@@ -228,7 +228,7 @@ def plan(
     show_plan(file, seed=seed, devices=devices, partitions=partitions, inventory=inventory, schema=schema)
 
 
-@app.command()
+@app.command("play", cls=TargetCommand)
 @takes_target_options("run")
 def play(
     given: Given,

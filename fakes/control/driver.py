@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from drahealth.fakes.control.commands.devices import DriverDevices
 from drahealth.fakes.control.commands.life import DriverLife
 from drahealth.fakes.control.commands.questions import DriverQuestions
+from drahealth.fakes.control.commands.reports import DriverReports
 from drahealth.fakes.control.commands.streams import StreamControl
 from drahealth.fakes.faults.catalogue import catalogue, policy
 from drahealth.fakes.inventory.cdi import SHARED, cdi_id
@@ -158,5 +159,5 @@ class DriverOptions:
         return cdi_id(self.name, SHARED if self.shared_cdi_id else device)
 
 
-class DriverControl(DriverLife, DriverDevices, StreamControl, DriverQuestions):
+class DriverControl(DriverLife, DriverDevices, StreamControl, DriverReports, DriverQuestions):
     """The control surface of a fake driver: a method for each of its commands (`commands`)."""

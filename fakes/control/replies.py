@@ -7,16 +7,6 @@ from drahealth.fakes.control.taint import Taint
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
-    """The outcome of a recovery: faults that will be gone and faults that stay, such as `xid/79 on gpu-0`."""
-
-    cleared: tuple[str, ...] = ()
-    left: tuple[str, ...] = ()
-    takes: float = 0.0
-    """Seconds until then, on the driver's clock."""
-
-
-@dataclass(frozen=True, slots=True)
 class DriverState:
     """State of a fake driver."""
 

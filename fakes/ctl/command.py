@@ -5,78 +5,68 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import typer
+from typer.core import TyperCommand
 from typer.main import get_group
 
 from drahealth.fakes.control.socket_path import VARIABLE, default_path
-from drahealth.fakes.program.usage import CommandGroup
+from drahealth.fakes.program.usage import DeferredCommand, LazyGroup
 
 _OWN = ("set", "watch", "status")
 """The subcommands in `own_commands`; the others are made from definitions."""
 _STREAM = "stream"
 
 
-class LazyGroup(CommandGroup):
-    """Builds each subcommand when it is used; `words` come before its name in the definitions."""
+class DefinedGroup(LazyGroup):
+    """Subcommands that are made from definitions; `words` come before their names there."""
 
     words = ""
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        """The names of all subcommands, in their order."""
+    def names(self) -> list[str]:
         from drahealth.fakes.control.commands.registry import subcommands
 
-        for words in subcommands():
-            group, _, name = words.rpartition(" ")
-            if group == self.words:
-                self._build(name)
-        return super().list_commands(ctx)
+        return [name for group, _, name in (words.rpartition(" ") for words in subcommands()) if group == self.words]
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The subcommand with this name. Raises CommandError if it is unknown."""
-        self._build(cmd_name)
-        if cmd_name not in self.commands:
-            self.list_commands(ctx)  # for the hint in the error
-        return super().get_command(ctx, cmd_name)
+    def build(self, name: str) -> TyperCommand | None:
+        from drahealth.fakes.control.commands.registry import widest, with_subcommand
 
-    def _build(self, name: str) -> None:
-        from drahealth.fakes.ctl.subcommands import add_subcommand
+        def build() -> typer.Typer:
+            from drahealth.fakes.ctl.subcommands import add_subcommand
 
-        if name not in self.commands:
-            part = typer.Typer()
-            add_subcommand(part, f"{self.words} {name}".lstrip())
-            self._add(part)
+            app = typer.Typer(add_completion=False)
+            add_subcommand(app, name, definitions)
+            return app
 
-    def _add(self, part: typer.Typer) -> None:
-        if part.registered_commands:
-            self.commands.update(get_group(part).commands)
+        definitions = with_subcommand(f"{self.words} {name}".lstrip())
+        return DeferredCommand(name, widest(definitions).help, build) if definitions else None
 
 
-class StreamGroup(LazyGroup):
+class StreamGroup(DefinedGroup):
     """`drahealth ctl stream`."""
 
     words = _STREAM
 
 
-class CtlGroup(LazyGroup):
+class CtlGroup(DefinedGroup):
     """`drahealth ctl`."""
 
     renamed: ClassVar[Mapping[str, str]] = {"heal": "`reset`", "hush": "`stream silence`"}
 
+    def names(self) -> list[str]:
+        return [*super().names(), *_OWN]
+
     def list_commands(self, ctx: Any) -> list[str]:
         super().list_commands(ctx)
-        for name in _OWN:
-            self._build(name)
         self.commands[_STREAM] = self.commands.pop(_STREAM)  # at the end
         return list(self.commands)
 
-    def _build(self, name: str) -> None:
+    def build(self, name: str) -> TyperCommand | None:
         if name not in _OWN:
-            super()._build(name)
-        elif name not in self.commands:
-            from drahealth.fakes.ctl.own_commands import app
+            return super().build(name)
+        from drahealth.fakes.ctl.own_commands import app
 
-            part = typer.Typer()
-            part.registered_commands = [info for info in app.registered_commands if info.name == name]
-            self._add(part)
+        found = get_group(app).commands[name]
+        assert isinstance(found, TyperCommand)
+        return found
 
 
 app = typer.Typer(name="ctl", cls=CtlGroup, no_args_is_help=True, add_completion=False)

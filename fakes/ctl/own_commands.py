@@ -1,23 +1,16 @@
 """The subcommands of `drahealth ctl` that are not made from one definition: `set`, `watch` and `status`."""
 
 import json as json_
-from collections.abc import Iterator
 from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
 
-from drahealth.fakes.control.commands.definition import Command
-from drahealth.fakes.control.commands.devices import DEVICE, SetHealth
-from drahealth.fakes.control.commands.plugin_devices import Remove, Restore, SetListedHealth
-from drahealth.fakes.control.commands.streams import SetHeartbeat
+from drahealth.fakes.control.commands.devices import DEVICE
 from drahealth.fakes.ctl.connection import Connection
 from drahealth.fakes.ctl.driver import Driver, driver_of
-from drahealth.fakes.ctl.words import words_of
-from drahealth.fakes.hints import near
 from drahealth.fakes.program.errors import CommandError
 from drahealth.proto.quoting import printable
-from drahealth.proto.values import Health
 
 app = typer.Typer()
 
@@ -55,56 +48,22 @@ def set_(
         raise CommandError(
             "pass devices with --health, --message, --timeout, --listed or --unlisted; or pass --heartbeat; or both"
         )
+    from drahealth.fakes.ctl.overrides import commands_for  # only here: `ctl` starts without it
+
     with driver_of(context) as driver:
         try:
-            commands = list(
-                (_for_plugin if driver.is_plugin else _for_driver)(driver, tuple(device or ()), changes, heartbeat)
-            )
+            commands = commands_for(driver, tuple(device or ()), changes, heartbeat)
         except ValueError as error:
             raise CommandError(str(error)) from None
         for command in commands:
             driver.do(command)
 
 
-def _for_driver(
-    driver: Driver, devices: tuple[str, ...], changes: dict[str, Any], heartbeat: float | None
-) -> Iterator[Command[Any]]:
-    if "listed" in changes:
-        raise ValueError(f"{driver.words} has no --listed and --unlisted; they are for device plugins")
-    health = _health(changes["health"]) if "health" in changes else None
-    if changes:
-        message = changes.get("message", None if health is None else "")
-        yield SetHealth(devices, health, message, changes.get("timeout"))
-    if heartbeat is not None:
-        yield SetHeartbeat(heartbeat)
-
-
-def _for_plugin(
-    driver: Driver, devices: tuple[str, ...], changes: dict[str, Any], heartbeat: float | None
-) -> Iterator[Command[Any]]:
-    """The command that the plugin can reject comes first."""
-    odd = [f"--{key}" for key in ("message", "timeout") if key in changes] + ["--heartbeat"] * (heartbeat is not None)
-    if odd:
-        raise ValueError(f"{driver.words} has no {odd[0]}; it is for drivers")
-    if "listed" in changes:
-        yield (Restore if changes["listed"] else Remove)(devices)
-    if "health" in changes:
-        yield SetListedHealth(devices, changes["health"])
-
-
-def _health(word: str) -> Health:
-    found = next((health for health in Health if health.lower() == word.lower()), None)
-    if found is None:
-        raise CommandError(f"unknown health {word!r}; {near(word, Health)}")
-    return found
-
-
-# -- what is there
-
-
 @app.command("watch")
 def watch(context: typer.Context, json: Json = False) -> None:
     """Print events until Ctrl-C, or until the drivers' process ends."""
+    from drahealth.fakes.ctl.words import words_of
+
     path, name = context.obj
     with Connection(path) as connection:
         names = {}

@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
+from drahealth.fakes.control.commands import registry
 from drahealth.fakes.control.commands.arguments import Argument, Kind, parse
 from drahealth.fakes.control.commands.definition import Definition, Subject
-from drahealth.fakes.control.commands.registry import with_subcommand
 from drahealth.fakes.ctl.driver import driver_of
 from drahealth.fakes.ctl.outcomes import show_outcome
 from drahealth.fakes.program.errors import CommandError
@@ -17,14 +17,9 @@ _TIMES = (Kind.DURATION, Kind.OFFSET)
 """What may begin with a minus, as an option does."""
 
 
-def add_subcommand(app: typer.Typer, words: str) -> None:
-    """Adds the subcommand of these words, by the last of them; nothing where no command has them."""
-    if definitions := with_subcommand(words):
-        _add(app, words.rpartition(" ")[2], definitions)
-
-
-def _add(app: typer.Typer, name: str, definitions: Mapping[Subject, Definition]) -> None:
-    widest = max(definitions.values(), key=lambda definition: len(definition.arguments))
+def add_subcommand(app: typer.Typer, name: str, definitions: Mapping[Subject, Definition]) -> None:
+    """Adds the subcommand of these definitions, by the fakes that know it."""
+    widest = registry.widest(definitions)
     positions = [argument for argument in widest.arguments if not argument.option]
     settings = {"ignore_unknown_options": any(argument.kind in _TIMES for argument in positions)}
     app.command(name, help=widest.help, context_settings=settings)(_function(widest, definitions))

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from drahealth.fakes.cluster.api import Object
-from drahealth.fakes.control.commands.devices import SetHealth
+from drahealth.fakes.control.commands.reports import SetHealth
 from drahealth.fakes.control.driver import DriverOptions
 from drahealth.fakes.control.taint import Taint
 from drahealth.fakes.faults.catalogue import policy

@@ -15,14 +15,7 @@ import grpc
 
 from drahealth.fakes.cluster.api import ApiError
 from drahealth.fakes.cluster.list_watch import ListWatch
-from drahealth.fakes.control.commands.devices import (
-    Play,
-    Report,
-    Reset,
-    SetHealth,
-    TaintDevices,
-    UntaintDevices,
-)
+from drahealth.fakes.control.commands.devices import Reset, TaintDevices, UntaintDevices
 from drahealth.fakes.control.commands.life import (
     Crash,
     Restart,
@@ -34,6 +27,7 @@ from drahealth.fakes.control.commands.life import (
     WaitRegistered,
 )
 from drahealth.fakes.control.commands.questions import GetDevices, GetState
+from drahealth.fakes.control.commands.reports import Play, Report, SetHealth
 from drahealth.fakes.control.commands.streams import (
     FAULTS,
     KINDS,

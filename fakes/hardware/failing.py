@@ -4,9 +4,8 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from drahealth.fakes.control.commands.devices import Clear, Flap, Inject, Recover
+from drahealth.fakes.control.commands.devices import Attempt, Clear, Flap, Inject, Recover
 from drahealth.fakes.control.commands.surface import Handlers, handles
-from drahealth.fakes.control.replies import Attempt
 from drahealth.fakes.faults.catalogue import Action, action
 from drahealth.fakes.hardware.machine import DeviceState, Key, Machine, fault_text
 from drahealth.fakes.hardware.recoveries import Recoveries

@@ -1,11 +1,13 @@
 """Subcommands whose usage errors are one sentence with a hint, like all other errors of the command."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any, ClassVar
 
 import typer
-from typer.core import TyperArgument, TyperGroup
+from typer.core import TyperArgument, TyperCommand, TyperGroup
+from typer.main import get_command
 
 from drahealth.fakes.hints import near
 from drahealth.fakes.program.errors import CommandError
@@ -29,7 +31,7 @@ class CommandGroup(TyperGroup):
             raise CommandError(f"{ctx.command_path} {cmd_name} was renamed to {self.renamed[cmd_name]}")
         if found is None and not cmd_name.startswith("-"):
             raise CommandError(f"unknown command {cmd_name!r} of {ctx.command_path}; {near(cmd_name, self.commands)}")
-        if found is not None:
+        if found is not None and not isinstance(found, DeferredCommand):
             _hide_types(found, ctx)
         return found
 
@@ -58,6 +60,58 @@ def _hide_types(command: Any, ctx: Any) -> None:
 
 def _no_type(ctx: Any) -> None:
     """The type of a parameter in help: none."""
+
+
+class LazyGroup(CommandGroup):
+    """A command that builds each subcommand when it is used: its modules may take long to import."""
+
+    def names(self) -> Iterable[str]:
+        """The names of its subcommands that are built when they are used, in their order."""
+        raise NotImplementedError
+
+    def build(self, name: str) -> TyperCommand | TyperGroup | None:
+        """The subcommand with this name; None if it is unknown."""
+        raise NotImplementedError
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names of all subcommands, in their order."""
+        for name in self.names():
+            self._add(name)
+        return super().list_commands(ctx)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The subcommand with this name. Raises CommandError if it is unknown."""
+        self._add(cmd_name)
+        if cmd_name not in self.commands:
+            self.list_commands(ctx)  # for the hint in the error
+        return super().get_command(ctx, cmd_name)
+
+    def _add(self, name: str) -> None:
+        if name not in self.commands and (built := self.build(name)):
+            self.commands[name] = built
+
+
+class DeferredCommand(TyperCommand):
+    """A command that is built when it is used. Lists of commands need only its name and its help text."""
+
+    def __init__(self, name: str, help_text: str, build: Callable[[], typer.Typer]) -> None:
+        """`build` returns a Typer with this command alone."""
+        super().__init__(name, help=help_text)
+        self._build = build
+
+    @cached_property
+    def complete(self) -> TyperCommand:
+        """The command itself."""
+        made = get_command(self._build())
+        assert isinstance(made, TyperCommand)
+        _hide_types(made, typer.Context(made))
+        return made
+
+    def get_params(self, ctx: Any) -> Any:
+        return self.complete.get_params(ctx)
+
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:
+        return self.complete.make_context(*args, **kwargs)
 
 
 @contextmanager

@@ -8,17 +8,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from drahealth.fakes.control.commands.devices import (
-    Clear,
-    Inject,
-    Recover,
-    Reset,
-    SetHealth,
-    TaintDevices,
-    UntaintDevices,
-)
+from drahealth.fakes.control.commands.devices import Clear, Inject, Recover, Reset, TaintDevices, UntaintDevices
 from drahealth.fakes.control.commands.life import Crash, Restart, RestartDevicePlugin, Start, Stop, Unregister, Upgrade
 from drahealth.fakes.control.commands.plugin_devices import Remove, Restore, SetListedHealth
+from drahealth.fakes.control.commands.reports import SetHealth
 from drahealth.fakes.control.commands.streams import StreamClose
 from drahealth.fakes.faults.catalogue import Fault, UnknownName, action, fault
 from drahealth.fakes.files.user_files import Finding, Place

@@ -3,7 +3,7 @@
 from typing import Any
 
 from drahealth.fakes.control.commands.definition import Command
-from drahealth.fakes.control.commands.devices import Report
+from drahealth.fakes.control.commands.reports import Report
 from drahealth.fakes.control.commands.streams import StreamSend
 from drahealth.fakes.inventory.devices import Inventory
 from drahealth.fakes.timelines.model import DeviceMessage, Message

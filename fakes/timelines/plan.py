@@ -15,7 +15,8 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from drahealth.fakes.control.commands.definition import Command, Subject
-from drahealth.fakes.control.commands.devices import Clear, Inject, Recover, SetHealth
+from drahealth.fakes.control.commands.devices import Clear, Inject, Recover
+from drahealth.fakes.control.commands.reports import SetHealth
 from drahealth.fakes.control.commands.streams import SetHeartbeat
 from drahealth.fakes.durations import Uniform
 from drahealth.fakes.faults.catalogue import fault

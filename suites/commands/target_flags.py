@@ -1,49 +1,80 @@
-"""The flags of a subcommand that are derived from the options of the targets."""
+"""The flags of a subcommand that are derived from the options of the targets.
+
+They are derived when the subcommand is used: `drahealth --help` and the other subcommands start without the targets.
+"""
 
 import inspect
 from collections.abc import Callable, Iterator
 from functools import wraps
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from drahealth.fakes.program.usage import DeferredCommand
 from drahealth.suites.errors import ConfigurationError
-from drahealth.suites.targets import registry
-from drahealth.suites.targets.option import Command, Option
+
+if TYPE_CHECKING:
+    from drahealth.suites.targets.option import Command, Option
 
 Given = dict[str, str | None]
 """Texts by the names of the options, with `target` among them; None stands for an option that is not given."""
 
 _GIVEN = "given"
+_OWN = "own_subcommand"
 
 
-def takes_target_options(command: Command) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Adds `--target` and the options of all targets to a subcommand, which gets them as its argument `given`."""
+class TargetCommand(DeferredCommand):
+    """A subcommand that takes the options of targets (`takes_target_options`)."""
+
+    def __init__(self, name: str, *, callback: Callable[..., None], **_: Any) -> None:
+        def build() -> typer.Typer:
+            app = typer.Typer(add_completion=False)
+            app.command(name)(_with_flags(*callback.__dict__[_OWN]))
+            return app
+
+        super().__init__(name, inspect.getdoc(callback) or "", build)
+
+
+def takes_target_options(command: "Command") -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Adds `--target` and the options of all targets to a `TargetCommand`, which gets them as its argument `given`."""
 
     def decorate(subcommand: Callable[..., None]) -> Callable[..., None]:
-        own = inspect.signature(subcommand, eval_str=True).parameters
-        flags = {flag.name: flag for flag in _flags(command)}
-        renamed = {old: option.name for option, _ in registry.options(command) for old in option.old_names}
-        target, *others = [*flags.values(), *map(_renamed_flag, renamed)]
-        rest = [own[name].replace(kind=inspect.Parameter.KEYWORD_ONLY) for name in own if name != _GIVEN]
-        parameters = [target, *rest, *others]
+        def listed() -> None:
+            raise AssertionError("only its `complete` command is called")
 
-        @wraps(subcommand)
-        def call(**arguments: Any) -> None:
-            for old, new in renamed.items():
-                if arguments.pop(old) is not None:
-                    raise ConfigurationError(f"--{old} was renamed to --{new}")
-            given = {name.replace("_", "-"): _text(arguments.pop(name)) for name in flags}
-            subcommand(given=given, **arguments)
-
-        call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        return call
+        listed.__doc__ = subcommand.__doc__
+        listed.__dict__[_OWN] = (subcommand, command)
+        return listed
 
     return decorate
 
 
-def _flags(command: Command) -> Iterator[inspect.Parameter]:
+def _with_flags(subcommand: Callable[..., None], command: "Command") -> Callable[..., None]:
+    from drahealth.suites.targets import registry
+
+    own = inspect.signature(subcommand, eval_str=True).parameters
+    flags = {flag.name: flag for flag in _flags(command)}
+    renamed = {old: option.name for option, _ in registry.options(command) for old in option.old_names}
+    target, *others = [*flags.values(), *map(_renamed_flag, renamed)]
+    rest = [own[name].replace(kind=inspect.Parameter.KEYWORD_ONLY) for name in own if name != _GIVEN]
+    parameters = [target, *rest, *others]
+
+    @wraps(subcommand)
+    def call(**arguments: Any) -> None:
+        for old, new in renamed.items():
+            if arguments.pop(old) is not None:
+                raise ConfigurationError(f"--{old} was renamed to --{new}")
+        given = {name.replace("_", "-"): _text(arguments.pop(name)) for name in flags}
+        subcommand(given=given, **arguments)
+
+    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return call
+
+
+def _flags(command: "Command") -> Iterator[inspect.Parameter]:
+    from drahealth.suites.targets import registry
+
     yield _flag(registry.target_option(command), None)
     for option, targets in registry.options(command):
         everywhere = len(targets) == len(registry.FOLDERS)
@@ -51,7 +82,7 @@ def _flags(command: Command) -> Iterator[inspect.Parameter]:
         yield _flag(option, None if everywhere else f"Options of the {' and '.join(targets)} target{several}")
 
 
-def _flag(option: Option[Any], panel: str | None) -> inspect.Parameter:
+def _flag(option: "Option[Any]", panel: str | None) -> inspect.Parameter:
     """The parameter that typer makes a flag of; `panel` is the heading that it is listed below."""
     kind: Any = bool if option.is_switch else str | None
     metavar = option.metavar or None

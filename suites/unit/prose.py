@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import typer
 from typer.core import TyperCommand, TyperGroup
 
 # A sentence ends at a full stop, question mark or exclamation mark before a space; abbreviations do not end it.
@@ -64,11 +65,13 @@ def error_messages(where: str, source: str) -> Iterator[Sentence]:
 
 def help_texts(command: TyperCommand | TyperGroup, path: str) -> Iterator[Sentence]:
     """The sentences of a command's help: its own, its options' and arguments', its subcommands'."""
-    for text in [command.help or "", *(getattr(option, "help", None) or "" for option in command.params)]:
+    context = typer.Context(command)
+    for text in [command.help or "", *(getattr(option, "help", None) or "" for option in command.get_params(context))]:
         for _, block in _blocks(text.replace("\b", "").splitlines()):
             yield from sentences(path, 0, block)
     if isinstance(command, TyperGroup):
-        for name, child in command.commands.items():
+        for name in command.list_commands(context):
+            child = command.get_command(context, name)
             assert isinstance(child, TyperCommand | TyperGroup)
             yield from help_texts(child, f"{path} {name}")
 

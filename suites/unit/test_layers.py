@@ -107,6 +107,14 @@ def test_the_command_imports_nothing_heavy_until_a_subcommand_needs_it() -> None
     assert {"typer", *heavy} & set(done.stdout.split()) == {"typer"}
 
 
+@pytest.mark.parametrize("words", [["--help"], ["faults", "list"]])
+def test_only_commands_with_the_options_of_targets_import_targets(words: list[str]) -> None:
+    code = f"import sys; sys.argv[1:] = {words}\nfrom drahealth.suites.__main__ import main\n"
+    code += "try: main()\nexcept SystemExit: print(); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert [name for name in done.stdout.splitlines()[-1].split() if "drahealth.suites.targets" in name] == []
+
+
 @pytest.mark.parametrize(("word", "loaded"), [("ctl", "drahealth.fakes.command"), ("run", "drahealth.suites.command")])
 def test_commands_of_the_fakes_load_nothing_of_the_suites(word: str, loaded: str) -> None:
     code = f"import sys; sys.argv[1:] = ['{word}', '--nonsense']\nfrom drahealth.suites.__main__ import main\n"
@@ -119,16 +127,20 @@ def test_commands_of_the_fakes_load_nothing_of_the_suites(word: str, loaded: str
 
 def test_a_command_to_a_driver_needs_of_the_fakes_no_more_than_the_commands() -> None:
     code = "import sys; sys.argv[1:] = ['ctl', '--socket', '/nowhere', 'inject', 'xid/79', 'gpu-0']\n"
-    code += "from drahealth.fakes.command import main\n"
+    code += "from drahealth.suites.__main__ import main\n"
     code += "try: main()\nexcept SystemExit: print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
     folders = {".".join(name.split(".")[:3]) for name in loaded if name.startswith("drahealth.fakes.")}
     assert not folders & {
-        f"drahealth.fakes.{name}" for name in ("faults", "hardware", "timelines", "cluster", "inventory")
+        f"drahealth.fakes.{name}" for name in ("faults", "hardware", "timelines", "cluster", "inventory", "serve")
     }
+    assert {name for name in loaded if name.startswith("drahealth.suites.")} == {"drahealth.suites.__main__"}
     assert not loaded & {
+        "drahealth.fakes.control.replies",
+        "drahealth.fakes.ctl.own_commands",
         "drahealth.fakes.files.user_files",
+        "drahealth.proto.values",
         "asyncio",
         "grpc",
         "google.protobuf",

@@ -1,9 +1,9 @@
 """The arguments of commands: how people write each kind of value, and what a program gets. Standard library alone."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 Devices = str | tuple[str, ...]
 """Devices of one driver: a path (`gpu-0`, `gpu-0/mig-1`), a pattern (`gpu-*`), `all`, or several of these."""
@@ -34,8 +34,7 @@ class Kind(StrEnum):
     """Something that only programs send, such as the devices of a report."""
 
 
-@dataclass(frozen=True, slots=True)
-class Argument:
+class Argument(NamedTuple):
     """One argument of a command."""
 
     help: str
@@ -51,8 +50,7 @@ class Argument:
     default: Any = None
 
 
-@dataclass(frozen=True, slots=True)
-class Joined:
+class Joined(NamedTuple):
     """How several arguments are written in one word, such as a taint."""
 
     metavar: str

@@ -18,7 +18,7 @@ here, so that `drahealth ctl` starts at once.
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, dataclass_transform, get_args
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeVar, dataclass_transform, get_args
 
 from drahealth.fakes.control.commands.arguments import Argument, Joined, argument
 
@@ -61,8 +61,7 @@ class Command(Generic[Reply]):
         return {a.name: value for a in self.definition.arguments if (value := getattr(self, a.name)) != a.default}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Definition:
+class Definition(NamedTuple):
     """What is known of a command."""
 
     name: str
@@ -140,4 +139,4 @@ def dataclass_of(made: type[C]) -> type[C]:
 def _argument(name: str, field: "dataclasses.Field[Any]") -> Argument:
     known: Argument = field.metadata["argument"]
     required = field.default is dataclasses.MISSING
-    return dataclasses.replace(known, name=name, required=required, default=field.default)
+    return known._replace(name=name, required=required, default=field.default)

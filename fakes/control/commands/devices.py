@@ -1,14 +1,13 @@
-"""The commands about the devices of a driver: faults, recoveries, taints, and the health that it reports."""
+"""The commands about the devices of a driver: faults, recoveries and taints."""
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from drahealth.fakes.control.commands.arguments import Devices, Joined, Kind, argument
 from drahealth.fakes.control.commands.definition import DRIVER, Command, command
 from drahealth.fakes.control.commands.surface import Control, Method
-from drahealth.fakes.control.replies import Attempt
 from drahealth.fakes.control.taint import TAINT_EFFECTS, Taint
-from drahealth.proto.values import DeviceHealth, Health
 
 _SHORTEST = 0.01
 """Seconds between two changes of a flap; with less, reports would use all processor time."""
@@ -32,6 +31,16 @@ class Clear(Command[Sequence[str]]):
 
     fault: str = argument("The fault to clear.")
     device: Devices = argument(DEVICE, Kind.DEVICES)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """The outcome of a recovery: faults that will be gone and faults that stay, such as `xid/79 on gpu-0`."""
+
+    cleared: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    takes: float = 0.0
+    """Seconds until then, on the driver's clock."""
 
 
 @command("recover")
@@ -133,30 +142,6 @@ class UntaintDevices(Command[None]):
         Taint(self.key, effect=self.effect or "NoSchedule")
 
 
-@command("set_health", DRIVER, ctl="", step="")
-class SetHealth(Command[None]):
-    """Override the reported health of devices, whatever their faults."""
-
-    device: Devices = argument(DEVICE, Kind.DEVICES)
-    health: Health | None = argument("Healthy, Unhealthy or Unknown; default: unchanged.")
-    message: str | None = argument("The message; default: unchanged.", default="")
-    timeout: int | None = argument("Whole seconds; 0: the kubelet's default; default: unchanged.", default=None)
-
-
-@command("play", DRIVER, ctl="", step="")
-class Play(Command[None]):
-    """Report changes in their order, each in its own complete report, as fast as possible."""
-
-    changes: Sequence[DeviceHealth] = argument("The changes, in their order.", Kind.DATA)
-
-
-@command("report", DRIVER, ctl="", step="")
-class Report(Command[None]):
-    """Send this report, independent of the state of the devices: a partial, empty or invalid report."""
-
-    devices: Sequence[DeviceHealth] = argument("The devices of the report.", Kind.DATA)
-
-
 class DeviceControl(Control):
     """The methods of both drivers and device plugins."""
 
@@ -172,6 +157,3 @@ class DriverDevices(DeviceControl):
 
     taint = Method(TaintDevices)
     untaint = Method(UntaintDevices)
-    set_health = Method(SetHealth)
-    play = Method(Play)
-    report = Method(Report)

@@ -1,5 +1,6 @@
 """All commands, by the fake that knows them."""
 
+from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 
@@ -7,8 +8,10 @@ from drahealth.fakes.control.commands.definition import Definition, Subject, kno
 from drahealth.fakes.hints import near
 
 _PACKAGE = "drahealth.fakes.control.commands"
-_MODULES = [f"{_PACKAGE}.{name}" for name in ("devices", "plugin_devices", "life", "streams", "questions")]
+_MODULES = [f"{_PACKAGE}.{name}" for name in ("devices", "reports", "plugin_devices", "life", "streams", "questions")]
 """The modules that define commands, in the order of lists. They are imported when they are needed."""
+_WITH_SUBCOMMANDS = [f"{_PACKAGE}.{name}" for name in ("devices", "life", "streams")]
+"""Those that define subcommands of `ctl`. The others import more, and `ctl` starts without them."""
 _RENAMED = {
     "heal": "reset",
     "hush": "stream_silence or stream_restore",
@@ -42,16 +45,22 @@ def definition(subject: Subject, name: str) -> Definition:
 def with_subcommand(words: str) -> dict[Subject, Definition]:
     """The definitions of a `ctl` subcommand, by the fakes that know it. It imports only the modules it needs: one
     module defines a subcommand for all fakes."""
-    for module in _MODULES:
+    for module in _WITH_SUBCOMMANDS:
         import_module(module)
         if found := {of: definition for (of, _), definition in known.items() if definition.ctl == words}:
             return found
     return {}
 
 
+def widest(definitions: Mapping[Subject, Definition]) -> Definition:
+    """The one of a subcommand's definitions with the most arguments: the subcommand has its arguments and help."""
+    return max(definitions.values(), key=lambda definition: len(definition.arguments))
+
+
 def subcommands() -> list[str]:
     """The words of all `ctl` subcommands, in the order of lists."""
-    _import_all()
+    for module in _WITH_SUBCOMMANDS:
+        import_module(module)
     order = sorted(known.values(), key=lambda definition: _MODULES.index(definition.command.__module__))
     return list(dict.fromkeys(definition.ctl for definition in order if definition.ctl))
 

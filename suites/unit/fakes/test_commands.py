@@ -11,10 +11,11 @@ from typer.testing import CliRunner
 
 from drahealth.fakes.control.codec import decode, encode
 from drahealth.fakes.control.commands.definition import Command, Subject
-from drahealth.fakes.control.commands.devices import Inject, Play, Recover, SetHealth, TaintDevices, UntaintDevices
+from drahealth.fakes.control.commands.devices import Inject, Recover, TaintDevices, UntaintDevices
 from drahealth.fakes.control.commands.life import Restart, Upgrade
 from drahealth.fakes.control.commands.plugin_devices import Remove
 from drahealth.fakes.control.commands.registry import defined, subcommands
+from drahealth.fakes.control.commands.reports import Play, SetHealth
 from drahealth.fakes.control.commands.streams import CODES, FAULTS, KINDS, StreamClose, StreamDelay, StreamDrop
 from drahealth.fakes.control.commands.surface import Control, Handlers, Method
 from drahealth.fakes.control.device_plugin import PluginControl
@@ -57,6 +58,10 @@ def test_each_command_is_a_step_where_its_definition_says_so() -> None:
 def test_each_command_is_a_subcommand_where_its_definition_says_so(words: str) -> None:
     shown = CliRunner().invoke(ctl, [*words.split(), "--help"])
     assert (shown.exit_code, f"ctl {words} " in shown.output) == (0, True)
+
+
+def test_every_command_with_a_subcommand_is_in_a_module_that_ctl_imports() -> None:
+    assert set(subcommands()) == {d.ctl for subject in SUBJECTS for d in defined(subject)} - {""}
 
 
 @pytest.mark.parametrize("words", subcommands())

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drahealth.fakes.control.commands.devices import Attempt
 from drahealth.fakes.control.device_plugin import PluginControl, PluginOptions
 from drahealth.fakes.control.remote import ControlFailed
-from drahealth.fakes.control.replies import Attempt, ListedDevice
+from drahealth.fakes.control.replies import ListedDevice
 from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
 from drahealth.fakes.hardware.inventories import plugin_options
 from drahealth.fakes.hardware.machine import DeviceState

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from drahealth.fakes.control.commands.definition import Command
-from drahealth.fakes.control.commands.devices import Report
+from drahealth.fakes.control.commands.reports import Report
 from drahealth.fakes.control.commands.streams import StreamClose, StreamSend
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.inventory.devices import Inventory
