@@ -17,7 +17,9 @@ _MODULES = {
     "kubernetes": "k8s.io/kubernetes",
     "etcd": "go.etcd.io/etcd/server/v3",
     "helm": "helm.sh/helm/v4",
+    "dra-test-driver": "k8s.io/kubernetes",
 }
+_FOLDERS = {"dra-test-driver": "test/e2e/dra/test-driver"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,7 @@ def module_path(package: Package) -> str:
 def program_path(package: Package, program: str) -> str:
     """The Go package of one program."""
     module = module_path(package)
-    return module if package.project == "etcd" else f"{module}/cmd/{program}"
+    return module if package.project == "etcd" else f"{module}/{_FOLDERS.get(package.project, f'cmd/{program}')}"
 
 
 def go_mod(module: Module) -> str:

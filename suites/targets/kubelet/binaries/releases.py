@@ -68,6 +68,11 @@ def helm(version: str = HELM_VERSION) -> Package:
     return Package("helm", "Helm", version, ("helm",))
 
 
+def dra_test_driver(version: str = DEFAULT_VERSION) -> Package:
+    """The DRA driver of Kubernetes' own tests, which is not released: it can only be built."""
+    return Package("dra-test-driver", "the DRA test driver of Kubernetes", version, ("dra-test-driver",))
+
+
 def this_platform() -> Platform:
     """The platform of this machine. Raises HarnessError if no kubelet can run on it."""
     system, machine = platform.system().lower(), platform.machine()

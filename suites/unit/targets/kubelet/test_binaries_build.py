@@ -15,7 +15,7 @@ from drahealth.suites.targets.kubelet.binaries.go_modules import (
     program_path,
     too_old,
 )
-from drahealth.suites.targets.kubelet.binaries.releases import Platform, etcd, helm, kubernetes
+from drahealth.suites.targets.kubelet.binaries.releases import Platform, dra_test_driver, etcd, helm, kubernetes
 from drahealth.suites.targets.kubelet.binaries.sources import Order, Unavailable
 from drahealth.suites.targets.progress import silent
 
@@ -93,6 +93,11 @@ def test_helm_is_built_with_its_version() -> None:
     module = Module(module_path(package), "v4.3.1", "", "")
     assert program_path(package, "helm") == "helm.sh/helm/v4/cmd/helm"
     assert linker_flags(package, module) == "-s -w -X helm.sh/helm/v4/internal/version.version=v4.3.1"
+
+
+def test_the_test_driver_is_a_program_of_kubernetes() -> None:
+    path = program_path(dra_test_driver("1.37.1"), "dra-test-driver")
+    assert path == "k8s.io/kubernetes/test/e2e/dra/test-driver"
 
 
 def test_an_unknown_release_is_a_configuration_error(go: Callable[..., str], order: Order) -> None:
