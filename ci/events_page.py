@@ -10,10 +10,11 @@ from typing import Any
 from drahealth.proto.events import EVENTS, IN_FULL, IN_SHORT
 
 INTRODUCTION = """\
-One word for each thing that happens. `drahealth driver serve --json`, `drahealth ctl watch --json` and
+Each event is one thing that happened. `drahealth driver serve --json`, `drahealth ctl watch --json` and
 `drahealth manager --json` print these events as JSON Lines; `drahealth manager --history FILE` and
 `drahealth run --histories DIR` write them to files.
-Each line is one object, with the word as `event`. In Python they are the types of `drahealth.proto.events`.
+Each line is one object, with the name of the event as `event`. In Python the events are the types of
+`drahealth.proto.events`.
 
 - Live output (`--json`) adds `time`, RFC 3339. `left_out_before` counts skipped lines of a slow reader.
 - A history adds `at`, monotonic seconds. Its first line is a header: `{"format": "drahealth-history/v1",
@@ -46,12 +47,12 @@ FIELDS = {
     "devices": "Devices in the order of the message. DRA: pool, device, health, message, timeout (seconds), "
     "updated (Unix seconds). Device plugin: id, health.",
     "complete": "Whether it listed all devices of the driver.",
-    "undecoded": "Devices that say more than `devices` holds: `device` is the index (-1: the message itself), "
-    "`fields` has everything received, `unknown` fields as number, wire type and value.",
+    "undecoded": "Received content that does not fit into `devices`. `device`: index of the device, or -1 for the "
+    "message itself; `fields`: everything received, with `unknown` fields as number, wire type and value.",
     "size": "Size in bytes.",
     "claim_uid": "UID of the ResourceClaim.",
     "device": "Name of the device, POOL/NAME in reports of DRA drivers.",
-    "health": "Healthy, Unhealthy or Unknown; of a device plugin its own word.",
+    "health": "Healthy, Unhealthy or Unknown; for a device plugin the text that it reported.",
     "message": "Message; empty without one.",
     "request": "Fields of the request.",
     "method": "Service and method.",

@@ -16,15 +16,15 @@ def near(name: str, known: Iterable[str]) -> str:
     """The end of an error message about an unknown name: a suggestion, if one is similar, and the known names."""
     names = list(known)
     if not names:
-        return "there are none"
+        return "none exist"
     if len(names) <= _MAX_LISTED:
         suggestion = _closest(name, names)
-        listed = f"there {'are' if len(names) > 1 else 'is'} {', '.join(names)}"
+        listed = f"valid: {', '.join(names)}"
         return f"did you mean {suggestion}? {listed}" if suggestion and len(names) > 1 else listed
     from difflib import get_close_matches  # slow import, needed only for errors
 
     close = get_close_matches(name[:_MAX_LENGTH], names[:_MAX_COMPARED], 3)
-    return f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(names[:_MAX_LISTED])}, ..."
+    return f"did you mean {' or '.join(close)}?" if close else f"valid: {', '.join(names[:_MAX_LISTED])}, ..."
 
 
 def _closest(name: str, names: Sequence[str]) -> str:

@@ -48,7 +48,7 @@ NotifyConnection = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A reported device; `age` is in seconds since its last report, `stale` means that this exceeds its timeout."""
+    """A reported device. `age`: seconds since its last report; `stale`: whether `age` exceeds its timeout."""
 
     id: DeviceId
     reading: Reading

@@ -17,7 +17,7 @@ MEBIBYTE = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """How a kubelet behaves: that of the KEP, or of one release."""
+    """Behavior of a kubelet: as in the KEP, or as in one release."""
 
     name: str
     release: str | None

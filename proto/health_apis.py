@@ -152,7 +152,7 @@ def of_service(advertised: str) -> tuple[HealthApi, ...]:
 def check_served(api: str) -> None:
     """Raises ValueError unless all names are keys of `HEALTH_APIS`."""
     if api not in HEALTH_APIS:
-        raise ValueError(f"unknown health API {api!r}; there are {', '.join(HEALTH_APIS)}")
+        raise ValueError(f"unknown health API {api!r}; valid: {', '.join(HEALTH_APIS)}")
 
 
 def check_advertised(api: str) -> None:

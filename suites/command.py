@@ -116,7 +116,8 @@ def run_manager(
 ) -> None:
     """Run the reference in place of a kubelet: run Pods from manifests, and show the health that drivers report.
 
-    SIGTERM or Ctrl-C ends it. The next run with the same root directory continues. Exits with 2 usage, 3 environment.
+    SIGTERM or Ctrl-C ends it. The next run with the same root directory continues from its state.
+    Exit codes: 2 usage, 3 environment.
     """
     from drahealth.suites.manager_command.options import Options
     from drahealth.suites.manager_command.program import serve

@@ -133,7 +133,7 @@ def action(name: str) -> Action:
 def _one_of(what: str, name: str, known: tuple[str, ...], where: str = "") -> None:
     if name not in known:
         near = get_close_matches(name, known, 3, 0.5)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(known[:12])}"
+        hint = f"did you mean {' or '.join(near)}?" if near else f"valid: {', '.join(known[:12])}"
         raise UnknownName(f"unknown {what} {name!r}{where}; {hint}")
 
 

@@ -15,7 +15,7 @@ REGISTRATION_TIMEOUT = 30.0
 
 
 class FakeNode(Protocol):
-    """The node that a fake runs on, as far as a fake needs it. Paths are the kubelet's."""
+    """The node of a fake: the parts that a fake needs. Paths are the kubelet's."""
 
     @property
     def name(self) -> str:

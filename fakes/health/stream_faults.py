@@ -28,7 +28,7 @@ class StreamFaults:
     def set(self, kind: str, value: float = 1.0) -> None:
         """Sets a fault. Raises ValueError for an unknown kind, a share above 1 or a negative delay."""
         if kind not in KINDS:
-            raise ValueError(f"unknown stream fault {kind!r}; there are {', '.join(KINDS)}")
+            raise ValueError(f"unknown stream fault {kind!r}; valid: {', '.join(KINDS)}")
         is_share = kind in ("drop", "duplicate", "reorder")
         if not 0 <= value < math.inf or (is_share and value > 1):
             expected = "a share between 0 and 1" if is_share else "a finite number, at least 0"

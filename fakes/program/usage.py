@@ -51,6 +51,15 @@ class CommandGroup(TyperGroup):
             return super().invoke(ctx)
 
 
+class SingleCommand(TyperCommand):
+    """A command without subcommands, as a program of its own."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Prints the help."""
+        _hide_types(self, ctx)
+        super().format_help(ctx, formatter)
+
+
 def _hide_types(command: Any, ctx: Any) -> None:
     """Hides the Python types that typer prints in help for flags and arguments, such as `<bool>`."""
     for parameter in command.get_params(ctx):

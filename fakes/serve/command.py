@@ -91,8 +91,8 @@ def serve(
 ) -> None:
     """Serve fake drivers and device plugins next to a kubelet until SIGTERM or Ctrl-C.
 
-    With -f, the file defines them and `drahealth ctl` controls them. Without -f, each connection creates its own
-    drivers, with JSON lines. Exit codes: 2 wrong usage, 3 environment.
+    With -f, the file defines them and `drahealth ctl` controls them. Without -f, each connection creates and
+    controls drivers of its own; it sends JSON lines. Exit codes: 2 wrong usage, 3 environment.
     """
     given: dict[str, Any] = {
         "kubelet_dir": kubelet_dir,

@@ -164,7 +164,7 @@ def _odd_offer(path: Place, step: Step) -> Iterator[Finding]:
     for number, name in enumerate(offer):
         if life and full_name(name) not in HEALTH_APIS:
             where = (*path, "driver", life.verb, "offer", number)
-            yield where, f"unknown health API {name!r}; there are {', '.join(HEALTH_APIS)}"
+            yield where, f"unknown health API {name!r}; valid: {', '.join(HEALTH_APIS)}"
 
 
 def steps_of(timeline: Timeline) -> Iterator[tuple[Place, Step]]:

@@ -26,7 +26,7 @@ def contradictions(actions: Iterable[Action], catalogue: str, *, by_chance: bool
             yield from ((action_.place, what) for what in story.next(action_))
     for (place, at), helped in story.helped.items():
         if not helped and not by_chance:
-            yield place, f"no device has a fault at {at:g} s; inject one before, or remove this step"
+            yield place, f"no device has a fault at {at:g} s; inject one first, or remove this step"
 
 
 _NAMES = {"driver": "driver", "plugin": "device plugin", "kubelet": "kubelet"}
@@ -104,7 +104,7 @@ class _Story:
     def _inject(self, did: Action, inject: Inject) -> Iterator[str]:
         faults = self.has.setdefault(did.device, {})
         if inject.fault in faults:
-            yield f"{did.device} already has {inject.fault} at {did.at:g} s; clear it before"
+            yield f"{did.device} already has {inject.fault} at {did.at:g} s; clear it first"
         whole = did.device.partition("/")[0]
         for gone in {whole, did.device}:
             for name in self.has.get(gone, {}):

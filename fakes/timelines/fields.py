@@ -30,7 +30,7 @@ def _percent(value: Any) -> float:
             part = -1.0
         if 0 <= part <= 1:
             return part
-    raise ValueError(f"invalid share {value!r} (use 80%)")
+    raise ValueError(f"must be between 0% and 100%, got {value!r}")
 
 
 Lasting = Annotated[

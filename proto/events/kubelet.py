@@ -67,7 +67,7 @@ class GrpcCall:
     seconds: float
     """Duration."""
     code: str = "OK"
-    """gRPC code; empty if the answer was no message of the method."""
+    """gRPC code; empty if the answer could not be decoded."""
     details: str = ""
     """Text of the error."""
     caller: Literal["kubelet", "plugin"] = "kubelet"
@@ -122,12 +122,12 @@ class HealthRestored:
 
     driver: str
     devices: tuple[DeviceHealth, ...]
-    """Each with pool, device, health and message; its timeout is the rest of it, in whole seconds."""
+    """Each with pool, device, health, message, and the rest of its timeout in whole seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class MalformedReceived:
-    """The kubelet received bytes on a stream that are no message of its method; the stream ends."""
+    """The kubelet received an invalid message on a stream; the stream ends."""
 
     event: ClassVar[str] = "malformed-received"
     emitters: ClassVar[tuple[str, ...]] = (KUBELET,)

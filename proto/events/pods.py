@@ -36,7 +36,7 @@ class StatusSeen:
     init_containers: tuple[ContainerSeen, ...] = ()
     """Likewise."""
     resources: tuple[ResourceStatus, ...] | None = None
-    """allocatedResourcesStatus of the pod itself, for what no container uses; null if the field is missing."""
+    """allocatedResourcesStatus of the pod itself, for claims that no container uses; null if the field is missing."""
     namespace: str = ""
     """Namespace of the pod; empty in a scenario, which has just one."""
 
@@ -61,7 +61,7 @@ class PodDeleted:
 
 @dataclass(frozen=True, slots=True)
 class EventSeen:
-    """A client of the API saw an event (core/v1) on a pod; it is seen again when its count has grown."""
+    """A client of the API saw an event (core/v1) on a pod. Emitted again when its count grows."""
 
     event: ClassVar[str] = "event-seen"
     emitters: ClassVar[tuple[str, ...]] = (SCENARIO,)
@@ -85,16 +85,16 @@ class GateSet:
 
     gate: str
     on: bool
-    """On both sides."""
+    """Whether the gate is enabled in the API server and in the kubelet."""
     api_server: bool | None = None
-    """On that side; null if unknown."""
+    """Whether it is enabled in the API server; null if unknown."""
     kubelet: bool | None = None
-    """On that side; null if unknown."""
+    """Whether it is enabled in the kubelet; null if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Restarted:
-    """A component was restarted, or its process ended and began again."""
+    """A component was restarted, or its process ended and was started again."""
 
     event: ClassVar[str] = "restarted"
     emitters: ClassVar[tuple[str, ...]] = (SCENARIO,)
@@ -104,7 +104,7 @@ class Restarted:
 
 @dataclass(frozen=True, slots=True)
 class TimePassed:
-    """The node's clock jumped forward, which the times of the records do not show."""
+    """The node's clock jumped forward. The times of records do not include such jumps."""
 
     event: ClassVar[str] = "time-passed"
     emitters: ClassVar[tuple[str, ...]] = (SCENARIO,)

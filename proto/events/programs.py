@@ -84,7 +84,7 @@ class ManagerStarted:
     """Directory of the manifests."""
     node: str
     profile: str
-    """Which kubelet the manager behaves like."""
+    """Profile of the manager, such as kep or v1.37."""
     metrics: str | None
     """URL of the metrics; null without."""
 

@@ -21,7 +21,7 @@ class ReportSummary:
     stream: str = ""
     """Name of the stream on the driver side; empty on the kubelet side."""
     complete: bool | None = None
-    """Whether it listed all devices of the driver; null where the kubelet sees it, which cannot know."""
+    """Whether it listed all devices of the driver; null on the kubelet side, where this is unknown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ class StepStarted:
     """Arguments of the step."""
     device: str = ""
     when: dict[str, Any] | None = None
-    """What the step waits for; null if for nothing."""
+    """Condition that the step waits for; null without one."""
 
 
 @dataclass(frozen=True, slots=True)

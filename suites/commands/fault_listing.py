@@ -38,7 +38,7 @@ def show_faults(vendor: str | None, *, as_json: bool = False) -> None:
     console = standard_output()
     for name, known in found.items():
         table = Table(title=name, box=None, title_justify="left", title_style="bold")
-        for column in ("fault", "kind", "what happened", "reaches", "recovery", "takes"):
+        for column in ("fault", "kind", "what happened", "scope", "recovery", "takes"):
             table.add_column(column, overflow="fold")
         for each in known.values():
             table.add_row(each.id, each.kind, each.means, each.reaches, each.recovery, str(each.takes))
@@ -50,7 +50,7 @@ def show_faults(vendor: str | None, *, as_json: bool = False) -> None:
 def show_fault(name: str, vendor: str | None, *, as_json: bool = False) -> None:
     """Print all fields of a fault, and its health by each policy. Raises ConfigurationError."""
     vendors = [vendor] if vendor else [known for known in CATALOGUES if name in catalogue(known)] or [_PUBLIC]
-    with _known_names("drahealth faults list shows all"):
+    with _known_names("run `drahealth faults list` for all"):
         found = {known: fault(known, name) for known in vendors}
     judged = {each.name: str(each.health(name)) if each.knows(name) else None for each in policies().values()}
     if as_json:
@@ -99,10 +99,10 @@ def _plain(found: Fault) -> dict[str, Any]:
 
 
 def _details(found: Fault) -> list[tuple[str, str]]:
-    details = [("message", found.message_for("gpu-0")), ("reaches", found.reaches)]
+    details = [("message", found.message_for("gpu-0")), ("scope", found.reaches)]
     details.append(("recovery", f"{found.recovery}, {found.takes}" + (", may fail" if found.may_fail else "")))
     details += [("then", found.then)] if found.then else []
-    details += [("vanishes", "reported once; then the driver no longer lists the device")] if found.vanishes else []
+    details += [("listed", "once more; then the driver omits the device from its reports")] if found.vanishes else []
     details += [("silent", "the driver does not report it")] if found.silent else []
     return [*details, ("source", found.source)]
 

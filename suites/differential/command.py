@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from drahealth.fakes.program.usage import SingleCommand
 from drahealth.suites.differential.record import load_scripts
 from drahealth.suites.differential.running import Compared, Plan, run
 from drahealth.suites.differential.script import Script
@@ -26,11 +27,11 @@ _DEFAULT = next(target.name for target in _TARGETS if not target.can(Capability.
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
-@app.command()
+@app.command(cls=SingleCommand)
 def differential(
     scripts: Annotated[int, typer.Option(min=1, help="Number of scripts.")] = 60,
     seed: Annotated[int, typer.Option(help="Seed of the scripts; the same seed gives the same scripts.")] = 1,
-    first: Annotated[int, typer.Option(min=0, help="Number of the first script, to continue with a seed.")] = 0,
+    first: Annotated[int, typer.Option(min=0, help="Number of the first script, to continue an earlier run.")] = 0,
     lanes: Annotated[int, typer.Option(min=1, max=40, help="Number of scripts to play at a time.")] = 16,
     target: Annotated[str, typer.Option(help=f"Target to compare with the reference: {_NAMES}.")] = _DEFAULT,
     kubernetes: Annotated[str, typer.Option(help="Release of the kubelet.")] = DEFAULT_VERSION,

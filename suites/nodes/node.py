@@ -160,11 +160,14 @@ class Node:
     # -- the kubelet and time
 
     async def restart_kubelet(self) -> None:
-        """Kill the kubelet and start it again on its files; containers run on. Returns when the node is Ready."""
+        """Kill the kubelet and start it again with its files. Containers keep running.
+
+        Returns when the node is Ready.
+        """
         await self._target.restart_kubelet()
 
     async def advance_time(self, seconds: float) -> None:
-        """Advance the time of the node and its fakes: without waiting on the reference, by waiting elsewhere."""
+        """Advance the time of the node and its fakes. The reference does not wait; a real kubelet does."""
         await self._target.advance_time(seconds)
 
     @property

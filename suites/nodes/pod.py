@@ -76,7 +76,7 @@ class Pod:
             raise timed_out(f"pod {self.name} {expected}", limit, seen)
 
     async def exit(self, code: int = 0, *, container: str | None = None) -> None:
-        """End a running container with this exit code; without a name all containers that run."""
+        """End a running container with this exit code; without a name, all running containers."""
         for found in self.status.containers if self.status else ():
             if found.state == "running" and container in (None, found.name):
                 await self._all.target.end_container(self.uid, found.name, code)

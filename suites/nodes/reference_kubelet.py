@@ -88,7 +88,7 @@ class ReferenceKubelet:
         return self._root / "device-plugins"
 
     async def kubeconfig(self) -> Path:
-        """A kubeconfig for a driver in another process; the API server listens on loopback from now on."""
+        """A kubeconfig for a driver in another process. The first call starts the API server on loopback."""
         path = self._root / "kubeconfig"
         if not path.exists():
             await self._http.start()

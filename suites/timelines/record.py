@@ -106,7 +106,8 @@ class Recorder:
         not a socket.
         """
         if not await asyncio.to_thread(self._socket.is_socket):
-            raise ConfigurationError(f"{self._socket} is not a socket", "pass the socket of a running driver")
+            problem = "is not a socket" if self._socket.exists() else "does not exist"
+            raise ConfigurationError(f"{self._socket} {problem}", "pass the socket of a running driver")
         self._driver, endpoint, versions = await _ask(self._socket)
         async with grpc.aio.insecure_channel(_target(endpoint)) as channel:
             await _reach(channel, endpoint)

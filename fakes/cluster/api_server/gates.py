@@ -50,7 +50,7 @@ class HealthFields:
         """Gates by name, enabled by default. ValueError for an unknown gate, or only the status gate off (A-03)."""
         for name in gates:
             if name not in (STATUS_GATE, MESSAGE_GATE):
-                raise ValueError(f"unknown feature gate {name!r}; there are {STATUS_GATE}, {MESSAGE_GATE}")
+                raise ValueError(f"unknown feature gate {name!r}; valid: {STATUS_GATE}, {MESSAGE_GATE}")
         status, message = gates.get(STATUS_GATE, True), gates.get(MESSAGE_GATE, True)
         if message and not status:
             raise ValueError(f"{MESSAGE_GATE} depends on {STATUS_GATE}, which is disabled; disable both")

@@ -30,8 +30,8 @@ def in_cluster(folder: Path = SERVICE_ACCOUNT) -> Access:
         host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]
         tls = lenient(ssl.create_default_context(cafile=folder / "ca.crt"))
         (folder / "token").read_text()
-    except (KeyError, OSError) as error:
-        raise ValueError(f"not running in a pod with a service account ({error})") from None
+    except (KeyError, OSError):
+        raise ValueError("not running in a pod with a service account") from None
 
     async def headers() -> Mapping[str, str]:
         return {"Authorization": f"Bearer {(folder / 'token').read_text().strip()}"}  # the token is renewed every hour

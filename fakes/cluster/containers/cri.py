@@ -46,7 +46,7 @@ _SANDBOX_STATES = {number: state for state, number in SANDBOX_STATES.items()}
 
 
 class CriServer:
-    """Serves a `ContainerRuntime` to a real kubelet, on its `containerRuntimeEndpoint`, the unix socket `socket`.
+    """Serves a `ContainerRuntime` to a real kubelet, on the unix socket `socket` (`containerRuntimeEndpoint`).
 
     `log_dir` must belong to this run alone. Containers belong to the runtime: they outlive this server.
     """

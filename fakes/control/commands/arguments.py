@@ -91,7 +91,7 @@ def _share(text: str) -> float:
     try:
         return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
-        raise ValueError(f"invalid share {text!r} (use 20% or 0.2)") from None
+        raise ValueError(f"must be between 0% and 100%, got {text!r}") from None
 
 
 _PARSERS: dict[Kind, Callable[[str], Any]] = {

@@ -70,7 +70,7 @@ class Recover(Command[Attempt]):
 
 @command("flap", step="")
 class Flap(Command[None]):
-    """Add and remove a fault repeatedly: it starts immediately, and changes after each interval.
+    """Add a fault to devices immediately, then remove it and add it again, once in each interval.
 
     `clear`, a recovery action that clears the fault, `reset` and a stop of the driver end the flapping. If a device
     already has the fault, the command fails and changes nothing.

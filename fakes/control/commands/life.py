@@ -25,7 +25,7 @@ class Stop(Command[None]):
 
 @command("restart", DRIVER, step="life restart")
 class Restart(Command[None]):
-    """Stop in order and start again, with other health APIs if some are offered.
+    """Stop in order and start again, with the health APIs of `offer` if given.
 
     An unknown health API is rejected; the driver then continues unchanged.
     """

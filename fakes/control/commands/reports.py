@@ -11,7 +11,7 @@ from drahealth.proto.values import DeviceHealth, Health
 
 @command("set_health", DRIVER, ctl="", step="")
 class SetHealth(Command[None]):
-    """Override the reported health of devices, whatever their faults."""
+    """Override the reported health of devices, even of devices with faults."""
 
     device: Devices = argument(DEVICE, Kind.DEVICES)
     health: Health | None = argument("Healthy, Unhealthy or Unknown; default: unchanged.")

@@ -132,7 +132,7 @@ class StreamClose(Command[None]):
 
     def __post_init__(self) -> None:
         if self.code not in CODES:
-            raise ValueError(f"unknown gRPC status code {self.code!r}; there are {', '.join(CODES)}")
+            raise ValueError(f"unknown gRPC status code {self.code!r}; valid: {', '.join(CODES)}")
 
 
 @command("stream_send", DRIVER, ctl="stream send", step="")

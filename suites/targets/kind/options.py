@@ -12,7 +12,7 @@ _name = matching(r"[a-z0-9]([a-z0-9.-]{0,40}[a-z0-9])?", "lower-case letters, di
 
 NODES = Option("nodes", "N", "Number of nodes of the cluster.", whole_number(1, 20))
 IMAGE = Option("image", "NODE_IMAGE", "Node image; default: kind's image for the release.", text, ("run", "doctor"))
-KIND_CONFIG = Option("kind-config", "FILE", "Kind configuration to merge ours into.", readable_file)
+KIND_CONFIG = Option("kind-config", "FILE", "Your kind configuration; drahealth adds its own settings.", readable_file)
 NAME = Option("name", "NAME", "Name of the cluster.", _name)
 KEEP = Option(
     "keep", "WHEN", "Keep the cluster afterwards: never (default), failed, always.", choice("never", "failed", "always")

@@ -81,9 +81,9 @@ async def test_a_call_is_answered_with_its_number_and_result(ends: Ends) -> None
 @pytest.mark.parametrize(
     ("request_", "error"),
     [
-        ({"driver": 1, "call": "fly"}, "a driver has no command 'fly'; there are inject, "),
+        ({"driver": 1, "call": "fly"}, "a driver has no command 'fly'; valid: inject, "),
         ({"driver": 1, "call": "health"}, "a driver has no command 'health'"),
-        ({"call": "state"}, "unknown call 'state'; there are make, make_plugin, drop, jump, close"),
+        ({"call": "state"}, "unknown call 'state'; valid: make, make_plugin, drop, jump, close"),
         ({"call": "make_plugin", "args": {"options": {"resource": "cpu"}}}, "options.devices: "),
         ({"driver": 2, "call": "state"}, "unknown driver 2"),
         ({"call": "make", "args": {"options": {"name": "d"}}}, "options.node: "),
@@ -94,7 +94,7 @@ async def test_a_call_is_answered_with_its_number_and_result(ends: Ends) -> None
         ({"driver": 1, "call": "set_health", "args": {"device": "gpu-0", "health": "Sick"}}, "health: Input should be"),
         (
             {"driver": 1, "call": "set_health", "args": {"device": "gpu-9", "health": "Healthy"}},
-            "unknown device 'gpu-9'; there are gpu-0",
+            "unknown device 'gpu-9'; valid: gpu-0",
         ),
         ({"driver": 1, "call": "report", "args": {"devices": [{"pool": "p"}]}}, "devices.0.device: "),
     ],

@@ -170,7 +170,7 @@ async def test_stopped_plugin_leaves_no_files(rig: Rig, plugin: PluginControl, e
 @pytest.mark.parametrize("call", ["set_health", "remove", "restore"])
 async def test_unknown_device_is_rejected(plugin: PluginControl, call: str) -> None:
     more = {"health": "Healthy"} if call == "set_health" else {}
-    with pytest.raises((ValueError, ControlFailed), match="unknown device 'gpu-7'; there are gpu-0, gpu-1"):
+    with pytest.raises((ValueError, ControlFailed), match="unknown device 'gpu-7'; valid: gpu-0, gpu-1"):
         await getattr(plugin, call)(device="gpu-7", **more)
 
 

@@ -58,7 +58,7 @@ class FullApi(ApiServer):
         ({"returns": {"gpu-7": ()}}, "returns has unknown devices: gpu-7"),
         (
             {"served_health_apis": ("v9.Health",)},
-            f"unknown health API 'v9.Health'; there are {', '.join(HEALTH_APIS)}",
+            f"unknown health API 'v9.Health'; valid: {', '.join(HEALTH_APIS)}",
         ),
         (
             {"health_apis": ("v1alpha1.NodeHealth/WatchResources",)},

@@ -221,10 +221,10 @@ async def test_devices_of_other_drivers_are_not_its_to_prepare(driver: DriverCon
     [
         (
             lambda d: d.set_health("gpu-9", HEALTHY),
-            "unknown device 'gpu-9'; there are gpu-0, gpu-1",
+            "unknown device 'gpu-9'; valid: gpu-0, gpu-1",
         ),
         (lambda d: d.play([DeviceHealth("pool", "gpu-0", HEALTHY)]), "has no device pool/gpu-0"),
-        (lambda d: d.stream_close("GONE"), "unknown gRPC status code 'GONE'; there are OK, CANCELLED, "),
+        (lambda d: d.stream_close("GONE"), "unknown gRPC status code 'GONE'; valid: OK, CANCELLED, "),
         (lambda d: d.stream_send("0aff0"), "hexadecimal"),
         (lambda d: d.set_health("gpu-0", HEALTHY, timeout=2**63), "9223372036854775808"),
         (lambda d: d.report([DeviceHealth("", "", HEALTHY, updated=-(2**63) - 1)]), "-9223372036854775809"),

@@ -199,9 +199,9 @@ async def test_heartbeat_can_change(make: Make, rig: Rig) -> None:
     ("call", "words"),
     [
         (lambda driver: driver.inject("xid/97", "gpu-0"), "unknown fault 'xid/97' in the catalogue nvidia"),
-        (lambda driver: driver.inject("xid/79", "gpu-9"), "unknown device 'gpu-9'; there are gpu-0, gpu-1"),
+        (lambda driver: driver.inject("xid/79", "gpu-9"), "unknown device 'gpu-9'; valid: gpu-0, gpu-1"),
         (lambda driver: driver.recover("gpu-rset"), "unknown recovery action 'gpu-rset'; did you mean gpu-reset"),
-        (lambda driver: driver.stream_restore("slow"), "unknown stream fault 'slow'; there are silence, stall, delay"),
+        (lambda driver: driver.stream_restore("slow"), "unknown stream fault 'slow'; valid: silence, stall, delay"),
         (lambda driver: driver.stream_drop(1.5), "drop must be a share from 0% to 100%, got 1.5"),
         (lambda driver: driver.set_heartbeat(-1), "heartbeat must be a finite number of seconds"),
     ],

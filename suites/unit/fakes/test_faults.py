@@ -75,7 +75,7 @@ def test_unnamed_fault_leaves_a_device_healthy() -> None:
     [
         (lambda: fault("nvidia", "xid/97"), "unknown fault 'xid/97' in the catalogue nvidia; did you mean xid/95"),
         (lambda: fault("nvida", "xid/79"), "unknown catalogue 'nvida'; did you mean nvidia"),
-        (lambda: policy("gke"), "unknown policy 'gke'; there are nvidia-plugin, nvidia-catalogue"),
+        (lambda: policy("gke"), "unknown policy 'gke'; valid: nvidia-plugin, nvidia-catalogue"),
         (lambda: action("gpu-rset"), "unknown recovery action 'gpu-rset'; did you mean gpu-reset"),
     ],
 )

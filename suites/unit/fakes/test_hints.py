@@ -8,13 +8,13 @@ from drahealth.fakes.hints import near
 @pytest.mark.parametrize(
     ("name", "known", "hint"),
     [
-        ("x", [], "there are none"),
-        ("nic", ["gpu"], "there is gpu"),
-        ("injct", ["inject", "clear"], "did you mean inject? there are inject, clear"),
-        ("Healty", ["Healthy", "Unhealthy"], "did you mean Healthy? there are Healthy, Unhealthy"),
-        ("gpu-9", ["gpu-0", "split"], "there are gpu-0, split"),
+        ("x", [], "none exist"),
+        ("nic", ["gpu"], "valid: gpu"),
+        ("injct", ["inject", "clear"], "did you mean inject? valid: inject, clear"),
+        ("Healty", ["Healthy", "Unhealthy"], "did you mean Healthy? valid: Healthy, Unhealthy"),
+        ("gpu-9", ["gpu-0", "split"], "valid: gpu-0, split"),
         ("gup-7", [f"gpu-{number}" for number in range(30)], "did you mean gpu-7 or gpu-27 or gpu-17?"),
-        ("x", [str(number) for number in range(30)], f"there are {', '.join(map(str, range(24)))}, ..."),
+        ("x", [str(number) for number in range(30)], f"valid: {', '.join(map(str, range(24)))}, ..."),
     ],
 )
 def test_clearly_closest_name_is_suggested(name: str, known: list[str], hint: str) -> None:
@@ -22,4 +22,4 @@ def test_clearly_closest_name_is_suggested(name: str, known: list[str], hint: st
 
 
 def test_hint_is_fast_for_many_and_long_names() -> None:
-    assert near("gpu" * 100_000, (f"gpu-{number}" for number in range(100_000))).startswith("there are gpu-0, gpu-1")
+    assert near("gpu" * 100_000, (f"gpu-{number}" for number in range(100_000))).startswith("valid: gpu-0, gpu-1")

@@ -177,13 +177,13 @@ LARGE = f"plugins: [{GPU % (60000, 'a/b')}, {TPU % (60000, 'a/c')}]"
         (
             "plugins:\n- resource: e/g\n  devices: [{name: a, count: 2}]\n  preferred: [a-0, b, a-2]",
             [
-                "line 5: plugins.0.preferred.1: unknown device 'b'; there are a-0, a-1",
-                "line 5: plugins.0.preferred.2: unknown device 'a-2'; there are a-0, a-1",
+                "line 5: plugins.0.preferred.1: unknown device 'b'; valid: a-0, a-1",
+                "line 5: plugins.0.preferred.2: unknown device 'a-2'; valid: a-0, a-1",
             ],
         ),
         (
             "plugins:\n- {resource: e/g, devices: [{name: a, partitions: [{name: b}]}], preferred: [a]}",
-            ["line 3: plugins.0.preferred.0: unknown device 'a'; there is a-b"],
+            ["line 3: plugins.0.preferred.0: unknown device 'a'; valid: a-b"],
         ),
         (
             "plugins:\n- {resource: e/g, devices: [{name: A}], preferred: [a], registration: never}",

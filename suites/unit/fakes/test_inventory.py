@@ -49,7 +49,7 @@ def test_a_device_without_links_has_no_peers() -> None:
 
 
 def test_unknown_device_is_reported_with_known_names() -> None:
-    with pytest.raises(ValueError, match="no device matches 'gpu-7'; there are gpu-0, gpu-1"):
+    with pytest.raises(ValueError, match="no device matches 'gpu-7'; valid: gpu-0, gpu-1"):
         Inventory.of(2).matching("gpu-7")
 
 

@@ -67,11 +67,11 @@ def test_importing_it_does_not_import_the_official_client() -> None:
     ("content", "why"),
     [
         ("", "the file is empty"),
-        ("{}", "it has no current-context; there are none"),
+        ("{}", "it has no current-context; none exist"),
         ("a: [", "line 1: invalid YAML: expected the node content"),
         ("[]", "it must be a kubeconfig with `apiVersion: v1` and `kind: Config`"),
         ("a: 1\n---\nb: 1", "it must have one YAML document"),
-        ("{clusters: [], contexts: [{name: y}], current-context: x}", "it has no context 'x'; there is y"),
+        ("{clusters: [], contexts: [{name: y}], current-context: x}", "it has no context 'x'; valid: y"),
         (
             "{clusters: [], contexts: [{name: x, context: {cluster: c}}], current-context: x}",
             "Invalid kube-config file",
@@ -91,7 +91,7 @@ async def test_missing_kubeconfig_and_missing_context_are_reported(reach: Reach,
     for nothing, why in ((tmp_path / "nothing", "No such file or directory"), (tmp_path, "Is a directory")):
         with pytest.raises(ValueError, match=f"^kubeconfig {nothing}: {why}$"):
             await KubeClient.from_kubeconfig(nothing)
-    with pytest.raises(ValueError, match="it has no context 'other'; there is "):
+    with pytest.raises(ValueError, match="it has no context 'other'; valid: "):
         await KubeClient.from_kubeconfig(reach.kubeconfig, context="other")
 
 

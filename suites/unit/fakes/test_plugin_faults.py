@@ -115,7 +115,7 @@ async def test_removed_device_stays_removed_when_its_faults_change(rig: Rig, plu
     ("call", "words"),
     [
         (("inject", "xid/97", "gpu-0"), "unknown fault 'xid/97' in the catalogue nvidia"),
-        (("inject", "xid/79", "gpu-9"), "unknown device 'gpu-9'; there are gpu-0, split"),
+        (("inject", "xid/79", "gpu-9"), "unknown device 'gpu-9'; valid: gpu-0, split"),
         (("recover", "hammer"), "unknown recovery action 'hammer'"),
         (("restore", "gpu-0"), "device plugin example.com/gpu already lists gpu-0"),
     ],

@@ -151,7 +151,7 @@ async def test_a_way_to_a_socket_where_nobody_listens_says_so(rig: Rig) -> None:
         (
             ("--kubeconfig", "/"),
             3,
-            "kubeconfig /: Is a directory; pass --kubeconfig; drahealth manager",
+            "kubeconfig /: Is a directory; pass --kubeconfig (drahealth manager",
         ),
         ((), 3, "not running in a pod with a service account"),
     ],

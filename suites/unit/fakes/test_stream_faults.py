@@ -82,6 +82,6 @@ def test_the_same_seed_gives_the_same_faults(seed: int, values: dict[str, float]
 
 @pytest.mark.parametrize(("kind", "value"), [("slow", 1), ("drop", 1.5), ("delay", -1), ("delay", math.inf)])
 def test_invalid_stream_fault_is_rejected(kind: str, value: float) -> None:
-    with pytest.raises(ValueError, match=r"there are stall, delay|must be"):
+    with pytest.raises(ValueError, match=r"valid: stall, delay|must be"):
         StreamFaults().set(kind, value)
     assert set(KINDS) == {"stall", "delay", "drop", "duplicate", "reorder"}

@@ -34,7 +34,7 @@ def test_a_timeline_that_makes_sense_is_planned() -> None:
     [
         ("inject: xid/97, device: gpu-0", "timeline.0.inject: unknown fault 'xid/97' in the catalogue nvidia"),
         ("recover: gpu-rset", "timeline.0.recover: unknown recovery action 'gpu-rset'; did you mean gpu-reset"),
-        ("stream: {close: NOPE}", "timeline.0.stream.close: unknown gRPC status code 'NOPE'; there are OK"),
+        ("stream: {close: NOPE}", "timeline.0.stream.close: unknown gRPC status code 'NOPE'; valid: OK"),
         ("mark: a, within: push", "timeline.0.within: `within` is not allowed with mark, only with expect"),
         (
             "driver: crash, device: gpu-0",
@@ -63,7 +63,7 @@ def test_a_timeline_that_makes_sense_is_planned() -> None:
         ("pod: running, for: 1s", "timeline.0: pod cannot be undone"),
         ("inject: xid/79, device: held", "timeline.0.device: only expect knows the device that is held"),
         ("when: {seen: Healthy, device: gpu-9}, mark: a", "timeline.0.when.device: no device matches 'gpu-9'"),
-        ("inject: xid/79, device: gpu-9", "timeline.0: no device matches 'gpu-9'; there are gpu-0, gpu-1"),
+        ("inject: xid/79, device: gpu-9", "timeline.0: no device matches 'gpu-9'; valid: gpu-0, gpu-1"),
     ],
 )
 def test_names_that_are_nobodys_are_told_with_their_place(step: str, problem: str) -> None:
@@ -73,7 +73,7 @@ def test_names_that_are_nobodys_are_told_with_their_place(step: str, problem: st
 
 def test_a_catalogue_that_is_not_there_is_told_once() -> None:
     assert problems("- {inject: xid/79, device: gpu-0}\n", "{catalogue: foo, policy: strickt}") == [
-        "line 3: use.catalogue: unknown catalogue 'foo'; there are nvidia, amd, intel, nic, tpu",
+        "line 3: use.catalogue: unknown catalogue 'foo'; valid: nvidia, amd, intel, nic, tpu",
         "line 3: use.policy: unknown policy 'strickt'; did you mean strict?",
     ]
 

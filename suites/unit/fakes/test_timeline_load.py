@@ -58,7 +58,7 @@ def test_everything_that_is_wrong_is_said_at_once_with_its_line() -> None:
         ("{kubelet: running}", "running was renamed to start"),
         ("{stream: {clock_skew: -5m}}", "clock_skew was renamed to skew"),
         ("{pod: gone}", "must be 'keeps-failing', 'running' or 'deleted', got 'gone'"),
-        ("{mark: a, probability: 8}", "invalid share 8 (use 80%)"),
+        ("{mark: a, probability: 8}", "must be between 0% and 100%, got 8"),
     ],
 )
 def test_a_step_that_makes_no_sense_is_told_why(step: str, what: str) -> None:

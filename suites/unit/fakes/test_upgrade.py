@@ -225,7 +225,7 @@ async def test_restarted_driver_keeps_its_state(driver: DriverControl, rig: Rig)
     [
         (True, 1.0, [], f"driver {DRIVER} is not running; start it before an upgrade"),
         (False, -1.0, [], "overlap must be a finite number of seconds, 0 or more, got -1"),
-        (False, 1.0, ["v2"], "unknown health API 'v2.DRAResourceHealth'; there are v1.DRAResourceHealth"),
+        (False, 1.0, ["v2"], "unknown health API 'v2.DRAResourceHealth'; valid: v1.DRAResourceHealth"),
     ],
 )
 async def test_invalid_upgrade_is_rejected_and_changes_nothing(

@@ -46,12 +46,12 @@ async def test_a_heartbeat_is_the_drivers(rig: Rig) -> None:
         (("gpu-0",), "pass devices with --health, "),
         (("--health", "Healthy"), "pass devices with"),
         ((), "pass devices with"),
-        (("gpu-0", "--health", "sick"), "unknown health 'sick'; there are Healthy, Unhealthy, Unknown"),
+        (("gpu-0", "--health", "sick"), "unknown health 'sick'; valid: Healthy, Unhealthy, Unknown"),
         (
             ("gpu-9", "--message", "x", "--heartbeat", "3"),
-            "unknown device 'gpu-9'; there are gpu-0",
+            "unknown device 'gpu-9'; valid: gpu-0",
         ),
-        (("gpu-9", "--health", "Unknown", "--heartbeat", "3"), "unknown device 'gpu-9'; there are gpu-0"),
+        (("gpu-9", "--health", "Unknown", "--heartbeat", "3"), "unknown device 'gpu-9'; valid: gpu-0"),
         (("gpu-0", "--health", "Unknown", "--heartbeat", "-1"), "heartbeat must be a finite number of seconds"),
         (("gpu-0", "--timeout", "99999999999999999999"), "Value out of range"),
     ],
@@ -110,11 +110,11 @@ async def test_a_driver_may_be_silent_partial_and_late_at_once_and_all_is_restor
     [
         (("delay", "soon"), "TIME: invalid duration 'soon' (use 500ms"),
         (("delay", "-5s"), "delay must be a finite number of seconds, 0 or more, got -5"),
-        (("drop", "much"), "share: invalid share 'much'"),
+        (("drop", "much"), "share: must be between 0% and 100%, got 'much'"),
         (("drop", "120%"), "drop must be a share from 0% to 100%, got 1.2"),
-        (("close", "GONE"), "unknown gRPC status code 'GONE'; there are OK, CANCELLED"),
+        (("close", "GONE"), "unknown gRPC status code 'GONE'; valid: OK, CANCELLED"),
         (("send", "xyz"), "a message must be hexadecimal, such as 0aff, got 'xyz'"),
-        (("restore", "stal"), "unknown stream fault 'stal'; did you mean stall? there are silence, stall"),
+        (("restore", "stal"), "unknown stream fault 'stal'; did you mean stall? valid: silence, stall"),
     ],
 )
 async def test_a_fault_of_streams_that_there_is_not_is_told_of(

@@ -202,10 +202,10 @@ async def test_a_plugin_crashes_stops_and_starts_and_its_process_stays(alone: Ri
             ("set", "--heartbeat", "3"),
             f"device plugin {RESOURCE} has no --heartbeat",
         ),
-        (("set", "gpu-9", "--health", "x"), "unknown device 'gpu-9'; there are gpu-0, gpu-1, split"),
+        (("set", "gpu-9", "--health", "x"), "unknown device 'gpu-9'; valid: gpu-0, gpu-1, split"),
         (("set", "gpu-0", "--health", "x", "--listed"), f"device plugin {RESOURCE} already lists gpu-0"),
         (("inject", "xid/97", "gpu-0"), "unknown fault 'xid/97' in the catalogue nvidia; did you mean xid/95"),
-        (("inject", "xid/79", "gpu-9"), "unknown device 'gpu-9'; there are gpu-0, gpu-1, split"),
+        (("inject", "xid/79", "gpu-9"), "unknown device 'gpu-9'; valid: gpu-0, gpu-1, split"),
     ],
 )
 async def test_what_a_device_plugin_does_not_know_is_told_of_in_one_sentence(

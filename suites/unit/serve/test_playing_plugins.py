@@ -173,9 +173,7 @@ async def test_what_a_pod_holds_is_whichever_of_the_plugins_devices_it_shows(bot
 EXPECTED = "{expect: {device: gpu-0, of: plugin, health: Healthy}}"
 NONE = "the file has no device plugin; add one to `plugins:`, or remove "
 MANY = f"the file has 2 device plugins ({RESOURCE}, example.com/nic); serve each in its own process, or remove "
-NO_SUCH = (
-    f"the device plugin {RESOURCE} has no device split/mig-0; did you mean split/mig? there are {', '.join(PATHS)}"
-)
+NO_SUCH = f"the device plugin {RESOURCE} has no device split/mig-0; did you mean split/mig? valid: {', '.join(PATHS)}"
 
 
 @pytest.mark.parametrize(

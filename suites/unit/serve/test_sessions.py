@@ -133,11 +133,11 @@ async def test_a_session_makes_no_driver_in_the_place_of_one_that_stands(serving
     [
         ([b"\xff\n"], 'the first line must be {"attach": SESSION}'),
         ([ATTACH, b"{\n"], "a call must be a JSON object with id, call and args, on one line"),
-        ([ATTACH, {"id": 1, "call": "fly"}], "unknown call 'fly'; there are make"),
-        ([ATTACH, {"id": 1, "call": "use", "args": {"name": "nic"}}], "unknown driver 'nic'; there is"),
+        ([ATTACH, {"id": 1, "call": "fly"}], "unknown call 'fly'; valid: make"),
+        ([ATTACH, {"id": 1, "call": "use", "args": {"name": "nic"}}], "unknown driver 'nic'; valid: "),
         ([ATTACH, {"id": 1, "call": "use", "args": {"nam": "nic"}}], "nam: Unexpected keyword argument"),
         ([ATTACH, call(1, "watch", None, driver=7)], "7 is not a served driver of this session; call `use` first"),
-        ([ATTACH, USE, call(2, "fly")], "a driver has no command 'fly'; there are inject, clear"),
+        ([ATTACH, USE, call(2, "fly")], "a driver has no command 'fly'; valid: inject, clear"),
         ([ATTACH, USE, call(2, "inject", fault="xid/79")], "device: Field required"),
         ([ATTACH, b"x" * (LINE_LIMIT + 2) + b"\n"], f"a line must have at most {LINE_LIMIT} bytes"),
     ],
@@ -163,7 +163,7 @@ async def test_changes_of_which_one_is_wrong_are_not_done_by_half(serving: Rig) 
     changes = [{"pool": "node-a", "device": name, "health": "Unhealthy"} for name in ("gpu-0", "gpu-9")]
     async with serving.line() as ends:
         refused = await ends.asks(ATTACH, USE, call(2, "play", changes=changes))
-    assert refused["error"].startswith("driver gpu.example.com has no device node-a/gpu-9; there are node-a/gpu-0")
+    assert refused["error"].startswith("driver gpu.example.com has no device node-a/gpu-9; valid: node-a/gpu-0")
     assert set((await serving.health()).values()) == {"Healthy"}
 
 

@@ -53,7 +53,7 @@ async def test_ctl_restarts_a_driver_with_other_health_apis(serving: Rig) -> Non
     assert await serving.ctl("restart", "--offer", "v1alpha1") == Said(0, "", "")
     assert (await serving.told("state"))["health_apis"] == ["v1alpha1.DRAResourceHealth"]
     refused = await serving.ctl("restart", "--offer", "v7")
-    words = "drahealth: unknown health API 'v7.DRAResourceHealth'; there are v1.DRAResourceHealth, "
+    words = "drahealth: unknown health API 'v7.DRAResourceHealth'; valid: v1.DRAResourceHealth, "
     assert (refused.code, refused.err.startswith(words), serving.sockets()) == (2, True, SOCKETS)
 
 
