@@ -48,6 +48,9 @@ func newHealthFile(path, pool string, devices []string) *healthFile {
 // WatchHealthStatus sends the health of all devices: now, at each change, and every 10 seconds. Each stream gets
 // every report that is the latest when the stream is ready for it.
 func (d *driver) WatchHealthStatus(ctx context.Context, reports chan<- kubeletplugin.DeviceHealthReport) error {
+	if d.service == "unimplemented" {
+		return kubeletplugin.ErrHealthNotSupported
+	}
 	for {
 		report, changed := d.health.latest()
 		select {

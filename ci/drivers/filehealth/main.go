@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	resourceapi "k8s.io/api/resource/v1"
@@ -29,6 +30,7 @@ type driver struct {
 	node    string
 	cdiDir  string
 	devices []string
+	service string // the option --health-service
 	health  *healthFile
 	stop    context.CancelCauseFunc
 }
@@ -44,17 +46,18 @@ func main() {
 	registrarDir := flag.String("registrar-dir", kubeletplugin.KubeletRegistryDir, "directory in which the kubelet looks for drivers")
 	cdiDir := flag.String("cdi-dir", "/var/run/cdi", "directory of CDI specs")
 	healthPath := flag.String("health-file", "", "file with lines such as: gpu-0 Unhealthy XID 79; default: all devices are healthy")
+	service := flag.String("health-service", "on", "on, off (not advertised), or unimplemented (advertised, but not supported)")
 	count := flag.Int("devices", 4, "number of devices")
 	flag.Parse()
-	if *node == "" || *count < 1 || flag.NArg() > 0 {
-		fmt.Fprintln(os.Stderr, "filehealth: pass --node-name NAME, --devices 1 or more, and nothing but options")
+	if *node == "" || *count < 1 || flag.NArg() > 0 || !slices.Contains([]string{"on", "off", "unimplemented"}, *service) {
+		fmt.Fprintln(os.Stderr, "filehealth: pass --node-name NAME, --devices 1 or more, a valid --health-service, and no arguments")
 		os.Exit(2)
 	}
 	if *pluginDir == "" {
 		*pluginDir = filepath.Join(kubeletplugin.KubeletPluginsDir, *name)
 	}
 
-	d := &driver{name: *name, node: *node, cdiDir: *cdiDir}
+	d := &driver{name: *name, node: *node, cdiDir: *cdiDir, service: *service}
 	for i := range *count {
 		d.devices = append(d.devices, fmt.Sprintf("gpu-%d", i))
 	}
@@ -96,6 +99,7 @@ func (d *driver) run(ctx context.Context, kubeconfig, pluginDir, registrarDir st
 		kubeletplugin.KubeClient(client),
 		kubeletplugin.RegistrarDirectoryPath(registrarDir),
 		kubeletplugin.PluginDataDirectoryPath(pluginDir),
+		kubeletplugin.HealthService(d.service != "off"),
 	)
 	if err != nil {
 		return fmt.Errorf("start helper: %w", err)
