@@ -1,10 +1,11 @@
 """A client of any real API server that implements the same Protocols as the in-memory one."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from drahealth.fakes.cluster.api import ApiError, Kind, Object, WatchEvent
+from drahealth.fakes.cluster.api import NODES, PODS, ApiError, Kind, Object, WatchEvent
 from drahealth.fakes.cluster.api_server import refusals
 from drahealth.fakes.cluster.api_server.strategies import check_shape, checked_namespace, is_name, namespace_of
 from drahealth.fakes.cluster.clients.access import Access, in_cluster
@@ -13,6 +14,10 @@ from drahealth.fakes.cluster.list_watch import Snapshot
 
 if TYPE_CHECKING:
     from drahealth.fakes.cluster.clients.kube_connection import KubeConnection
+
+
+_READY_INTERVAL = 0.1
+"""Seconds between questions whether the server is ready."""
 
 
 class KubeClient:
@@ -80,6 +85,22 @@ class KubeClient:
         if grace is not None:
             options["gracePeriodSeconds"] = grace
         await self._connection.call("DELETE", _path(kind, name, namespace), body=options)
+
+    async def bind(self, name: str, namespace: str, node: str) -> None:
+        """Binds a pod to a node; 409 Conflict if it is already bound."""
+        target = {"apiVersion": NODES.api_version, "kind": NODES.kind, "name": node}
+        body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
+        await self._connection.call("POST", _path(PODS, name, namespace) + "/binding", body=body)
+
+    async def wait_ready(self) -> None:
+        """Waits until the server reports that it is ready."""
+        while True:
+            try:
+                await self._connection.text("/readyz")
+            except ApiError:
+                await asyncio.sleep(_READY_INTERVAL)
+            else:
+                return
 
     async def snapshot(self, kind: Kind, namespace: str | None = None) -> Snapshot:
         """The list, and the revision from which `watch` continues without loss."""

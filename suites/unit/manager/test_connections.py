@@ -113,3 +113,13 @@ async def test_a_driver_is_connected_while_an_instance_has_a_connection(node: No
     await driver.start()
     await until(lambda: node.manager.connected(DRIVER))
     assert seen[:2] == [False, True]
+
+
+async def test_a_driver_that_deregisters_is_not_connected(node: Node) -> None:
+    driver = await node.run_driver()
+    await until(lambda: node.manager.connected(DRIVER))
+    seen: list[bool] = []
+    node.manager.subscribe_to_connections(lambda driver: seen.append(node.manager.connected(driver)))
+    await driver.unregister()
+    await until(lambda: seen)
+    assert seen == [False]

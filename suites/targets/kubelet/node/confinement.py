@@ -54,9 +54,10 @@ def confine(run_dir: Path, needed: Sequence[Path]) -> list[str]:
     for name in RESOLUTION:
         with contextlib.suppress(FileNotFoundError):  # nothing to replace on a machine without it
             mount(str(run_dir / name), f"/etc/{name}", flags=BIND)
-    plugins = Path("/var/lib/kubelet") / DEVICE_PLUGINS
-    plugins.mkdir(parents=True)
-    mount(str(run_dir / DEVICE_PLUGINS), str(plugins), flags=BIND)
+    if (run_dir / DEVICE_PLUGINS).is_dir():
+        plugins = Path("/var/lib/kubelet") / DEVICE_PLUGINS
+        plugins.mkdir(parents=True)
+        mount(str(run_dir / DEVICE_PLUGINS), str(plugins), flags=BIND)
     return writable
 
 

@@ -16,20 +16,32 @@ from drahealth.suites.targets.kubelet.node.processes import Keeper, Process
 ETCD, API_SERVER = "etcd", "kube-apiserver"
 
 _ETCD_URL = "unix://localhost:1"  # etcd reads it as the socket `localhost:1` in its working folder
+_ETCD_PEER_URL = "unix://localhost:2"  # there is no peer; but etcd listens for one, without asking who it is
 
 
 class ControlPlane:
-    """The four processes; the API server can be restarted with other feature gates."""
+    """The four processes; the API server can be restarted with other feature gates.
 
-    def __init__(self, keeper: Keeper, binaries: Binaries, layout: Layout, port: int) -> None:
+    Without `controllers` only etcd and the API server.
+    """
+
+    def __init__(
+        self, keeper: Keeper, binaries: Binaries, layout: Layout, port: int, *, controllers: bool = True
+    ) -> None:
         self.processes: dict[str, Process] = {}
+        self._controllers = {
+            credentials.SCHEDULER: binaries.kube_scheduler,
+            credentials.CONTROLLER_MANAGER: binaries.kube_controller_manager,
+        }
+        if not controllers:
+            self._controllers.clear()
         self._keeper = keeper
         self._binaries = binaries
         self._layout = layout
         self._port = port
 
     async def start(self, gates: Mapping[str, bool]) -> None:
-        """Starts all four, without waiting until the API server is ready."""
+        """Starts all processes, without waiting until the API server is ready."""
         await self._spawn(ETCD, self._binaries.etcd, etcd_flags(self._layout))
         await self._spawn(API_SERVER, self._binaries.kube_apiserver, api_server_flags(self._layout, self._port, gates))
         await self._start_followers()
@@ -39,7 +51,7 @@ class ControlPlane:
 
         Kills the scheduler and the controller manager too: their retries back off for long (C-02).
         """
-        names = (API_SERVER, credentials.SCHEDULER, credentials.CONTROLLER_MANAGER)
+        names = (API_SERVER, *self._controllers)
         await asyncio.gather(*(self.processes.pop(name).end() for name in names))
 
     async def start_api_server(self, gates: Mapping[str, bool]) -> None:
@@ -48,10 +60,7 @@ class ControlPlane:
         await self._start_followers()
 
     async def _start_followers(self) -> None:
-        for name, program in (
-            (credentials.SCHEDULER, self._binaries.kube_scheduler),
-            (credentials.CONTROLLER_MANAGER, self._binaries.kube_controller_manager),
-        ):
+        for name, program in self._controllers.items():
             await self._spawn(name, program, follower_flags(self._layout, name))
 
     async def _spawn(self, name: str, program: Path, flags: Sequence[str]) -> None:
@@ -70,7 +79,7 @@ def etcd_flags(layout: Layout) -> list[str]:
         f"--data-dir={layout.etcd_dir}",
         f"--listen-client-urls={_ETCD_URL}",
         "--advertise-client-urls=http://localhost:2379",
-        "--listen-peer-urls=http://127.0.0.1:0",
+        f"--listen-peer-urls={_ETCD_PEER_URL}",
         "--unsafe-no-fsync",
         "--heartbeat-interval=10",
         "--election-timeout=50",
@@ -90,6 +99,7 @@ def api_server_flags(layout: Layout, port: int, gates: Mapping[str, bool]) -> li
         f"--service-account-key-file={layout.service_account_key}",
         f"--service-account-signing-key-file={layout.service_account_key}",
         f"--token-auth-file={layout.tokens}",
+        "--anonymous-auth=false",
         "--authorization-mode=RBAC",
         "--service-cluster-ip-range=10.0.0.0/24",
         "--allow-privileged",

@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from drahealth.fakes.files.atomic import replace_file
 from drahealth.suites.targets.kubelet.node.layout import Layout
 
 ADMIN = "admin"
@@ -32,6 +33,15 @@ def write(layout: Layout, server: str, node_name: str) -> str:
         layout.kubeconfig(name).write_text(json.dumps(kubeconfig(server, token), indent=1), encoding="utf-8")
     layout.service_account_key.write_text(signing_key(secrets.token_bytes(32)), encoding="utf-8")
     return tokens[ADMIN]
+
+
+def keep_admin(layout: Layout) -> str:
+    """The token of an administrator, who is the only user; writes what is missing and keeps what is there."""
+    if not layout.service_account_key.exists():
+        replace_file(layout.service_account_key, signing_key(secrets.token_bytes(32)).encode())
+    if not layout.tokens.exists():
+        replace_file(layout.tokens, token_file([(secrets.token_hex(16), "drahealth:admin")]).encode())
+    return layout.tokens.read_text(encoding="utf-8").partition(",")[0]
 
 
 def token_file(users: Iterable[tuple[str, str]]) -> str:

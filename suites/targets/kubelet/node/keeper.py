@@ -1,7 +1,7 @@
 """The first process of a cluster's own process namespace: starts the other processes, reaps them, and ends with them.
 
     unshare --user --map-root-user --mount --pid --fork --kill-child \\
-        python -m drahealth.suites.targets.kubelet.node.keeper RUN_DIR ...
+        python -m drahealth.suites.targets.kubelet.node.keeper RUN_DIR LOCK KEEP ...
 
 The kernel kills all processes of a namespace when the first one ends. So no process survives this one. This process
 ends when its standard input closes, that is when its parent ends in any way.
@@ -16,7 +16,7 @@ Commands are lines of JSON on standard input, events lines of JSON on standard o
     at the start, once           ->  {"event": "ready", "writable": [...]}
     whenever a process ends      ->  {"event": "exited", "id": 1, "code": -9}
 
-A code below zero is the signal that ended the process. Closed input means `end` with `remove`.
+A code below zero is the signal that ended the process. Closed input means `end`, with `remove` unless KEEP is `keep`.
 """
 
 import contextlib
@@ -37,7 +37,8 @@ _INPUT, _OUTPUT = 0, 1
 class Keeper:
     """The processes by id, and the folder of the run."""
 
-    def __init__(self, run_dir: Path, parent: int) -> None:
+    def __init__(self, run_dir: Path, parent: int, keep: bool) -> None:
+        self.keep = keep
         self._run_dir = run_dir
         self._parent = parent
         self._pids: dict[int, int] = {}
@@ -117,26 +118,26 @@ def serve(keeper: Keeper) -> None:
             if key.fd == woken:
                 keeper.reap()
             elif not data:
-                return keeper.end(remove=True)
+                return keeper.end(remove=not keeper.keep)
             else:
                 *lines, pending = (pending + data).split(b"\n")
                 if not all(keeper.obey(json.loads(line)) for line in lines):
                     return None
 
 
-def main(run_dir: Path, lock: int, needed: list[Path]) -> None:
+def main(run_dir: Path, lock: int, keep: bool, needed: list[Path]) -> None:
     """`lock` is the inherited lock of the run; the processes must not inherit it."""
     if os.getpid() != 1:  # `end` signals every process, so no other ones may be here
         raise SystemExit("The keeper must be the first process of a process namespace of its own")
     os.set_inheritable(lock, False)
     through = run_dir / "parent"
-    through.mkdir()
+    through.mkdir(exist_ok=True)
     parent = confinement.open_writable(run_dir.parent, through)
     through.rmdir()
     writable = confinement.confine(run_dir, needed)
     os.chdir(run_dir)
     tell(event="ready", writable=writable)
-    serve(Keeper(run_dir, parent))
+    serve(Keeper(run_dir, parent, keep))
 
 
 def _next_dead() -> tuple[int, int] | None:
@@ -148,4 +149,4 @@ def _next_dead() -> tuple[int, int] | None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), [Path(argument) for argument in sys.argv[3:]])
+    main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "keep", [Path(argument) for argument in sys.argv[4:]])

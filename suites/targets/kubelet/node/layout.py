@@ -75,17 +75,12 @@ class Layout:
         """The output of the component since the run began."""
         return self.logs_dir / f"{component}.log"
 
-    def make(self) -> None:
-        """Makes the folders, and the files for the confinement of the processes."""
-        for folder in (
-            self.plugins_dir,
-            self.registry_dir,
-            self.device_plugins_dir,
-            self.pod_logs_dir,
-            self.pki_dir,
-            self.logs_dir,
-            self.temporary_dir,
-        ):
+    def make(self, *, kubelet: bool = True) -> None:
+        """Makes the folders, with or without those of a kubelet, and the files for the confinement of processes."""
+        folders = [self.pki_dir, self.logs_dir, self.temporary_dir]
+        if kubelet:
+            folders += [self.plugins_dir, self.registry_dir, self.device_plugins_dir, self.pod_logs_dir]
+        for folder in folders:
             folder.mkdir(parents=True, exist_ok=True)
         for name, text in RESOLUTION.items():
             (self.root / name).write_text(text, encoding="utf-8")

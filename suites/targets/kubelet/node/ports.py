@@ -9,12 +9,15 @@ import socket
 
 
 class Reservation:
-    """One TCP port of 127.0.0.1, reserved until `release`."""
+    """One TCP port of 127.0.0.1, reserved until `release`: `wanted` if it is free, else any."""
 
-    def __init__(self) -> None:
+    def __init__(self, wanted: int = 0) -> None:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._socket.bind(("127.0.0.1", 0))
+        try:
+            self._socket.bind(("127.0.0.1", wanted))
+        except OSError:
+            self._socket.bind(("127.0.0.1", 0))
         self.port: int = self._socket.getsockname()[1]
 
     def release(self) -> None:

@@ -60,23 +60,27 @@ class Keeper:
         self._reader = asyncio.create_task(self._read())
 
     @classmethod
-    async def start(cls, run: RunDirectory, needed: Sequence[Path] = ()) -> "Keeper":
+    async def start(cls, run: RunDirectory, needed: Sequence[Path] = (), *, keep: bool = False) -> "Keeper":
         """Starts it in the first kind of namespaces that this machine allows.
 
-        `needed` are the folders that its processes must see. Raises HarnessError if no kind is allowed.
+        `needed` are the folders that its processes must see. With `keep` the folder of the run stays when this process
+        is killed. Raises HarnessError if no kind is allowed.
         """
         log = run.path / "keeper.log"
         refusals = []
         for options in namespaces.ways():
-            keeper = await cls._start(options, run, needed, log)
+            keeper = await cls._start(options, run, needed, log, keep)
             if await keeper._is_ready():
                 return keeper
             refusals.append(logs.telling_line(log))
         raise HarnessError(f"cannot make private namespaces: {'; '.join(refusals)}", namespaces.allow_hint())
 
     @classmethod
-    async def _start(cls, options: Sequence[str], run: RunDirectory, needed: Sequence[Path], log: Path) -> "Keeper":
-        python = [sys.executable, "-P", "-m", _KEEPER, str(run.path), str(run.lock), *map(str, needed)]
+    async def _start(
+        cls, options: Sequence[str], run: RunDirectory, needed: Sequence[Path], log: Path, keep: bool
+    ) -> "Keeper":
+        kept = "keep" if keep else "remove"
+        python = [sys.executable, "-P", "-m", _KEEPER, str(run.path), str(run.lock), kept, *map(str, needed)]
         with log.open("ab") as errors:
             process = await _spawn([namespaces.unshare(), *options, *python], errors, run.lock)
         return cls(process, log)

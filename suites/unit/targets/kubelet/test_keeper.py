@@ -15,6 +15,7 @@ import pytest
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.kubelet.node.layout import Layout
 from drahealth.suites.targets.kubelet.node.processes import Keeper, Process
+from drahealth.suites.targets.removal import remove_folder
 from drahealth.suites.targets.run_directory import RunDirectory
 from drahealth.suites.unit.endings import PATIENCE
 
@@ -28,7 +29,7 @@ from drahealth.suites.targets.run_directory import RunDirectory
 async def main():
     run = RunDirectory.create()
     Layout(run.path).make()
-    keeper = await Keeper.start(run)
+    keeper = await Keeper.start(run, keep="keep" in sys.argv)
     await keeper.spawn("sleeper", ["/bin/sleep", sys.argv[1]], {}, run.path / "log")
     print(run.path, flush=True)
     await asyncio.sleep(60)
@@ -189,6 +190,17 @@ def test_a_killed_parent_ends_the_keeper_and_removes_the_folder(mark: str) -> No
     assert not folder.exists()
 
 
+def test_a_killed_parent_of_a_run_to_keep_ends_the_keeper_and_leaves_the_folder(mark: str) -> None:
+    with subprocess.Popen([sys.executable, "-c", MASTER, mark, "keep"], stdout=subprocess.PIPE, text=True) as master:
+        assert master.stdout is not None
+        folder = Path(master.stdout.readline().strip())
+        master.kill()
+    assert gone(mark)
+    assert gone(str(folder))
+    assert (folder / "log").exists()
+    remove_folder(folder)
+
+
 async def test_the_lock_is_held_until_the_keeper_has_ended(run: RunDirectory) -> None:
     keeper = await Keeper.start(run)
     run.release()
@@ -199,7 +211,7 @@ async def test_the_lock_is_held_until_the_keeper_has_ended(run: RunDirectory) ->
 
 
 def test_the_keeper_needs_its_own_namespace(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "drahealth.suites.targets.kubelet.node.keeper", str(tmp_path), "0"]
+    command = [sys.executable, "-m", "drahealth.suites.targets.kubelet.node.keeper", str(tmp_path), "0", "remove"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr.strip()) == (
         1,

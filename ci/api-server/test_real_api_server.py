@@ -1,0 +1,120 @@
+"""A real API server below the reference (`ci/check-api-server` runs this)."""
+
+import asyncio
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from drahealth.fakes.cluster.api import NAMESPACES, Api, ApiError
+from drahealth.fakes.cluster.clients.access import Access
+from drahealth.fakes.cluster.clients.kube_client import KubeClient
+from drahealth.fakes.cluster.clients.kube_connection import KubeConnection
+from drahealth.fakes.cluster.clients.kubeconfig import access
+from drahealth.manager.gates import Gates
+from drahealth.suites.errors import HarnessError
+from drahealth.suites.targets.api_servers.real import RealApiServer
+from drahealth.suites.targets.api_servers.serving import api_server
+
+PROGRAMS = {"etcd", "kube-apiserver"}
+
+LONER = """
+import asyncio, sys
+from pathlib import Path
+from drahealth.suites.targets.api_servers.serving import api_server
+
+async def main():
+    async with api_server("real", Path(sys.argv[1])):
+        print("ready", flush=True)
+        await asyncio.sleep(600)
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def root() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="dra-") as folder:
+        yield Path(folder)
+
+
+def processes(root: Path) -> dict[str, psutil.Process]:
+    """The processes that were started with this directory, by name."""
+    found = psutil.process_iter(["name", "cmdline"])
+    mine = [process for process in found if str(root) in " ".join(process.info["cmdline"] or ())]
+    return {process.info["name"]: process for process in mine if process.info["name"] in PROGRAMS}
+
+
+async def made(client: Api, name: str) -> bool:
+    await client.create(NAMESPACES, {"metadata": {"name": name}})
+    return await there(client, name)
+
+
+async def there(client: Api, name: str) -> bool:
+    return name in [namespace["metadata"]["name"] for namespace in await client.list(NAMESPACES)]
+
+
+async def test_objects_port_and_credentials_outlive_the_server(root: Path) -> None:
+    async with api_server("real", root) as server:
+        assert await made(server.api, "kept")
+        before = (root / "kubeconfig").read_bytes()
+        assert processes(root).keys() == PROGRAMS
+    assert not processes(root)
+    async with api_server("real", root) as server:
+        assert await there(server.api, "kept")
+        assert (root / "kubeconfig").read_bytes() == before
+
+
+async def test_a_server_that_is_down_refuses_calls_until_it_is_up(root: Path) -> None:
+    server = RealApiServer.make(root)
+    await server.start()
+    await server.down()
+    with pytest.raises(ApiError, match="cannot reach"):
+        await server.api.list(NAMESPACES)
+    await server.up()
+    await server.restart(Gates(False, False))
+    assert await there(server.api, "default")
+    await server.stop()
+
+
+async def test_without_the_token_nothing_answers(root: Path) -> None:
+    async with api_server("real", root):
+        ours = await access(root / "kubeconfig", None)
+
+        async def none() -> dict[str, str]:
+            return {}
+
+        connection = KubeConnection(Access(ours.host, none, ours.tls))
+        for path in ("/readyz", "/version", "/api/v1/pods"):
+            with pytest.raises(ApiError) as refused:
+                await connection.text(path)
+            assert refused.value.status == 401
+        await connection.close()
+
+
+async def test_a_killed_process_is_reported_with_its_log(root: Path) -> None:
+    server = RealApiServer.make(root)
+    await server.start()
+    failure = asyncio.create_task(server.wait())
+    processes(root)["etcd"].kill()
+    with pytest.raises(HarnessError, match="etcd has ended"):
+        await asyncio.wait_for(failure, 30)
+    await server.stop()
+
+
+async def test_after_a_kill_nothing_runs_and_the_next_server_continues(root: Path) -> None:
+    pipe = asyncio.subprocess.PIPE
+    loner = await asyncio.create_subprocess_exec(sys.executable, "-c", LONER, str(root), stdout=pipe)
+    assert loner.stdout is not None
+    assert await loner.stdout.readline() == b"ready\n"
+    client = await KubeClient.from_kubeconfig(root / "kubeconfig")
+    assert await made(client, "kept")
+    await client.close()
+    loner.kill()
+    await loner.wait()
+    async with api_server("real", root) as server:
+        assert await there(server.api, "kept")
+    assert not processes(root)

@@ -1,0 +1,21 @@
+"""The option `--api-server` and its values."""
+
+from typing import Literal, get_args
+
+from drahealth.suites.targets.option import Option
+
+ApiServerKind = Literal["memory", "real"]
+"""memory: an API server in this process. real: kube-apiserver and etcd on this machine."""
+
+
+def parse_kind(text: str) -> ApiServerKind:
+    """Raises ValueError for an unknown kind."""
+    for kind in get_args(ApiServerKind):
+        if text == kind:
+            return kind  # type: ignore[no-any-return]
+    raise ValueError(f"must be one of {', '.join(get_args(ApiServerKind))}")
+
+
+API_SERVER = Option(
+    "api-server", "KIND", "API server of the reference: memory (default) or real (kube-apiserver and etcd).", parse_kind
+)

@@ -1,0 +1,194 @@
+"""A real kube-apiserver with etcd, below a root directory.
+
+It has no scheduler, no controllers and no kubelet. Its data, keys and logs are in `root/control-plane`, so the next
+one continues with them, at the same port if that is free.
+"""
+
+import asyncio
+import base64
+import fcntl
+import json
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from drahealth.fakes.cluster.api_server.gates import MESSAGE_GATE
+from drahealth.fakes.cluster.clients.kube_client import KubeClient
+from drahealth.fakes.files.atomic import replace_file
+from drahealth.manager.gates import Gates
+from drahealth.suites.errors import HarnessError
+from drahealth.suites.targets.api_servers.server import ALL_ON
+from drahealth.suites.targets.gates import feature_gates
+from drahealth.suites.targets.kubelet.binaries.ensure import ensure
+from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION, Binaries
+from drahealth.suites.targets.kubelet.node import credentials
+from drahealth.suites.targets.kubelet.node.api_probe import ApiProbe
+from drahealth.suites.targets.kubelet.node.control_plane import ControlPlane
+from drahealth.suites.targets.kubelet.node.layout import Layout
+from drahealth.suites.targets.kubelet.node.ports import Reservation
+from drahealth.suites.targets.kubelet.node.processes import Keeper, Process
+from drahealth.suites.targets.kubelet.node.waiting import check, until
+from drahealth.suites.targets.progress import Progress, silent
+from drahealth.suites.targets.run_directory import RunDirectory
+from drahealth.suites.targets.versions import profile_of
+
+START_LIMIT = 60.0
+"""Seconds for the API server to become ready. An exit is noticed at once; this limit is for a hang."""
+_LOCK_LIMIT = 10.0
+"""Seconds for the processes of an earlier server, whose parent was killed, to end."""
+_NAME = "drahealth"
+
+
+class RealApiServer:
+    """Implements `server.ApiServerProcess`. Its processes end with `stop`, or when this process ends in any way."""
+
+    def __init__(self, binaries: Binaries, root: Path, gates: Gates = ALL_ON) -> None:
+        self._binaries = binaries
+        self._path = root / "kubeconfig"
+        self._layout = Layout(root / "control-plane")
+        self._gates = gates
+        self._is_down = False
+        self._parts: tuple[ControlPlane, ApiProbe] | None = None
+        self._client: KubeClient | None = None
+        self._closing = AsyncExitStack()
+
+    @classmethod
+    def make(
+        cls, root: Path, *, kubernetes: str | None = None, gates: Gates = ALL_ON, progress: Progress = silent
+    ) -> "RealApiServer":
+        """A server of this release, with its programs from the cache, downloaded or built; that can take minutes.
+
+        Raises ConfigurationError for an unknown release, HarnessError if the programs cannot be got.
+        """
+        return cls(ensure(kubernetes or DEFAULT_VERSION, progress), root, gates)
+
+    @property
+    def api(self) -> KubeClient:
+        assert self._client, "the API server is not started"
+        return self._client
+
+    async def kubeconfig(self) -> Path:
+        return self._path
+
+    async def start(self) -> None:
+        async with AsyncExitStack() as stack:
+            try:
+                await self._start(stack)
+            except OSError as error:
+                raise HarnessError(f"cannot write {self._layout.root}: {error.strerror}") from error
+            self._closing = stack.pop_all()
+
+    async def stop(self) -> None:
+        self._client, self._parts = None, None
+        await self._closing.aclose()
+
+    async def wait(self) -> None:
+        while True:
+            running = [process.exited for process in self._processes()]
+            await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            self.check()
+
+    def check(self) -> None:
+        check(self._processes())
+
+    async def down(self) -> None:
+        if not self._is_down:
+            self._is_down = True
+            await self._started[0].stop_api_server()
+
+    async def up(self) -> None:
+        if self._is_down:
+            control_plane, probe = self._started
+            await control_plane.start_api_server(self._gates_by_name())
+            self._is_down = False
+            await until(probe.ready_again, self._processes(), "the API server to be ready again", START_LIMIT)
+
+    async def restart(self, gates: Gates) -> None:
+        self._gates = gates
+        await self.down()
+        await self.up()
+
+    async def _start(self, stack: AsyncExitStack) -> None:
+        layout = self._layout
+        layout.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        run = RunDirectory(layout.root, await _lock(layout.root / "lock"))
+        stack.callback(run.release)
+        layout.make(kubelet=False)
+        port = Reservation(_port_in(self._path))
+        stack.callback(port.release)
+        server, token = f"https://127.0.0.1:{port.port}", credentials.keep_admin(layout)
+        programs = {self._binaries.kube_apiserver.parent, self._binaries.etcd.parent}
+        keeper = await Keeper.start(run, sorted(programs), keep=True)
+        stack.push_async_callback(keeper.close, remove=False)
+        probe = ApiProbe(server, token)
+        stack.push_async_callback(probe.close)
+        control_plane = ControlPlane(keeper, self._binaries, layout, port.port, controllers=False)
+        self._parts = control_plane, probe
+        await control_plane.start(self._gates_by_name())
+        await until(lambda: _ready(probe), self._processes(), "the API server to be ready", START_LIMIT)
+        authority = (layout.pki_dir / "apiserver.crt").read_bytes()
+        replace_file(self._path, json.dumps(_kubeconfig(server, token, authority), indent=1).encode())
+        self._client = await KubeClient.from_kubeconfig(self._path)
+        stack.push_async_callback(self._client.close)
+
+    @property
+    def _started(self) -> tuple[ControlPlane, ApiProbe]:
+        assert self._parts, "the API server is not started"
+        return self._parts
+
+    def _processes(self) -> Sequence[Process]:
+        return list(self._started[0].processes.values())
+
+    def _gates_by_name(self) -> dict[str, bool]:
+        """The gates that the release has; without the second one, messages are always served."""
+        names = feature_gates(profile_of(self._binaries.version), self._gates.resource_health_status)
+        if MESSAGE_GATE in names:
+            names[MESSAGE_GATE] = self._gates.resource_health_status_message
+        return names
+
+
+async def _ready(probe: ApiProbe) -> bool:
+    return await probe.ready() and await probe.has_namespace("default")
+
+
+async def _lock(path: Path) -> int:
+    """The locked file. Raises HarnessError if another server uses the directory."""
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        async with asyncio.timeout(_LOCK_LIMIT):
+            while True:
+                with suppress(BlockingIOError):
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    return lock
+                await asyncio.sleep(0.05)
+    except BaseException as error:
+        os.close(lock)
+        if isinstance(error, TimeoutError):
+            raise HarnessError(
+                f"another API server uses {path.parent}", "end its process, or pass another directory"
+            ) from None
+        raise
+
+
+def _port_in(kubeconfig: Path) -> int:
+    """The port of the server in a kubeconfig of ours; 0 if there is none."""
+    with suppress(OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
+        config = json.loads(kubeconfig.read_bytes())
+        return urlsplit(config["clusters"][0]["cluster"]["server"]).port or 0
+    return 0
+
+
+def _kubeconfig(server: str, token: str, authority: bytes) -> Mapping[str, Any]:
+    cluster = {"server": server, "certificate-authority-data": base64.b64encode(authority).decode()}
+    context = {"cluster": _NAME, "user": _NAME, "namespace": "default"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": _NAME, "cluster": cluster}],
+        "users": [{"name": _NAME, "user": {"token": token}}],
+        "contexts": [{"name": _NAME, "context": context}],
+        "current-context": _NAME,
+    }

@@ -1,0 +1,41 @@
+"""The interface of an API server that this process runs."""
+
+from pathlib import Path
+from typing import Protocol
+
+from drahealth.fakes.cluster.list_watch import ControlPlaneApi
+from drahealth.manager.gates import Gates
+
+ALL_ON = Gates()
+
+
+class ApiServerProcess(Protocol):
+    """One API server with its store; `api` and `kubeconfig` work from `start` to `stop`."""
+
+    @property
+    def api(self) -> ControlPlaneApi:
+        """A client of it, with all permissions. `stop` closes it."""
+
+    async def kubeconfig(self) -> Path:
+        """A kubeconfig with all permissions, readable by its owner only. The server listens on loopback."""
+
+    async def start(self) -> None:
+        """Returns when it is ready. Raises HarnessError."""
+
+    async def stop(self) -> None:
+        """Ends it; its data stay. Harmless on a server that never started."""
+
+    async def wait(self) -> None:
+        """Raises HarnessError when it has ended unexpectedly; never returns."""
+
+    def check(self) -> None:
+        """Raises HarnessError if it has ended unexpectedly."""
+
+    async def down(self) -> None:
+        """Ends all watches and refuses all calls until `up`. Harmless on a server that is down."""
+
+    async def up(self) -> None:
+        """Serves the same data again; returns when it is ready. Harmless on a server that is up."""
+
+    async def restart(self, gates: Gates) -> None:
+        """Ends all watches, and serves the same data with these feature gates."""
