@@ -1,0 +1,96 @@
+"""The first steps of many experiments: start the driver, register it, and share what was learned."""
+
+import asyncio
+from collections.abc import Collection, Generator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from drahealth.manager.calls import path_text
+from drahealth.manager.registration import Socket
+from drahealth.proto.events import RegistrationFailed
+from drahealth.suites.checking.kubelet.registration import (
+    ACCEPT,
+    Answer,
+    Discovery,
+    Found,
+    plugin_of,
+    registrar,
+)
+from drahealth.suites.checking.lab import Lab, Plugin
+from drahealth.suites.checking.outcomes import Incomplete
+
+T = TypeVar("T")
+
+SOCKET_LIMIT = 30.0
+"""Seconds until a driver must have a registration socket."""
+
+
+async def started(lab: Lab) -> None:
+    """Starts the driver unless it runs, or others start it."""
+    if lab.subject.started_by_us and not lab.subject.running:
+        await lab.subject.start()
+
+
+async def described(lab: Lab, limit: float, known: Collection[Socket] = ()) -> Found:
+    """The driver's registration socket, after GetInfo. Raises Incomplete if no server answers at one.
+
+    `known` are sockets of an earlier process, which are ignored.
+    """
+    subject = lab.subject
+    directory = subject.places.registry_dir
+    discovery = Discovery(directory, subject.clock, lab.record, known=frozenset(known))
+    found = await discovery.find(limit, subject.check_running)
+    if found is None:
+        problem = f"no registration socket within {limit:g} s"
+        lab.record(RegistrationFailed(path_text(directory), problem))
+        raise Incomplete(f"{problem} in {directory}; does the driver use {{registry_dir}}?")
+    if not found.answered:
+        raise Incomplete(f"registration socket {found.socket.path.name}: {found.problem}")
+    return found
+
+
+async def registered(lab: Lab, found: Found, answer: Answer = ACCEPT) -> Plugin:
+    """Answers the registration of a socket. Raises Incomplete if a kubelet cannot use what GetInfo returned."""
+    if found.info is None:
+        raise Incomplete(found.problem)
+    try:
+        plugin = plugin_of(found)
+    except ValueError as error:
+        await _answer(lab, found, Answer(registered=False, error=str(error)))
+        raise Incomplete(f"GetInfo: {error}") from None
+    await _answer(lab, found, answer)
+    return plugin
+
+
+async def plugin_of_process(lab: Lab, limit: float = SOCKET_LIMIT) -> Plugin:
+    """The plugin of a process with one experiment at a time; starts and registers it if that was not done."""
+    await started(lab)
+    if not lab.facts.plugin.done():
+        with shared(lab.facts.plugin, "the driver was not registered") as fact:
+            fact.set_result(await registered(lab, await described(lab, limit)))
+    return await known(lab.facts.plugin)
+
+
+async def known(fact: "asyncio.Future[T]") -> T:
+    """Waits for a fact. Raises Incomplete if its experiment could not learn it."""
+    return await asyncio.shield(fact)  # the end of one waiting experiment must not cancel the fact for the others
+
+
+@contextmanager
+def shared(fact: "asyncio.Future[Any]", otherwise: str) -> Generator["asyncio.Future[Any]", None, None]:
+    """The block sets the fact. If it does not, experiments that wait for the fact raise Incomplete with the reason."""
+    reason = otherwise
+    try:
+        yield fact
+    except Incomplete as error:
+        reason = str(error)
+        raise
+    finally:
+        if not fact.done():
+            fact.set_exception(Incomplete(reason))
+            fact.exception()  # not every fact is needed
+
+
+async def _answer(lab: Lab, found: Found, answer: Answer) -> None:
+    async with registrar(found.socket, lab.subject.clock, lab.record) as calls:
+        await calls.notify(answer)

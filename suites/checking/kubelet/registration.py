@@ -1,0 +1,184 @@
+"""Registers a driver as a kubelet does, or as it should not: it refuses, answers late, or never answers."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Collection
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc.aio
+
+from drahealth.manager.calls import PluginCalls, path_text
+from drahealth.manager.registration import DIAL_LIMIT, NOTIFY_LIMIT, Socket, find_sockets
+from drahealth.proto.clock import Clock
+from drahealth.proto.events import Observe, RegistrationFailed
+from drahealth.proto.quoting import one_line
+from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, MalformedMessage
+from drahealth.proto.sockets import check_path
+from drahealth.suites.checking.kubelet.connection import connected
+from drahealth.suites.checking.kubelet.waiting import PAUSE, within
+from drahealth.suites.checking.lab import Plugin
+
+INFO_LIMIT = 5.0
+"""Seconds for GetInfo. A kubelet waits 1 s (W-12); more is allowed here, because the machine can be busy."""
+DRA_PLUGIN = "DRAPlugin"
+"""Type of a DRA driver, from the registration API."""
+
+_RETRY = 0.5
+_ATTEMPTS = 4
+_WORDS = 500  # characters of a reason
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The kubelet's answer to a registration."""
+
+    registered: bool = True
+    error: str = ""
+    delay: float = 0.0
+    """Seconds between GetInfo and the answer."""
+
+
+ACCEPT = Answer()
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A registration socket, and the answer to GetInfo."""
+
+    socket: Socket
+    info: Any = None
+    """PluginInfo; None if GetInfo failed."""
+    problem: str = ""
+    answered: bool = False
+    """Whether a gRPC server answered, also with an error."""
+
+
+class Registrar:
+    """The registration service of one socket. Calls raise nothing; failures are events."""
+
+    def __init__(self, channel: grpc.aio.Channel, clock: Clock, observe: Observe, socket: Socket) -> None:
+        self._channel = channel
+        self._clock = clock
+        self._observe = observe
+        self._socket = socket
+        self._call = PluginCalls(channel, clock, observe, socket.path)
+
+    async def get_info(self) -> Found:
+        """Connects, and calls GetInfo."""
+        answered = False
+        try:
+            await within(self._clock, DIAL_LIMIT, self._channel.channel_ready())
+            answered = True
+            info = await self._call(GET_INFO, GET_INFO.request(), INFO_LIMIT)
+        except TimeoutError:
+            problem = f"no gRPC server answered within {DIAL_LIMIT:g} s"
+        except grpc.aio.AioRpcError as error:
+            problem = f"GetInfo failed: {error.code().name}: {error.details()}"
+        except MalformedMessage as malformed:
+            problem = f"GetInfo failed: {malformed}"
+        else:
+            return Found(self._socket, info, answered=True)
+        return Found(self._socket, problem=one_line(problem, _WORDS), answered=answered)
+
+    async def notify(self, answer: Answer) -> bool:
+        """Calls NotifyRegistrationStatus; returns whether the call succeeded."""
+        if answer.delay:
+            await self._clock.sleep(answer.delay)
+        status = NOTIFY_REGISTRATION.request(plugin_registered=answer.registered, error=answer.error)
+        try:
+            await self._call(NOTIFY_REGISTRATION, status, NOTIFY_LIMIT)
+        except (grpc.aio.AioRpcError, MalformedMessage):
+            return False
+        return True
+
+
+@asynccontextmanager
+async def registrar(socket: Socket, clock: Clock, observe: Observe) -> AsyncGenerator[Registrar, None]:
+    """A connection to a registration socket. Raises ValueError if its path is too long."""
+    async with connected(socket.path) as channel:
+        yield Registrar(channel, clock, observe, socket)
+
+
+async def register(socket: Socket, clock: Clock, observe: Observe, answer: Answer | None = ACCEPT) -> Found:
+    """The whole handshake with one socket: GetInfo, and the answer. None never answers."""
+    async with registrar(socket, clock, observe) as calls:
+        found = await calls.get_info()
+        if found.info is not None and answer is not None:
+            await calls.notify(answer)
+        return found
+
+
+def plugin_of(found: Found) -> Plugin:
+    """The plugin that GetInfo described. Raises ValueError if a kubelet cannot use the answer."""
+    info, path = found.info, found.socket.path
+    endpoint = Path(info.endpoint) if info.endpoint else path
+    if not endpoint.is_absolute():
+        raise ValueError(f"endpoint must be an absolute path, got {one_line(repr(info.endpoint))}")
+    check_path(endpoint)
+    return Plugin(info.name, path, endpoint, tuple(info.supported_versions))
+
+
+class Discovery:
+    """Looks for the registration socket of a DRA driver in a directory, as a kubelet does.
+
+    Each socket that fails is an event. A socket that was created again is another one.
+    """
+
+    def __init__(
+        self, directory: Path, clock: Clock, observe: Observe, *, known: Collection[Socket] = frozenset()
+    ) -> None:
+        """`known` are sockets of an earlier process, which are ignored."""
+        self._directory = directory
+        self._clock = clock
+        self._observe = observe
+        self._known = known
+        self._tasks: dict[Socket, asyncio.Task[Found]] = {}
+
+    async def find(self, limit: float, check: Callable[[], None]) -> Found | None:
+        """The first socket of a DRA driver, else another one that answered; None without a socket.
+
+        `check` is called often and ends the search with an exception, if the driver has ended. After the limit the
+        search ends.
+        """
+        end = self._clock.now() + limit
+        try:
+            while (found := self._chosen(last=self._clock.now() >= end)) is None and self._clock.now() < end:
+                check()
+                for socket in find_sockets(self._directory):
+                    if socket not in self._known and socket not in self._tasks:
+                        self._tasks[socket] = asyncio.create_task(self._describe(socket))
+                await self._clock.sleep(PAUSE)
+            return found
+        finally:
+            for task in self._tasks.values():
+                task.cancel()
+            await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+            self._tasks.clear()
+
+    def _chosen(self, *, last: bool) -> Found | None:
+        done = [task.result() for task in self._tasks.values() if task.done()]
+        drivers = [one for one in done if one.info is not None and one.info.type == DRA_PLUGIN]
+        if not drivers and len(done) < len(self._tasks) and not last:
+            return None
+        return next(iter(drivers), None) or max(done, key=_usefulness, default=None)
+
+    async def _describe(self, socket: Socket) -> Found:
+        found = Found(socket)
+        for _ in range(_ATTEMPTS):
+            try:
+                async with registrar(socket, self._clock, self._observe) as calls:
+                    found = await calls.get_info()
+            except ValueError as error:  # a path that is too long stays so
+                self._observe(RegistrationFailed(path_text(socket.path), str(error)))
+                return Found(socket, problem=str(error))
+            if found.info is not None:
+                return found
+            self._observe(RegistrationFailed(path_text(socket.path), found.problem))
+            await self._clock.sleep(_RETRY)
+        return found
+
+
+def _usefulness(found: Found) -> tuple[bool, bool]:
+    return found.info is not None, found.answered

@@ -1,0 +1,155 @@
+"""The experiments on a fake driver that runs: what each records."""
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from drahealth.proto.events import GrpcCall, ReportReceived, SocketsListed, StreamClosed, StreamOpened
+from drahealth.proto.health_apis import HEALTH_APIS
+from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, PREPARE
+from drahealth.suites.checking.experiments.runs import RUNS
+from drahealth.suites.checking.lab import Plugin
+from drahealth.suites.checking.outcomes import Incomplete, NotApplicable
+from drahealth.suites.unit.checking.lab_rig import DRIVER, LabRig
+
+
+async def run(rig: LabRig, *names: str) -> None:
+    """Runs experiments side by side; time flies. Raises the first error."""
+    async with rig.time_flies():
+        await asyncio.gather(*(RUNS[name](rig.lab()) for name in names))
+
+
+def calls(rig: LabRig) -> list[tuple[str, str]]:
+    return [(call.method.rpartition("/")[2], call.code) for call in rig.happened(GrpcCall)]
+
+
+def plugin_known(rig: LabRig, driver: Any) -> None:
+    plugin, registration = driver.sockets
+    rig.facts.plugin.set_result(Plugin(DRIVER, registration, plugin, ("v1.DRAPlugin",)))
+
+
+async def test_registration_accepts_the_driver(rig: LabRig) -> None:
+    driver = await rig.driver()
+    await run(rig, "registration")
+    assert calls(rig) == [("GetInfo", "OK"), ("NotifyRegistrationStatus", "OK")]
+    assert rig.happened(SocketsListed) == [
+        SocketsListed("main", "registered", (str(driver.sockets[1]),), (str(driver.sockets[0]),))
+    ]
+    assert (await driver.state()).registered
+
+
+async def test_registration_without_a_socket_is_incomplete_for_all(rig: LabRig) -> None:
+    with pytest.raises(Incomplete, match="no registration socket"):
+        await run(rig, "registration")
+    with pytest.raises(Incomplete, match="no registration socket"):
+        await run(rig, "services")
+
+
+async def test_registration_without_get_info_is_left_to_the_checks(rig: LabRig) -> None:
+    await rig.serve({})
+    await run(rig, "registration")
+    assert set(calls(rig)) == {("GetInfo", "UNIMPLEMENTED")}
+
+
+async def test_registration_with_an_unusable_endpoint_is_refused(rig: LabRig) -> None:
+    answered = []
+
+    async def get_info(request: Any, context: Any) -> Any:
+        return GET_INFO.response(
+            type="DRAPlugin", name=DRIVER, endpoint="dra.sock", supported_versions=["v1.DRAPlugin"]
+        )
+
+    async def notify(request: Any, context: Any) -> Any:
+        answered.append(request.plugin_registered)
+        return NOTIFY_REGISTRATION.response()
+
+    await rig.serve({GET_INFO: get_info, NOTIFY_REGISTRATION: notify})
+    with pytest.raises(Incomplete, match="absolute path"):
+        await run(rig, "registration")
+    assert answered == [False]
+
+
+async def test_refused_driver_is_asked_again(rig: LabRig) -> None:
+    driver = await rig.driver()
+    await run(rig, "refused-registration")
+    assert calls(rig) == [("GetInfo", "OK"), ("NotifyRegistrationStatus", "OK"), ("GetInfo", "OK")]
+    assert not (await driver.state()).registered
+
+
+async def test_refused_driver_that_removes_its_socket_is_not_awaited_for_ever(rig: LabRig) -> None:
+    async def get_info(request: Any, context: Any) -> Any:
+        return GET_INFO.response(type="DRAPlugin", name=DRIVER)
+
+    async def notify(request: Any, context: Any) -> Any:
+        path.unlink()
+        return NOTIFY_REGISTRATION.response()
+
+    path = await rig.serve({GET_INFO: get_info, NOTIFY_REGISTRATION: notify})
+    await run(rig, "refused-registration")
+    assert calls(rig) == [("GetInfo", "OK"), ("NotifyRegistrationStatus", "OK")]
+    assert rig.happened(SocketsListed)[0].registry == ()
+
+
+async def test_services_calls_every_service(rig: LabRig) -> None:
+    plugin_known(rig, await rig.driver(dra_versions=("v1beta1.DRAPlugin",), health_apis=("v1.DRAResourceHealth",)))
+    await run(rig, "services")
+    assert {(call.method, call.code) for call in rig.happened(GrpcCall)} == {
+        (PREPARE["v1.DRAPlugin"].path[1:], "UNIMPLEMENTED"),
+        (PREPARE["v1beta1.DRAPlugin"].path[1:], "OK"),
+    }
+    assert [opened.health_api for opened in rig.happened(StreamOpened)] == list(HEALTH_APIS)
+    assert [closed.code for closed in rig.happened(StreamClosed)] == ["CANCELLED", *3 * ["UNIMPLEMENTED"]]
+    assert rig.facts.health_apis.result() == ("v1.DRAResourceHealth",)
+
+
+async def test_reregistration_registers_at_the_same_socket(rig: LabRig) -> None:
+    plugin_known(rig, await rig.driver())
+    await run(rig, "reregistration")
+    assert calls(rig) == [("GetInfo", "OK"), ("NotifyRegistrationStatus", "OK"), ("NodePrepareResources", "OK")]
+
+
+async def test_watch_sees_each_device_refreshed(rig: LabRig) -> None:
+    plugin_known(rig, await rig.driver())
+    apis = ("v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth")
+    rig.facts.health_apis.set_result(apis)
+    began = rig.clock.now()
+    await run(rig, "watch")
+    assert rig.clock.now() - began >= 36
+    streams = {opened.stream: opened.health_api for opened in rig.happened(StreamOpened)}
+    reports = Counter(streams[report.stream] for report in rig.happened(ReportReceived))
+    assert sorted(streams.values()) == sorted(apis)
+    assert min(reports.values()) >= 3
+
+
+async def test_watch_is_longer_for_a_larger_timeout(rig: LabRig) -> None:
+    plugin_known(rig, await rig.driver(timeout=600))
+    rig.facts.health_apis.set_result(("v1.DRAResourceHealth",))
+    began = rig.clock.now()
+    await run(rig, "watch")
+    assert rig.clock.now() - began >= 75
+
+
+async def test_watch_ends_when_all_streams_have_ended(rig: LabRig) -> None:
+    plugin_known(rig, await rig.driver(health_apis=()))
+    rig.facts.health_apis.set_result(("v1.DRAResourceHealth",))
+    await RUNS["watch"](rig.lab())  # time passes slowly, so it would take 36 s
+    assert [closed.code for closed in rig.happened(StreamClosed)] == ["UNIMPLEMENTED"]
+
+
+@pytest.mark.parametrize("name", ["watch", "subscribers"])
+async def test_driver_without_health_is_not_watched(rig: LabRig, name: str) -> None:
+    plugin_known(rig, await rig.driver(health_apis=()))
+    await run(rig, "services")
+    with pytest.raises(NotApplicable):
+        await run(rig, name)
+
+
+async def test_subscribers_are_four_streams(rig: LabRig) -> None:
+    plugin_known(rig, await rig.driver())
+    rig.facts.health_apis.set_result(("v1.DRAResourceHealth",))
+    await run(rig, "subscribers")
+    opened = {event.stream for event in rig.happened(StreamOpened)}
+    reported = {event.stream for event in rig.happened(ReportReceived)}
+    assert (len(opened), reported) == (4, opened)
