@@ -50,7 +50,9 @@ REPLICA_SETS = Kind("ReplicaSet", "replicasets", "apps/v1", namespaced=True)
 EVENTS = Kind("Event", "events", "v1", namespaced=True)
 """The kind Event (core/v1)."""
 
-KINDS = (PODS, NODES, EVENTS, NAMESPACES, CLAIMS, CLAIM_TEMPLATES, DEVICE_CLASSES, SLICES, REPLICA_SETS)
+LEASES = Kind("Lease", "leases", "coordination.k8s.io/v1", namespaced=True)
+
+KINDS = (PODS, NODES, EVENTS, NAMESPACES, CLAIMS, CLAIM_TEMPLATES, DEVICE_CLASSES, SLICES, REPLICA_SETS, LEASES)
 
 
 class ApiError(Exception):

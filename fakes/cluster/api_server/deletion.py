@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 
 from drahealth.fakes.cluster.api import NAMESPACES, PODS, Kind, Object
+from drahealth.fakes.cluster.api_server import refusals
 from drahealth.fakes.cluster.pods import is_terminal
 
 DEFAULT_GRACE = 30
@@ -29,6 +30,20 @@ def marked_for_deletion(kind: Kind, obj: Object, grace: int | None, now: float) 
     if "generation" in obj["metadata"]:
         new["metadata"]["generation"] += 1
     return {**new, "status": {**obj["status"], "phase": "Terminating"}} if kind == NAMESPACES else new
+
+
+def check_preconditions(kind: Kind, obj: Object, conditions: object) -> None:
+    """Raises `ApiError` 409 Conflict if the client wants to delete another object or another revision.
+
+    Source: k8s.io/apiserver, `pkg/storage`, Preconditions.
+    """
+    if not isinstance(conditions, dict):
+        raise refusals.bad_request(f"preconditions must be an object, got {type(conditions).__name__}")
+    for field, word in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
+        wanted, found = conditions.get(field), obj["metadata"][field]
+        if wanted not in (None, found):
+            why = f"Precondition failed: {word} in precondition: {wanted}, {word} in object meta: {found}"
+            raise refusals.conflict(kind, obj["metadata"]["name"], why)
 
 
 def is_due(obj: Object) -> bool:

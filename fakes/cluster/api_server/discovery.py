@@ -1,6 +1,7 @@
 """The discovery documents of the API server: its version, groups and kinds. Pure data."""
 
-from drahealth.fakes.cluster.api import KINDS, Kind, Object
+from drahealth.fakes.cluster.api import Kind, Object
+from drahealth.fakes.cluster.api_server.served_kinds import SERVED
 from drahealth.fakes.cluster.api_server.strategies import WITH_STATUS
 
 VERSION: Object = {"major": "1", "minor": "37", "gitVersion": "v1.37.0+drahealth", "platform": "in-memory"}
@@ -11,8 +12,9 @@ _SHORT_NAMES = {"Pod": ["po"], "Node": ["no"], "Namespace": ["ns"]}
 
 def documents() -> dict[str, Object]:
     """The discovery documents by their path."""
-    versions = sorted({kind.api_version for kind in KINDS})
-    groups = [_group(version) for version in versions if "/" in version]
+    versions = list(dict.fromkeys(served.kind.api_version for served in SERVED))
+    names = sorted({version.partition("/")[0] for version in versions if "/" in version})
+    groups = [_group(name, [version for version in versions if version.startswith(f"{name}/")]) for name in names]
     return {
         "/version": VERSION,
         "/api": {"kind": "APIVersions", "versions": [version for version in versions if "/" not in version]},
@@ -25,17 +27,21 @@ def _path(api_version: str) -> str:
     return f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
 
 
-def _group(api_version: str) -> Object:
-    name, _, version = api_version.partition("/")
-    entry = {"groupVersion": api_version, "version": version}
-    return {"name": name, "versions": [entry], "preferredVersion": entry}
+def _group(name: str, versions: list[str]) -> Object:
+    """The entry of a group; the first version is the preferred one."""
+    entries = [{"groupVersion": version, "version": version.partition("/")[2]} for version in versions]
+    return {"name": name, "versions": entries, "preferredVersion": entries[0]}
 
 
 def _resources(api_version: str) -> Object:
-    kinds = [kind for kind in KINDS if kind.api_version == api_version]
-    status = [_resource(kind, f"{kind.plural}/status", ["get", "update"]) for kind in kinds if kind in WITH_STATUS]
-    listed = [_resource(kind, kind.plural, _VERBS) for kind in kinds]
+    kinds = [served for served in SERVED if served.kind.api_version == api_version]
+    status = [_status(served.kind) for served in kinds if served.stored in WITH_STATUS]
+    listed = [_resource(served.kind, served.kind.plural, _VERBS) for served in kinds]
     return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": api_version, "resources": listed + status}
+
+
+def _status(kind: Kind) -> Object:
+    return _resource(kind, f"{kind.plural}/status", ["get", "update"])
 
 
 def _resource(kind: Kind, name: str, verbs: list[str]) -> Object:

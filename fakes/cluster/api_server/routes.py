@@ -10,13 +10,16 @@ from aiohttp.typedefs import Handler, Middleware
 
 from drahealth.fakes.cluster.api import KINDS, ApiError, Kind, Object, WatchEvent
 from drahealth.fakes.cluster.api_server import refusals
+from drahealth.fakes.cluster.api_server.deletion import check_preconditions
 from drahealth.fakes.cluster.api_server.discovery import documents
 from drahealth.fakes.cluster.api_server.field_selectors import Matches, field_selector
 from drahealth.fakes.cluster.api_server.rejection_log import RejectionLog
 from drahealth.fakes.cluster.api_server.request_bodies import BODY_LIMIT, REJECTIONS, log_rejected, read_body
 from drahealth.fakes.cluster.api_server.request_checks import RequestChecks
+from drahealth.fakes.cluster.api_server.served_kinds import SERVED
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.cluster.api_server.strategies import WITH_STATUS
+from drahealth.fakes.cluster.api_server.versioned_server import VersionedServer
 
 _INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
 
@@ -29,17 +32,19 @@ def application(server: ApiServer, checks: RequestChecks) -> web.Application:
         app.router.add_get(path, _constant(document))
     for path in ("/readyz", "/livez", "/healthz"):
         app.router.add_get(path, _health(server))
-    for kind in KINDS:
-        app.add_routes(_Resource(server, kind).routes())
+    versioned = VersionedServer(server)
+    for served in SERVED:
+        app.add_routes(_Resource(versioned, served.kind, has_status=served.stored in WITH_STATUS).routes())
     return app
 
 
 class _Resource:
-    """One kind's handlers."""
+    """The handlers of one kind in one version."""
 
-    def __init__(self, server: ApiServer, kind: Kind) -> None:
+    def __init__(self, server: VersionedServer, kind: Kind, *, has_status: bool) -> None:
         self._server = server
         self._kind = kind
+        self._has_status = has_status
 
     def routes(self) -> list[web.RouteDef]:
         collection = self._kind.path("{namespace}")
@@ -53,7 +58,7 @@ class _Resource:
         ]
         if self._kind.namespaced:
             routes.append(web.get(self._kind.path(), self._list_or_watch, allow_head=False))
-        if self._kind in WITH_STATUS:
+        if self._has_status:
             routes.append(web.get(one + "/status", self._get, allow_head=False))
             routes.append(web.put(one + "/status", self._replace_status))
         return routes
@@ -73,8 +78,10 @@ class _Resource:
     async def _delete(self, request: web.Request) -> web.Response:
         options = await read_body(request) if request.can_read_body else {}
         grace = request.query.get("gracePeriodSeconds", options.get("gracePeriodSeconds"))
-        name = request.match_info["name"]
-        await self._server.delete(self._kind, name, _namespace(request), None if grace is None else _number(grace))
+        name, namespace = request.match_info["name"], _namespace(request)
+        if conditions := options.get("preconditions"):
+            check_preconditions(self._kind, await self._server.get(self._kind, name, namespace), conditions)
+        await self._server.delete(self._kind, name, namespace, None if grace is None else _number(grace))
         return web.json_response({"kind": "Status", "apiVersion": "v1", "status": "Success"})
 
     async def _list_or_watch(self, request: web.Request) -> web.StreamResponse:

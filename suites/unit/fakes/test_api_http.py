@@ -72,14 +72,15 @@ async def web() -> AsyncIterator[Web]:
 
 async def test_discovery_lists_the_served_kinds(web: Web) -> None:
     served = set()
-    for path in ("/api/v1", "/apis/apps/v1", "/apis/resource.k8s.io/v1"):
+    for path in {kind.path().rpartition("/")[0] for kind in KINDS}:
         _, listed = await web.call("GET", path)
         served |= {(resource["kind"], resource["name"]) for resource in listed["resources"]}
     assert {(kind.kind, kind.plural) for kind in KINDS} <= served
     assert ("Pod", "pods/status") in served
     assert (await web.call("GET", "/version"))[1]["minor"] == "37"
     groups = (await web.call("GET", "/apis"))[1]["groups"]
-    assert [group["name"] for group in groups] == ["apps", "resource.k8s.io"]
+    names = ["apps", "coordination.k8s.io", "events.k8s.io", "resource.k8s.io"]
+    assert [group["name"] for group in groups] == names
 
 
 async def test_health_endpoint_follows_the_server(web: Web) -> None:

@@ -1,0 +1,149 @@
+"""The kinds and versions that the API server serves. It stores each object in one version and converts it for clients.
+
+In `resource.k8s.io`, v1beta2 has the fields of v1. In v1beta1 a device has its fields in `basic`, and a request has the
+fields of `exactly` itself (k8s.io/api, `resource/v1beta1`). Events of both groups are the same objects.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from drahealth.fakes.cluster.api import CLAIM_TEMPLATES, CLAIMS, DEVICE_CLASSES, EVENTS, KINDS, SLICES, Kind, Object
+from drahealth.fakes.cluster.api_server import refusals
+
+Convert = Callable[[Object], Object]
+
+_BETA_2, _BETA_1 = "resource.k8s.io/v1beta2", "resource.k8s.io/v1beta1"
+
+
+@dataclass(frozen=True, slots=True)
+class ServedKind:
+    """A kind in one version: as clients name it, as it is stored, and the conversions of an object's fields.
+
+    The conversions change a copy of the top level and set apiVersion. `store` raises `ApiError` 400 for wrong types.
+    """
+
+    kind: Kind
+    stored: Kind
+    _to_stored: Convert = lambda obj: obj
+    _to_served: Convert = lambda obj: obj
+
+    def store(self, obj: Object) -> Object:
+        """An object of a client as it is stored."""
+        if self.kind == self.stored:
+            return obj
+        return {**self._to_stored(obj), "apiVersion": self.stored.api_version}
+
+    def serve(self, obj: Object) -> Object:
+        """A stored object as clients of this version read it."""
+        if self.kind == self.stored:
+            return obj
+        return {**self._to_served(obj), "apiVersion": self.kind.api_version}
+
+
+def _slice_to_stored(obj: Object) -> Object:
+    return _with(obj, "spec", lambda spec: _with_each(spec, "devices", _device_to_stored))
+
+
+def _slice_to_served(obj: Object) -> Object:
+    return _with(obj, "spec", lambda spec: _with_each(spec, "devices", _device_to_served))
+
+
+def _device_to_stored(device: Object) -> Object:
+    fields = _object("spec.devices[].basic", device.get("basic"))
+    return {**{key: value for key, value in device.items() if key != "basic"}, **fields}
+
+
+def _device_to_served(device: Object) -> Object:
+    name = {key: value for key, value in device.items() if key == "name"}
+    return {**name, "basic": {key: value for key, value in device.items() if key != "name"}}
+
+
+def _claim_to_stored(obj: Object) -> Object:
+    return _with(obj, "spec", lambda spec: _with_requests(spec, _request_to_stored))
+
+
+def _claim_to_served(obj: Object) -> Object:
+    return _with(obj, "spec", lambda spec: _with_requests(spec, _request_to_served))
+
+
+def _template_to_stored(obj: Object) -> Object:
+    return _with(obj, "spec", _claim_to_stored)
+
+
+def _template_to_served(obj: Object) -> Object:
+    return _with(obj, "spec", _claim_to_served)
+
+
+def _with_requests(spec: Object, convert: Convert) -> Object:
+    return _with(spec, "devices", lambda devices: _with_each(devices, "requests", convert))
+
+
+def _request_to_stored(request: Object) -> Object:
+    outer = {key: value for key, value in request.items() if key in ("name", "firstAvailable")}
+    inner = {key: value for key, value in request.items() if key not in outer}
+    return {**outer, "exactly": inner} if inner else outer
+
+
+def _request_to_served(request: Object) -> Object:
+    return {**{key: value for key, value in request.items() if key != "exactly"}, **(request.get("exactly") or {})}
+
+
+_EVENT_FIELDS: Mapping[str, str] = {
+    "regarding": "involvedObject",
+    "note": "message",
+    "reportingController": "reportingComponent",
+    "deprecatedSource": "source",
+    "deprecatedFirstTimestamp": "firstTimestamp",
+    "deprecatedLastTimestamp": "lastTimestamp",
+    "deprecatedCount": "count",
+}
+"""The fields of an Event of `events.k8s.io` with another name in core/v1."""
+
+_OLD_EVENT_FIELDS = {old: new for new, old in _EVENT_FIELDS.items()}
+
+
+def _event_to_stored(event: Object) -> Object:
+    return {_EVENT_FIELDS.get(key, key): value for key, value in event.items()}
+
+
+def _event_to_served(event: Object) -> Object:
+    return {_OLD_EVENT_FIELDS.get(key, key): value for key, value in event.items()}
+
+
+def _with(obj: Object, field: str, convert: Convert) -> Object:
+    """The object with this field converted, if it has it."""
+    if obj.get(field) is None:
+        return obj
+    return {**obj, field: convert(_object(field, obj[field]))}
+
+
+def _with_each(obj: Object, field: str, convert: Convert) -> Object:
+    """The object with each element of this list converted."""
+    items = obj.get(field) or []
+    if not isinstance(items, list):
+        raise refusals.bad_request(f"{field} must be a list, got {type(items).__name__}")
+    return {**obj, field: [convert(_object(f"{field}[]", item)) for item in items]} if items else obj
+
+
+def _object(field: str, value: Any) -> Object:
+    if not isinstance(value, dict | None):
+        raise refusals.bad_request(f"{field} must be an object, got {type(value).__name__}")
+    return value or {}
+
+
+def _in_version(kind: Kind, version: str, store: Convert | None = None, serve: Convert | None = None) -> ServedKind:
+    served = replace(kind, api_version=version)
+    return ServedKind(served, kind, store, serve) if store and serve else ServedKind(served, kind)
+
+
+SERVED: tuple[ServedKind, ...] = (
+    *(ServedKind(kind, kind) for kind in KINDS),
+    *(_in_version(kind, _BETA_2) for kind in (SLICES, CLAIMS, CLAIM_TEMPLATES, DEVICE_CLASSES)),
+    _in_version(SLICES, _BETA_1, _slice_to_stored, _slice_to_served),
+    _in_version(CLAIMS, _BETA_1, _claim_to_stored, _claim_to_served),
+    _in_version(CLAIM_TEMPLATES, _BETA_1, _template_to_stored, _template_to_served),
+    _in_version(DEVICE_CLASSES, _BETA_1),
+    _in_version(EVENTS, "events.k8s.io/v1", _event_to_stored, _event_to_served),
+)
+"""All kinds in all versions; the stored version of a kind is the first."""

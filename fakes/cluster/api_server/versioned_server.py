@@ -1,0 +1,57 @@
+"""The API server as clients see it: the same calls with a kind in any served version."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from drahealth.fakes.cluster.api import Kind, Object, WatchEvent
+from drahealth.fakes.cluster.api_server.served_kinds import SERVED, ServedKind
+from drahealth.fakes.cluster.api_server.server import ApiServer
+from drahealth.fakes.cluster.api_server.strategies import check_shape
+from drahealth.fakes.cluster.list_watch import Snapshot
+
+_SERVED = {served.kind: served for served in SERVED}
+
+
+class VersionedServer:
+    """Calls the server with the stored kind and converts the objects; `kind` is one of `SERVED`."""
+
+    def __init__(self, server: ApiServer) -> None:
+        self._server = server
+
+    async def create(self, kind: Kind, obj: Object) -> Object:
+        served, stored = _stored(kind, obj)
+        return served.serve(await self._server.create(served.stored, stored))
+
+    async def get(self, kind: Kind, name: str, namespace: str | None = None) -> Object:
+        served = _SERVED[kind]
+        return served.serve(await self._server.get(served.stored, name, namespace))
+
+    async def snapshot(self, kind: Kind, namespace: str | None = None) -> Snapshot:
+        served = _SERVED[kind]
+        objects, revision = await self._server.snapshot(served.stored, namespace)
+        return Snapshot([served.serve(obj) for obj in objects], revision)
+
+    async def replace(self, kind: Kind, obj: Object) -> Object:
+        served, stored = _stored(kind, obj)
+        return served.serve(await self._server.replace(served.stored, stored))
+
+    async def replace_status(self, kind: Kind, obj: Object) -> Object:
+        served, stored = _stored(kind, obj)
+        return served.serve(await self._server.replace_status(served.stored, stored))
+
+    async def delete(self, kind: Kind, name: str, namespace: str | None = None, grace: int | None = None) -> None:
+        await self._server.delete(_SERVED[kind].stored, name, namespace, grace)
+
+    async def watch(
+        self, kind: Kind, namespace: str | None = None, since: str | None = None
+    ) -> AsyncGenerator[WatchEvent, None]:
+        served = _SERVED[kind]
+        async with aclosing(self._server.watch(served.stored, namespace, since)) as watch:
+            async for event in watch:
+                yield WatchEvent(event.type, served.serve(event.object))
+
+
+def _stored(kind: Kind, obj: Object) -> tuple[ServedKind, Object]:
+    """The version, and the object as it is stored. `ApiError` 400 for an object of another kind or version."""
+    check_shape(kind, obj)
+    return _SERVED[kind], _SERVED[kind].store(obj)
