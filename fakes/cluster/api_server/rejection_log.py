@@ -21,7 +21,7 @@ class RejectionLog:
 
     def rejected(self, client: str, request: str, error: ApiError) -> None:
         """Logs a rejected request, such as `POST /api/v1/nodes`, if it could not be read."""
-        if error.status in STATUSES and self._is_new(client, f"{error.status} {error.message.partition(':')[0]}"):
+        if error.status in STATUSES and self._is_new(client, _cause(request, error)):
             log.warning("rejected %s from %s: %s %s", request, client, error.status, error.message)
 
     def ignored(self, client: str, request: str, fields: tuple[str, ...]) -> None:
@@ -37,3 +37,9 @@ class RejectionLog:
         if len(self._seen) > _REMEMBERED:
             self._seen.popitem(last=False)
         return is_new
+
+
+def _cause(request: str, error: ApiError) -> str:
+    """What is wrong, without the names and numbers that differ in each request."""
+    what = request.partition(" ")[0] if error.status == 405 else error.message.partition(":")[0]
+    return f"{error.status} {what}"
