@@ -4,8 +4,7 @@
 """
 
 import sys
-from collections.abc import Iterable
-from importlib import import_module
+from collections.abc import Callable, Iterable, Mapping
 
 import typer
 from typer.core import TyperGroup
@@ -15,18 +14,30 @@ from drahealth.fakes.program.errors import CommandError
 from drahealth.fakes.program.usage import LazyGroup
 from drahealth.proto.quoting import printable_lines
 
-_MODULES = {"driver": "drahealth.fakes.serve.command", "ctl": "drahealth.fakes.ctl.command"}
-"""The modules of the subcommands; `app` is the subcommand."""
+
+def _driver() -> typer.Typer:
+    from drahealth.fakes.serve.command import app
+
+    return app
+
+
+def _ctl() -> typer.Typer:
+    from drahealth.fakes.ctl.command import app
+
+    return app
+
+
+_SUBCOMMANDS: Mapping[str, Callable[[], typer.Typer]] = {"driver": _driver, "ctl": _ctl}
 
 
 class FakesGroup(LazyGroup):
     """`drahealth` with the subcommands of the fakes; it imports the one that is used."""
 
     def names(self) -> Iterable[str]:
-        return _MODULES
+        return _SUBCOMMANDS
 
     def build(self, name: str) -> TyperGroup | None:
-        return get_group(import_module(_MODULES[name]).app) if name in _MODULES else None
+        return get_group(_SUBCOMMANDS[name]()) if name in _SUBCOMMANDS else None
 
 
 app = typer.Typer(

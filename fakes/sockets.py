@@ -7,11 +7,10 @@ from typing import Any
 
 import grpc.aio
 
-from drahealth.fakes.files.socket_files import SocketInUse, is_served
 from drahealth.proto.quoting import one_line
 from drahealth.proto.services import Method, serve
 from drahealth.proto.sockets import PATH_LIMIT as PATH_LIMIT
-from drahealth.proto.sockets import check_path, target
+from drahealth.proto.sockets import SocketInUse, check_path, is_served, target
 
 
 class ServedSocket:

@@ -5,18 +5,16 @@ from typing import Annotated
 
 import typer
 
-from drahealth.fakes.command import exit_with
-from drahealth.fakes.ctl.command import app as ctl_app
+from drahealth.fakes.command import FakesGroup, exit_with
 from drahealth.fakes.program.errors import CommandError
 from drahealth.fakes.program.usage import CommandGroup
-from drahealth.fakes.serve.command import app as driver_app
 from drahealth.proto.quoting import printable_lines
 from drahealth.suites.commands.target_flags import Given, TargetCommand, takes_target_options
 from drahealth.suites.errors import ConfigurationError, HarnessError, full_text
 
 app = typer.Typer(
     name="drahealth",
-    cls=CommandGroup,
+    cls=FakesGroup,
     help="Conformance and end-to-end suite, with fake hardware, for the health of a Pod's devices (KEP-4680).",
     no_args_is_help=True,
     add_completion=False,
@@ -26,8 +24,6 @@ binaries = typer.Typer(
     cls=CommandGroup, help="Manage the Kubernetes binaries of the kubelet target.", no_args_is_help=True
 )
 app.add_typer(binaries, name="binaries")
-app.add_typer(driver_app, name="driver")
-app.add_typer(ctl_app, name="ctl")
 faults_app = typer.Typer(
     cls=CommandGroup, help="Show faults of devices, their recoveries, and policies.", no_args_is_help=True
 )

@@ -5,9 +5,8 @@ import os
 import socket
 from pathlib import Path
 
-from drahealth.fakes.files.socket_files import SocketInUse, is_served
 from drahealth.proto.quoting import one_line
-from drahealth.proto.sockets import check_path
+from drahealth.proto.sockets import SocketInUse, check_path, is_served
 
 VARIABLE = "DRAHEALTH_SOCKET"
 

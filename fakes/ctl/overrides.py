@@ -8,7 +8,6 @@ from drahealth.fakes.control.commands.plugin_devices import Remove, Restore, Set
 from drahealth.fakes.control.commands.reports import SetHealth
 from drahealth.fakes.control.commands.streams import SetHeartbeat
 from drahealth.fakes.ctl.driver import Driver
-from drahealth.fakes.hints import near
 from drahealth.fakes.program.errors import CommandError
 from drahealth.proto.values import Health
 
@@ -49,5 +48,5 @@ def _for_plugin(
 def _health(word: str) -> Health:
     found = next((health for health in Health if health.lower() == word.lower()), None)
     if found is None:
-        raise CommandError(f"unknown health {word!r}; {near(word, Health)}")
+        raise CommandError(f"--health must be {', '.join(Health)}, got {word!r}")
     return found

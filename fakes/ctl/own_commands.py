@@ -62,8 +62,6 @@ def set_(
 @app.command("watch")
 def watch(context: typer.Context, json: Json = False) -> None:
     """Print events until Ctrl-C, or until the drivers' process ends."""
-    from drahealth.fakes.ctl.words import words_of
-
     path, name = context.obj
     with Connection(path) as connection:
         names = {}
@@ -76,8 +74,20 @@ def watch(context: typer.Context, json: Json = False) -> None:
                 line = message["news"]
                 if message.get("left_out"):
                     line["left_out_before"] = message["left_out"]
-                print(json_.dumps(line) if json else words_of(line), flush=True)  # noqa: T201
+                print(json_.dumps(line) if json else _sentence(line), flush=True)  # noqa: T201
             raise CommandError(f"the process at {printable(str(path))} has ended", 3)
+
+
+def _sentence(line: dict[str, Any]) -> str:
+    """The sentence of an event in its JSON form; its JSON text if another version of drahealth serves the driver."""
+    from drahealth.proto.event_text import format_event  # only here: the other subcommands start without it
+    from drahealth.proto.events import from_json
+
+    left_out = f" ({line['left_out_before']} earlier lines were skipped)" if "left_out_before" in line else ""
+    try:
+        return f"{format_event(from_json(line))}{left_out}"
+    except ValueError:
+        return json_.dumps(line)
 
 
 @app.command("status")

@@ -18,7 +18,6 @@ from drahealth.fakes.control.commands.surface import handles
 from drahealth.fakes.control.device_plugin import KEPT, PluginControl, PluginOptions
 from drahealth.fakes.control.replies import ListedDevice, PluginState
 from drahealth.fakes.faults.catalogue import policy
-from drahealth.fakes.files.socket_files import SocketInUse, is_served
 from drahealth.fakes.hardware import call_counts
 from drahealth.fakes.hardware.failing import FailingDevices, FaultHandlers
 from drahealth.fakes.hardware.inventories import plugin_options
@@ -43,6 +42,7 @@ from drahealth.proto.device_plugin import (
 )
 from drahealth.proto.events import Observe
 from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, Method
+from drahealth.proto.sockets import SocketInUse, is_served
 
 _serial = count(1)
 

@@ -11,9 +11,9 @@ from drahealth.fakes.faults.catalogue import policy
 from drahealth.fakes.hardware.failing import FailingDevices
 from drahealth.fakes.hardware.inventories import inventory_of
 from drahealth.fakes.hardware.machine import DeviceState, Machine
-from drahealth.fakes.health.table import HealthTable, healthy
 from drahealth.fakes.inventory.devices import Device
 from drahealth.fakes.kubelet_plugin import Pool
+from drahealth.fakes.kubelet_plugin.health_streams.table import HealthTable, healthy
 from drahealth.proto.clock import Clock
 from drahealth.proto.values import DeviceHealth, Health
 

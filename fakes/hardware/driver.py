@@ -48,8 +48,8 @@ from drahealth.fakes.hardware.failing import FaultHandlers
 from drahealth.fakes.hardware.instances import DriverInstances, OnStatus
 from drahealth.fakes.hardware.inventories import driver_options
 from drahealth.fakes.hardware.registered import FakeNode, Registered, names_of
-from drahealth.fakes.health.streams import HealthStreams
 from drahealth.fakes.inventory.devices import Inventory
+from drahealth.fakes.kubelet_plugin.health_streams.streams import HealthStreams
 from drahealth.proto import events
 from drahealth.proto.clock import Clock, SystemClock
 from drahealth.proto.events import Observe

@@ -12,21 +12,21 @@ from pathlib import Path
 from drahealth.fakes.cluster.api import ApiError
 from drahealth.fakes.cluster.list_watch import ListWatch
 from drahealth.fakes.control.driver import DriverOptions
-from drahealth.fakes.files.socket_files import is_served
 from drahealth.fakes.hardware.call_counts import CallCounts
 from drahealth.fakes.hardware.devices import Devices
 from drahealth.fakes.hardware.fake_dra_plugin import FakeDraPlugin
 from drahealth.fakes.hardware.prepared import PreparedClaims
-from drahealth.fakes.health.streams import HealthStreams
 from drahealth.fakes.inventory import cdi
 from drahealth.fakes.inventory.devices import Device
 from drahealth.fakes.kubelet_plugin import Helper, Options, RegistrationStatus
 from drahealth.fakes.kubelet_plugin.call_lock import LOCK_FILE
+from drahealth.fakes.kubelet_plugin.health_streams.streams import HealthStreams
 from drahealth.proto import events
 from drahealth.proto.clock import Clock
 from drahealth.proto.events import Observe
 from drahealth.proto.quoting import one_line
 from drahealth.proto.services import PREPARE
+from drahealth.proto.sockets import is_served
 
 log = logging.getLogger(__name__)
 

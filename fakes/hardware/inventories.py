@@ -15,10 +15,10 @@ from typing import Any
 
 from drahealth.fakes.control.device_plugin import PluginOptions
 from drahealth.fakes.control.driver import DriverOptions
-from drahealth.fakes.files.user_files import FileError, Problem
 from drahealth.fakes.inventory import cdi
 from drahealth.fakes.inventory.devices import Device, Inventory
 from drahealth.fakes.inventory.file import FoundPart, load_file
+from drahealth.fakes.program.user_files import FileError, Problem
 
 DRIVER = "gpu.example.com"
 """Default driver name for a file with `devices` only."""

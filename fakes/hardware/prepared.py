@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from drahealth.fakes.files.atomic import replace_file
+from drahealth.fakes.program.atomic import replace_file
 from drahealth.proto.values import PreparedDevice
 
 log = logging.getLogger(__name__)

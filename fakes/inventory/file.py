@@ -22,7 +22,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from drahealth.fakes.files.user_files import (
+from drahealth.fakes.hints import near
+from drahealth.fakes.inventory.devices import Device, Inventory
+from drahealth.fakes.inventory.model import DeviceGroup, DriverPart, InventoryFile, PartitionGroup, PluginPart
+from drahealth.fakes.inventory.names import MAX_NAME, NamedGroup, allocatable_names, count_errors, name_errors
+from drahealth.fakes.program.user_files import (
     Document,
     FileError,
     Finding,
@@ -33,10 +37,6 @@ from drahealth.fakes.files.user_files import (
     valid_fields,
     validated,
 )
-from drahealth.fakes.hints import near
-from drahealth.fakes.inventory.devices import Device, Inventory
-from drahealth.fakes.inventory.model import DeviceGroup, DriverPart, InventoryFile, PartitionGroup, PluginPart
-from drahealth.fakes.inventory.names import MAX_NAME, NamedGroup, allocatable_names, count_errors, name_errors
 
 
 @dataclass(frozen=True, slots=True)

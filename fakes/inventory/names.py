@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from drahealth.fakes.files.user_files import Finding, Place
+from drahealth.fakes.program.user_files import Finding, Place
 
 MAX_DEVICES = 100_000
 """Maximum number of devices in a file."""

@@ -11,10 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from drahealth.fakes.health.streams import HealthStreams
-from drahealth.fakes.health.table import HealthTable
 from drahealth.fakes.kubelet_plugin.call_log import log_calls
-from drahealth.fakes.kubelet_plugin.health import HealthFeed
+from drahealth.fakes.kubelet_plugin.health_feed import HealthFeed
+from drahealth.fakes.kubelet_plugin.health_streams.streams import HealthStreams
+from drahealth.fakes.kubelet_plugin.health_streams.table import HealthTable
 from drahealth.fakes.kubelet_plugin.interface import DRAPlugin, HealthPlugin
 from drahealth.fakes.kubelet_plugin.node_service import NodeService
 from drahealth.fakes.kubelet_plugin.options import Listen, Options, hidden

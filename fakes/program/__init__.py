@@ -1,1 +1,1 @@
-"""Shared parts of the commands: errors with exit codes, JSON Lines, the live view, log lines, metrics."""
+"""Shared parts of the commands: errors with exit codes, files, JSON Lines, the live view, log lines, metrics."""

@@ -8,7 +8,7 @@ import typer
 from drahealth.fakes.program.errors import CommandError
 from drahealth.fakes.program.usage import CommandGroup
 
-app = typer.Typer(cls=CommandGroup, help="Serve fake drivers as a process.", no_args_is_help=True)
+app = typer.Typer(name="driver", cls=CommandGroup, help="Serve fake drivers as a process.", no_args_is_help=True)
 
 
 _PANEL = "Drivers of a file (-f)"

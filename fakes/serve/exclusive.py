@@ -14,12 +14,12 @@ from pathlib import Path
 from drahealth.fakes.control.commands.life import Start
 from drahealth.fakes.control.commands.surface import handles
 from drahealth.fakes.control.driver import DriverOptions
-from drahealth.fakes.files.socket_files import SocketInUse, is_served
 from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.hardware.driver_instance import DriverInstance
 from drahealth.fakes.hardware.instances import UPGRADE
 from drahealth.fakes.kubelet_plugin.options import hidden
+from drahealth.proto.sockets import SocketInUse, is_served
 
 PATIENCE = 60.0
 """Seconds that another process may take to start: an API server that does not answer costs it 30."""

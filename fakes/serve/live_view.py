@@ -15,11 +15,11 @@ from rich.table import Table
 from rich.text import Text
 
 from drahealth.fakes.control.replies import DriverState, PluginState
-from drahealth.fakes.ctl.words import words_of
 from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.program.live_frame import empty_table, on_terminal, plain
-from drahealth.proto.events import DriverEvent, DriverServed, ReportSummary, to_json
+from drahealth.proto.event_text import format_event
+from drahealth.proto.events import DriverEvent, DriverServed, ReportSummary
 from drahealth.proto.extended_resources import health_of
 from drahealth.proto.quoting import printable
 from drahealth.proto.values import Health
@@ -52,7 +52,7 @@ class LiveView:
                 return
             case DriverServed():
                 self._socket = event.socket
-        words = f"{datetime.now():%H:%M:%S} {words_of(to_json(event))}"
+        words = f"{datetime.now():%H:%M:%S} {format_event(event)}"
         self._last.append(Text(words, no_wrap=True, overflow="ellipsis"))
 
     @contextmanager

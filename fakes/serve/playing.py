@@ -10,12 +10,12 @@ from pathlib import Path
 from drahealth.fakes.control.device_plugin import PluginOptions
 from drahealth.fakes.control.driver import DriverOptions
 from drahealth.fakes.control.news import Publish
-from drahealth.fakes.files.user_files import FileError, Finding
 from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.hardware.inventories import inventory_of
 from drahealth.fakes.hints import near
 from drahealth.fakes.program.errors import CommandError
+from drahealth.fakes.program.user_files import FileError, Finding
 from drahealth.fakes.serve.driver_stage import DriverStage
 from drahealth.fakes.serve.pod_observer import PodObserver
 from drahealth.fakes.timelines.actions import Action, ChangeKubelet, ChangePod, Expect

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from drahealth.fakes.cluster.api import CLAIMS, Api, ApiError, Object
 from drahealth.fakes.hardware.driver import FakeDriver
-from drahealth.fakes.health.overrides import HealthOverride
+from drahealth.fakes.kubelet_plugin.health_streams.overrides import HealthOverride
 from drahealth.fakes.serve.node_pods import NodePods
 from drahealth.proto.quoting import one_line
 from drahealth.proto.values import DeviceId, Health

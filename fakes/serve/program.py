@@ -23,7 +23,6 @@ from drahealth.fakes.control.served import Served, ServedDrivers
 from drahealth.fakes.control.server import ControlServer
 from drahealth.fakes.control.socket_path import listen, make_way
 from drahealth.fakes.control.wire import LINE_LIMIT
-from drahealth.fakes.files.socket_files import SocketInUse
 from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.program.errors import CommandError
@@ -43,6 +42,7 @@ from drahealth.proto.events import (
     Prepared,
     Unprepared,
 )
+from drahealth.proto.sockets import SocketInUse
 
 RETIREMENT = 8.0
 """Seconds that a driver has to withdraw what it published; a pod has thirty to end."""

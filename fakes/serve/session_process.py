@@ -27,13 +27,12 @@ from drahealth.fakes.control.server import ControlServer
 from drahealth.fakes.control.socket_path import listen, make_way
 from drahealth.fakes.control.standard_streams import standard_streams
 from drahealth.fakes.control.wire import LINE_LIMIT
-from drahealth.fakes.files.socket_files import SocketInUse
 from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.program.errors import CommandError
 from drahealth.proto.clock import SystemClock
 from drahealth.proto.events import Observe
-from drahealth.proto.sockets import check_path
+from drahealth.proto.sockets import SocketInUse, check_path
 
 LINGER = 120.0
 """Seconds that drivers behind a socket outlive a connection. A restart of a kubelet or an API server takes less."""

@@ -12,10 +12,10 @@ from drahealth.fakes.control.device_plugin import PluginOptions
 from drahealth.fakes.control.driver import DriverOptions, check_instance
 from drahealth.fakes.control.socket_path import default_path
 from drahealth.fakes.faults import catalogue as faults
-from drahealth.fakes.files.user_files import FileError
 from drahealth.fakes.hardware.inventories import fakes_of
 from drahealth.fakes.inventory.file import check_driver_name
 from drahealth.fakes.program.errors import CommandError
+from drahealth.fakes.program.user_files import FileError
 from drahealth.fakes.serve.playing import load_stories
 from drahealth.fakes.serve.pod_annotations import PREFIX
 from drahealth.fakes.timelines.story import Story

@@ -19,8 +19,8 @@ where it is written.
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict, Unpack
 
-from drahealth.fakes.files.user_files import Document
 from drahealth.fakes.inventory.devices import Inventory
+from drahealth.fakes.program.user_files import Document
 from drahealth.fakes.timelines.check import checked_plan
 from drahealth.fakes.timelines.load import Loaded
 from drahealth.fakes.timelines.model import FORMAT, Step, Timeline, Uses

@@ -7,8 +7,8 @@ from functools import partial
 from drahealth.fakes.durations import Duration
 from drahealth.fakes.faults import catalogue as faults
 from drahealth.fakes.faults.catalogue import UnknownName
-from drahealth.fakes.files.user_files import Finding, Place
 from drahealth.fakes.inventory.devices import Inventory
+from drahealth.fakes.program.user_files import Finding, Place
 from drahealth.fakes.timelines.command_steps import STEPS, OneOf
 from drahealth.fakes.timelines.contradictions import contradictions
 from drahealth.fakes.timelines.fields import Pick

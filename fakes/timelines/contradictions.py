@@ -14,7 +14,7 @@ from drahealth.fakes.control.commands.plugin_devices import Remove, Restore, Set
 from drahealth.fakes.control.commands.reports import SetHealth
 from drahealth.fakes.control.commands.streams import StreamClose
 from drahealth.fakes.faults.catalogue import Fault, UnknownName, action, fault
-from drahealth.fakes.files.user_files import Finding, Place
+from drahealth.fakes.program.user_files import Finding, Place
 from drahealth.fakes.timelines.actions import Action, ChangeKubelet, ChangePod, Expect, Mark, Send
 
 

@@ -4,7 +4,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
-from drahealth.fakes.files.user_files import (
+from drahealth.fakes.program.user_files import (
     Document,
     FileError,
     Place,

@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import NamedTuple, Protocol
 
-from drahealth.fakes.files.user_files import Place
+from drahealth.fakes.program.user_files import Place
 from drahealth.fakes.timelines.actions import Action, Expect
 from drahealth.fakes.timelines.model import Trigger
 from drahealth.fakes.timelines.plan import Plan

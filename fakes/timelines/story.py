@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from drahealth.fakes.files.user_files import Document, FileError, Finding, read
 from drahealth.fakes.inventory.devices import Inventory
 from drahealth.fakes.inventory.file import group_errors, inventory_of, load_inventory
+from drahealth.fakes.program.user_files import Document, FileError, Finding, read
 from drahealth.fakes.timelines.actions import Action
 from drahealth.fakes.timelines.check import judged
 from drahealth.fakes.timelines.load import Loaded, load_parts

@@ -11,7 +11,7 @@ from rich.text import Text
 from drahealth.proto.quoting import printable, printable_lines
 from drahealth.suites.judging.report import Result, Run
 from drahealth.suites.run.progress import ElapsedTime
-from drahealth.suites.scenario import scenario_of
+from drahealth.suites.run.scenario import scenario_of
 
 _STYLE = {
     "passed": "green",

@@ -7,19 +7,19 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from drahealth.fakes.files.user_files import FileError
 from drahealth.fakes.inventory.devices import Inventory
 from drahealth.fakes.inventory.file import load_inventory
+from drahealth.fakes.program.user_files import FileError
 from drahealth.fakes.timelines.dump import dump
 from drahealth.fakes.timelines.schema import timeline_schema
 from drahealth.fakes.timelines.story import stories
 from drahealth.suites.errors import ConfigurationError
-from drahealth.suites.run.output_paths import check_output_file
+from drahealth.suites.output_paths import check_output_file
 
 
 def write_recording(socket: Path, output: Path | None, *, seconds: float | None, messages: int | None) -> None:
     """Record a driver until its stream ends, or Ctrl-C. Raises ConfigurationError, HarnessError."""
-    from drahealth.suites.timelines.record import Recorder
+    from drahealth.suites.commands.record import Recorder
 
     check_output_file(str(output) if output else None)
     recorder = Recorder(socket, seconds=seconds or math.inf, messages=messages)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from drahealth.fakes.files.user_files import FileError
+from drahealth.fakes.program.user_files import FileError
 from drahealth.fakes.timelines.story import stories
 from drahealth.suites.commands.run_scenarios import run_scenarios
 from drahealth.suites.errors import ConfigurationError

@@ -16,8 +16,8 @@ from rich.console import Console
 
 from drahealth.suites.commands.console import Live
 from drahealth.suites.errors import ConfigurationError, HarnessError
+from drahealth.suites.output_paths import check_output_file, check_output_folder
 from drahealth.suites.run.options import Options
-from drahealth.suites.run.output_paths import check_output_file, check_output_folder
 
 
 def run_scenarios(

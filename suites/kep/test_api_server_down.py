@@ -1,7 +1,7 @@
 """KEP-4680, Troubleshooting: health changes while the API server is down."""
 
 from drahealth.proto.values import Health
-from drahealth.suites.scenario import scenario
+from drahealth.suites.run.scenario import scenario
 from drahealth.suites.story.node import Node
 
 

@@ -3,7 +3,7 @@
 import asyncio
 
 from drahealth.proto.values import MESSAGE_LIMIT, Health
-from drahealth.suites.scenario import scenario
+from drahealth.suites.run.scenario import scenario
 from drahealth.suites.story.node import Node
 
 

@@ -1,7 +1,7 @@
 """KEP-4680, ResourceStatus: the entries of each container, and the devices in them."""
 
 from drahealth.proto.values import Health
-from drahealth.suites.scenario import scenario
+from drahealth.suites.run.scenario import scenario
 from drahealth.suites.story.node import Node
 
 

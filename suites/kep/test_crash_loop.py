@@ -1,7 +1,7 @@
 """KEP-4680, Story 1 and Test Plan, Failure Scenarios: a container in a crash loop."""
 
 from drahealth.proto.values import Health
-from drahealth.suites.scenario import scenario
+from drahealth.suites.run.scenario import scenario
 from drahealth.suites.story.node import Node
 from drahealth.suites.story.workload import EXIT_AT_ONCE
 

@@ -1,7 +1,7 @@
 """KEP-4680, Device Plugin implementation details: extended resources, and plugins that stop and restart."""
 
 from drahealth.proto.values import Health
-from drahealth.suites.scenario import scenario
+from drahealth.suites.run.scenario import scenario
 from drahealth.suites.story.node import Node
 
 

@@ -1,7 +1,7 @@
 """KEP-4680, Test Plan: Feature Gate Behavior, and Feature Enablement and Rollback."""
 
 from drahealth.proto.values import Health
-from drahealth.suites.scenario import scenario
+from drahealth.suites.run.scenario import scenario
 from drahealth.suites.story.node import Node
 
 

@@ -1,7 +1,7 @@
 """KEP-4680, Design Details: plugins that stop, restart, have no health service, or are replaced."""
 
 from drahealth.proto.values import Health
-from drahealth.suites.scenario import scenario
+from drahealth.suites.run.scenario import scenario
 from drahealth.suites.story.node import Node
 
 

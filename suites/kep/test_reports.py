@@ -1,7 +1,7 @@
 """KEP-4680, Health Information Cache and WatchResourcesResponse: partial, very large and very frequent reports."""
 
 from drahealth.proto.values import DeviceHealth, Health
-from drahealth.suites.scenario import scenario
+from drahealth.suites.run.scenario import scenario
 from drahealth.suites.story.node import Node
 
 

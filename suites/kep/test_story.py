@@ -1,7 +1,7 @@
 """KEP-4680, User Stories, Story 1: a GPU fails, its pod shows it, and the replacement pod gets another GPU."""
 
 from drahealth.proto.values import Health
-from drahealth.suites.scenario import scenario
+from drahealth.suites.run.scenario import scenario
 from drahealth.suites.story.node import Node
 
 

@@ -1,7 +1,7 @@
 """KEP-4680, Device Health Timeout Configuration: a device without reports."""
 
 from drahealth.proto.values import Health
-from drahealth.suites.scenario import scenario
+from drahealth.suites.run.scenario import scenario
 from drahealth.suites.story.node import Node
 
 

@@ -10,7 +10,7 @@ from drahealth.proto.events import IN_SHORT, Event, Record
 from drahealth.proto.history import Header, HistoryWriter
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.manager_command.observers import Observers
-from drahealth.suites.run.output_paths import check_output_file
+from drahealth.suites.output_paths import check_output_file
 
 
 def check_history_file(path: Path) -> None:

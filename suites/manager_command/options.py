@@ -15,7 +15,7 @@ from drahealth.manager.profile import PROFILES, Profile
 from drahealth.proto.sockets import PATH_LIMIT
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.manager_command.history import check_history_file
-from drahealth.suites.run.output_paths import check_output_folder
+from drahealth.suites.output_paths import check_output_folder
 
 ROOM_FOR_NAMES = 52
 """Bytes of a socket's path that are left for `/plugins_registry/DRIVER-reg.sock`, so a driver's name may have 25."""

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from drahealth.fakes.cluster.api import PODS, ApiError, Object
 from drahealth.fakes.cluster.list_watch import ListWatch
+from drahealth.fakes.cluster.pod_status import status_seen
 from drahealth.proto.events import Observe, PodDeleted, StatusSeen
 from drahealth.suites.manager_command.status_files import StatusFiles
-from drahealth.suites.story.pod_status import status_seen
 
 _PAUSE = 0.5
 """Seconds until a watch that has ended is opened again."""

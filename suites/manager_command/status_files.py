@@ -14,7 +14,7 @@ from pathlib import Path
 from ruamel.yaml import YAML
 
 from drahealth.fakes.cluster.api import Object
-from drahealth.fakes.files.atomic import replace_file
+from drahealth.fakes.program.atomic import replace_file
 from drahealth.proto.clock import Clock
 from drahealth.suites.manager_command.manifest_directory import STATUS_SUFFIX
 

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from fnmatch import fnmatchcase
 
 from drahealth.fakes.cluster.api import PODS, Object
+from drahealth.proto.event_text import format_event
 from drahealth.proto.events import ContainerSeen, StatusSeen
 from drahealth.proto.values import Health, ResourceHealth
-from drahealth.suites.judging.history_text import format_event
 from drahealth.suites.nodes.pod_statuses import PodStatuses, timed_out
 
 

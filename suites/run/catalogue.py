@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
 
-from drahealth.suites.scenario import Scenario, scenario_of
+from drahealth.suites.run.scenario import Scenario, scenario_of
 
 SCENARIOS = "drahealth.suites.kep"
 """The package of the scenarios, by name, because its fixture imports this folder."""

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from drahealth.fakes.files.user_files import FileError
+from drahealth.fakes.program.user_files import FileError
 from drahealth.fakes.timelines.actions import Action, ChangeKubelet, Expect
 from drahealth.fakes.timelines.plan import Plan
 from drahealth.fakes.timelines.play import play
 from drahealth.fakes.timelines.story import Story, stories
+from drahealth.suites.run.scenario import scenario
 from drahealth.suites.run.session import Session
-from drahealth.suites.scenario import scenario
 from drahealth.suites.story.node import Node
 from drahealth.suites.story.time_limit import STORY_LIMIT
 from drahealth.suites.timelines.holder import Holder

@@ -22,10 +22,10 @@ from drahealth.suites.judging import history_text
 from drahealth.suites.judging.ledger import requirements
 from drahealth.suites.judging.report import Outcome, Result, Run
 from drahealth.suites.judging.violation import STEP_FAILED, Violation
+from drahealth.suites.output_paths import check_output_file, check_output_folder
 from drahealth.suites.run.catalogue import scenarios_folder
-from drahealth.suites.run.output_paths import check_output_file, check_output_folder
+from drahealth.suites.run.scenario import Scenario, scenario_of
 from drahealth.suites.run.session import PLAYED, Played, Session
-from drahealth.suites.scenario import Scenario, scenario_of
 
 
 class Reporting:

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from drahealth.fakes.cluster.api import EVENTS, PODS, Api, ApiError, Kind, Object
+from drahealth.fakes.cluster.pod_status import status_seen
 from drahealth.proto.events import EventSeen, StatusSeen, Step
 from drahealth.suites.story.history import History
-from drahealth.suites.story.pod_status import status_seen
 
 _PAUSE = 0.05
 """Seconds until an ended watch is opened again, for example after a restart of the API server."""

@@ -9,9 +9,9 @@ from typing import Protocol
 
 from drahealth.fakes.cluster.api import CLAIMS, PODS
 from drahealth.fakes.cluster.containers.runtime import UnknownIdError
+from drahealth.proto.event_text import format_event
 from drahealth.proto.events import ContainerSeen, EventSeen, StatusSeen, Unprepared
 from drahealth.proto.values import Health, ResourceHealth
-from drahealth.suites.judging.history_text import format_event
 from drahealth.suites.story.claims import Claim, Claims
 from drahealth.suites.story.device_plugin import DevicePlugin, PluginGpu, ResourceRequest
 from drahealth.suites.story.hardware import Driver, Gpu

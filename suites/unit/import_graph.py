@@ -2,12 +2,13 @@
 
 import ast
 import gc
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 PARTS = ("proto", "manager", "fakes", "suites")
+WITH_FOLDERS = {"fakes", "suites"}
 
 Edges = Mapping[str, frozenset[str]]
 """For each node the nodes that it imports."""
@@ -39,6 +40,8 @@ class ImportGraph:
     edges: Edges
     packages: frozenset[str]
     """The names that are folders."""
+    re_exports: frozenset[tuple[str, str]] = frozenset()
+    """The imports below `if TYPE_CHECKING:` in the `__init__` of a part: its public names, no code that it needs."""
 
     @classmethod
     def of(cls, sources: Mapping[str, bytes]) -> "ImportGraph":
@@ -49,33 +52,31 @@ class ImportGraph:
             name: frozenset(_modules(imports(ast.walk(parsed(sources[path]))), names) - {name})
             for name, path in names.items()
         }
-        return cls(edges, packages)
+        re_exports = frozenset(
+            (part, other)
+            for part in PARTS
+            if part in names
+            for other in _modules(imports(_for_type_checkers(parsed(sources[names[part]]))), names)
+        )
+        return cls(edges, packages, re_exports)
 
-    def room(self, module: str) -> str:
-        """The folder right below its part that a module is in; the part itself for a module at the part's root."""
-        room = ".".join(module.split(".")[:2])
-        return room if room in self.packages else module.split(".")[0]
+    def folder(self, module: str) -> str:
+        """The folder of fakes or suites that a module is in; the part itself for one at the root of these parts.
 
-    @property
-    def rooms(self) -> Edges:
-        """The imports between the folders right below the parts."""
-        found: dict[str, set[str]] = {self.room(module): set() for module in self.edges}
-        for module, others in self.edges.items():
-            found[self.room(module)] |= {self.room(other) for other in others} - {self.room(module)}
-        return {room: frozenset(others) for room, others in found.items()}
-
-    @property
-    def neighbours(self) -> set[tuple[str, str]]:
-        """The imports between folders right below the parts and modules at the parts' roots, which hide in no folder.
-
-        Parts without folders of any size (proto, manager) count as one.
+        proto and manager are one folder each: little is below them.
         """
+        place = self.place(module)
+        return place if place in self.packages else module.split(".")[0]
 
-        def place(module: str) -> str:
-            part, *below = module.split(".")
-            return f"{part}.{below[0]}" if part in {"fakes", "suites"} and below else part
+    def place(self, module: str) -> str:
+        """The same, except that each module at the root of fakes or suites is a place of its own."""
+        part, *below = module.split(".")
+        return f"{part}.{below[0]}" if part in WITH_FOLDERS and below else part
 
-        pairs = ((place(module), place(other)) for module, others in self.edges.items() for other in others)
+    def between(self, place: Callable[[str], str]) -> set[tuple[str, str]]:
+        """The pairs of different places of which the first imports the second, without re-exports."""
+        imported = {(name, other) for name, others in self.edges.items() for other in others} - self.re_exports
+        pairs = {(place(name), place(other)) for name, other in imported}
         return {(one, other) for one, other in pairs if one != other}
 
     def roots(self, part: str) -> list[str]:
@@ -97,6 +98,13 @@ def sources(checkout: Path) -> dict[str, bytes]:
     """The text of each module in a checkout, by its path."""
     paths = (path for part in PARTS for path in sorted((checkout / part).rglob("*.py")))
     return {str(path.relative_to(checkout)): path.read_bytes() for path in paths}
+
+
+def _for_type_checkers(module: ast.Module) -> Iterator[ast.stmt]:
+    """The statements below `if TYPE_CHECKING:` of a module."""
+    for node in module.body:
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            yield from node.body
 
 
 def _name(path: str) -> str:

@@ -58,6 +58,24 @@ def test_folders_and_root_modules_of_a_part_import_each_other_in_one_direction(g
     assert cycle({room: frozenset(others - {room}) for room, others in edges.items()}) == []
 
 
+def test_pairs_of_places_count_once_and_public_names_are_no_imports() -> None:
+    graph = ImportGraph.of(
+        {
+            "fakes/__init__.py": b"if TYPE_CHECKING:\n    from drahealth.fakes.a.one import One",
+            "fakes/a/__init__.py": b"",
+            "fakes/a/one.py": b"from drahealth.fakes.root import x\nfrom drahealth.fakes.b import other",
+            "fakes/a/two.py": b"from drahealth.fakes.b.other import y",
+            "fakes/b/__init__.py": b"",
+            "fakes/b/other.py": b"",
+            "fakes/root.py": b"import drahealth.proto.values",
+            "proto/values.py": b"",
+        }
+    )
+    root_alone = {("fakes.a", "fakes.root"), ("fakes.a", "fakes.b"), ("fakes.root", "proto")}
+    assert graph.between(graph.place) == root_alone
+    assert graph.between(graph.folder) == {("fakes.a", "fakes"), ("fakes.a", "fakes.b"), ("fakes", "proto")}
+
+
 @pytest.mark.parametrize("part", ["fakes", "suites"])
 def test_a_part_has_at_most_eight_modules_at_its_root(graph: ImportGraph, part: str) -> None:
     assert len(graph.roots(part)) <= 8
@@ -139,7 +157,7 @@ def test_a_command_to_a_driver_needs_of_the_fakes_no_more_than_the_commands() ->
     assert not loaded & {
         "drahealth.fakes.control.replies",
         "drahealth.fakes.ctl.own_commands",
-        "drahealth.fakes.files.user_files",
+        "drahealth.fakes.program.user_files",
         "drahealth.proto.values",
         "asyncio",
         "grpc",

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from drahealth.suites.scenario import scenario_of
+from drahealth.suites.run.scenario import scenario_of
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 MARK = "counterpart"

@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING
 
-from drahealth.fakes.files.atomic import replace_file
+from drahealth.fakes.program.atomic import replace_file
 
 if TYPE_CHECKING:
     from cryptography import x509

@@ -12,7 +12,7 @@ from typing import Any
 
 from drahealth.fakes.cluster.api import ApiError, Kind, Object
 from drahealth.fakes.cluster.api_server import refusals, strategies
-from drahealth.fakes.files.atomic import replace_file
+from drahealth.fakes.program.atomic import replace_file
 
 _NO_NAMESPACE = "_"
 _SCRATCH = "drafts"

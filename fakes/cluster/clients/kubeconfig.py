@@ -7,8 +7,8 @@ from pathlib import Path
 from kubernetes.aio import client, config
 
 from drahealth.fakes.cluster.clients.access import Access, lenient
-from drahealth.fakes.files.user_files import FileError, documents
 from drahealth.fakes.hints import near
+from drahealth.fakes.program.user_files import FileError, documents
 from drahealth.proto.quoting import one_line
 
 

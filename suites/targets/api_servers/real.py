@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from drahealth.fakes.cluster.api_server.gates import MESSAGE_GATE
 from drahealth.fakes.cluster.clients.kube_client import KubeClient
-from drahealth.fakes.files.atomic import replace_file
+from drahealth.fakes.program.atomic import replace_file
 from drahealth.manager.gates import Gates
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.api_servers.server import ALL_ON

@@ -23,7 +23,7 @@ from drahealth.fakes.control.driver import DriverControl
 from drahealth.fakes.ctl.command import app as ctl
 from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
 from drahealth.fakes.hardware.driver import FakeDriver
-from drahealth.fakes.health.stream_faults import KINDS as PIPE_KINDS
+from drahealth.fakes.kubelet_plugin.health_streams.stream_faults import KINDS as PIPE_KINDS
 from drahealth.fakes.timelines.command_steps import Life, group
 from drahealth.fakes.timelines.model import Step, Stream
 from drahealth.proto.values import DeviceHealth, Health

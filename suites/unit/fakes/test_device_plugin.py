@@ -12,7 +12,6 @@ import pytest
 from drahealth.fakes.control.device_plugin import KEPT, PluginControl, PluginOptions
 from drahealth.fakes.control.remote import ControlFailed
 from drahealth.fakes.control.replies import PluginState
-from drahealth.fakes.files.socket_files import SocketInUse
 from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
 from drahealth.fakes.sockets import ServedSocket
 from drahealth.proto.device_plugin import (
@@ -25,7 +24,7 @@ from drahealth.proto.device_plugin import (
 )
 from drahealth.proto.events import Registered, StreamClosed, StreamOpened
 from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION
-from drahealth.proto.sockets import target
+from drahealth.proto.sockets import SocketInUse, target
 from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.fakes.driver_rig import Rig
 from drahealth.suites.unit.fakes.pod_world import until

@@ -17,11 +17,11 @@ from drahealth.fakes.cluster.api import SLICES, ApiError, Kind, Object
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.control.device_plugin import PluginOptions
 from drahealth.fakes.control.driver import DriverOptions, Returned
-from drahealth.fakes.files.socket_files import SocketInUse
 from drahealth.fakes.kubelet_plugin.pools import Owner, Pool, desired_pools, slice_object
 from drahealth.proto.events import ReportSent
 from drahealth.proto.health_apis import HEALTH_APIS, NODE_HEALTH, NODE_HEALTH_DRAFT, V1, V1ALPHA1, HealthApi
 from drahealth.proto.services import PREPARE
+from drahealth.proto.sockets import SocketInUse
 from drahealth.proto.values import Health
 from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.fakes.driver_rig import DRIVER, Rig

@@ -1,7 +1,7 @@
 """What a driver says of its devices while others have a say in it, and the devices themselves come and go."""
 
-from drahealth.fakes.health.overrides import HealthOverride
-from drahealth.fakes.health.table import HealthTable
+from drahealth.fakes.kubelet_plugin.health_streams.overrides import HealthOverride
+from drahealth.fakes.kubelet_plugin.health_streams.table import HealthTable
 from drahealth.proto.values import DeviceHealth, Health
 
 HERE, GONE = ("node-a", "gpu-0"), ("node-a", "gpu-1")

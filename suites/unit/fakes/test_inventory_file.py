@@ -8,9 +8,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from drahealth.fakes.files.user_files import FileError
 from drahealth.fakes.inventory.devices import Device, Inventory
 from drahealth.fakes.inventory.file import load_file, load_inventory
+from drahealth.fakes.program.user_files import FileError
 
 HEAD = "format: inventory/v1\n"
 

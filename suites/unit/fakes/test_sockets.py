@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from drahealth.fakes.files.socket_files import SocketInUse, is_served
 from drahealth.fakes.sockets import ServedSocket
+from drahealth.proto.sockets import SocketInUse, is_served
 
 
 @pytest.fixture

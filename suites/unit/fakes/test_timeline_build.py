@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drahealth.fakes.files.user_files import FileError
 from drahealth.fakes.inventory.devices import Inventory
+from drahealth.fakes.program.user_files import FileError
 from drahealth.fakes.timelines import build
 from drahealth.fakes.timelines.check import checked_plan
 from drahealth.fakes.timelines.dump import dump

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drahealth.fakes.files.user_files import MAX_BYTES, FileError
+from drahealth.fakes.program.user_files import MAX_BYTES, FileError
 from drahealth.fakes.timelines.load import load
 from drahealth.fakes.timelines.model import VERBS, Timeline
 from drahealth.fakes.timelines.story import stories

@@ -17,7 +17,7 @@ from drahealth.fakes.control.remote import ControlFailed
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.hardware.driver_instance import DriverInstance
 from drahealth.fakes.hardware.upgrading import begin_upgrade
-from drahealth.fakes.health.streams import HealthStreams
+from drahealth.fakes.kubelet_plugin.health_streams.streams import HealthStreams
 from drahealth.fakes.kubelet_plugin.pools import INSTANCE
 from drahealth.proto.events import Unprepared
 from drahealth.proto.health_apis import V1, V1ALPHA1

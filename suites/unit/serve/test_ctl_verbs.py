@@ -46,7 +46,7 @@ async def test_a_heartbeat_is_the_drivers(rig: Rig) -> None:
         (("gpu-0",), "pass devices with --health, "),
         (("--health", "Healthy"), "pass devices with"),
         ((), "pass devices with"),
-        (("gpu-0", "--health", "sick"), "unknown health 'sick'; valid: Healthy, Unhealthy, Unknown"),
+        (("gpu-0", "--health", "sick"), "--health must be Healthy, Unhealthy, Unknown, got 'sick'"),
         (
             ("gpu-9", "--message", "x", "--heartbeat", "3"),
             "unknown device 'gpu-9'; valid: gpu-0",

@@ -7,7 +7,7 @@ import grpc.aio
 import pytest
 
 from drahealth.fakes.cluster.api import CLAIMS, PODS, Object
-from drahealth.fakes.health.overrides import HealthOverride
+from drahealth.fakes.kubelet_plugin.health_streams.overrides import HealthOverride
 from drahealth.fakes.serve.pod_annotations import Annotation, annotations_of, claims_of, worst_overrides
 from drahealth.proto.health_apis import V1
 from drahealth.proto.services import PREPARE, UNPREPARE, Unary

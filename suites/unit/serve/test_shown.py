@@ -14,7 +14,6 @@ from aiohttp import ClientSession
 from rich.console import Console
 
 from drahealth.fakes.control.news import News, command_done
-from drahealth.fakes.ctl.words import words_of
 from drahealth.fakes.program.errors import CommandError
 from drahealth.fakes.serve.live_view import LiveView
 from drahealth.fakes.serve.metrics import Metrics
@@ -24,14 +23,9 @@ from drahealth.proto.events import (
     DriverEnding,
     DriverEvent,
     DriverRetired,
-    DriverServed,
     ExpectationFailed,
     ExpectationMet,
-    Prepared,
-    Registered,
     ReportSent,
-    ReportSummary,
-    StreamClosed,
     to_json,
 )
 from drahealth.proto.services import GET_INFO
@@ -179,21 +173,6 @@ def test_nobody_who_has_left_is_told_of_anything() -> None:
     end()
     news.publish(DriverRetired(DRIVER))
     assert events == [DriverEnding(DRIVER)]
-
-
-@pytest.mark.parametrize(
-    ("event", "words"),
-    [
-        (DeviceChanged(DRIVER, "p/a", "Unknown", "x\x1b"), "p/a is reported as Unknown 'x\\x1b'"),
-        (ReportSummary(DRIVER, 3, 0, "s", complete=False), "a partial report of 3 devices on s"),
-        (Registered(DRIVER, "", False, "no"), "registration refused: no"),
-        (StreamClosed(DRIVER, "", "s", "crash"), "stream s closed: crash"),
-        (Prepared(DRIVER, "", "u", ("a",)), "claim u prepared: a"),
-        (DriverServed(DRIVER, "/s"), "serving: socket /s"),
-    ],
-)
-def test_a_line_is_a_sentence_for_people(event: DriverEvent, words: str) -> None:
-    assert words_of(to_json(event)) == f"{DRIVER}: {words}"
 
 
 async def test_what_was_expected_is_counted_by_its_outcome() -> None:

@@ -6,9 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drahealth.proto.event_text import format_event
 from drahealth.proto.events import (
+    CommandDone,
     ContainerSeen,
+    DeviceChanged,
     DevicesListed,
+    DeviceUnlisted,
+    DriverServed,
     Event,
     EventSeen,
     GateSet,
@@ -18,6 +23,7 @@ from drahealth.proto.events import (
     Registered,
     ReportReceived,
     ReportSent,
+    ReportSummary,
     Restarted,
     StatusSeen,
     Step,
@@ -28,7 +34,7 @@ from drahealth.proto.events import (
 )
 from drahealth.proto.extended_resources import PluginDevice
 from drahealth.proto.values import DeviceHealth, Health
-from drahealth.suites.judging.history_text import format_event, format_history
+from drahealth.suites.judging.history_text import format_history
 from drahealth.suites.unit.suites.histories import container, entry, history, pod, report, resource, status
 
 HOT = DeviceHealth("node-a", "gpu-0", Health.UNHEALTHY, "hot")
@@ -46,9 +52,19 @@ LINES: list[tuple[Event, str]] = [
     (ReportSent("d", "", "d#1", ()), "d reports nothing"),
     (DevicesListed("r", "", "r#1", (PluginDevice("0"), PluginDevice("1", "odd"))), "r lists 0 Healthy, 1 odd"),
     (DevicesListed("r", "b", "r#1", ()), "r (b) lists nothing"),
-    (Prepared("d", "", "uid", ("gpu-0", "gpu-1")), "d prepared gpu-0, gpu-1"),
-    (Prepared("d", "", "uid", ()), "d prepared no devices"),
-    (Unprepared("d", "b", "uid"), "d (b) unprepared a claim"),
+    (Prepared("d", "", "uid", ("gpu-0", "gpu-1")), "d prepared gpu-0, gpu-1 of claim uid"),
+    (Prepared("d", "", "uid", ()), "d prepared no devices of claim uid"),
+    (Unprepared("d", "b", "uid"), "d (b) unprepared claim uid"),
+    (ReportSummary("d", 3, 0, "d#1", complete=True), "d reports 3 devices on d#1"),
+    (ReportSummary("d", 3, 0, "d#1", complete=False), "d reports in part 3 devices on d#1"),
+    (ReportSummary("d", 3, 0), "d reported 3 devices"),
+    (DeviceChanged("d", "p/a", "Unknown", "x\x1b"), r"d: p/a is Unknown 'x\x1b'"),
+    (DeviceUnlisted("d", "a"), "d no longer lists a"),
+    (
+        CommandDone("d", "inject", {"fault": "xid/79", "device": "gpu-0", "note": ""}),
+        "d: command inject fault=xid/79 device=gpu-0",
+    ),
+    (DriverServed("d", "/s"), "serving: driver d, socket /s"),
     (GateSet("ResourceHealthStatus", False), "gate ResourceHealthStatus is off"),
     (GateSet("ResourceHealthStatus", True, True, True), "gate ResourceHealthStatus is on"),
     (

@@ -29,7 +29,7 @@ from drahealth.suites.kep import test_restart as restart
 from drahealth.suites.kep import test_story as story
 from drahealth.suites.kep import test_terminated as terminated
 from drahealth.suites.kep import test_timeouts as timeouts
-from drahealth.suites.scenario import scenario, scenario_of
+from drahealth.suites.run.scenario import scenario, scenario_of
 from drahealth.suites.story.node import Node
 from drahealth.suites.targets.reference.target import WINDOWS, ReferenceTarget
 from drahealth.suites.targets.target import Window

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from drahealth.suites.errors import ConfigurationError
-from drahealth.suites.run.output_paths import check_output_file, check_output_folder
+from drahealth.suites.output_paths import check_output_file, check_output_folder
 
 
 def test_a_writable_file_is_not_changed(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from drahealth.proto.values import DeviceHealth, Health
 from drahealth.suites.commands.play import play_timelines
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.run.collect import as_scenario
-from drahealth.suites.scenario import scenario_of
+from drahealth.suites.run.scenario import scenario_of
 from drahealth.suites.unit.suites.test_command import BROKEN, drahealth
 
 HEAD = "format: fault-timeline/v1\nname: a story\n"

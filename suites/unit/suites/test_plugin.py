@@ -15,7 +15,7 @@ PYTEST = "import sys, pytest\nsys.exit(pytest.main(sys.argv[1:]))"
 STORIES = """
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.run.fixtures import node
-from drahealth.suites.scenario import scenario
+from drahealth.suites.run.scenario import scenario
 
 @scenario("STATUS-03", "STATUS-04")
 async def test_that_ends_badly(node):

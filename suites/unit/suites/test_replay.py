@@ -22,7 +22,7 @@ from drahealth.fakes.timelines.model import Trigger
 from drahealth.fakes.timelines.play import play
 from drahealth.proto.health_apis import HEALTH_APIS, V1
 from drahealth.proto.values import DeviceHealth, Health
-from drahealth.suites.timelines.record import Recorder, StreamMessage
+from drahealth.suites.commands.record import Recorder, StreamMessage
 from drahealth.suites.unit.fakes.driver_rig import Rig
 from drahealth.suites.unit.manager.rig import until
 

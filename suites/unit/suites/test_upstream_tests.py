@@ -31,7 +31,7 @@ def test_every_row_has_a_sentence() -> None:
 
 MARKED = """
 import pytest
-from drahealth.suites.scenario import scenario
+from drahealth.suites.run.scenario import scenario
 
 @pytest.mark.counterpart("A", "B")
 @pytest.mark.parametrize("x", [1, 2])

@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from drahealth.fakes.files.atomic import replace_file
+from drahealth.fakes.program.atomic import replace_file
 from drahealth.suites.targets.kubelet.node.layout import Layout
 
 ADMIN = "admin"

@@ -10,10 +10,10 @@ from typing import Any
 import grpc.aio
 from google.protobuf.message import DecodeError
 
-from drahealth.fakes.health.report_encoder import ReportEncoder
-from drahealth.fakes.health.stream_faults import KINDS, StreamFaults
-from drahealth.fakes.health.stream_queue import StreamQueue
-from drahealth.fakes.health.table import HealthTable
+from drahealth.fakes.kubelet_plugin.health_streams.report_encoder import ReportEncoder
+from drahealth.fakes.kubelet_plugin.health_streams.stream_faults import KINDS, StreamFaults
+from drahealth.fakes.kubelet_plugin.health_streams.stream_queue import StreamQueue
+from drahealth.fakes.kubelet_plugin.health_streams.table import HealthTable
 from drahealth.proto.clock import Clock, SystemClock
 from drahealth.proto.events import Observe, ReportSent, StreamClosed, StreamOpened
 from drahealth.proto.health_apis import HEALTH_APIS, V1, HealthApi, Prepared

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
-from drahealth.fakes.health.overrides import HealthOverride, HealthOverrides
 from drahealth.fakes.hints import near
+from drahealth.fakes.kubelet_plugin.health_streams.overrides import HealthOverride, HealthOverrides
 from drahealth.proto.health_apis import V1
 from drahealth.proto.values import DeviceHealth, Health, Report
 

@@ -17,7 +17,7 @@ from typing import Generic, TypeVar
 
 import grpc
 
-from drahealth.fakes.health.stream_faults import Due, Pipe, StreamFaults
+from drahealth.fakes.kubelet_plugin.health_streams.stream_faults import Due, Pipe, StreamFaults
 from drahealth.fakes.waiting import first_of
 from drahealth.proto.clock import Clock
 

@@ -1,1 +1,0 @@
-"""Files: atomic replacement, socket files, and YAML files that users write."""
