@@ -6,7 +6,8 @@ from drahealth.fakes.cluster.api_server.strategies import WITH_STATUS
 
 VERSION: Object = {"major": "1", "minor": "37", "gitVersion": "v1.37.0+drahealth", "platform": "in-memory"}
 
-_VERBS = ["create", "delete", "get", "list", "update", "watch"]
+_VERBS = ["create", "delete", "get", "list", "patch", "update", "watch"]
+_STATUS_VERBS = ["get", "patch", "update"]
 _SHORT_NAMES = {"Pod": ["po"], "Node": ["no"], "Namespace": ["ns"]}
 
 
@@ -41,7 +42,7 @@ def _resources(api_version: str) -> Object:
 
 
 def _status(kind: Kind) -> Object:
-    return _resource(kind, f"{kind.plural}/status", ["get", "update"])
+    return _resource(kind, f"{kind.plural}/status", _STATUS_VERBS)
 
 
 def _resource(kind: Kind, name: str, verbs: list[str]) -> Object:

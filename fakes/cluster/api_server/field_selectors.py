@@ -1,21 +1,14 @@
-"""Field selectors of the API, such as `metadata.name=train,spec.nodeName=node-a`, for fields with a fixed value.
-
-A watch with a selector must send DELETED when a change makes an object stop matching. These fields never change to
-another value, so a filter of the plain watch is enough.
-"""
+"""Field selectors of the API, such as `metadata.name=train,spec.nodeName=node-a`."""
 
 import re
-from collections.abc import Callable
 
 from drahealth.fakes.cluster.api import Object
 from drahealth.fakes.cluster.api_server import refusals
+from drahealth.fakes.cluster.api_server.selected_changes import Matches
 
 FIELDS = ("metadata.name", "metadata.namespace", "spec.nodeName", "spec.driver")
 
 _TERM = re.compile(r"\s*([\w.]+)\s*(==|=|!=)\s*(.*?)\s*")
-
-
-Matches = Callable[[Object], bool]
 
 
 def field_selector(text: str) -> Matches:
@@ -29,8 +22,7 @@ def _term(text: str) -> tuple[str, bool, str]:
     if form is None:
         raise refusals.bad_request(f"invalid field selector {text!r}; use field=value or field!=value")
     field, operator, value = form.groups()
-    can_change = field == "spec.nodeName" and (operator == "!=" or not value)  # changes when a pod is bound
-    if field not in FIELDS or can_change:
+    if field not in FIELDS:
         raise refusals.bad_request(f"unsupported field selector {text.strip()!r}; use {', '.join(FIELDS)}")
     return field, operator != "!=", value
 

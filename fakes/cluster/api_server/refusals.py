@@ -115,6 +115,17 @@ def unsupported_kind(api_version: str, kind: str) -> ApiError:
     return ApiError(415, "UnsupportedMediaType", f"{what}: {hint}")
 
 
+def unsupported_patch(media_type: str, supported: Iterable[str]) -> ApiError:
+    message = f"the body of the request was in an unknown format: {media_type!r:.100}; use {', '.join(supported)}"
+    return ApiError(415, "UnsupportedMediaType", message)
+
+
+def no_field_manager() -> ApiError:
+    """The error for an apply patch without the query parameter `fieldManager`."""
+    message = 'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch'
+    return ApiError(422, "Invalid", message)
+
+
 def versioned_at_creation() -> ApiError:
     """The error for a resourceVersion at creation, which Kubernetes reports as a server error."""
     message = "resourceVersion should not be set on objects to be created"

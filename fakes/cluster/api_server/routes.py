@@ -12,10 +12,13 @@ from drahealth.fakes.cluster.api import KINDS, ApiError, Kind, Object, WatchEven
 from drahealth.fakes.cluster.api_server import refusals
 from drahealth.fakes.cluster.api_server.deletion import check_preconditions
 from drahealth.fakes.cluster.api_server.discovery import documents
-from drahealth.fakes.cluster.api_server.field_selectors import Matches, field_selector
+from drahealth.fakes.cluster.api_server.field_selectors import field_selector
+from drahealth.fakes.cluster.api_server.label_selectors import label_selector
 from drahealth.fakes.cluster.api_server.rejection_log import RejectionLog
 from drahealth.fakes.cluster.api_server.request_bodies import BODY_LIMIT, REJECTIONS, log_rejected, read_body
 from drahealth.fakes.cluster.api_server.request_checks import RequestChecks
+from drahealth.fakes.cluster.api_server.request_patches import empty_object, is_apply, read_patch
+from drahealth.fakes.cluster.api_server.selected_changes import Matches
 from drahealth.fakes.cluster.api_server.served_kinds import SERVED
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.cluster.api_server.strategies import WITH_STATUS
@@ -54,6 +57,7 @@ class _Resource:
             web.post(collection, self._create),
             web.get(one, self._get, allow_head=False),
             web.put(one, self._replace),
+            web.patch(one, self._patch),
             web.delete(one, self._delete),
         ]
         if self._kind.namespaced:
@@ -61,6 +65,7 @@ class _Resource:
         if self._has_status:
             routes.append(web.get(one + "/status", self._get, allow_head=False))
             routes.append(web.put(one + "/status", self._replace_status))
+            routes.append(web.patch(one + "/status", self._patch_status))
         return routes
 
     async def _get(self, request: web.Request) -> web.Response:
@@ -75,6 +80,22 @@ class _Resource:
     async def _replace_status(self, request: web.Request) -> web.Response:
         return web.json_response(await self._server.replace_status(self._kind, await self._body(request)))
 
+    async def _patch(self, request: web.Request) -> web.Response:
+        change = await read_patch(request, self._kind, status=False, time=self._server.time())
+        name, namespace = request.match_info["name"], _namespace(request)
+        try:
+            return web.json_response(await self._server.patch(self._kind, name, namespace, change))
+        except ApiError as error:
+            if error.status != 404 or not is_apply(request):
+                raise
+        new = change(empty_object(request, self._kind))
+        return web.json_response(await self._server.create(self._kind, new), status=201)
+
+    async def _patch_status(self, request: web.Request) -> web.Response:
+        change = await read_patch(request, self._kind, status=True, time=self._server.time())
+        name, namespace = request.match_info["name"], _namespace(request)
+        return web.json_response(await self._server.patch(self._kind, name, namespace, change, status=True))
+
     async def _delete(self, request: web.Request) -> web.Response:
         options = await read_body(request) if request.can_read_body else {}
         grace = request.query.get("gracePeriodSeconds", options.get("gracePeriodSeconds"))
@@ -85,9 +106,7 @@ class _Resource:
         return web.json_response({"kind": "Status", "apiVersion": "v1", "status": "Success"})
 
     async def _list_or_watch(self, request: web.Request) -> web.StreamResponse:
-        if request.query.get("labelSelector"):
-            raise refusals.bad_request("label selectors are not supported; remove labelSelector")
-        matches = field_selector(request.query.get("fieldSelector", ""))
+        matches = _selectors(request)
         if request.query.get("watch", "").lower() in ("true", "1"):
             return await self._watch(request, matches)
         objects, revision = await self._server.snapshot(self._kind, _namespace(request))
@@ -101,22 +120,21 @@ class _Resource:
         response.enable_chunked_encoding()
         with suppress(ConnectionError):  # the client has gone; the web server notices this later
             await response.prepare(request)
-            async with aclosing(self._lines(request)) as lines:
+            async with aclosing(self._lines(request, matches)) as lines:
                 async for line in lines:
-                    if line["type"] in ("ERROR", "BOOKMARK") or matches(line["object"]):
-                        await response.write(json.dumps(line).encode() + b"\n")
+                    await response.write(json.dumps(line).encode() + b"\n")
         return response
 
-    async def _lines(self, request: web.Request) -> AsyncGenerator[Object, None]:
+    async def _lines(self, request: web.Request, matches: Matches) -> AsyncGenerator[Object, None]:
         """The events, and the error of a watch that cannot start, because the response has already begun."""
         namespace, since = _namespace(request), request.query.get("resourceVersion", "")
         try:
             if request.query.get("sendInitialEvents") == "true":
                 objects, since = await self._server.snapshot(self._kind, namespace)
-                for obj in objects:
+                for obj in filter(matches, objects):
                     yield {"type": "ADDED", "object": obj}
                 yield self._bookmark(since)
-            async with aclosing(self._server.watch(self._kind, namespace, _start(since))) as watch:
+            async with aclosing(self._server.watch(self._kind, namespace, _start(since), matches)) as watch:
                 async for event in watch:
                     yield _event(event)
         except ApiError as error:
@@ -162,6 +180,8 @@ def _checking(checks: RequestChecks) -> Middleware:
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
         checks.check(request.headers, has_body=request.can_read_body)
+        if "dryRun" in request.query:
+            raise refusals.bad_request("dry runs are not supported; remove dryRun")
         return await handler(request)
 
     return check
@@ -169,6 +189,13 @@ def _checking(checks: RequestChecks) -> Middleware:
 
 def _namespace(request: web.Request) -> str | None:
     return request.match_info.get("namespace")
+
+
+def _selectors(request: web.Request) -> Matches:
+    """Whether an object matches both selectors of the request."""
+    labels = label_selector(request.query.get("labelSelector", ""))
+    fields = field_selector(request.query.get("fieldSelector", ""))
+    return lambda obj: labels(obj) and fields(obj)
 
 
 def _start(revision: str) -> str | None:

@@ -13,7 +13,9 @@ from drahealth.fakes.cluster.api import EVENTS, KINDS, NAMESPACES, NODES, PODS, 
 from drahealth.fakes.cluster.api_server import deletion, refusals, strategies
 from drahealth.fakes.cluster.api_server.gates import KEP_RULES, FieldRules, HealthFields
 from drahealth.fakes.cluster.api_server.object_files import ObjectFiles
+from drahealth.fakes.cluster.api_server.patches import Change
 from drahealth.fakes.cluster.api_server.pod_validation import validate_status
+from drahealth.fakes.cluster.api_server.selected_changes import Matches, everything, selected
 from drahealth.fakes.cluster.api_server.storage import Storage, copied, fast_copy, key_of
 from drahealth.fakes.cluster.list_watch import Snapshot
 from drahealth.fakes.cluster.pods import with_condition
@@ -75,6 +77,10 @@ class ApiServer:
 
     # Calls of a client
 
+    def time(self) -> str:
+        """The time of the server, as RFC 3339."""
+        return deletion.timestamp(self._clock.wall())
+
     async def create(self, kind: Kind, obj: Object) -> Object:
         """Creates and returns the stored object; 404 for an unknown namespace, 409 AlreadyExists, 422 Invalid."""
         self._check_ready()
@@ -121,6 +127,19 @@ class ApiServer:
             validate_status(new, self._rules)
         return self._served(kind, self._put(kind, new))
 
+    async def patch(
+        self, kind: Kind, name: str, namespace: str | None, change: Change, *, status: bool = False
+    ) -> Object:
+        """Stores the result of a change, as `replace` or `replace_status` do; its revision is a precondition."""
+        self._check_ready()
+        old = self._stored(kind, name, namespace)
+        new = change(copied(old))
+        strategies.check_shape(kind, new)
+        for key in ("name", "namespace"):
+            if new["metadata"].get(key) != old["metadata"].get(key):
+                raise refusals.bad_request(f"a patch must not change metadata.{key} of {kind.kind} {name}")
+        return await (self.replace_status(kind, new) if status else self.replace(kind, new))
+
     async def delete(self, kind: Kind, name: str, namespace: str | None = None, grace: int | None = None) -> None:
         """Marks the object for deletion; it is deleted when no finalizer is left. A namespace is deleted with its
         objects.
@@ -129,16 +148,19 @@ class ApiServer:
         self._delete(kind, self._stored(kind, name, namespace), grace)
 
     async def watch(
-        self, kind: Kind, namespace: str | None = None, since: str | None = None
+        self, kind: Kind, namespace: str | None = None, since: str | None = None, matches: Matches = everything
     ) -> AsyncGenerator[WatchEvent, None]:
         """All existing objects as ADDED, then every change; or, with `since` from `snapshot`, every change after it.
 
-        Raises 410 Expired if `since` is too old. Starts with the first request for an event.
+        Only for objects that match; one that begins or ceases to match is ADDED or DELETED. Raises 410 Expired if
+        `since` is too old. Starts with the first request for an event.
         """
         self._check_ready()
         fields = self._fields
         with self._storage.watching(kind, namespace, _revision(since)) as changes:
-            while (change := await changes.get()) is not None:
+            while (event := await changes.get()) is not None:
+                if (change := selected(event, matches)) is None:
+                    continue
                 served = fields.served(change.object) if kind == PODS else change.object
                 yield WatchEvent(change.type, fast_copy(served))
 

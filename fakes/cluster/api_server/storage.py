@@ -38,6 +38,8 @@ class Change:
     kind: Kind
     type: ChangeType
     object: Object
+    before: Object | None = None
+    """The stored object before it; None for ADDED."""
 
 
 Changes = asyncio.Queue[Change | None]
@@ -99,21 +101,21 @@ class Storage:
 
     def put(self, kind: Kind, obj: Object) -> Object:
         """Stores the object with the next revision, notifies the watchers, and returns the stored object."""
-        known = key_of(obj) in self._objects[kind]
+        before = self._objects[kind].get(key_of(obj))
         stored = self._stamped(obj)
         if self._files:
             self._files.put(kind, stored)
         self._objects[kind][key_of(obj)] = stored
-        self._notify(Change(self.revision, kind, "MODIFIED" if known else "ADDED", stored))
+        self._notify(Change(self.revision, kind, "MODIFIED" if before else "ADDED", stored, before))
         return stored
 
     def remove(self, kind: Kind, obj: Object) -> None:
         """Removes the object and sends its last state to the watchers, with the next revision."""
         if self._files:
             self._files.remove(kind, obj)
-        del self._objects[kind][key_of(obj)]
+        before = self._objects[kind].pop(key_of(obj))
         last = self._stamped(obj)
-        self._notify(Change(self.revision, kind, "DELETED", last))
+        self._notify(Change(self.revision, kind, "DELETED", last, before))
 
     @contextmanager
     def watching(self, kind: Kind, namespace: str | None, since: int | None) -> Iterator[Changes]:

@@ -80,8 +80,9 @@ def updated(kind: Kind, obj: Object, old: Object) -> Object:
 
 
 def status_updated(obj: Object, old: Object) -> Object:
-    """`old` with the status of `obj`."""
-    return {**old, "status": obj.get("status") or {}}
+    """`old` with the status of `obj`, and its record of apply patches."""
+    managed = {key: obj["metadata"][key] for key in ("managedFields",) if key in obj["metadata"]}
+    return {**old, "metadata": {**old["metadata"], **managed}, "status": obj.get("status") or {}}
 
 
 def check_shape(kind: Kind, obj: Object) -> None:
@@ -91,6 +92,9 @@ def check_shape(kind: Kind, obj: Object) -> None:
     for key, wanted in (("apiVersion", kind.api_version), ("kind", kind.kind)):
         if obj.get(key, wanted) != wanted:
             raise refusals.bad_request(f"the {key} in the data ({obj[key]}) does not match the expected one ({wanted})")
+    for key in ("labels", "annotations"):
+        if not _is_text_map(obj["metadata"].get(key)):
+            raise refusals.bad_request(f"metadata.{key} of a {kind.kind} must be an object of strings")
     for key in ("spec", "status"):
         if not isinstance(obj.get(key, {}), dict):
             raise refusals.bad_request(f"{key} of a {kind.kind} must be an object, got {type(obj[key]).__name__}")
@@ -110,6 +114,10 @@ def checked_namespace(kind: Kind, namespace: str | None) -> str | None:
             f"an empty namespace may not be set for one object: name the {kind.kind}'s namespace"
         )
     return namespace
+
+
+def _is_text_map(value: Any) -> bool:
+    return value is None or (isinstance(value, dict) and all(isinstance(text, str) for text in value.values()))
 
 
 def is_name(name: object) -> bool:

@@ -4,6 +4,8 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from drahealth.fakes.cluster.api import Kind, Object, WatchEvent
+from drahealth.fakes.cluster.api_server.patches import Change
+from drahealth.fakes.cluster.api_server.selected_changes import Matches, everything
 from drahealth.fakes.cluster.api_server.served_kinds import SERVED, ServedKind
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.cluster.api_server.strategies import check_shape
@@ -17,6 +19,9 @@ class VersionedServer:
 
     def __init__(self, server: ApiServer) -> None:
         self._server = server
+
+    def time(self) -> str:
+        return self._server.time()
 
     async def create(self, kind: Kind, obj: Object) -> Object:
         served, stored = _stored(kind, obj)
@@ -39,14 +44,24 @@ class VersionedServer:
         served, stored = _stored(kind, obj)
         return served.serve(await self._server.replace_status(served.stored, stored))
 
+    async def patch(
+        self, kind: Kind, name: str, namespace: str | None, change: Change, *, status: bool = False
+    ) -> Object:
+        served = _SERVED[kind]
+
+        def stored(old: Object) -> Object:
+            return _stored(kind, change(served.serve(old)))[1]
+
+        return served.serve(await self._server.patch(served.stored, name, namespace, stored, status=status))
+
     async def delete(self, kind: Kind, name: str, namespace: str | None = None, grace: int | None = None) -> None:
         await self._server.delete(_SERVED[kind].stored, name, namespace, grace)
 
     async def watch(
-        self, kind: Kind, namespace: str | None = None, since: str | None = None
+        self, kind: Kind, namespace: str | None = None, since: str | None = None, matches: Matches = everything
     ) -> AsyncGenerator[WatchEvent, None]:
         served = _SERVED[kind]
-        async with aclosing(self._server.watch(served.stored, namespace, since)) as watch:
+        async with aclosing(self._server.watch(served.stored, namespace, since, matches)) as watch:
             async for event in watch:
                 yield WatchEvent(event.type, served.serve(event.object))
 

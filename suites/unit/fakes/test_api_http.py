@@ -14,6 +14,7 @@ import pytest
 
 from drahealth.fakes.cluster.api import KINDS, NODES, Kind, WatchEvent
 from drahealth.fakes.cluster.api_server.http import HttpApi
+from drahealth.fakes.cluster.api_server.selected_changes import Matches, everything
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.cluster.list_watch import Snapshot
 from drahealth.suites.unit.endings import PATIENCE
@@ -30,10 +31,10 @@ class WatchedServer(ApiServer):
         self.left = asyncio.Event()
 
     async def watch(
-        self, kind: Kind, namespace: str | None = None, since: str | None = None
+        self, kind: Kind, namespace: str | None = None, since: str | None = None, matches: Matches = everything
     ) -> AsyncGenerator[WatchEvent, None]:
         try:
-            async for event in super().watch(kind, namespace, since):
+            async for event in super().watch(kind, namespace, since, matches):
                 yield event
         finally:
             self.left.set()
@@ -94,9 +95,10 @@ async def test_health_endpoint_follows_the_server(web: Web) -> None:
     ("method", "path", "options", "status", "message"),
     [
         ("GET", "/api/v1/services", {}, 404, "the server could not find the requested resource"),
-        ("PATCH", "/api/v1/nodes/a", {}, 405, "PATCH /api/v1/nodes/a: Method Not Allowed"),
-        ("GET", "/api/v1/nodes?labelSelector=a", {}, 400, "label selectors are not supported"),
+        ("PATCH", "/api/v1/nodes", {}, 405, "PATCH /api/v1/nodes: Method Not Allowed"),
+        ("GET", "/api/v1/nodes?labelSelector=a%20b", {}, 400, "invalid label selector 'a b' at 'a b'"),
         ("POST", "/api/v1/nodes", {"data": "a: b", **JSON}, 400, "the body is not JSON"),
+        ("POST", "/api/v1/nodes?dryRun=All", {"json": {}}, 400, "dry runs are not supported"),
         ("POST", "/api/v1/nodes", {"json": []}, 400, "the body must be an object, got list"),
         (
             "POST",

@@ -1,0 +1,32 @@
+"""Reads the patch in the body of a request as a change of an object."""
+
+from aiohttp import web
+
+from drahealth.fakes.cluster.api import Kind, Object
+from drahealth.fakes.cluster.api_server.apply_patches import ApplyOptions, apply_patch
+from drahealth.fakes.cluster.api_server.merged_lists import merged_lists
+from drahealth.fakes.cluster.api_server.patches import APPLY, Change, check_patch_type, patch_change
+from drahealth.fakes.cluster.api_server.request_bodies import read_body
+
+
+async def read_patch(request: web.Request, kind: Kind, *, status: bool, time: str) -> Change:
+    """The change that the request asks for, of the status or of the rest of the object; `time` as RFC 3339.
+
+    Raises `ApiError` 415 for an unsupported type of patch, and as `read_body`. Apply patches must be JSON.
+    """
+    check_patch_type(request.content_type)
+    body = await read_body(request)
+    if request.content_type != APPLY:
+        return patch_change(kind, request.content_type, body)
+    options = ApplyOptions(request.query.get("fieldManager", ""), status, time)
+    return lambda old: apply_patch(old, body, merged_lists(kind), options)
+
+
+def is_apply(request: web.Request) -> bool:
+    """Whether the request applies; this creates an object that does not exist."""
+    return request.content_type == APPLY
+
+
+def empty_object(request: web.Request, kind: Kind) -> Object:
+    """The object of the path without any field, to apply a patch to."""
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": dict(request.match_info)}
