@@ -10,7 +10,7 @@ import hashlib
 import io
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -82,21 +82,33 @@ class Evidence:
 class EvidenceWriter:
     """Collects the records of a run, and writes each to a file, if there is one."""
 
-    def __init__(self, header: Header, path: Path | None = None) -> None:
-        """Creates the file, readable by this user only. Raises OSError; FileExistsError if it exists."""
-        self._header = header
+    def __init__(
+        self, header: Header, path: Path | None = None, redact: Callable[[str], str] = lambda line: line
+    ) -> None:
+        """Creates the file, readable by this user only. Raises OSError; FileExistsError if it exists.
+
+        `redact` is applied to each line of JSON. What it replaces is neither in the file nor in the records.
+        """
+        self._redact = redact
+        line = redact(json.dumps({"format": FORMAT, **asdict(header)}))
+        self._header = _header(json.loads(line))
         self._records: list[Observation[Event]] = []
         self._complete = False
         self._digest = hashlib.sha256()
         self._file = io.FileIO(path, "x") if path else None
         if path:
             path.chmod(0o600)
-        self._write(json.dumps({"format": FORMAT, **asdict(header)}))
+        self._write(line)
 
     def add(self, at: float, experiment: str, event: Event) -> None:
         """Adds a record. Raises OSError."""
-        self._records.append(Observation(len(self._records) + 2, at, experiment, event))
-        self._write(f'{{"at":{at:.6f},"experiment":{json.dumps(experiment)},{to_json_text(event)[1:]}')
+        line = f'{{"at":{at:.6f},"experiment":{json.dumps(experiment)},{to_json_text(event)[1:]}'
+        redacted = self._redact(line)
+        number = len(self._records) + 2
+        changed = redacted != line
+        found = _record(json.loads(redacted), number) if changed else Observation(number, at, experiment, event)
+        self._records.append(found)
+        self._write(redacted)
 
     def finish(self) -> None:
         """Writes the closing line: the run has reached its end. Raises OSError."""

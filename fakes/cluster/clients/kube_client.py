@@ -30,12 +30,7 @@ class KubeClient:
     @classmethod
     async def from_kubeconfig(cls, path: Path | str, context: str | None = None) -> "KubeClient":
         """A client for a context of a kubeconfig, by default the current one. ValueError if it cannot be read."""
-        if context is None and (found := static_access(Path(path))):
-            return cls._of(found)
-        # The official client takes almost a second to import.
-        from drahealth.fakes.cluster.clients.kubeconfig import access
-
-        return cls._of(await access(Path(path), context))
+        return cls._of(await access_of(Path(path), context))
 
     @classmethod
     def in_cluster(cls) -> "KubeClient":
@@ -139,6 +134,16 @@ class KubeClient:
                 raise ApiError(status.get("code", 500), status.get("reason", ""), status.get("message", ""))
             if event["type"] != "BOOKMARK":
                 yield WatchEvent(event["type"], event["object"])
+
+
+async def access_of(path: Path, context: str | None = None) -> Access:
+    """The access that a kubeconfig gives. ValueError if it cannot be read."""
+    if context is None and (found := static_access(path)):
+        return found
+    # The official client takes almost a second to import.
+    from drahealth.fakes.cluster.clients.kubeconfig import access
+
+    return await access(path, context)
 
 
 def _whole(kind: Kind, obj: Object) -> Object:

@@ -21,6 +21,12 @@ class Experiment:
     """`start`: drahealth starts the driver. `claim`: the driver publishes a device that can be allocated, or the user
     gives a claim. `api-server`: the driver uses an API server that drahealth controls. `health`: it serves a health
     API."""
+    requires: str = ""
+    """The experiment that must be done before; if it is not, this one is incomplete."""
+    after: tuple[str, ...] = ()
+    """The experiments that must have ended before, in any way."""
+    ends_driver: bool = False
+    """Whether the driver may end during the experiment."""
 
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -29,16 +35,28 @@ EXPERIMENTS: dict[str, Experiment] = {
         Experiment(
             "registration", "Wait for the registration socket, call GetInfo, and accept the registration.", "main", 2
         ),
-        Experiment("services", "Call each DRA and health service, advertised or not.", "main", 1),
+        Experiment(
+            "services",
+            "Call each DRA and health service, advertised or not.",
+            "main",
+            1,
+            requires="registration",
+        ),
         Experiment(
             "slices",
             "List the ResourceSlices, and watch them until the end of the health watch.",
             "main",
             36,
             frozenset({"api-server"}),
+            requires="registration",
         ),
         Experiment(
-            "watch", "Watch each health API that the driver serves for 36 s.", "main", 36, frozenset({"health"})
+            "watch",
+            "Watch each health API that the driver serves for 36 s.",
+            "main",
+            36,
+            frozenset({"health"}),
+            requires="services",
         ),
         Experiment(
             "subscribers",
@@ -46,6 +64,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             "main",
             36,
             frozenset({"health"}),
+            requires="services",
         ),
         Experiment(
             "claims",
@@ -54,6 +73,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             "main",
             3,
             frozenset({"claim"}),
+            requires="registration",
         ),
         Experiment(
             "slow-prepare",
@@ -61,10 +81,26 @@ EXPERIMENTS: dict[str, Experiment] = {
             "main",
             6,
             frozenset({"claim", "health", "api-server"}),
+            requires="registration",
+            after=("claims", "services"),
         ),
-        Experiment("reregistration", "Register at the same socket again, as a restarted kubelet does.", "main", 1),
         Experiment(
-            "end", "Send SIGTERM, wait for the exit, and list the sockets that remain.", "main", 2, frozenset({"start"})
+            "reregistration",
+            "Register at the same socket again, as a restarted kubelet does.",
+            "main",
+            1,
+            requires="registration",
+            after=("slow-prepare", "claims"),
+        ),
+        Experiment(
+            "end",
+            "Send SIGTERM, wait for the exit, and list the sockets that remain.",
+            "main",
+            2,
+            frozenset({"start"}),
+            requires="registration",
+            after=("services", "slices", "watch", "subscribers", "claims", "slow-prepare", "reregistration"),
+            ends_driver=True,
         ),
         Experiment(
             "refused-registration",
@@ -72,6 +108,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             "refused",
             8,
             frozenset({"start"}),
+            ends_driver=True,
         ),
         Experiment(
             "driver-restart",
@@ -79,6 +116,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             "restarted",
             6,
             frozenset({"start", "claim"}),
+            ends_driver=True,
         ),
         Experiment(
             "slice-deletion",
@@ -86,6 +124,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             "restarted",
             5,
             frozenset({"start", "api-server"}),
+            after=("driver-restart",),
         ),
         Experiment(
             "api-server-down",
@@ -93,6 +132,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             "cut-off",
             20,
             frozenset({"start", "api-server"}),
+            ends_driver=True,
         ),
     )
 }

@@ -7,7 +7,6 @@ its own kubeconfig.
 import asyncio
 import re
 import socket
-from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -39,8 +38,6 @@ class Gateway:
         self._runner: web.AppRunner | None = None
         self._session: aiohttp.ClientSession | None = None
         self._held: dict[tuple[str, str], tuple[asyncio.Event, asyncio.Event]] = {}
-        self.refused: Counter[str] = Counter()
-        """How often the API server rejected a request, by status, method and path."""
 
     @property
     def url(self) -> str:
@@ -112,8 +109,6 @@ class Gateway:
                 allow_redirects=False,
                 server_hostname=self._access.server_name,
             ) as upstream:
-                if upstream.status >= 400:
-                    self.refused[f"{upstream.status} {request.method} {request.path}"] += 1
                 return await _passed_on(request, upstream)
         except (aiohttp.ClientConnectionError, OSError) as error:
             return _status(503, "ServiceUnavailable", f"cannot reach the API server: {error}")

@@ -15,6 +15,8 @@ _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 class Places:
     """The directories and names that a driver process is started with."""
 
+    kubelet_dir: Path
+    """The kubelet's root directory, as /var/lib/kubelet."""
     registry_dir: Path
     """Directory of registration sockets, as /var/lib/kubelet/plugins_registry."""
     plugins_dir: Path
@@ -35,6 +37,7 @@ class Places:
     def placeholders(self) -> dict[str, str]:
         """The value of each placeholder by its name."""
         return {
+            "kubelet_dir": str(self.kubelet_dir),
             "registry_dir": str(self.registry_dir),
             "plugins_dir": str(self.plugins_dir),
             "driver_dir": str(self.driver_dir),
@@ -55,7 +58,16 @@ class Places:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
-NAMES = ("registry_dir", "plugins_dir", "driver_dir", "cdi_dir", "kubeconfig", "node_name", "driver_name")
+NAMES = (
+    "kubelet_dir",
+    "registry_dir",
+    "plugins_dir",
+    "driver_dir",
+    "cdi_dir",
+    "kubeconfig",
+    "node_name",
+    "driver_name",
+)
 """The names of all placeholders."""
 
 

@@ -18,7 +18,10 @@ from drahealth.suites.checking.subject.process import DriverProcess
 
 
 class Subject:
-    """One driver process with directories and API objects of its own. `record` receives what is done to it."""
+    """One driver process with directories and API objects of its own.
+
+    `record` receives what is done to it, `record_exit` the end of its process, which can happen at any time.
+    """
 
     def __init__(
         self,
@@ -27,6 +30,7 @@ class Subject:
         clock: Clock,
         record: Callable[[Event], None],
         *,
+        record_exit: Callable[[Event], None] | None = None,
         command: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
         api: ListWatch | None = None,
@@ -38,11 +42,14 @@ class Subject:
         self.api = api
         """A client of its API server that does not pass the gateway; None without an API server."""
         self._record = record
+        self._record_exit = record_exit or record
         self._command = tuple(command)
         self._environment = environment or {}
         self._gateway = gateway
         self._process: DriverProcess | None = None
         self._exit: asyncio.Task[ProcessExited] | None = None
+        self._signalled = False
+        self._unexpected: asyncio.Future[ProcessExited] = asyncio.get_running_loop().create_future()
 
     @property
     def started_by_us(self) -> bool:
@@ -72,12 +79,14 @@ class Subject:
         given = {name: filled(value, values) for name, value in self._environment.items()}
         process = await DriverProcess.start(argv, {**os.environ, **self.places.environment(), **given})
         self._process = process
+        self._signalled = False
         self._record(ProcessStarted(self.label, process.pid, tuple(argv)))
         self._exit = asyncio.create_task(self._watch(process))
 
     async def signal(self, number: signal.Signals) -> None:
         """Sends a signal to the driver's process."""
         assert self._process, "it was not started"
+        self._signalled = True
         self._record(SignalSent(self.label, number.name))
         self._process.signal(number)
 
@@ -86,11 +95,15 @@ class Subject:
         assert self._exit, "it was not started"
         return await asyncio.shield(self._exit)
 
+    async def ended_unexpectedly(self) -> ProcessExited:
+        """Waits for an end of the driver's process that no signal of ours caused."""
+        return await asyncio.shield(self._unexpected)
+
     def check_running(self) -> None:
         """Raises Incomplete if the driver has ended."""
         if self._exit and self._exit.done():
             ended = self._exit.result()
-            raise Incomplete(f"the driver exited with code {ended.exit_code}{_last_line(ended.output)}")
+            raise Incomplete(exit_text(ended))
 
     async def set_reachable(self, reachable: bool) -> None:
         """Makes the API server reachable or unreachable for the driver."""
@@ -111,6 +124,7 @@ class Subject:
 
     async def close(self) -> None:
         """Kills the driver, if it still runs, with its descendants."""
+        self._signalled = True
         if self._process:
             await self._process.close()
         if self._exit:
@@ -119,10 +133,14 @@ class Subject:
     async def _watch(self, process: DriverProcess) -> ProcessExited:
         code, children = await process.exited()
         ended = ProcessExited(self.label, process.pid, code, children, process.output())
-        self._record(ended)
+        self._record_exit(ended)
         await process.close()
+        if not self._signalled and not self._unexpected.done():
+            self._unexpected.set_result(ended)
         return ended
 
 
-def _last_line(output: Sequence[str]) -> str:
-    return f"; its last line of output: {output[-1]}" if output else ""
+def exit_text(ended: ProcessExited) -> str:
+    """How the driver ended, with the last line of its output."""
+    how = f"with code {ended.exit_code}" if ended.exit_code >= 0 else f"by {signal.Signals(-ended.exit_code).name}"
+    return f"the driver exited {how}" + (f"; its last line of output: {ended.output[-1]}" if ended.output else "")

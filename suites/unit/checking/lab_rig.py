@@ -30,7 +30,7 @@ class LabRig:
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="dra-")
         root = Path(self._folder.name)
-        self.places = Places(root / "reg", root / "plugins", root / "cdi", None, NODE)
+        self.places = Places(root, root / "reg", root / "plugins", root / "cdi", None, NODE)
         self.places.make()
         self.clock = JumpClock()
         self.api = ApiServer(clock=self.clock)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from drahealth.suites.checking.subject.places import NAMES, Places, check_placeholders, filled
 from drahealth.suites.errors import ConfigurationError
 
-PLACES = Places(Path("/r"), Path("/p"), Path("/c"), Path("/k"), "node-a", "gpu.example.com")
+PLACES = Places(Path("/l"), Path("/r"), Path("/p"), Path("/c"), Path("/k"), "node-a", "gpu.example.com")
 
 
 def test_every_placeholder_has_a_value() -> None:

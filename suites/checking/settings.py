@@ -1,0 +1,97 @@
+"""What `drahealth check` is asked to do."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from drahealth.suites.checking.experiments.plan import EXPERIMENTS, Experiment
+from drahealth.suites.checking.subject.places import check_placeholders
+from drahealth.suites.errors import ConfigurationError
+
+ApiServerKind = Literal["memory", "real", "none"]
+
+
+NOT_ASKED = "not needed for the requirements of this run"
+"""Why an experiment does not run in a partial run."""
+
+
+CDI_DIR = Path("/var/run/cdi")
+"""Directory of CDI specs of a node."""
+DEADLINE = 180.0
+"""Seconds of the longest run by default."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """One run. Either `command` starts the driver, or it runs already, in `registry_dir` or at `socket`."""
+
+    command: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables for the driver, which may have placeholders."""
+    driver_name: str = ""
+    registry_dir: Path | None = None
+    socket: Path | None = None
+    """The registration socket of a running driver."""
+    cdi_dir: Path = CDI_DIR
+    """CDI directory of a running driver."""
+    kubeconfig: Path | None = None
+    """API server of a running driver."""
+    api_server: ApiServerKind = "memory"
+    """API server of a driver that is started."""
+    kubernetes: str | None = None
+    """Release of a real API server."""
+    claim: Sequence[Mapping[str, Any]] = ()
+    sequential: bool = False
+    """Run one process of the driver at a time."""
+    deadline: float = DEADLINE
+    """Seconds for the whole run."""
+    only: frozenset[str] = frozenset()
+    """Names of the experiments to run; empty for all."""
+    evidence: Path | None = None
+    redact: bool = True
+
+    def __post_init__(self) -> None:
+        """Raises ConfigurationError for contradictory settings."""
+        running = self.registry_dir or self.socket
+        if bool(self.command) == bool(running):
+            raise ConfigurationError(
+                "the driver to check must be a command, or a driver that runs",
+                "write `drahealth check -- COMMAND...`, or pass --registry-dir or a socket",
+            )
+        if self.command and self.kubeconfig:
+            raise ConfigurationError(
+                "--kubeconfig is for a driver that runs", "use {kubeconfig} in the driver's command line"
+            )
+        if not self.command and (self.environment or self.driver_name or self.api_server != "memory"):
+            raise ConfigurationError(
+                "--env, --driver-name and --api-server are for a driver that drahealth starts",
+                "leave them out for a driver that runs",
+            )
+        if self.deadline <= 0:
+            raise ConfigurationError(f"--deadline must be above 0 seconds, got {self.deadline:g}", "the default is 180")
+        check_placeholders([*self.command, *self.environment.values()])
+
+    @property
+    def api_server_kind(self) -> str:
+        """As the header of the evidence has it."""
+        if self.command:
+            return self.api_server
+        return "kubeconfig" if self.kubeconfig else "none"
+
+    def excluded(self, experiment: Experiment) -> str:
+        """Why an experiment cannot run with these settings; empty if it can."""
+        if self.only and experiment.name not in self.only:
+            return NOT_ASKED
+        if "start" in experiment.needs and not self.command:
+            return "the driver was not started by drahealth"
+        if "api-server" in experiment.needs and (not self.command or self.api_server == "none"):
+            return "drahealth does not control the API server of the driver"
+        if "claim" in experiment.needs and self.api_server_kind == "none":
+            return "there is no API server for a claim"
+        return ""
+
+
+def plan(settings: Settings) -> list[tuple[Experiment, str]]:
+    """All experiments, each with the reason why it does not run; empty for those that run."""
+    return [(experiment, settings.excluded(experiment)) for experiment in EXPERIMENTS.values()]

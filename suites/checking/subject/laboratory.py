@@ -1,0 +1,132 @@
+"""Makes the subjects of a run: directories, API servers and gateways for each driver process."""
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from drahealth.fakes.cluster.api import NODES
+from drahealth.fakes.cluster.clients.kube_client import KubeClient, access_of
+from drahealth.fakes.cluster.list_watch import ListWatch
+from drahealth.proto.clock import Clock
+from drahealth.proto.events import Event
+from drahealth.suites.checking.experiments.plan import Process
+from drahealth.suites.checking.settings import Settings
+from drahealth.suites.checking.subject.gateway import Gateway
+from drahealth.suites.checking.subject.places import Places
+from drahealth.suites.checking.subject.subject import Subject
+from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.targets.api_servers.server import ApiServerProcess
+from drahealth.suites.targets.api_servers.serving import api_server
+
+
+class Records(Protocol):
+    """What a subject records with."""
+
+    def of_current(self, event: Event) -> None:
+        """Records an event of the current experiment."""
+
+    def of_process(self, process: Process, event: Event) -> None:
+        """Records an event in each running experiment of the process."""
+
+
+@asynccontextmanager
+async def laboratory(
+    settings: Settings, processes: Sequence[Process], root: Path, clock: Clock, records: Records
+) -> AsyncGenerator[Mapping[Process, Subject], None]:
+    """The subjects by their labels. Afterwards no driver runs, and no API server of ours.
+
+    Raises ConfigurationError, and HarnessError if the API server cannot be started.
+    """
+    async with AsyncExitStack() as stack:
+        servers = _Servers(settings, root, stack)
+        found = {}
+        for number, label in enumerate(processes):
+            if settings.command:
+                subject = await _started(settings, label, root / str(number), clock, records, servers)
+            else:
+                subject = await _running(settings, label, clock, records, stack)
+            stack.push_async_callback(subject.close)
+            found[label] = subject
+        yield found
+
+
+class _Servers:
+    """The API servers of a run: one in memory for each driver process, or a real one for all of them."""
+
+    def __init__(self, settings: Settings, root: Path, stack: AsyncExitStack) -> None:
+        self._settings = settings
+        self._root = root
+        self._stack = stack
+        self._real: ApiServerProcess | None = None
+
+    async def of(self, folder: Path) -> "ApiServerProcess":
+        """The server of a driver process with this folder."""
+        if self._settings.api_server == "memory":
+            return await self._stack.enter_async_context(api_server("memory", _made(folder / "api")))
+        if self._real is None:
+            context = api_server("real", _made(self._root / "api"), kubernetes=self._settings.kubernetes)
+            self._real = await self._stack.enter_async_context(context)
+        return self._real
+
+    async def gateway(self, server: "ApiServerProcess", kubeconfig: Path) -> Gateway:
+        """A gateway to the server, for a driver with this kubeconfig."""
+        gateway = Gateway(await access_of(await server.kubeconfig()))
+        self._stack.push_async_callback(gateway.stop)
+        await gateway.start(kubeconfig)
+        return gateway
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(mode=0o700, parents=True)
+    return folder
+
+
+async def _started(
+    settings: Settings, label: Process, root: Path, clock: Clock, records: Records, servers: _Servers
+) -> Subject:
+    """A driver that drahealth starts, with a kubelet's directories of its own."""
+    node = f"node-{label}"
+    api, gateway = None, None
+    kubeconfig = root / "kubeconfig" if settings.api_server != "none" else None
+    places = Places(
+        root, root / "plugins_registry", root / "plugins", root / "cdi", kubeconfig, node, settings.driver_name
+    )
+    places.make()
+    if kubeconfig:
+        server = await servers.of(root)
+        api = server.api
+        await api.create(NODES, {"metadata": {"name": node}})
+        gateway = await servers.gateway(server, kubeconfig)
+    return Subject(
+        label,
+        places,
+        clock,
+        records.of_current,
+        record_exit=partial(records.of_process, label),
+        command=settings.command,
+        environment=settings.environment,
+        api=api,
+        gateway=gateway,
+    )
+
+
+async def _running(
+    settings: Settings, label: Process, clock: Clock, records: Records, stack: AsyncExitStack
+) -> Subject:
+    """A driver that runs already."""
+    registry = settings.registry_dir or (settings.socket and settings.socket.parent)
+    assert registry
+    api: ListWatch | None = None
+    if settings.kubeconfig:
+        try:
+            client = await KubeClient.from_kubeconfig(settings.kubeconfig)
+        except ValueError as error:
+            raise ConfigurationError(str(error), "pass another --kubeconfig") from None
+        stack.push_async_callback(client.close)
+        api = client
+    places = Places(
+        registry.parent.absolute(), registry.absolute(), registry.absolute(), settings.cdi_dir, settings.kubeconfig, ""
+    )
+    return Subject(label, places, clock, records.of_current, record_exit=partial(records.of_process, label), api=api)
