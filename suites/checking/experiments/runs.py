@@ -3,17 +3,28 @@
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from drahealth.suites.checking.experiments.api_server import api_server_down
+from drahealth.suites.checking.experiments.claims import claims, slow_prepare
+from drahealth.suites.checking.experiments.ending import driver_restart, end
 from drahealth.suites.checking.experiments.registration import refused_registration, registration, reregistration
 from drahealth.suites.checking.experiments.services import services
+from drahealth.suites.checking.experiments.slices import slice_deletion, slices
 from drahealth.suites.checking.experiments.watching import subscribers, watch
 from drahealth.suites.checking.lab import Lab
 
 RUNS: dict[str, Callable[[Lab], Coroutine[Any, Any, None]]] = {
     "registration": registration,
     "services": services,
+    "slices": slices,
     "watch": watch,
     "subscribers": subscribers,
+    "claims": claims,
+    "slow-prepare": slow_prepare,
     "reregistration": reregistration,
+    "end": end,
     "refused-registration": refused_registration,
+    "driver-restart": driver_restart,
+    "slice-deletion": slice_deletion,
+    "api-server-down": api_server_down,
 }
 """The function of each experiment of `plan.EXPERIMENTS`. It raises NotApplicable and Incomplete."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+import grpc
 import grpc.aio
 
 from drahealth.manager.calls import PluginCalls
@@ -22,6 +23,8 @@ class Called:
 
     problem: str = ""
     """Why it failed; empty if it succeeded."""
+    timed_out: bool = False
+    """Whether it did not end within its limit."""
     errors: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """The error of each claim that has a result, by UID; empty for success."""
 
@@ -52,7 +55,7 @@ class DraCalls:
         try:
             response = await self._call(method, request, limit)
         except grpc.aio.AioRpcError as error:
-            return Called(describe_end(error))
+            return Called(describe_end(error), timed_out=error.code() is grpc.StatusCode.DEADLINE_EXCEEDED)
         except MalformedMessage as malformed:
             return Called(str(malformed))
         return Called(errors={uid: result.error for uid, result in response.claims.items()})

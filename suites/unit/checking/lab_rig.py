@@ -39,12 +39,16 @@ class LabRig:
         self._closing: list[Callable[[], Awaitable[Any]]] = []
 
     async def close(self) -> None:
-        for close in reversed(self._closing):
-            await close()
+        await self.close_drivers()
         await calls_end()
         self._folder.cleanup()
 
     # -- drivers
+
+    async def close_drivers(self) -> None:
+        """Ends everything that serves."""
+        while self._closing:
+            await self._closing.pop()()
 
     async def driver(self, **options: Any) -> FakeDriver:
         """A started fake driver with three devices."""

@@ -1,0 +1,185 @@
+"""Claims for experiments: created in the driver's API server, allocated, and deleted afterwards."""
+
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+from drahealth.fakes.cluster.api import CLAIMS, DEVICE_CLASSES, ApiError, Object
+from drahealth.fakes.cluster.list_watch import ListWatch
+from drahealth.fakes.cluster.scheduling import claims as claim_objects
+from drahealth.fakes.cluster.scheduling.allocator import allocate
+from drahealth.fakes.cluster.scheduling.device_requests import UnschedulableError, requests_of
+from drahealth.fakes.cluster.scheduling.pools import pools_on
+from drahealth.proto.events import ClaimAllocated
+from drahealth.proto.values import ClaimRef, DeviceId
+from drahealth.suites.checking.experiments.published import newest, watched_slices
+from drahealth.suites.checking.lab import Lab, Plugin
+from drahealth.suites.checking.outcomes import Incomplete
+
+NAMESPACE = "default"
+UNPUBLISHED = "drahealth-unpublished"
+"""Name of a device that no driver publishes."""
+_REQUEST = "device"
+_PREVENTING = ("NoSchedule", "NoExecute")
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A claim to be: the object without its identity, and its allocation."""
+
+    claim: Object
+    allocation: Object
+
+    @property
+    def devices(self) -> set[DeviceId]:
+        """The allocated devices."""
+        return claim_objects.devices_held({"status": {"allocation": self.allocation}})
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A published device."""
+
+    id: DeviceId
+    node: str
+    """Name of the only node that can use it; empty for others."""
+    spec: Mapping[str, Any]
+
+    @property
+    def drawbacks(self) -> tuple[bool, bool, bool]:
+        """Why another device is a better choice, the worst reason first."""
+        tainted = any(taint.get("effect") in _PREVENTING for taint in self.spec.get("taints") or ())
+        return tainted, bool(self.spec.get("consumesCounters")), bool(self.spec.get("allowMultipleAllocations"))
+
+
+class Allocator:
+    """Makes claims, and records them. `shapes` has what can be allocated: at most two different claims."""
+
+    def __init__(self, lab: Lab, api: ListWatch, shapes: Sequence[Shape]) -> None:
+        self._lab = lab
+        self._api = api
+        self._made: list[ClaimRef] = []
+        self.shapes = shapes
+
+    async def claim(self, shape: Shape, letter: str) -> ClaimRef:
+        """Creates a claim and allocates it. Raises Incomplete if the API server rejects the user's claim."""
+        try:
+            made = await self._allocated(shape, letter)
+        except ApiError as error:
+            if self._lab.claim:
+                raise Incomplete(f"the API server rejected the claim of the claim file: {error}") from None
+            raise
+        metadata = made["metadata"]
+        ref = ClaimRef(metadata["namespace"], metadata["name"], metadata["uid"])
+        results = made["status"]["allocation"]["devices"]["results"]
+        self._lab.record(ClaimAllocated(ref.uid, ref.name, ref.namespace, tuple(results)))
+        return ref
+
+    async def delete_all(self) -> None:
+        """Deletes all claims."""
+        for ref in self._made:
+            with suppress(ApiError):
+                await self._api.delete(CLAIMS, ref.name, ref.namespace)
+
+    async def _allocated(self, shape: Shape, letter: str) -> Object:
+        metadata = {
+            key: shape.claim["metadata"][key] for key in ("labels", "annotations") if key in shape.claim["metadata"]
+        }
+        name = f"{shape.claim['metadata'].get('name') or 'drahealth-check'}-{letter}-{uuid4().hex[:5]}"
+        namespace = shape.claim["metadata"].get("namespace") or NAMESPACE
+        made = await self._api.create(
+            CLAIMS, {"metadata": {**metadata, "name": name, "namespace": namespace}, "spec": shape.claim["spec"]}
+        )
+        self._made.append(ClaimRef(namespace, name, made["metadata"]["uid"]))
+        made["status"] = {**(made.get("status") or {}), "allocation": shape.allocation}
+        pod = {"metadata": {"name": "drahealth-check", "uid": str(uuid4())}}
+        return await self._api.replace_status(CLAIMS, claim_objects.reserved(made, pod))
+
+
+@asynccontextmanager
+async def allocator(lab: Lab, plugin: Plugin) -> AsyncGenerator[Allocator, None]:
+    """Claims for what the driver publishes, or those of the claim file. Raises Incomplete if nothing can be allocated.
+
+    The claims are deleted at the end.
+    """
+    assert lab.subject.api, "the driver has no API server"
+    async with watched_slices(lab) as watched:
+        slices = await watched.complete(plugin.driver)
+    lab.subject.check_running()
+    if lab.claim:
+        shapes = await _given(lab, lab.subject.api, slices)
+    else:
+        shapes = [shape_of(device) for device in chosen(published_devices(slices))]
+    if not shapes:
+        raise Incomplete("the driver publishes no device; a claim can be given with --claim")
+    made = Allocator(lab, lab.subject.api, shapes)
+    try:
+        yield made
+    finally:
+        await made.delete_all()
+
+
+def published_devices(slices: Sequence[Object]) -> list[Published]:
+    """The devices of the newest generation of each pool, in order."""
+    return [
+        Published(
+            DeviceId(one["spec"]["driver"], one["spec"]["pool"]["name"], device["name"]),
+            one["spec"].get("nodeName") or device.get("nodeName") or "",
+            device,
+        )
+        for one in newest(slices)
+        for device in one["spec"].get("devices") or ()
+    ]
+
+
+def chosen(devices: Sequence[Published]) -> list[Published]:
+    """Up to two of the best devices. The first choice is not the first device: drivers treat that one specially."""
+    best = min((device.drawbacks for device in devices), default=None)
+    good = [device for device in devices if device.drawbacks == best]
+    return good[1:3] if len(good) > 2 else good[::-1]
+
+
+def shape_of(device: Published) -> Shape:
+    """A claim for one device."""
+    request = {"name": _REQUEST, "exactly": {"deviceClassName": device.id.driver}}
+    result = {"request": _REQUEST, "driver": device.id.driver, "pool": device.id.pool, "device": device.id.device}
+    allocation: Object = {"devices": {"results": [result]}}
+    if device.node:
+        field = {"key": "metadata.name", "operator": "In", "values": [device.node]}
+        allocation["nodeSelector"] = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    return Shape({"metadata": {}, "spec": {"devices": {"requests": [request]}}}, allocation)
+
+
+def unpublished(shape: Shape) -> Shape:
+    """The same claim, allocated a device that does not exist."""
+    results = [{**result, "device": UNPUBLISHED} for result in shape.allocation["devices"]["results"][:1]]
+    return Shape(shape.claim, {**shape.allocation, "devices": {**shape.allocation["devices"], "results": results}})
+
+
+async def _given(lab: Lab, api: ListWatch, slices: Sequence[Object]) -> list[Shape]:
+    """The first two claims of the claim file. Raises Incomplete if the first one cannot be allocated."""
+    classes = {one["metadata"]["name"]: one for one in await api.list(DEVICE_CLASSES)}
+    classes |= {one["metadata"]["name"]: dict(one) for one in lab.claim if one.get("kind") == DEVICE_CLASSES.kind}
+    node = lab.subject.places.node_name or next((one["spec"].get("nodeName", "") for one in slices), "")
+    found: list[Shape] = []
+    for claim in [dict(one) for one in lab.claim if one.get("kind") == CLAIMS.kind][:2]:
+        try:
+            in_use = {device for shape in found for device in shape.devices}
+            found.append(Shape(claim, _allocation(claim, classes, node, slices, in_use)))
+        except UnschedulableError as error:
+            if not found:
+                raise Incomplete(str(error)) from None
+    return found
+
+
+def _allocation(
+    claim: Object, classes: Mapping[str, Object], node: str, slices: Sequence[Object], in_use: Collection[DeviceId]
+) -> Object:
+    if claim_objects.is_allocated(claim):
+        return dict(claim["status"]["allocation"])
+    grants = allocate(requests_of(claim, classes), pools_on(node, slices), in_use)
+    if grants is None:
+        raise UnschedulableError(f"claim {claim['metadata'].get('name')}: the driver publishes too few free devices")
+    return claim_objects.allocation(claim, grants, classes, node)

@@ -1,0 +1,61 @@
+"""The experiments in which the driver ends: it is terminated, or killed and started again."""
+
+import signal
+
+from drahealth.manager.registration import find_sockets
+from drahealth.suites.checking.experiments.allocating import allocator
+from drahealth.suites.checking.experiments.claims import Hung, claim_calls
+from drahealth.suites.checking.experiments.first_steps import SOCKET_LIMIT, described, registered, shared, started
+from drahealth.suites.checking.experiments.sockets import list_sockets
+from drahealth.suites.checking.kubelet.waiting import within
+from drahealth.suites.checking.lab import Lab
+from drahealth.suites.checking.outcomes import Incomplete
+
+GRACE = 10.0
+"""Seconds between SIGTERM and SIGKILL."""
+KILL_LIMIT = 10.0
+"""Seconds in which a killed process must be gone."""
+
+
+async def end(lab: Lab) -> None:
+    """Terminates the driver, after all other experiments; kills it if it does not exit."""
+    lab.subject.check_running()
+    await lab.subject.signal(signal.SIGTERM)
+    try:
+        await within(lab.subject.clock, GRACE, lab.subject.exited())
+    except TimeoutError:
+        await killed(lab)
+    list_sockets(lab, "ended")
+
+
+async def driver_restart(lab: Lab) -> None:
+    """Prepares a claim, kills the driver and starts it again; prepares the claim again, and unprepares it."""
+    with shared(lab.facts.plugin, "the driver was not registered after a restart") as fact:
+        await started(lab)
+        plugin = await registered(lab, await described(lab, SOCKET_LIMIT))
+        async with allocator(lab, plugin) as made:
+            claim = await made.claim(made.shapes[0], "restart")
+            try:
+                async with claim_calls(lab, plugin) as calls:
+                    prepared = not (await calls.prepare(claim)).problem_of(claim)
+                sockets = set(find_sockets(lab.subject.places.registry_dir))
+                await killed(lab)
+                await lab.subject.start()
+                plugin = await registered(lab, await described(lab, SOCKET_LIMIT, sockets))
+                fact.set_result(plugin)
+                if not prepared:
+                    return  # the record shows why
+                async with claim_calls(lab, plugin) as calls:
+                    await calls.prepare(claim)
+                    await calls.unprepare(claim)
+            except Hung:
+                return
+
+
+async def killed(lab: Lab) -> None:
+    """Kills the driver. Raises Incomplete if it does not end."""
+    await lab.subject.signal(signal.SIGKILL)
+    try:
+        await within(lab.subject.clock, KILL_LIMIT, lab.subject.exited())
+    except TimeoutError:
+        raise Incomplete(f"the driver did not end within {KILL_LIMIT:g} s after SIGKILL") from None

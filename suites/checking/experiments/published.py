@@ -1,0 +1,149 @@
+"""The ResourceSlices of a driver process, live."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+
+from drahealth.fakes.cluster.api import SLICES, ApiError, Object, WatchEvent
+from drahealth.fakes.cluster.list_watch import ListWatch
+from drahealth.fakes.waiting import Changes
+from drahealth.proto.events import SliceChanged, SlicesListed
+from drahealth.suites.checking.kubelet.waiting import within
+from drahealth.suites.checking.lab import Lab
+
+PUBLISH_LIMIT = 30.0
+"""Seconds until a registered driver must have published its devices."""
+_RETRY = 0.5
+
+
+class SliceWatch:
+    """All ResourceSlices that may be of the driver process. After `list` it records each change."""
+
+    def __init__(self, lab: Lab, api: ListWatch) -> None:
+        self._lab = lab
+        self._api = api
+        self._slices: dict[str, Object] = {}
+        self._deleting: set[str] = set()
+        self._recording = False
+        self._changes = Changes()
+
+    def of_driver(self, driver: str) -> tuple[Object, ...]:
+        """The slices with the driver's name, by their names."""
+        return tuple(self._slices[name] for name in sorted(self._slices) if _driver(self._slices[name]) == driver)
+
+    async def complete(self, driver: str, limit: float = PUBLISH_LIMIT) -> tuple[Object, ...]:
+        """Waits until all pools of the driver are complete, and returns its slices; at the limit, those it has."""
+        await self._until(limit, lambda: are_complete(self.of_driver(driver)))
+        return self.of_driver(driver)
+
+    async def returned(self, deleted: Object, limit: float) -> bool:
+        """Waits until the devices of a deleted slice are published; returns whether they are."""
+        pool, wanted = _pool(deleted), set(_devices(deleted))
+
+        def is_back() -> bool:
+            slices = self.of_driver(_driver(deleted))
+            found = {name for one in slices if _pool(one) == pool for name in _devices(one)}
+            return wanted <= found and are_complete(slices)
+
+        return await self._until(limit, is_back)
+
+    def list(self) -> None:
+        """Records all slices now, and from now on each change."""
+        self._lab.record(SlicesListed(tuple(self._slices[name] for name in sorted(self._slices))))
+        self._recording = True
+
+    async def delete(self, found: Object) -> None:
+        """Deletes a slice, and waits until the watch shows it. Raises ApiError."""
+        name = found["metadata"]["name"]
+        self._deleting.add(name)
+        await self._api.delete(SLICES, name)
+        await self._until(PUBLISH_LIMIT, lambda: name not in self._deleting)
+
+    async def follow(self) -> None:
+        """Follows the API server, until cancelled."""
+        while True:
+            try:
+                async for event in self._api.watch(SLICES):
+                    self._apply(event)
+            except ApiError:  # the watch starts again
+                pass
+            await self._lab.subject.clock.sleep(_RETRY)
+
+    def _apply(self, event: WatchEvent) -> None:
+        name, old = event.object["metadata"]["name"], self._slices.get(event.object["metadata"]["name"])
+        if not self._lab.subject.owns(event.object) or (old and _revision(old) == _revision(event.object)):
+            return
+        if event.type == "DELETED":
+            self._slices.pop(name, None)
+        else:
+            self._slices[name] = event.object
+        by_us = event.type == "DELETED" and name in self._deleting
+        if by_us:
+            self._deleting.remove(name)
+        if self._recording:
+            change = "MODIFIED" if event.type == "ADDED" and old else event.type
+            self._lab.record(SliceChanged(change, event.object, "check" if by_us else "driver"))
+        self._changes.notify()
+
+    async def _until(self, limit: float, condition: Callable[[], bool]) -> bool:
+        try:
+            await within(self._lab.subject.clock, limit, self._changes.until(condition))
+        except TimeoutError:
+            return False
+        return True
+
+
+@asynccontextmanager
+async def watched_slices(lab: Lab) -> AsyncGenerator[SliceWatch, None]:
+    """The slices of the API server. The lab's subject must have one."""
+    assert lab.subject.api, "the driver has no API server"
+    watch = SliceWatch(lab, lab.subject.api)
+    task = asyncio.create_task(watch.follow(), name="watch of ResourceSlices")
+    try:
+        yield watch
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def are_complete(slices: Sequence[Object]) -> bool:
+    """Whether there are slices with devices, and each pool has all slices of its newest generation."""
+    pools: dict[str, list[Object]] = defaultdict(list)
+    for one in slices:
+        pools[_pool(one)].append(one)
+    return any(map(_devices, slices)) and all(map(_is_whole, pools.values()))
+
+
+def newest(slices: Sequence[Object]) -> list[Object]:
+    """The slices of the newest generation of each pool, which are the valid ones."""
+    generations: dict[str, int] = {}
+    for one in slices:
+        generations[_pool(one)] = max(_generation(one), generations.get(_pool(one), 0))
+    return [one for one in slices if _generation(one) == generations[_pool(one)]]
+
+
+def _is_whole(slices: list[Object]) -> bool:
+    current = newest(slices)
+    wanted: int = current[0]["spec"]["pool"].get("resourceSliceCount", 1)
+    return len(current) >= wanted
+
+
+def _driver(found: Object) -> str:
+    return str(found["spec"].get("driver", ""))
+
+
+def _pool(found: Object) -> str:
+    return str(found["spec"]["pool"]["name"])
+
+
+def _generation(found: Object) -> int:
+    return int(found["spec"]["pool"].get("generation", 0))
+
+
+def _devices(found: Object) -> list[str]:
+    return [device["name"] for device in found["spec"].get("devices") or ()]
+
+
+def _revision(found: Object) -> str:
+    return str(found["metadata"].get("resourceVersion", ""))

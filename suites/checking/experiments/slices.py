@@ -1,0 +1,39 @@
+"""The experiments of ResourceSlices."""
+
+from drahealth.suites.checking.experiments.first_steps import known, plugin_of_process, shared
+from drahealth.suites.checking.experiments.published import PUBLISH_LIMIT, watched_slices
+from drahealth.suites.checking.lab import Lab
+from drahealth.suites.checking.outcomes import Incomplete
+
+LEAST_WATCH = 10.0
+"""Seconds for which slices are watched at least; longer if health is watched meanwhile."""
+RETURN_LIMIT = 45.0
+"""Seconds until a deleted slice must be back. The Go helper looks again 30 s after the last event of a slice."""
+
+
+async def slices(lab: Lab) -> None:
+    """Lists the slices once they are complete, and records each change until the end of `watch`."""
+    with shared(lab.facts.slices, "the ResourceSlices were not listed") as fact:
+        plugin = await known(lab.facts.plugin)
+        async with watched_slices(lab) as watched:
+            published = await watched.complete(plugin.driver)
+            watched.list()
+            fact.set_result(published)
+            await lab.subject.clock.sleep(LEAST_WATCH)
+            await lab.ended("watch")
+            watched.list()
+    lab.subject.check_running()
+
+
+async def slice_deletion(lab: Lab) -> None:
+    """Deletes a slice of the process, and waits until its devices are published again."""
+    plugin = await plugin_of_process(lab)
+    async with watched_slices(lab) as watched:
+        published = await watched.complete(plugin.driver)
+        if not published:
+            raise Incomplete(f"the driver published no ResourceSlice within {PUBLISH_LIMIT:g} s")
+        watched.list()
+        await watched.delete(published[-1])
+        await watched.returned(published[-1], RETURN_LIMIT)
+        watched.list()
+    lab.subject.check_running()
