@@ -35,22 +35,38 @@ def judge(evidence: Evidence, checks: Iterable[Check] = CHECKS.values()) -> list
 
 
 def _finding(check: Check, evidence: Evidence) -> Finding:
-    """The check's own finding if its experiments are done; otherwise what their outcome says."""
-    ended = {one.experiment: one for one in evidence.of(ExperimentEnded)}
-    for name in check.experiments:
-        if name not in ended:
-            if "start" in EXPERIMENTS[name].needs and not evidence.header.started_by_us:
-                return not_applicable("the driver was not started by drahealth")
-            return not_tested(f"experiment {name} did not end")
-        end = ended[name]
-        reason = f"experiment {name}: {end.what.reason}"
-        match end.what.outcome:
-            case "not applicable":
-                return not_applicable(reason, end.number)
-            case "incomplete":
-                return not_tested(reason, end.number)
-            case "error":
-                return Finding(Verdict.ERROR, reason, records=(end.number,))
-            case "done":
-                pass
-    return check.judge(evidence)
+    """The check's own finding if its experiments are done; otherwise what their outcome says.
+
+    A violation that was seen counts, even if its experiment did not reach its end. A check for which there is better
+    proof that it does not apply gives its own reason.
+    """
+    blocked = next(filter(None, (_blocked(name, evidence) for name in check.experiments)), None)
+    if blocked and blocked.verdict is Verdict.ERROR:
+        return blocked
+    try:
+        found = check.judge(evidence)
+    except Exception as error:  # a mistake in a check must not end the run, nor count against the driver
+        return Finding(Verdict.ERROR, f"check {check.name} raised {type(error).__name__}: {error}")
+    if blocked is None:
+        return found
+    stronger = Verdict.FAIL if blocked.verdict is Verdict.NOT_TESTED else Verdict.NOT_APPLICABLE
+    return found if found.verdict is stronger else blocked
+
+
+def _blocked(name: str, evidence: Evidence) -> Finding | None:
+    """What the outcome of an experiment that is not done says; None if it is done."""
+    end = next((one for one in evidence.of(ExperimentEnded) if one.experiment == name), None)
+    if end is None:
+        if "start" in EXPERIMENTS[name].needs and not evidence.header.started_by_us:
+            return not_applicable("the driver was not started by drahealth")
+        return not_tested(f"experiment {name} did not end")
+    reason = f"experiment {name}: {end.what.reason}"
+    match end.what.outcome:
+        case "not applicable":
+            return not_applicable(reason, end.number)
+        case "incomplete":
+            return not_tested(reason, end.number)
+        case "error":
+            return Finding(Verdict.ERROR, reason, records=(end.number,))
+        case "done":
+            return None

@@ -61,3 +61,8 @@ def not_applicable(reason: str, *records: int) -> Finding:
 def not_tested(reason: str, *records: int) -> Finding:
     """The evidence does not show whether a requirement is met."""
     return Finding(Verdict.NOT_TESTED, reason, records=records)
+
+
+def static(seen: str, *records: int) -> Finding:
+    """The driver serves it, but the run showed no change that would test it."""
+    return Finding(Verdict.STATIC, seen, records=records)

@@ -1,6 +1,30 @@
 """The checks: pure functions from evidence to findings. Importing this package registers them all."""
 
-from drahealth.suites.checking.checks import registration
+from drahealth.suites.checking.checks import (
+    api_server,
+    cdi,
+    ending,
+    health_fields,
+    health_streams,
+    health_timing,
+    preparing,
+    registration,
+    slices,
+    subscribers,
+)
 from drahealth.suites.checking.checks.registry import CHECKS, Check
 
-__all__ = ["CHECKS", "Check", "registration"]
+__all__ = [
+    "CHECKS",
+    "Check",
+    "api_server",
+    "cdi",
+    "ending",
+    "health_fields",
+    "health_streams",
+    "health_timing",
+    "preparing",
+    "registration",
+    "slices",
+    "subscribers",
+]

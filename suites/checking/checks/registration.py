@@ -2,15 +2,27 @@
 
 import re
 
-from drahealth.proto.events import GrpcCall, ProcessExited
-from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, PREPARE
+from drahealth.proto.events import GrpcCall, ProcessExited, RegistrationFailed
+from drahealth.proto.services import PREPARE
 from drahealth.suites.checking.checks.registry import check
 from drahealth.suites.checking.evidence import Evidence
+from drahealth.suites.checking.observed.plain import at, sequence, text, texts
+from drahealth.suites.checking.observed.processes import is_done
+from drahealth.suites.checking.observed.registrations import (
+    Call,
+    advertised,
+    described,
+    get_info,
+    notified,
+    outcome,
+)
 from drahealth.suites.checking.verdicts import Finding, failed, not_tested, passed
 
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _NAME_LIMIT = 63
 """Characters of a driver name, from the DRA API."""
+_NOT_SERVED = {"UNIMPLEMENTED", "UNAVAILABLE", "DEADLINE_EXCEEDED", ""}
+"""gRPC codes that a served method does not answer to a valid call; "" is a message of another type."""
 
 
 @check(
@@ -20,21 +32,73 @@ _NAME_LIMIT = 63
 )
 def get_info_describes_a_dra_driver(evidence: Evidence) -> Finding:
     """GetInfo has a valid type, name and list of services."""
-    calls = [one for one in evidence.of(GrpcCall, "registration") if f"/{one.what.method}" == GET_INFO.path]
+    calls = list(get_info(evidence, "registration"))
     if not calls:
+        missing = next(evidence.of(RegistrationFailed, "registration"), None)
+        if missing:
+            return failed("a registration socket that answers GetInfo", missing.what.problem, missing.number)
         return not_tested("GetInfo was not called")
     for call in calls:
-        info = call.what.response
-        if info is None:
-            return failed("GetInfo succeeds", f"GetInfo failed: {call.what.code} {call.what.details}", call.number)
-        name, versions = info.get("name", ""), info.get("supported_versions", [])
-        if info.get("type") != "DRAPlugin":
-            return failed("type DRAPlugin", f"type {info.get('type', '')!r}", call.number)
-        if len(name) > _NAME_LIMIT or not _SUBDOMAIN.fullmatch(name):
-            return failed(f"a DNS subdomain of at most {_NAME_LIMIT} characters as name", f"name {name!r}", call.number)
-        if not set(versions) & PREPARE.keys():
-            return failed(f"one of {', '.join(PREPARE)}", f"supported versions {versions}", call.number)
+        if wrong := _wrong_info(call):
+            return failed(*wrong, call.number)
     return passed(f"GetInfo: {calls[0].what.response}", *(call.number for call in calls))
+
+
+def _wrong_info(call: Call) -> tuple[str, str] | None:
+    """What was expected, and what was seen."""
+    info = call.what.response
+    if info is None or call.what.code != "OK":
+        return "GetInfo succeeds", f"GetInfo failed: {outcome(call.what)}"
+    name, versions = text(info, "name"), texts(info, "supported_versions")
+    if text(info, "type") != "DRAPlugin":
+        return "type DRAPlugin", f"type {text(info, 'type')!r}"
+    if len(name) > _NAME_LIMIT or not _SUBDOMAIN.fullmatch(name):
+        return f"a DNS subdomain of at most {_NAME_LIMIT} characters as name", f"name {name!r}"
+    if not set(versions) & PREPARE.keys():
+        return f"one of {', '.join(PREPARE)}", f"supported versions {list(versions)}"
+    return None
+
+
+@check(
+    "PLUGIN-21",
+    "registration",
+    fix="Return an empty response from NotifyRegistrationStatus, also for an accepted registration.",
+)
+def accepted_registration_is_acknowledged(evidence: Evidence) -> Finding:
+    """NotifyRegistrationStatus succeeds after an accepted registration."""
+    calls = list(notified(evidence, "registration"))
+    if not calls:
+        return not_tested("NotifyRegistrationStatus was not called")
+    for call in calls:
+        if call.what.code != "OK":
+            return failed("NotifyRegistrationStatus succeeds", outcome(call.what), call.number)
+    return passed("NotifyRegistrationStatus succeeded", *(call.number for call in calls))
+
+
+@check(
+    "PLUGIN-02",
+    "registration",
+    "services",
+    fix="Register the gRPC service of each DRA version that GetInfo lists, or remove the version from the list.",
+)
+def advertised_services_are_served(evidence: Evidence) -> Finding:
+    """NodePrepareResources without claims is answered for each advertised version."""
+    info = described(evidence)
+    versions = [version for version in PREPARE if version in advertised(evidence)]
+    if info is None or not versions:
+        return not_tested("the driver advertised no DRA service")
+    records = [info.number]
+    for version in versions:
+        path = PREPARE[version].path
+        calls = [one for one in evidence.of(GrpcCall, "services") if f"/{one.what.method}" == path]
+        if not calls:
+            return not_tested(f"NodePrepareResources of {version} was not called", info.number)
+        records += [one.number for one in calls]
+        for one in calls:
+            if one.what.code in _NOT_SERVED:
+                expected = f"{version} answers NodePrepareResources, because GetInfo lists it"
+                return failed(expected, outcome(one.what), info.number, one.number)
+    return passed(f"served: {', '.join(versions)}", *records)
 
 
 @check(
@@ -44,17 +108,46 @@ def get_info_describes_a_dra_driver(evidence: Evidence) -> Finding:
 )
 def refused_driver_can_be_registered_again(evidence: Evidence) -> Finding:
     """After the refusal, either GetInfo is answered again, or the process has exited."""
-    calls = [one for one in evidence.of(GrpcCall, "refused-registration") if one.what.code == "OK"]
-    refusals = [
-        one
-        for one in calls
-        if f"/{one.what.method}" == NOTIFY_REGISTRATION.path and not one.what.request.get("plugin_registered")
-    ]
+    name = "refused-registration"
+    refusals = [one for one in notified(evidence, name) if at(one.what.request, "plugin_registered") is not True]
     if not refusals:
         return not_tested("the registration was not refused")
     refused = refusals[0]
-    if again := next((c for c in calls if f"/{c.what.method}" == GET_INFO.path and c.at > refused.at), None):
+    later = (one for one in get_info(evidence, name) if one.what.code == "OK" and one.number > refused.number)
+    if again := next(later, None):
         return passed("GetInfo was answered after the refusal", refused.number, again.number)
-    if ended := next(evidence.of(ProcessExited, "refused-registration"), None):
+    if ended := next(evidence.of(ProcessExited, name), None):
         return passed(f"the driver exited with code {ended.what.exit_code}", refused.number, ended.number)
-    return failed("an answer to GetInfo after the refusal, or an exit", "neither", refused.number)
+    if not is_done(evidence, name):
+        return not_tested("the driver was not watched long enough after the refusal", refused.number)
+    seen = "the driver runs, and does not answer GetInfo"
+    return failed("an answer to GetInfo after the refusal, or an exit", seen, refused.number)
+
+
+@check(
+    "PLUGIN-04",
+    "reregistration",
+    fix="Keep the registration socket open after the registration, and answer GetInfo and NotifyRegistrationStatus "
+    "as often as a kubelet calls them.",
+)
+def driver_registers_again_at_the_same_socket(evidence: Evidence) -> Finding:
+    """GetInfo, NotifyRegistrationStatus and NodePrepareResources succeed once more."""
+    name = "reregistration"
+    described_again, accepted = list(get_info(evidence, name)), list(notified(evidence, name))
+    paths = {method.path for method in PREPARE.values()}
+    prepared = [
+        one
+        for one in evidence.of(GrpcCall, name)
+        if f"/{one.what.method}" in paths and not sequence(one.what.request, "claims")
+    ]
+    for one in (*described_again, *accepted, *prepared):
+        if one.what.code != "OK":
+            return failed(f"{one.what.method} succeeds after a second registration", outcome(one.what), one.number)
+    if not (described_again and accepted and prepared):
+        return not_tested("the driver was not registered again")
+    before = described(evidence)
+    for one in described_again:
+        if before and at(one.what.response, "name") != at(before.what.response, "name"):
+            seen = f"name {at(one.what.response, 'name')!r}"
+            return failed(f"name {text(before.what.response, 'name')!r} as before", seen, before.number, one.number)
+    return passed("registered again", *(one.number for one in (*described_again, *accepted, *prepared)))

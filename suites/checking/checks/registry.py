@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from drahealth.suites.checking.evidence import Evidence
 from drahealth.suites.checking.experiments.plan import EXPERIMENTS
 from drahealth.suites.checking.ledger import requirements
-from drahealth.suites.checking.verdicts import Finding
+from drahealth.suites.checking.observed.streams import Stream, absence, served_apis, streams
+from drahealth.suites.checking.verdicts import Finding, not_applicable, not_tested
 
 Judge = Callable[[Evidence], Finding]
+HealthJudge = Callable[[Evidence, list[Stream]], Finding]
+"""Judges the streams of a health API that the requirement binds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,3 +44,36 @@ def check(requirement: str, *experiments: str, fix: str) -> Callable[[Judge], Ju
         return judge
 
     return register
+
+
+def health_check(requirement: str, *experiments: str, fix: str) -> Callable[[HealthJudge], HealthJudge]:
+    """Registers the function as a check of drivers with health. It gets the streams of `experiments`.
+
+    It is not applicable to a driver without health, or without the health APIs of the requirement.
+    """
+    bound = requirements()[requirement].apis
+
+    def register(judge: HealthJudge) -> HealthJudge:
+        def whole(evidence: Evidence) -> Finding:
+            if absent := absence(evidence):
+                return not_applicable(absent[0], *absent[1])
+            found = streams(evidence, *experiments)
+            if bound and (other := _other_apis(evidence, bound)):
+                return other
+            mine = [one for one in found if not bound or one.api.name in bound]
+            return judge(evidence, mine) if mine else not_tested("no health stream was opened")
+
+        whole.__name__ = judge.__name__
+        check(requirement, "services", *experiments, fix=fix)(whole)
+        return judge
+
+    return register
+
+
+def _other_apis(evidence: Evidence, bound: tuple[str, ...]) -> Finding | None:
+    """Not applicable if the driver serves health APIs, but none of these."""
+    served = served_apis(evidence)
+    if not served or set(bound) & served.keys():
+        return None
+    records = (one.opened.number for one in served.values())
+    return not_applicable(f"the driver serves {', '.join(served)} and none of {', '.join(bound)}", *records)

@@ -10,13 +10,21 @@ HEADER = Header("0.1.0", "2026-11-22T09:00:00+00:00", ("./driver",), "memory", "
 
 def evidence_of(*records: tuple[str, Event], header: Header = HEADER) -> Evidence:
     """A complete run with these events of experiments, a second apart; all its experiments are done."""
+    return evidence_at(
+        *((float(at), experiment, event) for at, (experiment, event) in enumerate(records)), header=header
+    )
+
+
+def evidence_at(*records: tuple[float, str, Event], header: Header = HEADER) -> Evidence:
+    """The same with the time of each event, in any order."""
     writer = EvidenceWriter(header)
-    for at, (experiment, event) in enumerate(records):
-        writer.add(float(at), experiment, event)
-    told = {experiment for experiment, event in records if isinstance(event, ExperimentEnded)}
-    for experiment in dict.fromkeys(experiment for experiment, _ in records):
+    ordered = sorted(records, key=lambda record: record[0])
+    for at, experiment, event in ordered:
+        writer.add(at, experiment, event)
+    told = {experiment for _, experiment, event in ordered if isinstance(event, ExperimentEnded)}
+    for experiment in dict.fromkeys(experiment for _, experiment, _ in ordered):
         if experiment not in told:
-            writer.add(float(len(records)), experiment, ExperimentEnded("done"))
+            writer.add(max(at for at, _, _ in ordered), experiment, ExperimentEnded("done"))
     writer.finish()
     return writer.evidence
 

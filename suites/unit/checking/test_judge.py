@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from drahealth.proto.events import ExperimentEnded
+from drahealth.proto.events import ExperimentEnded, GrpcCall
 from drahealth.proto.events.checks import Outcome
 from drahealth.suites.checking.checks import CHECKS
 from drahealth.suites.checking.evidence import Evidence
 from drahealth.suites.checking.judge import judge
-from drahealth.suites.checking.verdicts import Verdict
+from drahealth.suites.checking.verdicts import Finding, Verdict
 from drahealth.suites.unit.checking.evidence_of import HEADER, evidence_of
 
 
@@ -18,7 +18,7 @@ def verdict_of(requirement: str, evidence: Evidence) -> Verdict:
 
 
 def test_empty_evidence_passes_nothing() -> None:
-    assert {one.verdict for one in judge(evidence_of())} == {Verdict.NOT_TESTED, Verdict.NOT_APPLICABLE}
+    assert {one.verdict for one in judge(evidence_of())} == {Verdict.NOT_TESTED}
 
 
 @pytest.mark.parametrize(
@@ -38,6 +38,23 @@ def test_experiment_that_is_not_done_decides_the_verdict(outcome: Outcome, verdi
 def test_start_of_a_running_driver_is_not_applicable() -> None:
     running = replace(HEADER, command=())
     assert verdict_of("PLUGIN-03", evidence_of(header=running)) is Verdict.NOT_APPLICABLE
+
+
+def test_violation_counts_although_its_experiment_did_not_end() -> None:
+    call = GrpcCall(
+        "gpu.example.com", "/run/dra.sock", "pluginregistration.Registration/GetInfo", {}, None, 0, "INTERNAL"
+    )
+    evidence = evidence_of(("registration", call), ("registration", ExperimentEnded("incomplete", "GetInfo failed")))
+    assert verdict_of("PLUGIN-01", evidence) is Verdict.FAIL
+
+
+def test_mistake_in_a_check_is_an_error_of_the_harness() -> None:
+    def broken(_: Evidence) -> Finding:
+        raise KeyError("x")
+
+    check = replace(CHECKS["get-info-describes-a-dra-driver"], judge=broken)
+    found = [one for one in judge(evidence_of(("registration", ExperimentEnded("done"))), [check]) if one.findings]
+    assert [one.verdict for one in found] == [Verdict.ERROR]
 
 
 def test_every_check_says_what_to_do_about_a_failure() -> None:

@@ -1,0 +1,85 @@
+"""Checks of CDI device IDs and CDI specs."""
+
+from drahealth.proto.events import CdiSpecsRead
+from drahealth.suites.checking.checks.registry import check, health_check
+from drahealth.suites.checking.evidence import Evidence, Observation
+from drahealth.suites.checking.observed.claims import Step, steps
+from drahealth.suites.checking.observed.devices import Device, published
+from drahealth.suites.checking.observed.streams import Stream
+from drahealth.suites.checking.verdicts import Finding, failed, not_applicable, not_tested, passed
+
+
+def _prepared(evidence: Evidence) -> list[Step]:
+    """The calls that prepared a claim."""
+    return [one for one in steps(evidence, "claims") if one.call.kind == "prepare" and not one.problem]
+
+
+@check(
+    "PLUGIN-12",
+    "claims",
+    fix="Write a valid CDI spec to the CDI directory before NodePrepareResources returns, with each device ID that is "
+    "returned.",
+)
+def cdi_device_ids_are_in_a_valid_spec(evidence: Evidence) -> Finding:
+    """The CDI device IDs of prepared claims are defined in a valid spec of the CDI directory."""
+    prepared, reads = _prepared(evidence), list(evidence.of(CdiSpecsRead, "claims"))
+    if not prepared:
+        return not_tested("no claim was prepared")
+    if not any(one.cdi_ids for step in prepared for one in step.devices):
+        return not_applicable("the driver returns no CDI device IDs", *(step.number for step in prepared))
+    if not reads and not evidence.header.started_by_us:
+        return not_applicable("the CDI directory of a running driver is unknown", prepared[0].number)
+    judged = [(step, read) for read in reads if (step := _last_before(prepared, read))]
+    if not judged:
+        return not_tested("the CDI directory was not read after a claim was prepared", prepared[0].number)
+    for step, read in judged:
+        defined = {name for spec in read.what.specs if not spec.problem for name in spec.devices}
+        wanted = [name for one in step.devices for name in one.cdi_ids]
+        if missing := [name for name in wanted if name not in defined]:
+            expected = f"{missing[0]} is defined in a valid CDI spec"
+            return failed(expected, _files(read.what), step.number, read.number)
+    names = {name for step, _ in judged for one in step.devices for name in one.cdi_ids}
+    return passed(f"defined: {', '.join(sorted(names))}", *(read.number for _, read in judged))
+
+
+def _last_before(prepared: list[Step], read: Observation[CdiSpecsRead]) -> Step | None:
+    """The last call before the read that returned CDI device IDs."""
+    before = [one for one in prepared if one.number < read.number and any(device.cdi_ids for device in one.devices)]
+    return before[-1] if before else None
+
+
+def _files(read: CdiSpecsRead) -> str:
+    if not read.specs:
+        return "no CDI spec in the CDI directory"
+    return "; ".join(
+        f"{one.file} is invalid: {one.problem}" if one.problem else f"{one.file} defines {', '.join(one.devices)}"
+        for one in read.specs
+    )
+
+
+@health_check(
+    "HEALTH-16",
+    "claims",
+    fix="Return a CDI device ID that only this device has as the first one of each device, and shared ones after it.",
+)
+def first_cdi_device_id_is_unique(evidence: Evidence, _: list[Stream]) -> Finding:
+    """No two prepared devices have the same first CDI device ID."""
+    first: dict[str, dict[Device, int]] = {}
+    for step in _prepared(evidence):
+        for one in step.devices:
+            if one.cdi_ids:
+                first.setdefault(one.cdi_ids[0], {}).setdefault(one.device, step.number)
+    for name, devices in first.items():
+        if len(devices) > 1:
+            shown, *hidden = devices
+            seen = f"{', '.join(map(str, devices))} have {name}: kubelets to 1.37 show the health of {shown}, and hide "
+            seen += ", ".join(map(str, hidden))
+            return failed("a first CDI device ID for each device", seen, *devices.values())
+    devices = {device: number for found in first.values() for device, number in found.items()}
+    if len(devices) > 1:
+        return passed(f"first CDI device IDs: {', '.join(sorted(first))}", *devices.values())
+    if any(step.devices for step in _prepared(evidence)) and not devices:
+        return not_applicable("the driver returns no CDI device IDs", *(step.number for step in _prepared(evidence)))
+    if len(published(evidence).ever) == 1:
+        return not_applicable("the driver publishes one device", *published(evidence).record)
+    return not_tested("fewer than two devices were prepared", *devices.values())

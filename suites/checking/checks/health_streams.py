@@ -1,0 +1,251 @@
+"""Checks of health streams: which APIs stream, what the first reports say, and how streams end."""
+
+from drahealth.proto.events import ClaimReadHeld, ProcessExited, SignalSent
+from drahealth.proto.health_apis import HEALTH_APIS, NODE_HEALTH_DRAFT
+from drahealth.suites.checking.checks.registry import check, health_check
+from drahealth.suites.checking.evidence import Evidence
+from drahealth.suites.checking.observed.claims import ClaimCall, claim_calls
+from drahealth.suites.checking.observed.devices import Device, named, published
+from drahealth.suites.checking.observed.registrations import advertised, described
+from drahealth.suites.checking.observed.streams import (
+    Stream,
+    absence,
+    is_served,
+    listed,
+    served_apis,
+    streams,
+)
+from drahealth.suites.checking.verdicts import Finding, failed, not_applicable, not_tested, passed, static
+
+FIRST_REPORT = 5.0
+"""Seconds until the first report of a stream."""
+_WATCHED = 35.0
+"""Seconds for which a stream must stay open: longer than the default timeout of 30 s."""
+_IN_FLIGHT = 0.25
+"""Seconds for which a report may still show what was prepared before."""
+
+
+@check(
+    "HEALTH-01",
+    "registration",
+    "services",
+    fix="Serve the health API that GetInfo lists, or answer Unimplemented, or remove it from the list.",
+)
+def advertised_health_streams_or_is_unimplemented(evidence: Evidence) -> Finding:
+    """Each advertised health service streams, or answers Unimplemented."""
+    info, called = described(evidence), streams(evidence, "services")
+    if info is None or not called:
+        return not_tested("the health APIs were not called")
+    names = [api.name for api in HEALTH_APIS.values() if api.advertised in advertised(evidence)]
+    if not names:
+        if absent := absence(evidence):
+            return not_applicable(absent[0], *absent[1])
+        return not_applicable("GetInfo lists no health API", info.number)
+    records, seen = [info.number], []
+    for stream in called:
+        if stream.api.name not in names:
+            continue
+        records += [stream.opened.number, *(one.number for one in stream.closed)]
+        if stream.malformed:
+            expected = f"reports of {stream.api.name}"
+            return failed(expected, "a message of another type", info.number, stream.malformed[0].number)
+        if is_served(stream):
+            seen.append(f"{stream.api.name} streams")
+        elif stream.end and stream.end.what.code == "UNIMPLEMENTED":
+            seen.append(f"{stream.api.name} answers Unimplemented")
+        elif stream.end:
+            expected = f"{stream.api.name} streams or answers Unimplemented, because GetInfo lists it"
+            return failed(expected, f"{stream.end.what.code}: {stream.end.what.why}", info.number, stream.end.number)
+        else:
+            return not_tested(f"the end of the stream of {stream.api.name} was not seen", stream.opened.number)
+    if missing := set(names) - {one.api.name for one in called}:
+        return not_tested(f"{', '.join(sorted(missing))} was not called", info.number)
+    return passed("; ".join(seen), *records)
+
+
+@health_check(
+    "HEALTH-02",
+    "watch",
+    fix="Send the health of all devices as soon as the stream opens, before waiting for changes.",
+)
+def first_report_is_prompt(evidence: Evidence, found: list[Stream]) -> Finding:
+    """Each watched stream has its first report within 5 s."""
+    seconds, records = [], []
+    for stream in (*streams(evidence, "services"), *found):
+        if stream.api is NODE_HEALTH_DRAFT:
+            continue  # it lists prepared devices only; there may be none
+        took = (stream.reports[0].at if stream.reports else stream.opened.at + stream.open_seconds) - stream.opened.at
+        if stream.reports and took <= FIRST_REPORT:
+            seconds.append(took)
+            records.append(stream.reports[0].number)
+        elif took >= FIRST_REPORT - 0.1:
+            seen = f"{stream}: {f'after {took:.1f} s' if stream.reports else f'none in {took:.1f} s'}"
+            return failed("the first report within 5 s", seen, stream.opened.number)
+    if not seconds:
+        return _no_report(found)
+    return passed(f"the first reports arrived within {max(seconds):.1f} s", *records)
+
+
+def _no_report(found: list[Stream]) -> Finding:
+    if found and all(one.api is NODE_HEALTH_DRAFT for one in found):
+        reason = f"the driver serves {NODE_HEALTH_DRAFT.name} only, which lists prepared devices"
+        return not_applicable(reason, *(one.opened.number for one in found))
+    return not_tested("no stream reported before it ended", *(one.opened.number for one in found))
+
+
+@health_check(
+    "HEALTH-02",
+    "slices",
+    "watch",
+    fix="List all devices of the ResourceSlices in the first report of each stream, also healthy and unknown ones.",
+)
+def first_report_lists_published_devices(evidence: Evidence, found: list[Stream]) -> Finding:
+    """The first report of each watched stream lists each device of the ResourceSlices, and maybe others."""
+    slices, records, more = published(evidence), [], set[Device]()
+    for stream in found:
+        if stream.api is NODE_HEALTH_DRAFT or not stream.reports:
+            continue
+        first = stream.reports[0]
+        expected = (slices.at(stream.opened.at) or frozenset()) & (slices.at(first.at) or frozenset())
+        if missing := expected - listed(first):
+            seen = f"{stream}: without {named(missing)}" if first.what.devices else f"{stream}: an empty report"
+            return failed(f"published devices: {named(expected)}", seen, *slices.record, first.number)
+        more |= listed(first) - slices.ever
+        records += [first.number] if expected else []
+    if not records:
+        return not_tested("no stream reported after devices were published")
+    others = f"; also unpublished devices: {named(more)}" if more else ""
+    return passed(f"the first reports list all {len(slices.ever)} published devices{others}", *slices.record, *records)
+
+
+@health_check(
+    "HEALTH-03",
+    "watch",
+    "claims",
+    fix="List all prepared devices in each message of WatchDevicesStatus, not only those that changed.",
+)
+def draft_reports_list_prepared_devices(evidence: Evidence, found: list[Stream]) -> Finding:
+    """Each report that arrives while devices are prepared lists them all."""
+    periods = _prepared_periods(claim_calls(evidence, "claims"))
+    records = []
+    for stream in (one for one in found if one.experiment == "watch"):
+        for report in stream.reports:
+            expected = {device for device, start, end in periods if start + _IN_FLIGHT < report.at < end}
+            if missing := expected - listed(report):
+                seen = f"{stream}: without {named(missing)}"
+                return failed(f"prepared devices: {named(expected)}", seen, report.number)
+            records += [report.number] if expected else []
+    if records:
+        return passed("each report lists all prepared devices", *records)
+    if not periods:
+        return not_tested("no claim was prepared")
+    return static("no report arrived while a claim was prepared", *(one.opened.number for one in found))
+
+
+def _prepared_periods(calls: list[ClaimCall]) -> list[tuple[Device, float, float]]:
+    """The prepared devices with the time from which, and until which, they surely are prepared."""
+    periods, since = [], dict[str, tuple[float, set[Device]]]()
+    for call in calls:
+        for uid in dict.fromkeys(call.claims):
+            if call.kind == "unprepare" and uid in since:
+                start, devices = since.pop(uid)
+                periods += [(device, start, call.began) for device in devices]
+            elif call.kind == "prepare" and not call.problem(uid):
+                since.setdefault(uid, (call.ended, {one.device for one in call.devices(uid)}))
+    return periods  # a claim that stays prepared is of no use: its end may be missing in the evidence
+
+
+@health_check(
+    "HEALTH-17",
+    "watch",
+    fix="List all devices in each message of WatchResources, not only those that changed.",
+)
+def node_health_reports_list_all_devices(evidence: Evidence, found: list[Stream]) -> Finding:
+    """Each report lists the devices of the first one that are still published."""
+    always, records = published(evidence).always, []
+    for stream in found:
+        for report in stream.reports[1:]:
+            expected = listed(stream.reports[0]) & always if always else listed(stream.reports[0])
+            if missing := expected - listed(report):
+                seen = f"{stream}: without {named(missing)}"
+                return failed(f"all devices: {named(expected)}", seen, stream.reports[0].number, report.number)
+            records.append(report.number)
+    return passed(f"{len(records)} reports list all devices", *records) if records else static("no second report")
+
+
+@health_check(
+    "HEALTH-12",
+    "slow-prepare",
+    fix="Send health reports from a goroutine or thread of its own, without the lock that NodePrepareResources holds.",
+)
+def health_is_reported_while_prepare_is_pending(evidence: Evidence, found: list[Stream]) -> Finding:
+    """A stream that opens while a claim is being prepared has its first report before the claim is released."""
+    holds = list(evidence.of(ClaimReadHeld, "slow-prepare"))
+    held = next((one for one in holds if one.what.held), None)
+    freed = next((one for one in holds if held and not one.what.held and one.number > held.number), None)
+    if held is None or freed is None:
+        return not_tested("the driver's read of the claim was not held back")
+    calls = [one for one in claim_calls(evidence, "slow-prepare") if one.kind == "prepare"]
+    if not any(one.began < freed.at <= one.ended for one in calls):
+        return not_tested("NodePrepareResources was not pending", held.number, freed.number)
+    during = [one for one in found if held.number < one.opened.number < freed.number]
+    for stream in during:
+        for report in stream.reports:
+            if report.number < freed.number:
+                seen = f"a report {report.at - stream.opened.at:.1f} s after the stream was opened"
+                return passed(seen, held.number, report.number, freed.number)
+    for stream in during:
+        waited = freed.at - stream.opened.at
+        if waited >= FIRST_REPORT - 0.1:
+            seen = f"none in {waited:.1f} s"
+            return failed("a report while NodePrepareResources is pending", seen, held.number, stream.opened.number)
+    return not_tested("no health stream was open long enough while NodePrepareResources was pending", held.number)
+
+
+@health_check(
+    "HEALTH-13",
+    "watch",
+    fix="Keep the stream open until its context is cancelled. Do not return after the last report or at an error.",
+)
+def streams_stay_open(evidence: Evidence, found: list[Stream]) -> Finding:
+    """No stream ends by itself while the driver runs; those of `watch` are open for longer than 35 s."""
+    ends = [one.number for one in evidence.of(ProcessExited) if one.what.process == "main"]
+    ends += [one.number for one in evidence.of(SignalSent) if one.what.process == "main"]
+    last = min(ends, default=None)
+    for stream in (*found, *streams(evidence, "subscribers")):
+        end = stream.end
+        if end is None or stream.cancelled or stream.malformed or _ended_with_driver(evidence, end.at, last):
+            continue
+        seen = f"{stream} ended after {stream.open_seconds:.1f} s with {end.what.code}: {end.what.why}"
+        return failed("the stream stays open until drahealth cancels it", seen, stream.opened.number, end.number)
+    long = [one for one in found if one.cancelled and one.open_seconds >= _WATCHED]
+    if not long:
+        return not_tested("no stream was watched for 35 s", *(one.opened.number for one in found))
+    seconds = min(one.open_seconds for one in long)
+    return passed(f"{len(long)} streams were open for {seconds:.0f} s", *(one.opened.number for one in long))
+
+
+def _ended_with_driver(evidence: Evidence, at: float, end: int | None) -> bool:
+    """Whether a stream ended because the driver did: the exit is recorded a moment after the streams end."""
+    ended = next((one.at for one in evidence.records if one.number == end), None)
+    return ended is not None and at > ended - 1
+
+
+@check(
+    "HEALTH-15",
+    "registration",
+    "services",
+    fix="Add the health API to the supported versions of GetInfo.",
+)
+def served_health_is_advertised(evidence: Evidence) -> Finding:
+    """Each health API that streams is in the supported versions of GetInfo."""
+    info, served = described(evidence), served_apis(evidence)
+    if absent := absence(evidence):
+        return not_applicable(absent[0], *absent[1])
+    if info is None or not served:
+        return not_tested("no health API streams")
+    records = (info.number, *(one.opened.number for one in served.values()))
+    if hidden := [name for name in served if HEALTH_APIS[name].advertised not in advertised(evidence)]:
+        seen = f"{', '.join(hidden)} streams, and GetInfo does not list it: kubelets from 1.37 do not call it"
+        return failed("served health APIs in the supported versions of GetInfo", seen, *records)
+    return passed(f"advertised: {', '.join(served)}", *records)

@@ -1,0 +1,172 @@
+"""Checks of several subscribers: two at once, one after another, and two health APIs."""
+
+from collections.abc import Hashable, Iterator
+from itertools import combinations
+
+from drahealth.proto.health_apis import NODE_HEALTH_DRAFT
+from drahealth.proto.values import DeviceHealth, Health
+from drahealth.suites.checking.checks.health_streams import FIRST_REPORT
+from drahealth.suites.checking.checks.health_timing import timeout_of
+from drahealth.suites.checking.checks.registry import health_check
+from drahealth.suites.checking.evidence import Evidence
+from drahealth.suites.checking.observed.agreement import Times, Value, changes, contradiction, lost_change
+from drahealth.suites.checking.observed.devices import Device, named, published
+from drahealth.suites.checking.observed.streams import Stream, arrivals, listed
+from drahealth.suites.checking.verdicts import Finding, failed, not_applicable, not_tested, passed, static
+
+_SHARED = 5.0
+"""Seconds for which two streams must be open at the same time to be compared."""
+
+
+@health_check(
+    "HEALTH-08",
+    "watch",
+    fix="Send the reports of all health APIs from the same table of devices.",
+)
+def health_apis_agree(evidence: Evidence, found: list[Stream]) -> Finding:
+    """Streams of different health APIs report the same devices, with the same health and message."""
+    names = {one.api.name for one in found}
+    if len(names) < 2:
+        return not_applicable(f"the driver serves one health API, {min(names)}", found[0].opened.number)
+    always, records, compared = published(evidence).always, [], 0
+    for one, other in combinations(found, 2):
+        if one.api is other.api or not one.reports or not other.reports:
+            continue
+        draft = NODE_HEALTH_DRAFT in (one.api, other.api)
+        mine, theirs = arrivals(one), arrivals(other)
+        only = (mine.keys() ^ theirs.keys()) & (always or mine.keys() | theirs.keys())
+        if only and not draft:
+            seen = f"{named(only)} only in one of {one} and {other}"
+            return failed("all health APIs report the same devices", seen, one.opened.number, other.opened.number)
+        for device in sorted(mine.keys() & theirs.keys()):
+            if wrong := contradiction(mine[device], theirs[device], _value_in_both(one, other)):
+                seen = f"{device}: {_state(one, device, wrong)} in {one}, {_state(other, device, wrong)} in {other}"
+                return failed("the same health and message in all health APIs", seen, *wrong)
+            compared += 1
+        records += [one.reports[0].number, other.reports[0].number]
+    if not compared:
+        return not_tested("no device was reported by two health APIs", *records)
+    return passed(f"{', '.join(sorted(names))} agree", *dict.fromkeys(records))
+
+
+def _value_in_both(one: Stream, other: Stream) -> Value:
+    """What two streams must agree on: the health, and the message if both have one."""
+    messages = "message" in one.api.carries & other.api.carries
+
+    def value(device: DeviceHealth) -> Hashable:
+        return device.health, device.message if messages else ""
+
+    return value
+
+
+@health_check(
+    "HEALTH-10",
+    "watch",
+    "subscribers",
+    fix="Give each stream a channel of its own, and send each change to all of them.",
+)
+def all_subscribers_receive_all_reports(evidence: Evidence, found: list[Stream]) -> Finding:
+    """Streams of one health API that are open at the same time show the same changes, and both are refreshed."""
+    records, compared, changed = [], 0, 0
+    for one, other in _together(found):
+        compared += 1
+        end = min(one.opened.at + one.open_seconds, other.opened.at + other.open_seconds)
+        start = max(one.opened.at, other.opened.at)
+        mine, theirs = _between(one, start, end), _between(other, start, end)
+        for device in sorted(mine.keys() | theirs.keys()):
+            a, b = mine.get(device, []), theirs.get(device, [])
+            if lost := _lost(a, b, end):
+                problem, number = lost
+                seen = f"{device} in {one} and {other}: {problem}"
+                return failed(
+                    "both subscribers receive all reports", seen, one.opened.number, other.opened.number, number
+                )
+            changed += min(changes(a, _value), changes(b, _value))
+        records += [one.opened.number, other.opened.number]
+    if not compared:
+        return not_tested("no two streams of a health API were open at the same time")
+    if not changed:
+        return static("all subscribers were refreshed, and no device changed", *dict.fromkeys(records))
+    return passed(f"all subscribers received {changed} changes", *dict.fromkeys(records))
+
+
+def _together(found: list[Stream]) -> Iterator[tuple[Stream, Stream]]:
+    """Pairs of streams of one health API that were open at the same time, and ended as planned."""
+    for one, other in combinations((one for one in found if one.cancelled), 2):
+        start = max(one.opened.at, other.opened.at)
+        end = min(one.opened.at + one.open_seconds, other.opened.at + other.open_seconds)
+        if one.api is other.api and end - start >= _SHARED:
+            yield one, other
+
+
+def _between(stream: Stream, start: float, end: float) -> dict[Device, Times]:
+    """What the stream reported while both were open, with what it showed at the start."""
+    found = {}
+    for device, times in arrivals(stream).items():
+        before = [(start, number, one) for at, number, one in times if at < start][-1:]
+        found[device] = before + [each for each in times if start <= each[0] <= end]
+    return found
+
+
+def _value(device: DeviceHealth) -> Hashable:
+    return device.health, device.message
+
+
+def _lost(a: Times, b: Times, end: float) -> tuple[str, int] | None:
+    """What one of two streams did not receive, with a record of the other."""
+    if wrong := contradiction(a, b, _value):
+        return "they report different health or messages", wrong[0]
+    for sender, receiver in ((a, b), (b, a)):
+        if not receiver and len(sender) > 1:
+            return f"one has {len(sender)} reports, the other none", sender[0][1]
+        if number := lost_change(sender, receiver, end, _value):
+            return "one shows a change, the other does not within 5 s", number
+        if _stale(receiver, end) and not _stale(sender, end):
+            return "one is refreshed within its timeout, the other is not", sender[-1][1]
+    return None
+
+
+def _stale(times: Times, end: float) -> bool:
+    """Whether the device was not refreshed within its timeout."""
+    stops = [*(at for at, _, _ in times[1:]), end]
+    return any(stop - at > timeout_of(one) + 1 for (at, _, one), stop in zip(times, stops, strict=False))
+
+
+@health_check(
+    "HEALTH-11",
+    "subscribers",
+    fix="Send the health of all devices at the start of each stream, whatever earlier streams have received.",
+)
+def new_stream_starts_with_all_devices(evidence: Evidence, found: list[Stream]) -> Finding:
+    """The stream after a cancelled one has a first report with all devices."""
+    always = published(evidence).always
+    for cancelled in found:
+        if not (cancelled.cancelled and cancelled.end and cancelled.reports):
+            continue
+        end = cancelled.end.number
+        again = next((one for one in found if one.opened.number > end and one.api is cancelled.api), None)
+        if again is None:
+            continue
+        first = cancelled.reports[0]
+        expected = listed(first) & always if always else listed(first)
+        if again.reports:
+            report = again.reports[0]
+            took = report.at - again.opened.at
+            if missing := expected - listed(report):
+                seen = f"{again}: without {named(missing)}"
+                return failed(f"all devices: {named(expected)}", seen, first.number, end, report.number)
+            if took > FIRST_REPORT:
+                return failed("a first report within 5 s", f"after {took:.1f} s", end, report.number)
+            seen = f"the new stream starts with all {len(expected)} devices"
+            return passed(seen, first.number, end, report.number)
+        if again.open_seconds >= FIRST_REPORT - 0.1 or (again.end and not again.cancelled):
+            seen = f"{again}: no report in {again.open_seconds:.1f} s"
+            return failed("a first report within 5 s", seen, first.number, end, again.opened.number)
+    return not_tested("no stream was opened after a cancelled one")
+
+
+def _state(stream: Stream, device: Device, records: tuple[int, int]) -> str:
+    """What a stream says of a device in one of the records."""
+    shown = [one for _, number, one in arrivals(stream)[device] if number in records]
+    state: Health | str = shown[0].health if shown else "?"
+    return f"{state} {shown[0].message!r}" if shown and shown[0].message else str(state)

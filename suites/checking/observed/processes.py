@@ -1,0 +1,44 @@
+"""Experiments that ended, and processes that ended by themselves."""
+
+from collections.abc import Iterator
+from math import inf
+
+from drahealth.proto.events import ExperimentEnded, ExperimentStarted, ProcessExited, ProcessStarted, SignalSent
+from drahealth.suites.checking.evidence import Evidence, Observation
+
+
+def is_done(evidence: Evidence, *experiments: str) -> bool:
+    """Whether these experiments reached their end. Only then absence of an event proves something."""
+    done = {one.experiment for one in evidence.of(ExperimentEnded) if one.what.outcome == "done"}
+    return done.issuperset(experiments)
+
+
+def crashes(evidence: Evidence, *processes: str) -> Iterator[Observation[ProcessExited]]:
+    """The exits of these processes without a signal, while an experiment used the process."""
+    for exit_ in evidence.of(ProcessExited):
+        process = exit_.what.process
+        if process in processes and not _signalled(evidence, exit_) and _in_use(evidence, exit_):
+            yield exit_
+
+
+def exit_text(exit_: ProcessExited) -> str:
+    """How a process ended, with the last line of its output."""
+    how = f"signal {-exit_.exit_code}" if exit_.exit_code < 0 else f"code {exit_.exit_code}"
+    last = f"; last line of output: {exit_.output[-1]}" if exit_.output else ""
+    return f"the driver exited with {how}{last}"
+
+
+def _signalled(evidence: Evidence, exit_: Observation[ProcessExited]) -> bool:
+    process = exit_.what.process
+    starts = [one.number for one in evidence.of(ProcessStarted) if one.what.process == process]
+    start = max((number for number in starts if number < exit_.number), default=0)
+    sent = [one.number for one in evidence.of(SignalSent) if one.what.process == process]
+    return any(start < number < exit_.number for number in sent)
+
+
+def _in_use(evidence: Evidence, exit_: Observation[ProcessExited]) -> bool:
+    """drahealth kills a process at the end of its last experiment; such an exit comes after all of them ended."""
+    process = exit_.what.process
+    using = {one.experiment: one.number for one in evidence.of(ExperimentStarted) if one.what.process == process}
+    ended = {one.experiment: one.number for one in evidence.of(ExperimentEnded)}
+    return any(began < exit_.number and exit_.number < ended.get(name, inf) for name, began in using.items())

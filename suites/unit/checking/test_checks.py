@@ -1,0 +1,154 @@
+"""All checks together: each requirement has one, none raises, and none passes without evidence."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from drahealth.proto.events import (
+    ApiServerSwitched,
+    CdiSpec,
+    CdiSpecsRead,
+    ClaimAllocated,
+    ClaimReadHeld,
+    Event,
+    ExperimentEnded,
+    ExperimentStarted,
+    GrpcCall,
+    MalformedReceived,
+    ProcessExited,
+    ProcessStarted,
+    RegistrationFailed,
+    ReportReceived,
+    SignalSent,
+    SliceChanged,
+    SlicesListed,
+    SocketsListed,
+    StreamClosed,
+    StreamOpened,
+    Undecoded,
+)
+from drahealth.proto.health_apis import HEALTH_APIS
+from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, PREPARE, UNPREPARE
+from drahealth.proto.values import DeviceHealth, Health
+from drahealth.suites.checking.checks import CHECKS
+from drahealth.suites.checking.evidence import Evidence, Observation
+from drahealth.suites.checking.experiments.plan import EXPERIMENTS
+from drahealth.suites.checking.ledger import requirements
+from drahealth.suites.checking.verdicts import Verdict
+from drahealth.suites.unit.checking.evidence_of import HEADER, evidence_of
+
+PATHS = [GET_INFO.path, NOTIFY_REGISTRATION.path, *(method.path for method in (*PREPARE.values(), *UNPREPARE.values()))]
+KEYS = [
+    *("claims", "uid", "devices", "pool_name", "device_name", "request_names", "cdi_device_ids", "error", "name"),
+    *("type", "supported_versions", "plugin_registered", "spec", "metadata", "pool", "driver", "device", "request"),
+    *("health", "health_status", "allowMultipleAllocations", "adminAccess", "pool", "a", "b"),
+]
+SCALARS = st.none() | st.booleans() | st.integers(0, 3) | st.sampled_from(["a", "b", "", "DRAPlugin", "v1.DRAPlugin"])
+
+
+def trees() -> st.SearchStrategy[Any]:
+    return st.recursive(
+        SCALARS,
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=4),
+        max_leaves=8,
+    )
+
+
+def plain() -> st.SearchStrategy[dict[str, Any]]:
+    return st.dictionaries(st.sampled_from(KEYS), trees(), max_size=4)
+
+
+def claims(of: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.fixed_dictionaries({"claims": st.lists(st.fixed_dictionaries({"uid": of}), max_size=3)})
+
+
+def answers() -> st.SearchStrategy[dict[str, Any]]:
+    return st.fixed_dictionaries({"claims": st.dictionaries(st.sampled_from(["a", "b"]), trees(), max_size=2)})
+
+
+IDS = st.sampled_from(["a", "b"])
+PROCESSES = st.sampled_from(["main", "refused", "restarted", "cut-off"])
+DEVICES = st.builds(
+    DeviceHealth,
+    st.sampled_from(["", "a"]),
+    st.sampled_from(["", "a", "b"]),
+    st.sampled_from(Health),
+    st.sampled_from(["", "x", "\ud800", "é" * 600]),
+    st.integers(-1, 60),
+    st.integers(-1, 2**62),
+)
+CODES = st.sampled_from(["OK", "UNIMPLEMENTED", "CANCELLED", ""])
+EVENTS: st.SearchStrategy[Event] = st.one_of(
+    st.builds(
+        GrpcCall,
+        *(IDS, IDS, st.sampled_from([path.removeprefix("/") for path in PATHS]), plain() | claims(IDS)),
+        st.none() | plain() | answers(),
+        st.floats(0, 9),
+        CODES,
+    ),
+    st.builds(StreamOpened, IDS, IDS, IDS, st.sampled_from([*HEALTH_APIS, "other"])),
+    st.builds(
+        ReportReceived,
+        *(IDS, IDS, IDS, st.integers(0, 9), st.lists(DEVICES, max_size=3).map(tuple)),
+        st.lists(st.builds(Undecoded, st.integers(-1, 3), plain()), max_size=2).map(tuple),
+    ),
+    st.builds(MalformedReceived, IDS, IDS, IDS, st.integers(0, 9), IDS),
+    st.builds(StreamClosed, IDS, IDS, IDS, st.sampled_from(["", "cancelled by drahealth"]), IDS, CODES),
+    st.builds(ProcessStarted, PROCESSES, st.just(1), st.just(("x",))),
+    st.builds(ProcessExited, PROCESSES, st.just(1), st.integers(-9, 9), st.integers(0, 2), st.just(())),
+    st.builds(SignalSent, PROCESSES, st.sampled_from(["SIGTERM", "SIGKILL"])),
+    st.builds(
+        SocketsListed,
+        *(PROCESSES, st.sampled_from(["registered", "ended"]), st.lists(IDS, max_size=1).map(tuple), st.just(())),
+    ),
+    st.builds(SlicesListed, st.lists(plain(), max_size=2).map(tuple)),
+    st.builds(
+        SliceChanged, st.sampled_from(["ADDED", "MODIFIED", "DELETED"]), plain(), st.sampled_from(["driver", "check"])
+    ),
+    st.builds(ClaimAllocated, IDS, IDS, IDS, st.lists(plain(), max_size=2).map(tuple)),
+    st.builds(CdiSpecsRead, st.lists(st.builds(CdiSpec, IDS, IDS, st.just(("a",))), max_size=2).map(tuple)),
+    st.builds(ApiServerSwitched, PROCESSES, st.booleans()),
+    st.builds(ClaimReadHeld, IDS, st.booleans()),
+    st.builds(RegistrationFailed, IDS, IDS),
+    st.builds(ExperimentStarted, PROCESSES),
+    st.builds(ExperimentEnded, st.sampled_from(["done", "not applicable", "incomplete", "error"]), IDS),
+)
+
+
+@given(st.lists(st.tuples(st.floats(-9, 99), st.sampled_from([*EXPERIMENTS]), EVENTS), max_size=25), st.booleans())
+@settings(max_examples=300, deadline=None)
+def test_no_check_raises_on_any_evidence(records: list[tuple[float, str, Event]], complete: bool) -> None:
+    observed = (Observation(number, *record) for number, record in enumerate(records, start=2))
+    evidence = Evidence(HEADER, tuple(observed), complete)
+    for check in CHECKS.values():
+        assert check.judge(evidence).seen
+
+
+def test_no_check_passes_without_evidence() -> None:
+    evidence = evidence_of(*((name, ExperimentEnded("done")) for name in EXPERIMENTS))
+    assert {name: found for name, found in findings(evidence).items() if found is not Verdict.NOT_TESTED} == {}
+
+
+def findings(evidence: Evidence) -> Mapping[str, Verdict]:
+    return {name: check.judge(evidence).verdict for name, check in CHECKS.items()}
+
+
+def test_every_requirement_has_a_check() -> None:
+    assert {check.requirement for check in CHECKS.values()} == set(requirements())
+
+
+def test_requirements_have_known_levels_families_and_apis() -> None:
+    found = requirements().values()
+    levels, families = {one.level for one in found}, {one.family for one in found}
+    apis = {api for one in found for api in one.apis}
+    assert (levels, families) == ({"MUST", "SHOULD"}, {"plugin contract", "health"})
+    assert apis <= HEALTH_APIS.keys()
+
+
+def test_requirements_name_text_section_and_link() -> None:
+    unclear = [
+        one.id for one in requirements().values() if "," not in one.source or not one.link.startswith("https://")
+    ]
+    assert unclear == []
