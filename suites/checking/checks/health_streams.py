@@ -100,9 +100,9 @@ def _no_report(found: list[Stream]) -> Finding:
     fix="List all devices of the ResourceSlices in the first report of each stream, also healthy and unknown ones.",
 )
 def first_report_lists_published_devices(evidence: Evidence, found: list[Stream]) -> Finding:
-    """The first report of each watched stream lists each device of the ResourceSlices, and maybe others."""
+    """The first report of each stream lists each device of the ResourceSlices, and maybe others."""
     slices, records, more = published(evidence), [], set[Device]()
-    for stream in found:
+    for stream in (*found, *streams(evidence, "subscribers", "slow-prepare")):
         if stream.api is NODE_HEALTH_DRAFT or not stream.reports:
             continue
         first = stream.reports[0]
@@ -111,7 +111,7 @@ def first_report_lists_published_devices(evidence: Evidence, found: list[Stream]
             seen = f"{stream}: without {named(missing)}" if first.what.devices else f"{stream}: an empty report"
             return failed(f"published devices: {named(expected)}", seen, *slices.record, first.number)
         more |= listed(first) - slices.ever
-        records += [first.number] if expected else []
+        records += [first.number] if expected or (slices.always and listed(first) >= slices.always) else []
     if not records:
         return not_tested("no stream reported after devices were published")
     others = f"; also unpublished devices: {named(more)}" if more else ""

@@ -18,7 +18,7 @@ from drahealth.suites.checking.observed.claims import (
 from drahealth.suites.checking.observed.devices import Device, named, published
 from drahealth.suites.checking.observed.plain import text
 from drahealth.suites.checking.observed.registrations import driver_name
-from drahealth.suites.checking.verdicts import Finding, failed, not_applicable, not_tested, passed
+from drahealth.suites.checking.verdicts import Finding, failed, not_applicable, not_tested, passed, static
 
 _ONCE_PREPARED = "Store what was prepared for each claim UID, and return it again for the same claim."
 _ONCE_UNPREPARED = "Return success for a claim UID that is not prepared: kubelets repeat the call."
@@ -120,31 +120,33 @@ def restarted_driver_unprepares_its_claims(evidence: Evidence) -> Finding:
     fix="Return a result for each claim UID of the request, and put the error of a claim into its own result.",
 )
 def each_claim_of_a_call_has_its_own_result(evidence: Evidence) -> Finding:
-    """Calls with several claims have a result for each; only the unknown claim's result has an error."""
+    """Calls with several claims have a result for each; the error of one claim leaves the others alone."""
     found = [call for call in claim_calls(evidence, "claims") if len(set(call.claims)) > 1]
-    known = allocations(evidence, "claims")
-    alone = {one.uid for one in steps(evidence, "claims") if one.call.kind == "prepare" and not one.problem}
+    alone = {
+        one.uid
+        for one in steps(evidence, "claims")
+        if one.call.kind == "prepare" and not one.problem and len(set(one.call.claims)) == 1
+    }
     for call in found:
-        if wrong := _wrong_results(call, {uid for uid in call.claims if uid in known}, alone):
+        if wrong := _wrong_results(call, alone):
             return failed(*wrong, call.number)
-    mixed = [call for call in found if call.kind == "prepare" and not known.keys() >= set(call.claims)]
-    if not mixed:
-        return not_tested("no call had a known and an unknown claim")
-    return passed("a result for each claim; the unknown claim has an error", *(call.number for call in found))
+    prepared = [call for call in found if call.kind == "prepare"]
+    if not any(alone & set(call.claims) for call in prepared):
+        return not_tested("no call had several claims, one of which was prepared before")
+    records = tuple(call.number for call in prepared)
+    if not any(call.problem(uid) for call in prepared for uid in call.claims):
+        return static("each claim has a result; the driver refused none of them", *records)
+    return passed("each claim has a result; the error of one claim is in its own result", *records)
 
 
-def _wrong_results(call: ClaimCall, known: set[str], alone: set[str]) -> tuple[str, str] | None:
-    """What was expected and seen of a call with several claims. `alone`: claims that were prepared at any time."""
+def _wrong_results(call: ClaimCall, alone: set[str]) -> tuple[str, str] | None:
+    """What was expected and seen of a call with several claims. `alone`: claims that were prepared alone."""
     count = len(set(call.claims))
     if call.call.code != "OK":
         return f"a result for each of {count} claims", call.problem(call.claims[0])
     if missing := [uid for uid in call.claims if not call.has_result(uid)]:
         return f"a result for each of {count} claims", f"no result for {', '.join(sorted(missing))}"
-    if call.kind == "unprepare":
-        return None
-    if taken := [uid for uid in call.claims if uid not in known and not call.problem(uid)]:
-        return f"an error for claim {taken[0]}, which does not exist", "no error"
-    if broken := [uid for uid in call.claims if uid in known & alone and call.problem(uid)]:
+    if call.kind == "prepare" and (broken := [uid for uid in call.claims if uid in alone and call.problem(uid)]):
         return f"claim {broken[0]} is prepared, whatever the other claims are", call.problem(broken[0])
     return None
 
@@ -210,12 +212,14 @@ def all_allocated_devices_are_returned(evidence: Evidence) -> Finding:
 )
 def published_device_can_be_prepared(evidence: Evidence) -> Finding:
     """The first NodePrepareResources of a claim succeeds while no other claim holds its devices."""
-    claims, driver = allocations(evidence, "claims"), driver_name(evidence)
+    claims, driver, slices = allocations(evidence, "claims"), driver_name(evidence), published(evidence)
     records = []
     for step in steps(evidence, "claims"):
         if step.call.kind == "unprepare" or step.uid not in claims or step.held is not None:
             continue
         wanted = frozenset(allocated(claims[step.uid].what, driver))
+        if slices.ever and not wanted <= slices.ever:
+            continue
         if wanted & _held_devices(step, claims, driver):
             continue  # the driver should refuse it
         if step.problem and len(set(step.call.claims)) == 1:
