@@ -6,7 +6,7 @@ touched. A change that the API does not allow is a deletion, followed by a creat
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import aclosing
 
 from drahealth.fakes.cluster.api import CLAIMS, NAMESPACES, PODS, ApiError, Kind, Object
@@ -18,6 +18,9 @@ from drahealth.suites.manager_command.schema import SCHEMAS
 
 RETRY = 1.0
 """Seconds until a rejected write is retried."""
+
+_FOR_OBJECTS = "drahealth/namespace-of-manifests"
+"""Annotation of a namespace that was made for an object, before its own manifest was read."""
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +42,7 @@ class Applier:
     async def run(self) -> None:
         """Applies changes until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            for kind in (PODS, CLAIMS):
+            for kind in (PODS, CLAIMS, NAMESPACES):
                 tasks.create_task(self._follow(kind), name=f"manifests and {kind.plural}")
             while True:
                 await self._woken.wait()
@@ -80,12 +83,13 @@ class Applier:
             self._refused(file, 0, problem)
 
     async def _unwanted(self, wanted: Collection[Key]) -> list[Key]:
-        """Our objects without a manifest; pods before their claims."""
+        """Our objects without a manifest; pods before their claims. A namespace stays while a manifest is in it."""
         unread = self._directory.unread
         there = [(kind, obj) for kind in reversed(SCHEMAS) for obj in await self._api.list(kind)]
         ours = [(kind, obj) for kind, obj in there if _file(obj) is not None and _file(obj) not in unread]
         keys = [_key(kind, obj) for kind, obj in ours if "deletionTimestamp" not in obj["metadata"]]
-        return [key for key in keys if key not in wanted]
+        used = {(NAMESPACES, "", namespace) for _, namespace, _ in wanted}
+        return [key for key in keys if key not in wanted and key not in used]
 
     async def _delete(self, key: Key) -> None:
         kind, namespace, name = key
@@ -100,7 +104,9 @@ class Applier:
         there = await self._get(manifest.key)
         if there is None:
             await self._create(file, manifest)
-        elif _file(there) is None:
+        elif _file(there) is None and kind == NAMESPACES and _FOR_OBJECTS not in _annotations(there):
+            await self._api.replace(NAMESPACES, _with_texts(there, manifest.object))  # stays without its manifest
+        elif _file(there) is None and kind != NAMESPACES:
             raise ApiError(409, "AlreadyExists", f"{manifest} already exists, and was not created from a manifest")
         elif "deletionTimestamp" in there["metadata"]:
             return  # made again once it is gone
@@ -121,8 +127,13 @@ class Applier:
 
     async def _create(self, file: str, manifest: Manifest) -> None:
         _, namespace, _ = manifest.key
-        if namespace and await self._get((NAMESPACES, "", namespace)) is None:
-            await self._api.create(NAMESPACES, {"metadata": {"name": namespace}})
+        if namespace:
+            found = await self._get((NAMESPACES, "", namespace))
+            if found is None:
+                metadata = {"name": namespace, "annotations": {_FOR_OBJECTS: ""}}
+                await self._api.create(NAMESPACES, {"metadata": metadata})
+            elif "deletionTimestamp" in found["metadata"]:
+                return  # made again once it is gone
         await self._allocate(manifest, await self._api.create(manifest.kind, manifest.annotated(file)))
 
     async def _replace(self, file: str, manifest: Manifest, there: Object) -> bool:
@@ -155,14 +166,26 @@ class Applier:
             )
 
 
+def _annotations(obj: Object) -> Mapping[str, str]:
+    return obj["metadata"].get("annotations") or {}
+
+
 def _file(obj: Object) -> str | None:
-    file: str | None = (obj["metadata"].get("annotations") or {}).get(FILE)
-    return file
+    return _annotations(obj).get(FILE)
 
 
 def _digest(obj: Object) -> str | None:
-    digest: str | None = (obj["metadata"].get("annotations") or {}).get(DIGEST)
-    return digest
+    return _annotations(obj).get(DIGEST)
+
+
+def _with_texts(there: Object, wanted: Object) -> Object:
+    """The object with the labels and annotations of the wanted one as well."""
+    texts = {
+        key: {**(there["metadata"].get(key) or {}), **wanted["metadata"][key]}
+        for key in ("labels", "annotations")
+        if wanted["metadata"].get(key)
+    }
+    return {**there, "metadata": {**there["metadata"], **texts}}
 
 
 def _key(kind: Kind, obj: Object) -> Key:

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from drahealth.fakes.cluster.api import CLAIMS, PODS, ApiError, Kind, Object
+from drahealth.fakes.cluster.api import CLAIMS, NAMESPACES, PODS, ApiError, Kind, Object
 from drahealth.fakes.cluster.api_server import strategies
 from drahealth.suites.manager_command.schema import SCHEMAS
 from drahealth.suites.yaml_tree import Malformed, documents, get, items, line_of, text
@@ -106,9 +106,15 @@ def _manifest(document: Node, node_name: str) -> Manifest:
         strategies.created(kind, obj, strategies.ServerFields("", ""))
     except ApiError as error:
         raise Malformed(error.message, line_of(document)) from None
-    if kind.namespaced and ("." in metadata["namespace"] or not strategies.is_name(metadata["namespace"])):
-        raise Malformed(f"invalid namespace {metadata['namespace']!r}", _line(document, ("metadata", "namespace")))
+    _check_namespace(document, kind, metadata)
     return Manifest(kind, obj, allocation)
+
+
+def _check_namespace(document: Node, kind: Kind, metadata: Object) -> None:
+    key = "namespace" if kind.namespaced else "name"
+    is_namespace = kind.namespaced or kind == NAMESPACES
+    if is_namespace and ("." in metadata[key] or not strategies.is_name(metadata[key])):
+        raise Malformed(f"invalid namespace {metadata[key]!r}", _line(document, ("metadata", key)))
 
 
 def _kind(document: MappingNode) -> Kind:

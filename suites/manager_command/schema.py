@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from drahealth.fakes.cluster.api import CLAIM_TEMPLATES, CLAIMS, DEVICE_CLASSES, PODS, Kind
+from drahealth.fakes.cluster.api import CLAIM_TEMPLATES, CLAIMS, DEVICE_CLASSES, NAMESPACES, PODS, Kind
 
 Name = Annotated[str, Field(min_length=1, max_length=253)]
 Names = dict[str, str]
@@ -189,7 +189,14 @@ class ClassManifest(_Part):
     spec: _ClassSpec = _ClassSpec()
 
 
+class NamespaceManifest(_Part):
+    """A Namespace. Its spec and status are ignored."""
+
+    metadata: _Metadata
+
+
 SCHEMAS: dict[Kind, type[_Part]] = {
+    NAMESPACES: NamespaceManifest,
     DEVICE_CLASSES: ClassManifest,
     CLAIM_TEMPLATES: TemplateManifest,
     CLAIMS: ClaimManifest,

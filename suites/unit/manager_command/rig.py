@@ -68,9 +68,9 @@ def health(status: Object) -> list[tuple[str, str, str]]:
     ]
 
 
-def status_in(folder: Path, name: str = "job") -> Object:
+def status_in(folder: Path, name: str = "job", namespace: str = "default") -> Object:
     """What a pod's status file says, with the pod's uid; nothing while there is none."""
-    path = folder / f"default.{name}.status.yaml"
+    path = folder / f"{namespace}.{name}.status.yaml"
     if not path.exists():
         return {}
     found: Object = YAML(typ="safe", pure=True).load(path.read_text())
@@ -167,6 +167,14 @@ class Rig:
         """Once the pod's status file says so."""
         await until(lambda: (self.status(name).get("phase"), _image(self.status(name))) == ("Running", image), PATIENCE)
         return self.status(name)
+
+    def status_in(self, namespace: str) -> Object:
+        return status_in(self.pods, namespace=namespace)
+
+    async def runs_in(self, namespace: str) -> Object:
+        """Once the status file of the pod in this namespace says so."""
+        await until(lambda: self.status_in(namespace).get("phase") == "Running", PATIENCE)
+        return self.status_in(namespace)
 
     async def is_gone(self, name: str = "job") -> None:
         await until(lambda: not self.status(name), PATIENCE)

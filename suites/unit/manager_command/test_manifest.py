@@ -12,7 +12,7 @@ from drahealth.suites.manager_command.manifest_directory import is_manifest
 from drahealth.suites.unit.manager_command.rig import CLAIM, DIRECT, SCHEDULED, pod
 from drahealth.suites.yaml_tree import Malformed
 
-KINDS = "Pod, ResourceClaim, ResourceClaimTemplate, DeviceClass"
+KINDS = "Pod, ResourceClaim, ResourceClaimTemplate, DeviceClass, Namespace"
 ONE_SOURCE = "must specify exactly one of: resourceClaimName, resourceClaimTemplateName"
 
 
@@ -58,6 +58,7 @@ def test_another_text_of_the_same_object_changes_nothing() -> None:
         ("", 1, "the file is empty; to delete its objects, delete the file"),
         ("- a", 1, "a manifest must be a mapping with apiVersion, kind, metadata and spec"),
         ("a: [", 1, "expected the node content, but found '<stream end>'"),
+        ("apiVersion: v1\nkind: Namespace\nmetadata: {name: a.b}", 3, "invalid namespace 'a.b'"),
         (pod().replace("kind: Pod", "kind: Job"), 3, f"unsupported kind 'Job'; supported kinds: {KINDS}"),
         (pod().replace("v1", "v2"), 2, "apiVersion of a Pod must be v1, got 'v2'"),
         (pod(image="5"), 8, "spec.containers[0].image of a Pod: input should be a valid string"),

@@ -6,14 +6,24 @@ from contextlib import aclosing
 
 import pytest
 
-from drahealth.fakes.cluster.api import CLAIMS, NODES, PODS
+from drahealth.fakes.cluster.api import CLAIMS, NAMESPACES, NODES, PODS, Object
 from drahealth.fakes.cluster.clients.kube_client import KubeClient
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.proto.events import PodDeleted, Prepared, Unprepared
 from drahealth.proto.values import Health
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.unit.manager.rig import until
-from drahealth.suites.unit.manager_command.rig import CLAIM, DIRECT, DRIVER, PATIENCE, SCHEDULED, TEMPLATE, Rig, pod
+from drahealth.suites.unit.manager_command.rig import (
+    CLAIM,
+    DIRECT,
+    DRIVER,
+    PATIENCE,
+    SCHEDULED,
+    TEMPLATE,
+    Rig,
+    pod,
+    status_in,
+)
 
 GPU = f"{DRIVER}/node-a/gpu-0"
 HEALTHY, UNHEALTHY, UNKNOWN = (GPU, "Healthy", ""), (GPU, "Unhealthy", "xid 79"), (GPU, "Unknown", "")
@@ -109,6 +119,62 @@ async def test_an_object_is_one_files_and_the_others_once_that_has_gone(rig: Rig
     (rig.pods / "a.yaml").unlink()
     await rig.runs("other")
     assert rig.status()["uid"] == old["uid"]
+
+
+NAMESPACE = """
+apiVersion: v1
+kind: Namespace
+metadata: {name: team, labels: {owner: me}}
+"""
+
+
+async def namespaces(rig: Rig) -> dict[str, Object]:
+    """The labels of the namespaces."""
+    assert rig.program
+    found = await rig.program.node.api.list(NAMESPACES)
+    return {obj["metadata"]["name"]: obj["metadata"].get("labels", {}) for obj in found}
+
+
+def pod_in(namespace: str) -> str:
+    return pod().replace("{name: job}", f"{{name: job, namespace: {namespace}}}")
+
+
+async def test_a_namespace_is_made_from_its_file_and_deleted_with_it(rig: Rig) -> None:
+    rig.write("a.yaml", pod_in("team"))
+    program = await rig.start()
+    await rig.runs_in("team")
+    async with asyncio.timeout(PATIENCE), aclosing(program.node.api.watch(NAMESPACES)) as events:
+        rig.write("b.yaml", NAMESPACE)
+        old = await anext(e.object async for e in events if e.object["metadata"].get("labels") == {"owner": "me"})
+        (rig.pods / "b.yaml").unlink()
+        rig.write("c.yaml", pod_in("team").replace("job", "fence"))
+        await until(lambda: status_in(rig.pods, "fence", "team"), PATIENCE)
+        assert await program.node.api.get(NAMESPACES, "team") == old  # it stays while it is used
+        (rig.pods / "a.yaml").unlink()
+        (rig.pods / "c.yaml").unlink()
+        await anext(event async for event in events if event.type == "DELETED")
+    assert (await namespaces(rig)).keys() == {"default", "kube-system"}
+
+
+async def test_a_namespace_that_exists_gets_the_labels_and_stays(rig: Rig) -> None:
+    program = await rig.start()
+    rig.write("a.yaml", NAMESPACE.replace("team", "default"), pod())
+    await rig.runs()
+    async with asyncio.timeout(PATIENCE), aclosing(program.node.api.watch(PODS)) as events:
+        (rig.pods / "a.yaml").unlink()
+        await anext(event async for event in events if event.type == "DELETED")
+    assert (await namespaces(rig))["default"] == {"owner": "me"}
+
+
+async def test_a_namespace_that_somebody_deletes_is_made_again(rig: Rig) -> None:
+    rig.write("a.yaml", NAMESPACE, pod_in("team"))
+    program = await rig.start()
+    old = await rig.runs_in("team")
+    await program.node.api.delete(NAMESPACES, "team")
+    await until(lambda: rig.status_in("team").get("uid") not in (None, old["uid"]), PATIENCE)
+    await rig.runs_in("team")
+    assert (await namespaces(rig))["team"] == {"owner": "me"}
+    assert rig.refused == []
 
 
 async def test_what_others_made_is_left_alone(rig: Rig) -> None:
