@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 
+	apps "k8s.io/api/apps/v1"
 	coordination "k8s.io/api/coordination/v1"
 	core "k8s.io/api/core/v1"
 	events "k8s.io/api/events/v1"
@@ -25,7 +26,7 @@ import (
 
 // The objects that clients send. Version v1beta2 of resource.k8s.io has the messages of v1.
 var objects = []any{
-	core.Pod{}, core.Node{}, core.Namespace{}, core.Event{}, events.Event{}, coordination.Lease{},
+	core.Pod{}, core.Node{}, core.Namespace{}, core.Event{}, events.Event{}, coordination.Lease{}, apps.ReplicaSet{},
 	resource.ResourceSlice{}, resource.ResourceClaim{}, resource.ResourceClaimTemplate{}, resource.DeviceClass{},
 	resourcebeta.ResourceSlice{}, resourcebeta.ResourceClaim{}, resourcebeta.ResourceClaimTemplate{},
 	resourcebeta.DeviceClass{}, meta.DeleteOptions{},

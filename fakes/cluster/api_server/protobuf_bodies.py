@@ -19,6 +19,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from drahealth.fakes.cluster.api import Object
 from drahealth.fakes.cluster.api_server.json_values import parse_json
 from drahealth.proto.kubernetes import (
+    apps_v1_pb2,
     coordination_v1_pb2,
     core_v1_pb2,
     events_v1_pb2,
@@ -33,6 +34,7 @@ _CLAIM_KINDS = ("ResourceSlice", "ResourceClaim", "ResourceClaimTemplate", "Devi
 _FILES: tuple[tuple[str, FileDescriptor, tuple[str, ...]], ...] = (
     ("v1", core_v1_pb2.DESCRIPTOR, ("Pod", "Node", "Namespace", "Event")),
     ("events.k8s.io/v1", events_v1_pb2.DESCRIPTOR, ("Event",)),
+    ("apps/v1", apps_v1_pb2.DESCRIPTOR, ("ReplicaSet",)),
     ("coordination.k8s.io/v1", coordination_v1_pb2.DESCRIPTOR, ("Lease",)),
     ("resource.k8s.io/v1", resource_v1_pb2.DESCRIPTOR, _CLAIM_KINDS),
     ("resource.k8s.io/v1beta2", resource_v1_pb2.DESCRIPTOR, _CLAIM_KINDS),
@@ -46,6 +48,16 @@ MESSAGES: Mapping[tuple[str, str], Descriptor] = MappingProxyType(
     {(version, kind): file.message_types_by_name[kind] for version, file, kinds in _FILES for kind in kinds}
 )
 """The message of each object, by apiVersion and kind. DeleteOptions have the apiVersion of their client."""
+
+
+def is_inline(field: FieldDescriptor) -> bool:
+    """Whether the fields of this message are in the JSON object of its parent."""
+    return bool(field.GetOptions().Extensions[_INLINE])
+
+
+def is_map(field: FieldDescriptor) -> bool:
+    """Whether the field is a map; its entries are messages with `key` and `value`."""
+    return field.message_type is not None and bool(field.message_type.GetOptions().map_entry)
 
 
 class UnknownKindError(Exception):
@@ -115,11 +127,11 @@ class _Reader:
         """The entries of the parent's JSON object that a field makes."""
         if field.message_type is None:
             yield field.name, _scalars(value)
-        elif field.message_type.GetOptions().map_entry:
+        elif is_map(field):
             yield field.name, {key: self._value(item) for key, item in value.items()}
         elif not isinstance(value, Message):
             yield field.name, [self._value(item) for item in value]
-        elif field.GetOptions().Extensions[_INLINE]:
+        elif is_inline(field):
             yield from self.fields(value).items()
         elif (one := self._value(value)) is not None:
             yield field.name, one

@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from drahealth.fakes.cluster.api import Kind, Object, WatchEvent
+from drahealth.fakes.cluster.api_server.field_types import typed
 from drahealth.fakes.cluster.api_server.patches import Change
 from drahealth.fakes.cluster.api_server.selected_changes import Matches, everything
 from drahealth.fakes.cluster.api_server.served_kinds import SERVED, ServedKind
@@ -67,6 +68,6 @@ class VersionedServer:
 
 
 def _stored(kind: Kind, obj: Object) -> tuple[ServedKind, Object]:
-    """The version, and the object as it is stored. `ApiError` 400 for an object of another kind or version."""
+    """The version, and the object as it is stored. `ApiError` 400 for another kind, version or type of a field."""
     check_shape(kind, obj)
-    return _SERVED[kind], _SERVED[kind].store(obj)
+    return _SERVED[kind], _SERVED[kind].store(typed(kind, obj))

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from drahealth.fakes.cluster.api import ApiError, Object
+from drahealth.fakes.cluster.api import Object
 from drahealth.fakes.cluster.api_server.protobuf_bodies import MESSAGES
 from drahealth.fakes.cluster.api_server.served_kinds import SERVED
 from drahealth.suites.unit.fakes.test_api_http import JSON, Web, web
@@ -76,16 +76,6 @@ def test_an_object_of_client_go_survives_its_storage(obj: Object) -> None:
 
 def test_every_kind_with_a_message_is_served() -> None:
     assert MESSAGES.keys() <= BY_NAME.keys()
-
-
-@pytest.mark.parametrize(
-    "spec",
-    [{"devices": 1}, {"devices": [1]}, {"devices": [{"name": "a", "basic": 1}]}],
-)
-def test_wrong_types_are_a_bad_request(spec: Object) -> None:
-    with pytest.raises(ApiError) as raised:
-        BY_NAME[BETA_1, "ResourceSlice"].store({"metadata": {}, "spec": spec})
-    assert raised.value.status == 400
 
 
 async def test_discovery_lists_the_versions(web: Web) -> None:

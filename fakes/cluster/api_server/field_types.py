@@ -1,0 +1,108 @@
+"""Objects with checked types, as the decoder of a real API server makes them, by the messages of their kind.
+
+The code behind the API server can rely on them. Fields that a message does not have stay as they are.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from types import MappingProxyType
+from typing import Any
+
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+
+from drahealth.fakes.cluster.api import Kind, Object
+from drahealth.fakes.cluster.api_server import refusals
+from drahealth.fakes.cluster.api_server.protobuf_bodies import MESSAGES, is_inline, is_map
+
+_SPECIAL: Mapping[str, tuple[type, ...]] = MappingProxyType(
+    {
+        "FieldsV1": (object,),
+        "IntOrString": (int, str),
+        "MicroTime": (str,),
+        "Quantity": (str, int, float),
+        "RawExtension": (object,),
+        "Time": (str,),
+    }
+)
+"""The types of messages with a JSON form of their own."""
+
+_SCALARS: Mapping[int, type] = MappingProxyType(
+    {
+        FieldDescriptor.TYPE_BOOL: bool,
+        FieldDescriptor.TYPE_BYTES: str,
+        FieldDescriptor.TYPE_INT32: int,
+        FieldDescriptor.TYPE_INT64: int,
+        FieldDescriptor.TYPE_STRING: str,
+    }
+)
+
+_NAMES = {
+    bool: "true or false",
+    dict: "an object",
+    float: "a number",
+    int: "an integer",
+    list: "a list",
+    str: "a string",
+}
+
+
+def typed(kind: Kind, obj: Object) -> Object:
+    """A copy of the object without null. Raises `ApiError` 400, naming the first field with a wrong type."""
+    return _object("", obj, MESSAGES[kind.api_version, kind.kind])
+
+
+def _object(path: str, obj: Object, message: Descriptor) -> Object:
+    fields = _fields(message)
+    result: Object = {}
+    for name, value in obj.items():
+        field = fields.get(name)
+        if value is not None:
+            result[name] = _value(f"{path}.{name}" if path else name, value, field) if field else value
+    return result
+
+
+@cache
+def _fields(message: Descriptor) -> dict[str, FieldDescriptor]:
+    """The fields in the JSON object of a message, by name."""
+    fields: dict[str, FieldDescriptor] = {}
+    for field in message.fields:
+        if field.message_type and is_inline(field):
+            fields.update(_fields(field.message_type))
+        else:
+            fields[field.name] = field
+    return fields
+
+
+def _value(path: str, value: Any, field: FieldDescriptor) -> Any:
+    if field.message_type and is_map(field):
+        item = field.message_type.fields_by_name["value"]
+        return {key: _one(f"{path}[{key}]", one, item) for key, one in _expect(path, value, dict).items()}
+    if field.default_value == []:  # a list
+        return [_one(f"{path}[{index}]", one, field) for index, one in enumerate(_expect(path, value, list))]
+    return _one(path, value, field)
+
+
+def _one(path: str, value: Any, field: FieldDescriptor) -> Any:
+    message = field.message_type
+    if message is None:
+        _check_size(path, _expect(path, value, _SCALARS[field.type]), field)
+    elif message.name in _SPECIAL:
+        _expect(path, value, *_SPECIAL[message.name])
+    else:
+        return _object(path, _expect(path, value, dict), message)
+    return value
+
+
+def _check_size(path: str, value: Any, field: FieldDescriptor) -> None:
+    bits = {FieldDescriptor.TYPE_INT32: 31, FieldDescriptor.TYPE_INT64: 63}.get(field.type)
+    if bits and not -(2**bits) <= value < 2**bits:
+        raise refusals.bad_request(f"{path} must have at most {bits + 1} bits, got {value!r:.80}")
+
+
+def _expect(path: str, value: Any, *types: type) -> Any:
+    """The value, if it has one of these types. A bool is no number."""
+    is_one = isinstance(value, types) and (not isinstance(value, bool) or bool in types or object in types)
+    if not is_one:
+        wanted = " or ".join(_NAMES[one] for one in types)
+        raise refusals.bad_request(f"{path} must be {wanted}, got {value!r:.80}")
+    return value
