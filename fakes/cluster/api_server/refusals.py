@@ -109,10 +109,9 @@ def too_large(limit: int) -> ApiError:
 
 
 def unsupported_kind(api_version: str, kind: str) -> ApiError:
-    """The error for a protobuf body whose kind has no known messages."""
-    what = f"protobuf bodies of kind {kind[:80]!r}, apiVersion {api_version[:80]!r}, are not supported"
-    hint = 'send JSON; in Go: rest.Config{ContentConfig: rest.ContentConfig{ContentType: "application/json"}}'
-    return ApiError(415, "UnsupportedMediaType", f"{what}: {hint}")
+    """The error for a protobuf body of a kind that is not served."""
+    what = f"kind {kind[:80]!r} of apiVersion {api_version[:80]!r} is not supported"
+    return ApiError(415, "UnsupportedMediaType", f"{what}: use a real API server for it")
 
 
 def unsupported_patch(media_type: str, supported: Iterable[str]) -> ApiError:

@@ -1,6 +1,7 @@
 """Log lines about requests that the API server cannot read. Clients retry forever, so each cause is logged once."""
 
 import logging
+import re
 from collections import OrderedDict
 
 from drahealth.fakes.cluster.api import ApiError
@@ -9,6 +10,7 @@ STATUSES = frozenset({400, 401, 405, 413, 415})
 """The HTTP statuses of requests that cannot be read or are not supported."""
 
 _REMEMBERED = 1000
+_RESOURCE = re.compile(r" /(?:api|apis)/(v1|[^/]+/[^/]+)/(?:namespaces/[^/]+/)?([^/]+)")
 
 log = logging.getLogger(__name__)
 
@@ -23,6 +25,17 @@ class RejectionLog:
         """Logs a rejected request, such as `POST /api/v1/nodes`, if it could not be read."""
         if error.status in STATUSES and self._is_new(client, _cause(request, error)):
             log.warning("rejected %s from %s: %s %s", request, client, error.status, error.message)
+
+    def not_served(self, client: str, request: str) -> None:
+        """Logs a request for a resource that is not served; other unknown paths are probes of kubectl."""
+        if (found := _RESOURCE.search(request)) and self._is_new(client, found.expand(r"\1/\2")):
+            log.warning(
+                "rejected %s from %s: 404, %s of %s are not served; use a real API server for them",
+                request,
+                client,
+                found[2],
+                found[1],
+            )
 
     def ignored(self, client: str, request: str, fields: tuple[str, ...]) -> None:
         """Logs the unknown fields of a request that was accepted without them."""

@@ -32,6 +32,17 @@ async def read_body(request: web.Request) -> Object:
     return obj
 
 
+async def not_served(request: web.Request) -> ApiError:
+    """The error for a path that is not served: 415 for a protobuf body of an unknown kind, else 404 (logged here)."""
+    if request.content_type == PROTOBUF and request.can_read_body:
+        try:
+            await read_body(request)
+        except ApiError as error:
+            return error
+    request.app[REJECTIONS].not_served(_client(request), _name(request))
+    return refusals.no_such_resource()
+
+
 def log_rejected(request: web.Request, error: ApiError) -> None:
     """Logs a rejected request if it could not be read, once for each client and cause."""
     request.app[REJECTIONS].rejected(_client(request), _name(request), error)

@@ -15,7 +15,13 @@ from drahealth.fakes.cluster.api_server.discovery import documents
 from drahealth.fakes.cluster.api_server.field_selectors import field_selector
 from drahealth.fakes.cluster.api_server.label_selectors import label_selector
 from drahealth.fakes.cluster.api_server.rejection_log import RejectionLog
-from drahealth.fakes.cluster.api_server.request_bodies import BODY_LIMIT, REJECTIONS, log_rejected, read_body
+from drahealth.fakes.cluster.api_server.request_bodies import (
+    BODY_LIMIT,
+    REJECTIONS,
+    log_rejected,
+    not_served,
+    read_body,
+)
 from drahealth.fakes.cluster.api_server.request_checks import RequestChecks
 from drahealth.fakes.cluster.api_server.request_patches import empty_object, is_apply, read_patch
 from drahealth.fakes.cluster.api_server.selected_changes import Matches
@@ -168,7 +174,7 @@ async def _refusing(request: web.Request, handler: Handler) -> web.StreamRespons
     except ApiError as error:
         refusal = error
     except web.HTTPNotFound:
-        refusal = refusals.no_such_resource()
+        refusal = await not_served(request)
     except web.HTTPException as error:
         reason = error.reason.replace(" ", "")
         refusal = ApiError(error.status, reason, f"{request.method} {request.path}: {error.reason}")

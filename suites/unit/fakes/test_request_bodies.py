@@ -86,6 +86,25 @@ async def test_each_client_and_cause_is_logged_once(web: Web, caplog: pytest.Log
     assert sorted(map(line_of, lines)) == [(f"driver/v{n}", kind) for n in (1, 2) for kind in ("Deployment", "Job")]
 
 
+@pytest.mark.parametrize(
+    ("data", "content_type", "status"),
+    [(body("v1", "ConfigMap", b""), PROTOBUF, 415), (b"{}", "application/json", 404)],
+)
+async def test_a_resource_that_is_not_served_is_logged_once(
+    web: Web, caplog: pytest.LogCaptureFixture, data: bytes, content_type: str, status: int
+) -> None:
+    paths = [f"/api/v1/namespaces/{namespace}/configmaps" for namespace in ("a", "b")]
+    answers = [await send(web, data, content_type, path) for path in paths]
+    assert [(code, answer["kind"]) for code, answer in answers] == [(status, "Status")] * 2
+    assert ["configmaps" in record.getMessage() for record in caplog.records] == [True]
+
+
+async def test_probes_of_other_paths_are_not_logged(web: Web, caplog: pytest.LogCaptureFixture) -> None:
+    answers = [await web.call("GET", path) for path in ("/openapi/v3", "/apis/none/v1", "/api/v1/nodes/none")]
+    assert [status for status, _ in answers] == [404, 404, 404]
+    assert caplog.records == []
+
+
 def line_of(line: str) -> tuple[str, str]:
     """The client and the kind that a log line names."""
     agent = next(agent for agent in ("driver/v1", "driver/v2") if agent in line)
