@@ -115,11 +115,9 @@ class _Resource:
         matches = _selectors(request)
         if request.query.get("watch", "").lower() in ("true", "1"):
             return await self._watch(request, matches)
-        objects, revision = await self._server.snapshot(self._kind, _namespace(request))
+        objects, revision = await self._server.snapshot(self._kind, _namespace(request), matches)
         listed = {"kind": f"{self._kind.kind}List", "apiVersion": self._kind.api_version}
-        return web.json_response(
-            {**listed, "metadata": {"resourceVersion": revision}, "items": [*filter(matches, objects)]}
-        )
+        return web.json_response({**listed, "metadata": {"resourceVersion": revision}, "items": objects})
 
     async def _watch(self, request: web.Request, matches: Matches) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
@@ -136,8 +134,8 @@ class _Resource:
         namespace, since = _namespace(request), request.query.get("resourceVersion", "")
         try:
             if request.query.get("sendInitialEvents") == "true":
-                objects, since = await self._server.snapshot(self._kind, namespace)
-                for obj in filter(matches, objects):
+                objects, since = await self._server.snapshot(self._kind, namespace, matches)
+                for obj in objects:
                     yield {"type": "ADDED", "object": obj}
                 yield self._bookmark(since)
             async with aclosing(self._server.watch(self._kind, namespace, _start(since), matches)) as watch:

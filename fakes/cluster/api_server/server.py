@@ -103,10 +103,10 @@ class ApiServer:
         """All objects of the kind in the order of namespace and name."""
         return (await self.snapshot(kind, namespace)).objects
 
-    async def snapshot(self, kind: Kind, namespace: str | None = None) -> Snapshot:
-        """The list, and the revision from which `watch` continues without loss."""
+    async def snapshot(self, kind: Kind, namespace: str | None = None, matches: Matches = everything) -> Snapshot:
+        """The list of objects that match, and the revision from which `watch` continues without loss."""
         self._check_ready()
-        objects = [self._served(kind, obj) for obj in self._storage.objects(kind, namespace)]
+        objects = [self._served(kind, obj) for obj in self._storage.objects(kind, namespace) if matches(obj)]
         return Snapshot(objects, str(self._storage.revision))
 
     async def replace(self, kind: Kind, obj: Object) -> Object:

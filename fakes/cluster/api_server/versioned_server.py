@@ -32,9 +32,9 @@ class VersionedServer:
         served = _SERVED[kind]
         return served.serve(await self._server.get(served.stored, name, namespace))
 
-    async def snapshot(self, kind: Kind, namespace: str | None = None) -> Snapshot:
+    async def snapshot(self, kind: Kind, namespace: str | None = None, matches: Matches = everything) -> Snapshot:
         served = _SERVED[kind]
-        objects, revision = await self._server.snapshot(served.stored, namespace)
+        objects, revision = await self._server.snapshot(served.stored, namespace, matches)
         return Snapshot([served.serve(obj) for obj in objects], revision)
 
     async def replace(self, kind: Kind, obj: Object) -> Object:

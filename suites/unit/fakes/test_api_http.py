@@ -178,8 +178,8 @@ class LeftServer(ApiServer):
 
     caller: asyncio.StreamWriter
 
-    async def snapshot(self, kind: Kind, namespace: str | None = None) -> Snapshot:
-        found = await super().snapshot(kind, namespace)
+    async def snapshot(self, kind: Kind, namespace: str | None = None, matches: Matches = everything) -> Snapshot:
+        found = await super().snapshot(kind, namespace, matches)
         reset = struct.pack("ii", 1, 0)
         self.caller.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
         self.caller.transport.abort()

@@ -9,7 +9,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from drahealth.fakes.cluster.api import CLAIMS, NODES, PODS, Object
+from drahealth.fakes.cluster.api import CLAIMS, EVENTS, NODES, PODS, Object
 from drahealth.fakes.cluster.api_server.http import HttpApi
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.suites.unit.endings import PATIENCE
@@ -203,3 +203,13 @@ async def test_a_bound_pod_is_added_for_its_node(web: Web) -> None:
     lines = await web.watch("/api/v1/pods?fieldSelector=spec.nodeName%3Dnode-a")
     await web.server.bind("train", "default", "node-a")
     assert [type_ for type_, _ in [await event(lines)]] == ["ADDED"]
+
+
+@pytest.mark.parametrize(("path", "field"), [("/api/v1", "involvedObject"), ("/apis/events.k8s.io/v1", "regarding")])
+async def test_events_are_listed_by_their_object(web: Web, path: str, field: str) -> None:
+    for name in "ab":
+        metadata = {"name": name, "namespace": "default"}
+        await web.server.create(EVENTS, {"metadata": metadata, "involvedObject": {"kind": "Pod", "name": name}})
+    async with web.session.get(f"{web.http.url}{path}/events?fieldSelector={field}.name%3Db") as response:
+        found = (await response.json())["items"]
+    assert [obj["metadata"]["name"] for obj in found] == ["b"]

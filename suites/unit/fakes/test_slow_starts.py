@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from drahealth.fakes.cluster.api import Kind
+from drahealth.fakes.cluster.api_server.selected_changes import Matches, everything
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.cluster.list_watch import Snapshot
 from drahealth.fakes.hardware.driver import FakeDriver
@@ -22,10 +23,10 @@ class Silent(ApiServer):
         super().__init__()
         self.answers, self.asked = asyncio.Event(), asyncio.Event()
 
-    async def snapshot(self, kind: Kind, namespace: str | None = None) -> Snapshot:
+    async def snapshot(self, kind: Kind, namespace: str | None = None, matches: Matches = everything) -> Snapshot:
         self.asked.set()
         await self.answers.wait()
-        return await super().snapshot(kind, namespace)
+        return await super().snapshot(kind, namespace, matches)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import grpc.aio
 import pytest
 
 from drahealth.fakes.cluster.api import PODS, ApiError, Kind, Object
+from drahealth.fakes.cluster.api_server.selected_changes import Matches, everything
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.cluster.list_watch import Snapshot
 from drahealth.fakes.program.errors import CommandError
@@ -235,10 +236,10 @@ async def test_where_pods_may_not_be_seen_that_is_why(rig: Rig) -> None:
     class Refusing(ApiServer):
         """It shows nobody its pods."""
 
-        async def snapshot(self, kind: Kind, namespace: str | None = None) -> Snapshot:
+        async def snapshot(self, kind: Kind, namespace: str | None = None, matches: Matches = everything) -> Snapshot:
             if kind == PODS:
                 raise ApiError(403, "Forbidden", "pods is forbidden")
-            return await super().snapshot(kind, namespace)
+            return await super().snapshot(kind, namespace, matches)
 
     rig.api = Refusing()
     await begins(rig, "{expect: {device: gpu-0, health: Healthy}, within: 50ms}")
