@@ -1,7 +1,7 @@
 """Judges evidence: one verdict for each requirement, with the findings of its checks. Pure."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from drahealth.proto.events import ExperimentEnded
 from drahealth.suites.checking.checks import CHECKS, Check
@@ -18,10 +18,14 @@ class Judgement:
     requirement: DriverRequirement
     findings: Mapping[str, Finding]
     """The finding of each check by its name."""
+    remarks: Mapping[str, Finding] = field(default_factory=dict)
+    """The failures of unproven checks; they do not count."""
 
     @property
     def verdict(self) -> Verdict:
         """The worst verdict of its checks. A check that does not apply counts only if no other one does."""
+        if not self.findings:
+            return Verdict.NOT_TESTED
         found = [finding.verdict for finding in self.findings.values()]
         return min((one for one in found if one is not Verdict.NOT_APPLICABLE), default=Verdict.NOT_APPLICABLE)
 

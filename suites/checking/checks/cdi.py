@@ -1,11 +1,11 @@
 """Checks of CDI device IDs and CDI specs."""
 
 from drahealth.proto.events import CdiSpecsRead
-from drahealth.suites.checking.checks.registry import check, health_check
+from drahealth.suites.checking.checks.registry import check
 from drahealth.suites.checking.evidence import Evidence, Observation
 from drahealth.suites.checking.observed.claims import Step, steps
 from drahealth.suites.checking.observed.devices import Device, published
-from drahealth.suites.checking.observed.streams import Stream
+from drahealth.suites.checking.observed.streams import absence
 from drahealth.suites.checking.verdicts import Finding, failed, not_applicable, not_tested, passed
 
 
@@ -57,13 +57,16 @@ def _files(read: CdiSpecsRead) -> str:
     )
 
 
-@health_check(
+@check(
     "HEALTH-16",
+    "services",
     "claims",
     fix="Return a CDI device ID that only this device has as the first one of each device, and shared ones after it.",
 )
-def first_cdi_device_id_is_unique(evidence: Evidence, _: list[Stream]) -> Finding:
+def first_cdi_device_id_is_unique(evidence: Evidence) -> Finding:
     """No two prepared devices have the same first CDI device ID."""
+    if absent := absence(evidence):
+        return not_applicable(absent[0], *absent[1])
     first: dict[str, dict[Device, int]] = {}
     for step in _prepared(evidence):
         for one in step.devices:

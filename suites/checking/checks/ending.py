@@ -27,7 +27,8 @@ def driver_ends_without_sockets(evidence: Evidence) -> Finding:
         return failed("no socket remains", f"sockets remain: {', '.join(left)}", sent.number, listed.number)
     if ended is None or listed is None:
         return not_tested("the end of the driver was not seen", sent.number)
-    seen = f"{exit_text(ended.what)} {ended.at - sent.at:.1f} s after SIGTERM; no socket remains"
+    seen = f"the driver exited {ended.at - sent.at:.1f} s after SIGTERM with code {ended.what.exit_code}"
+    seen += "; no socket remains"
     if ended.what.children:
         seen += f"; {ended.what.children} child processes still ran, and were killed"
     return passed(seen, sent.number, ended.number, listed.number)

@@ -1,0 +1,127 @@
+"""The verdict on a driver from its evidence: conforms, fails, incomplete, or an error of the harness. Pure."""
+
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from enum import StrEnum
+from functools import cache
+from importlib import resources
+
+from drahealth.suites.checking.checks import CHECKS
+from drahealth.suites.checking.evidence import Evidence
+from drahealth.suites.checking.experiments.plan import EXPERIMENTS
+from drahealth.suites.checking.judge import Judgement, judge
+from drahealth.suites.checking.verdicts import Verdict
+from drahealth.suites.checking.waivers import Waiver, waive
+
+
+class Outcome(StrEnum):
+    """The verdict on a driver."""
+
+    CONFORMS = "conforms"
+    """It meets all MUSTs that apply to it."""
+    FAILS = "fails"
+    """It violates a MUST that is not waived, or a waiver is out of date."""
+    HARNESS_ERROR = "harness error"
+    """drahealth failed to run an experiment or a check."""
+    INCOMPLETE = "incomplete"
+    """The evidence of a MUST is missing, or of everything."""
+
+
+EXIT_CODES = {Outcome.CONFORMS: 0, Outcome.FAILS: 1, Outcome.HARNESS_ERROR: 3, Outcome.INCOMPLETE: 4}
+"""Exit code of the command by outcome; 2 is wrong usage."""
+_JUDGED = {Verdict.PASS, Verdict.FAIL, Verdict.STATIC, Verdict.WAIVED}
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The result of a run."""
+
+    outcome: Outcome
+    reasons: tuple[str, ...]
+    """Why it does not conform, one sentence each."""
+    judgements: tuple[Judgement, ...]
+    """Those that do not apply because drahealth did not start the driver come first, then the order of the ledger."""
+    running: bool
+    """Whether the driver was already running: its start and its end were not judged."""
+
+    @property
+    def verdict(self) -> str:
+        """The outcome in words."""
+        only_running = self.running and self.outcome is Outcome.CONFORMS
+        return f"{self.outcome}, running driver" if only_running else str(self.outcome)
+
+    @property
+    def exit_code(self) -> int:
+        """Exit code of the command."""
+        return EXIT_CODES[self.outcome]
+
+    def of(self, verdict: Verdict, *levels: str) -> list[Judgement]:
+        """The judgements with a verdict; of all levels if none is named."""
+        return [
+            one for one in self.judgements if one.verdict is verdict and (not levels or one.requirement.level in levels)
+        ]
+
+
+def summarize(
+    evidence: Evidence, *, waivers: Sequence[Waiver] = (), today: date, unproven: frozenset[str] | None = None
+) -> Summary:
+    """Judges evidence. `unproven` are the checks that cannot fail a driver; by default, those of this release."""
+    aside = [_without_unproven(one, unproven_checks() if unproven is None else unproven) for one in judge(evidence)]
+    judgements, problems = waive(aside, waivers, today)
+    outcome, reasons = _outcome(judgements, problems, complete=evidence.complete)
+    running = not evidence.header.started_by_us
+    first = sorted(judgements, key=lambda one: not (running and _needs_start(one)))
+    return Summary(outcome, reasons, tuple(first), running)
+
+
+def _outcome(
+    judgements: Sequence[Judgement], problems: tuple[str, ...], *, complete: bool
+) -> tuple[Outcome, tuple[str, ...]]:
+    musts = [one for one in judgements if one.requirement.level == "MUST"]
+    failures = [one for one in musts if one.verdict is Verdict.FAIL]
+    errors = [one for one in judgements if one.verdict is Verdict.ERROR]
+    missing = [one for one in musts if one.verdict is Verdict.NOT_TESTED and (one.findings or not one.remarks)]
+    failing = (*(_sentence("The driver violates", [one]) for one in failures), *problems)
+    if failing:
+        return Outcome.FAILS, failing
+    if errors:
+        return Outcome.HARNESS_ERROR, (_sentence("drahealth could not judge", errors),)
+    lacking = [] if complete else ["The evidence was cut short."]
+    lacking += [_sentence("The evidence is missing for", missing)] if missing else []
+    if not any(one.verdict in _JUDGED for one in judgements):
+        lacking.append("The run judged no requirement.")
+    return (Outcome.INCOMPLETE, tuple(lacking)) if lacking else (Outcome.CONFORMS, ())
+
+
+def _sentence(what: str, judgements: Iterable[Judgement]) -> str:
+    return f"{what} {', '.join(one.requirement.id for one in judgements)}."
+
+
+def _without_unproven(judgement: Judgement, unproven: frozenset[str]) -> Judgement:
+    remarks = {
+        name: found for name, found in judgement.findings.items() if name in unproven and found.verdict is Verdict.FAIL
+    }
+    findings = {name: found for name, found in judgement.findings.items() if name not in remarks}
+    return replace(judgement, findings=findings, remarks=remarks)
+
+
+def _needs_start(judgement: Judgement) -> bool:
+    """Whether it does not apply because an experiment of it starts or ends the driver."""
+    needs = {
+        need for name in judgement.findings for each in CHECKS[name].experiments for need in EXPERIMENTS[each].needs
+    }
+    return judgement.verdict is Verdict.NOT_APPLICABLE and "start" in needs
+
+
+def unproven_checks() -> frozenset[str]:
+    """The checks that catch no mutant, by `proven.toml`."""
+    return frozenset(name for name, mutants in proven().items() if not mutants)
+
+
+@cache
+def proven() -> dict[str, list[str]]:
+    """The mutants that each check catches, by `proven.toml`."""
+    text = resources.files("drahealth.suites.checking").joinpath("proven.toml").read_text()
+    return tomllib.loads(text)

@@ -1,0 +1,112 @@
+"""The verdict on a driver: what fails it, what only is listed, and that a run without judgements is no pass."""
+
+from dataclasses import replace
+from datetime import date
+
+import pytest
+
+from drahealth.proto.events import Event, ExperimentEnded, GrpcCall, SocketsListed
+from drahealth.suites.checking.checks import CHECKS
+from drahealth.suites.checking.evidence import Evidence
+from drahealth.suites.checking.experiments.plan import EXPERIMENTS
+from drahealth.suites.checking.ledger import requirements
+from drahealth.suites.checking.summary import Outcome, Summary, proven, summarize
+from drahealth.suites.checking.verdicts import Verdict
+from drahealth.suites.checking.waivers import Waiver
+from drahealth.suites.unit.checking.evidence_of import evidence_of
+from drahealth.suites.unit.checking.healthy_run import healthy_run, prepare
+
+TODAY = date(2026, 11, 22)
+ALL_PROVEN = frozenset[str]()
+
+
+def summary(evidence: Evidence, *waivers: Waiver, unproven: frozenset[str] = ALL_PROVEN) -> Summary:
+    return summarize(evidence, waivers=waivers, today=TODAY, unproven=unproven)
+
+
+def waiver(id_: str) -> Waiver:
+    return Waiver(id_, "known", "https://example.com/7", "gpu-team", TODAY)
+
+
+def leave_sockets(_: str, event: Event) -> Event:
+    if isinstance(event, SocketsListed) and event.moment == "ended":
+        return replace(event, registry=("gpu-reg.sock",))
+    return event
+
+
+def prepare_held_devices(_: str, event: Event) -> Event:
+    if isinstance(event, GrpcCall) and event.request == {"claims": [{"uid": "t"}]}:
+        return prepare({"t": "gpu-1"})
+    return event
+
+
+def test_healthy_driver_conforms() -> None:
+    found = summary(healthy_run())
+    assert (found.verdict, found.exit_code, found.reasons) == ("conforms", 0, ())
+
+
+def test_violated_must_fails_the_driver() -> None:
+    found = summary(healthy_run(leave_sockets))
+    assert (found.outcome, found.exit_code) == (Outcome.FAILS, 1)
+    assert [one.requirement.id for one in found.of(Verdict.FAIL)] == ["PLUGIN-18"]
+
+
+def test_waived_must_does_not_fail_the_driver() -> None:
+    found = summary(healthy_run(leave_sockets), waiver("PLUGIN-18"))
+    assert (found.outcome, [one.requirement.id for one in found.of(Verdict.WAIVED)]) == (
+        Outcome.CONFORMS,
+        ["PLUGIN-18"],
+    )
+
+
+def test_waiver_of_a_met_requirement_fails_the_run() -> None:
+    found = summary(healthy_run(), waiver("PLUGIN-18"))
+    assert (found.outcome, len(found.reasons)) == (Outcome.FAILS, 1)
+
+
+def test_failure_of_an_unproven_check_is_a_remark() -> None:
+    found = summary(healthy_run(leave_sockets), unproven=frozenset({"driver-ends-without-sockets"}))
+    remarks = [name for one in found.judgements for name in one.remarks]
+    assert (found.outcome, remarks) == (Outcome.CONFORMS, ["driver-ends-without-sockets"])
+
+
+def test_violated_should_is_listed_and_does_not_fail() -> None:
+    found = summary(healthy_run(prepare_held_devices))
+    assert (found.outcome, [one.requirement.id for one in found.of(Verdict.FAIL, "SHOULD")]) == (
+        Outcome.CONFORMS,
+        ["PLUGIN-19"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("end", "outcome", "code"),
+    [
+        (ExperimentEnded("incomplete", "the deadline is over"), Outcome.INCOMPLETE, 4),
+        (ExperimentEnded("error", "no file descriptors"), Outcome.HARNESS_ERROR, 3),
+    ],
+)
+def test_experiment_without_its_end_is_never_a_pass(end: ExperimentEnded, outcome: Outcome, code: int) -> None:
+    found = summary(healthy_run(ends={"reregistration": end}))
+    assert (found.outcome, found.exit_code) == (outcome, code)
+
+
+def test_evidence_that_was_cut_short_is_incomplete() -> None:
+    found = summary(replace(healthy_run(), complete=False))
+    assert (found.outcome, found.reasons) == (Outcome.INCOMPLETE, ("The evidence was cut short.",))
+
+
+def test_run_that_judged_nothing_is_incomplete() -> None:
+    ends = ((name, ExperimentEnded("not applicable", "no plugin")) for name in EXPERIMENTS)
+    assert summary(evidence_of(*ends)).reasons == ("The run judged no requirement.",)
+
+
+def test_running_driver_conforms_as_a_running_driver() -> None:
+    found = summary(healthy_run(started=False))
+    needs_start = [one for one in found.judgements if one.verdict is Verdict.NOT_APPLICABLE]
+    assert found.verdict == "conforms, running driver"
+    assert list(found.judgements[: len(needs_start)]) == needs_start
+
+
+def test_proven_checks_and_their_requirements_exist() -> None:
+    assert proven().keys() <= CHECKS.keys()
+    assert {check.requirement for check in CHECKS.values()} <= requirements().keys()
