@@ -18,6 +18,8 @@ EARLY_LIMIT = 5.0
 """Seconds in which a driver may register without an API server; it need not."""
 PUBLISH_LIMIT = 60.0
 """Seconds until it must have published its devices, once there is an API server."""
+DOWN_SECONDS = 5.0
+"""Seconds in which a driver notices that the API server is down; then it is called."""
 
 
 async def api_server_down(lab: Lab) -> None:
@@ -44,6 +46,8 @@ async def _down_and_up_and_down(lab: Lab) -> None:
     await _publish(lab, plugin)
     lab.subject.check_running()
     await lab.subject.set_reachable(False)
+    await first_of(lab.subject.clock.sleep(DOWN_SECONDS), lab.subject.exited())
+    lab.subject.check_running()
     await _call(lab, plugin)
 
 

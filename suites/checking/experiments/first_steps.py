@@ -23,6 +23,8 @@ T = TypeVar("T")
 
 SOCKET_LIMIT = 30.0
 """Seconds until a driver must have a registration socket."""
+_SETTLE = 1.0
+"""Seconds to look for further drivers in the directory of a kubelet."""
 
 
 async def started(lab: Lab) -> None:
@@ -37,9 +39,18 @@ async def described(lab: Lab, limit: float, known: Collection[Socket] = ()) -> F
     `known` are sockets of an earlier process, which are ignored.
     """
     subject = lab.subject
-    directory = subject.places.registry_dir
-    discovery = Discovery(directory, subject.clock, lab.record, known=frozenset(known))
+    directory, only = subject.places.registry_dir, subject.places.socket
+
+    def suits(socket: Socket) -> bool:
+        return socket not in known and (only is None or socket.path.name == only.name)
+
+    settle = 0.0 if subject.started_by_us or only else _SETTLE
+    discovery = Discovery(directory, subject.clock, lab.record, suits=suits, settle=settle)
     found = await discovery.find(limit, subject.check_running)
+    if len(discovery.drivers) > 1:
+        raise Incomplete(
+            f"{directory} has several drivers: {', '.join(sorted(discovery.drivers))}; pass the socket of one"
+        )
     if found is None:
         problem = f"no registration socket within {limit:g} s"
         lab.record(RegistrationFailed(path_text(directory), problem))
@@ -64,8 +75,8 @@ async def registered(lab: Lab, found: Found, answer: Answer = ACCEPT) -> Plugin:
 
 async def plugin_of_process(lab: Lab, limit: float = SOCKET_LIMIT) -> Plugin:
     """The plugin of a process with one experiment at a time; starts and registers it if that was not done."""
-    await started(lab)
     if not lab.facts.plugin.done():
+        await started(lab)
         with shared(lab.facts.plugin, "the driver was not registered") as fact:
             fact.set_result(await registered(lab, await described(lab, limit)))
     return await known(lab.facts.plugin)

@@ -39,11 +39,8 @@ async def registration(lab: Lab) -> None:
 
 
 async def reregistration(lab: Lab) -> None:
-    """Registers at the same socket again, after the other experiments, and calls the driver."""
+    """Registers at the same socket again, and calls the driver."""
     plugin = await known(lab.facts.plugin)
-    for other in ("watch", "subscribers", "claims", "slow-prepare"):
-        await lab.ended(other)
-    lab.subject.check_running()
     socket = next((one for one in find_sockets(lab.subject.places.registry_dir) if one.path == plugin.socket), None)
     if socket is None:
         raise Incomplete(f"registration socket {plugin.socket.name} is gone")

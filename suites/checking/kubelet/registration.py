@@ -1,7 +1,7 @@
 """Registers a driver as a kubelet does, or as it should not: it refuses, answers late, or never answers."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Collection
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -127,14 +127,23 @@ class Discovery:
     """
 
     def __init__(
-        self, directory: Path, clock: Clock, observe: Observe, *, known: Collection[Socket] = frozenset()
+        self,
+        directory: Path,
+        clock: Clock,
+        observe: Observe,
+        *,
+        suits: Callable[[Socket], bool] = lambda socket: True,
+        settle: float = 0.0,
     ) -> None:
-        """`known` are sockets of an earlier process, which are ignored."""
+        """Ignores sockets that do not suit. After the first driver it looks for others, for `settle` seconds."""
         self._directory = directory
         self._clock = clock
         self._observe = observe
-        self._known = known
+        self._suits = suits
+        self._settle = settle
         self._tasks: dict[Socket, asyncio.Task[Found]] = {}
+        self.drivers: set[str] = set()
+        """After `find` with `settle`: the names of all drivers in the directory."""
 
     async def find(self, limit: float, check: Callable[[], None]) -> Found | None:
         """The first socket of a DRA driver, else another one that answered; None without a socket.
@@ -146,10 +155,11 @@ class Discovery:
         try:
             while (found := self._chosen(last=self._clock.now() >= end)) is None and self._clock.now() < end:
                 check()
-                for socket in find_sockets(self._directory):
-                    if socket not in self._known and socket not in self._tasks:
-                        self._tasks[socket] = asyncio.create_task(self._describe(socket))
+                self._describe_new()
                 await self._clock.sleep(PAUSE)
+            if found and self._settle:
+                await self._clock.sleep(self._settle)
+                self.drivers = {one.info.name for one in self._done() if _is_driver(one)}
             return found
         finally:
             for task in self._tasks.values():
@@ -157,9 +167,17 @@ class Discovery:
             await asyncio.gather(*self._tasks.values(), return_exceptions=True)
             self._tasks.clear()
 
+    def _describe_new(self) -> None:
+        for socket in find_sockets(self._directory):
+            if socket not in self._tasks and self._suits(socket):
+                self._tasks[socket] = asyncio.create_task(self._describe(socket))
+
+    def _done(self) -> list[Found]:
+        return [task.result() for task in self._tasks.values() if task.done()]
+
     def _chosen(self, *, last: bool) -> Found | None:
-        done = [task.result() for task in self._tasks.values() if task.done()]
-        drivers = [one for one in done if one.info is not None and one.info.type == DRA_PLUGIN]
+        done = self._done()
+        drivers = [one for one in done if _is_driver(one)]
         if not drivers and len(done) < len(self._tasks) and not last:
             return None
         return next(iter(drivers), None) or max(done, key=_usefulness, default=None)
@@ -178,6 +196,10 @@ class Discovery:
             self._observe(RegistrationFailed(path_text(socket.path), found.problem))
             await self._clock.sleep(_RETRY)
         return found
+
+
+def _is_driver(found: Found) -> bool:
+    return found.info is not None and found.info.type == DRA_PLUGIN
 
 
 def _usefulness(found: Found) -> tuple[bool, bool]:

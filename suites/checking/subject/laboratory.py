@@ -126,7 +126,8 @@ async def _running(
             raise ConfigurationError(str(error), "pass another --kubeconfig") from None
         stack.push_async_callback(client.close)
         api = client
+    registry = registry.absolute()
     places = Places(
-        registry.parent.absolute(), registry.absolute(), registry.absolute(), settings.cdi_dir, settings.kubeconfig, ""
+        registry.parent, registry, registry, settings.cdi_dir, settings.kubeconfig, node_name="", socket=settings.socket
     )
     return Subject(label, places, clock, records.of_current, record_exit=partial(records.of_process, label), api=api)

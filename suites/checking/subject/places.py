@@ -28,6 +28,8 @@ class Places:
     node_name: str
     driver_name: str = ""
     """The driver's name if the user gave it: its plugin directory then exists before the driver starts."""
+    socket: Path | None = None
+    """The only registration socket to use; None for any in the directory."""
 
     @property
     def driver_dir(self) -> Path:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from drahealth.proto.events import GrpcCall, ReportReceived, SocketsListed, Stre
 from drahealth.proto.health_apis import HEALTH_APIS
 from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, PREPARE
 from drahealth.suites.checking.experiments.runs import RUNS
-from drahealth.suites.checking.lab import Plugin
+from drahealth.suites.checking.lab import Facts, Plugin
 from drahealth.suites.checking.outcomes import Incomplete, NotApplicable
 from drahealth.suites.unit.checking.lab_rig import DRIVER, LabRig
 
@@ -45,6 +46,20 @@ async def test_registration_without_a_socket_is_incomplete_for_all(rig: LabRig) 
         await run(rig, "registration")
     with pytest.raises(Incomplete, match="no registration socket"):
         await run(rig, "services")
+
+
+async def test_registration_among_several_drivers_needs_a_socket(rig: LabRig) -> None:
+    async def get_info(request: Any, context: Any) -> Any:
+        return GET_INFO.response(type="DRAPlugin", name="other.example.com")
+
+    driver = await rig.driver()
+    await rig.serve({GET_INFO: get_info})
+    with pytest.raises(Incomplete, match="has several drivers"):
+        await run(rig, "registration")
+    rig.facts = Facts()
+    rig.places = replace(rig.places, socket=driver.sockets[1])
+    await run(rig, "registration")
+    assert rig.facts.plugin.result().driver == DRIVER
 
 
 async def test_registration_without_get_info_is_left_to_the_checks(rig: LabRig) -> None:
