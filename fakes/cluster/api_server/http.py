@@ -45,6 +45,7 @@ class HttpApi:
         """Listens on this port of the loopback address, 0 for a free port; returns the URL. Raises OSError."""
         from aiohttp import web  # slow import, not needed by the server in this process
 
+        from drahealth.fakes.cluster.api_server.http_errors import ServerLogger
         from drahealth.fakes.cluster.api_server.routes import application
 
         tls = self.credentials.server_tls()
@@ -53,8 +54,14 @@ class HttpApi:
         host, port = listening.getsockname()
         checks = RequestChecks(self.credentials.token, HOSTS, port)
         # A client that closes its watch cancels the handler. Open watches do not delay the stop.
+        # Bodies are not decompressed, as in a real API server.
         self._runner = web.AppRunner(
-            application(self._server, checks), handler_cancellation=True, access_log=None, shutdown_timeout=0.1
+            application(self._server, checks),
+            handler_cancellation=True,
+            access_log=None,
+            shutdown_timeout=0.1,
+            auto_decompress=False,
+            logger=ServerLogger(),
         )
         await self._runner.setup()
         await web.SockSite(self._runner, listening, ssl_context=tls).start()

@@ -1,13 +1,16 @@
 """Bodies of requests to the in-memory API server: what it reads, and what it logs about the others."""
 
+import asyncio
 import io
 import logging
 import zlib
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 from drahealth.fakes.cluster.api import SLICES
+from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.fakes.protobuf_encoder import body, encode
 from drahealth.suites.unit.fakes.test_api_http import Web, web
 
@@ -71,10 +74,38 @@ async def test_an_unreadable_body_gets_a_status_and_one_log_line(
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
 
 
-async def test_a_compressed_body_that_is_damaged_is_a_bad_request(web: Web) -> None:
-    compressed = zlib.compress(encode(SLICE))
-    status, answer = await send(web, b"\x00" + compressed, **{"Content-Encoding": "deflate"})
+async def test_a_compressed_body_is_not_decompressed(web: Web) -> None:
+    headers = {"Content-Encoding": "deflate"}
+    status, answer = await send(web, zlib.compress(encode(SLICE)), **headers)
     assert (status, answer["kind"]) == (400, "Status")
+
+
+async def test_malformed_http_is_logged_once_without_a_traceback(web: Web, caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(3):
+        assert (await raw(web, b"POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n")).startswith(b"HTTP/1.0 400 ")
+    assert [(record.levelno, record.exc_info) for record in caplog.records] == [(logging.WARNING, None)]
+
+
+async def test_a_client_that_leaves_in_its_body_is_not_logged(web: Web, caplog: pytest.LogCaptureFixture) -> None:
+    names = {"Host": urlsplit(web.http.url).netloc, "Authorization": f"Bearer {web.http.credentials.token}"}
+    names |= {"Content-Type": PROTOBUF, "Content-Length": "100"}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in names.items())
+    await raw(web, f"POST {PATH} HTTP/1.1\r\n{lines}\r\nk8s\0".encode(), leave=True)
+    assert (await web.call("GET", "/version"))[0] == 200
+    assert caplog.records == []
+
+
+async def raw(web: Web, request: bytes, *, leave: bool = False) -> bytes:
+    """The answer to these bytes; empty if the client leaves first."""
+    address = urlsplit(web.http.url)
+    tls = web.http.credentials.client_tls()
+    reader, writer = await asyncio.open_connection(address.hostname, address.port, ssl=tls)
+    writer.write(request)
+    await writer.drain()
+    answer = b"" if leave else await asyncio.wait_for(reader.readline(), PATIENCE)
+    writer.close()
+    await writer.wait_closed()
+    return answer
 
 
 async def test_each_client_and_cause_is_logged_once(web: Web, caplog: pytest.LogCaptureFixture) -> None:
