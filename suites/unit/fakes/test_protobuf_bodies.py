@@ -76,6 +76,7 @@ def test_an_unknown_field_is_named() -> None:
         (MAGIC + b"\xff", "Envelope cannot be decoded"),
         (body("v1", "Node", b"\x0a\xff"), "Node cannot be decoded"),
         (body("v1", "Node", b"\x0a\x03\x0a\x01\xff"), "Node cannot be decoded"),  # a name that is not UTF-8
+        (body("v1", "Node", b"\x0a\x0c\x42\x0a\x08" + b"\xff" * 8 + b"\x7f"), "time out of range"),
         (body("v1", "Node", b"", encoding="gzip"), "contentEncoding must be empty"),
     ],
 )
