@@ -5,10 +5,10 @@ import signal
 from drahealth.manager.registration import find_sockets
 from drahealth.suites.checking.experiments.allocating import allocator
 from drahealth.suites.checking.experiments.claims import Hung, claim_calls
-from drahealth.suites.checking.experiments.first_steps import SOCKET_LIMIT, described, registered, shared, started
+from drahealth.suites.checking.experiments.first_steps import SOCKET_LIMIT, described, plugin_of_process, registered
 from drahealth.suites.checking.experiments.sockets import list_sockets
 from drahealth.suites.checking.kubelet.waiting import within
-from drahealth.suites.checking.lab import Lab
+from drahealth.suites.checking.lab import Lab, Plugin
 from drahealth.suites.checking.outcomes import Incomplete
 
 GRACE = 10.0
@@ -30,26 +30,26 @@ async def end(lab: Lab) -> None:
 
 async def driver_restart(lab: Lab) -> None:
     """Prepares a claim, kills the driver and starts it again; prepares the claim again, and unprepares it."""
-    with shared(lab.facts.plugin, "the driver was not registered after a restart") as fact:
-        await started(lab)
-        plugin = await registered(lab, await described(lab, SOCKET_LIMIT))
-        async with allocator(lab, plugin) as made:
-            claim = await made.claim(made.shapes[0], "restart")
-            try:
-                async with claim_calls(lab, plugin) as calls:
-                    prepared = not (await calls.prepare(claim)).problem_of(claim)
-                sockets = set(find_sockets(lab.subject.places.registry_dir))
-                await killed(lab)
-                await lab.subject.start()
-                plugin = await registered(lab, await described(lab, SOCKET_LIMIT, sockets))
-                fact.set_result(plugin)
-                if not prepared:
+    plugin = await plugin_of_process(lab)
+    async with allocator(lab, plugin) as made:
+        claim = await made.claim(made.shapes[0], "restart")
+        try:
+            async with claim_calls(lab, plugin) as calls:
+                if (await calls.prepare(claim)).problem_of(claim):
                     return  # the record shows why
-                async with claim_calls(lab, plugin) as calls:
-                    await calls.prepare(claim)
-                    await calls.unprepare(claim)
-            except Hung:
-                return
+            async with claim_calls(lab, await _restarted(lab)) as calls:
+                await calls.prepare(claim)
+                await calls.unprepare(claim)
+        except Hung:
+            return
+
+
+async def _restarted(lab: Lab) -> Plugin:
+    """The driver after a kill and a start. The sockets of the killed process remain, and are ignored."""
+    sockets = set(find_sockets(lab.subject.places.registry_dir))
+    await killed(lab)
+    await lab.subject.start()
+    return await registered(lab, await described(lab, SOCKET_LIMIT, sockets))
 
 
 async def killed(lab: Lab) -> None:
