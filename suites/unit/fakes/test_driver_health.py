@@ -6,6 +6,7 @@ import pytest
 from drahealth.fakes.control.driver import DriverControl
 from drahealth.proto.events import ReportSent, StreamClosed, StreamOpened
 from drahealth.proto.values import DeviceHealth, Health
+from drahealth.suites.unit.expected_errors import rpc_error
 from drahealth.suites.unit.fakes.conftest import Make
 from drahealth.suites.unit.fakes.driver_rig import Rig, says
 
@@ -134,7 +135,7 @@ async def test_streams_end_with_the_given_code_after_pending_reports(driver: Dri
         await driver.set_health("gpu-0", UNHEALTHY)
         await driver.stream_close("RESOURCE_EXHAUSTED")
         assert len([await stream.report() for _ in range(2)]) == 2
-        with pytest.raises(grpc.aio.AioRpcError, match="RESOURCE_EXHAUSTED"):
+        with rpc_error(grpc.StatusCode.RESOURCE_EXHAUSTED):
             await stream.raw()
     await rig.closed(driver)
     assert [event.why for event in rig.happened(StreamClosed)] == ["ended by the driver with RESOURCE_EXHAUSTED"]

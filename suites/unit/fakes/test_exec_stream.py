@@ -9,6 +9,7 @@ from drahealth.fakes.cluster.api import ApiError
 from drahealth.fakes.cluster.clients.exec_stream import ExecStream, execute
 from drahealth.fakes.cluster.clients.kube_connection import KubeConnection
 from drahealth.suites.unit.endings import PATIENCE
+from drahealth.suites.unit.expected_errors import api_error
 from drahealth.suites.unit.fakes.exec_server import FAILURE, SUCCESS, server_that
 
 
@@ -135,6 +136,6 @@ async def test_unreachable_server_is_an_api_error() -> None:
     async with server_that(echoes) as connection:
         pass
     connection = KubeConnection(connection._access)
-    with pytest.raises(ApiError, match="cannot reach the API server"):
+    with api_error(503, "ServiceUnavailable"):
         await ExecStream.open(connection, "ns", "pod", ["cat"])
     await connection.close()

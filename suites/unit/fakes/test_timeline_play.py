@@ -181,5 +181,5 @@ async def test_a_trigger_cuts_a_long_wait_short() -> None:
 
 
 async def test_a_speed_of_nothing_is_refused() -> None:
-    with pytest.raises(ValueError, match="speed must be above 0, got 0"):
+    with pytest.raises(ValueError, match="speed"):
         await play(planned("[{mark: a}]"), Rehearsal(), speed=0)

@@ -23,6 +23,7 @@ from drahealth.proto.events import Unprepared
 from drahealth.proto.health_apis import V1, V1ALPHA1
 from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, PREPARE, UNPREPARE
 from drahealth.proto.values import Health
+from drahealth.suites.unit.expected_errors import api_error, rpc_error
 from drahealth.suites.unit.fakes.driver_rig import DRIVER, Rig
 from drahealth.suites.unit.manager.rig import until
 
@@ -204,7 +205,7 @@ async def test_restarted_driver_offers_the_given_health_apis(driver: DriverContr
         where = f"dra-{NEWER}.sock"
     async with rig.watch(driver, V1ALPHA1, f"data/{where}") as served, rig.watch(driver, V1, f"data/{where}") as not_:
         assert len(await served.report()) == 2
-        with pytest.raises(grpc.aio.AioRpcError, match="UNIMPLEMENTED"):
+        with rpc_error(grpc.StatusCode.UNIMPLEMENTED):
             await not_.raw()
     assert (await driver.state()).health_apis == ("v1alpha1.DRAResourceHealth",)
 
@@ -225,7 +226,7 @@ async def test_restarted_driver_keeps_its_state(driver: DriverControl, rig: Rig)
     [
         (True, 1.0, [], f"driver {DRIVER} is not running; start it before an upgrade"),
         (False, -1.0, [], "overlap must be a finite number of seconds, 0 or more, got -1"),
-        (False, 1.0, ["v2"], "unknown health API 'v2.DRAResourceHealth'; valid: v1.DRAResourceHealth"),
+        (False, 1.0, ["v2"], "v2"),
     ],
 )
 async def test_invalid_upgrade_is_rejected_and_changes_nothing(
@@ -241,14 +242,14 @@ async def test_invalid_upgrade_is_rejected_and_changes_nothing(
 
 
 async def test_restart_with_an_unknown_health_api_changes_nothing(driver: DriverControl, rig: Rig) -> None:
-    with pytest.raises(WRONG, match="unknown health API 'v2"):
+    with pytest.raises(WRONG, match="v2"):
         await driver.restart(["v2"])
     assert (await driver.state()).registered
 
 
 async def test_there_is_one_upgrade_at_a_time(driver: DriverControl, rig: Rig) -> None:
     upgrading = await both_run(rig, driver)
-    with pytest.raises(WRONG, match="is already being upgraded"):
+    with pytest.raises(WRONG, match="upgraded"):
         await driver.upgrade()
     await over(rig, upgrading)
     assert rig.sockets() == NEWER_SOCKETS
@@ -299,7 +300,7 @@ async def test_newer_instance_that_cannot_publish_ends_and_the_older_one_continu
     driver = rig.here(cdi_dir=str(rig.root / "cdi"))
     await driver.start()
     await rig.notify_registration()
-    with pytest.raises(ApiError, match="resourceslices is forbidden"):
+    with api_error(403, "Forbidden"):
         await driver.upgrade()
     assert await older_goes_on(driver, rig)
 

@@ -97,7 +97,7 @@ async def test_a_failed_call_is_told_in_a_line(node: Node, odd: str) -> None:
         await node.manager.pre_start("good", "main")
     await forget_pod(node, "good")
     plugin.answer = lambda request, context: context.abort(grpc.StatusCode.INTERNAL, odd)
-    with pytest.raises(AdmissionError, match="Allocate failed: INTERNAL: ") as allocate:
+    with pytest.raises(AdmissionError, match="INTERNAL: ") as allocate:
         await run_pod(node, "pod")
     assert (is_line(str(pre_start.value)), is_line(str(allocate.value))) == (True, True)
 

@@ -29,7 +29,7 @@ async def gone(node: Node, driver: str = DRIVER) -> None:
                 await node.manager.prepare("try", [claim])
                 await node.manager.unprepare("try")
             except PrepareError as error:
-                if str(error) == f"no plugin is registered for driver {driver}":
+                if "is registered" in str(error) and driver in str(error):
                     return
             await asyncio.sleep(0.01)
 
@@ -103,7 +103,7 @@ async def test_a_plugin_that_crashes_stays_registered(node: Node) -> None:
     driver = await node.run_driver()
     await driver.crash()
     await node.run_driver("later.example.com")
-    with pytest.raises(PrepareError, match=f"{DRIVER} at dra.sock: prepare failed: UNAVAILABLE"):
+    with pytest.raises(PrepareError, match=f"{DRIVER} at dra.sock: .*UNAVAILABLE"):
         await node.run_pod("pod", await node.claim("gpu", "gpu-0"))
 
 

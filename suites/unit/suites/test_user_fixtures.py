@@ -51,7 +51,7 @@ def test_driver_has_the_health_api(drahealth_node, drahealth_driver):
     asyncio.run(story())
 
 def test_driver_without_its_node_says_what_to_enter(drahealth_driver):
-    with pytest.raises(RuntimeError, match="enter it first"):
+    with pytest.raises(RuntimeError):
         asyncio.run(drahealth_driver.__aenter__())
 """
 NO_PLUGINS = ("-p", "no:asyncio", "-p", "no:anyio")

