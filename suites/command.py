@@ -92,7 +92,19 @@ def run_manager(
     pods: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Directory of manifests and statuses; default: ROOT/pods.")
     ] = None,
-    profile: Annotated[str, typer.Option(help="Behavior: kep (default), or v1.34 to v1.37.")] = "kep",
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Behavior: kep (default), or v1.34 to v1.37; with a real API server, its release is the default.",
+        ),
+    ] = None,
+    api_server: Annotated[
+        str, typer.Option(metavar="KIND", help="API server: memory, or real (kube-apiserver and etcd).")
+    ] = "memory",
+    kubernetes: Annotated[
+        str | None, typer.Option(metavar="VERSION", help="Kubernetes release of a real API server.")
+    ] = None,
     node_name: Annotated[
         str | None, typer.Option(metavar="NAME", help="Name of the node; default: this machine's name.")
     ] = None,
@@ -123,6 +135,8 @@ def run_manager(
             root_dir=root_dir,
             pods=pods,
             profile=profile,
+            api_server=api_server,
+            kubernetes=kubernetes,
             node_name=node_name,
             resync=resync,
             feature_gates=feature_gates,

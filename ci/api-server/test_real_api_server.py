@@ -16,7 +16,7 @@ from drahealth.fakes.cluster.clients.kube_connection import KubeConnection
 from drahealth.fakes.cluster.clients.kubeconfig import access
 from drahealth.manager.gates import Gates
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.targets.api_servers.real import RealApiServer
+from drahealth.suites.targets.api_servers.real import real_api_servers
 from drahealth.suites.targets.api_servers.serving import api_server
 
 PROGRAMS = {"etcd", "kube-apiserver"}
@@ -69,7 +69,7 @@ async def test_objects_port_and_credentials_outlive_the_server(root: Path) -> No
 
 
 async def test_a_server_that_is_down_refuses_calls_until_it_is_up(root: Path) -> None:
-    server = RealApiServer.make(root)
+    server = real_api_servers()(root)
     await server.start()
     await server.down()
     with pytest.raises(ApiError, match="cannot reach"):
@@ -96,7 +96,7 @@ async def test_without_the_token_nothing_answers(root: Path) -> None:
 
 
 async def test_a_killed_process_is_reported_with_its_log(root: Path) -> None:
-    server = RealApiServer.make(root)
+    server = real_api_servers()(root)
     await server.start()
     failure = asyncio.create_task(server.wait())
     processes(root)["etcd"].kill()

@@ -9,8 +9,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from contextlib import aclosing
 
-from drahealth.fakes.cluster.api import CLAIMS, NAMESPACES, PODS, ApiError, Kind, Object
-from drahealth.fakes.cluster.api_server.server import ApiServer
+from drahealth.fakes.cluster.api import CLAIMS, NAMESPACES, PODS, Api, ApiError, Kind, Object
 from drahealth.fakes.cluster.scheduling.claims import consumers
 from drahealth.suites.manager_command.manifest import DIGEST, FILE, Key, Manifest, described
 from drahealth.suites.manager_command.manifest_directory import ManifestDirectory
@@ -28,7 +27,7 @@ log = logging.getLogger(__name__)
 class Applier:
     """Follows a directory of manifests while `run` runs; calls `refused(file, line, problem)` for rejected objects."""
 
-    def __init__(self, api: ApiServer, directory: ManifestDirectory, refused: Callable[[str, int, str], None]) -> None:
+    def __init__(self, api: Api, directory: ManifestDirectory, refused: Callable[[str, int, str], None]) -> None:
         self._api = api
         self._directory = directory
         self._refused = refused
@@ -47,7 +46,11 @@ class Applier:
             while True:
                 await self._woken.wait()
                 self._woken.clear()
-                await self.apply()
+                try:
+                    await self.apply()
+                except ApiError as error:
+                    log.warning("manifests cannot be applied: %s; retrying", error)
+                    asyncio.get_running_loop().call_later(RETRY, self.wake)
 
     async def apply(self) -> None:
         """One pass. A rejection is logged once and retried."""

@@ -11,11 +11,13 @@ from pathlib import Path
 from drahealth.fakes.cluster.api_server.gates import MESSAGE_GATE, STATUS_GATE
 from drahealth.fakes.cluster.api_server.strategies import is_name
 from drahealth.manager.gates import Gates
-from drahealth.manager.profile import PROFILES, Profile
+from drahealth.manager.profile import KEP, PROFILES, Profile
 from drahealth.proto.sockets import PATH_LIMIT
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.manager_command.history import check_history_file
 from drahealth.suites.output_paths import check_output_folder
+from drahealth.suites.targets.api_servers.options import API_SERVER, DEFAULT_KUBERNETES, ApiServerKind
+from drahealth.suites.targets.versions import profile_of
 
 ROOM_FOR_NAMES = 52
 """Bytes of a socket's path that are left for `/plugins_registry/DRIVER-reg.sock`, so a driver's name may have 25."""
@@ -25,7 +27,7 @@ ROOM_FOR_NAMES = 52
 class Options:
     """Absolute paths; `resync` in seconds; `metrics_port` None for no metrics, 0 for any free port.
 
-    `history` is a file that does not exist yet; None for none.
+    `history` is a file that does not exist yet; None for none. `kubernetes` is the release of a real API server.
     """
 
     root: Path
@@ -37,6 +39,8 @@ class Options:
     metrics_port: int | None
     json: bool
     history: Path | None = None
+    api_server: ApiServerKind = "memory"
+    kubernetes: str | None = None
 
     @classmethod
     def make(
@@ -44,15 +48,19 @@ class Options:
         *,
         root_dir: Path,
         pods: Path | None,
-        profile: str,
+        profile: str | None,
         node_name: str | None,
         resync: float,
         feature_gates: str | None,
         metrics_port: int | None,
         json: bool,
         history: Path | None = None,
+        api_server: str = "memory",
+        kubernetes: str | None = None,
     ) -> "Options":
         """The options from the command's flags; creates the directories. Raises ConfigurationError."""
+        kind = API_SERVER.value(api_server)
+        behavior = _profile(profile, kind, kubernetes)
         root = root_dir.absolute()
         _check_length(root)
         _make_private(root)
@@ -60,8 +68,6 @@ class Options:
         for path in (root, folder):
             check_output_folder(str(path))
         _check_owner(root)
-        if profile not in PROFILES:
-            raise ConfigurationError(f"unknown profile {profile!r}", f"choose one of {', '.join(PROFILES)}")
         if not 0 < resync < math.inf:
             raise ConfigurationError(
                 f"--resync must be a number of seconds above 0, got {resync:g}", "the default is 60"
@@ -77,7 +83,24 @@ class Options:
         record = history.absolute() if history else None
         if record:
             check_history_file(record)
-        return cls(root, folder, PROFILES[profile], name, resync, gates, metrics_port, json, record)
+        return cls(root, folder, behavior, name, resync, gates, metrics_port, json, record, kind, kubernetes)
+
+
+def _profile(name: str | None, kind: ApiServerKind, kubernetes: str | None) -> Profile:
+    """By default kep, and with a real API server that of its release."""
+    if name is not None and name not in PROFILES:
+        raise ConfigurationError(f"unknown profile {name!r}", f"choose one of {', '.join(PROFILES)}")
+    if kind == "memory":
+        if kubernetes is not None:
+            raise ConfigurationError("--kubernetes needs --api-server real", "the API server in memory has no release")
+        return PROFILES[name or KEP.name]
+    release = profile_of(kubernetes or DEFAULT_KUBERNETES)
+    if name == KEP.name:
+        raise ConfigurationError(
+            "--profile kep needs --api-server memory, because a real one rejects names that only the KEP has",
+            f"pass --profile {release.name}",
+        )
+    return PROFILES[name] if name else release
 
 
 def gates_of(text: str) -> Gates:

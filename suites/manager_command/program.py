@@ -6,27 +6,22 @@ The containers of the fake runtime start again.
 """
 
 import asyncio
-import json
 import logging
 import os
 import signal
 import sys
 from collections.abc import Coroutine
-from contextlib import AbstractContextManager, AsyncExitStack, closing, suppress
-from pathlib import Path
+from contextlib import AbstractContextManager, AsyncExitStack, closing
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from filelock import FileLock, Timeout
 
-from drahealth.fakes.cluster.api import CLAIM_TEMPLATES, CLAIMS, DEVICE_CLASSES, NAMESPACES, NODES, PODS
-from drahealth.fakes.cluster.api_server.credentials import Credentials
-from drahealth.fakes.cluster.api_server.http import HttpApi
-from drahealth.fakes.cluster.api_server.object_files import ObjectFiles
+from drahealth.fakes.cluster.api import NODES
 from drahealth.fakes.program.log_lines import log_to
 from drahealth.proto.clock import SystemClock
 from drahealth.proto.events import ManagerStarted, ManagerStopped, ManifestRejected
 from drahealth.suites.errors import ConfigurationError, HarnessError
+from drahealth.suites.manager_command.api_server import make_server
 from drahealth.suites.manager_command.applier import Applier
 from drahealth.suites.manager_command.history import history_file
 from drahealth.suites.manager_command.manifest_directory import ManifestDirectory
@@ -34,68 +29,64 @@ from drahealth.suites.manager_command.observers import Observers
 from drahealth.suites.manager_command.options import Options
 from drahealth.suites.manager_command.pod_watch import watch_pods
 from drahealth.suites.manager_command.status_files import StatusFiles
+from drahealth.suites.targets.api_servers.server import ApiServerProcess
 from drahealth.suites.targets.reference.cluster import ReferenceCluster
 
 if TYPE_CHECKING:
     from drahealth.fakes.program.metrics_server import MetricsServer
 
-KEPT = (NAMESPACES, NODES, DEVICE_CLASSES, CLAIM_TEMPLATES, CLAIMS, PODS)
-"""Kinds whose objects outlive the program; ResourceSlices are wiped by a kubelet that starts, anyway (W-30)."""
-
 log = logging.getLogger(__name__)
 
 
 class Program:
-    """The whole program, in one event loop."""
+    """The whole program with its API server, in one event loop."""
 
-    def __init__(self, options: Options, observers: Observers) -> None:
+    def __init__(self, options: Options, observers: Observers, server: ApiServerProcess) -> None:
         self._options = options
         self._observe = observers
-        root, clock = options.root, SystemClock()
-        try:
-            self.node = ReferenceCluster(
-                root,
-                profile=options.profile,
-                clock=clock,
-                name=options.node_name,
-                resync=options.resync,
-                gates=options.gates,
-                files=ObjectFiles(root / "api", KEPT),
-                observe=observers,
-            )
-        except OSError as error:
-            raise HarnessError(f"the objects in {root / 'api'} cannot be read: {error.strerror}") from error
-        self._http = HttpApi(self.node.api, _credentials(root / "credentials.json"))
+        self._server = server
+        self.node = ReferenceCluster(
+            options.root,
+            server,
+            profile=options.profile,
+            clock=SystemClock(),
+            name=options.node_name,
+            resync=options.resync,
+            gates=options.gates,
+            observe=observers,
+        )
         self._statuses = StatusFiles(options.pods, SystemClock())
         self._directory = ManifestDirectory(options.pods, options.node_name, self._wake, self._refuse)
-        self._applier = Applier(self.node.api, self._directory, self._refuse)
+        self._applier: Applier | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
         """Runs until `stop` is set, and stops in order. Raises HarnessError if it cannot start, or if a part of it
         fails.
         """
-        await self._check_name()
         with history_file(self._options.history, self._options.profile, SystemClock(), self._observe):
             await self._run(stop)
 
     async def _run(self, stop: asyncio.Event) -> None:
         async with AsyncExitStack() as stack:
             metrics = await self._serve_metrics(stack)
-            stack.push_async_callback(self._http.stop)
-            await self._serve_api()
+            stack.push_async_callback(self._server.stop)
+            await self._server.start()
+            await self._check_name()
+            await self._server.kubeconfig()
             stack.callback(self._statuses.flush)
             self._statuses.sweep()
             await self._directory.read()
-            await self._applier.apply()
+            applier = self._applier = Applier(self.node.api, self._directory, self._refuse)
+            await applier.apply()
             stack.push_async_callback(self.node.stop)
             await self.node.start()
             self._observe(self._started(metrics))
-            await self._work(stop)
+            await self._work(stop, applier)
         self._observe(ManagerStopped())
 
-    async def _work(self, stop: asyncio.Event) -> None:
+    async def _work(self, stop: asyncio.Event, applier: Applier) -> None:
         """Runs all parts until the end, or until one of them fails."""
-        parts: list[Coroutine[Any, Any, object]] = [self._directory.follow(), self._applier.run()]
+        parts: list[Coroutine[Any, Any, object]] = [self._directory.follow(), applier.run()]
         parts += [
             watch_pods(self.node.api, self._observe, self._statuses),
             self._statuses.run(),
@@ -113,7 +104,8 @@ class Program:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def _wake(self) -> None:
-        self._applier.wake()
+        if self._applier:
+            self._applier.wake()
 
     def _refuse(self, file: str, line: int, problem: str) -> None:
         where = f"{file}, line {line}" if line else file
@@ -121,25 +113,12 @@ class Program:
         self._observe(ManifestRejected(file, line, problem))
 
     async def _check_name(self) -> None:
-        for node in await self.node.api.list(NODES):
-            if node["metadata"]["name"] != self.node.name:
-                raise ConfigurationError(
-                    f"{self._options.root} is the root directory of node {node['metadata']['name']}, not of "
-                    f"{self.node.name}",
-                    f"pass --node-name {node['metadata']['name']}, or another --root-dir",
-                )
-
-    async def _serve_api(self) -> None:
-        """Serves the API at the earlier port if it is free, so that running drivers find it again."""
-        kubeconfig = self._options.root / "kubeconfig"
-        try:
-            await self._http.start(port_in(kubeconfig))
-        except OSError:
-            await self._http.start()
-        try:
-            self._http.write_kubeconfig(kubeconfig)
-        except OSError as error:
-            raise HarnessError(f"{kubeconfig} cannot be written: {error.strerror}") from error
+        names = [node["metadata"]["name"] for node in await self.node.api.list(NODES)]
+        if names and self.node.name not in names:
+            raise ConfigurationError(
+                f"{self._options.root} is the root directory of node {names[0]}, not of {self.node.name}",
+                f"pass --node-name {names[0]}, or another --root-dir",
+            )
 
     async def _serve_metrics(self, stack: AsyncExitStack) -> "MetricsServer | None":
         port = self._options.metrics_port
@@ -172,22 +151,6 @@ class Program:
         )
 
 
-def _credentials(path: Path) -> Credentials:
-    """The credentials of the root directory, so that running drivers can use the next manager as well."""
-    try:
-        return Credentials.kept_in(path)
-    except OSError as error:
-        raise HarnessError(f"{path} cannot be read or written: {error.strerror}") from error
-
-
-def port_in(kubeconfig: Path) -> int:
-    """The port of the server in a kubeconfig of ours; 0 if there is none."""
-    with suppress(OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
-        config = json.loads(kubeconfig.read_bytes())
-        return urlsplit(config["clusters"][0]["cluster"]["server"]).port or 0
-    return 0
-
-
 def serve(options: Options) -> None:
     """Runs the program in this process until SIGTERM or SIGINT. Raises HarnessError."""
     os.umask(0o077)  # no other user can open a file or a socket of the manager, whatever the mode of the root directory
@@ -201,15 +164,16 @@ def serve(options: Options) -> None:
     except OSError as error:
         raise HarnessError(f"{options.root / 'lock'} cannot be locked: {error.strerror}") from error
     with lock:
-        asyncio.run(_serve(options))
+        server = make_server(options)  # before any loop runs: a build takes minutes, and Ctrl-C ends it at once
+        asyncio.run(_serve(options, server))
 
 
-async def _serve(options: Options) -> None:
+async def _serve(options: Options, server: ApiServerProcess) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     observers = Observers()
-    program = Program(options, observers)
+    program = Program(options, observers, server)
     with _shown(options, observers, program):
         try:
             await program.run(stop)

@@ -21,6 +21,7 @@ class Capability(Enum):
     SET_RESYNC = "set-resync"
     LOCAL_DRIVERS = "local-drivers"
     TAINT_DEVICES = "taint-devices"
+    KEP_API = "kep-api"
 
     @property
     def meaning(self) -> str:
@@ -44,6 +45,7 @@ _MEANINGS = {
     Capability.SET_RESYNC: "Choose how often the kubelet syncs a pod that has not changed.",
     Capability.LOCAL_DRIVERS: "Register drivers that run on this machine, in any process.",
     Capability.TAINT_DEVICES: "Publish devices with taints, which the scheduler respects.",
+    Capability.KEP_API: "Judge what only the KEP has in the API; a release without it has a known issue.",
 }
 
 _EXCLUSIVE = frozenset(

@@ -93,5 +93,7 @@ class TargetDefinition:
         return capability not in self.missing
 
     def options_of(self, command: str) -> tuple[Option[Any], ...]:
-        """The options that this command takes for it."""
+        """The options that this command takes for it; `doctor` takes none for a target without checks."""
+        if command == "doctor" and self.examine is None:
+            return ()
         return tuple(option for option in self.options if command in option.commands)

@@ -16,7 +16,11 @@ def _health_api(name: str) -> "HealthApi":
 
 
 KUBERNETES = Option(
-    "kubernetes", "VERSION", "Kubernetes release of a real kubelet, such as 1.37.1.", parse_version, ("run", "doctor")
+    "kubernetes",
+    "VERSION",
+    "Kubernetes release of a kubelet or API server, such as 1.37.1.",
+    parse_version,
+    ("run", "doctor"),
 )
 DRIVER = Option(
     "driver", "WHERE", "Process of the fake driver: inline (default) or process.", choice("inline", "process")

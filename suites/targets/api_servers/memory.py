@@ -1,23 +1,34 @@
-"""The API server in memory, served over HTTP when a kubeconfig is needed."""
+"""The API server in memory, served over HTTPS when a kubeconfig is needed."""
 
 import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from drahealth.fakes.cluster.api import CLAIM_TEMPLATES, CLAIMS, DEVICE_CLASSES, NAMESPACES, NODES, PODS
 from drahealth.fakes.cluster.api_server.gates import KEP_RULES, MESSAGE_GATE, STATUS_GATE, FieldRules
 from drahealth.fakes.cluster.api_server.object_files import ObjectFiles
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.manager.gates import Gates
 from drahealth.manager.profile import Profile
 from drahealth.proto.clock import Clock
+from drahealth.suites.errors import HarnessError
+from drahealth.suites.targets.api_servers.kubeconfig_port import port_in
 from drahealth.suites.targets.api_servers.server import ALL_ON
 
 if TYPE_CHECKING:
+    from drahealth.fakes.cluster.api_server.credentials import Credentials
     from drahealth.fakes.cluster.api_server.http import HttpApi
+
+KEPT = (NAMESPACES, NODES, DEVICE_CLASSES, CLAIM_TEMPLATES, CLAIMS, PODS)
+"""Kinds whose objects outlive the server; a kubelet that starts removes its ResourceSlices anyway (W-30)."""
 
 
 class MemoryApiServer:
-    """Implements `server.ApiServerProcess`. With `files` its objects outlive it; raises OSError if these fail."""
+    """Implements `server.ApiServerProcess`.
+
+    With `keep` its objects, port and credentials are in the root directory, for the next one. Raises HarnessError if
+    these cannot be read.
+    """
 
     def __init__(
         self,
@@ -26,21 +37,31 @@ class MemoryApiServer:
         rules: FieldRules = KEP_RULES,
         gates: Gates = ALL_ON,
         clock: Clock | None = None,
-        files: ObjectFiles | None = None,
+        keep: bool = False,
     ) -> None:
-        self.api = ApiServer(rules=rules, gates=_by_name(gates), clock=clock, files=files)
-        self._root = root
+        self._path = root / "kubeconfig"
+        self._keep = keep
         self._http: HttpApi | None = None
+        try:
+            files = ObjectFiles(objects_folder(root), KEPT) if keep else None
+            self.api = ApiServer(rules=rules, gates=_by_name(gates), clock=clock, files=files)
+        except OSError as error:
+            raise HarnessError(f"the objects in {objects_folder(root)} cannot be read: {error.strerror}") from error
 
     async def kubeconfig(self) -> Path:
-        path = self._root / "kubeconfig"
         if self._http is None:
             from drahealth.fakes.cluster.api_server.http import HttpApi  # only here: it brings a web server
 
-            self._http = HttpApi(self.api)
-            await self._http.start()
-            self._http.write_kubeconfig(path)
-        return path
+            self._http = HttpApi(self.api, self._kept_credentials() if self._keep else None)
+            try:
+                await self._http.start(port_in(self._path) if self._keep else 0)
+            except OSError:
+                await self._http.start()
+            try:
+                self._http.write_kubeconfig(self._path)
+            except OSError as error:
+                raise HarnessError(f"{self._path} cannot be written: {error.strerror}") from error
+        return self._path
 
     async def start(self) -> None:
         """Nothing: it has no process."""
@@ -64,6 +85,20 @@ class MemoryApiServer:
 
     async def restart(self, gates: Gates) -> None:
         self.api.restart(_by_name(gates))
+
+    def _kept_credentials(self) -> "Credentials":
+        from drahealth.fakes.cluster.api_server.credentials import Credentials
+
+        path = self._path.with_name("credentials.json")
+        try:
+            return Credentials.kept_in(path)
+        except OSError as error:
+            raise HarnessError(f"{path} cannot be read or written: {error.strerror}") from error
+
+
+def objects_folder(root: Path) -> Path:
+    """Where a server with this root directory keeps its objects."""
+    return root / "api"
 
 
 def field_rules(profile: Profile) -> FieldRules:

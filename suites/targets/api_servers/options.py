@@ -2,10 +2,15 @@
 
 from typing import Literal, get_args
 
+from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION
 from drahealth.suites.targets.option import Option
 
 ApiServerKind = Literal["memory", "real"]
 """memory: an API server in this process. real: kube-apiserver and etcd on this machine."""
+
+
+DEFAULT_KUBERNETES = DEFAULT_VERSION
+"""The default release of a real API server."""
 
 
 def parse_kind(text: str) -> ApiServerKind:

@@ -9,17 +9,17 @@ import base64
 import fcntl
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from drahealth.fakes.cluster.api_server.gates import MESSAGE_GATE
 from drahealth.fakes.cluster.clients.kube_client import KubeClient
 from drahealth.fakes.program.atomic import replace_file
 from drahealth.manager.gates import Gates
 from drahealth.suites.errors import HarnessError
+from drahealth.suites.targets.api_servers.kubeconfig_port import port_in
 from drahealth.suites.targets.api_servers.server import ALL_ON
 from drahealth.suites.targets.gates import feature_gates
 from drahealth.suites.targets.kubelet.binaries.ensure import ensure
@@ -48,22 +48,12 @@ class RealApiServer:
     def __init__(self, binaries: Binaries, root: Path, gates: Gates = ALL_ON) -> None:
         self._binaries = binaries
         self._path = root / "kubeconfig"
-        self._layout = Layout(root / "control-plane")
+        self._layout = Layout(data_folder(root))
         self._gates = gates
         self._is_down = False
         self._parts: tuple[ControlPlane, ApiProbe] | None = None
         self._client: KubeClient | None = None
         self._closing = AsyncExitStack()
-
-    @classmethod
-    def make(
-        cls, root: Path, *, kubernetes: str | None = None, gates: Gates = ALL_ON, progress: Progress = silent
-    ) -> "RealApiServer":
-        """A server of this release, with its programs from the cache, downloaded or built; that can take minutes.
-
-        Raises ConfigurationError for an unknown release, HarnessError if the programs cannot be got.
-        """
-        return cls(ensure(kubernetes or DEFAULT_VERSION, progress), root, gates)
 
     @property
     def api(self) -> KubeClient:
@@ -117,7 +107,7 @@ class RealApiServer:
         run = RunDirectory(layout.root, await _lock(layout.root / "lock"))
         stack.callback(run.release)
         layout.make(kubelet=False)
-        port = Reservation(_port_in(self._path))
+        port = Reservation(port_in(self._path))
         stack.callback(port.release)
         server, token = f"https://127.0.0.1:{port.port}", credentials.keep_admin(layout)
         programs = {self._binaries.kube_apiserver.parent, self._binaries.etcd.parent}
@@ -150,6 +140,23 @@ class RealApiServer:
         return names
 
 
+def data_folder(root: Path) -> Path:
+    """Where a server with this root directory keeps its data, keys and logs."""
+    return root / "control-plane"
+
+
+def real_api_servers(
+    kubernetes: str | None = None, progress: Progress = silent, gates: Gates = ALL_ON
+) -> Callable[[Path], RealApiServer]:
+    """Makes API servers of this release for a root directory each; None stands for the default.
+
+    The programs come from the cache, or are downloaded or built first, which can take minutes. Raises
+    ConfigurationError for an unknown release, HarnessError if the programs cannot be got.
+    """
+    binaries = ensure(kubernetes or DEFAULT_VERSION, progress)
+    return lambda root: RealApiServer(binaries, root, gates)
+
+
 async def _ready(probe: ApiProbe) -> bool:
     return await probe.ready() and await probe.has_namespace("default")
 
@@ -171,14 +178,6 @@ async def _lock(path: Path) -> int:
                 f"another API server uses {path.parent}", "end its process, or pass another directory"
             ) from None
         raise
-
-
-def _port_in(kubeconfig: Path) -> int:
-    """The port of the server in a kubeconfig of ours; 0 if there is none."""
-    with suppress(OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
-        config = json.loads(kubeconfig.read_bytes())
-        return urlsplit(config["clusters"][0]["cluster"]["server"]).port or 0
-    return 0
 
 
 def _kubeconfig(server: str, token: str, authority: bytes) -> Mapping[str, Any]:

@@ -26,9 +26,9 @@ async def api_server(
     """
     server: ApiServerProcess
     if kind == "real":
-        from drahealth.suites.targets.api_servers.real import RealApiServer
+        from drahealth.suites.targets.api_servers.real import real_api_servers
 
-        server = RealApiServer.make(root, kubernetes=kubernetes, progress=progress)
+        server = real_api_servers(kubernetes, progress)(root)
     else:
         from drahealth.suites.targets.api_servers.memory import MemoryApiServer
 

@@ -1,5 +1,5 @@
 """The reference as a whole node with its control plane: the manager, a pod worker, a container runtime, an API server
-in memory, and a scheduler.
+in memory or a real one, and a scheduler.
 
 The reference target runs scenarios on it, with time under control. `drahealth manager` runs it as a program.
 """
@@ -8,12 +8,11 @@ import asyncio
 from pathlib import Path
 
 from drahealth.fakes.cluster.api import NODES, ApiError
-from drahealth.fakes.cluster.api_server.gates import MESSAGE_GATE, STATUS_GATE, FieldRules
-from drahealth.fakes.cluster.api_server.object_files import ObjectFiles
-from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.cluster.containers.runtime import ContainerRuntime
+from drahealth.fakes.cluster.list_watch import ControlPlaneApi
 from drahealth.fakes.cluster.pod_worker.slice_removal import SliceRemoval
 from drahealth.fakes.cluster.pod_worker.worker import PodWorkers
+from drahealth.fakes.cluster.scheduling.control_loop import ControlLoop
 from drahealth.fakes.cluster.scheduling.replica_sets import ReplicaSetController
 from drahealth.fakes.cluster.scheduling.scheduler import Scheduler
 from drahealth.manager.device_plugins import DevicePluginManager
@@ -23,28 +22,26 @@ from drahealth.manager.manager import DeviceManager
 from drahealth.manager.profile import Profile
 from drahealth.proto.clock import Clock
 from drahealth.proto.events import Observe, ignore
-
-ALL_ON = Gates()
+from drahealth.suites.targets.api_servers.server import ALL_ON, ApiServerProcess
 
 
 class ReferenceCluster:
     """A node named `name` whose kubelet has `root` as its root directory and syncs each pod every `resync` seconds.
 
-    `gates` are those of the API server and the kubelet. With `files` the objects of the API server outlive the process;
-    raises OSError if these cannot be written. `observe` gets the events of the manager. `dra`, `device_plugins` and
-    `workers` replace those of the reference.
+    The API server must run from before `start` until after `stop`. `gates` are those of the kubelet. `observe` gets the
+    events of the manager. `dra`, `device_plugins` and `workers` replace those of the reference.
     """
 
     def __init__(
         self,
         root: Path,
+        server: ApiServerProcess,
         *,
         profile: Profile,
         clock: Clock,
         name: str,
         resync: float,
         gates: Gates = ALL_ON,
-        files: ObjectFiles | None = None,
         observe: Observe = ignore,
         dra: type[DraManager] = DraManager,
         device_plugins: type[DevicePluginManager] = DevicePluginManager,
@@ -60,17 +57,17 @@ class ReferenceCluster:
         self._dra = dra
         self._device_plugins = device_plugins
         self._workers_type = workers
-        rules = FieldRules(
-            filters_reads=profile.api_filters_reads,
-            keeps_what_was_there=profile.api_keeps_stored,
-            has_pod_field=profile.pod_level,
-            names_every_request=profile.whole_claim == "an entry for each request",
-        )
-        self.api = ApiServer(rules=rules, gates=_by_name(gates), clock=clock, files=files)
+        self._server = server
         self.runtime = ContainerRuntime(clock)
-        self._scheduler = Scheduler(self.api, clock=clock)
-        self._replica_sets = ReplicaSetController(self.api)
-        self._make_kubelet()
+        self._controllers: list[ControlLoop] = []
+        self._workers: PodWorkers | None = None
+        self._slices: SliceRemoval | None = None
+        self.manager = self._new_manager()
+
+    @property
+    def api(self) -> ControlPlaneApi:
+        """A client of the API server."""
+        return self._server.api
 
     async def start(self) -> None:
         """The control plane, then the kubelet."""
@@ -84,18 +81,19 @@ class ReferenceCluster:
         except ApiError as error:
             if error.reason != "AlreadyExists":
                 raise
-        await self._scheduler.start()
-        await self._replica_sets.start()
+        self._controllers = [Scheduler(self.api, clock=self._clock), ReplicaSetController(self.api)]
+        for controller in self._controllers:
+            await controller.start()
 
     async def wait(self) -> None:
         """Raises the error that ends a part of the control plane; none should end before `stop`."""
-        await asyncio.gather(self._scheduler.wait(), self._replica_sets.wait())
+        await asyncio.gather(self._server.wait(), *(controller.wait() for controller in self._controllers))
 
     async def stop(self) -> None:
         """Stops everything; its files stay. Harmless on a node that never started."""
         await self.stop_kubelet()
-        await self._replica_sets.stop()
-        await self._scheduler.stop()
+        for controller in reversed(self._controllers):
+            await controller.stop()
         await self.runtime.close()
 
     async def restart_kubelet(self, gates: Gates | None = None, *, api_server: Gates | None = None) -> None:
@@ -105,33 +103,13 @@ class ReferenceCluster:
         """
         if gates is not None:
             self._gates = gates
-            self.api.restart(_by_name(api_server or gates))
+            await self._server.restart(api_server or gates)
         await self.stop_kubelet()
-        self._make_kubelet()
+        self.manager = self._new_manager()
         await self.start_kubelet()
 
     async def start_kubelet(self) -> None:
         """Returns when the existing pods are synced."""
-        await self._slices.start()
-        await self.manager.start()
-        await self._workers.start()
-
-    async def stop_kubelet(self) -> None:
-        """Stops the kubelet; containers keep running."""
-        await self._slices.stop()
-        await self._workers.stop()
-        await self.manager.stop()
-
-    def _make_kubelet(self) -> None:
-        self.manager = DeviceManager(
-            self.root,
-            profile=self._profile,
-            gates=self._gates,
-            clock=self._clock,
-            observe=self._observe,
-            dra=self._dra,
-            device_plugins=self._device_plugins,
-        )
         self._slices = SliceRemoval(self.api, self.manager, self.name, self._clock)
         self._workers = self._workers_type(
             self.api,
@@ -142,7 +120,25 @@ class ReferenceCluster:
             resync=self._resync,
             health_events=self._profile.health_events,
         )
+        await self._slices.start()
+        await self.manager.start()
+        await self._workers.start()
 
+    async def stop_kubelet(self) -> None:
+        """Stops the kubelet; containers keep running."""
+        if self._slices:
+            await self._slices.stop()
+        if self._workers:
+            await self._workers.stop()
+        await self.manager.stop()
 
-def _by_name(gates: Gates) -> dict[str, bool]:
-    return {STATUS_GATE: gates.resource_health_status, MESSAGE_GATE: gates.resource_health_status_message}
+    def _new_manager(self) -> DeviceManager:
+        return DeviceManager(
+            self.root,
+            profile=self._profile,
+            gates=self._gates,
+            clock=self._clock,
+            observe=self._observe,
+            dra=self._dra,
+            device_plugins=self._device_plugins,
+        )

@@ -1,9 +1,10 @@
 """The reference target, as the registry lists it."""
 
+from drahealth.suites.targets.api_servers.options import API_SERVER
 from drahealth.suites.targets.definition import Configuration, TargetDefinition
 from drahealth.suites.targets.option import Values
 from drahealth.suites.targets.reference.options import PROFILE
-from drahealth.suites.targets.shared_options import DRIVER, HEALTH_API
+from drahealth.suites.targets.shared_options import DRIVER, HEALTH_API, KUBERNETES
 
 
 def _configure(values: Values) -> Configuration:
@@ -16,7 +17,7 @@ DEFINITION = TargetDefinition(
     name="reference",
     title="the reference",
     summary="The manager and the fakes in this process; time is under control. It needs only Python.",
-    options=(PROFILE, DRIVER, HEALTH_API),
+    options=(PROFILE, API_SERVER, KUBERNETES, DRIVER, HEALTH_API),
     missing={},
     configure=_configure,
 )

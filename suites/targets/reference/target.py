@@ -1,15 +1,17 @@
 """The reference target: manager and fakes in this process, over real unix sockets and gRPC, time under control.
 
-It needs only Python. The clock jumps instead of waiting: a window for the next sync of a pod moves it by one resync.
+It needs only Python, unless its API server is a real one.
+The clock jumps instead of waiting: a window for the next sync of a pod moves it by one resync.
 """
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from drahealth.fakes.clock import JumpClock
+from drahealth.fakes.cluster.list_watch import ListWatch
 from drahealth.fakes.cluster.pod_worker.worker import PodWorkers
 from drahealth.fakes.control.device_plugin import PluginControl, PluginOptions
 from drahealth.fakes.control.driver import DriverControl, DriverOptions
@@ -18,13 +20,12 @@ from drahealth.manager.dra import DraManager
 from drahealth.manager.gates import Gates
 from drahealth.manager.profile import Profile
 from drahealth.proto.events import IN_SHORT, Event, Observe, Record, ignore
+from drahealth.suites.targets.api_servers.memory import MemoryApiServer, field_rules
+from drahealth.suites.targets.api_servers.server import ApiServerProcess
 from drahealth.suites.targets.drivers import Drivers, InlineDrivers, ProcessDrivers
 from drahealth.suites.targets.reference.cluster import ReferenceCluster
 from drahealth.suites.targets.run_directory import RunDirectory
 from drahealth.suites.targets.target import Opened, Window
-
-if TYPE_CHECKING:
-    from drahealth.fakes.cluster.api_server.http import HttpApi
 
 RESYNC = 8.0
 """Seconds between the syncs of a pod when nothing happens."""
@@ -36,7 +37,10 @@ WINDOWS: Mapping[Window, float] = MappingProxyType({"push": 5.0, "resync": 12.0,
 
 
 class ReferenceTarget:
-    """Implements `target.Target`. `dra` and `device_plugins` replace parts of the manager, to judge other ones."""
+    """Implements `target.Target`. `dra` and `device_plugins` replace parts of the manager, to judge other ones.
+
+    `make_server` makes the API server for the root directory of the node; None for one in memory.
+    """
 
     node_name = "node-a"
     workload_image = "workload.example.com/gpu-job:1"
@@ -47,6 +51,7 @@ class ReferenceTarget:
         profile: Profile,
         *,
         processes: bool = False,
+        make_server: Callable[[Path], ApiServerProcess] | None = None,
         dra: type[DraManager] = DraManager,
         device_plugins: type[DevicePluginManager] = DevicePluginManager,
         windows: Mapping[Window, float] = WINDOWS,
@@ -63,8 +68,14 @@ class ReferenceTarget:
         self.plugins_dir = self._root / "plugins"
         self.device_plugins_dir = self._root / "device-plugins"
         self._observe: Observe = ignore
+        self._server: ApiServerProcess = (
+            make_server(self._root)
+            if make_server
+            else MemoryApiServer(self._root, rules=field_rules(profile), clock=self.clock)
+        )
         self._node = ReferenceCluster(
             self._root,
+            self._server,
             profile=profile,
             clock=self.clock,
             name=self.node_name,
@@ -74,32 +85,32 @@ class ReferenceTarget:
             device_plugins=device_plugins,
             workers=self.workers,
         )
-        self.api, self.runtime = self._node.api, self._node.runtime
-        self._drivers: Drivers = InlineDrivers(self.api, self.clock)
-        self._http: HttpApi | None = None
+        self.runtime = self._node.runtime
+        self._drivers: Drivers | None = None
         self._kubelet_is_stopped = False
 
+    @property
+    def api(self) -> ListWatch:
+        return self._server.api
+
     async def start(self) -> None:
+        await self._server.start()
         if self._processes:
             self._drivers = await ProcessDrivers.spawn(await self.kubeconfig(), jumping=True)
+        else:
+            self._drivers = InlineDrivers(self.api, self.clock)
         await self._node.start()
 
     async def stop(self) -> None:
-        await self._drivers.close()
-        await self._node.stop()
-        if self._http:
-            await self._http.stop()
-        self._folder.remove()
+        async with AsyncExitStack() as stack:  # in reverse order, each whether or not the others fail
+            stack.callback(self._folder.remove)
+            stack.push_async_callback(self._server.stop)
+            stack.push_async_callback(self._node.stop)
+            if self._drivers:
+                stack.push_async_callback(self._drivers.close)
 
     async def kubeconfig(self) -> Path:
-        path = self._root / "kubeconfig"
-        if self._http is None:
-            from drahealth.fakes.cluster.api_server.http import HttpApi  # only here: it brings a web server
-
-            self._http = HttpApi(self.api)
-            await self._http.start()
-            self._http.write_kubeconfig(path)
-        return path
+        return await self._server.kubeconfig()
 
     async def enter(self, *, alone: bool) -> None:
         """Nothing: no other process uses the node."""
@@ -132,13 +143,13 @@ class ReferenceTarget:
         return seconds
 
     async def start_driver(self, options: DriverOptions, observe: Callable[[Record], None]) -> DriverControl:
-        return await self._drivers.start(options, observe)
+        return await self._running_drivers.start(options, observe)
 
     async def start_device_plugin(self, options: PluginOptions, observe: Callable[[Record], None]) -> PluginControl:
-        return await self._drivers.start_plugin(options, observe)
+        return await self._running_drivers.start_plugin(options, observe)
 
     async def drop_driver(self, driver: DriverControl | PluginControl) -> None:
-        await self._drivers.drop(driver)
+        await self._running_drivers.drop(driver)
 
     async def restart_kubelet(self) -> None:
         await self._node.restart_kubelet()
@@ -156,20 +167,25 @@ class ReferenceTarget:
         await self._node.restart_kubelet(Gates(kubelet, kubelet), api_server=Gates(api_server, api_server))
 
     async def stop_api_server(self) -> None:
-        self.api.down()
+        await self._server.down()
 
     async def start_api_server(self) -> None:
-        self.api.up()
+        await self._server.up()
 
     async def end_container(self, pod_uid: str, container: str, code: int) -> None:
         self.runtime.end(pod_uid, container, code)
 
     def check(self) -> None:
-        """Nothing: all components are in this process."""
+        self._server.check()
 
     async def log_tail(self) -> str:
         return ""
 
+    @property
+    def _running_drivers(self) -> Drivers:
+        assert self._drivers, "the target is not started"
+        return self._drivers
+
     async def _jump(self, seconds: float) -> None:
-        await self._drivers.jump(seconds)
+        await self._running_drivers.jump(seconds)
         self.clock.jump(seconds)

@@ -12,6 +12,7 @@ from drahealth.fakes.cluster.api import PODS, Object
 from drahealth.fakes.control.driver import DriverOptions
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.proto.events import Event, ManagerStarted, ManifestRejected
+from drahealth.suites.manager_command.api_server import make_server
 from drahealth.suites.manager_command.observers import Observers
 from drahealth.suites.manager_command.options import Options
 from drahealth.suites.manager_command.program import Program
@@ -105,7 +106,7 @@ class Rig:
         self.events.clear()
         observers = Observers()
         observers.add(self.events.append)
-        self.program, self._told = Program(options, observers), asyncio.Event()
+        self.program, self._told = Program(options, observers, make_server(options)), asyncio.Event()
         running = self._running = asyncio.create_task(self.program.run(self._told))
         await until(lambda: running.done() or any(isinstance(event, ManagerStarted) for event in self.events), PATIENCE)
         if running.done():

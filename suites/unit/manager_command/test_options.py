@@ -4,15 +4,20 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from drahealth.manager.gates import Gates
 from drahealth.suites.errors import ConfigurationError
-from drahealth.suites.manager_command.options import gates_of
+from drahealth.suites.manager_command.api_server import make_server
+from drahealth.suites.manager_command.options import Options, gates_of
 from drahealth.suites.unit.suites.test_command import refused
 
 OFF = "ResourceHealthStatus=false,ResourceHealthStatusMessage=false"
+REAL = ("--api-server", "real")
+RELEASES = "1.37, 1.36, 1.35, 1.34"
+NAMES = "because a real one rejects names that only the KEP has"
 THERE_ARE = "valid gates: ResourceHealthStatus, ResourceHealthStatusMessage"
 
 
@@ -33,6 +38,13 @@ def root() -> Iterator[Path]:
         (("--feature-gates", "Fast=true"), f"unknown feature gate 'Fast'; {THERE_ARE}"),
         (("--history", "/dev/null"), "--history /dev/null already exists; name another file, or remove this one"),
         (("--history", "/none/h"), "cannot write /none/h: No such file or directory; choose another file"),
+        (("--api-server", "etcd"), "--api-server must be one of memory, real, got 'etcd'"),
+        (("--kubernetes", "1.37.1"), "--kubernetes needs --api-server real; the API server in memory has no release"),
+        (
+            (*REAL, "--kubernetes", "1.20.0"),
+            f"there is no profile for Kubernetes 1.20.0; choose a release of {RELEASES}",
+        ),
+        ((*REAL, "--profile", "kep"), f"--profile kep needs --api-server memory, {NAMES}; pass --profile v1.37"),
         (("--pods", "/dev/null"), "cannot write to folder /dev/null: File exists; choose another folder"),
     ],
 )
@@ -68,3 +80,20 @@ def test_gates_are_given_as_to_a_kubelet(text: str, gates: Gates) -> None:
 def test_gates_that_a_kubelet_refuses_are_refused(text: str) -> None:
     with pytest.raises(ConfigurationError):
         gates_of(text)
+
+
+@pytest.mark.parametrize(("version", "profile"), [(None, "v1.37"), ("1.35.4", "v1.35")])
+def test_a_real_api_server_has_the_profile_of_its_release(root: Path, version: str | None, profile: str) -> None:
+    assert made(root, api_server="real", kubernetes=version).profile.name == profile
+
+
+def test_a_root_directory_keeps_its_kind_of_api_server(root: Path) -> None:
+    make_server(made(root))
+    with pytest.raises(ConfigurationError, match="a manager with --api-server memory; pass --api-server memory"):
+        make_server(made(root, api_server="real"))
+
+
+def made(root: Path, **options: Any) -> Options:
+    """The options of a command with only these flags."""
+    rest = dict.fromkeys(("pods", "profile", "node_name", "feature_gates", "metrics_port"))
+    return Options.make(**{**rest, "root_dir": root, "resync": 60.0, "json": True, "node_name": "node-a", **options})

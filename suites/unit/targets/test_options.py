@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from drahealth.manager.profile import KEP, V1_37
+from drahealth.manager.profile import KEP, V1_34, V1_37
 from drahealth.proto.health_apis import NODE_HEALTH_DRAFT, V1, V1ALPHA1
 from drahealth.suites.command import app
 from drahealth.suites.errors import ConfigurationError, HarnessError
@@ -21,6 +21,12 @@ ACCEPTED = {
     "--target reference": ReferenceConfiguration(KEP),
     "--target reference --profile v1.37": ReferenceConfiguration(V1_37),
     "--target reference --profile v1.37 --driver process": ReferenceConfiguration(V1_37, "process"),
+    "--target reference --api-server real --kubernetes 1.36.3": ReferenceConfiguration(
+        api_server="real", kubernetes="1.36.3"
+    ),
+    "--target reference --profile v1.34 --api-server real --kubernetes 1.34.4": ReferenceConfiguration(
+        V1_34, api_server="real", kubernetes="1.34.4"
+    ),
     "--target kubelet --kubernetes 1.37.1": KubeletConfiguration(V1_37),
     "--target kubelet --kubernetes 1.37.0 --driver process": KubeletConfiguration(V1_37, "1.37.0", "process"),
     KIND: KindConfiguration(V1_37, "1.37.0"),
@@ -90,6 +96,10 @@ def test_the_drivers_may_have_a_single_health_api(flags: str, health_api: object
         ),
         ("--kubernetes 1.37.1", ("--kubernetes", "--target kubelet or kind")),
         ("--target kubelet --profile kep", ("--profile", "--target reference")),
+        ("--api-server etcd", ("--api-server", "memory, real")),
+        ("--target kubelet --api-server real", ("--api-server", "--target reference")),
+        ("--api-server real --profile v1.34", ("--kubernetes 1.37.1", "--profile v1.37 or kep")),
+        ("--api-server real --kubernetes 1.35.4", ("1.35.4", "--profile v1.35")),
         ("--nodes 2", ("--nodes", "--target kind")),
         (f"{KIND} --driver process", ("--driver", "--target reference or kubelet")),
         ("--target kubelet --kubernetes 1.20.0", ("1.20.0", "1.37, 1.36, 1.35, 1.34")),

@@ -10,6 +10,7 @@ from drahealth.fakes.cluster.api import SLICES
 from drahealth.fakes.control.driver import DriverOptions
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.manager.profile import KEP
+from drahealth.suites.targets.api_servers.memory import MemoryApiServer
 from drahealth.suites.targets.reference.cluster import ReferenceCluster
 from drahealth.suites.unit.manager.rig import DRIVER, StillClock, registered, settle, until
 
@@ -22,7 +23,8 @@ def clock() -> StillClock:
 @pytest.fixture
 async def cluster(clock: StillClock) -> AsyncIterator[ReferenceCluster]:
     with tempfile.TemporaryDirectory(prefix="dra-") as root:
-        cluster = ReferenceCluster(Path(root), profile=KEP, clock=clock, name="node-a", resync=60)
+        server = MemoryApiServer(Path(root), clock=clock)
+        cluster = ReferenceCluster(Path(root), server, profile=KEP, clock=clock, name="node-a", resync=60)
         await cluster.start()
         yield cluster
         await cluster.stop()

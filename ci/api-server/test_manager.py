@@ -1,0 +1,106 @@
+"""`drahealth manager --api-server real` (`ci/check-api-server` runs this)."""
+
+import asyncio
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from drahealth.fakes.cluster.api import PODS, SLICES, Kind, Object
+from drahealth.fakes.cluster.clients.kube_client import KubeClient
+from drahealth.fakes.control.driver import DriverOptions
+from drahealth.fakes.hardware.driver import FakeDriver
+from drahealth.proto.values import Health
+from drahealth.suites.unit.endings import PATIENCE
+
+DRIVER = "gpu.example.com"
+MANIFESTS = """
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {name: gpu}
+spec: {selectors: [{cel: {expression: 'device.driver == "gpu.example.com"'}}]}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: gpu}
+spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu}}]}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: job}
+spec:
+  containers:
+  - {name: main, image: training, resources: {claims: [{name: gpu}]}}
+  resourceClaims: [{name: gpu, resourceClaimName: gpu}]
+"""
+
+
+class Manager:
+    """The command with its root directory; `start` returns when its kubeconfig is written."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    async def start(self) -> None:
+        drahealth, pipe = Path(sys.executable).with_name("drahealth"), asyncio.subprocess.PIPE
+        options = f"--root-dir {self.root} --node-name node-a --api-server real --json".split()
+        self.process = await asyncio.create_subprocess_exec(drahealth, "manager", *options, stdout=pipe)
+        assert self.process.stdout is not None
+        async for line in self.process.stdout:
+            if b'"event": "started"' in line:
+                break
+        self.api = await KubeClient.from_kubeconfig(self.root / "kubeconfig")
+
+    async def stop(self) -> None:
+        await self.api.close()
+        if self.process.returncode is None:
+            self.process.terminate()
+        await self.process.communicate()
+
+
+@pytest.fixture
+async def manager() -> AsyncIterator[Manager]:
+    with tempfile.TemporaryDirectory(prefix="dra-") as root:
+        manager = Manager(Path(root))
+        await manager.start()
+        yield manager
+        await manager.stop()
+
+
+async def seen(api: KubeClient, kind: Kind, wanted: object) -> Object:
+    """The first object whose health (for a pod) or driver (for a slice) is the wanted one."""
+    async with asyncio.timeout(PATIENCE), aclosing(api.watch(kind)) as events:
+        async for event in events:
+            if wanted == (event.object["spec"]["driver"] if kind == SLICES else health(event.object)):
+                return event.object
+    raise AssertionError("the watch has ended")
+
+
+def health(pod: Object) -> object:
+    statuses = pod["status"].get("containerStatuses") or [{}]
+    entries = statuses[0].get("allocatedResourcesStatus") or ()
+    return {entry["name"]: [device["health"] for device in entry["resources"]] for entry in entries}
+
+
+async def test_a_pod_from_a_manifest_keeps_its_uid_and_shows_health_on_a_real_api_server(manager: Manager) -> None:
+    registry, data = str(manager.root / "plugins_registry"), str(manager.root / "plugins" / DRIVER)
+    api = await KubeClient.from_kubeconfig(manager.root / "kubeconfig")  # the next manager has its port and token
+    driver = FakeDriver(DriverOptions(DRIVER, "node-a", ("gpu-0",), registry, data), api)
+    await driver.start()
+    await seen(manager.api, SLICES, DRIVER)
+    (manager.root / "pods" / "job.yaml").write_text(MANIFESTS)
+    before = await seen(manager.api, PODS, {"claim:gpu": ["Healthy"]})
+
+    manager.process.kill()
+    await manager.stop()
+    await manager.start()
+    await driver.set_health("gpu-0", Health.UNHEALTHY)
+    after = await seen(manager.api, PODS, {"claim:gpu": ["Unhealthy"]})
+    await driver.stop()
+    await api.close()
+    await manager.stop()  # which writes the last statuses
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert "health: Unhealthy" in (manager.root / "pods" / "default.job.status.yaml").read_text()
