@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from drahealth.proto.events import ProcessStarted
+from drahealth.proto.health_apis import NODE_HEALTH
 from drahealth.proto.values import DEFAULT_TIMEOUT, DeviceHealth
 from drahealth.suites.checking.checks.registry import health_check
 from drahealth.suites.checking.evidence import Evidence
@@ -39,11 +40,16 @@ def timestamps_are_plausible(evidence: Evidence, found: list[Stream]) -> Finding
         for device, times in arrivals(stream).items():
             before = 0
             for at, number, one in times:
+                if one.updated == 0 and stream.api is not NODE_HEALTH:
+                    continue  # the time is unknown
                 if wrong := _wrong_time(one.updated, before, oldest, started + at):
                     return failed(wrong[0], f"{device} in {stream}: {wrong[1]}", number)
                 before = one.updated
-            records.append(times[0][1])
-    return passed("the timestamps are plausible", *sorted(set(records))) if records else not_tested("no report")
+                records.append(number)
+    if records:
+        return passed("the timestamps are plausible", *sorted(set(records)))
+    reports = [one.reports[0].number for one in found if arrivals(one)]
+    return static("no report has a time", *reports) if reports else not_tested("no report listed a device")
 
 
 def _wrong_time(updated: int, before: int, oldest: float, now: float) -> tuple[str, str] | None:

@@ -117,38 +117,61 @@ def restarted_driver_unprepares_its_claims(evidence: Evidence) -> Finding:
 @check(
     "PLUGIN-10",
     "claims",
-    fix="Return a result for each claim UID of the request, and put the error of a claim into its own result.",
+    fix="Return a result for each claim UID of the request, and prepare each claim whatever the others are.",
 )
-def each_claim_of_a_call_has_its_own_result(evidence: Evidence) -> Finding:
-    """Calls with several claims have a result for each; the error of one claim leaves the others alone."""
+def each_claim_of_a_call_has_a_result(evidence: Evidence) -> Finding:
+    """Answers to calls with several claims have a result for each; a claim that was prepared alone has no error."""
+    alone = _prepared_alone(evidence)
     found = [call for call in claim_calls(evidence, "claims") if len(set(call.claims)) > 1]
-    alone = {
-        one.uid
-        for one in steps(evidence, "claims")
-        if one.call.kind == "prepare" and not one.problem and len(set(one.call.claims)) == 1
-    }
-    for call in found:
+    answered = [call for call in found if call.call.code == "OK"]
+    for call in answered:
         if wrong := _wrong_results(call, alone):
             return failed(*wrong, call.number)
-    prepared = [call for call in found if call.kind == "prepare"]
-    if not any(alone & set(call.claims) for call in prepared):
-        return not_tested("no call had several claims, one of which was prepared before")
-    records = tuple(call.number for call in prepared)
-    if not any(call.problem(uid) for call in prepared for uid in call.claims):
-        return static("each claim has a result; the driver refused none of them", *records)
-    return passed("each claim has a result; the error of one claim is in its own result", *records)
+    if answered:
+        return passed("each claim has a result", *(call.number for call in answered))
+    if found:
+        seen = f"the driver answered {len(found)} calls with an error for the whole call, such as "
+        return static(seen + found[0].problem(found[0].claims[0]), *(call.number for call in found))
+    return not_tested("no call had several claims")
+
+
+def _prepared_alone(evidence: Evidence) -> set[str]:
+    """The claims that were prepared by a call for them only."""
+    found = (one for one in steps(evidence, "claims") if one.call.kind == "prepare" and not one.problem)
+    return {one.uid for one in found if len(set(one.call.claims)) == 1}
 
 
 def _wrong_results(call: ClaimCall, alone: set[str]) -> tuple[str, str] | None:
-    """What was expected and seen of a call with several claims. `alone`: claims that were prepared alone."""
-    count = len(set(call.claims))
-    if call.call.code != "OK":
-        return f"a result for each of {count} claims", call.problem(call.claims[0])
+    """What was expected and seen of an answer to several claims."""
     if missing := [uid for uid in call.claims if not call.has_result(uid)]:
-        return f"a result for each of {count} claims", f"no result for {', '.join(sorted(missing))}"
+        return f"a result for each of {len(set(call.claims))} claims", f"no result for {', '.join(sorted(missing))}"
     if call.kind == "prepare" and (broken := [uid for uid in call.claims if uid in alone and call.problem(uid)]):
         return f"claim {broken[0]} is prepared, whatever the other claims are", call.problem(broken[0])
     return None
+
+
+@check(
+    "PLUGIN-23",
+    "claims",
+    fix="Put the error of a claim into `error` of its own result, and return no gRPC error.",
+)
+def error_of_a_claim_is_in_its_result(evidence: Evidence) -> Finding:
+    """A call with a claim that can be prepared, and another one that cannot, succeeds."""
+    alone = _prepared_alone(evidence)
+    found = [
+        call
+        for call in claim_calls(evidence, "claims")
+        if call.kind == "prepare" and len(set(call.claims)) > 1 and alone & set(call.claims)
+    ]
+    for call in found:
+        if call.call.code != "OK":
+            return failed("an error in the result of the claim", call.problem(call.claims[0]), call.number)
+    refused = [call for call in found if any(map(call.problem, call.claims))]
+    if refused:
+        return passed("the error is in the result of its claim", *(call.number for call in refused))
+    if found:
+        return static("the driver refused no claim", *(call.number for call in found))
+    return not_tested("no call had several claims, one of which was prepared before")
 
 
 @check(
