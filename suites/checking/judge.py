@@ -8,6 +8,7 @@ from drahealth.suites.checking.checks import CHECKS, Check
 from drahealth.suites.checking.evidence import Evidence
 from drahealth.suites.checking.experiments.plan import EXPERIMENTS
 from drahealth.suites.checking.ledger import DriverRequirement, requirements
+from drahealth.suites.checking.settings import NOT_ASKED
 from drahealth.suites.checking.verdicts import Finding, Verdict, not_applicable, not_tested
 
 
@@ -66,6 +67,8 @@ def _blocked(name: str, evidence: Evidence) -> Finding | None:
         return not_tested(f"experiment {name} did not end")
     reason = f"experiment {name}: {end.what.reason}"
     match end.what.outcome:
+        case "not applicable" if end.what.reason == NOT_ASKED:
+            return not_tested(reason, end.number)
         case "not applicable":
             return not_applicable(reason, end.number)
         case "incomplete":

@@ -45,12 +45,15 @@ class Summary:
     """Those that do not apply because drahealth did not start the driver come first, then the order of the ledger."""
     running: bool
     """Whether the driver was already running: its start and its end were not judged."""
+    only: tuple[str, ...] = ()
+    """The only requirements that were judged; empty for all."""
 
     @property
     def verdict(self) -> str:
         """The outcome in words."""
-        only_running = self.running and self.outcome is Outcome.CONFORMS
-        return f"{self.outcome}, running driver" if only_running else str(self.outcome)
+        limits = ["running driver"] if self.running and self.outcome is Outcome.CONFORMS else []
+        limits += [f"only {', '.join(self.only)}"] if self.only else []
+        return ", ".join((str(self.outcome), *limits))
 
     @property
     def exit_code(self) -> int:
@@ -65,15 +68,24 @@ class Summary:
 
 
 def summarize(
-    evidence: Evidence, *, waivers: Sequence[Waiver] = (), today: date, unproven: frozenset[str] | None = None
+    evidence: Evidence,
+    *,
+    waivers: Sequence[Waiver] = (),
+    today: date,
+    unproven: frozenset[str] | None = None,
+    only: Sequence[str] = (),
 ) -> Summary:
-    """Judges evidence. `unproven` are the checks that cannot fail a driver; by default, those of this release."""
-    aside = [_without_unproven(one, unproven_checks() if unproven is None else unproven) for one in judge(evidence)]
-    judgements, problems = waive(aside, waivers, today)
+    """Judges evidence. `unproven` are the checks that cannot fail a driver; by default, those of this release.
+
+    `only` are IDs of requirements; the others are left out of the summary.
+    """
+    unproven = unproven_checks() if unproven is None else unproven
+    wanted = [one for one in judge(evidence) if not only or one.requirement.id in only]
+    judgements, problems = waive((_without_unproven(one, unproven) for one in wanted), waivers, today)
     outcome, reasons = _outcome(judgements, problems, complete=evidence.complete)
     running = not evidence.header.started_by_us
     first = sorted(judgements, key=lambda one: not (running and _needs_start(one)))
-    return Summary(outcome, reasons, tuple(first), running)
+    return Summary(outcome, reasons, tuple(first), running, tuple(only))
 
 
 def _outcome(

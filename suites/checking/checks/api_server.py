@@ -4,7 +4,7 @@ from drahealth.proto.events import ApiServerSwitched, GrpcCall, ProcessExited, P
 from drahealth.suites.checking.checks.registry import check
 from drahealth.suites.checking.evidence import Evidence, Observation
 from drahealth.suites.checking.observed.devices import Device, devices_of, is_of, named, published
-from drahealth.suites.checking.observed.processes import exit_text, is_done
+from drahealth.suites.checking.observed.processes import crashes, exit_text, is_done
 from drahealth.suites.checking.observed.registrations import driver_name, outcome
 from drahealth.suites.checking.observed.streams import served_apis, streams
 from drahealth.suites.checking.verdicts import Finding, failed, not_tested, passed
@@ -37,9 +37,13 @@ def slices_are_published_when_the_api_server_is_up(evidence: Evidence) -> Findin
             device for found in one.what.slices if is_of(found, driver) for device in devices_of(found)
         }
         if up and one.number > up.number and devices:
-            return passed(f"published {one.at - up.at:.0f} s after the start: {named(devices)}", up.number, one.number)
+            return passed(
+                f"published {one.at - up.at:.0f} s after the API server was up: {named(devices)}", up.number, one.number
+            )
     again = next((one for one in switches if up and not one.what.reachable and one.number > up.number), None)
     if ended := _exit(evidence, started.number, again.number if again else float("inf")):
+        if any(crashes(evidence, "main")):
+            return not_tested("the driver also ends by itself while its API server is up", ended.number)
         return failed("the driver keeps running", exit_text(ended.what), down.number, ended.number)
     if up is None or not is_done(evidence, _NAME):
         return not_tested("the API server was not up long enough", down.number)

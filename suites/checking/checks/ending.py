@@ -42,7 +42,7 @@ def driver_ends_without_sockets(evidence: Evidence) -> Finding:
 def driver_runs_until_it_is_stopped(evidence: Evidence) -> Finding:
     """No process of the driver ends before it gets a signal."""
     if ended := next(crashes(evidence, "main", "restarted"), None):
-        seen = f"{exit_text(ended.what)} during experiment {ended.experiment}"
+        seen = f"in experiment {ended.experiment}, {exit_text(ended.what)}"
         return failed("the driver runs until it gets a signal", seen, ended.number)
     started = next((one for one in evidence.of(ProcessStarted) if one.what.process == "main"), None)
     sent = next(evidence.of(SignalSent, "end"), None)

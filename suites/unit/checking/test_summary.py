@@ -10,6 +10,7 @@ from drahealth.suites.checking.checks import CHECKS
 from drahealth.suites.checking.evidence import Evidence
 from drahealth.suites.checking.experiments.plan import EXPERIMENTS
 from drahealth.suites.checking.ledger import requirements
+from drahealth.suites.checking.settings import NOT_ASKED
 from drahealth.suites.checking.summary import Outcome, Summary, proven, summarize
 from drahealth.suites.checking.verdicts import Verdict
 from drahealth.suites.checking.waivers import Waiver
@@ -98,6 +99,19 @@ def test_evidence_that_was_cut_short_is_incomplete() -> None:
 def test_run_that_judged_nothing_is_incomplete() -> None:
     ends = ((name, ExperimentEnded("not applicable", "no plugin")) for name in EXPERIMENTS)
     assert summary(evidence_of(*ends)).reasons == ("The run judged no requirement.",)
+
+
+def test_summary_of_some_requirements_names_them() -> None:
+    found = summarize(healthy_run(leave_sockets), today=TODAY, only=("PLUGIN-05", "HEALTH-01"))
+    assert (found.verdict, [one.requirement.id for one in found.judgements]) == (
+        "conforms, only PLUGIN-05, HEALTH-01",
+        ["PLUGIN-05", "HEALTH-01"],
+    )
+
+
+def test_partial_run_does_not_conform() -> None:
+    ends = {"reregistration": ExperimentEnded("not applicable", NOT_ASKED)}
+    assert summary(healthy_run(ends=ends)).reasons == ("The evidence is missing for PLUGIN-04.",)
 
 
 def test_running_driver_conforms_as_a_running_driver() -> None:
