@@ -4,12 +4,13 @@ import asyncio
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import aclosing
 from pathlib import Path
 
 import psutil
 import pytest
 
-from drahealth.fakes.cluster.api import NAMESPACES, Api, ApiError
+from drahealth.fakes.cluster.api import CLAIMS, NAMESPACES, Api, ApiError
 from drahealth.fakes.cluster.clients.access import Access
 from drahealth.fakes.cluster.clients.kube_client import KubeClient
 from drahealth.fakes.cluster.clients.kube_connection import KubeConnection
@@ -18,13 +19,15 @@ from drahealth.manager.gates import Gates
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.api_servers.real import real_api_servers
 from drahealth.suites.targets.api_servers.serving import api_server
+from drahealth.suites.unit.endings import PATIENCE
 
-PROGRAMS = {"etcd", "kube-apiserver"}
+PROGRAMS = {"etcd", "kube-apiserver", "kube-controller-manager"}
 
 LONER = """
 import asyncio, sys
 from pathlib import Path
 from drahealth.suites.targets.api_servers.serving import api_server
+from drahealth.suites.unit.endings import PATIENCE
 
 async def main():
     async with api_server("real", Path(sys.argv[1])):
@@ -118,3 +121,16 @@ async def test_after_a_kill_nothing_runs_and_the_next_server_continues(root: Pat
     async with api_server("real", root) as server:
         assert await there(server.api, "kept")
     assert not processes(root)
+
+
+async def test_a_namespace_is_deleted_with_its_objects(root: Path) -> None:
+    async with api_server("real", root) as server:
+        await made(server.api, "team")
+        await server.api.create(CLAIMS, {"metadata": {"name": "gpu", "namespace": "team"}, "spec": {"devices": {}}})
+        since = (await server.api.snapshot(NAMESPACES)).revision
+        await server.api.delete(NAMESPACES, "team")
+        async with asyncio.timeout(PATIENCE), aclosing(server.api.watch(NAMESPACES, since=since)) as events:
+            async for event in events:
+                if event.type == "DELETED":
+                    break
+        assert await server.api.list(CLAIMS) == []

@@ -1,7 +1,7 @@
 """A real kube-apiserver with etcd, below a root directory.
 
-It has no scheduler, no controllers and no kubelet. Its data, keys and logs are in `root/control-plane`, so the next
-one continues with them, at the same port if that is free.
+It has no scheduler, no kubelet, and only the controllers that complete deletions. Its data, keys and logs are in
+`root/control-plane`, so the next one continues with them, at the same port if that is free.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from drahealth.suites.targets.kubelet.binaries.ensure import ensure
 from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION, Binaries
 from drahealth.suites.targets.kubelet.node import credentials
 from drahealth.suites.targets.kubelet.node.api_probe import ApiProbe
-from drahealth.suites.targets.kubelet.node.control_plane import ControlPlane
+from drahealth.suites.targets.kubelet.node.control_plane import DELETION_ONLY, ControlPlane
 from drahealth.suites.targets.kubelet.node.layout import Layout
 from drahealth.suites.targets.kubelet.node.ports import Reservation
 from drahealth.suites.targets.kubelet.node.processes import Keeper, Process
@@ -110,12 +110,15 @@ class RealApiServer:
         port = Reservation(port_in(self._path))
         stack.callback(port.release)
         server, token = f"https://127.0.0.1:{port.port}", credentials.keep_admin(layout)
+        manager = layout.kubeconfig(credentials.CONTROLLER_MANAGER)
+        replace_file(manager, json.dumps(credentials.kubeconfig(server, token)).encode())
         programs = {self._binaries.kube_apiserver.parent, self._binaries.etcd.parent}
+        programs |= {self._binaries.kube_controller_manager.parent}
         keeper = await Keeper.start(run, sorted(programs), keep=True)
         stack.push_async_callback(keeper.close, remove=False)
         probe = ApiProbe(server, token)
         stack.push_async_callback(probe.close)
-        control_plane = ControlPlane(keeper, self._binaries, layout, port.port, controllers=False)
+        control_plane = ControlPlane(keeper, self._binaries, layout, port.port, clients=DELETION_ONLY)
         self._parts = control_plane, probe
         await control_plane.start(self._gates_by_name())
         await until(lambda: _ready(probe), self._processes(), "the API server to be ready", START_LIMIT)

@@ -8,10 +8,12 @@ import asyncio
 from pathlib import Path
 
 from drahealth.fakes.cluster.api import NODES, ApiError
+from drahealth.fakes.cluster.api_server.deletion import timestamp
 from drahealth.fakes.cluster.containers.runtime import ContainerRuntime
 from drahealth.fakes.cluster.list_watch import ControlPlaneApi
 from drahealth.fakes.cluster.pod_worker.slice_removal import SliceRemoval
 from drahealth.fakes.cluster.pod_worker.worker import PodWorkers
+from drahealth.fakes.cluster.pods import with_condition
 from drahealth.fakes.cluster.scheduling.control_loop import ControlLoop
 from drahealth.fakes.cluster.scheduling.replica_sets import ReplicaSetController
 from drahealth.fakes.cluster.scheduling.scheduler import Scheduler
@@ -76,14 +78,25 @@ class ReferenceCluster:
 
     async def start_control_plane(self) -> None:
         """Makes the Node object, unless it exists, and starts to schedule pods."""
-        try:
-            await self.api.create(NODES, {"metadata": {"name": self.name}})
-        except ApiError as error:
-            if error.reason != "AlreadyExists":
-                raise
+        await self._make_node()
         self._controllers = [Scheduler(self.api, clock=self._clock), ReplicaSetController(self.api)]
         for controller in self._controllers:
             await controller.start()
+
+    async def _make_node(self) -> None:
+        try:
+            node = await self.api.create(
+                NODES, {"metadata": {"name": self.name, "labels": {"kubernetes.io/hostname": self.name}}}
+            )
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+            return
+        if node.get("spec", {}).get("taints"):  # a real API server adds one until the node is ready
+            node = await self.api.replace(NODES, {**node, "spec": {}})
+        now = timestamp(self._clock.wall())
+        ready = with_condition(node.get("status") or {}, "Ready", True, now=now, reason="KubeletReady")
+        await self.api.replace_status(NODES, {**node, "status": ready})
 
     async def wait(self) -> None:
         """Raises the error that ends a part of the control plane; none should end before `stop`."""

@@ -7,6 +7,7 @@ import asyncio
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from drahealth.suites.targets.kubelet.binaries.releases import Binaries
 from drahealth.suites.targets.kubelet.node import credentials
@@ -19,22 +20,29 @@ _ETCD_URL = "unix://localhost:1"  # etcd reads it as the socket `localhost:1` in
 _ETCD_PEER_URL = "unix://localhost:2"  # there is no peer; but etcd listens for one, without asking who it is
 
 
-class ControlPlane:
-    """The four processes; the API server can be restarted with other feature gates.
+WHOLE: Mapping[str, Sequence[str]] = MappingProxyType({credentials.SCHEDULER: (), credentials.CONTROLLER_MANAGER: ()})
+"""The clients of the API server in a whole control plane, each with its flags."""
 
-    Without `controllers` only etcd and the API server.
-    """
+DELETION_ONLY: Mapping[str, Sequence[str]] = MappingProxyType(
+    {credentials.CONTROLLER_MANAGER: ("--controllers=namespace-controller,garbage-collector-controller",)}
+)
+"""A controller manager that completes deletions: of namespaces, and of objects without an owner."""
+
+
+class ControlPlane:
+    """etcd, the API server and its `clients`; the API server can be restarted with other feature gates."""
 
     def __init__(
-        self, keeper: Keeper, binaries: Binaries, layout: Layout, port: int, *, controllers: bool = True
+        self,
+        keeper: Keeper,
+        binaries: Binaries,
+        layout: Layout,
+        port: int,
+        *,
+        clients: Mapping[str, Sequence[str]] = WHOLE,
     ) -> None:
         self.processes: dict[str, Process] = {}
-        self._controllers = {
-            credentials.SCHEDULER: binaries.kube_scheduler,
-            credentials.CONTROLLER_MANAGER: binaries.kube_controller_manager,
-        }
-        if not controllers:
-            self._controllers.clear()
+        self._clients = clients
         self._keeper = keeper
         self._binaries = binaries
         self._layout = layout
@@ -44,24 +52,28 @@ class ControlPlane:
         """Starts all processes, without waiting until the API server is ready."""
         await self._spawn(ETCD, self._binaries.etcd, etcd_flags(self._layout))
         await self._spawn(API_SERVER, self._binaries.kube_apiserver, api_server_flags(self._layout, self._port, gates))
-        await self._start_followers()
+        await self._start_clients()
 
     async def stop_api_server(self) -> None:
         """Kills the API server: a graceful end would wait a minute for its watches.
 
-        Kills the scheduler and the controller manager too: their retries back off for long (C-02).
+        Kills its clients too: their retries back off for long (C-02).
         """
-        names = (API_SERVER, *self._controllers)
+        names = (API_SERVER, *self._clients)
         await asyncio.gather(*(self.processes.pop(name).end() for name in names))
 
     async def start_api_server(self, gates: Mapping[str, bool]) -> None:
         """Starts the stopped processes, the API server with these gates, without waiting until it is ready."""
         await self._spawn(API_SERVER, self._binaries.kube_apiserver, api_server_flags(self._layout, self._port, gates))
-        await self._start_followers()
+        await self._start_clients()
 
-    async def _start_followers(self) -> None:
-        for name, program in self._controllers.items():
-            await self._spawn(name, program, follower_flags(self._layout, name))
+    async def _start_clients(self) -> None:
+        programs = {
+            credentials.SCHEDULER: self._binaries.kube_scheduler,
+            credentials.CONTROLLER_MANAGER: self._binaries.kube_controller_manager,
+        }
+        for name, flags in self._clients.items():
+            await self._spawn(name, programs[name], [*client_flags(self._layout, name), *flags])
 
     async def _spawn(self, name: str, program: Path, flags: Sequence[str]) -> None:
         argv, env = [str(program), *flags], environment(self._layout)
@@ -108,7 +120,7 @@ def api_server_flags(layout: Layout, port: int, gates: Mapping[str, bool]) -> li
     ]
 
 
-def follower_flags(layout: Layout, name: str) -> list[str]:
+def client_flags(layout: Layout, name: str) -> list[str]:
     """The flags of a scheduler or controller manager without a server and without leader election."""
     return [f"--kubeconfig={layout.kubeconfig(name)}", "--leader-elect=false", "--secure-port=0"]
 
