@@ -3,6 +3,8 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from drahealth.fakes.cluster.api import CLAIMS, PODS, ApiError, Kind, Object
 from drahealth.fakes.cluster.api_server.apply_patches import ApplyOptions, apply_patch
@@ -140,3 +142,44 @@ def test_invalid_apply_patch_is_rejected(patch: Object, manager: str, status: in
 def test_an_odd_record_of_managers_is_no_obstacle(recorded: Any) -> None:
     old = {**CLAIM, "metadata": {**CLAIM["metadata"], "managedFields": recorded}}
     assert apply(old, devices(NET))["status"]["devices"] == [NET]
+
+
+LEAVES = st.sampled_from([0, 1, "x", [], [1]])
+CONDITION_LISTS = st.dictionaries(st.sampled_from(["Ready", "Other"]), st.sampled_from(["True", "False"])).map(
+    lambda found: [{"type": name, "status": status} for name, status in found.items()]
+)
+DEVICE_LISTS = st.dictionaries(
+    st.sampled_from(["gpu-0", "gpu-1", "gpu-2"]),
+    st.fixed_dictionaries({}, optional={"data": st.dictionaries(st.just("a"), LEAVES), "conditions": CONDITION_LISTS}),
+).map(lambda found: [{"driver": "d", "pool": "p", "device": name, **fields} for name, fields in found.items()])
+STATUSES = st.fixed_dictionaries(
+    {},
+    optional={
+        "devices": DEVICE_LISTS,
+        "extra": st.dictionaries(st.sampled_from("ab"), st.dictionaries(st.sampled_from("cd"), LEAVES)),
+    },
+)
+
+
+def without_order(value: Any) -> Any:
+    """The value with lists in a fixed order, and without empty lists and objects."""
+    if isinstance(value, dict):
+        found = {name: without_order(field) for name, field in value.items()}
+        return {name: field for name, field in found.items() if field not in ({}, [])}
+    return sorted(map(without_order, value), key=str) if isinstance(value, list) else value
+
+
+@given(one=STATUSES, two=STATUSES)
+def test_the_last_apply_patch_of_a_manager_counts_alone(one: Object, two: Object) -> None:
+    both = apply(apply(CLAIM, {"status": one}), {"status": two})
+    alone = apply(CLAIM, {"status": two})
+    assert without_order(both["status"]) == without_order(alone["status"])
+    assert both["metadata"] == alone["metadata"]
+
+
+@given(one=STATUSES, two=STATUSES)
+def test_a_manager_that_applies_nothing_leaves_what_others_applied(one: Object, two: Object) -> None:
+    both = apply(apply(CLAIM, {"status": one}, "one"), {"status": two}, "two")
+    left = apply(both, {}, "one")
+    alone = apply(CLAIM, {"status": two}, "two")
+    assert without_order(left["status"]) == without_order(alone["status"])
