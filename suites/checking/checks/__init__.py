@@ -1,6 +1,7 @@
 """The checks: pure functions from evidence to findings. Importing this package registers them all."""
 
 from drahealth.suites.checking.checks import (
+    answers,
     api_server,
     cdi,
     ending,
@@ -17,6 +18,7 @@ from drahealth.suites.checking.checks.registry import CHECKS, Check
 __all__ = [
     "CHECKS",
     "Check",
+    "answers",
     "api_server",
     "cdi",
     "ending",

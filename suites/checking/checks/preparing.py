@@ -7,18 +7,15 @@ from drahealth.suites.checking.checks.registry import check
 from drahealth.suites.checking.evidence import Evidence, Observation
 from drahealth.suites.checking.observed.claims import (
     Answered,
-    ClaimCall,
     Step,
     allocated,
     allocations,
-    claim_calls,
     is_admin_access,
     steps,
 )
 from drahealth.suites.checking.observed.devices import Device, named, published
-from drahealth.suites.checking.observed.plain import text
 from drahealth.suites.checking.observed.registrations import driver_name
-from drahealth.suites.checking.verdicts import Finding, failed, not_applicable, not_tested, passed, static
+from drahealth.suites.checking.verdicts import Finding, failed, not_applicable, not_tested, passed
 
 _ONCE_PREPARED = "Store what was prepared for each claim UID, and return it again for the same claim."
 _ONCE_UNPREPARED = "Return success for a claim UID that is not prepared: kubelets repeat the call."
@@ -112,119 +109,6 @@ def restarted_driver_unprepares_its_claims(evidence: Evidence) -> Finding:
     found = [one for one in steps(evidence, "driver-restart") if one.call.kind == "unprepare" and one.known]
     expected = "NodeUnprepareResources succeeds for a claim that was prepared before the restart"
     return _unprepared(found, expected, _first_problem(evidence, "driver-restart"))
-
-
-@check(
-    "PLUGIN-10",
-    "claims",
-    fix="Return a result for each claim UID of the request, and prepare each claim whatever the others are.",
-)
-def each_claim_of_a_call_has_a_result(evidence: Evidence) -> Finding:
-    """Answers to calls with several claims have a result for each; a claim that was prepared alone has no error."""
-    alone = _prepared_alone(evidence)
-    found = [call for call in claim_calls(evidence, "claims") if len(set(call.claims)) > 1]
-    answered = [call for call in found if call.call.code == "OK"]
-    for call in answered:
-        if wrong := _wrong_results(call, alone):
-            return failed(*wrong, call.number)
-    if answered:
-        return passed("each claim has a result", *(call.number for call in answered))
-    if found:
-        seen = f"the driver answered {len(found)} calls with an error for the whole call, such as "
-        return static(seen + found[0].problem(found[0].claims[0]), *(call.number for call in found))
-    return not_tested("no call had several claims")
-
-
-def _prepared_alone(evidence: Evidence) -> set[str]:
-    """The claims that were prepared by a call for them only."""
-    found = (one for one in steps(evidence, "claims") if one.call.kind == "prepare" and not one.problem)
-    return {one.uid for one in found if len(set(one.call.claims)) == 1}
-
-
-def _wrong_results(call: ClaimCall, alone: set[str]) -> tuple[str, str] | None:
-    """What was expected and seen of an answer to several claims."""
-    if missing := [uid for uid in call.claims if not call.has_result(uid)]:
-        return f"a result for each of {len(set(call.claims))} claims", f"no result for {', '.join(sorted(missing))}"
-    if call.kind == "prepare" and (broken := [uid for uid in call.claims if uid in alone and call.problem(uid)]):
-        return f"claim {broken[0]} is prepared, whatever the other claims are", call.problem(broken[0])
-    return None
-
-
-@check(
-    "PLUGIN-23",
-    "claims",
-    fix="Put the error of a claim into `error` of its own result, and return no gRPC error.",
-)
-def error_of_a_claim_is_in_its_result(evidence: Evidence) -> Finding:
-    """A call with a claim that can be prepared, and another one that cannot, succeeds."""
-    alone = _prepared_alone(evidence)
-    found = [
-        call
-        for call in claim_calls(evidence, "claims")
-        if call.kind == "prepare" and len(set(call.claims)) > 1 and alone & set(call.claims)
-    ]
-    for call in found:
-        if call.call.code != "OK":
-            return failed("an error in the result of the claim", call.problem(call.claims[0]), call.number)
-    refused = [call for call in found if any(map(call.problem, call.claims))]
-    if refused:
-        return passed("the error is in the result of its claim", *(call.number for call in refused))
-    if found:
-        return static("the driver refused no claim", *(call.number for call in found))
-    return not_tested("no call had several claims, one of which was prepared before")
-
-
-@check(
-    "PLUGIN-11",
-    "claims",
-    fix="Copy pool, device and request of each result of `status.allocation.devices.results` into the answer.",
-)
-def answers_name_allocated_devices(evidence: Evidence) -> Finding:
-    """Pool, device and requests of each answered device are in the allocation of its claim."""
-    claims, driver = allocations(evidence, "claims"), driver_name(evidence)
-    records = []
-    for step in steps(evidence, "claims"):
-        if step.call.kind == "unprepare" or step.problem or step.uid not in claims:
-            continue
-        claim = claims[step.uid]
-        results = allocated(claim.what, driver)
-        for one in step.devices:
-            if one.device not in results:
-                expected = f"devices of the allocation: {named(frozenset(results))}"
-                return failed(expected, f"device {one.device}", claim.number, step.number)
-            requests = {name for result in results[one.device] for name in _request_names(text(result, "request"))}
-            if wrong := set(one.requests) - requests:
-                expected = f"{one.device} for requests {', '.join(sorted(requests))}"
-                return failed(expected, f"request {sorted(wrong)[0]!r}", claim.number, step.number)
-        records += [step.number] if step.devices else []
-    if not records:
-        return not_tested("no answer to NodePrepareResources had a device")
-    return passed("each device is in its claim's allocation", *records)
-
-
-def _request_names(request: str) -> tuple[str, str]:
-    """A result of a subrequest may be answered with the name of its request."""
-    return request, request.partition("/")[0]
-
-
-@check(
-    "PLUGIN-22",
-    "claims",
-    fix="Return each allocated device from NodePrepareResources, also without CDI device IDs.",
-)
-def all_allocated_devices_are_returned(evidence: Evidence) -> Finding:
-    """No allocated device of this driver is missing in the answer."""
-    claims, driver = allocations(evidence, "claims"), driver_name(evidence)
-    records = []
-    for step in steps(evidence, "claims"):
-        if step.call.kind == "unprepare" or step.problem or step.uid not in claims:
-            continue
-        claim = claims[step.uid]
-        expected = frozenset(allocated(claim.what, driver))
-        if missing := expected - {one.device for one in step.devices}:
-            return failed(f"devices {named(expected)}", f"without {named(missing)}", claim.number, step.number)
-        records.append(step.number)
-    return passed("each allocated device is returned", *records) if records else not_tested("no claim was prepared")
 
 
 @check(

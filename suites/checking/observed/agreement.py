@@ -6,7 +6,6 @@ A contradiction is a repeated report of an old value, after the other stream sho
 
 import itertools
 from collections.abc import Callable, Hashable
-from statistics import median
 
 from drahealth.proto.values import DeviceHealth
 
@@ -38,7 +37,7 @@ def _stale(fresh: Times, repeating: Times, value: Value) -> tuple[int, int] | No
     for (before, _, old), (after, number, again) in itertools.pairwise(repeating):
         if value(old) != value(again):
             continue
-        between = [one for one in fresh if before < one[0] < after - IN_FLIGHT]
+        between = [one for one in fresh if before - IN_FLIGHT <= one[0] < after - IN_FLIGHT]
         if between and value(between[-1][2]) != value(again):
             at, shown, _ = between[-1]
             if _constant(fresh, at, after + IN_FLIGHT, value):
@@ -60,7 +59,7 @@ def lost_change(sender: Times, receiver: Times, end: float, value: Value) -> int
     for before, (at, number, one) in itertools.pairwise(sender):
         if value(before[2]) == value(one) or at < start or at + LATE > end:
             continue
-        at_once = not regular or at - before[0] < 0.8 * median(regular)
+        at_once = not regular or at - before[0] < 0.8 * max(regular)
         if at_once and _constant(sender, at, at + LATE, value):
             shown = [r for when, _, r in receiver if when <= at - IN_FLIGHT][-1:]
             shown += [r for when, _, r in receiver if at - IN_FLIGHT < when <= at + LATE]

@@ -39,7 +39,7 @@ Edit = Callable[[str, Event], Event | None]
 
 DRIVER, POOL, SOCKET = "gpu.example.com", "node-a", "/run/dra.sock"
 DEVICES = ("gpu-0", "gpu-1", "gpu-2")
-CHANGE, RECOVERY, END = 20.0, 30.0, 40.0
+CHANGE, RECOVERY, END = 18.0, 30.0, 40.0
 """When gpu-0 becomes unhealthy, when it recovers, and when the watch ends."""
 _STARTED = int(datetime.fromisoformat(HEADER.started).timestamp())
 INFO = {
@@ -57,7 +57,7 @@ def healthy_run(
     """The evidence after an edit of each event. `ends` replaces the ends of experiments."""
     header = HEADER if started else replace(HEADER, command=())
     records = []
-    for at, experiment, event in _records():
+    for at, experiment, event in RECORDS:
         if started or ("start" not in EXPERIMENTS[experiment].needs and not isinstance(event, ProcessStarted)):
             kept = edit(experiment, event)
             records += [] if kept is None else [(at, experiment, kept)]
@@ -182,7 +182,7 @@ def _main() -> Iterator[Record]:
     for version in PREPARE:
         yield 1.0, "services", _prepare_nothing(version)
     yield 1.5, "slices", SlicesListed((resource_slice(),))
-    regular, changes = [10.0, 22.0, 32.0], [CHANGE, RECOVERY]
+    regular, changes = [9.1, 15.1, 21.1, 27.1, 33.1], [CHANGE, RECOVERY]
     for number, api in enumerate(HEALTH_APIS.values()):
         yield from stream("services", f"s{number}", api, 1.1, [1.2], 1.3)
         beats = [at + 0.05 for _, at, _ in _PREPARED] if api is NODE_HEALTH_DRAFT else []
@@ -232,3 +232,7 @@ def _others() -> Iterator[Record]:
         yield 1 + number, "api-server-down", event
     yield from stream("api-server-down", "cut", V1, 11, [11.1], 11.2)
     yield 12.0, "api-server-down", ApiServerSwitched("cut-off", True)
+
+
+RECORDS = tuple(_records())
+"""The records before any edit, not in order of time."""

@@ -1,6 +1,7 @@
 """All checks together: each requirement has one, none raises, and none passes without evidence."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given, settings
@@ -35,9 +36,11 @@ from drahealth.proto.values import DeviceHealth, Health
 from drahealth.suites.checking.checks import CHECKS
 from drahealth.suites.checking.evidence import Evidence, Observation
 from drahealth.suites.checking.experiments.plan import EXPERIMENTS
+from drahealth.suites.checking.judge import judge
 from drahealth.suites.checking.ledger import requirements
 from drahealth.suites.checking.verdicts import Verdict
 from drahealth.suites.unit.checking.evidence_of import HEADER, evidence_of
+from drahealth.suites.unit.checking.healthy_run import healthy_run
 
 PATHS = [GET_INFO.path, NOTIFY_REGISTRATION.path, *(method.path for method in (*PREPARE.values(), *UNPREPARE.values()))]
 KEYS = [
@@ -124,6 +127,24 @@ def test_no_check_raises_on_any_evidence(records: list[tuple[float, str, Event]]
     evidence = Evidence(HEADER, tuple(observed), complete)
     for check in CHECKS.values():
         assert check.judge(evidence).seen
+
+
+@given(st.data())
+@settings(max_examples=150, deadline=None)
+def test_no_check_raises_on_mixed_evidence_of_a_real_run(data: st.DataObject) -> None:
+    whole = healthy_run()
+    records = list(data.draw(st.permutations(whole.records)))[: data.draw(st.integers(0, len(whole.records)))]
+    wrong = data.draw(st.dictionaries(st.integers(0, len(whole.records)), EVENTS, max_size=20))
+    mixed = [replace(one, what=wrong.get(index, one.what)) for index, one in enumerate(records)]
+    for check in CHECKS.values():
+        assert check.judge(replace(whole, records=tuple(mixed))).seen
+
+
+def test_healthy_run_that_was_cut_short_has_no_failure() -> None:
+    whole = healthy_run()
+    cut = (replace(whole, records=whole.records[:count], complete=False) for count in range(len(whole.records)))
+    worst = {judgement.verdict for evidence in cut for judgement in judge(evidence)}
+    assert worst.isdisjoint({Verdict.FAIL, Verdict.ERROR})
 
 
 def test_no_check_passes_without_evidence() -> None:

@@ -1,0 +1,334 @@
+"""The checks of health: what each finds in the run of a healthy driver, and of wrong ones."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from drahealth.proto.events import (
+    ClaimReadHeld,
+    Event,
+    GrpcCall,
+    MalformedReceived,
+    ReportReceived,
+    SlicesListed,
+    StreamClosed,
+    StreamOpened,
+    Undecoded,
+)
+from drahealth.proto.health_apis import HEALTH_APIS
+from drahealth.proto.services import PREPARE
+from drahealth.proto.values import DeviceHealth, Health
+from drahealth.suites.checking.checks import CHECKS
+from drahealth.suites.checking.verdicts import Verdict
+from drahealth.suites.unit.checking.edits import (
+    INFOS,
+    PREPARES,
+    answering,
+    calls,
+    device,
+    devices,
+    finding,
+    of_claim,
+    of_device,
+    reports,
+)
+from drahealth.suites.unit.checking.healthy_run import INFO, RECORDS, Edit, healthy_run, without
+
+FAIL, PASS, NOT_TESTED = Verdict.FAIL, Verdict.PASS, Verdict.NOT_TESTED
+NOT_APPLICABLE, STATIC = Verdict.NOT_APPLICABLE, Verdict.STATIC
+V1, ALPHA, NODE, DRAFT = "w0", "w1", "w2", "w3"
+"""The streams of `watch`."""
+WATCHED = {
+    id_: [event for _, _, event in RECORDS if isinstance(event, ReportReceived) and event.stream == id_]
+    for id_ in (V1, ALPHA, NODE, DRAFT, "one", "two")
+}
+
+
+def later(id_: str, change: Callable[[ReportReceived], ReportReceived | None], first: int = 1) -> Edit:
+    """Changes the reports of a stream from the second one on."""
+    return lambda _, event: change(event) if any(event is one for one in WATCHED[id_][first:]) else event  # type: ignore[arg-type]
+
+
+def nth(id_: str, number: int, change: Callable[[ReportReceived], ReportReceived | None]) -> Edit:
+    """Changes one report of a stream."""
+    return lambda _, event: change(event) if event is WATCHED[id_][number] else event
+
+
+def drop(_: object) -> None:
+    return None
+
+
+def empty(report: ReportReceived) -> ReportReceived:
+    return replace(report, devices=())
+
+
+def partial(report: ReportReceived) -> ReportReceived:
+    return replace(report, devices=report.devices[:1])
+
+
+def saying(**fields: object) -> Callable[[DeviceHealth], DeviceHealth]:
+    return lambda one: replace(one, **fields)  # type: ignore[arg-type]
+
+
+def closing(id_: str, code: str, why: str = "", at_open: bool = False) -> Edit:
+    """A stream ends by itself: with another code, or without any report."""
+
+    def edit(_: str, event: Event) -> Event | None:
+        if isinstance(event, StreamClosed) and event.stream == id_:
+            return replace(event, code=code, why=why)
+        return None if at_open and isinstance(event, ReportReceived) and event.stream == id_ else event
+
+    return edit
+
+
+def malformed(id_: str) -> Edit:
+    return lambda _, event: (
+        MalformedReceived("gpu.example.com", "", id_, 9, "ff")
+        if isinstance(event, ReportReceived) and event.stream == id_
+        else event
+    )
+
+
+def undecoded(**fields: object) -> Callable[[ReportReceived], ReportReceived]:
+    return lambda report: replace(report, undecoded=(Undecoded(0, fields),))
+
+
+def beating(report: ReportReceived) -> ReportReceived:
+    """Each report has another message."""
+    return replace(report, devices=tuple(replace(one, message=f"at {one.updated}") for one in report.devices))
+
+
+def without_health(_: str, event: Event) -> Event | None:
+    """The driver answers Unimplemented to all health APIs."""
+    if isinstance(event, StreamClosed):
+        return replace(event, code="UNIMPLEMENTED", why="unknown service")
+    return None if isinstance(event, ReportReceived) else event
+
+
+def not_advertised(_: str, event: Event) -> Event:
+    bare = answering(INFO | {"supported_versions": [*PREPARE]})
+    return bare(event) if isinstance(event, GrpcCall) and event.method in INFOS else event
+
+
+def both(one: Edit, other: Edit) -> Edit:
+    def edit(experiment: str, event: Event) -> Event | None:
+        changed = one(experiment, event)
+        return other(experiment, changed) if changed else None
+
+    return edit
+
+
+def unheld(_: str, event: Event) -> Event | None:
+    return None if isinstance(event, ReportReceived) and event.stream == "slow" else event
+
+
+ROWS: list[tuple[str, str, Edit, Verdict]] = [
+    ("advertised-health-streams-or-is-unimplemented", "Unimplemented", without_health, PASS),
+    ("advertised-health-streams-or-is-unimplemented", "ends", closing("s0", "INTERNAL", at_open=True), FAIL),
+    ("advertised-health-streams-or-is-unimplemented", "malformed", malformed("s0"), FAIL),
+    ("advertised-health-streams-or-is-unimplemented", "not called", without(StreamOpened, "services"), NOT_TESTED),
+    ("first-report-is-prompt", "none", reports(drop, V1), FAIL),
+    ("first-report-is-prompt", "late", nth(V1, 0, drop), FAIL),
+    ("first-report-lists-published-devices", "empty", nth(V1, 0, empty), FAIL),
+    ("first-report-lists-published-devices", "partial", nth(ALPHA, 0, partial), FAIL),
+    ("first-report-lists-published-devices", "later partial", later(V1, partial), PASS),
+    ("first-report-lists-published-devices", "no slices", without(SlicesListed, "slices"), NOT_TESTED),
+    ("draft-reports-list-prepared-devices", "partial", reports(partial, DRAFT), FAIL),
+    ("draft-reports-list-prepared-devices", "no claims", calls(PREPARES, drop, "claims"), NOT_TESTED),
+    ("draft-reports-list-prepared-devices", "silent", reports(drop, DRAFT), STATIC),
+    ("required-fields-are-valid", "no device name", device("gpu-0", saying(device="")), FAIL),
+    ("required-fields-are-valid", "no pool", device("gpu-0", saying(pool="")), FAIL),
+    ("required-fields-are-valid", "upper case", device("gpu-0", saying(device="GPU-0")), FAIL),
+    ("required-fields-are-valid", "long name", device("gpu-0", saying(device="a" * 64)), FAIL),
+    ("required-fields-are-valid", "pool with slashes", devices(saying(pool="rack-1/node-a")), PASS),
+    ("required-fields-are-valid", "pool with spaces", devices(saying(pool="node a")), FAIL),
+    ("required-fields-are-valid", "health 7", later(V1, undecoded(health=7)), FAIL),
+    ("required-fields-are-valid", "unknown field", later(V1, undecoded(health=1, unknown=[[9, 0, 1]])), PASS),
+    ("required-fields-are-valid", "health in lower case", later(NODE, undecoded(health_status="healthy")), FAIL),
+    ("required-fields-are-valid", "no health", later(DRAFT, undecoded(device_name="gpu-0")), FAIL),
+    ("required-fields-are-valid", "health that is a list", later(NODE, undecoded(health_status=["x"])), FAIL),
+    ("required-fields-are-valid", "malformed", malformed(V1), FAIL),
+    (
+        "required-fields-are-valid",
+        "a new name",
+        later(V1, lambda r: replace(r, devices=(replace(r.devices[0], device="gpu-0-b"),))),
+        FAIL,
+    ),
+    (
+        "timestamps-are-plausible",
+        "milliseconds",
+        devices(lambda one: replace(one, updated=one.updated * 1000), V1),
+        FAIL,
+    ),
+    ("timestamps-are-plausible", "future", devices(lambda one: replace(one, updated=one.updated + 60), V1), FAIL),
+    (
+        "timestamps-are-plausible",
+        "an hour ago",
+        devices(lambda one: replace(one, updated=one.updated - 3600), V1),
+        FAIL,
+    ),
+    (
+        "timestamps-are-plausible",
+        "backwards",
+        later(V1, lambda r: replace(r, devices=tuple(replace(one, updated=one.updated - 30) for one in r.devices))),
+        FAIL,
+    ),
+    ("timestamps-are-plausible", "negative", devices(saying(updated=-1), V1), FAIL),
+    ("timestamps-are-plausible", "unknown in the released APIs", devices(saying(updated=0), V1, ALPHA), PASS),
+    ("timestamps-are-plausible", "required in the KEP", devices(saying(updated=0), NODE), FAIL),
+    ("devices-are-refreshed-within-their-timeout", "never again", later(V1, drop), FAIL),
+    ("devices-are-refreshed-within-their-timeout", "one of them", later(V1, partial), FAIL),
+    ("devices-are-refreshed-within-their-timeout", "shorter timeout", devices(saying(timeout=4)), FAIL),
+    ("devices-are-refreshed-within-their-timeout", "default timeout", devices(saying(timeout=0)), PASS),
+    ("devices-are-refreshed-within-their-timeout", "last one missing", later(V1, drop, 1), FAIL),
+    (
+        "devices-are-refreshed-within-their-timeout",
+        "long timeout",
+        both(later(V1, drop), devices(saying(timeout=600))),
+        STATIC,
+    ),
+    ("devices-are-refreshed-within-half-their-timeout", "every 6 s", devices(saying(timeout=8)), FAIL),
+    ("health-apis-agree", "always Unhealthy", devices(saying(health=Health.UNHEALTHY), ALPHA), FAIL),
+    ("health-apis-agree", "change is not seen", devices(saying(health=Health.HEALTHY), ALPHA), FAIL),
+    ("health-apis-agree", "another message", devices(saying(message="x"), ALPHA), FAIL),
+    ("health-apis-agree", "no message in the KEP's API", devices(saying(message=""), NODE), PASS),
+    ("health-apis-agree", "a device less", device("gpu-2", drop, ALPHA), FAIL),
+    ("health-apis-agree", "nothing compared", reports(drop, ALPHA, NODE, DRAFT), NOT_TESTED),
+    ("messages-have-at-most-1024-bytes", "1025 bytes", device("gpu-1", saying(message="x" * 1025)), FAIL),
+    (
+        "messages-have-at-most-1024-bytes",
+        "1026 bytes of 513 characters",
+        device("gpu-1", saying(message="é" * 513)),
+        FAIL,
+    ),
+    ("messages-have-at-most-1024-bytes", "1024 bytes", device("gpu-1", saying(message="é" * 512)), PASS),
+    ("messages-have-at-most-1024-bytes", "none", devices(saying(message="")), STATIC),
+    ("all-subscribers-receive-all-reports", "one is starved", later("two", drop, 1), FAIL),
+    (
+        "all-subscribers-receive-all-reports",
+        "one misses a change",
+        both(nth("two", 3, drop), nth("two", 4, drop)),
+        FAIL,
+    ),
+    ("all-subscribers-receive-all-reports", "one is stale", devices(saying(health=Health.HEALTHY), "two"), FAIL),
+    ("all-subscribers-receive-all-reports", "no change", devices(saying(health=Health.HEALTHY, message="")), STATIC),
+    (
+        "all-subscribers-receive-all-reports",
+        "one ended",
+        both(closing("two", "OK"), both(closing("one", "OK"), closing(V1, "OK"))),
+        NOT_TESTED,
+    ),
+    ("new-stream-starts-with-all-devices", "partial", reports(partial, "four"), FAIL),
+    ("new-stream-starts-with-all-devices", "empty", reports(empty, "four"), FAIL),
+    ("new-stream-starts-with-all-devices", "ends", closing("four", "UNAVAILABLE", at_open=True), FAIL),
+    ("new-stream-starts-with-all-devices", "not opened again", without(StreamOpened, "subscribers"), NOT_TESTED),
+    ("health-is-reported-while-prepare-is-pending", "not held", without(ClaimReadHeld, "slow-prepare"), NOT_TESTED),
+    ("health-is-reported-while-prepare-is-pending", "cancelled early", unheld, NOT_TESTED),
+    (
+        "health-is-reported-while-prepare-is-pending",
+        "not pending",
+        calls(PREPARES, lambda c: replace(c, seconds=0.01), "slow-prepare"),
+        NOT_TESTED,
+    ),
+    ("streams-stay-open", "ends with OK", closing(V1, "OK"), FAIL),
+    ("streams-stay-open", "a subscriber ends", closing("one", "INTERNAL", "panic"), FAIL),
+    ("streams-stay-open", "not closed", without(StreamClosed, "watch"), NOT_TESTED),
+    ("messages-are-stable", "another one in each report", reports(beating, V1), FAIL),
+    (
+        "messages-are-stable",
+        "a second cause",
+        nth(V1, 3, lambda r: replace(r, devices=tuple(replace(one, message="XID 48") for one in r.devices))),
+        PASS,
+    ),
+    (
+        "messages-are-stable",
+        "one report",
+        reports(lambda r: r if any(r is one for id_ in WATCHED for one in WATCHED[id_][:1]) else None),
+        STATIC,
+    ),
+    ("served-health-is-advertised", "not advertised", not_advertised, FAIL),
+    ("first-cdi-device-id-is-unique", "shared", calls(PREPARES, lambda c: c), PASS),
+    ("first-cdi-device-id-is-unique", "not prepared", calls(PREPARES, drop, "claims"), NOT_TESTED),
+    ("node-health-reports-list-all-devices", "partial", later(NODE, partial), FAIL),
+    ("node-health-reports-list-all-devices", "one report", later(NODE, drop), STATIC),
+]
+
+
+@pytest.mark.parametrize(
+    ("check", "edit", "verdict"), [(c, e, v) for c, _, e, v in ROWS], ids=[f"{c}: {s}" for c, s, _, _ in ROWS]
+)
+def test_checks_of_health(check: str, edit: Edit, verdict: Verdict) -> None:
+    assert finding(check, edit).verdict is verdict
+
+
+HEALTH_CHECKS = [name for name, check in CHECKS.items() if check.requirement.startswith("HEALTH-")]
+
+
+@pytest.mark.parametrize("check", HEALTH_CHECKS)
+def test_health_is_not_applicable_to_a_driver_without_it(check: str) -> None:
+    found = finding(check, both(without_health, not_advertised))
+    assert (found.verdict, len(found.records)) == (NOT_APPLICABLE, 1 + len(HEALTH_APIS))
+
+
+@pytest.mark.parametrize("check", [name for name in HEALTH_CHECKS if "unimplemented" not in name])
+def test_health_that_is_advertised_and_unimplemented_is_not_applicable(check: str) -> None:
+    assert finding(check, without_health).verdict is NOT_APPLICABLE
+
+
+def test_first_report_may_list_unpublished_devices() -> None:
+    more = DeviceHealth("node-a", "gpu-9", Health.HEALTHY)
+    found = finding("first-report-lists-published-devices", reports(lambda r: replace(r, devices=(*r.devices, more))))
+    assert (found.verdict, "node-a/gpu-9" in found.seen) == (PASS, True)
+
+
+def test_driver_with_one_health_api_cannot_disagree() -> None:
+    def only_v1(_: str, event: Event) -> Event | None:
+        opened = isinstance(event, StreamOpened) and event.health_api != "v1.DRAResourceHealth"
+        return None if opened else event
+
+    assert finding("health-apis-agree", only_v1).verdict is NOT_APPLICABLE
+
+
+def test_device_that_is_no_longer_published_needs_no_refresh() -> None:
+    def fewer(experiment: str, event: Event) -> Event | None:
+        if isinstance(event, SlicesListed) and experiment == "slices":
+            two = [one for one in event.slices[0]["spec"]["devices"] if one["name"] != "gpu-2"]
+            return SlicesListed(({**event.slices[0], "spec": event.slices[0]["spec"] | {"devices": two}},))
+        return event
+
+    gone = later(V1, lambda r: replace(r, devices=tuple(one for one in r.devices if one.device != "gpu-2")))
+    assert finding("devices-are-refreshed-within-their-timeout", both(gone, fewer)).verdict is PASS
+
+
+def test_shared_first_cdi_device_id_says_what_a_pod_status_hides() -> None:
+    edit = of_claim("b", PREPARES, of_device(cdi_device_ids=["gpu.example.com/gpu=gpu-1"]))
+    found = finding("first-cdi-device-id-is-unique", edit)
+    assert (found.verdict, found.seen.partition(": ")[2]) == (
+        FAIL,
+        "kubelets to 1.37 show the health of node-a/gpu-1, and hide node-a/gpu-2",
+    )
+
+
+def test_stream_that_waits_for_prepare_is_a_failure() -> None:
+    """The stream stays without a report for 5 s, until the claim is released."""
+    times = {13.0: 8.0, 13.1: 8.1, 13.3: 8.3}
+    records = healthy_run(unheld).records
+    moved = [replace(one, at=times.get(one.at, one.at)) if one.experiment == "slow-prepare" else one for one in records]
+    slow = [
+        replace(one, what=replace(one.what, seconds=6.0)) if isinstance(one.what, GrpcCall) and one.at == 14.1 else one
+        for one in moved
+    ]
+    evidence = replace(healthy_run(), records=tuple(slow))
+    assert finding("health-is-reported-while-prepare-is-pending", evidence).verdict is FAIL
+
+
+def test_polling_for_each_stream_is_no_contradiction() -> None:
+    """A driver that polls shows a change on one stream seconds later."""
+    late = reports(lambda r: None if any(r is one for one in (WATCHED[ALPHA][3], WATCHED["two"][3])) else r)
+    assert finding("health-apis-agree", late).verdict is PASS
+
+
+def test_failed_stream_names_its_code() -> None:
+    found = finding("streams-stay-open", closing(V1, "INTERNAL", "panic"))
+    assert (found.verdict, found.seen.rpartition("with ")[2]) == (FAIL, "INTERNAL: panic")
