@@ -38,7 +38,9 @@ class FakeDraPlugin:
     def _prepare(self, claim: Object) -> PrepareResult:
         uid = claim["metadata"]["uid"]
         results = claim["status"]["allocation"].get("devices", {}).get("results", [])
-        own = (result for result in results if result["driver"] == self._options.name)
+        own = [result for result in results if result["driver"] == self._options.name]
+        if problem := self._refusal(uid, own):
+            return PrepareResult(error=ValueError(problem))
         devices = [device for result in own for device in self._returned(result)]
         self._prepared.add(uid, devices)
         names = tuple(device.id.device for device in devices)
@@ -46,6 +48,18 @@ class FakeDraPlugin:
         return PrepareResult(
             tuple(Device(d.id.pool, d.id.device, d.requests, d.cdi_ids, d.share_id) for d in devices),
         )
+
+    def _refusal(self, uid: str, results: Sequence[dict[str, Any]]) -> str:
+        """Why devices cannot be prepared for this claim; empty if they can.
+
+        Claims with admin access, and shares of a device, may use a device that another claim holds.
+        """
+        held = {device.id for claim, devices in self._prepared.all().items() if claim != uid for device in devices}
+        for result in results:
+            device = DeviceId(self._options.name, result["pool"], result["device"])
+            if device in held and not (result.get("adminAccess") or result.get("shareID")):
+                return f"device {device.device} is prepared for another claim"
+        return ""
 
     def _returned(self, result: dict[str, Any]) -> list[PreparedDevice]:
         """The prepared devices for an allocated device: itself, or its replacements in the options."""

@@ -122,9 +122,9 @@ class Rig:
         pools = [(s["metadata"]["name"], s["spec"]["pool"], len(s["spec"]["devices"])) for s in found]
         return [(name, pool["generation"], pool["resourceSliceCount"], count) for name, pool, count in pools]
 
-    async def claim(self, *devices: str, driver: str = DRIVER) -> Object:
+    async def claim(self, *devices: str, driver: str = DRIVER, name: str = "gpus") -> Object:
         """A claim of the API that is allocated these devices."""
-        made = await self.api.create(CLAIMS, {"metadata": {"name": "gpus", "namespace": "default"}, "spec": REQUEST})
+        made = await self.api.create(CLAIMS, {"metadata": {"name": name, "namespace": "default"}, "spec": REQUEST})
         results = [{"request": "gpu/big", "driver": driver, "pool": "node-a", "device": device} for device in devices]
         made["status"] = {"allocation": {"devices": {"results": results}}}
         return await self.api.replace_status(CLAIMS, made)

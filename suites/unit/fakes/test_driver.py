@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from drahealth.fakes.cluster.api import SLICES, ApiError, Kind, Object
+from drahealth.fakes.cluster.api import CLAIMS, SLICES, ApiError, Kind, Object
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.control.device_plugin import PluginOptions
 from drahealth.fakes.control.driver import DriverOptions, Returned
@@ -181,6 +181,22 @@ async def test_a_driver_without_cdi_ids_prepares_without(rig: Rig) -> None:
     wanted = {"namespace": "default", "name": claim["name"], "uid": claim["uid"]}
     (device,) = (await rig.call(PREPARE["v1.DRAPlugin"], claims=[wanted])).claims[claim["uid"]].devices
     assert (device.device_name, list(device.cdi_device_ids)) == ("gpu-0", [])
+
+
+@pytest.mark.parametrize(
+    ("result", "error"),
+    [({}, "device gpu-0 is prepared for another claim"), ({"adminAccess": True}, ""), ({"shareID": "a"}, "")],
+)
+async def test_device_that_another_claim_holds_is_refused(rig: Rig, result: dict[str, Any], error: str) -> None:
+    await rig.here().start()
+    first = (await rig.claim("gpu-0"))["metadata"]
+    second = await rig.claim("gpu-0", name="second")
+    second["status"]["allocation"]["devices"]["results"][0].update(result)
+    await rig.api.replace_status(CLAIMS, second)
+    for claim in (first, second["metadata"]):
+        wanted = {"namespace": "default", "name": claim["name"], "uid": claim["uid"]}
+        answer = (await rig.call(PREPARE["v1.DRAPlugin"], claims=[wanted])).claims[claim["uid"]]
+    assert answer.error == error
 
 
 @pytest.mark.parametrize("version", sorted(PREPARE))

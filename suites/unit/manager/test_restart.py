@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
+from drahealth.fakes.cluster.api import CLAIMS
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.manager.profile import KEP, V1_34, V1_36, V1_37, Profile
 from drahealth.proto.events import Prepared, Registered, Unprepared
-from drahealth.proto.values import Health
+from drahealth.proto.values import AllocatedClaim, ClaimRef, Health
 from drahealth.suites.unit.manager.conftest import MakeNode
-from drahealth.suites.unit.manager.rig import Node, lines, registered, settle, until
+from drahealth.suites.unit.manager.rig import DRIVER, Node, lines, registered, settle, until
 
 SICK = {"gpu-0": "Unhealthy: xid 79", "gpu-1": "Healthy"}
 
@@ -179,14 +180,15 @@ async def test_a_broken_claims_file_costs_the_claims_and_nothing_else(
     node: Node, content: bytes | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     driver = await sick_pod(node)
-    claim = await node.claim("again", "gpu-0")
+    (found,) = await node.api.list(CLAIMS)
+    claim = AllocatedClaim(ClaimRef("default", "gpus", found["metadata"]["uid"]), (DRIVER,))
     await node.manager.stop()
     break_file(node.root / "dra_manager_state", content)
     await node.restart()
     assert (node.seen("pod"), len(lines(caplog, "checkpoint"))) == ({}, 1)
     await until(lambda: driver.health.opened == 2)
     await node.run_pod("pod", claim)
-    await node.shows("pod", gpu_0="Unhealthy: xid 79")
+    await node.shows("pod", gpu_0="Unhealthy: xid 79", gpu_1="Healthy")
 
 
 async def test_files_that_cannot_be_written_cost_nothing_but_a_line_each(

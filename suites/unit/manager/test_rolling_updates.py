@@ -76,5 +76,6 @@ async def test_1_37_watches_every_instance_and_forgets_what_all_said_when_one_en
 @pytest.mark.counterpart("TestAddSameName")
 async def test_the_newest_instance_prepares(any_node: Node) -> None:
     await roll(any_node)
+    await any_node.manager.unprepare("pod")
     await any_node.run_pod("later", await any_node.claim("gpu", "gpu-0"))
     assert [event.instance for event in any_node.happened(Prepared)] == ["old", "new"]
