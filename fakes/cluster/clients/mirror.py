@@ -36,7 +36,9 @@ class Mirror:
             self._objects[kind][key_of(obj)] = obj
 
     async def run(self) -> None:
-        """Follows until cancelled. Raises `ApiError` if the server rejects it; retries if the server is unavailable."""
+        """Follows until cancelled. Raises `ApiError` if the server rejects it; retries if the server is unavailable or
+        overloaded.
+        """
         async with asyncio.TaskGroup() as tasks:
             for kind in self._objects:
                 tasks.create_task(self._follow(kind), name=f"mirror of {kind.plural}")
@@ -46,7 +48,7 @@ class Mirror:
             try:
                 await self._list_and_watch(kind)
             except ApiError as error:
-                if error.status not in (410, 503):
+                if error.status not in (410, 429) and error.status < 500:
                     raise
             finally:
                 self._behind.add(kind)

@@ -1,12 +1,18 @@
 """The common part of controllers: they read a mirror of the API after each change, and never poll."""
 
 import asyncio
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from drahealth.fakes.cluster.api import Kind, Object
+from drahealth.fakes.cluster.api import ApiError, Kind, Object
 from drahealth.fakes.cluster.clients.mirror import Mirror
 from drahealth.fakes.cluster.list_watch import ControlPlaneApi
+
+_RETRY = 1.0
+"""Seconds until a rejected pass is repeated."""
+
+log = logging.getLogger(__name__)
 
 
 class ControlLoop(ABC):
@@ -40,11 +46,20 @@ class ControlLoop(ABC):
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._mirror.run(), name=f"mirror of {self._name}")
+            complaint = ""
             while True:
                 await self._wake.wait()
                 await self._mirror.whole.wait()
                 self._wake.clear()
-                await self._pass()
+                try:
+                    await self._pass()
+                    complaint = ""
+                except ApiError as error:
+                    if str(error) != complaint:
+                        complaint = str(error)
+                        log.warning("%s: %s; retrying each second", self._name, error)
+                    await asyncio.sleep(_RETRY)
+                    self._wake.set()
 
     @abstractmethod
     def _changed(self, kind: Kind, old: Object | None, new: Object | None) -> None:
@@ -52,4 +67,4 @@ class ControlLoop(ABC):
 
     @abstractmethod
     async def _pass(self) -> None:
-        """Checks all objects once."""
+        """Checks all objects once. An `ApiError` is logged, and the pass is repeated."""

@@ -19,6 +19,7 @@ from drahealth.fakes.cluster.api import (
     Object,
 )
 from drahealth.fakes.cluster.api_server.server import ApiServer
+from drahealth.fakes.cluster.scheduling import control_loop
 from drahealth.fakes.cluster.scheduling.claims import FINALIZER
 from drahealth.fakes.cluster.scheduling.scheduler import Scheduler
 from drahealth.fakes.kubelet_plugin.pools import Owner, Pool
@@ -317,6 +318,19 @@ async def test_interrupted_writes_are_completed_after_an_outage(cluster: Cluster
     cluster.server.goes_down_at_binding = False
     cluster.server.up()
     await cluster.bound("train")
+
+
+async def test_a_rejected_binding_is_repeated(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control_loop, "_RETRY", 0)
+    bind, errors = cluster.server.bind, [ApiError(500, "InternalError", "etcdserver: request timed out")]
+
+    async def fail_once(name: str, namespace: str, node: str) -> None:
+        if errors:
+            raise errors.pop()
+        await bind(name, namespace, node)
+
+    monkeypatch.setattr(cluster.server, "bind", fail_once)
+    await cluster.run(pod("train", FROM_TEMPLATE))
 
 
 async def test_another_scheduler_takes_up_where_the_first_stopped(cluster: Cluster) -> None:
