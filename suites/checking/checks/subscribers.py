@@ -67,7 +67,7 @@ def _value_in_both(one: Stream, other: Stream) -> Value:
 )
 def all_subscribers_receive_all_reports(evidence: Evidence, found: list[Stream]) -> Finding:
     """Streams of one health API that are open at the same time show the same changes, and both are refreshed."""
-    records, compared, changed = [], 0, 0
+    records, compared, reported, changed = [], 0, 0, 0
     for one, other in _together(found):
         compared += 1
         end = min(one.opened.at + one.open_seconds, other.opened.at + other.open_seconds)
@@ -81,10 +81,13 @@ def all_subscribers_receive_all_reports(evidence: Evidence, found: list[Stream])
                 return failed(
                     "both subscribers receive all reports", seen, one.opened.number, other.opened.number, number
                 )
+            reported += 1
             changed += min(changes(a, _value), changes(b, _value))
         records += [one.opened.number, other.opened.number]
     if not compared:
         return not_tested("no two streams of a health API were open at the same time")
+    if not reported:
+        return not_tested("no device was reported", *dict.fromkeys(records))
     if not changed:
         return static("all subscribers were refreshed, and no device changed", *dict.fromkeys(records))
     return passed(f"all subscribers received {changed} changes", *dict.fromkeys(records))
@@ -149,6 +152,8 @@ def new_stream_starts_with_all_devices(evidence: Evidence, found: list[Stream]) 
             continue
         first = cancelled.reports[0]
         expected = listed(first) & always if always else listed(first)
+        if not expected:
+            return not_tested("the cancelled stream reported no device", first.number)
         if again.reports:
             report = again.reports[0]
             took = report.at - again.opened.at

@@ -222,6 +222,8 @@ ROWS: list[tuple[str, str, Edit, Verdict]] = [
     ("new-stream-starts-with-all-devices", "partial", reports(partial, "four"), FAIL),
     ("new-stream-starts-with-all-devices", "empty", reports(empty, "four"), FAIL),
     ("new-stream-starts-with-all-devices", "ends", closing("four", "UNAVAILABLE", at_open=True), FAIL),
+    ("new-stream-starts-with-all-devices", "no devices", reports(empty), NOT_TESTED),
+    ("all-subscribers-receive-all-reports", "no devices", reports(empty), NOT_TESTED),
     ("new-stream-starts-with-all-devices", "not opened again", without(StreamOpened, "subscribers"), NOT_TESTED),
     ("health-is-reported-while-prepare-is-pending", "not held", without(ClaimReadHeld, "slow-prepare"), NOT_TESTED),
     ("health-is-reported-while-prepare-is-pending", "cancelled early", unheld, NOT_TESTED),
@@ -251,6 +253,7 @@ ROWS: list[tuple[str, str, Edit, Verdict]] = [
     ("first-cdi-device-id-is-unique", "shared", calls(PREPARES, lambda c: c), PASS),
     ("first-cdi-device-id-is-unique", "not prepared", calls(PREPARES, drop, "claims"), NOT_TESTED),
     ("node-health-reports-list-all-devices", "partial", later(NODE, partial), FAIL),
+    ("node-health-reports-list-all-devices", "no devices", reports(empty), STATIC),
     ("node-health-reports-list-all-devices", "one report", later(NODE, drop), STATIC),
 ]
 
