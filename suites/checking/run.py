@@ -106,7 +106,7 @@ class _Run:
                         if self._settings.sequential:
                             await task
             except* HarnessError as errors:
-                raise errors.exceptions[0] from None
+                raise _first(errors) from None
             finally:
                 timer.cancel()
 
@@ -169,6 +169,13 @@ class _Run:
         ended = await subject.ended_unexpectedly()
         await self._clock.sleep(GRACE)
         return exit_text(ended)
+
+
+def _first(error: BaseException) -> BaseException:
+    """The original exception in the groups of task groups."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 def _result(work: "asyncio.Task[None]") -> tuple[Outcome, str]:

@@ -50,10 +50,12 @@ class Summary:
 
     @property
     def verdict(self) -> str:
-        """The outcome in words."""
-        limits = ["running driver"] if self.running and self.outcome is Outcome.CONFORMS else []
-        limits += [f"only {', '.join(self.only)}"] if self.only else []
-        return ", ".join((str(self.outcome), *limits))
+        """The outcome in words. That of a partial run never says that the driver conforms."""
+        if self.only:
+            result = "met" if self.outcome is Outcome.CONFORMS else self.outcome
+            return f"partial run: {', '.join(self.only)} {result}"
+        is_limited = self.running and self.outcome is Outcome.CONFORMS
+        return f"{self.outcome}, running driver" if is_limited else str(self.outcome)
 
     @property
     def exit_code(self) -> int:

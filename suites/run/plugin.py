@@ -29,11 +29,18 @@ _OPTIONS = (
 )
 """The options that belong to no target."""
 
+_CHECK_OPTIONS = (
+    ("check", "COMMAND", "Command that starts the driver to check, or the registration socket of a running one."),
+    ("check-evidence", "FILE", "Write the evidence to this new file."),
+)
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("drahealth", "drahealth: device health of Kubernetes KEP-4680")
     for option in _OPTIONS:
         group.addoption(f"--drahealth-{option.name}", metavar=option.metavar, help=option.help)
+    for name, metavar, text in _CHECK_OPTIONS:
+        group.addoption(f"--drahealth-{name}", metavar=metavar, help=f"drahealth.suites.driver: {text}")
     for option, targets in registry.options("run"):
         everywhere = len(targets) == len(registry.FOLDERS)
         text = option.help if everywhere else f"{', '.join(targets)}: {option.help}"

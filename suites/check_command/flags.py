@@ -1,0 +1,92 @@
+"""The flags of `drahealth check` as settings."""
+
+import shutil
+import stat
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import get_args
+
+from drahealth.suites.check_command.claim_file import read_claim_file
+from drahealth.suites.checking.checks import CHECKS
+from drahealth.suites.checking.experiments.plan import EXPERIMENTS
+from drahealth.suites.checking.settings import CDI_DIR, DEADLINE, ApiServerKind, Settings
+from drahealth.suites.errors import ConfigurationError
+
+
+def settings_of(
+    words: Sequence[str],
+    *,
+    registry_dir: Path | None = None,
+    kubeconfig: Path | None = None,
+    cdi_dir: Path = CDI_DIR,
+    env: Sequence[str] = (),
+    driver_name: str = "",
+    api_server: str = "memory",
+    kubernetes: str | None = None,
+    claim: Path | None = None,
+    requirements: Sequence[str] = (),
+    sequential: bool = False,
+    deadline: float = DEADLINE,
+    evidence: Path | None = None,
+    redact: bool = True,
+) -> Settings:
+    """The settings of a run. Raises ConfigurationError."""
+    command, socket = target_of(words, registry_dir)
+    if registry_dir and not registry_dir.is_dir():
+        raise ConfigurationError(f"--registry-dir {registry_dir} is no directory", "start the driver, or its kubelet")
+    if command and "{" not in command[0] and shutil.which(command[0]) is None:
+        raise ConfigurationError(f"cannot run {command[0]}", "pass the path of a program that may be executed")
+    return Settings(
+        command=command,
+        environment=dict(_variable(one) for one in env),
+        driver_name=driver_name,
+        registry_dir=registry_dir.absolute() if registry_dir else None,
+        socket=socket,
+        cdi_dir=cdi_dir,
+        kubeconfig=kubeconfig,
+        api_server=_api_server(api_server),
+        kubernetes=kubernetes,
+        claim=read_claim_file(claim) if claim else (),
+        only=needed_experiments(requirements),
+        sequential=sequential,
+        deadline=deadline,
+        evidence=evidence,
+        redact=redact,
+    )
+
+
+def _api_server(text: str) -> ApiServerKind:
+    for kind in get_args(ApiServerKind):
+        if text == kind:
+            found: ApiServerKind = kind
+            return found
+    raise ConfigurationError(
+        f"--api-server must be one of {', '.join(get_args(ApiServerKind))}, got {text!r}", "memory needs only Python"
+    )
+
+
+def _variable(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise ConfigurationError(f"--env must be NAME=VALUE, got {text!r}", "write --env NAME=VALUE")
+    return name, value
+
+
+def target_of(words: Sequence[str], registry_dir: Path | None) -> tuple[tuple[str, ...], Path | None]:
+    """The command and the socket from the words of the command line: one word that is a socket is a running driver."""
+    if registry_dir or not words:
+        return tuple(words), None
+    if len(words) == 1:
+        with suppress(OSError):
+            if stat.S_ISSOCK(Path(words[0]).stat().st_mode):
+                return (), Path(words[0]).absolute()
+    return tuple(words), None
+
+
+def needed_experiments(names: Sequence[str]) -> frozenset[str]:
+    """The experiments that the checks of these requirements need; empty for no requirement, which stands for all."""
+    found = {name for check in CHECKS.values() if check.requirement in names for name in check.experiments}
+    while more := {EXPERIMENTS[name].requires for name in found if EXPERIMENTS[name].requires} - found:
+        found |= more
+    return frozenset(found)

@@ -1,0 +1,120 @@
+"""`drahealth check` and `drahealth judge`: run or read, judge, show, write the reports."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from shlex import join
+from typing import Any
+
+from drahealth.fakes.hints import near
+from drahealth.fakes.program.console import standard_output
+from drahealth.suites.check_command.progress import Progress
+from drahealth.suites.check_command.report import annotations, to_json, to_junit
+from drahealth.suites.check_command.table import show
+from drahealth.suites.checking.evidence import Evidence, EvidenceError, read_evidence
+from drahealth.suites.checking.ledger import requirements
+from drahealth.suites.checking.settings import Settings, plan
+from drahealth.suites.checking.summary import summarize
+from drahealth.suites.checking.waivers import Waiver, read_waivers
+from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.output_paths import check_output_file
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Where the result goes, besides standard output."""
+
+    report: str | None = None
+    junitxml: str | None = None
+    waivers: Path | None = None
+    requirements: Sequence[str] = ()
+    """The only requirements to judge; empty for all."""
+
+    def check(self) -> None:
+        """Raises ConfigurationError for an unwritable file, invalid waivers or an unknown requirement."""
+        check_output_file(self.report)
+        check_output_file(self.junitxml)
+        self.read_waivers()
+        for name in self.requirements:
+            if name not in requirements():
+                raise ConfigurationError(f"unknown requirement {name!r}", near(name, requirements()))
+
+    def read_waivers(self) -> tuple[Waiver, ...]:
+        """The waivers. Raises ConfigurationError."""
+        try:
+            return read_waivers(self.waivers) if self.waivers else ()
+        except OSError as error:
+            raise ConfigurationError(
+                f"cannot read {self.waivers}: {error.strerror}", "pass another --waivers"
+            ) from None
+
+
+def check(settings: Settings, outputs: Outputs) -> int:
+    """Runs the experiments, and judges them. Returns the exit code."""
+    from drahealth.suites.checking.run import run_experiments
+
+    outputs.check()
+    progress = Progress(lambda line: print(line, file=sys.stderr, flush=True))  # noqa: T201
+    evidence = asyncio.run(_terminable(run_experiments(settings, progress)))
+    return _conclude(evidence, outputs, _rerun(settings))
+
+
+def judge_file(path: Path, outputs: Outputs) -> int:
+    """Judges evidence again. Returns the exit code. Raises ConfigurationError if it cannot be read."""
+    outputs.check()
+    try:
+        evidence = read_evidence(path)
+    except EvidenceError as error:
+        raise ConfigurationError(f"{path}, {error}", "pass evidence that `drahealth check --evidence` wrote") from None
+    except OSError as error:
+        raise ConfigurationError(f"cannot read {path}: {error.strerror}", "pass an evidence file") from None
+    return _conclude(evidence, outputs, f"drahealth judge {path} --requirement REQUIREMENT")
+
+
+def show_plan(settings: Settings) -> None:
+    """Prints the experiments, their costs, and why some of them do not run."""
+    console = standard_output()
+    for experiment, excluded in plan(settings):
+        cost = f"{experiment.seconds:4g} s" if not excluded else "  not run"
+        console.print(f"{cost:9}  {experiment.process:10} {experiment.name}: {experiment.sentence}", soft_wrap=True)
+        if excluded:
+            console.print(f"{'':9}  {'':10} reason: {excluded}", soft_wrap=True)
+    console.print("\nThe processes run side by side: 40 to 50 s for a driver that answers at once.", soft_wrap=True)
+
+
+def _conclude(evidence: Evidence, outputs: Outputs, rerun: str) -> int:
+    today = datetime.now(UTC).date()
+    summary = summarize(evidence, waivers=outputs.read_waivers(), today=today, only=outputs.requirements)
+    show(summary, standard_output(), rerun)
+    if outputs.report:
+        Path(outputs.report).write_text(to_json(summary, evidence) + "\n")
+    if outputs.junitxml:
+        Path(outputs.junitxml).write_text(to_junit(summary, evidence) + "\n")
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        for line in annotations(summary):
+            print(line)  # noqa: T201
+    return summary.exit_code
+
+
+async def _terminable(run: Coroutine[Any, Any, Evidence]) -> Evidence:
+    """Runs it; SIGTERM and SIGINT cancel it, so that everything that was started ends."""
+    task = asyncio.ensure_future(run)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    return await task
+
+
+def _rerun(settings: Settings) -> str:
+    words = ["drahealth", "check", "--requirement", "REQUIREMENT"]
+    if settings.command:
+        words += [f"--env={name}={value}" for name, value in settings.environment.items()]
+        words += ["--api-server", settings.api_server] if settings.api_server != "memory" else []
+        words += ["--driver-name", settings.driver_name] if settings.driver_name else []
+        return join([*words, "--", *settings.command])
+    words += ["--registry-dir", str(settings.registry_dir)] if settings.registry_dir else [str(settings.socket)]
+    return join([*words, *(["--kubeconfig", str(settings.kubeconfig)] if settings.kubeconfig else [])])

@@ -1,0 +1,113 @@
+"""The verdicts as text: a table by requirement, and what explains each verdict that is not a pass."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from drahealth.proto.quoting import printable
+from drahealth.suites.checking.checks import CHECKS
+from drahealth.suites.checking.judge import Judgement
+from drahealth.suites.checking.summary import Summary
+from drahealth.suites.checking.verdicts import Verdict
+
+STYLE = {
+    Verdict.ERROR: "bold magenta",
+    Verdict.FAIL: "bold red",
+    Verdict.NOT_TESTED: "yellow",
+    Verdict.WAIVED: "yellow",
+    Verdict.STATIC: "cyan",
+    Verdict.PASS: "green",
+    Verdict.NOT_APPLICABLE: "dim",
+}
+EXPLAINED = (Verdict.ERROR, Verdict.FAIL, Verdict.WAIVED)
+
+
+def show(summary: Summary, console: Console, rerun: str) -> None:
+    """Prints the table, the explanations and the verdict. REQUIREMENT in `rerun` is replaced."""
+    for family, judgements in _by_family(summary.judgements):
+        console.print(Text(f"\n{family}", style="bold"))
+        if console.is_terminal:
+            console.print(_table(judgements))
+        else:
+            for judgement in judgements:
+                console.print(_row(judgement), soft_wrap=True)
+    for judgement in summary.judgements:
+        if judgement.verdict in EXPLAINED:
+            console.print(_explanation(judgement, rerun), soft_wrap=True)
+    for reason, names in _not_tested(summary.judgements).items():
+        console.print(Text(f"\nNOT_TESTED {', '.join(names)}\n  {printable(reason)}", style="yellow"), soft_wrap=True)
+    for judgement in summary.judgements:
+        for name, finding in judgement.remarks.items():
+            console.print(Text(f"remark by the unproven check {name}: {printable(finding.seen)}", style="yellow"))
+    console.print(_verdict(summary))
+
+
+def _by_family(judgements: Sequence[Judgement]) -> Iterator[tuple[str, list[Judgement]]]:
+    for family in dict.fromkeys(one.requirement.family for one in judgements):
+        yield family, [one for one in judgements if one.requirement.family == family]
+
+
+def _table(judgements: Iterable[Judgement]) -> Table:
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True, style="dim")
+    table.add_column(overflow="fold")
+    for one in judgements:
+        requirement = one.requirement
+        table.add_row(Text(one.verdict, style=STYLE[one.verdict]), requirement.id, requirement.level, _sentence(one))
+    return table
+
+
+def _row(judgement: Judgement) -> Text:
+    requirement = judgement.requirement
+    return Text(f"{judgement.verdict:14} {requirement.id:9} {requirement.level:6} ") + _sentence(judgement)
+
+
+def _sentence(judgement: Judgement) -> Text:
+    """The requirement; if it does not apply, also why."""
+    text = Text(judgement.requirement.sentence)
+    if judgement.verdict in (Verdict.NOT_APPLICABLE, Verdict.STATIC):
+        reasons = dict.fromkeys(finding.seen for finding in judgement.findings.values())
+        text.append(f" ({printable('; '.join(reasons))})", style="dim")
+    return text
+
+
+def _not_tested(judgements: Sequence[Judgement]) -> dict[str, list[str]]:
+    """The requirements without a verdict, by the reason."""
+    found: dict[str, list[str]] = {}
+    for one in judgements:
+        if one.verdict is Verdict.NOT_TESTED:
+            reasons = dict.fromkeys(f.seen for f in one.findings.values() if f.verdict is Verdict.NOT_TESTED)
+            found.setdefault("; ".join(reasons), []).append(one.requirement.id)
+    return found
+
+
+def _explanation(judgement: Judgement, rerun: str) -> Text:
+    return Text("\n").join(_lines(judgement, rerun))
+
+
+def _lines(judgement: Judgement, rerun: str) -> Iterator[Text]:
+    requirement = judgement.requirement
+    yield Text(f"\n{judgement.verdict} {requirement.id}: {requirement.sentence}", style=STYLE[judgement.verdict])
+    for name, finding in judgement.findings.items():
+        if finding.verdict not in EXPLAINED:
+            continue
+        if finding.expected:
+            yield Text(f"  expected: {printable(finding.expected)}")
+        yield Text(f"  seen:     {printable(finding.seen)}")
+        if finding.records:
+            lines = ", ".join(map(str, finding.records[:10]))
+            yield Text(f"  evidence: line {lines}", style="dim")
+        if finding.verdict is Verdict.FAIL:
+            yield Text(f"  fix:      {CHECKS[name].fix}")
+    yield Text(f"  source:   {requirement.source}, {requirement.link}", style="dim")
+    yield Text(f"  rerun:    {rerun.replace('REQUIREMENT', requirement.id)}", style="dim")
+
+
+def _verdict(summary: Summary) -> Text:
+    style = "bold green" if summary.exit_code == 0 else "bold red"
+    reasons = "".join(f"\n  {printable(reason)}" for reason in summary.reasons)
+    return Text(f"\n{summary.verdict}{reasons}", style=style)

@@ -1,0 +1,121 @@
+"""`drahealth check` and `judge` as processes: a driver that misbehaves never passes, and nothing is left."""
+
+import json
+import os
+import socket
+import sys
+from contextlib import closing
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from drahealth.suites.checking.evidence import EvidenceWriter
+from drahealth.suites.unit import command_process
+from drahealth.suites.unit.checking.healthy_run import healthy_run
+from drahealth.suites.unit.command_process import COMMAND, Done
+
+LEAVES_A_CHILD = "import os, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(600)\n"
+FLOODS = "while True: print('x' * 10000)"
+TEN_SOCKETS = """
+import socket, sys, time
+kept = [socket.socket(socket.AF_UNIX) for _ in range(10)]
+for number, one in enumerate(kept):
+    one.bind("%s/%d.sock" % (sys.argv[1], number))
+    one.listen()
+time.sleep(600)
+"""
+
+
+def drahealth(*arguments: str, folder: Path | None = None) -> Done:
+    return command_process.run(COMMAND, *arguments, folder=folder)
+
+
+def environments() -> list[bytes]:
+    """The environments of all processes that can be read."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            found.append(path.read_bytes())
+        except OSError:
+            continue
+    return found
+
+
+@pytest.mark.parametrize(
+    "code", ["raise SystemExit(1)", "import time; time.sleep(600)", LEAVES_A_CHILD, FLOODS, TEN_SOCKETS]
+)
+def test_program_that_is_no_driver_never_conforms_and_leaves_nothing(tmp_path: Path, code: str) -> None:
+    report, mark = tmp_path / "report.json", f"mark-{os.getpid()}-{tmp_path.name}"
+    words = [sys.executable, "-c", code, "{registry_dir}"]
+    done = drahealth("check", "--deadline=3", f"--env=MARK={mark}", f"--report={report}", "--", *words)
+    found = json.loads(report.read_text())
+    assert (done.returncode, found["verdict"]) in [(1, "fails"), (4, "incomplete")], done.stderr
+    assert [one for one in environments() if mark.encode() in one] == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["check"],
+        ["check", "--", "/no/such/driver"],
+        ["check", "--requirement=PLUGIN-00", "--", "true"],
+        ["check", "--report=/no/such/folder/report.json", "--", "true"],
+        ["check", "--evidence=/no/such/folder/evidence", "--", "true"],
+        ["check", "--waivers=/no/such/file", "--", "true"],
+        ["judge", "/no/such/file"],
+        ["judge", "/dev/null"],
+    ],
+)
+def test_wrong_usage_exits_with_2_and_one_line(arguments: list[str]) -> None:
+    done = drahealth(*arguments)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
+
+
+def test_socket_that_is_no_plugin_is_incomplete(tmp_path: Path) -> None:
+    path = tmp_path / "reg.sock"
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        listening.listen()
+        done = drahealth("check", "--deadline=3", str(path))
+    assert done.returncode == 4, done.stderr
+
+
+def test_plan_starts_nothing() -> None:
+    done = drahealth("check", "--plan", "--", "true")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.fixture
+def evidence(tmp_path: Path) -> Path:
+    """Evidence of a healthy driver."""
+    path = tmp_path / "evidence.jsonl"
+    run = healthy_run()
+    with closing(EvidenceWriter(run.header, path)) as writer:
+        for record in run.records:
+            writer.add(record.at, record.experiment, record.what)
+        writer.finish()
+    return path
+
+
+def test_evidence_is_judged_again(evidence: Path, tmp_path: Path) -> None:
+    done = drahealth("judge", str(evidence), f"--junitxml={tmp_path / 'junit.xml'}")
+    suite = ET.parse(tmp_path / "junit.xml").getroot()
+    assert (done.returncode, suite.get("failures"), suite.get("errors")) == (0, "0", "0"), done.stdout
+
+
+def test_cut_evidence_is_incomplete(evidence: Path, tmp_path: Path) -> None:
+    evidence.write_bytes(b"".join(evidence.read_bytes().splitlines(keepends=True)[:-1]))
+    done = drahealth("judge", str(evidence), f"--junitxml={tmp_path / 'junit.xml'}")
+    assert (done.returncode, ET.parse(tmp_path / "junit.xml").getroot().get("errors")) == (4, "1")
+
+
+def test_edited_evidence_is_rejected(evidence: Path) -> None:
+    evidence.write_bytes(evidence.read_bytes().replace(b'"code":"OK"', b'"code":"ok"', 1))
+    assert drahealth("judge", str(evidence)).returncode == 2
+
+
+def test_partial_judgement_never_says_that_the_driver_conforms(evidence: Path, tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    done = drahealth("judge", str(evidence), "--requirement=PLUGIN-03", f"--report={report}")
+    assert (done.returncode, json.loads(report.read_text())["verdict"]) == (0, "partial run: PLUGIN-03 met")

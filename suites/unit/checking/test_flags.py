@@ -1,0 +1,88 @@
+"""The flags of `drahealth check`: wrong ones are rejected before anything starts."""
+
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drahealth.suites.check_command.claim_file import read_claim_file
+from drahealth.suites.check_command.flags import needed_experiments, settings_of
+from drahealth.suites.checking.settings import NOT_ASKED, Settings, plan
+from drahealth.suites.errors import ConfigurationError
+
+
+def settings(*words: str, **given: Any) -> Settings:
+    return settings_of(words, **given)
+
+
+def test_words_are_the_command_of_the_driver() -> None:
+    assert settings("true", "--dir={registry_dir}").command == ("true", "--dir={registry_dir}")
+
+
+def test_a_socket_is_a_running_driver(tmp_path: Path) -> None:
+    path = tmp_path / "reg.sock"
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        found = settings(str(path))
+    assert (found.command, found.socket) == ((), path)
+
+
+@pytest.mark.parametrize(
+    ("words", "given"),
+    [
+        ([], {}),
+        (["true"], {"registry_dir": Path("/")}),
+        (["true"], {"kubeconfig": Path("k")}),
+        (["true"], {"api_server": "etcd"}),
+        (["true"], {"deadline": 0.0}),
+        (["true"], {"env": ["NAME"]}),
+        (["true", "{registry}"], {}),
+        ([], {"registry_dir": Path("/no/such/dir")}),
+        ([], {"registry_dir": Path("/"), "driver_name": "gpu.example.com"}),
+        (["true"], {"claim": Path("/no/such/file")}),
+    ],
+)
+def test_contradictory_flags_are_rejected(words: list[str], given: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError):
+        settings(*words, **given)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("kind: Pod\nmetadata: {name: a}\n", 1),
+        ("kind: ResourceClaim\n", 1),
+        ("kind: DeviceClass\nmetadata: {name: a}\n", None),
+        ("kind: ResourceClaim\nmetadata: {name: a}\n---\n- 1\n", 4),
+        ("{", None),
+        ("", None),
+    ],
+)
+def test_invalid_claim_file_is_rejected(tmp_path: Path, text: str, line: int | None) -> None:
+    path = tmp_path / "claim.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigurationError) as raised:
+        read_claim_file(path)
+    assert line is None or f"line {line}:" in raised.value.message
+
+
+def test_experiments_of_a_requirement_include_those_before_them() -> None:
+    assert needed_experiments(["PLUGIN-03"]) == {"refused-registration"}
+    assert {"registration", "services"} <= needed_experiments(["HEALTH-06"])
+
+
+def test_running_driver_is_neither_started_nor_ended() -> None:
+    reasons = {one.name: reason for one, reason in plan(settings(registry_dir=Path("/")))}
+    assert [name for name, reason in reasons.items() if not reason] == [
+        "registration",
+        "services",
+        "watch",
+        "subscribers",
+        "reregistration",
+    ]
+
+
+def test_partial_run_plans_only_what_is_needed() -> None:
+    reasons = {one.name: reason for one, reason in plan(settings("true", requirements=["PLUGIN-03"]))}
+    assert [name for name, reason in reasons.items() if reason != NOT_ASKED] == ["refused-registration"]
