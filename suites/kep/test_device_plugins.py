@@ -147,15 +147,18 @@ async def test_devices_of_two_resources_with_the_same_id_keep_their_own_health(n
 
 @scenario("TERM-02", "TERM-01")
 async def test_a_terminated_pod_keeps_the_health_of_its_device_plugin_device(node: Node) -> None:
-    plugin = await node.device_plugin()
-    gpu = plugin.gpus[0]
+    plugin, another = await node.device_plugin(), await node.device_plugin()
+    gpu, other = plugin.gpus[0], another.gpus[0]
     pod = await node.running_pod(plugin.request(), restart="Never")
     await gpu.becomes(Health.UNHEALTHY)
     await pod.shows(gpu, Health.UNHEALTHY)
     await pod.ends(1)
     await pod.is_in_phase("Failed")
+    next_pod = await node.running_pod(another.request())  # its allocation is before the last sync of the ended pod
     await gpu.becomes(Health.HEALTHY)
-    next_pod = await node.running_pod(plugin.request())
-    await next_pod.shows(gpu, Health.HEALTHY)
+    await other.becomes(Health.UNHEALTHY)
+    await next_pod.shows(other, Health.UNHEALTHY)
+    await other.becomes(Health.HEALTHY)
+    await next_pod.shows(other, Health.HEALTHY)
     with node.judging("TERM-02", "the device plugin's last health is kept"):
         pod.still_shows(gpu, Health.UNHEALTHY)
