@@ -7,6 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 from drahealth.proto.events import CdiSpecsRead
+from drahealth.proto.health_apis import HEALTH_APIS
 from drahealth.proto.values import ClaimRef
 from drahealth.suites.checking.experiments.allocating import NAMESPACE, Allocator, allocator, unpublished
 from drahealth.suites.checking.experiments.first_steps import known
@@ -24,6 +25,10 @@ CALL_LIMIT = 30.0
 """Seconds for one call. A kubelet waits 45 s (W-09)."""
 READ_LIMIT = 10.0
 """Seconds until a driver reads the claim that it prepares."""
+
+
+HOLD_SECONDS = 12.0
+"""Seconds for which a claim stays prepared, if health is reported only for prepared devices: time for reports."""
 
 
 class Hung(Exception):
@@ -77,6 +82,8 @@ async def _one_claim(lab: Lab, made: Allocator, calls: Calls) -> None:
     if (await calls.prepare(a)).problem_of(a):
         return
     lab.record(CdiSpecsRead(read_specs(lab.subject.places.cdi_dir)))
+    if _streams_prepared_devices(lab):
+        await lab.subject.clock.sleep(HOLD_SECONDS)
     await calls.prepare(a)
     await calls.unprepare(a)
     await calls.unprepare(a)
@@ -99,6 +106,12 @@ async def _several_claims(lab: Lab, made: Allocator, calls: Calls, a: ClaimRef) 
         await calls.prepare(a, b)
         lab.record(CdiSpecsRead(read_specs(lab.subject.places.cdi_dir)))
         await calls.unprepare(a, b)
+
+
+def _streams_prepared_devices(lab: Lab) -> bool:
+    """Whether the driver streams a health API that reports only prepared devices."""
+    found = lab.facts.health_apis
+    return found.done() and not found.exception() and any(HEALTH_APIS[name].prepared_only for name in found.result())
 
 
 async def slow_prepare(lab: Lab) -> None:

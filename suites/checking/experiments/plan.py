@@ -74,6 +74,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             10,
             frozenset({"claim"}),
             requires="registration",
+            after=("services",),
         ),
         Experiment(
             "slow-prepare",

@@ -84,6 +84,14 @@ async def test_cdi_specs_of_prepared_claims_are_read(rig: LabRig) -> None:
     ]
 
 
+async def test_claim_stays_prepared_while_reports_list_only_prepared_devices(rig: LabRig) -> None:
+    await published(rig)
+    rig.facts.health_apis.set_result(("v1alpha1.NodeHealth/WatchDevicesStatus",))
+    began = rig.clock.now()
+    await run(rig, "claims")
+    assert rig.clock.now() - began >= 12
+
+
 async def test_only_device_is_prepared_without_a_second_claim(rig: LabRig) -> None:
     await published(rig, devices=("gpu-0",))
     await run(rig, "claims")
