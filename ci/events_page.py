@@ -13,6 +13,7 @@ INTRODUCTION = """\
 Each event is one thing that happened. `drahealth driver serve --json`, `drahealth ctl watch --json` and
 `drahealth manager --json` print these events as JSON Lines; `drahealth manager --history FILE` and
 `drahealth run --histories DIR` write them to files.
+`drahealth check --evidence FILE` writes evidence ([check.md](check.md)).
 Each line is one object, with the name of the event as `event`. In Python the events are the types of
 `drahealth.proto.events`.
 

@@ -1,0 +1,51 @@
+"""docs/driver-requirements.md: what binds DRA drivers, written from the ledger, the checks and the experiments."""
+
+from collections.abc import Iterator
+
+from drahealth.suites.checking.checks import CHECKS
+from drahealth.suites.checking.experiments.plan import EXPERIMENTS
+from drahealth.suites.checking.ledger import DriverRequirement, requirements
+
+INTRODUCTION = """\
+`drahealth check` judges a DRA driver by these requirements ([check.md](check.md)). A driver conforms if it meets
+every MUST that applies to it. A SHOULD that is not met is listed.
+
+"""
+EXPERIMENTS_HEAD = """
+## Experiments
+
+An experiment does something to a driver and records what it sees. It judges nothing. Experiments of different
+processes run side by side; a driver that was already running is process `main`.
+
+| experiment | process | seconds | what it does |
+|---|---|---|---|
+"""
+
+
+def driver_requirements_page(note: str) -> str:
+    """The page; `note` names its source."""
+    return "".join(_parts(note))
+
+
+def _parts(note: str) -> Iterator[str]:
+    yield f"# Requirements of DRA drivers\n\n{note}{INTRODUCTION}"
+    for family in dict.fromkeys(one.family for one in requirements().values()):
+        yield f"## {family[0].upper()}{family[1:]}\n\n"
+        for one in requirements().values():
+            if one.family == family:
+                yield from _requirement(one)
+    yield EXPERIMENTS_HEAD.removeprefix("\n")
+    for experiment in EXPERIMENTS.values():
+        yield f"| {experiment.name} | {experiment.process} | {experiment.seconds:g} | {experiment.sentence} |\n"
+
+
+def _requirement(one: DriverRequirement) -> Iterator[str]:
+    checks = [check for check in CHECKS.values() if check.requirement == one.id]
+    experiments = dict.fromkeys(name for check in checks for name in check.experiments)
+    yield f"### {one.id}\n\n**{one.level}**. {one.sentence}\n\n"
+    yield f"- Source: [{one.source}]({one.link})\n- Holds for Kubernetes: {one.kubernetes}\n"
+    if one.apis:
+        yield f"- Health APIs: {', '.join(f'`{api}`' for api in one.apis)}\n"
+    yield f"- Experiments: {', '.join(experiments)}\n"
+    yield from (f"- Fix: {check.fix}\n" for check in checks)
+    yield "\n"
