@@ -21,6 +21,8 @@ from drahealth.suites.checking.verdicts import Finding, failed, not_tested, pass
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _NAME_LIMIT = 63
 """Characters of a driver name, from the DRA API."""
+_ABSOLUTE = ("/", "{", "~")
+"""Starts of absolute paths; evidence has `{run_dir}` and `~` in place of host paths."""
 _NOT_SERVED = {"UNIMPLEMENTED", "UNAVAILABLE", "DEADLINE_EXCEEDED", ""}
 """gRPC codes that a served method does not answer to a valid call; "" is a message of another type."""
 
@@ -34,9 +36,6 @@ def get_info_describes_a_dra_driver(evidence: Evidence) -> Finding:
     """GetInfo has a valid type, name and list of services."""
     calls = list(get_info(evidence, "registration"))
     if not calls:
-        missing = next(evidence.of(RegistrationFailed, "registration"), None)
-        if missing:
-            return failed("a registration socket that answers GetInfo", missing.what.problem, missing.number)
         return not_tested("GetInfo was not called")
     for call in calls:
         if wrong := _wrong_info(call):
@@ -54,9 +53,28 @@ def _wrong_info(call: Call) -> tuple[str, str] | None:
         return "type DRAPlugin", f"type {text(info, 'type')!r}"
     if len(name) > _NAME_LIMIT or not _SUBDOMAIN.fullmatch(name):
         return f"a DNS subdomain of at most {_NAME_LIMIT} characters as name", f"name {name!r}"
+    endpoint = text(info, "endpoint")
+    if endpoint and not endpoint.startswith(_ABSOLUTE):
+        return "an absolute path as endpoint, or none", f"endpoint {endpoint!r}"
     if not set(versions) & PREPARE.keys():
         return f"one of {', '.join(PREPARE)}", f"supported versions {list(versions)}"
     return None
+
+
+@check(
+    "PLUGIN-01",
+    "registration",
+    fix="Create the registration socket in the directory that `{registry_dir}` in the command stands for.",
+)
+def driver_has_a_registration_socket(evidence: Evidence) -> Finding:
+    """A driver that drahealth starts creates a socket in the registration directory."""
+    calls = list(get_info(evidence, "registration"))
+    if calls:
+        return passed(f"a registration socket for {calls[0].what.endpoint}", calls[0].number)
+    missing = next(evidence.of(RegistrationFailed, "registration"), None)
+    if missing and evidence.header.started_by_us:
+        return failed("a registration socket", missing.what.problem, missing.number)
+    return not_tested(missing.what.problem if missing else "no registration socket was awaited")
 
 
 @check(

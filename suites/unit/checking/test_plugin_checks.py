@@ -93,9 +93,12 @@ ROWS: list[tuple[str, str, Edit, Verdict]] = [
     ("get-info-describes-a-dra-driver", "upper case name", told(name="GPU"), FAIL),
     ("get-info-describes-a-dra-driver", "long name", told(name="a" * 64), FAIL),
     ("get-info-describes-a-dra-driver", "name that is no text", told(name=7), FAIL),
+    ("get-info-describes-a-dra-driver", "relative endpoint", told(endpoint="dra.sock"), FAIL),
+    ("get-info-describes-a-dra-driver", "no endpoint", told(endpoint=None), PASS),
+    ("get-info-describes-a-dra-driver", "redacted endpoint", told(endpoint="{run_dir}/dra.sock"), PASS),
     ("get-info-describes-a-dra-driver", "unknown version", told(supported_versions=["1.0.0"]), FAIL),
     ("get-info-describes-a-dra-driver", "GetInfo fails", calls(INFOS, failing(), "registration"), FAIL),
-    ("get-info-describes-a-dra-driver", "no socket", no_socket, FAIL),
+    ("driver-has-a-registration-socket", "none", no_socket, FAIL),
     ("accepted-registration-is-acknowledged", "error", calls(NOTIFIES, failing(), "registration"), FAIL),
     ("accepted-registration-is-acknowledged", "no call", calls(NOTIFIES, lambda _: None), NOT_TESTED),
     (
@@ -250,6 +253,11 @@ def test_device_that_allows_multiple_allocations_may_be_shared() -> None:
         of_claim("t", PREPARES, lambda _: {}),
     )
     assert finding("device-of-another-claim-is-refused", edit).verdict is NOT_APPLICABLE
+
+
+def test_running_driver_without_a_socket_may_be_elsewhere() -> None:
+    running = healthy_run(no_socket, started=False)
+    assert finding("driver-has-a-registration-socket", running).verdict is NOT_TESTED
 
 
 def test_driver_without_cdi_devices_needs_no_spec() -> None:
