@@ -39,13 +39,18 @@ def judge(evidence: Evidence, checks: Iterable[Check] = CHECKS.values()) -> list
     return [Judgement(requirement, found[name]) for name, requirement in requirements().items()]
 
 
+_ORDER = (Verdict.ERROR, Verdict.NOT_APPLICABLE, Verdict.NOT_TESTED)
+"""Which outcome decides if several experiments of a check are not done."""
+
+
 def _finding(check: Check, evidence: Evidence) -> Finding:
     """The check's own finding if its experiments are done; otherwise what their outcome says.
 
     A violation that was seen counts, even if its experiment did not reach its end. A check for which there is better
     proof that it does not apply gives its own reason.
     """
-    blocked = next(filter(None, (_blocked(name, evidence) for name in check.experiments)), None)
+    outcomes = [found for name in check.experiments if (found := _blocked(name, evidence))]
+    blocked = min(outcomes, key=lambda found: _ORDER.index(found.verdict), default=None)
     if blocked and blocked.verdict is Verdict.ERROR:
         return blocked
     try:

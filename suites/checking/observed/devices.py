@@ -1,6 +1,7 @@
 """The devices that a driver publishes, and when."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from drahealth.proto.events import SliceChanged, SlicesListed
@@ -46,7 +47,7 @@ def is_of(resource_slice: Any, driver: str) -> bool:
     return not driver or text(resource_slice, "spec", "driver") == driver
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Published:
     """The published devices over time."""
 
@@ -58,12 +59,12 @@ class Published:
         before = [devices for at, _, devices in self.states if at <= time]
         return frozenset(before[-1]) if before else None
 
-    @property
+    @cached_property
     def ever(self) -> frozenset[Device]:
         """All devices that were published at any time."""
         return frozenset(device for _, _, devices in self.states for device in devices)
 
-    @property
+    @cached_property
     def always(self) -> frozenset[Device]:
         """The devices that were published at all times from the first list on."""
         sets = [frozenset(devices) for _, _, devices in self.states]

@@ -40,6 +40,12 @@ def test_start_of_a_running_driver_is_not_applicable() -> None:
     assert verdict_of("PLUGIN-03", evidence_of(header=running)) is Verdict.NOT_APPLICABLE
 
 
+def test_experiment_that_does_not_apply_decides_over_one_that_is_missing() -> None:
+    ended = ("slices", ExperimentEnded("not applicable", "no API server"))
+    found = next(one for one in judge(evidence_of(ended)) if one.requirement.id == "PLUGIN-13")
+    assert found.findings["driver-publishes-its-devices"].verdict is Verdict.NOT_APPLICABLE
+
+
 def test_violation_counts_although_its_experiment_did_not_end() -> None:
     call = GrpcCall(
         "gpu.example.com", "/run/dra.sock", "pluginregistration.Registration/GetInfo", {}, None, 0, "INTERNAL"
