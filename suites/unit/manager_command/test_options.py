@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from drahealth.manager.gates import Gates
+from drahealth.manager.profile import PROFILES
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.manager_command.api_server import make_server
 from drahealth.suites.manager_command.options import Options, gates_of
@@ -31,7 +32,7 @@ def root() -> Iterator[Path]:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("--profile", "v0"), "unknown profile 'v0'; choose one of kep, v1.37, v1.36, v1.35, v1.34"),
+        (("--profile", "v0"), f"unknown profile 'v0'; choose one of {', '.join(PROFILES)}"),
         (("--resync", "0"), "--resync must be a number of seconds above 0, got 0; the default is 60"),
         (("--metrics-port", "70000"), "--metrics-port must be between 0 and 65535, got 70000; 0 selects a free port"),
         (("--node-name", "Node A"), "invalid node name 'Node A'; pass --node-name, such as node-a"),

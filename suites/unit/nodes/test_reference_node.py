@@ -113,7 +113,7 @@ async def test_unsupported_kind_is_rejected(kind: str | None) -> None:
 
 
 def test_unknown_profile_is_rejected() -> None:
-    with pytest.raises(ConfigurationError, match=r"profile must be one of kep, v1\.37.*got 'v1\.2'"):
+    with pytest.raises(ConfigurationError, match=r"profile must be one of kep, .*got 'v1\.2'"):
         ReferenceNode("v1.2")
 
 

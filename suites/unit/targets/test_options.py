@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from drahealth.manager.profile import KEP, V1_34, V1_37
+from drahealth.manager.profile import KEP, PROFILES, V1_34, V1_37
 from drahealth.proto.health_apis import NODE_HEALTH_DRAFT, V1, V1ALPHA1
 from drahealth.suites.command import app
 from drahealth.suites.errors import ConfigurationError, HarnessError
@@ -86,7 +86,7 @@ def test_the_drivers_may_have_a_single_health_api(flags: str, health_api: object
     ("flags", "named"),
     [
         ("--target cluster", ("--target", "reference, kubelet, kind")),
-        ("--profile v9", ("--profile", "kep, v1.37, v1.36, v1.35, v1.34")),
+        ("--profile v9", ("--profile", ", ".join(PROFILES))),
         ("--driver pod", ("--driver", "inline, process")),
         ("--health-api v1.NodeHealth", ("--health-api", "v1.DRAResourceHealth, v1alpha1.DRAResourceHealth")),
         ("--profile v1.37 --health-api v1alpha1.NodeHealth/WatchResources", ("profile v1.37", "v1.DRAResourceHealth")),
