@@ -31,9 +31,9 @@ class Devices:
         self.published_taints: Mapping[str, tuple[Taint, ...]] = {}
         """Taints at the last successful publish."""
         self._pool = options.pool_name
-        self.table = HealthTable(
-            options.name, [healthy(self.pool_of(device), device.name, options.timeout) for device in self.allocatable]
-        )
+        well = (healthy(self.pool_of(device), device.name, options.timeout) for device in self.allocatable)
+        now = int(clock.wall())
+        self.table = HealthTable(options.name, [replace(device, updated=now) for device in well])
         machine = Machine(self.inventory, options.catalogue, policy(options.policy))
         self._clock = clock
         self.failing = FailingDevices(machine, options.devices, seed=options.seed, clock=clock, on_change=self._report)
