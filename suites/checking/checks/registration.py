@@ -12,6 +12,7 @@ from drahealth.suites.checking.observed.registrations import (
     Call,
     advertised,
     described,
+    descriptions,
     get_info,
     notified,
     outcome,
@@ -34,7 +35,7 @@ _NOT_SERVED = {"UNIMPLEMENTED", "UNAVAILABLE", "DEADLINE_EXCEEDED", ""}
 )
 def get_info_describes_a_dra_driver(evidence: Evidence) -> Finding:
     """GetInfo has a valid type, name and list of services."""
-    calls = list(get_info(evidence, "registration"))
+    calls = descriptions(evidence)
     if not calls:
         return not_tested("GetInfo was not called")
     for call in calls:

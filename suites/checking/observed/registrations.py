@@ -20,9 +20,19 @@ def notified(evidence: Evidence, *experiments: str) -> Iterator[Call]:
     return _calls(evidence, NOTIFY_REGISTRATION.path, experiments)
 
 
+def descriptions(evidence: Evidence) -> list[Call]:
+    """The last GetInfo of the socket that was registered in the main process; without one, that of each socket.
+
+    Other sockets may be of other plugins, and the first attempts may fail.
+    """
+    last = {one.what.endpoint: one for one in get_info(evidence, "registration")}
+    registered = next(notified(evidence, "registration"), None)
+    return [one for one in last.values() if registered is None or one.what.endpoint == registered.what.endpoint]
+
+
 def described(evidence: Evidence) -> Call | None:
-    """The first successful GetInfo of the main process."""
-    return next((one for one in get_info(evidence, "registration") if one.what.code == "OK"), None)
+    """The successful GetInfo of the driver."""
+    return next((one for one in descriptions(evidence) if one.what.code == "OK"), None)
 
 
 def driver_name(evidence: Evidence) -> str:

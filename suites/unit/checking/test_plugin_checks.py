@@ -18,6 +18,7 @@ from drahealth.proto.events import (
     SocketsListed,
     StreamOpened,
 )
+from drahealth.suites.checking.evidence import Observation
 from drahealth.suites.checking.verdicts import Verdict
 from drahealth.suites.unit.checking.edits import (
     INFOS,
@@ -253,6 +254,28 @@ def test_device_that_allows_multiple_allocations_may_be_shared() -> None:
         of_claim("t", PREPARES, lambda _: {}),
     )
     assert finding("device-of-another-claim-is-refused", edit).verdict is NOT_APPLICABLE
+
+
+def whole(record: Observation[GrpcCall]) -> Observation[Event]:
+    return Observation(record.number, record.at, record.experiment, record.what)
+
+
+def test_other_plugins_in_the_registration_directory_are_not_judged() -> None:
+    evidence = healthy_run()
+    described = next(evidence.of(GrpcCall, "registration"))
+    other = replace(
+        described, number=999, what=replace(described.what, endpoint="/run/other", response={"type": "CSIPlugin"})
+    )
+    found = finding("get-info-describes-a-dra-driver", replace(evidence, records=(whole(other), *evidence.records)))
+    assert (found.verdict, found.records) == (PASS, (described.number,))
+
+
+def test_get_info_may_fail_until_the_server_is_ready() -> None:
+    evidence = healthy_run()
+    described = next(evidence.of(GrpcCall, "registration"))
+    failed = replace(described, number=999, what=replace(described.what, code="UNAVAILABLE", response=None))
+    edited = replace(evidence, records=(whole(failed), *evidence.records))
+    assert finding("get-info-describes-a-dra-driver", edited).verdict is PASS
 
 
 def test_running_driver_without_a_socket_may_be_elsewhere() -> None:
