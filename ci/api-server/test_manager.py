@@ -1,10 +1,13 @@
 """`drahealth manager --api-server real` (`ci/check-api-server` runs this)."""
 
 import asyncio
+import json
+import shutil
 import sys
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -104,3 +107,30 @@ async def test_a_pod_from_a_manifest_keeps_its_uid_and_shows_health_on_a_real_ap
     await manager.stop()  # which writes the last statuses
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
     assert "health: Unhealthy" in (manager.root / "pods" / "default.job.status.yaml").read_text()
+
+
+@pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl is not on the PATH")
+async def test_kubectl_creates_changes_selects_describes_and_deletes(manager: Manager, tmp_path: Path) -> None:
+    spec = {"containers": [{"name": "main", "image": "training"}]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "job"}, "spec": spec}
+    (tmp_path / "pod.json").write_text(json.dumps(pod))
+    kubectl = partial(run, manager.root / "kubeconfig")
+    await kubectl("create namespace team")
+    await kubectl(f"apply -n team -f {tmp_path / 'pod.json'}")
+    await kubectl("wait -n team pod/job --for=condition=Ready --timeout=60s")
+    await kubectl("label -n team pod/job app=job")
+    await kubectl("annotate -n team pod/job note=kept")
+    await kubectl(f"apply -n team -f {tmp_path / 'pod.json'}")
+    assert await kubectl("get pods -A -l app=job -o jsonpath={.items[*].metadata.annotations.note}") == "kept"
+    assert "team" in await kubectl("describe node node-a")
+    assert "Ready" in await kubectl("get nodes --no-headers")
+    await kubectl("delete namespace team --timeout=60s")
+
+
+async def run(kubeconfig: Path, arguments: str) -> str:
+    """What kubectl prints; it must succeed."""
+    command, pipe = ["kubectl", "--kubeconfig", str(kubeconfig), *arguments.split()], asyncio.subprocess.PIPE
+    kubectl = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=asyncio.subprocess.STDOUT)
+    output, _ = await kubectl.communicate()
+    assert kubectl.returncode == 0, output.decode()
+    return output.decode()

@@ -3,7 +3,8 @@
 from drahealth.proto.clock import SystemClock
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.manager_command.options import Options
-from drahealth.suites.targets.api_servers.memory import MemoryApiServer, field_rules, objects_folder
+from drahealth.suites.targets.api_servers.memory import MemoryApiServer, field_rules
+from drahealth.suites.targets.api_servers.root_directory import data_folder, objects_folder
 from drahealth.suites.targets.api_servers.server import ApiServerProcess
 
 
@@ -12,8 +13,6 @@ def make_server(options: Options) -> ApiServerProcess:
 
     The state of the manager belongs to the objects of one server, so a root directory keeps its kind of server.
     """
-    from drahealth.suites.targets.api_servers.real import data_folder
-
     others = objects_folder(options.root) if options.api_server == "real" else data_folder(options.root)
     if others.exists():
         earlier = "memory" if options.api_server == "real" else "real"

@@ -12,7 +12,7 @@ from drahealth.manager.gates import Gates
 from drahealth.manager.profile import Profile
 from drahealth.proto.clock import Clock
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.targets.api_servers.kubeconfig_port import port_in
+from drahealth.suites.targets.api_servers.root_directory import objects_folder, port_in
 from drahealth.suites.targets.api_servers.server import ALL_ON
 
 if TYPE_CHECKING:
@@ -94,11 +94,6 @@ class MemoryApiServer:
             return Credentials.kept_in(path)
         except OSError as error:
             raise HarnessError(f"{path} cannot be read or written: {error.strerror}") from error
-
-
-def objects_folder(root: Path) -> Path:
-    """Where a server with this root directory keeps its objects."""
-    return root / "api"
 
 
 def field_rules(profile: Profile) -> FieldRules:

@@ -19,7 +19,7 @@ from drahealth.fakes.cluster.clients.kube_client import KubeClient
 from drahealth.fakes.program.atomic import replace_file
 from drahealth.manager.gates import Gates
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.targets.api_servers.kubeconfig_port import port_in
+from drahealth.suites.targets.api_servers.root_directory import data_folder, port_in
 from drahealth.suites.targets.api_servers.server import ALL_ON
 from drahealth.suites.targets.gates import feature_gates
 from drahealth.suites.targets.kubelet.binaries.ensure import ensure
@@ -141,11 +141,6 @@ class RealApiServer:
         if MESSAGE_GATE in names:
             names[MESSAGE_GATE] = self._gates.resource_health_status_message
         return names
-
-
-def data_folder(root: Path) -> Path:
-    """Where a server with this root directory keeps its data, keys and logs."""
-    return root / "control-plane"
 
 
 def real_api_servers(
