@@ -4,25 +4,21 @@ from drahealth.proto.events import ClaimReadHeld, ProcessExited, SignalSent
 from drahealth.proto.health_apis import HEALTH_APIS, NODE_HEALTH_DRAFT
 from drahealth.suites.checking.checks.registry import check, health_check
 from drahealth.suites.checking.evidence import Evidence
-from drahealth.suites.checking.observed.claims import ClaimCall, claim_calls
-from drahealth.suites.checking.observed.devices import Device, named, published
+from drahealth.suites.checking.observed.claims import claim_calls
 from drahealth.suites.checking.observed.registrations import advertised, described
 from drahealth.suites.checking.observed.streams import (
     Stream,
     absence,
     is_served,
-    listed,
     served_apis,
     streams,
 )
-from drahealth.suites.checking.verdicts import Finding, failed, not_applicable, not_tested, passed, static
+from drahealth.suites.checking.verdicts import Finding, failed, not_applicable, not_tested, passed
 
 FIRST_REPORT = 5.0
 """Seconds until the first report of a stream."""
 _WATCHED = 35.0
 """Seconds for which a stream must stay open: longer than the default timeout of 30 s."""
-_IN_FLIGHT = 0.25
-"""Seconds for which a report may still show what was prepared before."""
 
 
 @check(
@@ -91,90 +87,6 @@ def _no_report(found: list[Stream]) -> Finding:
         reason = f"the driver serves {NODE_HEALTH_DRAFT.name} only, which lists prepared devices"
         return not_applicable(reason, *(one.opened.number for one in found))
     return not_tested("no stream reported before it ended", *(one.opened.number for one in found))
-
-
-@health_check(
-    "HEALTH-02",
-    "slices",
-    "watch",
-    fix="List all devices of the ResourceSlices in the first report of each stream, also healthy and unknown ones.",
-)
-def first_report_lists_published_devices(evidence: Evidence, found: list[Stream]) -> Finding:
-    """The first report of each stream lists each device of the ResourceSlices, and maybe others."""
-    slices, records, more = published(evidence), [], set[Device]()
-    for stream in (*found, *streams(evidence, "subscribers", "slow-prepare")):
-        if stream.api is NODE_HEALTH_DRAFT or not stream.reports:
-            continue
-        first = stream.reports[0]
-        expected = (slices.at(stream.opened.at) or frozenset()) & (slices.at(first.at) or frozenset())
-        if missing := expected - listed(first):
-            seen = f"{stream}: without {named(missing)}" if first.what.devices else f"{stream}: an empty report"
-            return failed(f"published devices: {named(expected)}", seen, *slices.record, first.number)
-        more |= listed(first) - slices.ever
-        records += [first.number] if expected or (slices.always and listed(first) >= slices.always) else []
-    if not records:
-        return not_tested("no stream reported after devices were published")
-    others = f"; also unpublished devices: {named(more)}" if more else ""
-    return passed(f"the first reports list all {len(slices.ever)} published devices{others}", *slices.record, *records)
-
-
-@health_check(
-    "HEALTH-03",
-    "watch",
-    "claims",
-    fix="List all prepared devices in each message of WatchDevicesStatus, not only those that changed.",
-)
-def draft_reports_list_prepared_devices(evidence: Evidence, found: list[Stream]) -> Finding:
-    """Each report that arrives while devices are prepared lists them all."""
-    periods = _prepared_periods(claim_calls(evidence, "claims"))
-    records = []
-    for stream in (one for one in found if one.experiment == "watch"):
-        for report in stream.reports:
-            expected = {device for device, start, end in periods if start + _IN_FLIGHT < report.at < end}
-            if missing := expected - listed(report):
-                seen = f"{stream}: without {named(missing)}"
-                return failed(f"prepared devices: {named(expected)}", seen, report.number)
-            records += [report.number] if expected else []
-    if records:
-        return passed("each report lists all prepared devices", *records)
-    if not periods:
-        return not_tested("no claim was prepared")
-    return static("no report arrived while a claim was prepared", *(one.opened.number for one in found))
-
-
-def _prepared_periods(calls: list[ClaimCall]) -> list[tuple[Device, float, float]]:
-    """The prepared devices with the time from which, and until which, they surely are prepared."""
-    periods, since = [], dict[str, tuple[float, set[Device]]]()
-    for call in calls:
-        for uid in dict.fromkeys(call.claims):
-            if call.kind == "unprepare" and uid in since:
-                start, devices = since.pop(uid)
-                periods += [(device, start, call.began) for device in devices]
-            elif call.kind == "prepare" and not call.problem(uid):
-                since.setdefault(uid, (call.ended, {one.device for one in call.devices(uid)}))
-    return periods  # a claim that stays prepared is of no use: its end may be missing in the evidence
-
-
-@health_check(
-    "HEALTH-17",
-    "watch",
-    fix="List all devices in each message of WatchResources, not only those that changed.",
-)
-def node_health_reports_list_all_devices(evidence: Evidence, found: list[Stream]) -> Finding:
-    """Each report lists the devices of the first one that are still published."""
-    always, records = published(evidence).always, []
-    for stream in found:
-        for report in stream.reports[1:]:
-            expected = listed(stream.reports[0]) & always if always else listed(stream.reports[0])
-            if missing := expected - listed(report):
-                seen = f"{stream}: without {named(missing)}"
-                return failed(f"all devices: {named(expected)}", seen, stream.reports[0].number, report.number)
-            records += [report.number] if expected else []
-    return (
-        passed(f"{len(records)} reports list all devices", *records)
-        if records
-        else static("no second report with devices")
-    )
 
 
 @health_check(

@@ -20,6 +20,7 @@ from drahealth.proto.health_apis import HEALTH_APIS
 from drahealth.proto.services import PREPARE
 from drahealth.proto.values import DeviceHealth, Health
 from drahealth.suites.checking.checks import CHECKS
+from drahealth.suites.checking.observed.streams import OURS
 from drahealth.suites.checking.verdicts import Verdict
 from drahealth.suites.unit.checking.edits import (
     INFOS,
@@ -33,7 +34,8 @@ from drahealth.suites.unit.checking.edits import (
     of_device,
     reports,
 )
-from drahealth.suites.unit.checking.healthy_run import INFO, RECORDS, Edit, healthy_run, without
+from drahealth.suites.unit.checking.evidence_of import evidence_at
+from drahealth.suites.unit.checking.healthy_run import INFO, RECORDS, Edit, healthy_run, prepare, unprepare, without
 
 FAIL, PASS, NOT_TESTED = Verdict.FAIL, Verdict.PASS, Verdict.NOT_TESTED
 NOT_APPLICABLE, STATIC = Verdict.NOT_APPLICABLE, Verdict.STATIC
@@ -311,6 +313,25 @@ def test_shared_first_cdi_device_id_says_what_a_pod_status_hides() -> None:
         FAIL,
         "kubelets to 1.37 show the health of node-a/gpu-1, and hide node-a/gpu-2",
     )
+
+
+@pytest.mark.parametrize(
+    ("names", "verdict"), [(("gpu-1", "gpu-2"), PASS), (("gpu-2",), FAIL), (("gpu-1",), PASS), ((), STATIC)]
+)
+def test_draft_report_with_a_new_device_lists_those_prepared_before(names: tuple[str, ...], verdict: Verdict) -> None:
+    """A report with only the older device, or none, may have been made before the second call."""
+    api = HEALTH_APIS["v1alpha1.NodeHealth/WatchDevicesStatus"]
+    listed = tuple(DeviceHealth("node-a", name, Health.HEALTHY) for name in names)
+    events: list[tuple[float, str, Event]] = [
+        (1.0, "services", StreamOpened("gpu.example.com", "", "s", api.name)),
+        (1.1, "services", StreamClosed("gpu.example.com", "", "s", OURS, "", "CANCELLED")),
+        (4.0, "watch", StreamOpened("gpu.example.com", "", "w", api.name)),
+        (5.98, "claims", prepare({"a": "gpu-1"})),
+        (6.0, "claims", prepare({"b": "gpu-2"})),
+        (6.05, "watch", ReportReceived("gpu.example.com", "", "w", 9, listed)),
+        (6.1, "claims", unprepare("a", "b")),
+    ]
+    assert finding("draft-reports-list-prepared-devices", evidence_at(*events)).verdict is verdict
 
 
 def test_stream_that_waits_for_prepare_is_a_failure() -> None:
