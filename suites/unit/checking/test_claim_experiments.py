@@ -11,10 +11,11 @@ from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.proto.events import CdiSpecsRead, ClaimAllocated, GrpcCall, SliceChanged, SlicesListed
 from drahealth.proto.services import PREPARE
 from drahealth.proto.values import DeviceId
-from drahealth.suites.checking.experiments.allocating import UNPUBLISHED, chosen, published_devices
+from drahealth.suites.checking.experiments.allocating import UNPUBLISHED, allocator, chosen, published_devices
 from drahealth.suites.checking.experiments.runs import RUNS
-from drahealth.suites.checking.lab import Plugin
+from drahealth.suites.checking.lab import Lab, Plugin
 from drahealth.suites.checking.outcomes import Incomplete
+from drahealth.suites.checking.subject.subject import Subject
 from drahealth.suites.unit.checking.lab_rig import DRIVER, NODE, LabRig
 
 CLAIM = {
@@ -148,6 +149,19 @@ async def test_hanging_prepare_ends_the_experiment(rig: LabRig, monkeypatch: pyt
     await serve_prepare(rig, hang)
     await run(rig, "claims")
     assert [call.code for call in rig.happened(GrpcCall)] == ["DEADLINE_EXCEEDED"]
+
+
+@pytest.mark.parametrize(("command", "reserved"), [((), 0), (("driver",), 1)])
+async def test_claim_is_reserved_for_a_pod_only_without_controllers(
+    rig: LabRig, command: tuple[str, ...], reserved: int
+) -> None:
+    driver = await published(rig)
+    subject = Subject("main", rig.places, rig.clock, rig.events.append, command=command, api=rig.api)
+    lab = Lab(subject, rig.events.append, rig.facts)
+    async with allocator(lab, rig.plugin(driver.endpoint)) as made:
+        await made.claim(made.shapes[0], "a")
+        (claim,) = await rig.api.list(CLAIMS)
+    assert len(claim["status"].get("reservedFor", ())) == reserved
 
 
 async def test_device_that_is_not_the_first_is_chosen(rig: LabRig) -> None:
