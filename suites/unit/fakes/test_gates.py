@@ -54,7 +54,7 @@ def test_invalid_gates_are_rejected_at_start(gates: dict[str, bool]) -> None:
 
 
 @pytest.mark.counterpart("alpha2/e2e-gate-drops")
-async def test_with_the_gate_off_the_kep_filters_reads_and_a_write_wipes() -> None:
+async def test_disabled_gate_of_the_kep_filters_reads_and_writes_drop_the_field() -> None:
     server = await serving(KEP_RULES, OFF)
     assert await read(server) is None
     server.restart(ON)
@@ -146,7 +146,7 @@ def test_a_release_drops_messages_by_gate_old_and_new_object(
 @pytest.mark.counterpart("TestResourceHealthStatusInUse", "TestResourceHealthStatusMessageInUse")
 @pytest.mark.parametrize("place", ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"])
 @pytest.mark.parametrize(("found", "gates"), [(FULL, OFF), (FULL, MESSAGE_OFF)])
-def test_a_field_in_any_kind_of_container_keeps_those_of_all(place: str, found: Object, gates: dict[str, bool]) -> None:
+def test_field_in_one_container_keeps_the_fields_of_all(place: str, found: Object, gates: dict[str, bool]) -> None:
     new = {**POD, "status": {"containerStatuses": [FULL]}}
     fields = HealthFields.at_start(KEEPS, gates)
     assert fields.written(new, {**POD, "status": {place: [BARE, found]}}) == new
@@ -155,7 +155,7 @@ def test_a_field_in_any_kind_of_container_keeps_those_of_all(place: str, found: 
 
 
 @pytest.mark.counterpart("alpha2/e2e-gate-drops")
-async def test_old_releases_drop_with_any_update() -> None:
+async def test_old_releases_drop_the_field_at_any_update() -> None:
     server = await serving(DROPS, OFF)
     assert await read(server) == FIELD
     await server.replace(PODS, {**POD, "metadata": {**POD["metadata"], "labels": {"a": "b"}}})

@@ -69,7 +69,7 @@ def test_names_of_the_container_are_accepted(name: str) -> None:
         "claim:train-extended/container-1-request-0",
     ],
 )
-def test_a_claim_must_be_the_containers(name: str) -> None:
+def test_claim_entry_needs_a_claim_of_the_container(name: str) -> None:
     expected = f'{FIELD}[0].name: Invalid value: "{name}": must match one of the container\'s resource claims as'
     assert refusal(pod(entry(name))).startswith(expected)
 
@@ -107,7 +107,7 @@ def test_an_entry_of_the_pods_own_has_no_other_name(name: str) -> None:
 
 
 @pytest.mark.counterpart("TestValidateContainerStatusAllocatedResourcesStatus")
-def test_a_container_that_is_not_in_the_spec_is_spared_the_check_of_names_alone() -> None:
+def test_container_outside_the_spec_has_no_check_of_names() -> None:
     check(pod(entry("claim:other"), container="gone"))
     assert "Unsupported value" in refusal(pod(entry("claim:other", {"health": "Sick"}), container="gone"))
 

@@ -25,7 +25,7 @@ def names(shown: AllocatedResources) -> tuple[dict[str, list[str]], list[str]]:
 
 
 @pytest.mark.counterpart("alpha2/status-pod-level")
-async def test_the_kep_shows_what_containers_init_containers_and_the_pod_itself_have(node: Node) -> None:
+async def test_kep_shows_devices_of_containers_init_containers_and_pod(node: Node) -> None:
     uses = await used_everywhere(node)
     shown = node.manager.allocated_resources_status("pod", uses)
     assert names(shown) == ({"first": ["claim:first/gpu"], "main": ["claim:main/gpu"]}, ["claim:idle/gpu"])

@@ -277,7 +277,7 @@ async def test_odd_characters_in_paths_harm_nothing(node: Node) -> None:
 
 
 @pytest.mark.counterpart("TestPluginManager")
-async def test_any_number_of_odd_sockets_holds_up_no_plugin(node: Node) -> None:
+async def test_odd_sockets_do_not_delay_plugins(node: Node) -> None:
     for number in range(30):
         await node.serve(OddPlugin(type="CSIPlugin").methods, f"odd-{number}-reg.sock")
     await two_drivers(node)

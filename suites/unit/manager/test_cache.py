@@ -59,7 +59,7 @@ def test_a_device_that_was_never_reported_reads_unknown(story: Story) -> None:
 
 
 @pytest.mark.counterpart("kep/cache-reconciliation", "kep/cache-retrieval", "alpha2/get-existing", "TestGetHealthInfo")
-def test_a_device_reads_as_last_reported_message_included(story: Story) -> None:
+def test_device_has_the_last_reported_health_and_message(story: Story) -> None:
     story.told(0, says(A), says(B))
     story.told(1, says(A, "Unhealthy", "xid 79"), says(B))
     assert (story.cache.read(A, 2), story.cache.read(B, 2)) == (SICK, HEALTHY)
@@ -72,7 +72,7 @@ def test_a_device_reported_twice_in_one_report_reads_as_the_last_says(story: Sto
 
 @pytest.mark.counterpart("kep/cache-last-updated")
 @pytest.mark.parametrize("updated", [-1, 0, 1, 2**40])
-def test_the_drivers_own_time_of_a_finding_plays_no_part(story: Story, updated: int) -> None:
+def test_last_updated_time_of_the_driver_is_ignored(story: Story, updated: int) -> None:
     story.told(100, replace(says(A), updated=updated))
     assert [story.cache.read(A, 100 + age) for age in (30, 31)] == [HEALTHY, UNKNOWN]
 
@@ -91,13 +91,13 @@ def test_the_drivers_own_time_of_a_finding_plays_no_part(story: Story, updated: 
         (says(A, timeout=31), True),
     ],
 )
-def test_health_message_or_timeout_make_a_change(story: Story, second: DeviceHealth, changed: bool) -> None:
+def test_new_health_message_or_timeout_is_a_change(story: Story, second: DeviceHealth, changed: bool) -> None:
     assert story.told(0, says(A)) == {A}
     assert story.told(1, second) == ({A} if changed else set())
 
 
 @pytest.mark.counterpart("kep/cache-changed", "alpha2/update-changed-devices")
-def test_only_the_devices_that_changed_are_told(story: Story) -> None:
+def test_only_changed_devices_are_returned(story: Story) -> None:
     story.told(0, says(A), says(B))
     assert story.told(1, says(A), says(B, "Unhealthy"), says(C)) == {B, C}
 
@@ -111,13 +111,13 @@ def test_only_the_devices_that_changed_are_told(story: Story) -> None:
     "TestBuildDeviceHealth",
 )
 @pytest.mark.parametrize(("timeout", "seconds"), [(0, 30), (-5, 30), (1, 1), (30, 30), (600, 600)])
-def test_a_device_is_unknown_once_its_timeout_has_passed(story: Story, timeout: int, seconds: int) -> None:
+def test_device_is_unknown_after_its_timeout(story: Story, timeout: int, seconds: int) -> None:
     story.told(10, says(A, timeout=timeout))
     assert [story.cache.read(A, 10 + age) for age in (0, seconds, seconds + 0.001)] == [HEALTHY, HEALTHY, UNKNOWN]
 
 
 @pytest.mark.counterpart("kep/cache-last-updated", "alpha2/update-last-updated")
-def test_a_heartbeat_renews_a_device_and_tells_nobody(story: Story) -> None:
+def test_heartbeat_renews_a_device_and_notifies_no_pod(story: Story) -> None:
     story.told(0, says(A))
     assert story.told(25, says(A)) == set()
     assert story.cache.read(A, 50) == HEALTHY
@@ -136,26 +136,26 @@ def test_reading_writes_nothing(story: Story) -> None:
     "alpha2/update-absent-unknown",
     "TestUpdateHealthInfo",
 )
-def test_a_device_that_a_report_leaves_out_keeps_its_health_until_it_is_stale(story: Story) -> None:
+def test_device_missing_from_a_report_keeps_its_health_until_it_is_stale(story: Story) -> None:
     story.told(0, says(A, "Unhealthy", "xid 79"), says(B))
     assert story.told(29, says(B)) == set()
     assert (story.cache.read(A, 30), story.cache.read(A, 31)) == (SICK, UNKNOWN)
 
 
 @pytest.mark.counterpart("alpha2/update-absent-unknown", "TestUpdateHealthInfoStaleEntryRemoval")
-def test_a_stale_device_that_a_report_leaves_out_is_told_once(story: Story) -> None:
+def test_stale_device_missing_from_a_report_is_notified_once(story: Story) -> None:
     story.told(0, says(A), says(B))
     assert [story.told(at, says(B)) for at in (30, 31, 60, 90)] == [set(), {A}, set(), set()]
 
 
 @pytest.mark.counterpart("TestUpdateHealthInfoStaleEntryRemoval")
-def test_a_stale_device_that_is_unknown_already_is_not_told(story: Story) -> None:
+def test_stale_device_that_was_unknown_is_not_notified(story: Story) -> None:
     story.told(0, says(A, "Unknown"))
     assert story.told(31) == set()
 
 
 @pytest.mark.counterpart("TestUpdateHealthInfoStaleEntryRemoval")
-def test_the_kep_keeps_a_stale_device_as_unknown_and_1_37_forgets_it(kep: Story, v1_37: Story) -> None:
+def test_kep_keeps_a_stale_device_as_unknown_and_1_37_removes_it(kep: Story, v1_37: Story) -> None:
     for story in (kep, v1_37):
         story.told(0, says(A, message="warm", timeout=5))
         story.told(6)
@@ -218,7 +218,7 @@ def test_a_timeout_that_nanoseconds_cannot_hold_is_another_one_in_1_37_alone(
 
 
 @pytest.mark.counterpart("TestGetHealthInfoRobust")
-def test_devices_of_two_drivers_have_nothing_to_do_with_each_other(story: Story) -> None:
+def test_devices_of_two_drivers_are_independent(story: Story) -> None:
     other = replace(A, driver="nic.example.com")
     story.told(0, says(A))
     story.told(0, says(other, "Unhealthy", "xid 79"), driver=other.driver)
@@ -227,7 +227,7 @@ def test_devices_of_two_drivers_have_nothing_to_do_with_each_other(story: Story)
 
 
 @pytest.mark.counterpart("TestUpdateHealthInfoDeviceCap")
-def test_1_37_takes_no_new_names_beyond_its_limit() -> None:
+def test_1_37_ignores_new_names_beyond_its_limit() -> None:
     cache = HealthCache(replace(V1_37, devices_per_driver=2))
     first = cache.update(A.driver, (says(A), says(B), says(C)), 0)
     second = cache.update(A.driver, (says(C), says(A, "Unhealthy")), 1)
@@ -237,7 +237,7 @@ def test_1_37_takes_no_new_names_beyond_its_limit() -> None:
 
 
 @pytest.mark.counterpart("TestUpdateHealthInfoDeviceCap")
-def test_the_limit_is_16384_a_driver_in_1_37_and_none_in_the_kep(kep: Story, v1_37: Story) -> None:
+def test_limit_is_16384_devices_per_driver_in_1_37_and_none_in_the_kep(kep: Story, v1_37: Story) -> None:
     report = tuple(says(DeviceId("d", "p", str(number))) for number in range(16385))
     assert (v1_37.cache.update("d", report, 0).refused, kep.cache.update("d", report, 0).refused) == (1, 0)
     assert v1_37.cache.update("other", report[:1], 0).refused == 0
@@ -254,7 +254,7 @@ def test_a_first_report_that_is_empty_makes_the_driver_known(story: Story) -> No
 
 
 @pytest.mark.counterpart("kep/cache-cleanup", "alpha2/clear-driver", "TestClearDriver")
-def test_clearing_a_driver_forgets_its_devices_and_no_others(story: Story) -> None:
+def test_clearing_a_driver_removes_only_its_devices(story: Story) -> None:
     other = replace(A, driver="nic.example.com")
     story.told(0, says(A), says(B))
     story.told(0, says(other), driver=other.driver)
@@ -298,7 +298,7 @@ def test_forgetting_a_device_nobody_is_told_of_makes_the_checkpoint_out_of_date(
 
 
 @pytest.mark.counterpart("kep/cache-initialization", "TestNewHealthInfoCache", "TestUpdateHealthInfo")
-def test_restored_entries_read_as_they_were(story: Story) -> None:
+def test_restored_entries_equal_the_saved_ones(story: Story) -> None:
     story.cache.restore([(A, Entry(Health.UNHEALTHY, "xid 79", 5.0, -3.0))])
     assert (story.cache.read(A, 2), story.cache.read(A, 2.1)) == (SICK, UNKNOWN)
 

@@ -78,7 +78,7 @@ def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 @pytest.mark.counterpart("alpha2/persistence")
 @given(data=st.dictionaries(st.text(), st.recursive(st.text() | st.integers(), lambda x: st.lists(x, max_size=3))))
-def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, data: dict[str, Any]) -> None:
+def test_written_checkpoint_is_read_back(tmp_path_factory: pytest.TempPathFactory, data: dict[str, Any]) -> None:
     file = Checkpoint(tmp_path_factory.getbasetemp() / "written")
     file.write(data)
     assert file.read() == data
@@ -94,7 +94,9 @@ def test_a_write_replaces_the_file_as_a_whole_for_its_owner_alone(file: Checkpoi
 
 
 @pytest.mark.counterpart("kep/cache-initialization", "alpha2/cache-initialization", "TestNewHealthInfoCache")
-def test_a_missing_file_is_empty_and_nothing_to_tell(file: Checkpoint, caplog: pytest.LogCaptureFixture) -> None:
+def test_missing_file_is_an_empty_checkpoint_without_a_warning(
+    file: Checkpoint, caplog: pytest.LogCaptureFixture
+) -> None:
     assert (file.read(), errors(caplog)) == ({}, [])
 
 
@@ -172,7 +174,7 @@ def test_a_full_disk_leaves_the_old_file_and_no_other(file: Checkpoint) -> None:
 
 
 @pytest.mark.counterpart("kep/cache-persistence")
-def test_the_health_file_has_the_shape_of_a_kubelets() -> None:
+def test_health_file_has_the_format_of_a_kubelet() -> None:
     entry = Entry(Health.UNHEALTHY, "xid 79", 5.0, 90.0)
     assert dump_health([(A, entry)], now=100.0, wall=WALL) == {
         "gpu.example.com": {
@@ -185,7 +187,7 @@ def test_the_health_file_has_the_shape_of_a_kubelets() -> None:
 
 @pytest.mark.counterpart("kep/cache-persistence", "alpha2/persistence")
 @given(st.dictionaries(NAMES, ENTRIES, max_size=4))
-def test_health_comes_back_from_the_file_as_it_was(entries: dict[DeviceId, Entry]) -> None:
+def test_health_is_restored_from_the_file(entries: dict[DeviceId, Entry]) -> None:
     data = dump_health(entries.items(), now=0.0, wall=WALL)
     assert dict(load_health(data, now=0.0, wall=WALL)) == entries
 

@@ -23,13 +23,13 @@ def test_devices_come_in_the_drivers_order_and_none_for_an_unknown_claim() -> No
 
 
 @pytest.mark.counterpart("kep/manager-affected-pods", "alpha2/handle-affected-pods")
-def test_a_shared_device_has_every_holder_once() -> None:
+def test_shared_device_lists_each_pod_once() -> None:
     claims = Claims([claim("c", device("gpu-0"), pods="a b"), claim("d", device("gpu-0"), pods="b c")])
     assert claims.pods_with([device("gpu-0").id, device("gpu-0").id]) == {"a", "b", "c"}
 
 
 @pytest.mark.counterpart("TestHandleWatchResourcesStream/HealthChangeForDeviceWithShareID")
-def test_the_share_of_a_device_plays_no_part() -> None:
+def test_share_id_of_a_device_is_ignored() -> None:
     claims = Claims([claim("c", device("gpu-0", "1"), pods="a"), claim("d", device("gpu-0", "2"), pods="b")])
     assert claims.pods_with([device("gpu-0").id]) == {"a", "b"}
 

@@ -69,7 +69,7 @@ async def connected(node: Node, endpoint: Path, versions: tuple[str, ...]) -> Sw
 
 
 @pytest.mark.counterpart("TestGRPCConnIsReused", "e2e_node/one-connection")
-async def test_claims_and_health_go_over_one_connection(node: Node) -> None:
+async def test_claims_and_health_use_one_connection(node: Node) -> None:
     driver = node.driver(devices=("gpu-0", "gpu-1", "gpu-2"), registry_dir=str(node.root))
     await driver.start()
     board = await connected(node, driver.endpoint, HEALTH)

@@ -44,7 +44,7 @@ async def test_a_registered_plugin_makes_its_devices_the_nodes(node: Node, regis
 
 @pytest.mark.counterpart("e2e_node/device-plugin-health", "e2e_node/device-plugin-pending-pod")
 @BOTH_WAYS
-async def test_the_pods_of_a_device_are_told_of_its_health(node: Node, registration: Any) -> None:
+async def test_pods_of_a_device_are_notified_of_its_health(node: Node, registration: Any) -> None:
     plugin = await run_plugin(node, registration=registration)
     await run_pod(node, "pod")
     node.notified.clear()
@@ -63,7 +63,7 @@ async def test_each_device_of_a_container_shows_with_its_own_health(node: Node) 
 
 
 @pytest.mark.counterpart("TestFeatureGateResourceHealthStatus")
-async def test_after_many_changes_the_latest_shows_and_was_told_of(node: Node) -> None:
+async def test_after_many_changes_the_latest_is_shown_and_notified(node: Node) -> None:
     plugin = await run_plugin(node)
     await run_pod(node, "pod")
     shown: list[Any] = []
@@ -368,7 +368,7 @@ async def test_with_the_gate_off_devices_are_allocated_and_nothing_is_shown(make
 
 @pytest.mark.counterpart("TestDeviceHealthUpdateWithDuplicateDeviceIDs")
 @pytest.mark.parametrize(("profile", "told"), [(KEP, {"gpus"}), (V1_37, {"gpus"}), (V1_36, {"nics"})])
-async def test_whom_a_change_is_told_where_two_resources_have_a_device_of_one_id(
+async def test_pod_to_notify_if_two_resources_have_the_same_device_id(
     make_node: MakeNode, profile: Profile, told: set[str]
 ) -> None:
     node = make_node(profile)

@@ -24,7 +24,7 @@ HEALTHY, UNHEALTHY = Health.HEALTHY, Health.UNHEALTHY
     "TestHandleWatchResourcesStream/NonAllocatedDeviceChange",
     "TestHandleWatchResourcesStream/HealthChangeForMultiplePodsWithSharedDevice",
 )
-async def test_a_change_shows_and_tells_exactly_the_pods_that_hold_the_device(any_node: Node) -> None:
+async def test_change_is_shown_and_notifies_exactly_the_pods_with_the_device(any_node: Node) -> None:
     driver = await any_node.run_driver(devices=("gpu-0", "gpu-1", "gpu-2"))
     shared = await any_node.claim("shared", "gpu-0")
     await any_node.run_pod("a", shared)
@@ -39,7 +39,7 @@ async def test_a_change_shows_and_tells_exactly_the_pods_that_hold_the_device(an
 
 
 @pytest.mark.counterpart("alpha2/handler-and-updates")
-async def test_the_first_report_tells_the_pods_that_are_there(node: Node) -> None:
+async def test_first_report_notifies_existing_pods(node: Node) -> None:
     driver = await watched_pod(node)
     await driver.stream_close()
     await node.shows("pod", gpu_0="Unknown", gpu_1="Unknown")
@@ -50,7 +50,7 @@ async def test_the_first_report_tells_the_pods_that_are_there(node: Node) -> Non
 
 
 @pytest.mark.counterpart("TestHandleWatchResourcesStream/NoActualStateChange")
-async def test_a_report_that_changes_nothing_tells_nobody(any_node: Node) -> None:
+async def test_report_without_a_change_notifies_no_pod(any_node: Node) -> None:
     driver = await watched_pod(any_node)
     any_node.notified.clear()
     await driver.report([says("gpu-0"), says("gpu-1")])
@@ -61,7 +61,7 @@ async def test_a_report_that_changes_nothing_tells_nobody(any_node: Node) -> Non
 
 
 @pytest.mark.counterpart("alpha2/handler-and-updates")
-async def test_whoever_unsubscribes_is_told_nothing_more(node: Node) -> None:
+async def test_unsubscribed_listener_gets_no_notification(node: Node) -> None:
     told: list[frozenset[str]] = []
     end = node.manager.subscribe(told.append)
     driver = await watched_pod(node)
@@ -135,7 +135,7 @@ async def test_a_device_with_a_share_id_shows_its_changes(any_node: Node) -> Non
 
 
 @pytest.mark.counterpart("TestWithLock")
-async def test_of_the_reports_of_many_drivers_at_once_none_is_lost(any_node: Node) -> None:
+async def test_concurrent_reports_of_many_drivers_are_not_lost(any_node: Node) -> None:
     names = [f"{number}.example.com" for number in range(5)]
     drivers = [await any_node.run_driver(name) for name in names]
     for name in names:
@@ -148,7 +148,7 @@ async def test_of_the_reports_of_many_drivers_at_once_none_is_lost(any_node: Nod
 
 
 @pytest.mark.counterpart("TestWithRLock")
-async def test_a_status_shows_a_report_whole_or_not_at_all(any_node: Node) -> None:
+async def test_status_shows_all_of_a_report_or_nothing(any_node: Node) -> None:
     driver = await watched_pod(any_node)
     seen: list[dict[str, str]] = []
     any_node.manager.subscribe(lambda _: seen.append(any_node.seen("pod")))

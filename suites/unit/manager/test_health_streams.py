@@ -33,9 +33,7 @@ ENDS = [code for code in grpc.StatusCode if code is not grpc.StatusCode.UNIMPLEM
         (("v1alpha1.NodeHealth", "v9.Health"), "v1alpha1.NodeHealth/WatchResources"),
     ],
 )
-async def test_the_health_api_that_the_kep_wants_most_is_called(
-    node: Node, advertised: tuple[str, ...], called: str
-) -> None:
+async def test_health_api_that_the_kep_prefers_is_called(node: Node, advertised: tuple[str, ...], called: str) -> None:
     await watched_pod(node, health_apis=advertised)
     assert [event.health_api for event in node.happened(StreamOpened)] == [called]
 
@@ -56,7 +54,7 @@ async def test_the_health_api_that_the_kep_wants_most_is_called(
         (("v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth"), "v1.DRAResourceHealth"),
     ],
 )
-async def test_a_plugin_with_either_version_shows_its_changes_and_is_called_by_one_alone(
+async def test_plugin_with_either_version_shows_changes_and_gets_one_stream(
     any_node: Node, apis: tuple[str, ...], called: str
 ) -> None:
     driver = await watched_pod(any_node, health_apis=apis)
@@ -82,7 +80,7 @@ async def test_a_plugin_with_either_version_shows_its_changes_and_is_called_by_o
     ],
 )
 @pytest.mark.parametrize("profile", [KEP, V1_37], ids=lambda profile: profile.name)
-def test_of_the_health_apis_that_are_advertised_v1_is_picked(
+def test_v1_is_preferred_among_the_advertised_health_apis(
     profile: Profile, advertised: tuple[str, ...], picked: str | None
 ) -> None:
     assert [health_api.name for health_api in pick_health_api(advertised, profile)] == ([picked] if picked else [])
@@ -122,7 +120,7 @@ async def test_with_the_gate_off_there_is_no_stream_and_nothing_shows(make_node:
     "kep/stream-errors", "alpha2/handle-ends", "TestHandleWatchResourcesStream/StreamError", "TestPlugin_WatchResources"
 )
 @pytest.mark.parametrize("code", ENDS, ids=lambda code: code.name)
-async def test_any_end_of_a_stream_clears_tells_nobody_and_is_followed_by_another_after_5_s(
+async def test_end_of_a_stream_clears_health_notifies_no_pod_and_is_retried_after_5_s(
     node: Node, code: grpc.StatusCode, caplog: pytest.LogCaptureFixture
 ) -> None:
     driver = await watched_pod(node)
@@ -155,7 +153,7 @@ async def test_a_plugin_that_stays_broken_is_complained_of_once(node: Node, capl
 
 
 @pytest.mark.counterpart("kep/stream-unimplemented", "alpha2/stream-unimplemented")
-async def test_unimplemented_is_taken_for_an_answer_until_the_plugin_registers_again(
+async def test_unimplemented_is_not_retried_until_the_plugin_registers_again(
     any_node: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "drahealth")
@@ -171,7 +169,7 @@ async def test_unimplemented_is_taken_for_an_answer_until_the_plugin_registers_a
 
 
 @pytest.mark.counterpart("TestConnectionHandling")
-async def test_a_crash_clears_and_the_plugin_that_comes_back_is_watched_again(node: Node) -> None:
+async def test_crash_clears_health_and_the_restarted_plugin_is_watched(node: Node) -> None:
     driver = await watched_pod(node)
     await driver.set_health("gpu-0", UNHEALTHY)
     await driver.crash()
@@ -181,7 +179,7 @@ async def test_a_crash_clears_and_the_plugin_that_comes_back_is_watched_again(no
 
 
 @pytest.mark.counterpart("kep/stream-errors", "alpha2/stream-initiation-errors", "TestConnectionHandling")
-async def test_an_endpoint_that_cannot_be_reached_is_tried_again_and_nothing_forgotten_for_it(
+async def test_unreachable_endpoint_is_retried_and_health_is_kept(
     node: Node, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plugin, "CONNECT_LIMIT", 0.1)

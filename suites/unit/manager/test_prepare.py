@@ -36,7 +36,7 @@ async def test_a_claims_devices_come_as_the_driver_returned_them(node: Node) -> 
 
 @pytest.mark.counterpart("TestRegistrationHandler")
 @pytest.mark.parametrize("version", ["v1.DRAPlugin", "v1beta1.DRAPlugin"])
-async def test_either_version_of_the_node_service_is_spoken(node: Node, version: str) -> None:
+async def test_each_version_of_the_node_service_is_supported(node: Node, version: str) -> None:
     driver = await node.run_driver(dra_versions=(version,))
     await node.run_pod("pod", await node.claim("gpu", "gpu-0"))
     await node.manager.unprepare("pod")

@@ -35,7 +35,7 @@ async def gone(node: Node, driver: str = DRIVER) -> None:
 
 
 @pytest.mark.counterpart("TestPluginRegistrationAtKubeletStart")
-async def test_a_plugin_that_was_there_before_the_manager_is_registered(node: Node) -> None:
+async def test_plugin_started_before_the_manager_is_registered(node: Node) -> None:
     await node.manager.stop()
     driver = node.driver()
     await driver.start()
@@ -45,14 +45,14 @@ async def test_a_plugin_that_was_there_before_the_manager_is_registered(node: No
 
 
 @pytest.mark.counterpart("TestPluginRegistration", "Test_Run_Positive_Register")
-async def test_a_plugin_that_comes_later_is_registered(node: Node) -> None:
+async def test_plugin_started_later_is_registered(node: Node) -> None:
     await settle()
     await node.run_driver()
     assert node.happened(Registered) == [Registered(DRIVER, "", ok=True)]
 
 
 @pytest.mark.counterpart("TestPluginRegistration")
-async def test_folders_count_and_names_that_begin_with_a_dot_do_not(node: Node) -> None:
+async def test_sockets_in_folders_are_found_and_dot_files_are_ignored(node: Node) -> None:
     await node.run_driver("a.example.com", registry_dir=str(node.registry / "vendor"))
     await node.driver("b.example.com", registry_dir=str(node.registry / ".vendor")).start()
     await node.serve(OddPlugin(name="c.example.com").methods, ".hidden-reg.sock")
@@ -80,7 +80,7 @@ def test_a_folder_that_is_not_there_has_no_sockets(tmp_path: Path) -> None:
     "TestPluginRegistration",
     "Test_Run_Positive_RegisterThenUnregister",
 )
-async def test_a_plugin_whose_socket_goes_is_deregistered(node: Node) -> None:
+async def test_plugin_is_deregistered_when_its_socket_is_removed(node: Node) -> None:
     driver = await node.run_driver()
     await node.run_pod("pod", await node.claim("gpu", "gpu-0"))
     await node.shows("pod", gpu_0="Healthy")
@@ -108,7 +108,7 @@ async def test_a_plugin_that_crashes_stays_registered(node: Node) -> None:
 
 
 @pytest.mark.counterpart("TestPluginReRegistration", "Test_Run_Positive_ReRegister")
-async def test_a_socket_made_anew_is_another_plugin(node: Node) -> None:
+async def test_recreated_socket_registers_another_plugin(node: Node) -> None:
     driver = await node.run_driver()
     await driver.crash()
     await driver.start()
@@ -139,7 +139,7 @@ async def test_a_socket_is_the_same_whatever_happens_to_its_other_names_and_its_
         ({"name": ""}, "GetInfo must return a name"),
     ],
 )
-async def test_a_plugin_that_cannot_be_used_is_told_why(
+async def test_rejected_plugin_receives_the_reason(
     node: Node, info: dict[str, Any], reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     plugin = OddPlugin(**info)
@@ -150,7 +150,7 @@ async def test_a_plugin_that_cannot_be_used_is_told_why(
 
 
 @pytest.mark.counterpart("TestStartWithoutDRAAPI")
-async def test_a_driver_with_health_alone_is_refused(node: Node) -> None:
+async def test_driver_with_only_a_health_api_is_rejected(node: Node) -> None:
     driver = node.driver(dra_versions=())
     await driver.start()
     await until(lambda: node.happened(Registered))
@@ -160,7 +160,7 @@ async def test_a_driver_with_health_alone_is_refused(node: Node) -> None:
 
 
 @pytest.mark.counterpart("TestPluginRegistrationSameName", "TestAddSameName")
-async def test_an_endpoint_that_is_registered_already_is_refused_until_the_first_goes(node: Node) -> None:
+async def test_registered_endpoint_is_rejected_until_the_first_plugin_deregisters(node: Node) -> None:
     first, second = (OddPlugin(endpoint=str(node.root / "dra.sock")) for _ in range(2))
     socket = await node.serve(first.methods, "first-reg.sock")
     await until(lambda: first.told)

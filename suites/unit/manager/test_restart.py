@@ -34,7 +34,7 @@ async def come_back_alone(node: Node, driver: FakeDriver, after: float = 0.0) ->
 
 
 @pytest.mark.counterpart("kep/cache-initialization", "alpha2/cache-initialization", "TestNewHealthInfoCache")
-async def test_pods_show_what_was_known_before_any_plugin_is_back(any_node: Node) -> None:
+async def test_pods_show_known_health_before_any_plugin_registers_again(any_node: Node) -> None:
     driver = await sick_pod(any_node)
     await come_back_alone(any_node, driver)
     assert any_node.seen("pod") == SICK

@@ -23,7 +23,7 @@ async def roll(node: Node, **options: Any) -> tuple[FakeDriver, FakeDriver]:
 
 
 @pytest.mark.counterpart("kep/stream-cancellation", "alpha2/stream-cancellation", "TestRegistrationHandler")
-async def test_the_kep_watches_the_newest_instance_alone(node: Node) -> None:
+async def test_kep_watches_only_the_newest_instance(node: Node) -> None:
     old, new = await roll(node)
     await node.shows("pod", gpu_0="Unhealthy", gpu_1="Healthy")
     assert (await streams(old, still_open=0), await streams(new, still_open=1)) == (1, 1)
@@ -49,7 +49,7 @@ async def test_the_end_of_the_old_instance_harms_nothing_in_the_kep(node: Node) 
 
 
 @pytest.mark.counterpart("TestAddSameName", "TestDelete")
-async def test_the_old_instance_is_watched_again_when_the_new_one_goes(node: Node) -> None:
+async def test_old_instance_is_watched_again_after_the_new_one_deregisters(node: Node) -> None:
     old, new = await roll(node)
     await node.shows("pod", gpu_0="Unhealthy", gpu_1="Healthy")
     await new.stop()

@@ -54,14 +54,14 @@ def test_an_entry_names_the_claim_and_lists_its_devices_with_their_health() -> N
 
 
 @pytest.mark.counterpart("TestToResourceHealthStatus")
-def test_a_device_nobody_reports_reads_unknown() -> None:
+def test_unreported_device_is_unknown() -> None:
     assert entries([ClaimUse("gpus", "c")], lambda _: [device("gpu-0")], lambda _: UNKNOWN, KEP) == (
         ResourceStatus("claim:gpus", (ResourceHealth("gpu.example.com/node-a/gpu-0", UNKNOWN_HEALTH),)),
     )
 
 
 @pytest.mark.counterpart("kep/manager-status", "TestUpdateAllocatedResourcesStatus")
-def test_a_use_of_a_request_names_it_and_lists_what_serves_it() -> None:
+def test_entry_of_a_request_lists_its_devices() -> None:
     devices = {"c": [device("gpu-0", "big"), device("nic-0", "net"), device("any-0"), device("both-0", "net", "big")]}
     uses = [ClaimUse("gpus", "c", "big"), ClaimUse("gpus", "c", "net")]
     assert names(status(uses, devices)) == {
@@ -91,7 +91,7 @@ def test_where_the_driver_names_no_request_the_entry_of_a_whole_claim_names_none
 
 
 @pytest.mark.counterpart("TestUpdateAllocatedResourcesStatus_Subrequest")
-def test_a_sub_request_is_named_as_written_and_served_by_its_request() -> None:
+def test_subrequest_keeps_its_name_and_lists_devices_of_its_request() -> None:
     devices = {"c": [device("gpu-0", "big"), device("gpu-1", "big/a40")]}
     assert names(status([ClaimUse("gpus", "c", "big/a40")], devices)) == {"claim:gpus/big/a40": ["gpu-0"]}
 
@@ -125,7 +125,7 @@ def test_a_claim_used_twice_alike_has_one_entry() -> None:
         (V1_37, [], "gpu.example.com/node-a/gpu-0"),
     ],
 )
-def test_the_id_of_a_device_is_the_profiles(profile: Profile, cdi: list[str], expected: str) -> None:
+def test_device_id_depends_on_the_profile(profile: Profile, cdi: list[str], expected: str) -> None:
     assert resource_id(device("gpu-0", cdi=cdi), profile) == expected
 
 
@@ -149,7 +149,7 @@ def test_of_devices_with_one_id_the_first_or_the_worst_shows(healths: list[Healt
 
 
 @pytest.mark.counterpart("TestBuildResourceHealth")
-def test_messages_show_only_while_their_gate_is_on() -> None:
+def test_messages_show_only_with_their_gate_enabled() -> None:
     uses, devices, health = [ClaimUse("a", "c")], {"c": [device("gpu-0")]}, {"gpu-0": Reading(HEALTHY, "warm")}
     on, off = (status(uses, devices, health, messages=gate) for gate in (True, False))
     plain = {"resourceID": "gpu.example.com/node-a/gpu-0", "health": "Healthy"}

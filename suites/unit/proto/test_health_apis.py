@@ -40,7 +40,7 @@ def test_what_a_health_api_carries_survives_the_wire_and_the_rest_has_its_defaul
 )
 @pytest.mark.parametrize(("sent", "read"), [(V1, V1ALPHA1), (V1ALPHA1, V1)], ids=["v1", "v1alpha1"])
 @given(devices=st.lists(DEVICES, max_size=4), number=st.integers(-(2**31), 2**31 - 1))
-def test_a_report_of_either_shipped_api_is_the_same_in_the_other(
+def test_report_is_equal_in_both_released_apis(
     sent: HealthApi, read: HealthApi, devices: list[DeviceHealth], number: int
 ) -> None:
     message = sent.encode(devices)
@@ -53,7 +53,7 @@ def test_a_report_of_either_shipped_api_is_the_same_in_the_other(
 @pytest.mark.counterpart("TestConversionNilSafe")
 @every_health_api
 @pytest.mark.parametrize(("data", "devices"), [(b"", 0), (b"\x0a\x00", 1), (b"\x0a\x02\x0a\x00", 1)])
-def test_messages_with_nothing_in_them_are_read(health_api: HealthApi, data: bytes, devices: int) -> None:
+def test_empty_messages_are_decoded(health_api: HealthApi, data: bytes, devices: int) -> None:
     empty = DeviceHealth("", "", Health.UNKNOWN)
     assert health_api.decode(health_api.method.response.FromString(data)) == (empty,) * devices
 

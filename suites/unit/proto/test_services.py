@@ -124,7 +124,7 @@ async def test_a_garbled_answer_is_named_and_logs_nothing(
 
 
 @pytest.mark.counterpart("TestPlugin_WatchResources")
-async def test_a_stream_gives_what_is_good_until_a_message_is_garbled(channel: grpc.aio.Channel) -> None:
+async def test_stream_yields_messages_until_a_malformed_one(channel: grpc.aio.Channel) -> None:
     responses = aiter(WATCH_HEALTH_V1.stub(channel)(WATCH_HEALTH_V1.request()))
     assert await anext(responses) == WATCH_HEALTH_V1.response(devices=[{"health": 1}])
     with pytest.raises(MalformedMessage, match="not a NodeWatchResourcesResponse"):

@@ -172,7 +172,7 @@ def test_fields_have_the_numbers_and_types_of_the_wire(module: Any, facts: Any) 
 
 
 @pytest.mark.counterpart("TestSchemasMatch", "TestHealthStatusValuesMatch")
-def test_both_shipped_health_apis_are_one_schema() -> None:
+def test_both_released_health_apis_have_the_same_schema() -> None:
     assert schema(health_v1_pb2) == schema(health_v1alpha1_pb2)
     assert health_v1_pb2.HealthStatus.items() == health_v1alpha1_pb2.HealthStatus.items()
 
