@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import sys
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -106,6 +107,14 @@ async def test_restarted_driver_unprepares_the_claim_of_a_pod(node: Node, tmp_pa
     async with started(node, tmp_path):
         await pod.delete()
     assert not spec.exists()
+
+
+async def test_running_driver_conforms(node: Node, tmp_path: Path) -> None:
+    drahealth = Path(sys.executable).with_name("drahealth")
+    options = ["--registry-dir", str(node.registry_dir), "--kubeconfig", str(await node.kubeconfig())]
+    async with started(node, tmp_path):
+        process = await asyncio.create_subprocess_exec(drahealth, "check", *options, "--cdi-dir", tmp_path / "cdi")
+        assert await process.wait() == 0
 
 
 async def test_driver_ends_at_sigterm_and_removes_its_sockets(node: Node, tmp_path: Path) -> None:
