@@ -164,6 +164,28 @@ def judge_evidence(
     raise typer.Exit(program.judge_file(evidence, outputs))
 
 
+@app.command("selftest")
+def selftest(
+    mutants: Annotated[
+        list[str] | None, typer.Argument(metavar="[MUTANT]...", help="Mutants, or `healthy`; default: all.")
+    ] = None,
+    sample: Annotated[int | None, typer.Option(min=1, help="Number of mutants, drawn at random.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of --sample.")] = None,
+    json: Json = False,
+    write: Annotated[
+        Path | None, typer.Option(metavar="FILE.toml", help="Write the mutants that each check caught.")
+    ] = None,
+) -> None:
+    """Prove the checks of `check`: run wrong drivers, and print the checks that catch them.
+
+    Each mutant has one fault, must fail its checks, and may violate no other MUST. The healthy driver must conform.
+    Exit codes: 0 as it must be, 1 not, 2 usage, 3 harness or a mutant that did not start.
+    """
+    from drahealth.suites.check_command.selftest import selftest as run_selftest
+
+    raise typer.Exit(run_selftest(mutants or (), sample=sample, seed=seed, as_json=json, write=write))
+
+
 @app.command()
 def scenarios() -> None:
     """List the scenarios and their requirements."""

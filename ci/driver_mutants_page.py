@@ -1,0 +1,48 @@
+"""docs/driver-mutants.md: the kill matrix of the checks of drivers, from the mutants and the proven checks."""
+
+from collections.abc import Iterator
+
+from drahealth.suites.checking.checks import CHECKS
+from drahealth.suites.checking.ledger import requirements
+from drahealth.suites.checking.mutants.all_mutants import MUTANTS
+from drahealth.suites.checking.summary import proven
+
+INTRODUCTION = """\
+These drivers prove the checks of [`drahealth check`](check.md). Each mutant is a real process with one fault. Its
+checks must fail, and no other MUST may fail. A driver without a fault must pass all checks. `drahealth selftest` runs
+them all in about three minutes, and prints what each check caught:
+
+    drahealth selftest                       # all
+    drahealth selftest wrong-pool            # one
+    drahealth selftest --sample 12 --seed 4  # the healthy driver and twelve others
+
+It exits with 1 if a mutant is not caught or fails an unrelated MUST, and with 3 if a mutant does not start. A check
+that catches no mutant is unproven: its failure is a remark, and cannot fail a driver.
+
+"""
+
+
+def driver_mutants_page(note: str) -> str:
+    """The page."""
+    return "".join(["# Mutants of drivers\n\n", note, INTRODUCTION, *by_check(), *by_mutant()])
+
+
+def by_check() -> Iterator[str]:
+    caught = {check: proven().get(check, []) for check in CHECKS}
+    order = list(requirements())
+    yield f"## By check\n\n{sum(map(bool, caught.values()))} of {len(caught)} checks are proven.\n\n"
+    yield "| requirement | check | catches |\n| --- | --- | --- |\n"
+    for check in sorted(CHECKS.values(), key=lambda one: (order.index(one.requirement), one.name)):
+        mutants = ", ".join(f"`{name}`" for name in caught[check.name]) or "**unproven**"
+        yield f"| {check.requirement} | {check.name} | {mutants} |\n"
+
+
+def by_mutant() -> Iterator[str]:
+    yield f"\n## By mutant\n\n{len(MUTANTS)} drivers.\n\n| mutant | fault | caught by |\n| --- | --- | --- |\n"
+    for mutant in MUTANTS.values():
+        caught = [
+            f"{check} ({CHECKS[check].requirement})"
+            for check in mutant.caught_by
+            if mutant.name in proven().get(check, [])
+        ]
+        yield f"| `{mutant.name}` | {mutant.fault} | {', '.join(caught) or '**nothing**'} |\n"

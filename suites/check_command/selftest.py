@@ -1,0 +1,134 @@
+"""`drahealth selftest`: check mutants, print which check caught which, and write the list of proven checks."""
+
+import asyncio
+import json
+import random
+import signal
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.markup import escape
+
+from drahealth.fakes.hints import near
+from drahealth.fakes.program.console import standard_output
+from drahealth.suites.checking.checks import CHECKS
+from drahealth.suites.checking.mutants.all_mutants import MUTANTS
+from drahealth.suites.checking.mutants.driver import HEALTHY
+from drahealth.suites.checking.mutants.proving import Proof, prove
+from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.output_paths import check_output_file
+
+FORMAT = "drahealth-selftest/v1"
+_HEADER = """\
+# The mutants that each check catches: drivers that are wrong in one way. Written by `drahealth selftest --write`.
+# A check with an empty list is unproven: its failure is a remark, and cannot fail a driver.
+
+"""
+
+
+def selftest(names: Sequence[str], *, sample: int | None, seed: int | None, as_json: bool, write: Path | None) -> int:
+    """Checks mutants; all by default. Returns the exit code. Raises ConfigurationError."""
+    chosen = choice(names, sample, seed)
+    if write and (names or sample is not None):
+        raise ConfigurationError("--write needs all mutants", "leave out names and --sample")
+    check_output_file(str(write) if write else None)
+    console = standard_output()
+
+    def show(proof: Proof) -> None:
+        if not as_json:
+            console.print(f"{_outcome(proof):6} {proof.seconds:5.1f} s  {escape(_line(proof))}", soft_wrap=True)
+
+    proofs = asyncio.run(_terminable(chosen, show))
+    if as_json:
+        print(to_json(proofs))  # noqa: T201
+    else:
+        for line in summary_lines(proofs, whole=len(chosen) > len(MUTANTS)):
+            console.print(escape(line), soft_wrap=True)
+    code = exit_code(proofs, len(chosen))
+    if write and code == 0:
+        write.write_text(proven_text(catches(proofs)))
+    return code
+
+
+def choice(names: Sequence[str], sample: int | None, seed: int | None) -> list[str]:
+    """The drivers to check: these, or a random sample beside the healthy one, or all. Raises ConfigurationError."""
+    known = [HEALTHY, *MUTANTS]
+    for name in names:
+        if name not in known:
+            raise ConfigurationError(f"unknown mutant {name!r}", near(name, known))
+    if names and sample is not None:
+        raise ConfigurationError("--sample and names exclude each other", "leave out one of them")
+    if seed is not None and sample is None:
+        raise ConfigurationError("--seed is for --sample", "pass --sample, too")
+    if sample is None:
+        return list(dict.fromkeys(names)) or known
+    return [HEALTHY, *random.Random(seed).sample(sorted(MUTANTS), min(sample, len(MUTANTS)))]
+
+
+def exit_code(proofs: Sequence[Proof], planned: int) -> int:
+    """0: all are as they must be; 1: one is not; 3: a result is void or missing."""
+    if any(proof.error for proof in proofs) or len(proofs) < planned:
+        return 3
+    return 0 if all(proof.ok for proof in proofs) else 1
+
+
+def catches(proofs: Sequence[Proof]) -> dict[str, list[str]]:
+    """The mutants that each check caught, in the order of the checks."""
+    return {check: sorted(proof.driver for proof in proofs if check in proof.caught_by) for check in CHECKS}
+
+
+def proven_text(found: dict[str, list[str]]) -> str:
+    """The content of proven.toml."""
+    return _HEADER + "".join(f"{check} = {json.dumps(mutants)}\n" for check, mutants in sorted(found.items()))
+
+
+def to_json(proofs: Sequence[Proof]) -> str:
+    """The results as JSON."""
+    found = catches(proofs)
+    unproven = [check for check, mutants in found.items() if not mutants]
+    drivers = [{**asdict(proof), "ok": proof.ok} for proof in proofs]
+    return json.dumps({"format": FORMAT, "drivers": drivers, "checks": found, "unproven": unproven}, indent=2)
+
+
+def summary_lines(proofs: Sequence[Proof], *, whole: bool) -> list[str]:
+    """The kill matrix by check, and the totals. `whole`: all mutants were checked, so a check without one is named."""
+    found = {check: mutants for check, mutants in catches(proofs).items() if mutants or whole}
+    width = max(map(len, found), default=0)
+    lines = ["", *(f"{check:{width}}  {', '.join(mutants) or 'UNPROVEN'}" for check, mutants in found.items()), ""]
+    mutants = [proof for proof in proofs if proof.driver != HEALTHY]
+    right = sum(proof.ok for proof in mutants)
+    lines.append(f"{right} of {len(mutants)} mutants caught, by {sum(map(bool, found.values()))} checks")
+    return lines
+
+
+def _outcome(proof: Proof) -> str:
+    if proof.error:
+        return "VOID"
+    return "ok" if proof.ok else "WRONG"
+
+
+def _line(proof: Proof) -> str:
+    if proof.error:
+        return f"{proof.driver}: {proof.error}"
+    parts = [f"caught by {', '.join(proof.caught_by)}"] if proof.caught_by else []
+    parts += [f"not caught by {one}" for one in proof.missed_by]
+    parts += [f"unrelated failure of {one}" for one in proof.unrelated]
+    return f"{proof.driver}: {'; '.join(parts) or 'conforms'}"
+
+
+async def _terminable(names: Sequence[str], show: Callable[[Proof], None]) -> list[Proof]:
+    """Checks the drivers; SIGTERM and SIGINT end them all. Returns the results so far."""
+    found: list[Proof] = []
+
+    def done(proof: Proof) -> None:
+        found.append(proof)
+        show(proof)
+
+    task = asyncio.ensure_future(prove(names, done))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    with suppress(asyncio.CancelledError):
+        await task
+    return sorted(found, key=lambda proof: proof.driver)

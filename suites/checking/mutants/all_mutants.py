@@ -1,0 +1,6 @@
+"""All mutants: importing this module fills the table."""
+
+from drahealth.suites.checking.mutants import claims, fields, lifetime, registering, streams
+from drahealth.suites.checking.mutants.table import MUTANTS
+
+__all__ = ["MUTANTS", "claims", "fields", "lifetime", "registering", "streams"]

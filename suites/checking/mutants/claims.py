@@ -1,0 +1,240 @@
+"""Mutants that prepare or unprepare claims wrongly."""
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from drahealth.fakes.cluster.api import Object
+from drahealth.fakes.kubelet_plugin.interface import Device, PrepareResult
+from drahealth.fakes.kubelet_plugin.pools import Owner
+from drahealth.suites.checking.mutants.healthy import CDI_KIND, OTHER, Healthy, Surroundings
+from drahealth.suites.checking.mutants.table import mutant
+
+_ALLOCATED = "answers-name-allocated-devices"
+_CDI = "cdi-device-ids-are-in-a-valid-spec"
+
+
+@mutant("second-prepare-returns-the-same-devices")
+class OtherAnswerToSecondPrepare(Healthy):
+    """A second NodePrepareResources of a claim returns another CDI device ID."""
+
+    again = False
+
+    def prepare(self, claim: Object) -> PrepareResult:
+        self.again = claim["metadata"]["uid"] in self.prepared
+        return super().prepare(claim)
+
+    def cdi_ids(self, device: str) -> tuple[str, ...]:
+        return (f"{CDI_KIND}={device}{OTHER if self.again else ''}",)
+
+
+@mutant("second-prepare-returns-the-same-devices")
+class ErrorOnSecondPrepare(Healthy):
+    """A second NodePrepareResources of a claim fails."""
+
+    def refusal(self, uid: str, results: Sequence[Object]) -> str:
+        return "the claim is already prepared" if uid in self.prepared else super().refusal(uid, results)
+
+
+class _Restarted(Healthy):
+    """Knows which claims an earlier process prepared."""
+
+    def __init__(self, around: Surroundings) -> None:
+        super().__init__(around)
+        self.earlier = frozenset(self.prepared)
+
+
+@mutant("restarted-driver-returns-the-same-devices")
+class BusyAfterRestart(_Restarted):
+    """After a restart the devices of prepared claims are in use, also for their own claim."""
+
+    def refusal(self, uid: str, results: Sequence[Object]) -> str:
+        return "the device is in use" if uid in self.earlier else super().refusal(uid, results)
+
+
+@mutant("restarted-driver-returns-the-same-devices")
+class OtherAnswerAfterRestart(_Restarted):
+    """After a restart NodePrepareResources returns another CDI device ID for a prepared claim."""
+
+    def cdi_ids(self, device: str) -> tuple[str, ...]:
+        return (f"{CDI_KIND}={device}{OTHER if self.earlier else ''}",)
+
+
+@mutant("restarted-driver-unprepares-its-claims")
+class ErrorOnUnprepareAfterRestart(_Restarted):
+    """After a restart NodeUnprepareResources fails for a claim that was prepared before."""
+
+    def unprepare(self, uid: str) -> Exception | None:
+        return ValueError("the claim has no open device") if uid in self.earlier else super().unprepare(uid)
+
+
+class _Remembering(Healthy):
+    """Knows which claims were prepared at any time."""
+
+    def __init__(self, around: Surroundings) -> None:
+        super().__init__(around)
+        self.known = set(self.prepared)
+
+    def prepare(self, claim: Object) -> PrepareResult:
+        result = super().prepare(claim)
+        self.known |= self.prepared.keys()
+        return result
+
+
+@mutant("second-unprepare-succeeds")
+class ErrorOnSecondUnprepare(_Remembering):
+    """A second NodeUnprepareResources of a claim fails."""
+
+    def unprepare(self, uid: str) -> Exception | None:
+        if uid in self.known and uid not in self.prepared:
+            return ValueError("the claim is no longer prepared")
+        return super().unprepare(uid)
+
+
+@mutant("unknown-claim-is-unprepared")
+class ErrorOnUnknownUnprepare(_Remembering):
+    """NodeUnprepareResources fails for an unknown claim."""
+
+    def unprepare(self, uid: str) -> Exception | None:
+        return super().unprepare(uid) if uid in self.known else ValueError("unknown claim")
+
+
+@mutant("each-claim-of-a-call-has-a-result")
+class OneErrorForAll(Healthy):
+    """The error of one claim is the result of all claims of the call."""
+
+    async def prepare_resource_claims(self, claims: Sequence[Object]) -> Mapping[str, PrepareResult]:
+        results = await super().prepare_resource_claims(claims)
+        failed = next((one for one in results.values() if one.error), None)
+        return dict.fromkeys(results, failed) if failed else results
+
+
+@mutant("each-claim-of-a-call-has-a-result")
+class NoResultForRefusedClaim(Healthy):
+    """A refused claim has no result if the call has other claims."""
+
+    def methods(self) -> dict[Any, Any]:
+        return {method: self._without_errors(of) for method, of in super().methods().items()}
+
+    def _without_errors(self, call: Any) -> Any:
+        if not asyncio.iscoroutinefunction(call):
+            return call
+
+        async def answer(request: Any, context: Any) -> Any:
+            response = await call(request, context)
+            refused = [uid for uid, result in response.claims.items() if result.error]
+            for uid in refused if len(response.claims) > 1 else ():
+                del response.claims[uid]
+            return response
+
+        return answer
+
+
+@mutant("error-of-a-claim-is-in-its-result")
+class ErrorForTheWholeCall(Healthy):
+    """The error of one claim fails the whole call."""
+
+    async def prepare_resource_claims(self, claims: Sequence[Object]) -> Mapping[str, PrepareResult]:
+        results = await super().prepare_resource_claims(claims)
+        if error := next((one.error for one in results.values() if one.error), None):
+            raise error
+        return results
+
+
+@mutant(_ALLOCATED)
+class WrongPool(Healthy):
+    """NodePrepareResources returns the driver name as pool."""
+
+    def answer(self, uid: str, device: Device) -> Device:
+        return replace(super().answer(uid, device), pool=self.name)
+
+
+@mutant(_ALLOCATED)
+class WrongDevice(Healthy):
+    """NodePrepareResources returns the first device, whichever was allocated."""
+
+    def answer(self, uid: str, device: Device) -> Device:
+        return replace(super().answer(uid, device), device=self.devices[0])
+
+
+@mutant(_ALLOCATED)
+class WrongRequest(Healthy):
+    """NodePrepareResources returns a request that the claim does not have."""
+
+    def answer(self, uid: str, device: Device) -> Device:
+        return replace(super().answer(uid, device), requests=("gpu",))
+
+
+@mutant("all-allocated-devices-are-returned")
+class NoDevices(Healthy):
+    """NodePrepareResources returns no devices."""
+
+    def prepare(self, claim: Object) -> PrepareResult:
+        return replace(super().prepare(claim), devices=())
+
+
+@mutant(_CDI)
+class UndefinedCdiDevice(Healthy):
+    """The returned CDI device IDs are in no CDI spec."""
+
+    def cdi_ids(self, device: str) -> tuple[str, ...]:
+        return (f"{CDI_KIND}={device}-undefined",)
+
+
+@mutant(_CDI)
+class InvalidCdiSpec(Healthy):
+    """The CDI spec has no version."""
+
+    def write_cdi(self) -> None:
+        super().write_cdi()
+        for path in self.around.cdi_dir.glob("*.json"):
+            specification = json.loads(path.read_text())
+            del specification["cdiVersion"]
+            path.write_text(json.dumps(specification))
+
+
+@mutant(_CDI)
+class LateCdiSpec(Healthy):
+    """The CDI spec is written 2 s after NodePrepareResources returned."""
+
+    def write_cdi(self) -> None:
+        """Writes nothing at the start."""
+
+    async def prepare_resource_claims(self, claims: Sequence[Object]) -> Mapping[str, PrepareResult]:
+        asyncio.get_running_loop().call_later(2, super().write_cdi)
+        return await super().prepare_resource_claims(claims)
+
+
+@mutant("first-cdi-device-id-is-unique")
+class SharedCdiDevice(Healthy):
+    """The first CDI device ID is the same for all devices."""
+
+    def cdi_ids(self, device: str) -> tuple[str, ...]:
+        return (f"{CDI_KIND}={self.devices[0]}{OTHER}", *super().cdi_ids(device))
+
+
+@mutant("device-of-another-claim-is-refused")
+class DeviceForTwoClaims(Healthy):
+    """A device is prepared although it is prepared for another claim."""
+
+    def refusal(self, uid: str, results: Sequence[Object]) -> str:
+        found = super().refusal(uid, results)
+        return "" if "another claim" in found else found
+
+
+@mutant("published-device-can-be-prepared")
+class UnusableDevices(Healthy):
+    """The driver publishes devices that it never prepares."""
+
+    def refusal(self, uid: str, results: Sequence[Object]) -> str:
+        return "the device is reserved"
+
+
+@mutant("driver-publishes-its-devices")
+class OtherDriverNameInSlices(Healthy):
+    """The ResourceSlices have another driver name than GetInfo."""
+
+    def owner(self) -> Owner:
+        return Owner(f"slices.{self.name}", self.around.node)

@@ -1,0 +1,39 @@
+"""A driver process: `python -m drahealth.suites.checking.mutants.driver NAME DIRECTORIES...`, see `command`."""
+
+import asyncio
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from drahealth.fakes.cluster.clients.kube_client import KubeClient
+from drahealth.suites.checking.mutants.all_mutants import MUTANTS
+from drahealth.suites.checking.mutants.healthy import Healthy, Surroundings
+
+HEALTHY = "healthy"
+"""Name of the driver without a fault."""
+
+
+def command(name: str) -> tuple[str, ...]:
+    """The command line of a mutant, or of the healthy driver, for `drahealth check`."""
+    places = ("{node_name}", "{kubeconfig}", "{registry_dir}", "{driver_dir}", "{cdi_dir}")
+    return (sys.executable, "-m", __spec__.name if __spec__ else __name__, name, *places)
+
+
+async def main(words: Sequence[str]) -> None:
+    """Runs a driver until SIGTERM or SIGINT."""
+    name, node, kubeconfig, *rest = words
+    registry_dir, data_dir, cdi_dir = map(Path, rest)
+    driver_class = Healthy if name == HEALTHY else MUTANTS[name].driver
+    api = await KubeClient.from_kubeconfig(kubeconfig)
+    try:
+        driver = driver_class(Surroundings(node, registry_dir, data_dir, cdi_dir, api))
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, driver.stopped.set)
+        await driver.run()
+    finally:
+        await api.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1:]))

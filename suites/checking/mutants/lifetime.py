@@ -1,0 +1,147 @@
+"""Mutants with wrong ResourceSlices, without an API server, and at their end."""
+
+import asyncio
+import sys
+from typing import Any
+
+import grpc
+
+from drahealth.fakes.cluster.api import SLICES, ApiError
+from drahealth.fakes.kubelet_plugin.pools import Pool
+from drahealth.suites.checking.mutants.healthy import Healthy, give_up
+from drahealth.suites.checking.mutants.table import mutant
+
+_AT_START = "slices-are-published-when-the-api-server-is-up"
+_LATER = "driver-answers-while-the-api-server-is-down"
+_END = "driver-ends-without-sockets"
+
+
+@mutant("slices-do-not-change")
+class ChangingAttribute(Healthy):
+    """The driver publishes the temperature of its devices, and writes the ResourceSlice at each change."""
+
+    temperature = 40
+
+    async def beat(self) -> None:
+        self.spawn(super().beat())
+        while True:
+            await asyncio.sleep(2)
+            self.temperature += 1
+            self.publish()
+
+    def pools(self) -> dict[str, Pool]:
+        attributes = {"temperature": {"int": self.temperature}}
+        return {self.around.node: Pool([{"name": name, "attributes": attributes} for name in self.devices])}
+
+
+@mutant("slices-do-not-change")
+class GrowingGeneration(Healthy):
+    """The driver writes the same ResourceSlice again and again, with a new generation."""
+
+    async def beat(self) -> None:
+        self.spawn(super().beat())
+        while True:
+            await asyncio.sleep(2)
+            self.slices.publish(self.pools(), new_generation=True)
+
+
+class _PublishesOnce(Healthy):
+    """Publishes with one attempt, and does not look again."""
+
+    def publish(self) -> None:
+        super().publish()
+        self.spawn(self._stop_publishing())
+
+    async def _stop_publishing(self) -> None:
+        await self.slices.attempted()
+        await self.slices.stop()
+
+
+@mutant("deleted-slice-returns")
+class SliceNotRestored(_PublishesOnce):
+    """The driver does not publish a deleted ResourceSlice again."""
+
+
+@mutant(_AT_START, experiments=("slices",))
+class PublishesOnce(_PublishesOnce):
+    """The driver tries to publish once, at its start."""
+
+
+async def _needs_api(driver: Healthy) -> None:
+    """Exits if the API server is unreachable."""
+    try:
+        await driver.around.api.list(SLICES)
+    except ApiError as error:
+        give_up(f"no API server: {error}")
+
+
+@mutant(_AT_START)
+class ExitsWithoutApiServer(Healthy):
+    """The driver exits if the API server is unreachable at its start."""
+
+    async def start(self) -> None:
+        await _needs_api(self)
+        await super().start()
+
+
+@mutant(_LATER)
+class DiesWithApiServer(Healthy):
+    """The driver exits when its API server is unreachable later."""
+
+    async def run(self) -> None:
+        running = asyncio.ensure_future(super().run())
+        seen = False
+        while not running.done():
+            await asyncio.sleep(1)
+            try:
+                await self.around.api.list(SLICES)
+                seen = True
+            except ApiError as error:
+                if seen:
+                    give_up(f"lost the API server: {error}")
+
+
+@mutant(_LATER)
+class PrepareNeedsApiServer(Healthy):
+    """NodePrepareResources fails while the API server is unreachable, also without claims."""
+
+    def methods(self) -> dict[Any, Any]:
+        return {method: self._connected(of) for method, of in super().methods().items()}
+
+    def _connected(self, call: Any) -> Any:
+        if not asyncio.iscoroutinefunction(call):
+            return call
+
+        async def answer(request: Any, context: Any) -> Any:
+            try:
+                await self.around.api.list(SLICES)
+            except ApiError as error:
+                await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
+            return await call(request, context)
+
+        return answer
+
+
+@mutant(_END)
+class LeavesSockets(Healthy):
+    """The driver leaves its sockets behind at its end."""
+
+    async def stop(self) -> None:
+        sys.exit(0)
+
+
+@mutant(_END)
+class HangsAtTheEnd(Healthy):
+    """The driver does not exit after SIGTERM."""
+
+    async def stop(self) -> None:
+        await asyncio.Event().wait()
+
+
+@mutant("driver-runs-until-it-is-stopped", experiments=("slices",))
+class ExitsByItself(Healthy):
+    """The driver exits 6 s after its start."""
+
+    async def beat(self) -> None:
+        await asyncio.sleep(6)
+        give_up("nothing to do")

@@ -1,0 +1,128 @@
+"""Checks mutants, and judges whether the checks catch them."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from drahealth.proto.events import ProcessExited
+from drahealth.suites.checking.checks import CHECKS
+from drahealth.suites.checking.evidence import Evidence
+from drahealth.suites.checking.experiments.plan import EXPERIMENTS
+from drahealth.suites.checking.judge import judge
+from drahealth.suites.checking.ledger import requirements
+from drahealth.suites.checking.mutants.all_mutants import MUTANTS
+from drahealth.suites.checking.mutants.driver import HEALTHY, command
+from drahealth.suites.checking.mutants.table import Mutant
+from drahealth.suites.checking.run import run_experiments
+from drahealth.suites.checking.settings import Settings
+from drahealth.suites.checking.subject.subject import exit_text
+from drahealth.suites.checking.verdicts import Finding, Verdict
+from drahealth.suites.errors import HarnessError
+
+PARALLEL = 10
+"""Drivers that are checked at the same time. Most of the time they are watched, which costs little."""
+STAGGER = 0.5
+"""Seconds between two starts: processes that start together delay each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """The result of one driver."""
+
+    driver: str
+    """Name of the mutant, or `healthy`."""
+    seconds: float
+    caught_by: tuple[str, ...] = ()
+    """The checks that failed, and had to."""
+    missed_by: tuple[str, ...] = ()
+    """The checks that had to fail, and did not, with what they found."""
+    unrelated: tuple[str, ...] = ()
+    """Checks of other requirements that failed, with what they found."""
+    error: str = ""
+    """Why the result is void: the driver did not start, or drahealth failed."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the mutant was caught by its checks, and by no unrelated MUST; or the healthy driver conforms."""
+        return not (self.missed_by or self.unrelated or self.error)
+
+
+def experiments_of(mutant: Mutant) -> frozenset[str]:
+    """The experiments that its checks need."""
+    found = {name for check in mutant.caught_by for name in CHECKS[check].experiments} | set(mutant.experiments)
+    while more := {EXPERIMENTS[name].requires for name in found if EXPERIMENTS[name].requires} - found:
+        found |= more
+    return frozenset(found)
+
+
+async def prove(
+    names: Iterable[str], done: Callable[[Proof], None] = lambda _: None, *, parallel: int = PARALLEL
+) -> list[Proof]:
+    """Checks the named drivers, the slow ones first. `done` receives each result at once."""
+    slots = asyncio.Semaphore(parallel)
+
+    async def one(name: str) -> Proof:
+        async with slots:
+            proof = await prove_one(name)
+        done(proof)
+        return proof
+
+    tasks = []
+    async with asyncio.TaskGroup() as group:
+        for name in sorted(names, key=_cost, reverse=True):
+            tasks.append(group.create_task(one(name)))
+            await asyncio.sleep(STAGGER if len(tasks) < parallel else 0)
+    return [task.result() for task in tasks]
+
+
+def _cost(name: str) -> float:
+    """The usual seconds of a check."""
+    only = experiments_of(MUTANTS[name]) if name in MUTANTS else EXPERIMENTS.keys()
+    return max(EXPERIMENTS[each].seconds for each in only)
+
+
+async def prove_one(name: str) -> Proof:
+    """Checks one driver: a mutant only with the experiments that its checks need."""
+    began = time.monotonic()
+    only = experiments_of(MUTANTS[name]) if name in MUTANTS else frozenset[str]()
+    try:
+        evidence = await run_experiments(Settings(command=command(name), only=only))
+    except HarnessError as error:
+        return Proof(name, time.monotonic() - began, error=str(error))
+    return proof_of(name, evidence, time.monotonic() - began)
+
+
+def proof_of(name: str, evidence: Evidence, seconds: float) -> Proof:
+    """Judges the evidence of a driver. Pure."""
+    must_fail = MUTANTS[name].caught_by if name in MUTANTS else ()
+    found = {check: finding for one in judge(evidence) for check, finding in one.findings.items()}
+    if error := _void(evidence, found):
+        return Proof(name, seconds, error=error)
+    related = {CHECKS[check].requirement for check in must_fail}
+    caught = tuple(check for check in must_fail if found[check].verdict is Verdict.FAIL)
+    missed = tuple(f"{check}: {_text(found[check])}" for check in must_fail if check not in caught)
+    wrong = (Verdict.FAIL,) if name in MUTANTS else (Verdict.FAIL, Verdict.NOT_TESTED)
+    unrelated = tuple(
+        f"{check}: {_text(finding)}"
+        for check, finding in found.items()
+        if finding.verdict in wrong and CHECKS[check].requirement not in related and _counts(name, check)
+    )
+    return Proof(name, seconds, caught, missed, unrelated)
+
+
+def _counts(name: str, check: str) -> bool:
+    """Whether a failure is one too many: of a MUST, and for the healthy driver of any requirement."""
+    return name == HEALTHY or requirements()[CHECKS[check].requirement].level == "MUST"
+
+
+def _void(evidence: Evidence, found: dict[str, Finding]) -> str:
+    """Why the evidence proves nothing."""
+    crashed = (exit_text(one.what) for one in evidence.of(ProcessExited) if one.what.exit_code == 1)
+    failed = (f"{check}: {one.seen}" for check, one in found.items() if one.verdict is Verdict.ERROR)
+    cut = "" if evidence.complete else "the run was interrupted"
+    return next(crashed, "") or next(failed, "") or cut
+
+
+def _text(finding: Finding) -> str:
+    return f"{finding.verdict}: {finding.seen}"

@@ -1,0 +1,241 @@
+"""Mutants whose health streams are wrong: what they list, when they report, and how they end."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from typing import Any
+
+import grpc
+
+from drahealth.proto.health_apis import NODE_HEALTH, NODE_HEALTH_DRAFT, V1, V1ALPHA1, HealthApi
+from drahealth.proto.values import DeviceHealth, Health
+from drahealth.suites.checking.mutants.healthy import Healthy
+from drahealth.suites.checking.mutants.table import mutant
+
+_PROMPT = "first-report-is-prompt"
+_ALL = "first-report-lists-published-devices"
+
+
+@mutant("advertised-health-streams-or-is-unimplemented")
+class BrokenHealthApi(Healthy):
+    """The advertised v1alpha1.DRAResourceHealth fails with an internal error."""
+
+    async def watch(self, api: HealthApi, context: Any) -> AsyncGenerator[Any, None]:
+        if api is V1ALPHA1:
+            await context.abort(grpc.StatusCode.INTERNAL, "health is not ready")
+        async for message in super().watch(api, context):
+            yield message
+
+
+@mutant(_PROMPT)
+class SilentStream(Healthy):
+    """Streams of v1alpha1.DRAResourceHealth are accepted, and never report."""
+
+    async def watch(self, api: HealthApi, context: Any) -> AsyncGenerator[Any, None]:
+        if api is V1ALPHA1:
+            await asyncio.Event().wait()
+        async for message in super().watch(api, context):
+            yield message
+
+
+@mutant(_PROMPT)
+class LateFirstReport(Healthy):
+    """The first report of a stream of v1.DRAResourceHealth comes after 7 s."""
+
+    async def watch(self, api: HealthApi, context: Any) -> AsyncGenerator[Any, None]:
+        if api is V1:
+            await asyncio.sleep(7)
+        async for message in super().watch(api, context):
+            yield message
+
+
+@mutant(_ALL)
+class EmptyFirstReport(Healthy):
+    """The first report lists no device; the next one lists all."""
+
+    def listed(self, api: HealthApi, number: int) -> list[DeviceHealth]:
+        first = number == 0 and api is not NODE_HEALTH
+        return [] if first else super().listed(api, number)
+
+
+@mutant(_ALL)
+class PartialFirstReport(Healthy):
+    """The first report lists all devices except the last one; the next one lists all."""
+
+    def listed(self, api: HealthApi, number: int) -> list[DeviceHealth]:
+        devices = super().listed(api, number)
+        return devices[:-1] if number == 0 and not api.prepared_only else devices
+
+
+@mutant("draft-reports-list-prepared-devices")
+class PartialDraftReports(Healthy):
+    """Reports over WatchDevicesStatus list only devices whose health changed."""
+
+    heartbeat = 0.3
+
+    def listed(self, api: HealthApi, number: int) -> list[DeviceHealth]:
+        devices = super().listed(api, number)
+        return devices if api is not NODE_HEALTH_DRAFT else [one for one in devices if one.message]
+
+    async def unprepare_resource_claims(self, claims: Any) -> Any:
+        await asyncio.sleep(1)
+        return await super().unprepare_resource_claims(claims)
+
+    async def prepare_resource_claims(self, claims: Any) -> Any:
+        await asyncio.sleep(1)
+        return await super().prepare_resource_claims(claims)
+
+
+@mutant("node-health-reports-list-all-devices")
+class PartialNodeHealthReports(Healthy):
+    """Reports over WatchResources list one device each, after the first one."""
+
+    change = 0
+
+    def listed(self, api: HealthApi, number: int) -> list[DeviceHealth]:
+        devices = super().listed(api, number)
+        if api is not NODE_HEALTH or number == 0:
+            return devices
+        return [devices[number % len(devices)]]
+
+
+@mutant("health-is-reported-while-prepare-is-pending")
+class HealthWaitsForPrepare(Healthy):
+    """Health reports wait for the lock of NodePrepareResources."""
+
+    def methods(self) -> dict[Any, Any]:
+        self.lock = asyncio.Lock()
+        return {method: self._locked(of) for method, of in super().methods().items()}
+
+    def _locked(self, call: Any) -> Any:
+        if not asyncio.iscoroutinefunction(call):
+            return call
+
+        async def answer(request: Any, context: Any) -> Any:
+            async with self.lock:
+                return await call(request, context)
+
+        return answer
+
+    async def watch(self, api: HealthApi, context: Any) -> AsyncGenerator[Any, None]:
+        async for message in super().watch(api, context):
+            async with self.lock:
+                pass
+            yield message
+
+
+@mutant("streams-stay-open")
+class StreamEndsEarly(Healthy):
+    """Streams end after 5 s."""
+
+    async def watch(self, api: HealthApi, context: Any) -> AsyncGenerator[Any, None]:
+        end = asyncio.get_running_loop().time() + 5
+        async for message in super().watch(api, context):
+            if asyncio.get_running_loop().time() > end:
+                return
+            yield message
+
+
+@mutant("devices-are-refreshed-within-their-timeout")
+class NeverAgain(Healthy):
+    """A stream has one report, and no heartbeats."""
+
+    heartbeat = 0
+    change = 0
+
+
+@mutant("devices-are-refreshed-within-their-timeout")
+class LateHeartbeat(Healthy):
+    """Heartbeats come every 13 s, with a timeout of 10 s."""
+
+    heartbeat = 13
+    timeout = 10
+    change = 0
+
+
+@mutant("devices-are-refreshed-within-their-timeout")
+class OneDeviceExpires(Healthy):
+    """Heartbeats list all devices except the first one."""
+
+    timeout = 10
+
+    def listed(self, api: HealthApi, number: int) -> list[DeviceHealth]:
+        devices = super().listed(api, number)
+        return devices[1:] if number and api in (V1, V1ALPHA1) else devices
+
+
+@mutant("devices-are-refreshed-within-half-their-timeout")
+class LastMinuteHeartbeat(Healthy):
+    """Heartbeats come every 8 s, with a timeout of 10 s."""
+
+    heartbeat = 8
+    timeout = 10
+    change = 0
+
+
+@mutant("all-subscribers-receive-all-reports")
+class OneChannelForAll(Healthy):
+    """All streams of a health API wait at one channel, so that each change wakes only one of them."""
+
+    heartbeat = 12
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.channels: dict[str, asyncio.Queue[None]] = {}
+
+    def changed(self) -> None:
+        for channel in self.channels.values():
+            if channel.empty():
+                channel.put_nowait(None)
+
+    async def woken(self, waker: "asyncio.Queue[None]", api: HealthApi) -> None:
+        channel = self.channels.setdefault(api.name, asyncio.Queue())
+        both = [asyncio.ensure_future(queue.get()) for queue in (channel, waker)]
+        try:
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in both:
+                task.cancel()
+
+
+@mutant("new-stream-starts-with-all-devices")
+class ResumedStream(Healthy):
+    """A stream that follows a cancelled one continues it, and its first report lists only some devices."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.resumable = False
+
+    async def watch(self, api: HealthApi, context: Any) -> AsyncGenerator[Any, None]:
+        resumed, self.resumable = api is V1 and self.resumable, False
+        try:
+            async for message in super().watch(api, context):
+                if resumed:
+                    del message.devices[1:]
+                resumed = False
+                yield message
+        finally:
+            self.resumable = api is V1 and self.streams_of(V1) > 0
+
+
+@mutant("required-fields-are-valid")
+class GarbageReport(Healthy):
+    """The third report of a stream is no message of the health API."""
+
+    def message(self, api: HealthApi, number: int) -> Any:
+        return b"\xff garbage" if number == 2 else super().message(api, number)
+
+
+@mutant("health-apis-agree")
+class DisagreeingHealthApis(Healthy):
+    """v1alpha1.DRAResourceHealth reports an unhealthy device as healthy."""
+
+    change = 0
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.sick = True
+
+    def health_of(self, device: str, api: HealthApi) -> DeviceHealth:
+        found = super().health_of(device, api)
+        return replace(found, health=Health.HEALTHY, message="") if api is V1ALPHA1 else found

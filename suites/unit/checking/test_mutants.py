@@ -1,0 +1,84 @@
+"""The table of mutants, and the judgement on the evidence of a mutant."""
+
+from dataclasses import replace
+
+import pytest
+
+from drahealth.proto.events import ProcessExited
+from drahealth.suites.check_command.selftest import choice, exit_code, proven_text
+from drahealth.suites.checking.checks import CHECKS
+from drahealth.suites.checking.experiments.plan import EXPERIMENTS
+from drahealth.suites.checking.mutants.all_mutants import MUTANTS
+from drahealth.suites.checking.mutants.proving import Proof, experiments_of, proof_of, prove_one
+from drahealth.suites.checking.mutants.table import Mutant
+from drahealth.suites.checking.summary import proven
+from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.unit.checking.healthy_run import healthy_run
+
+SOCKETS = "driver-ends-without-sockets"
+
+
+def test_mutants_name_checks_and_experiments() -> None:
+    assert {check for mutant in MUTANTS.values() for check in mutant.caught_by} <= CHECKS.keys()
+    assert {name for mutant in MUTANTS.values() for name in mutant.experiments} <= EXPERIMENTS.keys()
+
+
+@pytest.mark.parametrize("mutant", MUTANTS.values(), ids=MUTANTS)
+def test_a_mutant_has_a_fault_of_its_own_and_a_check(mutant: Mutant) -> None:
+    assert mutant.fault.endswith(".")
+    assert mutant.caught_by
+    assert "__doc__" in vars(mutant.driver)
+
+
+def test_proven_lists_for_each_check_the_mutants_of_the_table() -> None:
+    declared = {check: sorted(m.name for m in MUTANTS.values() if check in m.caught_by) for check in CHECKS}
+    assert proven() == declared, "run `drahealth selftest --write suites/checking/proven.toml`"
+
+
+def test_experiments_include_those_that_must_be_done_before() -> None:
+    assert experiments_of(MUTANTS["never-again"]) == {"registration", "services", "watch"}
+
+
+def test_mutant_that_violates_nothing_is_missed() -> None:
+    assert [one.split(":")[0] for one in proof_of("leaves-sockets", healthy_run(), 1).missed_by] == [SOCKETS]
+    assert proof_of("healthy", healthy_run(), 1).ok
+
+
+def test_crashed_mutant_is_void_and_not_caught() -> None:
+    evidence = healthy_run()
+    exits = evidence.of(ProcessExited)
+    crashed = {one.number: replace(one, what=replace(one.what, exit_code=1)) for one in exits}
+    records = tuple(crashed.get(one.number, one) for one in evidence.records)
+    proof = proof_of("leaves-sockets", replace(evidence, records=records), 1)
+    assert (bool(proof.error), proof.caught_by, proof.ok) == (True, (), False)
+
+
+@pytest.mark.parametrize("name", ["leaves-sockets", "wrong-pool"])
+async def test_a_mutant_is_caught_by_its_check_alone(name: str) -> None:
+    proof = await prove_one(name)
+    assert proof == Proof(name, proof.seconds, MUTANTS[name].caught_by)
+
+
+def test_a_sample_has_the_healthy_driver_and_depends_on_the_seed() -> None:
+    first = choice((), 5, 1)
+    assert (len(first), first[0], choice((), 5, 1)) == (6, "healthy", first)
+    assert choice((), 5, 2) != first
+
+
+@pytest.mark.parametrize(
+    ("names", "sample", "seed"), [(("leaves-socket",), None, None), (("wrong-pool",), 3, None), ((), None, 7)]
+)
+def test_contradictory_choices_are_rejected(names: tuple[str, ...], sample: int | None, seed: int | None) -> None:
+    with pytest.raises(ConfigurationError):
+        choice(names, sample, seed)
+
+
+def test_exit_codes_tell_a_wrong_result_from_a_void_or_missing_one() -> None:
+    right, wrong, void = Proof("a", 1), Proof("b", 1, missed_by=("x",)), Proof("c", 1, error="crashed")
+    assert exit_code([right], 1) == 0
+    assert exit_code([right, wrong], 2) == 1
+    assert [exit_code([right, wrong, void], 3), exit_code([right], 2)] == [3, 3]
+
+
+def test_proven_is_sorted_toml_with_empty_lists() -> None:
+    assert proven_text({"b": ["m"], "a": []}).endswith('\n\na = []\nb = ["m"]\n')
