@@ -29,7 +29,7 @@ class Malformed(Exception):
         self.problem = problem
         self.line = line
 
-    def told(self, where: str, hint: str = "") -> ConfigurationError:
+    def as_configuration_error(self, where: str, hint: str = "") -> ConfigurationError:
         """The error for the user; `where` names the text."""
         return ConfigurationError(f"{where}, line {self.line}: {self.problem}", hint)
 

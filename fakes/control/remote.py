@@ -1,4 +1,4 @@
-"""Drivers in another process or in a pod, told what to do over a stream (`wire`)."""
+"""Drivers in another process or in a Pod, controlled over a stream (`wire`)."""
 
 import asyncio
 import time
@@ -41,7 +41,7 @@ _GONE = "the driver is gone"
 
 
 class ControlFailed(Exception):
-    """The driver refused a call, or is gone; says which call and why."""
+    """The driver rejected a call, or its process has ended. The message names the call and the reason."""
 
 
 class RemoteHost:
@@ -66,7 +66,7 @@ class RemoteHost:
 
     @property
     def problem(self) -> str:
-        """Why nothing can be told to these drivers any more; empty while it can."""
+        """Reason why these drivers can no longer receive calls; empty while they can."""
         return self._over
 
     async def make(self, options: DriverOptions, observe: Callable[[Record], None]) -> "RemoteDriver":
@@ -207,27 +207,27 @@ class RemoteHost:
 
     async def _listen(self, reader: asyncio.StreamReader) -> None:
         while line := await _line(reader):
-            self._take(read_driver_line(line))
+            self._receive(read_driver_line(line))
 
-    def _take(self, said: DriverLine) -> None:
-        if said.seq and said.seq <= self._seen:
+    def _receive(self, line: DriverLine) -> None:
+        if line.seq and line.seq <= self._seen:
             return
-        self._seen = max(self._seen, said.seq)
-        if self._writer and said.seq % _ACKNOWLEDGE == 0:
+        self._seen = max(self._seen, line.seq)
+        if self._writer and line.seq % _ACKNOWLEDGE == 0:
             self._writer.write(to_line({"seen": self._seen}))
-        record = said.record(self._offset)
-        if said.news is not None:
+        record = line.record(self._offset)
+        if line.news is not None:
             return  # for who watches, which this does not
         if record:
-            if observe := self._observers.get(said.driver or 0):
+            if observe := self._observers.get(line.driver or 0):
                 observe(record)
-        elif said.id is None:
-            self._fail(said.error or _GONE)
-        elif (waiting := self._waiting.get(said.id)) and not waiting[1].done():
-            if said.error is not None:
-                waiting[1].set_exception(ControlFailed(said.error))
+        elif line.id is None:
+            self._fail(line.error or _GONE)
+        elif (waiting := self._waiting.get(line.id)) and not waiting[1].done():
+            if line.error is not None:
+                waiting[1].set_exception(ControlFailed(line.error))
             else:
-                waiting[1].set_result(said.result)
+                waiting[1].set_result(line.result)
 
     def _fail(self, why: str) -> None:
         for _, waiting in self._waiting.values():

@@ -149,7 +149,7 @@ class Session:
         brief: bool = False,
     ) -> None:
         self.over = False
-        """The client has said that it is done."""
+        """The client has called `close`."""
         self.brief = brief
         """It ends with its connection."""
         self._make_driver = make
@@ -195,7 +195,7 @@ class Session:
         try:
             request = read_request(line)
         except MalformedLine as malformed:
-            self._say(id=None, error=str(malformed))
+            self._send(id=None, error=str(malformed))
             return
         self._forget(request.seen)
         if isinstance(request, Request) and request.id > self._taken:
@@ -274,7 +274,7 @@ class Session:
 
     def _observer(self, number: int) -> Observe:
         def observe(event: Event) -> None:
-            self._say(driver=number, at=time.monotonic(), event=to_json(event))
+            self._send(driver=number, at=time.monotonic(), event=to_json(event))
 
         return observe
 
@@ -287,15 +287,15 @@ class Session:
 
     async def _answer(self, request: Request) -> None:
         try:
-            self._say(id=request.id, result=await self._called(request))
+            self._send(id=request.id, result=await self._called(request))
         except ValidationError as error:
-            self._say(id=request.id, error=wrong_arguments(error))
+            self._send(id=request.id, error=wrong_arguments(error))
         except ValueError as error:
-            self._say(id=request.id, error=str(error))
+            self._send(id=request.id, error=str(error))
         except ApiError as error:
-            self._say(id=request.id, error=str(error), environment=True)
+            self._send(id=request.id, error=str(error), environment=True)
         except Exception as error:  # whatever it is, who called is waiting for an answer
-            self._say(id=request.id, error=f"{type(error).__name__}: {error}", environment=True)
+            self._send(id=request.id, error=f"{type(error).__name__}: {error}", environment=True)
 
     async def _called(self, request: Request) -> Any:
         if request.driver is None:
@@ -316,13 +316,13 @@ class Session:
         if waiting(self._writer) > _BACKLOG:
             self._left_out += 1
             return
-        said = {"seq": 0, "driver": self._watched[event.driver], "at": time.monotonic(), "news": to_json(event)}
+        message = {"seq": 0, "driver": self._watched[event.driver], "at": time.monotonic(), "news": to_json(event)}
         if self._left_out:
-            said["left_out"] = self._left_out
+            message["left_out"] = self._left_out
             self._left_out = 0
-        self._writer.write(to_line(said))
+        self._writer.write(to_line(message))
 
-    def _say(self, **data: Any) -> None:
+    def _send(self, **data: Any) -> None:
         self._said += 1
         line = to_line({"seq": self._said, **data})
         self._unseen.append((self._said, line))

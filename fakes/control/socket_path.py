@@ -22,7 +22,7 @@ def default_path() -> Path:
 
 
 def listen(path: Path) -> socket.socket:
-    """A socket there, for its owner alone; one that a process has left that is gone is replaced.
+    """A socket at this path, only for its owner. The socket of an ended process is replaced.
 
     Raises SocketInUse where the path is, ValueError for one that no socket can have, OSError where it cannot be made.
     """

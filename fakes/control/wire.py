@@ -159,11 +159,11 @@ class DriverLine(_Line):
 def read_driver_line(line: bytes) -> DriverLine:
     """A line of the drivers' side. Raises MalformedLine."""
     try:
-        said = DriverLine.model_validate_json(line)
-        said.record(0)
+        parsed = DriverLine.model_validate_json(line)
+        parsed.record(0)
     except (ValueError, TypeError, KeyError, AttributeError):
         raise MalformedLine(_strange(line)) from None
-    return said
+    return parsed
 
 
 def _strange(line: bytes) -> str:

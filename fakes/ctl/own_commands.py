@@ -42,8 +42,8 @@ def set_(
 
     For a device plugin, the health can be any word. Kubelets treat every word except `Healthy` as Unhealthy.
     """
-    said = {"health": health, "message": message, "timeout": timeout, "listed": listed}
-    changes = {key: value for key, value in said.items() if value is not None}
+    options = {"health": health, "message": message, "timeout": timeout, "listed": listed}
+    changes = {key: value for key, value in options.items() if value is not None}
     if bool(device) != bool(changes) or (not changes and heartbeat is None):
         raise CommandError(
             "pass devices with --health, --message, --timeout, --listed or --unlisted; or pass --heartbeat; or both"

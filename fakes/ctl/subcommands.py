@@ -31,13 +31,13 @@ def _function(widest: Definition, definitions: Mapping[Subject, Definition]) -> 
     def run(**given: Any) -> None:
         context: typer.Context = given.pop("context")
         try:
-            said = _values(widest, given)
-            checked = widest.command(**said)  # before anybody is asked
+            values = _values(widest, given)
+            checked = widest.command(**values)  # before anybody is asked
             with driver_of(context) as driver:
                 definition = definitions[driver.subject]
-                for name in said.keys() - {argument.name for argument in definition.arguments}:
+                for name in values.keys() - {argument.name for argument in definition.arguments}:
                     raise ValueError(f"{driver.words}: `{definition.ctl}` has no option --{name}")
-                command = checked if definition is widest else definition.command(**said)
+                command = checked if definition is widest else definition.command(**values)
                 show_outcome(driver, command, driver.do(command))
         except ValueError as error:
             raise CommandError(str(error)) from None

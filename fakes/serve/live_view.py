@@ -1,5 +1,5 @@
-"""The live view: drivers and device plugins with their streams and faults, devices with what is said of them, and what
-happened last.
+"""The live view: drivers and device plugins with their streams and faults, devices with their reported health, and the
+latest events.
 
 What is wrong comes first, so that it is seen however many there are. Log lines go past above it.
 """
@@ -98,7 +98,7 @@ class LiveView:
         for row in rows[:room]:
             table.add_row(
                 plain(f"{row.owner}/{row.name}"),
-                plain(row.said, _STYLE[row.health]),
+                plain(row.reported, _STYLE[row.health]),
                 plain(row.message),
                 plain(self._faults(row)),
             )
@@ -112,8 +112,8 @@ class LiveView:
 
     def _listed_by(self, plugin: FakeDevicePlugin) -> Iterator["_Row"]:
         for device in plugin.known:
-            said = device.health if device.listed else f"{device.health}, not listed"
-            yield _Row(plugin.options.resource, device.device, device.device, health_of(device.health), said, "")
+            reported = device.health if device.listed else f"{device.health}, not listed"
+            yield _Row(plugin.options.resource, device.device, device.device, health_of(device.health), reported, "")
 
     def _faults(self, row: "_Row") -> str:
         state = self._states.get(row.owner) or self._plugin_states.get(row.owner)
@@ -128,7 +128,7 @@ class _Row(NamedTuple):
     name: str
     device: str
     health: Health
-    said: str
+    reported: str
     message: str
 
 

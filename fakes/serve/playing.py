@@ -88,7 +88,7 @@ def _not_one(action: Action, plugins: Sequence[PluginOptions]) -> str:
 
 async def play_on(
     driver: FakeDriver,
-    told: Sequence[Story],
+    stories: Sequence[Story],
     publish: Publish,
     pod_observer: PodObserver,
     plugin: FakeDevicePlugin | None = None,
@@ -99,7 +99,7 @@ async def play_on(
     What waits for something waits until it comes.
     """
     await driver.wait_registered()
-    for story in told:
+    for story in stories:
         part = plugin if story.plan.has_plugin else None
         if part:
             await part.wait_registered()

@@ -46,9 +46,9 @@ class Expect:
 
     @property
     def what(self) -> dict[str, Any]:
-        said: dict[str, Any] = {"health": self.health and str(self.health), "message": self.message}
-        said |= {"pod_writes": self.pod_writes, "holds": self.holds or None, "within": self.within}
-        return {key: value for key, value in said.items() if value is not None}
+        fields: dict[str, Any] = {"health": self.health and str(self.health), "message": self.message}
+        fields |= {"pod_writes": self.pod_writes, "holds": self.holds or None, "within": self.within}
+        return {key: value for key, value in fields.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +127,9 @@ class Action(NamedTuple):
 
     def to_json(self) -> dict[str, Any]:
         """Without what it does not say."""
-        said = {"at": self.at, "do": self.verb, "what": self.what, "device": self.device, "when": self.when}
-        said |= {"of": "plugin" if self.of == "device-plugin" else None, "step": self.step}
-        return {key: value for key, value in said.items() if value not in (None, "")}
+        fields = {"at": self.at, "do": self.verb, "what": self.what, "device": self.device, "when": self.when}
+        fields |= {"of": "plugin" if self.of == "device-plugin" else None, "step": self.step}
+        return {key: value for key, value in fields.items() if value not in (None, "")}
 
 
 def _stated(command: Command[Any]) -> Any:

@@ -93,7 +93,7 @@ def _listed(value: Listed) -> Effect:
     return Effect(make, ("plugin",), "device-plugin", needs_device=True)
 
 
-def said_by(step: Step) -> str:
+def text_of(step: Step) -> str:
     """What the step says itself, without the steps inside it: what its draws hang on."""
     inside: Any = {"repeat": {"do"}} if step.repeat else {"parallel"} if step.parallel is not None else None
     own_words = step.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude=inside)

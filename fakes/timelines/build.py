@@ -112,8 +112,8 @@ def plugin(verb: str | Mapping[str, Any], device: Where | None = None, **when: U
 
 def taint(key: str, device: Where, *, value: str = "", effect: str = "NoSchedule", **when: Unpack[When]) -> Step:
     """The device is published with this taint from now on."""
-    said = {"key": key, "value": value, "effect": effect}
-    return _step("taint", {name: so for name, so in said.items() if so}, when, device=device)
+    fields = {"key": key, "value": value, "effect": effect}
+    return _step("taint", {name: so for name, so in fields.items() if so}, when, device=device)
 
 
 def untaint(key: str, device: Where, **when: Unpack[When]) -> Step:
@@ -160,9 +160,9 @@ def expect(
     **when: Unpack[When],
 ) -> Step:
     """A Pod status is to show this."""
-    said = {"device": device, "health": health, "message": message, "of": of}
+    fields = {"device": device, "health": health, "message": message, "of": of}
     return _step(
-        "expect", {key: value for key, value in said.items() if value is not None}, when, within=within, holds=holds
+        "expect", {key: value for key, value in fields.items() if value is not None}, when, within=within, holds=holds
     )
 
 
@@ -172,7 +172,7 @@ def mark(text: str, **when: Unpack[When]) -> Step:
 
 
 def _step(verb: str, what: Any, when: Mapping[str, Any], **more: Any) -> Step:
-    said = {verb: what, **when, **{key: value for key, value in more.items() if value is not None}}
-    if "for_" in said:
-        said["for"] = said.pop("for_")
-    return Step.model_validate(said)
+    fields = {verb: what, **when, **{key: value for key, value in more.items() if value is not None}}
+    if "for_" in fields:
+        fields["for"] = fields.pop("for_")
+    return Step.model_validate(fields)

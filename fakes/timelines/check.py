@@ -31,7 +31,7 @@ def checked_plan(loaded: Loaded, inventory: Inventory, seed: int | None = None) 
 
 
 def judged(loaded: Loaded, inventory: Inventory | None, seed: int | None = None) -> tuple[Plan | None, list[Finding]]:
-    """The plan, if there can be one, and what makes no sense, so far as it can be told.
+    """The plan, if there is one, and all errors that can be found.
 
     Of an ill-formed timeline and of unknown devices, names are looked up; whether what is left contradicts itself,
     nobody knows.
@@ -46,8 +46,8 @@ def judged(loaded: Loaded, inventory: Inventory | None, seed: int | None = None)
     except PlanError as error:
         return None, [*found, *_news(found, error.findings)]
     if not loaded.problems:
-        told = contradictions(planned.actions, story.use.catalogue, by_chance=_is_by_chance(story))
-        found += _news(found, (*told, *_more_than_held(planned, story)))
+        contradicting = contradictions(planned.actions, story.use.catalogue, by_chance=_is_by_chance(story))
+        found += _news(found, (*contradicting, *_more_than_held(planned, story)))
     return planned, found
 
 
@@ -85,8 +85,8 @@ def _named(step: Step, what: str) -> Iterator[tuple[tuple[str, ...], str]]:
     if step.flap and what == "fault":
         yield ("flap", "down"), step.flap.down
     if (known := STEPS.get(step.verb)) and known.argument(what):
-        said = getattr(step, step.verb)
-        yield (step.verb,), said if isinstance(said, str) else getattr(said, what)
+        value = getattr(step, step.verb)
+        yield (step.verb,), value if isinstance(value, str) else getattr(value, what)
 
 
 _FIELDS = {

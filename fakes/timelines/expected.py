@@ -17,8 +17,8 @@ def fits(found: ResourceHealth, expect: Expect) -> bool:
 
 def sought(action: Action, expect: Expect) -> str:
     """What it expects, in words."""
-    said = ["its devices" if expect.device == HELD else expect.device]
-    said += ["of the device plugin"] if action.of == "device-plugin" else []
-    said += [str(expect.health or ""), repr(expect.message) if expect.message is not None else ""]
-    said += [f"with at most {expect.pod_writes} status writes"] if expect.pod_writes is not None else []
-    return " ".join(filter(None, said))
+    words = ["its devices" if expect.device == HELD else expect.device]
+    words += ["of the device plugin"] if action.of == "device-plugin" else []
+    words += [str(expect.health or ""), repr(expect.message) if expect.message is not None else ""]
+    words += [f"with at most {expect.pod_writes} status writes"] if expect.pod_writes is not None else []
+    return " ".join(filter(None, words))

@@ -85,7 +85,7 @@ class Pick(Part):
 
 
 def shape(value: Any) -> str:
-    """Which member of a union is meant, so that what is wrong is said of that one."""
+    """Selects the member of a union, so that errors refer to that member."""
     return "mapping" if isinstance(value, dict | BaseModel) else "word"
 
 

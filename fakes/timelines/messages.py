@@ -15,8 +15,8 @@ from drahealth.proto.values import DeviceHealth, Health
 
 def command_of(message: DeviceMessage | Message, pool: str, wall: float, inventory: Inventory) -> Command[None]:
     """The command that sends it now."""
-    said = report_of(message, pool, wall, inventory)
-    return StreamSend(said) if isinstance(said, str) else Report(said)
+    given = report_of(message, pool, wall, inventory)
+    return StreamSend(given) if isinstance(given, str) else Report(given)
 
 
 def report_of(
@@ -33,21 +33,21 @@ def report_of(
     return shipped.SerializeToString().hex()
 
 
-def _device(said: DeviceMessage, pool: str, wall: float, inventory: Inventory) -> DeviceHealth:
-    known = inventory.find(said.device)
+def _device(given: DeviceMessage, pool: str, wall: float, inventory: Inventory) -> DeviceHealth:
+    known = inventory.find(given.device)
     return DeviceHealth(
-        pool=said.pool if said.pool is not None else (known and known.pool) or pool,
-        device=known.name if known else said.device,  # what the API knows it by; another's name as it is
-        health=said.health if isinstance(said.health, Health) else Health.UNKNOWN,
-        message=said.message if isinstance(said.message, str) else "x" * said.message.length,
-        timeout=int(said.timeout or 0),
-        updated=int(wall + said.updated) if said.updated is not None else 0,
+        pool=given.pool if given.pool is not None else (known and known.pool) or pool,
+        device=known.name if known else given.device,  # what the API knows it by; another's name as it is
+        health=given.health if isinstance(given.health, Health) else Health.UNKNOWN,
+        message=given.message if isinstance(given.message, str) else "x" * given.message.length,
+        timeout=int(given.timeout or 0),
+        updated=int(wall + given.updated) if given.updated is not None else 0,
     )
 
 
-def _shipped(said: DeviceMessage, pool: str, wall: float, inventory: Inventory) -> Any:
-    known = _device(said, pool, wall, inventory)
-    number: Any = HEALTH_NUMBERS[said.health] if isinstance(said.health, Health) else said.health
+def _shipped(given: DeviceMessage, pool: str, wall: float, inventory: Inventory) -> Any:
+    known = _device(given, pool, wall, inventory)
+    number: Any = HEALTH_NUMBERS[given.health] if isinstance(given.health, Health) else given.health
     return ShippedHealth(
         device={"pool_name": known.pool, "device_name": known.device},
         health=number,

@@ -34,10 +34,10 @@ FORMAT: Literal["fault-timeline/v1"] = "fault-timeline/v1"
 
 
 class Trigger(Part):
-    """Something that is waited for, instead of a time."""
+    """A condition for the start of a step, instead of a time."""
 
     calls: int | None = Field(default=None, ge=1)
-    """Calls of the driver since the start, of any method or of `method`."""
+    """Number of calls to the driver since the start, of any method or of `method`."""
     method: Literal["NodePrepareResources", "NodeUnprepareResources", "NodeWatchResources"] | None = None
     seen: Health | None = None
     """A Pod status shows this health, of `device` or any."""
@@ -55,7 +55,7 @@ class Trigger(Part):
 
 
 class Settings(Part):
-    """What a device or its driver is set to; what is not named stays."""
+    """New values of a device or its driver; other values stay."""
 
     health: Health | None = None
     message: str | None = None
@@ -123,7 +123,7 @@ _STARTS = renamed(running="start")
 
 
 class Listed(Part):
-    """What a device plugin says of a device; one of these."""
+    """The report of a device plugin about a device: one of these."""
 
     health: str | None = None
     """Healthy, Unhealthy, or any other word."""
@@ -222,21 +222,21 @@ VERBS: Mapping[str, str] = {
 
 
 class Step(CommandSteps):
-    """One verb, when and where."""
+    """A step: one verb, its time and its device."""
 
     at: Lasting | None = None
-    """From the start of the story, or of the block that this is in."""
+    """Time since the start of the timeline, or of the surrounding block."""
     after: Lasting | None = None
-    """From the end of the step before."""
+    """Time since the end of the previous step."""
     when: Trigger | None = None
     for_: Taking | None = Field(default=None, alias="for")
-    """It is undone after so long; `catalogue`, of inject: after what the catalogue says of the fault."""
+    """The step is undone after this time; `catalogue`, for inject: after the fault's recovery time."""
     probability: Share | None = None
     device: Where | None = None
     within: str | None = None
     """Of expect: a window (push, resync, start, restart) or a duration."""
     holds: Lasting | None = None
-    """Of expect: it stays so for that long."""
+    """Of expect: the status must not change for this time."""
 
     set: Settings | None = None
     stream: Annotated[Stream, renamed(clock_skew="skew")] | None = None
@@ -282,7 +282,7 @@ class Uses(Part):
         ]
         | None
     ) = None
-    """The devices: a file beside the timeline's, or groups of them; two GPUs if nothing is said."""
+    """The devices: a file beside the timeline's, or groups of them; default: two GPUs."""
     workload: Workload = Workload()
     """The pods that hold them; the default is one pod with all of them."""
 

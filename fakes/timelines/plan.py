@@ -22,7 +22,7 @@ from drahealth.fakes.durations import Uniform
 from drahealth.fakes.faults.catalogue import fault
 from drahealth.fakes.inventory.devices import Inventory
 from drahealth.fakes.timelines.actions import Action, Do, Expect
-from drahealth.fakes.timelines.arguments import Effect, effect_of, said_by, undo_of
+from drahealth.fakes.timelines.arguments import Effect, effect_of, text_of, undo_of
 from drahealth.fakes.timelines.fields import Pick
 from drahealth.fakes.timelines.model import Expectation, Flap, Repeat, Settings, Step, Timeline, Trigger
 from drahealth.fakes.timelines.workload import HELD
@@ -229,16 +229,16 @@ class _Planner:
             raise ValueError("for: catalogue is only for inject; set a duration")
         return fault(self.catalogue, getattr(step, "inject")).takes.draw(random)  # noqa: B009  (made of a definition)
 
-    def _set(self, step: Step, said: Settings, place: _Place, random: Uniform, lasts: float | None) -> float:
+    def _set(self, step: Step, given: Settings, place: _Place, random: Uniform, lasts: float | None) -> float:
         """What is not named stays as the driver has it."""
         if lasts is not None:
             raise ValueError("set cannot be undone; remove `for`")
-        timeout = int(said.timeout.draw(random)) if said.timeout else None
-        if said.heartbeat:
-            self._add(place, SetHeartbeat(said.heartbeat.draw(random)))
-        if said.model_fields_set - {"heartbeat"}:
+        timeout = int(given.timeout.draw(random)) if given.timeout else None
+        if given.heartbeat:
+            self._add(place, SetHeartbeat(given.heartbeat.draw(random)))
+        if given.model_fields_set - {"heartbeat"}:
             for device in self._devices(step, random):
-                self._add(place, SetHealth(device, said.health, said.message, timeout))
+                self._add(place, SetHealth(device, given.health, given.message, timeout))
         return place.now
 
     def _expect(self, step: Step, expect: Expectation, place: _Place, random: Uniform) -> float:
@@ -312,8 +312,8 @@ class _Planner:
 
     def key_of(self, step: Step, rounds: tuple[int, ...]) -> bytes:
         """What the step's own draws are made from, in these rounds."""
-        said = self.keys.get(id(step)) or self.keys.setdefault(id(step), said_by(step))
-        key = f"{self.seed}|{rounds}|{said}"
+        given = self.keys.get(id(step)) or self.keys.setdefault(id(step), text_of(step))
+        key = f"{self.seed}|{rounds}|{given}"
         self.numbers[key] += 1
         return hashlib.sha256(f"{key}|{self.numbers[key]}".encode()).digest()
 

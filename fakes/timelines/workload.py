@@ -18,4 +18,4 @@ class Workload(Part):
     kind: Literal["Pod", "ReplicaSet"] = "Pod"
     """A ReplicaSet keeps one pod: another one takes the place of one that is deleted."""
     devices: int | None = Field(default=None, ge=1)
-    """So many of them, which the scheduler chooses; all if nothing is said."""
+    """Number of devices, which the scheduler selects; default: all."""

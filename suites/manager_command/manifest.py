@@ -19,7 +19,7 @@ from drahealth.suites.manager_command.schema import SCHEMAS
 from drahealth.suites.yaml_tree import Malformed, documents, get, items, line_of, text
 
 FILE, DIGEST = "drahealth/manifest-file", "drahealth/manifest-digest"
-"""Annotations of objects that came from a manifest: the name of its file, and what it said."""
+"""Annotations of objects that came from a manifest: the name of its file, and a digest of its content."""
 
 _SERVERS_OWN = (
     *("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink"),
@@ -48,8 +48,8 @@ class Manifest:
     @property
     def digest(self) -> str:
         """A digest that changes with the manifest."""
-        said = json.dumps([self.object, self.allocation], sort_keys=True)
-        return hashlib.sha256(said.encode()).hexdigest()[:16]
+        text = json.dumps([self.object, self.allocation], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def annotated(self, file: str) -> Object:
         """The object with annotations that name its origin."""
@@ -149,8 +149,8 @@ def _explained(document: Node, kind: Kind, error: ValidationError) -> Malformed:
     first, *others = error.errors(include_url=False, include_context=False, include_input=False)
     place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
     more = f" (and {len(others)} more)" if others else ""
-    said = first["msg"][:1].lower() + first["msg"][1:]
-    return Malformed(f"{place} of a {kind.kind}: {said}{more}", _line(document, first["loc"]))
+    text = first["msg"][:1].lower() + first["msg"][1:]
+    return Malformed(f"{place} of a {kind.kind}: {text}{more}", _line(document, first["loc"]))
 
 
 def _line(node: Node, path: tuple[int | str, ...]) -> int:

@@ -31,7 +31,7 @@ DEVICE_PLUGIN: tuple[Subject, ...] = ("device-plugin",)
 
 
 class Command(Generic[Reply]):
-    """Something that a fake can be told. Its type argument is the reply."""
+    """A command to a fake. Its type argument is the type of the reply."""
 
     __slots__ = ()
 
@@ -89,7 +89,7 @@ class Definition(NamedTuple):
 
     @property
     def has_devices(self) -> bool:
-        """Whether it is said of devices."""
+        """Whether the command has device arguments."""
         return self.argument("device") is not None
 
 

@@ -110,8 +110,11 @@ def absence(evidence: Evidence) -> tuple[str, tuple[int, ...]] | None:
     if info is None or {one.api.name for one in called} != set(HEALTH_APIS) or not all(map(_unimplemented, called)):
         return None
     names = sorted(advertised(evidence) & {api.advertised for api in HEALTH_APIS.values()})
-    said = f"{', '.join(names)} is advertised, but" if names else "health is not advertised, and"
-    return f"{said} each health API answers Unimplemented", (info.number, *_numbers(one.end for one in called))
+    start = f"{', '.join(names)} is advertised, but" if names else "health is not advertised, and"
+    return f"{start} each health API answers Unimplemented", (
+        info.number,
+        *_numbers(one.end for one in called),
+    )
 
 
 def _unimplemented(stream: Stream) -> bool:

@@ -95,18 +95,18 @@ _LONGEST = 300
 """Characters of a line that are shown."""
 
 
-def explain(doing: str, said: str) -> HarnessError:
+def explain(doing: str, output: str) -> HarnessError:
     """The error for a failed command: `doing` completes "could not ...", `said` is its standard error.
 
     Its notes are the last important lines.
     """
-    lines = [line for line in map(clean, said.splitlines()) if line and not _USELESS.search(line)]
-    told = telling_line(lines)
-    refusal = next((known for known in KNOWN if known.looks_like.search(said)), None)
+    lines = [line for line in map(clean, output.splitlines()) if line and not _USELESS.search(line)]
+    message = telling_line(lines)
+    refusal = next((known for known in KNOWN if known.looks_like.search(output)), None)
     if refusal is None:
-        failure = HarnessError(f"Could not {doing}: {told}", "see the message, and check that the engine works")
+        failure = HarnessError(f"Could not {doing}: {message}", "see the message, and check that the engine works")
     else:
-        failure = HarnessError(f"Could not {doing} because {refusal.because}: {told}", refusal.hint)
+        failure = HarnessError(f"Could not {doing} because {refusal.because}: {message}", refusal.hint)
     telling = [line for line in lines if _TELLING.search(line)]
     for line in telling[-_NOTED:] if len(telling) > 1 else []:
         failure.add_note(line[:_LONGEST])
@@ -116,4 +116,4 @@ def explain(doing: str, said: str) -> HarnessError:
 def telling_line(lines: list[str]) -> str:
     """The most important line: the last one that looks like an error, else the last one."""
     errors = [line for line in lines if _TELLING.search(line)]
-    return _PREFIX.sub("", (errors or lines or ["it said nothing"])[-1])[:_LONGEST]
+    return _PREFIX.sub("", (errors or lines or ["it printed nothing"])[-1])[:_LONGEST]

@@ -107,12 +107,12 @@ async def _ensure_there(engine: Engine, image: str, progress: Progress, what: st
 async def _interpreter(engine: Engine, base: str) -> Interpreter:
     """The Python of the base, as it reports itself."""
     try:
-        said = await engine.run("run", "--rm", "--network=none", "--entrypoint=python", base, "-c", _ASK)
-        version, machine, libc = json.loads(said)
+        output = await engine.run("run", "--rm", "--network=none", "--entrypoint=python", base, "-c", _ASK)
+        version, machine, libc = json.loads(output)
     except (HarnessError, ValueError) as error:
-        said = error.message if isinstance(error, HarnessError) else str(error)
+        output = error.message if isinstance(error, HarnessError) else str(error)
         raise HarnessError(
-            f"the base {base} cannot run Python: {said}", "pass an image with `python` as --driver-base"
+            f"the base {base} cannot run Python: {output}", "pass an image with `python` as --driver-base"
         ) from error
     parts = tuple(int(part) for part in version.split(".")[:2])
     if parts < _OLDEST or libc != "glibc":

@@ -84,16 +84,18 @@ async def _fetch(into: Path, interpreter: Interpreter, needed: Sequence[str], pr
         raise refusal(done.stderr)
 
 
-def refusal(said: str) -> HarnessError:
+def refusal(output: str) -> HarnessError:
     """The error of a failed pip: `said` is its standard error."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    told = next(
-        (line for line in reversed(lines) if line.startswith("ERROR")), lines[-1] if lines else "it said nothing"
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    message = next(
+        (line for line in reversed(lines) if line.startswith("ERROR")), lines[-1] if lines else "it printed nothing"
     )
-    if "No module named pip" in said:
+    if "No module named pip" in output:
         return HarnessError(
             f"cannot build the image of the fake driver: {sys.executable} has no pip",
             f"get it with `{sys.executable} -m ensurepip`, {_WITHOUT}",
         )
-    hint = "make room on the disk" if "No space left" in said else "check that pip can reach its package index"
-    return HarnessError(f"pip cannot get the packages of the image of the fake driver: {told}", f"{hint}, {_WITHOUT}")
+    hint = "make room on the disk" if "No space left" in output else "check that pip can reach its package index"
+    return HarnessError(
+        f"pip cannot get the packages of the image of the fake driver: {message}", f"{hint}, {_WITHOUT}"
+    )

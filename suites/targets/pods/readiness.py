@@ -56,8 +56,8 @@ def missing(daemon_set: Object, pods: Sequence[Object], events: Iterable[Object]
     names = {daemon_set["metadata"]["name"], *(pod["metadata"]["name"] for pod in pods)}
     found = [*_conditions(pods)] or [f"{len(pods)} pods there"]
     warned = [e for e in events if e.get("type") == "Warning" and e.get("involvedObject", {}).get("name") in names]
-    said = dict.fromkeys(str(event.get("message", "")) for event in warned)
-    return _short("; ".join([*found, *list(said)[-_EVENTS:]]))
+    warnings = dict.fromkeys(str(event.get("message", "")) for event in warned)
+    return _short("; ".join([*found, *list(warnings)[-_EVENTS:]]))
 
 
 def gone(pod: Object | None, name: str) -> str:

@@ -70,7 +70,7 @@ def compose(
             _prepend(cluster, MERGED, scalar(_KUBELET_PATCH, style="|"))
         return dump(cluster)
     except Malformed as error:
-        raise error.told(where, _SEE) from None
+        raise error.as_configuration_error(where, _SEE) from None
 
 
 def cluster_name(user: str, where: str = _WHERE) -> str | None:
@@ -78,11 +78,11 @@ def cluster_name(user: str, where: str = _WHERE) -> str | None:
     try:
         return text(get(_cluster(user), "name")) or None
     except Malformed as error:
-        raise error.told(where, _SEE) from None
+        raise error.as_configuration_error(where, _SEE) from None
 
 
-def _cluster(said: str) -> MappingNode:
-    found = documents(said)
+def _cluster(given: str) -> MappingNode:
+    found = documents(given)
     if not found:
         raise Malformed("it is empty", 1)
     if len(found) > 1:
@@ -143,15 +143,15 @@ def _set_gates(cluster: MappingNode, wanted: Mapping[str, bool]) -> None:
         return
     table = get(cluster, "featureGates") or mapping()
     assert isinstance(table, MappingNode)
-    said = [Setting(gate, boolean(on), line_of(on)) for gate, on in pairs(table) if not is_null(on)]
+    given = [Setting(gate, boolean(on), line_of(on)) for gate, on in pairs(table) if not is_null(on)]
     for of in (cluster, *items(get(cluster, "nodes"))):
         for patch in patches(of):
             found = list(gates(patch))
-            said += found
+            given += found
             lost = sorted(set(wanted) - {setting.gate for setting in found}) if replaces_flag(patch) else []
             if lost:
                 raise Malformed(f"its feature gates of the API server replace {', '.join(lost)}", patch.line)
-    for setting in said:
+    for setting in given:
         if wanted.get(setting.gate, setting.on) != setting.on:
             value = str(wanted[setting.gate]).lower()
             raise Malformed(f"the feature gate {setting.gate} must be {value}", setting.line)

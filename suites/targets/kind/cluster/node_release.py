@@ -23,7 +23,7 @@ async def release_of(engine: Engine, image: str) -> str | None:
     if await engine.image_id(image) is None:
         return None
     try:
-        said = await engine.run("run", "--rm", "--network=none", "--entrypoint=cat", image, "/kind/version")
+        output = await engine.run("run", "--rm", "--network=none", "--entrypoint=cat", image, "/kind/version")
     except HarnessError:
         return None
-    return said.strip() or None
+    return output.strip() or None

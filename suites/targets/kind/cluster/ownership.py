@@ -129,10 +129,10 @@ def _is_young(record: Record) -> bool:
 
 
 def _left(there: ClusterSurvey) -> list[str]:
-    said = [(record, "is kept; pass --kept to remove it") for record in there.kept]
-    said += [(record, "is in use") for record in there.in_use]
-    said += [(record, f"is on another engine ({record.engine})") for record in there.elsewhere]
-    lines = [f"not removed: the cluster {record.cluster}, made {record.made}, {why}" for record, why in said]
+    reasons = [(record, "is kept; pass --kept to remove it") for record in there.kept]
+    reasons += [(record, "is in use") for record in there.in_use]
+    reasons += [(record, f"is on another engine ({record.engine})") for record in there.elsewhere]
+    lines = [f"not removed: the cluster {record.cluster}, made {record.made}, {why}" for record, why in reasons]
     return lines + [f"not removed: the cluster {name}, which has no record here" for name in there.unknown]
 
 

@@ -70,8 +70,8 @@ def replaces_flag(patch: Patch) -> bool:
 
 def boolean(node: Node) -> bool | None:
     """A scalar as kind reads it; None if it is not a boolean."""
-    said = text(node).lower()
-    return True if said in _ON else False if said in _OFF else None
+    value = text(node).lower()
+    return True if value in _ON else False if value in _OFF else None
 
 
 def _read(patch: Node | None) -> list[Node]:

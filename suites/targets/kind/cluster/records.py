@@ -182,7 +182,7 @@ def _lock(folder: Path, how: int) -> Claim | None:
 def _parse(folder: Path) -> Record:
     """Raises ValueError if it is not a record."""
     lines = (folder / "record").read_text(encoding="utf-8").splitlines()
-    found = next((said for said in map(_json, reversed(lines)) if said is not None), {})
+    found = next((entry for entry in map(_json, reversed(lines)) if entry is not None), {})
     try:
         datetime.fromisoformat(found["made"])
         return Record(folder.name, str(found["cluster"]), str(found["engine"]), found["made"], bool(found["kept"]))

@@ -147,8 +147,8 @@ def _ends_with_its_parent() -> list[str]:
 
 
 def _last_words(errors: str) -> str:
-    told = [line.strip() for line in errors.splitlines() if not line.startswith(("go: downloading", "go: added"))]
-    return " / ".join([line for line in told if line][-3:]) or "it said nothing"
+    messages = [line.strip() for line in errors.splitlines() if not line.startswith(("go: downloading", "go: added"))]
+    return " / ".join([line for line in messages if line][-3:]) or "it printed nothing"
 
 
 def _no_module(package: Package, error: str) -> Exception:

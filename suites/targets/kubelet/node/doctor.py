@@ -72,16 +72,16 @@ def system() -> Check:
 
 def private_namespaces() -> Check:
     """Whether the kernel allows private namespaces for the processes and mounts of the node."""
-    name, said = "namespaces", []
+    name, refusals = "namespaces", []
     try:
         for options in namespaces.ways():
             if not (refusal := namespaces.refusal(options)):
                 kind = "user, mount and process" if options is namespaces.WITH_USER else "mount and process, as root"
                 return _check(name, True, f"{kind} namespaces are allowed")
-            said.append(refusal)
+            refusals.append(refusal)
     except HarnessError as error:
         return _check(name, False, error.message, error.hint)
-    return _check(name, False, "; ".join(said), namespaces.allow_hint())
+    return _check(name, False, "; ".join(refusals), namespaces.allow_hint())
 
 
 def programs(version: str, *, obtainable: bool) -> Check:

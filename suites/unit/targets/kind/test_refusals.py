@@ -63,7 +63,7 @@ def test_an_unknown_error_shows_its_most_important_line() -> None:
 
 
 def test_an_error_without_output_says_so() -> None:
-    assert explain("do it", "").message == "Could not do it: it said nothing"
+    assert explain("do it", "").message == "Could not do it: it printed nothing"
 
 
 def test_important_lines_are_notes_of_the_error() -> None:
