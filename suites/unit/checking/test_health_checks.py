@@ -334,6 +334,15 @@ def test_draft_report_with_a_new_device_lists_those_prepared_before(names: tuple
     assert finding("draft-reports-list-prepared-devices", evidence_at(*events)).verdict is verdict
 
 
+def test_new_stream_that_reports_late_is_a_failure() -> None:
+    records = [
+        replace(one, at=one.at + 6) if getattr(one.what, "stream", "") == "four" and one.at > 4.3 else one
+        for one in healthy_run().records
+    ]
+    evidence = replace(healthy_run(), records=tuple(records))
+    assert finding("new-stream-starts-with-all-devices", evidence).verdict is FAIL
+
+
 def test_stream_that_waits_for_prepare_is_a_failure() -> None:
     """The stream stays without a report for 5 s, until the claim is released."""
     times = {13.0: 8.0, 13.1: 8.1, 13.3: 8.3}

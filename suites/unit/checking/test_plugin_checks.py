@@ -12,6 +12,7 @@ from drahealth.proto.events import (
     GrpcCall,
     ProcessExited,
     RegistrationFailed,
+    ReportReceived,
     SignalSent,
     SliceChanged,
     SlicesListed,
@@ -215,6 +216,7 @@ ROWS: list[tuple[str, str, Edit, Verdict]] = [
         calls(PREPARES, failing(), "api-server-down"),
         FAIL,
     ),
+    ("driver-answers-while-the-api-server-is-down", "no health", without(ReportReceived, "api-server-down"), FAIL),
     (
         "driver-answers-while-the-api-server-is-down",
         "exit",
