@@ -80,9 +80,9 @@ def _subject(target: str, kubernetes: str) -> Compared:
     if not definition.can(Capability.SET_RESYNC):
         raise ConfigurationError(f"--target must be one of {_NAMES}, got {target!r}")
     behaves_as = profile_of(parse_version(kubernetes)).name
-    given = {"kubernetes": kubernetes, "profile": behaves_as}
-    taken = {option.name: given.get(option.name) for option in definition.options}
-    return Compared(definition, definition.configure(registry.values(definition, "run", taken)))
+    by_profile = PROFILE.name in {option.name for option in definition.options}  # otherwise the release decides
+    given: dict[str, str | None] = {PROFILE.name: behaves_as} if by_profile else {"kubernetes": kubernetes}
+    return Compared(definition, definition.configure(registry.values(definition, "run", given)))
 
 
 def _generated(seed: int, first: int, count: int) -> dict[int, Script]:
