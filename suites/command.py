@@ -179,7 +179,7 @@ def selftest(
     """Prove the checks of `check`: run wrong drivers, and print the checks that catch them.
 
     Each mutant has one fault, must fail its checks, and may violate no other MUST. The healthy driver must conform.
-    Exit codes: 0 as it must be, 1 not, 2 usage, 3 harness or a mutant that did not start.
+    Exit codes: 0 each mutant is caught, 1 one is not, 2 usage, 3 harness error, or a mutant did not start.
     """
     from drahealth.suites.check_command.selftest import selftest as run_selftest
 

@@ -77,7 +77,7 @@ class Plan:
 
     @property
     def hash(self) -> str:
-        """What tells two plans apart: twelve hexadecimal digits."""
+        """Hash of the plan: twelve hexadecimal digits."""
         return hashlib.sha256("\n".join(self._lines()).encode()).hexdigest()[:12]
 
 

@@ -56,12 +56,12 @@ class Settings:
         running = self.registry_dir or self.socket
         if bool(self.command) == bool(running):
             raise ConfigurationError(
-                "the driver to check must be a command, or a driver that runs",
-                "write `drahealth check -- COMMAND...`, or pass --registry-dir or a socket",
+                "pass either a command that starts the driver, or a running driver",
+                "`drahealth check -- COMMAND...`, `drahealth check SOCKET`, or `drahealth check --registry-dir DIR`",
             )
         if self.command and self.kubeconfig:
             raise ConfigurationError(
-                "--kubeconfig is for a driver that runs", "use {kubeconfig} in the driver's command line"
+                "--kubeconfig is only for a running driver", "use {kubeconfig} in the driver's command line"
             )
         if not self.command and (self.environment or self.driver_name or self.api_server != "memory"):
             raise ConfigurationError(
