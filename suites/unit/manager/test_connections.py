@@ -9,6 +9,7 @@ from typing import Any
 import grpc.aio
 import pytest
 
+from drahealth.manager.connection import ConnectionWatch
 from drahealth.proto.services import PREPARE, UNPREPARE, serve
 from drahealth.proto.sockets import target
 from drahealth.proto.values import Health
@@ -123,3 +124,26 @@ async def test_a_driver_that_deregisters_is_not_connected(node: Node) -> None:
     await driver.unregister()
     await until(lambda: seen)
     assert seen == [False]
+
+
+def test_a_closed_connection_leaves_no_event_to_the_next_loop(tmp_path: Path) -> None:
+    """Otherwise code that uses gRPC in a later event loop of this process fails."""
+    problems: list[object] = []
+
+    async def connect_and_close() -> None:
+        channel = grpc.aio.insecure_channel(target(tmp_path / "nobody.sock"))
+        watch = ConnectionWatch(channel, "gpu", lambda: None)
+        watch.start()
+        await asyncio.sleep(0)  # it has begun to wait
+        await watch.close()
+
+    async def call() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context["message"]))
+        async with grpc.aio.insecure_channel(target(tmp_path / "nobody.sock")) as channel:
+            with suppress(grpc.aio.AioRpcError):
+                await channel.unary_unary("/a/B", str.encode)("")
+
+    for _ in range(20):
+        asyncio.run(connect_and_close())
+        asyncio.run(call())
+    assert problems == []
