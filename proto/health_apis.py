@@ -143,6 +143,9 @@ NODE_HEALTH_DRAFT = HealthApi(
 HEALTH_APIS = {health_api.name: health_api for health_api in (V1, V1ALPHA1, NODE_HEALTH, NODE_HEALTH_DRAFT)}
 """Every health API by its name, in the order in which a kubelet prefers them (W-18)."""
 
+RELEASED = (V1.advertised, V1ALPHA1.advertised)
+"""The services of Kubernetes releases, which plugins advertise by default."""
+
 
 def of_service(advertised: str) -> tuple[HealthApi, ...]:
     """The methods of an advertised service, in the order in which a kubelet tries them."""

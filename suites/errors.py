@@ -7,6 +7,8 @@
 A failure of the tested kubelet or driver is a `Violation` (an AssertionError) instead.
 """
 
+from collections.abc import Iterable, Mapping
+
 
 class HarnessError(Exception):
     """A failure of the harness or of the machine. `message` says what happened, `hint` what to do (may be "")."""
@@ -27,6 +29,13 @@ class HarnessError(Exception):
 def full_text(error: Exception) -> str:
     """The message of an error, with the notes that were added to it."""
     return "\n".join((str(error), *getattr(error, "__notes__", ())))
+
+
+def reject_old_arguments(function: str, given: Iterable[str], renamed: Mapping[str, str]) -> None:
+    """Raises TypeError for an argument that is no argument any more, with the one to use instead."""
+    for name in given:
+        instead = f"; use {renamed[name]}" if name in renamed else ""
+        raise TypeError(f"{function}() got an unexpected keyword argument {name!r}{instead}")
 
 
 class ConfigurationError(HarnessError):

@@ -18,11 +18,10 @@ from drahealth.fakes.control.commands.streams import StreamControl
 from drahealth.fakes.faults.catalogue import catalogue, policy
 from drahealth.fakes.inventory.cdi import SHARED, cdi_id
 from drahealth.fakes.inventory.devices import Device, Inventory
-from drahealth.proto.health_apis import HEALTH_APIS, HealthApi, check_advertised, check_served, full_name
+from drahealth.proto.health_apis import HEALTH_APIS, RELEASED, HealthApi, check_advertised, check_served, full_name
+from drahealth.proto.services import PREPARE
 
-DRA_VERSIONS = ("v1.DRAPlugin", "v1beta1.DRAPlugin")
 _INSTANCE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
-DEFAULT_HEALTH_APIS = ("v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth")
 
 
 def only_health_api(api: HealthApi) -> dict[str, tuple[str, ...]]:
@@ -75,9 +74,9 @@ class DriverOptions:
     """Instance ID, needed for rolling updates, such as the Pod's UID. It is part of the socket names."""
     pool: str = ""
     """Pool of the devices; empty: the node's name."""
-    dra_versions: tuple[str, ...] = DRA_VERSIONS
+    dra_versions: tuple[str, ...] = tuple(PREPARE)
     """Advertised versions of the node service. The driver serves those that exist."""
-    health_apis: tuple[str, ...] = DEFAULT_HEALTH_APIS
+    health_apis: tuple[str, ...] = RELEASED
     """Advertised services of health APIs, such as v1alpha1.NodeHealth."""
     served_health_apis: tuple[str, ...] | None = None
     """Served health APIs, by their names in `HEALTH_APIS`; None: all of the advertised services."""

@@ -1,8 +1,7 @@
 """`drahealth ctl`. It imports its subcommands when one is used and builds only that one, so it starts at once."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
@@ -26,6 +25,11 @@ class DefinedGroup(LazyGroup):
 
         return [name for group, _, name in (words.rpartition(" ") for words in subcommands()) if group == self.words]
 
+    def new_name(self, old_name: str) -> str:
+        from drahealth.fakes.control.commands.registry import either, new_subcommands
+
+        return either([f"`{words}`" for words in new_subcommands(old_name)])
+
     def build(self, name: str) -> TyperCommand | None:
         from drahealth.fakes.control.commands.registry import widest, with_subcommand
 
@@ -48,8 +52,6 @@ class StreamGroup(DefinedGroup):
 
 class CtlGroup(DefinedGroup):
     """`drahealth ctl`."""
-
-    renamed: ClassVar[Mapping[str, str]] = {"heal": "`reset`", "hush": "`stream silence`"}
 
     def names(self) -> list[str]:
         return [*super().names(), *_OWN]

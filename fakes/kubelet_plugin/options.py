@@ -16,7 +16,7 @@ import grpc.aio
 
 from drahealth.fakes.cluster.api import Object
 from drahealth.fakes.cluster.list_watch import ListWatch
-from drahealth.proto.health_apis import HEALTH_APIS, HealthApi
+from drahealth.proto.health_apis import HEALTH_APIS, RELEASED, HealthApi
 from drahealth.proto.services import PREPARE
 from drahealth.proto.sockets import PATH_LIMIT, check_path
 
@@ -25,8 +25,6 @@ KUBELET_PLUGINS_DIR = Path("/var/lib/kubelet/plugins")
 KUBELET_REGISTRY_DIR = Path("/var/lib/kubelet/plugins_registry")
 """Default directory in which a kubelet looks for registration sockets."""
 
-DRA_VERSIONS = ("v1.DRAPlugin", "v1beta1.DRAPlugin")
-DEFAULT_HEALTH_APIS = ("v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth")
 
 Listen = Callable[[Path], str]
 """Returns the gRPC address to listen at for a socket path; may remove an old file first."""
@@ -81,9 +79,9 @@ class Options:
     """Serialize prepare and unprepare calls, also between the instances of a rolling update."""
     flock_dir: Path | None = None
     """Existing directory for the lock file of the instances, used by this driver only; None: the data directory."""
-    dra_versions: tuple[str, ...] = DRA_VERSIONS
+    dra_versions: tuple[str, ...] = tuple(PREPARE)
     """Versions of the node service, the preferred one first."""
-    health_apis: tuple[str, ...] = DEFAULT_HEALTH_APIS
+    health_apis: tuple[str, ...] = RELEASED
     """Health APIs that a driver with health advertises and serves; empty: it reports no health."""
     heartbeat: float = 10.0
     """Seconds between complete health reports without a change; 0: none."""

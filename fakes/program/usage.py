@@ -1,9 +1,9 @@
 """Subcommands whose usage errors are one sentence with a hint, like all other errors of the command."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup
@@ -21,14 +21,15 @@ _HELP = "NoArgsIsHelpError"
 class CommandGroup(TyperGroup):
     """A command with subcommands."""
 
-    renamed: ClassVar[Mapping[str, str]] = {}
-    """The new names of its subcommands, by the old names."""
+    def new_name(self, old_name: str) -> str:
+        """What replaces a subcommand with this old name; empty if it never had such a subcommand."""
+        return ""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The subcommand with this name. Raises CommandError if it is unknown."""
         found = super().get_command(ctx, cmd_name)
-        if found is None and cmd_name in self.renamed:
-            raise CommandError(f"{ctx.command_path} {cmd_name} was renamed to {self.renamed[cmd_name]}")
+        if found is None and (new := self.new_name(cmd_name)):
+            raise CommandError(f"{ctx.command_path} {cmd_name} was renamed to {new}")
         if found is None and not cmd_name.startswith("-"):
             raise CommandError(f"unknown command {cmd_name!r} of {ctx.command_path}; {near(cmd_name, self.commands)}")
         if found is not None and not isinstance(found, DeferredCommand):

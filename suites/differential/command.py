@@ -19,7 +19,7 @@ from drahealth.suites.targets.reference.options import PROFILE
 from drahealth.suites.targets.versions import parse_version, profile_of
 
 USAGE, ENVIRONMENT = 2, 3
-_TARGETS = [target for target in registry.definitions() if target.can(Capability.SET_RESYNC)]
+_TARGETS = list(registry.definitions(Capability.SET_RESYNC))
 """The targets without periodic syncs. Scripts request each sync of a pod."""
 _NAMES = ", ".join(target.name for target in _TARGETS)
 _DEFAULT = next(target.name for target in _TARGETS if not target.can(Capability.ADVANCE_TIME))
@@ -76,9 +76,7 @@ def main() -> None:
 
 def _subject(target: str, kubernetes: str) -> Compared:
     """The target with the behavior of this release. Raises ConfigurationError."""
-    definition = registry.definition(target)
-    if not definition.can(Capability.SET_RESYNC):
-        raise ConfigurationError(f"--target must be one of {_NAMES}, got {target!r}")
+    definition = registry.definition(target, Capability.SET_RESYNC)
     behaves_as = profile_of(parse_version(kubernetes)).name
     by_profile = PROFILE.name in {option.name for option in definition.options}  # otherwise the release decides
     given: dict[str, str | None] = {PROFILE.name: behaves_as} if by_profile else {"kubernetes": kubernetes}

@@ -13,8 +13,8 @@ import hypothesis
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
-from drahealth.fakes.control.driver import DEFAULT_HEALTH_APIS as APIS
 from drahealth.fakes.control.driver import Returned
+from drahealth.proto.health_apis import RELEASED as APIS
 from drahealth.suites.differential import wire
 from drahealth.suites.differential.script import (
     Claim,

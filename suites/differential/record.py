@@ -66,11 +66,6 @@ def load_record(path: Path) -> Record:
         raise ConfigurationError(f"{path}: invalid field `seen` or `differences`", "remove them") from None
 
 
-def dump_script(script: Script) -> str:
-    """The script as indented JSON, without default values."""
-    return json.dumps(script_to_json(script), indent=1, ensure_ascii=False)
-
-
 def script_to_json(script: Script) -> dict[str, Any]:
     """The script as plain data, without default values."""
     data: dict[str, Any] = _SCRIPT.dump_python(script, mode="json", exclude_defaults=True)

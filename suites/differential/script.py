@@ -9,7 +9,8 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, with_config
 
-from drahealth.fakes.control.driver import DEFAULT_HEALTH_APIS, Returned
+from drahealth.fakes.control.driver import Returned
+from drahealth.proto.health_apis import RELEASED
 
 _CLOSED = ConfigDict(extra="forbid", ser_json_inf_nan="constants")
 Int32 = Annotated[int, Field(ge=-(2**31), lt=2**31)]
@@ -32,7 +33,7 @@ class Driver:
 
     devices: tuple[Device, ...]
     pool: str = "pool"
-    advertised: tuple[str, ...] = DEFAULT_HEALTH_APIS
+    advertised: tuple[str, ...] = RELEASED
     served: tuple[str, ...] | None = None
     cdi_ids: bool = True
     greets: bool = True

@@ -13,9 +13,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Never
 
 from drahealth.proto.health_apis import HealthApi
+from drahealth.suites.errors import reject_old_arguments
 from drahealth.suites.judging.ledger import requirements
 from drahealth.suites.targets.capabilities import Capability, named
 
@@ -68,14 +69,19 @@ def _missing(requirement: str, health_api: HealthApi | None) -> list[str]:
     return [field for field in fields if health_api and field not in health_api.carries]
 
 
+_NEW_ARGUMENTS = {"alone": "needs=('restart-kubelet', ...)", "not_on": "needs=('set-resync', ...)"}
+
+
 def scenario(
-    *checks: str, needs: tuple[str, ...] = (), counterpart_of: tuple[str, ...] = ()
+    *checks: str, needs: tuple[str, ...] = (), counterpart_of: tuple[str, ...] = (), **old: Never
 ) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., None]]:
     """Declares which requirements of the ledger a test checks, which capabilities it needs beside those that the
     requirements need, and whose counterpart it is.
 
-    Raises ValueError for an id that is not in the ledger, and for an unknown capability.
+    Raises ValueError for an id that is not in the ledger, and for an unknown capability. Raises TypeError for an old
+    argument, with the new one.
     """
+    reject_old_arguments("scenario", old, _NEW_ARGUMENTS)
     for name in checks:
         if name not in requirements():
             raise ValueError(f"requirement {name!r} is not in the ledger, suites/judging/requirements.toml")

@@ -34,7 +34,7 @@ def node(config: pytest.Config) -> Node:
     options = Options.of(config)
     reason = options.missing.get(Capability.LOCAL_DRIVERS)
     if reason:
-        able = (target.name for target in registry.definitions() if target.can(Capability.LOCAL_DRIVERS))
+        able = (target.name for target in registry.definitions(Capability.LOCAL_DRIVERS))
         raise ConfigurationError(
             f"drahealth_node cannot use --drahealth-target {options.target}: {reason}", f"choose {' or '.join(able)}"
         )

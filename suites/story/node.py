@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, suppress
 from functools import partial
-from typing import Any
+from typing import Any, Never
 
 from drahealth.fakes.cluster.api import DEVICE_CLASSES, NAMESPACES, PODS, REPLICA_SETS, ApiError
 from drahealth.fakes.control.device_plugin import PluginOptions
@@ -12,6 +12,7 @@ from drahealth.fakes.control.driver import DriverOptions, only_health_api
 from drahealth.proto import events
 from drahealth.proto.events import StatusSeen
 from drahealth.proto.health_apis import HealthApi
+from drahealth.suites.errors import reject_old_arguments
 from drahealth.suites.judging import invariants
 from drahealth.suites.judging.ledger import KnownIssue
 from drahealth.suites.story import manifests
@@ -28,7 +29,7 @@ from drahealth.suites.story.requirement_checks import RequirementChecks
 from drahealth.suites.story.time_limit import STORY_LIMIT, time_limit
 from drahealth.suites.story.workload import Pod
 from drahealth.suites.targets.capabilities import Capability
-from drahealth.suites.targets.target import BELONGS, ObservedKubelet, Target, Window
+from drahealth.suites.targets.target import BELONGS, Target, Window
 
 
 class Node(Disruptions):
@@ -43,7 +44,10 @@ class Node(Disruptions):
         *,
         needs: Collection[Capability] = (),
         health_api: HealthApi | None = None,
+        **old: Never,
     ) -> None:
+        """Raises TypeError for an old argument, with the new one."""
+        reject_old_arguments("Node", old, {"alone": "needs"})
         super().__init__(target, title, needs=needs)
         self._health_api = health_api
         self.profile = target.profile
@@ -82,9 +86,7 @@ class Node(Disruptions):
     async def begin(self) -> None:
         """Create the namespace on the target. After ApiError or HarnessError, the target is clean."""
         try:
-            await self.target.enter(alone=self.is_exclusive)
-            if isinstance(self.target, ObservedKubelet):
-                self.target.observe_kubelet(self.history.observe)
+            await self.target.enter(alone=self.is_exclusive, observe=self.history.observe)
             await self.target.api.create(NAMESPACES, {"metadata": {"name": self.namespace, "labels": BELONGS}})
             await self.target.prepare_namespace(self.namespace)
             self._watch.start()

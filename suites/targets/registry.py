@@ -5,6 +5,7 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.targets.capabilities import Capability
 from drahealth.suites.targets.definition import TargetDefinition
 from drahealth.suites.targets.option import Command, Option, Values
 
@@ -28,17 +29,20 @@ def default() -> str:
     return next(iter(FOLDERS))
 
 
-def definition(name: str) -> TargetDefinition:
-    """The target with this name. Raises ConfigurationError for an unknown one."""
-    if name not in FOLDERS:
-        raise ConfigurationError(f"--target must be one of {', '.join(FOLDERS)}, got {name!r}")
-    found: TargetDefinition = import_module(f"{FOLDERS[name]}.definition").DEFINITION
-    return found
+def definition(name: str, needs: Capability | None = None) -> TargetDefinition:
+    """The target with this name. Raises ConfigurationError for an unknown one, and for one without the capability."""
+    found = {target.name: target for target in definitions(needs)}
+    if name not in found:
+        raise ConfigurationError(f"--target must be one of {', '.join(found)}, got {name!r}")
+    return found[name]
 
 
-def definitions() -> Iterator[TargetDefinition]:
-    """All targets, in the order of the registry."""
-    return map(definition, FOLDERS)
+def definitions(needs: Capability | None = None) -> Iterator[TargetDefinition]:
+    """All targets, or those with the capability, in the order of the registry."""
+    for package in FOLDERS.values():
+        found: TargetDefinition = import_module(f"{package}.definition").DEFINITION
+        if needs is None or found.can(needs):
+            yield found
 
 
 def options(command: Command) -> Iterator[Offered]:

@@ -6,7 +6,7 @@ target says what its kubelet does; its windows say how long things take.
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Literal, NamedTuple, Protocol
 
 from drahealth.fakes.cluster.list_watch import ListWatch
 from drahealth.fakes.control.device_plugin import PluginControl, PluginOptions
@@ -33,14 +33,6 @@ class Opened(NamedTuple):
 
     wait: float
     jumped: float = 0.0
-
-
-@runtime_checkable
-class ObservedKubelet(Protocol):
-    """A target whose kubelet reports what it sees of plugins."""
-
-    def observe_kubelet(self, observe: Observe) -> None:
-        """Sends the events of the kubelet side to this observer from now on, and to no other one."""
 
 
 class Target(Protocol):
@@ -82,9 +74,10 @@ class Target(Protocol):
     async def stop(self) -> None:
         """Removes everything that `start` made; harmless on a target that never started."""
 
-    async def enter(self, *, alone: bool) -> None:
+    async def enter(self, *, alone: bool, observe: Observe) -> None:
         """A scenario begins. It shares the node with scenarios of other workers, or waits until it is
-        `alone` there."""
+        `alone` there. A kubelet that reports what it sees of plugins sends it to `observe`, and to no other observer.
+        """
 
     async def prepare_namespace(self, namespace: str) -> None:
         """Prepares a new namespace so that pods can be made in it."""

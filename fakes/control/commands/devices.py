@@ -90,7 +90,7 @@ class Flap(Command[None]):
             raise ValueError(f"every must be a finite number of seconds, at least {_SHORTEST:g}, got {self.every:g}")
 
 
-@command("reset")
+@command("reset", old_names=("heal",))
 class Reset(Command[None]):
     """Reset all devices: no faults, no taints, Healthy. Clear all stream faults."""
 

@@ -1,6 +1,6 @@
 """All commands, by the fake that knows them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import import_module
 
@@ -12,16 +12,6 @@ _MODULES = [f"{_PACKAGE}.{name}" for name in ("devices", "reports", "plugin_devi
 """The modules that define commands, in the order of lists. They are imported when they are needed."""
 _WITH_SUBCOMMANDS = [f"{_PACKAGE}.{name}" for name in ("devices", "life", "streams")]
 """Those that define subcommands of `ctl`. The others import more, and `ctl` starts without them."""
-_RENAMED = {
-    "heal": "reset",
-    "hush": "stream_silence or stream_restore",
-    "fault_streams": "stream_stall, stream_delay, stream_drop, stream_duplicate, stream_reorder, stream_partial or "
-    "stream_skew",
-    "restore_streams": "stream_restore",
-    "end_streams": "stream_close",
-    "send_raw": "stream_send",
-}
-"""What commands are called now that once had another name."""
 
 
 def defined(subject: Subject) -> list[Definition]:
@@ -36,10 +26,24 @@ def definition(subject: Subject, name: str) -> Definition:
     _import_all()
     if found := known.get((subject, name)):
         return found
-    if name in _RENAMED:
-        raise ValueError(f"command {name!r} was renamed to {_RENAMED[name]}")
+    if renamed := [new.name for new in _renamed(subject, name)]:
+        raise ValueError(f"command {name!r} was renamed to {either(renamed)}")
     names = [definition.name for definition in defined(subject)]
     raise ValueError(f"a {subject} has no command {name!r}; {near(name, names)}")
+
+
+def new_subcommands(old_name: str) -> list[str]:
+    """The `ctl` subcommands that replace this one."""
+    return [new.ctl for new in _renamed("driver", old_name)]
+
+
+def either(names: Sequence[str]) -> str:
+    """The names as alternatives: `a, b or c`; empty without names."""
+    return " or ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
+
+
+def _renamed(subject: Subject, old_name: str) -> list[Definition]:
+    return [definition for definition in defined(subject) if old_name in definition.old_names]
 
 
 def with_subcommand(words: str) -> dict[Subject, Definition]:

@@ -35,21 +35,25 @@ def _kind(fault: type[StreamFault]) -> str:
     return fault.definition.name.removeprefix("stream_")
 
 
+_OLD_NAMES = ("fault_streams",)
+"""The old command for these faults."""
+
+
 def _undone(done: StreamFault) -> Command[None]:
     return StreamRestore(done.kind)
 
 
-@command("stream_silence", DRIVER, ctl="stream silence", step="stream silence", undo=_undone)
+@command("stream_silence", DRIVER, ctl="stream silence", step="stream silence", undo=_undone, old_names=("hush",))
 class StreamSilence(StreamFault):
     """Send no reports: none on a new stream, no heartbeat, no changes. Changes are not reported later either."""
 
 
-@command("stream_stall", DRIVER, ctl="stream stall", step="stream stall", undo=_undone)
+@command("stream_stall", DRIVER, ctl="stream stall", step="stream stall", undo=_undone, old_names=_OLD_NAMES)
 class StreamStall(StreamFault):
     """Hold back all messages. Send them when the stall ends."""
 
 
-@command("stream_delay", DRIVER, ctl="stream delay", step="stream delay", undo=_undone)
+@command("stream_delay", DRIVER, ctl="stream delay", step="stream delay", undo=_undone, old_names=_OLD_NAMES)
 class StreamDelay(StreamFault):
     """Send each message later."""
 
@@ -60,7 +64,7 @@ class StreamDelay(StreamFault):
             raise ValueError(f"delay must be a finite number of seconds, 0 or more, got {self.seconds:g}")
 
 
-@command("stream_drop", DRIVER, ctl="stream drop", step="stream drop", undo=_undone)
+@command("stream_drop", DRIVER, ctl="stream drop", step="stream drop", undo=_undone, old_names=_OLD_NAMES)
 class StreamDrop(StreamFault):
     """Lose a share of the messages."""
 
@@ -70,7 +74,9 @@ class StreamDrop(StreamFault):
         _check_share(self)
 
 
-@command("stream_duplicate", DRIVER, ctl="stream duplicate", step="stream duplicate", undo=_undone)
+@command(
+    "stream_duplicate", DRIVER, ctl="stream duplicate", step="stream duplicate", undo=_undone, old_names=_OLD_NAMES
+)
 class StreamDuplicate(StreamFault):
     """Send a share of the messages twice."""
 
@@ -80,7 +86,7 @@ class StreamDuplicate(StreamFault):
         _check_share(self)
 
 
-@command("stream_reorder", DRIVER, ctl="stream reorder", step="stream reorder", undo=_undone)
+@command("stream_reorder", DRIVER, ctl="stream reorder", step="stream reorder", undo=_undone, old_names=_OLD_NAMES)
 class StreamReorder(StreamFault):
     """Swap a share of the messages with the next one."""
 
@@ -90,12 +96,12 @@ class StreamReorder(StreamFault):
         _check_share(self)
 
 
-@command("stream_partial", DRIVER, ctl="stream partial", step="stream partial", undo=_undone)
+@command("stream_partial", DRIVER, ctl="stream partial", step="stream partial", undo=_undone, old_names=_OLD_NAMES)
 class StreamPartial(StreamFault):
     """Report only the devices that changed, not all."""
 
 
-@command("stream_skew", DRIVER, ctl="stream skew", step="stream skew", undo=_undone)
+@command("stream_skew", DRIVER, ctl="stream skew", step="stream skew", undo=_undone, old_names=_OLD_NAMES)
 class StreamSkew(StreamFault):
     """Shift the timestamps of the driver."""
 
@@ -113,7 +119,7 @@ FAULTS: tuple[type[StreamFault], ...] = (
 KINDS = tuple(map(_kind, FAULTS))
 
 
-@command("stream_restore", DRIVER, ctl="stream restore", step="")
+@command("stream_restore", DRIVER, ctl="stream restore", step="", old_names=("hush", "restore_streams"))
 class StreamRestore(Command[None]):
     """Clear one stream fault, or all."""
 
@@ -124,7 +130,7 @@ class StreamRestore(Command[None]):
             raise ValueError(f"unknown stream fault {self.kind!r}; {near(self.kind, KINDS)}")
 
 
-@command("stream_close", DRIVER, ctl="stream close", step="stream close")
+@command("stream_close", DRIVER, ctl="stream close", step="stream close", old_names=("end_streams",))
 class StreamClose(Command[None]):
     """End every open stream with a gRPC status code."""
 
@@ -135,7 +141,7 @@ class StreamClose(Command[None]):
             raise ValueError(f"unknown gRPC status code {self.code!r}; valid: {', '.join(CODES)}")
 
 
-@command("stream_send", DRIVER, ctl="stream send", step="")
+@command("stream_send", DRIVER, ctl="stream send", step="", old_names=("send_raw",))
 class StreamSend(Command[None]):
     """Send these bytes as a message on every open stream."""
 

@@ -5,33 +5,18 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.engine import processes
 from drahealth.suites.targets.engine.refusals import explain
 
-CLUSTER_LABEL = "io.x-k8s.kind.cluster"
-"""The label of every container that `kind` makes for a node; its value is the name of the cluster."""
-ROLE_LABEL = "io.x-k8s.kind.role"
 PROVIDER = "KIND_EXPERIMENTAL_PROVIDER"
 """The variable with the engine that `kind` uses."""
 _DOCKER, _PODMAN = "docker", "podman"
 _INSTALL = "install Docker (https://docs.docker.com/engine/install) or Podman (https://podman.io), and start it"
 _ABSENT = ("no such image", "no such object", "image not known", "failed to find image", "unable to find")
 _ANSWERS_WITHIN = 20.0
-
-
-@dataclass(frozen=True, slots=True)
-class Container:
-    """The container of a node of any kind cluster; `id` is the full one."""
-
-    id: str
-    name: str
-    cluster: str
-    role: str
-    mounts: tuple[str, ...]
 
 
 class Engine:
@@ -68,18 +53,17 @@ class Engine:
             return None
         return self._output(command, done).strip()
 
-    async def nodes(self) -> list[Container]:
-        """The nodes of all kind clusters, also stopped ones and those of others."""
-        ids = (await self.run("ps", "-a", "-q", "--no-trunc", "--filter", f"label={CLUSTER_LABEL}")).split()
+    async def containers(self, label: str) -> list[dict[str, Any]]:
+        """The containers with this label, also stopped ones, as `container inspect` prints them."""
+        ids = (await self.run("ps", "-a", "-q", "--no-trunc", "--filter", f"label={label}")).split()
         if not ids:
             return []
         command = ("container", "inspect", *ids)
         done = await self._finish(command)
-        if (
-            done.code and "no such container" not in done.stderr.lower()
-        ):  # a container that was just removed is not an error
+        if done.code and "no such container" not in done.stderr.lower():  # one that was just removed is not an error
             self._output(command, done)
-        return [container(found) for found in json.loads(done.stdout or "[]")]
+        found: list[dict[str, Any]] = json.loads(done.stdout or "[]")
+        return found
 
     async def data_folder(self) -> str:
         """The folder of images and containers, on the machine of the engine."""
@@ -120,18 +104,6 @@ async def find_engine() -> Engine:
         except HarnessError as error:
             refusals.append(error)
     raise refusals[0] if refusals else HarnessError("found no container engine", _INSTALL)
-
-
-def container(found: dict[str, Any]) -> Container:
-    """From one element of the output of `container inspect`."""
-    labels = found["Config"]["Labels"] or {}
-    return Container(
-        id=found["Id"],
-        name=found["Name"].removeprefix("/"),
-        cluster=labels.get(CLUSTER_LABEL, ""),
-        role=labels.get(ROLE_LABEL, ""),
-        mounts=tuple(sorted(mount["Destination"] for mount in found.get("Mounts") or [])),
-    )
 
 
 def _candidates() -> list[str]:

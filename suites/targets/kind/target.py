@@ -14,7 +14,7 @@ from drahealth.fakes.control.device_plugin import PluginControl, PluginOptions
 from drahealth.fakes.control.driver import DriverControl, DriverOptions
 from drahealth.fakes.control.remote import RemoteHost
 from drahealth.manager.profile import Profile
-from drahealth.proto.events import Record
+from drahealth.proto.events import Observe, Record
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.drivers import RemoteDrivers
 from drahealth.suites.targets.engine.engine import Engine
@@ -79,7 +79,7 @@ class KindTarget:
         assert self._client, "the target is not started"
         return self._client
 
-    async def enter(self, *, alone: bool) -> None:
+    async def enter(self, *, alone: bool, observe: Observe) -> None:
         assert self._lock, "the target is not started"
         await self._lock.enter(alone=alone)
 

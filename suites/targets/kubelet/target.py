@@ -17,7 +17,7 @@ from drahealth.fakes.control.device_plugin import PluginControl, PluginOptions
 from drahealth.fakes.control.driver import DriverControl, DriverOptions
 from drahealth.manager.profile import Profile
 from drahealth.proto.clock import SystemClock
-from drahealth.proto.events import Record
+from drahealth.proto.events import Observe, Record
 from drahealth.suites.targets.drivers import Drivers, InlineDrivers, ProcessDrivers
 from drahealth.suites.targets.gates import feature_gates
 from drahealth.suites.targets.kubelet.binaries.releases import Binaries
@@ -108,7 +108,7 @@ class KubeletTarget:
     async def kubeconfig(self) -> Path:
         return self._started.kubeconfig
 
-    async def enter(self, *, alone: bool) -> None:
+    async def enter(self, *, alone: bool, observe: Observe) -> None:
         """Nothing: no other process uses the node."""
 
     async def prepare_namespace(self, namespace: str) -> None:

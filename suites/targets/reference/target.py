@@ -112,10 +112,8 @@ class ReferenceTarget:
     async def kubeconfig(self) -> Path:
         return await self._server.kubeconfig()
 
-    async def enter(self, *, alone: bool) -> None:
-        """Nothing: no other process uses the node."""
-
-    def observe_kubelet(self, observe: Observe) -> None:
+    async def enter(self, *, alone: bool, observe: Observe) -> None:
+        """No other process uses the node, so there is nothing to wait for."""
         self._observe = observe
 
     def _observed(self, event: Event) -> None:

@@ -1,7 +1,9 @@
 """Small scripts for the tests of the differential test."""
 
+import json
 from collections.abc import Sequence
 
+from drahealth.suites.differential.record import script_to_json
 from drahealth.suites.differential.script import Claim, Device, Driver, Pod, Reading, Report, Request, Script, Step, Use
 
 
@@ -13,6 +15,11 @@ def script(*steps: Step, driver: Driver | None = None, pods: Sequence[Pod] | Non
         tuple(pods) if pods is not None else (Pod(((Use(0),),)),),
         steps,
     )
+
+
+def dump_script(script: Script) -> str:
+    """The script as JSON, as files have it."""
+    return json.dumps(script_to_json(script), ensure_ascii=False)
 
 
 def unhealthy(message: str = "", timeout: int = 0, pause: float = 0.0) -> Report:

@@ -9,10 +9,10 @@ from typer.testing import CliRunner
 from drahealth.suites.differential.campaign import Outcome
 from drahealth.suites.differential.command import USAGE, app
 from drahealth.suites.differential.comparison import Difference
-from drahealth.suites.differential.record import dump_script, load_record
+from drahealth.suites.differential.record import load_record
 from drahealth.suites.differential.running import DIFFERENT, SAME, format_counts, format_outcome
 from drahealth.suites.differential.script import Silence
-from drahealth.suites.unit.differential.scripts import script, unhealthy
+from drahealth.suites.unit.differential.scripts import dump_script, script, unhealthy
 
 DIFFERENCE = Difference(0, "pushed", "pod-0", "Healthy", "Unknown")
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 
 from drahealth.suites.differential.generation import scripts
-from drahealth.suites.differential.record import Record, dump_script, load_scripts, parse_script
+from drahealth.suites.differential.record import Record, load_scripts, parse_script
 from drahealth.suites.differential.script import Script
 from drahealth.suites.errors import ConfigurationError
-from drahealth.suites.unit.differential.scripts import script, unhealthy
+from drahealth.suites.unit.differential.scripts import dump_script, script, unhealthy
 
 PLAIN = json.loads(dump_script(script(unhealthy())))
 

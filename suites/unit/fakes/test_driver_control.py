@@ -10,10 +10,11 @@ import grpc
 import pytest
 
 from drahealth.fakes.cluster.api import SLICES
-from drahealth.fakes.control.driver import DEFAULT_HEALTH_APIS, DriverControl
+from drahealth.fakes.control.driver import DriverControl
 from drahealth.fakes.control.remote import ControlFailed
 from drahealth.fakes.control.replies import DriverState
 from drahealth.proto.events import Prepared, Registered, Unprepared
+from drahealth.proto.health_apis import RELEASED
 from drahealth.proto.services import PREPARE, UNPREPARE
 from drahealth.proto.values import DeviceHealth, Health
 from drahealth.suites.unit.endings import PATIENCE
@@ -145,9 +146,9 @@ async def test_its_state_tells_what_it_knows_of_itself(driver: DriverControl, ri
     await rig.call(PREPARE["v1.DRAPlugin"], claims=[reference(claim)])
     async with rig.watch(driver), rig.watch(driver):
         asked, claims = {"v1.DRAResourceHealth": 2}, (claim["metadata"]["uid"],)
-        assert await driver.state() == DriverState(True, True, "", 2, asked, claims, health_apis=DEFAULT_HEALTH_APIS)
+        assert await driver.state() == DriverState(True, True, "", 2, asked, claims, health_apis=RELEASED)
     await driver.stop()
-    assert await driver.state() == DriverState(False, False, "", 0, asked, claims, health_apis=DEFAULT_HEALTH_APIS)
+    assert await driver.state() == DriverState(False, False, "", 0, asked, claims, health_apis=RELEASED)
 
 
 # -- registration

@@ -12,7 +12,7 @@ import pytest
 
 from drahealth.fakes.cluster.api import SLICES, ApiError, Kind, Object
 from drahealth.fakes.cluster.api_server.server import ApiServer
-from drahealth.fakes.control.driver import DEFAULT_HEALTH_APIS, DriverControl
+from drahealth.fakes.control.driver import DriverControl
 from drahealth.fakes.control.remote import ControlFailed
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.hardware.driver_instance import DriverInstance
@@ -20,7 +20,7 @@ from drahealth.fakes.hardware.upgrading import begin_upgrade
 from drahealth.fakes.kubelet_plugin.health_streams.streams import HealthStreams
 from drahealth.fakes.kubelet_plugin.pools import INSTANCE
 from drahealth.proto.events import Unprepared
-from drahealth.proto.health_apis import V1, V1ALPHA1
+from drahealth.proto.health_apis import RELEASED, V1, V1ALPHA1
 from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, PREPARE, UNPREPARE
 from drahealth.proto.values import Health
 from drahealth.suites.unit.expected_errors import api_error, rpc_error
@@ -215,7 +215,7 @@ async def test_restarted_driver_keeps_its_state(driver: DriverControl, rig: Rig)
     await driver.restart()
     state = await driver.state()
     assert (rig.sockets(), state.running, state.registered) == (OLDER_SOCKETS, True, False)
-    assert (state.faults, state.health_apis) == ({"gpu-0": ("xid/95",)}, DEFAULT_HEALTH_APIS)
+    assert (state.faults, state.health_apis) == ({"gpu-0": ("xid/95",)}, RELEASED)
 
 
 # -- what goes wrong

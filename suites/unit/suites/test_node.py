@@ -8,7 +8,7 @@ import pytest
 
 from drahealth.fakes.cluster.api import KINDS, PODS, ApiError
 from drahealth.manager.profile import KEP, V1_35, V1_37
-from drahealth.proto.events import GateSet, Step, TimePassed
+from drahealth.proto.events import GateSet, Observe, Step, TimePassed
 from drahealth.proto.values import Health
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.judging.ledger import KnownIssue
@@ -177,7 +177,7 @@ class WithoutNamespaces(ReferenceTarget):
 
     entered = left = 0
 
-    async def enter(self, *, alone: bool) -> None:
+    async def enter(self, *, alone: bool, observe: Observe) -> None:
         self.entered += 1
 
     async def leave(self) -> None:

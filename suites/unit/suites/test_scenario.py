@@ -37,6 +37,12 @@ def test_a_scenario_has_a_name_its_requirements_and_a_title() -> None:
     assert scenario_of(declared([])) == Scenario("test_a_story_is_told", ("STATUS-02", "STATUS-01"), "a story is told")
 
 
+@pytest.mark.parametrize("old", ["alone", "not_on"])
+def test_an_old_argument_is_rejected_with_the_new_one(old: str) -> None:
+    with pytest.raises(TypeError, match=f"'{old}'; use needs="):
+        scenario("STATUS-01", **{old: True})  # type: ignore[arg-type]
+
+
 async def test_the_node_plays_the_story_with_all_fixtures() -> None:
     told: list[Any] = []
     player = Player()

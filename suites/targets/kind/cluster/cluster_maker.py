@@ -12,6 +12,7 @@ from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.targets.engine.engine import Engine, find_engine
 from drahealth.suites.targets.kind.cluster import ownership, reuse
 from drahealth.suites.targets.kind.cluster.configuration import cluster_name, compose
+from drahealth.suites.targets.kind.cluster.containers import node_containers
 from drahealth.suites.targets.kind.cluster.marker import run_id_of
 from drahealth.suites.targets.kind.cluster.node_control import KindNodes
 from drahealth.suites.targets.kind.cluster.node_release import release_of
@@ -70,7 +71,9 @@ class ClusterMaker:
         kind = await find_kind(engine)
         await ownership.sweep(engine, kind, self._progress)
         name, folder = await (self._reused(kind) if self._options.reuse else self._made(kind))
-        nodes = sorted((node for node in await engine.nodes() if node.cluster == name), key=lambda node: node.name)
+        nodes = sorted(
+            (node for node in await node_containers(engine) if node.cluster == name), key=lambda node: node.name
+        )
         planes = [node.name for node in nodes if node.role == "control-plane"]
         if len(planes) != 1:
             raise HarnessError(
@@ -129,7 +132,7 @@ class ClusterMaker:
             found = f"kind has {', '.join(names)}" if names else "kind has none"
             raise HarnessError(f"there is no kind cluster {name}", f"{found}; remove --reuse to make a new one")
         self._ends.callback(reuse.hold(name, kind.engine.identity, default_base().parent / "reused").release)
-        for node in await kind.engine.nodes():
+        for node in await node_containers(kind.engine):
             if node.cluster == name and (run_id := run_id_of(node.mounts)) and run_id in {r.run_id for r in records()}:
                 self._ends.callback(Claim.attach(run_id).release)  # so no other run removes it
         await self._ensure_image(kind.engine)

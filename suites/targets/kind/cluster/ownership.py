@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.targets.engine.engine import Container, Engine, find_engine
+from drahealth.suites.targets.engine.engine import Engine, find_engine
+from drahealth.suites.targets.kind.cluster.containers import Container, node_containers
 from drahealth.suites.targets.kind.cluster.marker import run_id_of
 from drahealth.suites.targets.kind.cluster.program import Kind, Stages, find_kind
 from drahealth.suites.targets.kind.cluster.records import Claim, Record, records, seize
@@ -54,7 +55,7 @@ def holdings(found: Iterable[Record], containers: Sequence[Container], engine: s
 async def survey(engine: Engine) -> ClusterSurvey:
     """The clusters that exist now."""
     found = records()  # first, so that it has no cluster that is made after it
-    return holdings(found, await engine.nodes(), engine.identity)
+    return holdings(found, await node_containers(engine), engine.identity)
 
 
 async def sweep(engine: Engine, kind: Kind | None, progress: Progress = silent, *, kept: bool = False) -> list[str]:
@@ -138,14 +139,14 @@ def _left(there: ClusterSurvey) -> list[str]:
 
 async def _remove_nodes(claim: Claim, engine: Engine, kind: Kind | None, progress: Progress) -> None:
     """Removes the cluster by name if all nodes with that name are ours, then the remaining containers one by one."""
-    nodes = await engine.nodes()
+    nodes = await node_containers(engine)
     ours = owned(nodes, claim.run_id)
     names = {container.cluster for container in ours}
     if kind is not None and all(container in ours for container in nodes if container.cluster in names):
         with contextlib.suppress(HarnessError, OSError):  # the engine may still finish it
             for name in names:
                 await kind.delete(name, progress)
-        ours = owned(await engine.nodes(), claim.run_id) if ours else []
+        ours = owned(await node_containers(engine), claim.run_id) if ours else []
     if not ours:
         return
     stages = Stages(f"Removing the cluster {claim.cluster}", progress)
@@ -155,7 +156,7 @@ async def _remove_nodes(claim: Claim, engine: Engine, kind: Kind | None, progres
         await engine.run("rm", "-f", "-v", *ids, limit=_REMOVE_LIMIT, on_line=stages)
     except HarnessError as error:
         why = error.message
-    if left := " ".join(container.name for container in owned(await engine.nodes(), claim.run_id)):
+    if left := " ".join(container.name for container in owned(await node_containers(engine), claim.run_id)):
         raise HarnessError(f"cannot remove the nodes {left}: {why}", f"try `{engine.name} rm -f -v {left}`")
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.engine import processes
 from drahealth.suites.targets.engine.engine import Engine
-from drahealth.suites.targets.engine.refusals import explain
 from drahealth.suites.targets.kind.cluster import node_release
+from drahealth.suites.targets.kind.cluster.refusals import explain
 
 OLDEST = (0, 30)
 """The first kind that supports Kubernetes 1.34, the oldest supported release."""

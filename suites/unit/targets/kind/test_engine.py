@@ -3,7 +3,8 @@
 import pytest
 
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.targets.engine.engine import Container, Engine, find_engine
+from drahealth.suites.targets.engine.engine import Engine, find_engine
+from drahealth.suites.targets.kind.cluster.containers import Container, node_containers
 from drahealth.suites.unit.targets.kind.fake_engine import FakeEngine
 
 _PODMAN = "#!/bin/sh\necho {root} $*\n"
@@ -61,7 +62,7 @@ async def test_the_error_of_the_only_engine_is_raised(fake: FakeEngine) -> None:
 
 async def test_nodes_are_the_containers_of_all_clusters(fake: FakeEngine) -> None:
     fake.add("one", "/kind/mine")
-    assert await Engine("docker").nodes() == [
+    assert await node_containers(Engine("docker")) == [
         Container(
             id="one-control-plane",
             name="one-control-plane",
@@ -73,7 +74,7 @@ async def test_nodes_are_the_containers_of_all_clusters(fake: FakeEngine) -> Non
 
 
 async def test_no_clusters_have_no_nodes(fake: FakeEngine) -> None:
-    assert await Engine("docker").nodes() == []
+    assert await node_containers(Engine("docker")) == []
 
 
 async def test_a_node_removed_during_a_read_is_ignored(fake: FakeEngine) -> None:
@@ -81,7 +82,7 @@ async def test_a_node_removed_during_a_read_is_ignored(fake: FakeEngine) -> None
         '#!/bin/sh\ncase $1 in ps) echo gone ;; *) echo "[]"; echo "Error: No such container: gone" >&2; exit 1 ;; esac'
     )
     fake.install("docker", script)
-    assert await Engine("docker").nodes() == []
+    assert await node_containers(Engine("docker")) == []
 
 
 async def test_an_image_has_an_id_or_is_missing(fake: FakeEngine) -> None:

@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 import pytest
 
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.targets.engine.engine import Container, Engine
+from drahealth.suites.targets.engine.engine import Engine
+from drahealth.suites.targets.kind.cluster.containers import Container
 from drahealth.suites.targets.kind.cluster.marker import mark, run_id_of
 from drahealth.suites.targets.kind.cluster.ownership import ClusterSurvey, clean, holdings, owned, remove, sweep
 from drahealth.suites.targets.kind.cluster.program import Kind
