@@ -30,7 +30,7 @@ async def call(runtime: ContainerRuntime, tmp_path: Path) -> AsyncIterator[Call]
     async with grpc.aio.insecure_channel(f"unix:{server.socket}") as channel:
 
         async def call(method: Any, **fields: Any) -> Any:
-            return await method.stub(channel)(method.request(**fields), timeout=10)
+            return await method.stub(channel)(method.request(**fields), timeout=60)
 
         yield call
     await server.stop()

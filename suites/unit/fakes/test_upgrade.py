@@ -1,42 +1,37 @@
 """Rolling updates of a fake driver, told in this process and at the other end of a stream."""
 
 import asyncio
-import gc
-import json
-import weakref
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
 
 import grpc.aio
 import pytest
 
-from drahealth.fakes.cluster.api import SLICES, ApiError, Kind, Object
-from drahealth.fakes.cluster.api_server.server import ApiServer
+from drahealth.fakes.cluster.api import SLICES
 from drahealth.fakes.control.driver import DriverControl
-from drahealth.fakes.control.remote import ControlFailed
-from drahealth.fakes.hardware.driver import FakeDriver
-from drahealth.fakes.hardware.driver_instance import DriverInstance
 from drahealth.fakes.hardware.upgrading import begin_upgrade
-from drahealth.fakes.kubelet_plugin.health_streams.streams import HealthStreams
-from drahealth.fakes.kubelet_plugin.pools import INSTANCE
 from drahealth.proto.events import Unprepared
 from drahealth.proto.health_apis import RELEASED, V1, V1ALPHA1
-from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, PREPARE, UNPREPARE
+from drahealth.proto.services import GET_INFO, PREPARE, UNPREPARE
 from drahealth.proto.values import Health
 from drahealth.suites.unit.expected_errors import api_error, rpc_error
 from drahealth.suites.unit.fakes.driver_rig import DRIVER, Rig
+from drahealth.suites.unit.fakes.upgrade_rig import (
+    NEWER,
+    NEWER_SOCKETS,
+    OLDER_SOCKETS,
+    PATIENCE,
+    WRONG,
+    Moody,
+    both_run,
+    comes_true,
+    is_published_by,
+    is_well,
+    over,
+    published_by,
+    registers,
+    upgraded,
+    written_by,
+)
 from drahealth.suites.unit.manager.rig import until
-
-NEWER = "upgrade-1"
-OLDER_SOCKETS = ["data/.dra", "data/dra.sock", f"registry/.{DRIVER}-reg", f"registry/{DRIVER}-reg.sock"]
-NEWER_SOCKETS = [
-    f"data/.dra-{NEWER}",
-    f"data/dra-{NEWER}.sock",
-    f"registry/.{DRIVER}-{NEWER}-reg",
-    f"registry/{DRIVER}-{NEWER}-reg.sock",
-]
-WRONG = (ValueError, ControlFailed)  # here and there
-PATIENCE = 10.0
 
 
 @pytest.fixture(params=["here", "there"])
@@ -47,63 +42,6 @@ async def driver(rig: Rig, request: pytest.FixtureRequest) -> DriverControl:
     await driver.start()
     await rig.notify_registration()
     return driver
-
-
-async def registers(rig: Rig, ok: bool = True, error: str = "", instance: str = NEWER) -> None:
-    """A kubelet says so of a newer instance, once it is there."""
-    where = f"registry/{DRIVER}-{instance}-reg.sock"
-    assert await until(lambda: where in rig.sockets(), PATIENCE)
-    await rig.call(NOTIFY_REGISTRATION, where, plugin_registered=ok, error=error)
-
-
-async def both_run(rig: Rig, driver: DriverControl, overlap: float = 60.0) -> "asyncio.Task[None]":
-    """The newer instance has taken over, and the older one has not ended yet."""
-    upgrading = asyncio.create_task(driver.upgrade(overlap))
-    await registers(rig)
-    await comes_true(lambda: is_now(driver, NEWER))
-    return upgrading
-
-
-async def is_now(driver: DriverControl, instance: str) -> bool:
-    return (await driver.state()).instance == instance
-
-
-async def is_well(driver: DriverControl) -> bool:
-    return not (await driver.state()).faults
-
-
-async def comes_true(ask: Callable[[], Awaitable[bool]]) -> None:
-    """Returns once the answer is yes."""
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            if await ask():
-                return
-            await asyncio.sleep(0.002)
-
-
-async def over(rig: Rig, upgrading: "asyncio.Task[None]") -> None:
-    """The overlap has passed."""
-    rig.clock.jump(60)
-    await asyncio.wait_for(upgrading, PATIENCE)
-
-
-async def upgraded(rig: Rig, driver: DriverControl) -> None:
-    await over(rig, await both_run(rig, driver))
-
-
-def written_by(rig: Rig) -> str:
-    """The instance whose CDI specification is there."""
-    (path,) = (rig.root / "cdi").glob("*.json")
-    return str(json.loads(path.read_text())["annotations"]["drahealth.instance"])
-
-
-async def published_by(rig: Rig) -> list[str]:
-    """The instances whose slices are there."""
-    return [found["metadata"].get("annotations", {}).get(INSTANCE, "") for found in await rig.api.list(SLICES)]
-
-
-async def is_published_by(rig: Rig, instance: str) -> bool:
-    return await published_by(rig) == [instance]
 
 
 async def test_a_newer_instance_registers_beside_the_older_one_which_ends_when_the_overlap_has_passed(
@@ -286,15 +224,6 @@ async def test_a_newer_instance_that_no_kubelet_registers_ends(driver: DriverCon
     assert await older_goes_on(driver, rig)
 
 
-class Moody(ApiServer):
-    """It keeps existing objects and rejects new ones."""
-
-    async def replace(self, kind: Kind, obj: Object) -> Object:
-        if NEWER in obj["metadata"].get("annotations", {}).values():
-            raise ApiError(403, "Forbidden", "resourceslices is forbidden")
-        return await super().replace(kind, obj)
-
-
 async def test_newer_instance_that_cannot_publish_ends_and_the_older_one_continues(rig: Rig) -> None:
     rig.api = Moody(clock=rig.clock)
     driver = rig.here(cdi_dir=str(rig.root / "cdi"))
@@ -330,68 +259,6 @@ async def test_stop_during_an_upgrade_ends_both_instances(driver: DriverControl,
     assert rig.sockets() == (NEWER_SOCKETS if when == "while both run" else OLDER_SOCKETS)
     await driver.retire()
     assert (rig.sockets(), await rig.slices(), [*(rig.root / "cdi").iterdir()]) == ([], [], [])
-
-
-class Watched(FakeDriver):
-    """It tells which instances it knows, and whose health streams are kept by anybody."""
-
-    def __init__(self, rig: Rig) -> None:
-        super().__init__(rig.options(), rig.api, clock=rig.clock)
-        self._begun: list[weakref.ref[HealthStreams]] = []
-        rig.on_close(self.stop)
-
-    async def _begin(self, instance: DriverInstance) -> None:
-        self._begun.append(weakref.ref(instance.health))
-        await super()._begin(instance)
-
-    def known(self) -> list[str]:
-        return [instance.options.instance for instance in self._instances.all()]
-
-    def kept(self) -> list[str]:
-        gc.collect()
-        return [health.instance for ref in self._begun if (health := ref())]
-
-
-@pytest.mark.parametrize("end", ["stop", "retire", "crash"])
-async def test_an_older_instance_that_was_ended_in_an_upgrade_is_let_go_by_the_next_start(rig: Rig, end: str) -> None:
-    driver = Watched(rig)
-    await driver.start()
-    upgrading = asyncio.create_task(driver.upgrade(60.0))
-    await comes_true(lambda: is_now(driver, NEWER))
-    await getattr(driver, end)()
-    await asyncio.gather(upgrading, return_exceptions=True)
-    del upgrading
-    await driver.start()
-    assert driver.kept() == [NEWER, NEWER]
-
-
-async def test_rejected_newer_instance_is_detached(rig: Rig) -> None:
-    rig.api = Moody(clock=rig.clock)
-    driver = Watched(rig)
-    await driver.start()
-    with suppress(ApiError):
-        await driver.upgrade()
-    assert driver.known() == [""]
-
-
-async def test_cancelled_caller_does_not_cancel_the_upgrade(rig: Rig) -> None:
-    driver = rig.here()
-    await driver.start()
-    await rig.notify_registration()
-    upgrading = await both_run(rig, driver)
-    upgrading.cancel()
-    await asyncio.gather(upgrading, return_exceptions=True)
-    rig.clock.jump(60)
-    assert await until(lambda: rig.sockets() == NEWER_SOCKETS, PATIENCE)
-
-
-async def test_a_folder_that_was_there_before_stays(rig: Rig) -> None:
-    (rig.root / "data").mkdir()
-    driver = rig.here()
-    await driver.start()
-    await asyncio.wait_for(driver.upgrade(0), PATIENCE)
-    await driver.retire()
-    assert [*(rig.root / "data").iterdir()] == []
 
 
 async def test_begin_upgrade_returns_during_the_overlap(driver: DriverControl, rig: Rig) -> None:

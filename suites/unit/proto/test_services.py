@@ -87,19 +87,19 @@ def test_the_paths_are_those_that_kubelets_call() -> None:
 
 
 async def test_a_call_gives_the_response(channel: grpc.aio.Channel) -> None:
-    info = await GET_INFO.stub(channel)(GET_INFO.request(), timeout=5)
+    info = await GET_INFO.stub(channel)(GET_INFO.request(), timeout=60)
     assert info.name == "gpu.example.com"
 
 
 async def test_a_method_that_is_not_served_is_unimplemented(channel: grpc.aio.Channel) -> None:
     method = UNPREPARE["v1.DRAPlugin"]
     with pytest.raises(grpc.aio.AioRpcError) as error:
-        await method.stub(channel)(method.request(), timeout=5)
+        await method.stub(channel)(method.request(), timeout=60)
     assert error.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
 async def test_a_call_whose_channel_is_closed_fails_and_cancels_nobody(channel: grpc.aio.Channel) -> None:
-    call = asyncio.ensure_future(HANGING.stub(channel)(HANGING.request(), timeout=5))
+    call = asyncio.ensure_future(HANGING.stub(channel)(HANGING.request(), timeout=60))
     await channel.channel_ready()
     await channel.close()
     with pytest.raises(grpc.aio.AioRpcError) as error:
@@ -119,8 +119,9 @@ async def test_a_garbled_answer_is_named_and_logs_nothing(
     channel: grpc.aio.Channel, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(MalformedMessage, match="not a RegistrationStatusResponse"):
-        await NOTIFY_REGISTRATION.stub(channel)(NOTIFY_REGISTRATION.request(), timeout=5)
-    assert caplog.records == []
+        await NOTIFY_REGISTRATION.stub(channel)(NOTIFY_REGISTRATION.request())
+    # asyncio may log that the loop is slow, or a task of an earlier test
+    assert [record for record in caplog.records if record.name != "asyncio"] == []
 
 
 @pytest.mark.counterpart("TestPlugin_WatchResources")
