@@ -9,7 +9,7 @@ from typing import get_args
 
 from drahealth.suites.check_command.claim_file import read_claim_file
 from drahealth.suites.checking.checks import CHECKS
-from drahealth.suites.checking.experiments.plan import EXPERIMENTS
+from drahealth.suites.checking.checks.registry import needed_experiments
 from drahealth.suites.checking.settings import CDI_DIR, DEADLINE, ApiServerKind, Settings
 from drahealth.suites.errors import ConfigurationError
 
@@ -48,7 +48,7 @@ def settings_of(
         api_server=_api_server(api_server),
         kubernetes=kubernetes,
         claim=read_claim_file(claim) if claim else (),
-        only=needed_experiments(requirements),
+        only=experiments_for(requirements),
         sequential=sequential,
         deadline=deadline,
         evidence=evidence,
@@ -84,9 +84,6 @@ def target_of(words: Sequence[str], registry_dir: Path | None) -> tuple[tuple[st
     return tuple(words), None
 
 
-def needed_experiments(names: Sequence[str]) -> frozenset[str]:
+def experiments_for(names: Sequence[str]) -> frozenset[str]:
     """The experiments that the checks of these requirements need; empty for no requirement, which stands for all."""
-    found = {name for check in CHECKS.values() if check.requirement in names for name in check.experiments}
-    while more := {EXPERIMENTS[name].requires for name in found if EXPERIMENTS[name].requires} - found:
-        found |= more
-    return frozenset(found)
+    return needed_experiments(check for check in CHECKS.values() if check.requirement in names)

@@ -22,6 +22,7 @@ def _exit(evidence: Evidence, start: float, end: float) -> Observation[ProcessEx
     "PLUGIN-16",
     _NAME,
     fix="Do not exit when the API server is down at the start. Try again until the ResourceSlices are published.",
+    reads=("slices",),
 )
 def slices_are_published_when_the_api_server_is_up(evidence: Evidence) -> Finding:
     """A driver that was started without an API server publishes its devices once there is one."""
@@ -56,6 +57,7 @@ def slices_are_published_when_the_api_server_is_up(evidence: Evidence) -> Findin
     "PLUGIN-17",
     _NAME,
     fix="Do not exit when the API server goes down. Answer the kubelet from what the driver knows.",
+    reads=("services",),
 )
 def driver_answers_while_the_api_server_is_down(evidence: Evidence) -> Finding:
     """GetInfo, prepare without claims and health work after the API server went down."""

@@ -62,6 +62,7 @@ def _files(read: CdiSpecsRead) -> str:
     "services",
     "claims",
     fix="Return a CDI device ID that only this device has as the first one of each device, and shared ones after it.",
+    reads=("slices",),
 )
 def first_cdi_device_id_is_unique(evidence: Evidence) -> Finding:
     """No two prepared devices have the same first CDI device ID."""

@@ -38,6 +38,7 @@ def driver_ends_without_sockets(evidence: Evidence) -> Finding:
     "PLUGIN-20",
     "end",
     fix="Find the cause of the exit in the output of the driver.",
+    reads=("services", "slices", "watch", "subscribers", "claims", "driver-restart"),
 )
 def driver_runs_until_it_is_stopped(evidence: Evidence) -> Finding:
     """No process of the driver ends before it gets a signal."""

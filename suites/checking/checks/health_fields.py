@@ -34,6 +34,7 @@ def _reported(found: list[Stream]) -> Iterator[tuple[Stream, int, int, DeviceHea
     "HEALTH-04",
     "watch",
     fix="Set pool name, device name and health of each device; use the names of the ResourceSlices, and no others.",
+    reads=("slices",),
 )
 def required_fields_are_valid(evidence: Evidence, found: list[Stream]) -> Finding:
     """Names are present, valid and stable; health is one of the three values."""

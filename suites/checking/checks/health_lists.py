@@ -19,6 +19,7 @@ _IN_FLIGHT = 0.25
     "slices",
     "watch",
     fix="List all devices of the ResourceSlices in the first report of each stream, also healthy and unknown ones.",
+    reads=("subscribers", "slow-prepare"),
 )
 def first_report_lists_published_devices(evidence: Evidence, found: list[Stream]) -> Finding:
     """The first report of each stream lists each device of the ResourceSlices, and maybe others."""
@@ -96,6 +97,7 @@ def _prepared_periods(calls: list[ClaimCall]) -> list[_Period]:
     "HEALTH-17",
     "watch",
     fix="List all devices in each message of WatchResources, not only those that changed.",
+    reads=("slices",),
 )
 def node_health_reports_list_all_devices(evidence: Evidence, found: list[Stream]) -> Finding:
     """Each report lists the devices of the first one that are still published."""

@@ -122,6 +122,7 @@ def health_is_reported_while_prepare_is_pending(evidence: Evidence, found: list[
     "HEALTH-13",
     "watch",
     fix="Keep the stream open until its context is cancelled. Do not return after the last report or at an error.",
+    reads=("subscribers",),
 )
 def streams_stay_open(evidence: Evidence, found: list[Stream]) -> Finding:
     """No stream ends by itself while the driver runs; those of `watch` are open for longer than 35 s."""

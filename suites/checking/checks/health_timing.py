@@ -123,6 +123,7 @@ def _refreshed(evidence: Evidence, found: list[Stream], share: float, expected: 
     "HEALTH-06",
     "watch",
     fix="Report each device again before its timeout ends, also when nothing changed; 0 means 30 s.",
+    reads=("slices",),
 )
 def devices_are_refreshed_within_their_timeout(evidence: Evidence, found: list[Stream]) -> Finding:
     """By arrival times, no device is unreported for longer than its timeout until the end of the watch."""
@@ -133,6 +134,7 @@ def devices_are_refreshed_within_their_timeout(evidence: Evidence, found: list[S
     "HEALTH-07",
     "watch",
     fix="Report each device at least twice within its timeout, so that a late report does no harm; 0 means 30 s.",
+    reads=("slices",),
 )
 def devices_are_refreshed_within_half_their_timeout(evidence: Evidence, found: list[Stream]) -> Finding:
     """The same within half of the timeout."""

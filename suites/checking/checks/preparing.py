@@ -116,6 +116,7 @@ def restarted_driver_unprepares_its_claims(evidence: Evidence) -> Finding:
     "claims",
     fix="Prepare each device that a ResourceSlice lists. If the driver needs another kind of claim, give it one with "
     "`--claim FILE`.",
+    reads=("slices",),
 )
 def published_device_can_be_prepared(evidence: Evidence) -> Finding:
     """The first NodePrepareResources of a claim succeeds while no other claim holds its devices."""
@@ -140,6 +141,7 @@ def published_device_can_be_prepared(evidence: Evidence) -> Finding:
     "PLUGIN-19",
     "claims",
     fix="Compare the allocated devices with those of all prepared claims, and return an error for the claim.",
+    reads=("slices",),
 )
 def device_of_another_claim_is_refused(evidence: Evidence) -> Finding:
     """A claim whose device another claim holds gets an error."""

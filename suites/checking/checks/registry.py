@@ -1,6 +1,6 @@
 """The decorator that registers a check, and the table of all checks."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from drahealth.suites.checking.evidence import Evidence
@@ -22,6 +22,8 @@ class Check:
     requirement: str
     experiments: tuple[str, ...]
     """The experiments that must be done. Otherwise their outcome decides, and `judge` is not called."""
+    reads: tuple[str, ...]
+    """Experiments whose records it uses, too, whether or not they are done."""
     fix: str
     """What a driver author does about a failure, in one sentence."""
     judge: Judge
@@ -31,22 +33,24 @@ CHECKS: dict[str, Check] = {}
 """All checks by name. Importing `drahealth.suites.checking.checks` fills it."""
 
 
-def check(requirement: str, *experiments: str, fix: str) -> Callable[[Judge], Judge]:
+def check(requirement: str, *experiments: str, fix: str, reads: tuple[str, ...] = ()) -> Callable[[Judge], Judge]:
     """Registers the function as a check. Raises KeyError for an unknown requirement or experiment."""
     requirements()[requirement]
-    for name in experiments:
+    for name in (*experiments, *reads):
         EXPERIMENTS[name]
 
     def register(judge: Judge) -> Judge:
         name = judge.__name__.replace("_", "-")
         assert name not in CHECKS, f"two checks are named {name}"
-        CHECKS[name] = Check(name, requirement, experiments, fix, judge)
+        CHECKS[name] = Check(name, requirement, experiments, reads, fix, judge)
         return judge
 
     return register
 
 
-def health_check(requirement: str, *experiments: str, fix: str) -> Callable[[HealthJudge], HealthJudge]:
+def health_check(
+    requirement: str, *experiments: str, fix: str, reads: tuple[str, ...] = ()
+) -> Callable[[HealthJudge], HealthJudge]:
     """Registers the function as a check of drivers with health. It gets the streams of `experiments`.
 
     It is not applicable to a driver without health, or without the health APIs of the requirement.
@@ -64,10 +68,18 @@ def health_check(requirement: str, *experiments: str, fix: str) -> Callable[[Hea
             return judge(evidence, mine) if mine else not_tested("no health stream was opened")
 
         whole.__name__ = judge.__name__
-        check(requirement, "services", *experiments, fix=fix)(whole)
+        check(requirement, "services", *experiments, fix=fix, reads=reads)(whole)
         return judge
 
     return register
+
+
+def needed_experiments(checks: Iterable[Check]) -> frozenset[str]:
+    """The experiments that checks need and use, with those that must be done before them."""
+    found = {name for one in checks for name in (*one.experiments, *one.reads)}
+    while more := {EXPERIMENTS[name].requires for name in found if EXPERIMENTS[name].requires} - found:
+        found |= more
+    return frozenset(found)
 
 
 def _other_apis(evidence: Evidence, bound: tuple[str, ...]) -> Finding | None:

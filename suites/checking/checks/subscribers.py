@@ -1,7 +1,7 @@
 """Checks of several subscribers: two at once, one after another, and two health APIs."""
 
 from collections.abc import Hashable, Iterator
-from itertools import combinations
+from itertools import combinations, groupby
 
 from drahealth.proto.health_apis import NODE_HEALTH_DRAFT
 from drahealth.proto.values import DeviceHealth, Health
@@ -9,7 +9,7 @@ from drahealth.suites.checking.checks.health_streams import FIRST_REPORT
 from drahealth.suites.checking.checks.health_timing import timeout_of
 from drahealth.suites.checking.checks.registry import health_check
 from drahealth.suites.checking.evidence import Evidence
-from drahealth.suites.checking.observed.agreement import Times, Value, changes, contradiction, lost_change
+from drahealth.suites.checking.observed.agreement import LATE, Times, Value, changes, contradiction, lost_change
 from drahealth.suites.checking.observed.devices import Device, named, published
 from drahealth.suites.checking.observed.streams import Stream, arrivals, listed
 from drahealth.suites.checking.verdicts import Finding, failed, not_applicable, not_tested, passed, static
@@ -22,6 +22,7 @@ _SHARED = 5.0
     "HEALTH-08",
     "watch",
     fix="Send the reports of all health APIs from the same table of devices.",
+    reads=("slices",),
 )
 def health_apis_agree(evidence: Evidence, found: list[Stream]) -> Finding:
     """Streams of different health APIs report the same devices, with the same health and message."""
@@ -39,7 +40,9 @@ def health_apis_agree(evidence: Evidence, found: list[Stream]) -> Finding:
             seen = f"{named(only)} only in one of {one} and {other}"
             return failed("all health APIs report the same devices", seen, one.opened.number, other.opened.number)
         for device in sorted(mine.keys() & theirs.keys()):
-            if wrong := contradiction(mine[device], theirs[device], _value_in_both(one, other)):
+            value = _value_in_both(one, other)
+            parts = (contradiction(*both, value) for both in _comparable(one, other, device))
+            if wrong := next(filter(None, parts), None):
                 seen = f"{device}: {_state(one, device, wrong)} in {one}, {_state(other, device, wrong)} in {other}"
                 return failed("the same health and message in all health APIs", seen, *wrong)
             compared += 1
@@ -47,6 +50,25 @@ def health_apis_agree(evidence: Evidence, found: list[Stream]) -> Finding:
     if not compared:
         return not_tested("no device was reported by two health APIs", *records)
     return passed(f"{', '.join(sorted(names))} agree", *dict.fromkeys(records))
+
+
+def _comparable(one: Stream, other: Stream, device: Device) -> Iterator[tuple[Times, Times]]:
+    """The reports of a device in two streams. One of prepared devices counts only while it lists the device."""
+    prepared = next((each for each in (one, other) if each.api.prepared_only), None)
+    if prepared is None:
+        yield arrivals(one)[device], arrivals(other)[device]
+        return
+    for start, end in _periods(prepared, device):
+        if end - start >= LATE:
+            yield _between(one, start, end)[device], _between(other, start, end)[device]
+
+
+def _periods(stream: Stream, device: Device) -> Iterator[tuple[float, float]]:
+    """The first and the last report of each row of reports that list the device."""
+    for lists, row in groupby(stream.reports, lambda report: device in listed(report)):
+        times = [report.at for report in row]
+        if lists:
+            yield times[0], times[-1]
 
 
 def _value_in_both(one: Stream, other: Stream) -> Value:
@@ -139,6 +161,7 @@ def _stale(times: Times, end: float) -> bool:
     "HEALTH-11",
     "subscribers",
     fix="Send the health of all devices at the start of each stream, whatever earlier streams have received.",
+    reads=("slices",),
 )
 def new_stream_starts_with_all_devices(evidence: Evidence, found: list[Stream]) -> Finding:
     """The stream after a cancelled one has a first report with all devices."""

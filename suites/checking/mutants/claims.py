@@ -16,14 +16,26 @@ _ALLOCATED = "answers-name-allocated-devices"
 _CDI = "cdi-device-ids-are-in-a-valid-spec"
 
 
+class _Earlier(Healthy):
+    """Knows which claims an earlier process prepared."""
+
+    def __init__(self, around: Surroundings) -> None:
+        super().__init__(around)
+        self.earlier = frozenset(self.prepared)
+
+    def has_prepared(self, uid: str) -> bool:
+        """Whether this process has prepared the claim."""
+        return uid in self.prepared and uid not in self.earlier
+
+
 @mutant("second-prepare-returns-the-same-devices")
-class OtherAnswerToSecondPrepare(Healthy):
+class OtherAnswerToSecondPrepare(_Earlier):
     """A second NodePrepareResources of a claim returns another CDI device ID."""
 
     again = False
 
     def prepare(self, claim: Object) -> PrepareResult:
-        self.again = claim["metadata"]["uid"] in self.prepared
+        self.again = self.has_prepared(claim["metadata"]["uid"])
         return super().prepare(claim)
 
     def cdi_ids(self, device: str) -> tuple[str, ...]:
@@ -31,23 +43,15 @@ class OtherAnswerToSecondPrepare(Healthy):
 
 
 @mutant("second-prepare-returns-the-same-devices")
-class ErrorOnSecondPrepare(Healthy):
+class ErrorOnSecondPrepare(_Earlier):
     """A second NodePrepareResources of a claim fails."""
 
     def refusal(self, uid: str, results: Sequence[Object]) -> str:
-        return "the claim is already prepared" if uid in self.prepared else super().refusal(uid, results)
-
-
-class _Restarted(Healthy):
-    """Knows which claims an earlier process prepared."""
-
-    def __init__(self, around: Surroundings) -> None:
-        super().__init__(around)
-        self.earlier = frozenset(self.prepared)
+        return "the claim is already prepared" if self.has_prepared(uid) else super().refusal(uid, results)
 
 
 @mutant("restarted-driver-returns-the-same-devices")
-class BusyAfterRestart(_Restarted):
+class BusyAfterRestart(_Earlier):
     """After a restart the devices of prepared claims are in use, also for their own claim."""
 
     def refusal(self, uid: str, results: Sequence[Object]) -> str:
@@ -55,7 +59,7 @@ class BusyAfterRestart(_Restarted):
 
 
 @mutant("restarted-driver-returns-the-same-devices")
-class OtherAnswerAfterRestart(_Restarted):
+class OtherAnswerAfterRestart(_Earlier):
     """After a restart NodePrepareResources returns another CDI device ID for a prepared claim."""
 
     def cdi_ids(self, device: str) -> tuple[str, ...]:
@@ -63,7 +67,7 @@ class OtherAnswerAfterRestart(_Restarted):
 
 
 @mutant("restarted-driver-unprepares-its-claims")
-class ErrorOnUnprepareAfterRestart(_Restarted):
+class ErrorOnUnprepareAfterRestart(_Earlier):
     """After a restart NodeUnprepareResources fails for a claim that was prepared before."""
 
     def unprepare(self, uid: str) -> Exception | None:

@@ -42,7 +42,7 @@ class InvalidDeviceName(_OneMore):
         return DeviceHealth(self.around.node, "0000:3b:00.0", Health.HEALTHY, updated=self.time())
 
 
-@mutant(_FIELDS, experiments=("slices",))
+@mutant(_FIELDS)
 class ChangingNames(_OneMore):
     """The name of a reported device has the number of the report."""
 

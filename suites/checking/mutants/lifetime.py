@@ -45,26 +45,30 @@ class GrowingGeneration(Healthy):
             self.slices.publish(self.pools(), new_generation=True)
 
 
-class _PublishesOnce(Healthy):
-    """Publishes with one attempt, and does not look again."""
+@mutant("deleted-slice-returns")
+class SliceNotRestored(Healthy):
+    """The driver does not publish a deleted ResourceSlice again."""
 
     def publish(self) -> None:
         super().publish()
         self.spawn(self._stop_publishing())
 
     async def _stop_publishing(self) -> None:
-        await self.slices.attempted()
+        await self.slices.in_sync()
         await self.slices.stop()
 
 
-@mutant("deleted-slice-returns")
-class SliceNotRestored(_PublishesOnce):
-    """The driver does not publish a deleted ResourceSlice again."""
+@mutant(_AT_START)
+class PublishesOnce(Healthy):
+    """The driver tries to publish at its start, and does not try again after an error."""
 
+    def publish(self) -> None:
+        super().publish()
+        self.spawn(self._give_up())
 
-@mutant(_AT_START, experiments=("slices",))
-class PublishesOnce(_PublishesOnce):
-    """The driver tries to publish once, at its start."""
+    async def _give_up(self) -> None:
+        if await self.slices.attempted():
+            await self.slices.stop()
 
 
 async def _needs_api(driver: Healthy) -> None:
@@ -138,7 +142,7 @@ class HangsAtTheEnd(Healthy):
         await asyncio.Event().wait()
 
 
-@mutant("driver-runs-until-it-is-stopped", experiments=("slices",))
+@mutant("driver-runs-until-it-is-stopped")
 class ExitsByItself(Healthy):
     """The driver exits 6 s after its start."""
 

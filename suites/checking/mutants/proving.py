@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from drahealth.proto.events import ProcessExited
 from drahealth.suites.checking.checks import CHECKS
+from drahealth.suites.checking.checks.registry import needed_experiments
 from drahealth.suites.checking.evidence import Evidence
 from drahealth.suites.checking.experiments.plan import EXPERIMENTS
 from drahealth.suites.checking.judge import judge
@@ -50,10 +51,7 @@ class Proof:
 
 def experiments_of(mutant: Mutant) -> frozenset[str]:
     """The experiments that its checks need."""
-    found = {name for check in mutant.caught_by for name in CHECKS[check].experiments} | set(mutant.experiments)
-    while more := {EXPERIMENTS[name].requires for name in found if EXPERIMENTS[name].requires} - found:
-        found |= more
-    return frozenset(found)
+    return needed_experiments(CHECKS[name] for name in mutant.caught_by)
 
 
 async def prove(

@@ -21,22 +21,20 @@ class Mutant:
     driver: type[Healthy]
     caught_by: tuple[str, ...]
     """Names of the checks that must fail."""
-    experiments: tuple[str, ...]
-    """Experiments that run beside those of the checks, because they provoke the fault."""
 
 
 MUTANTS: dict[str, Mutant] = {}
 """All mutants by name; `all_mutants` fills it."""
 
 
-def mutant(*caught_by: str, experiments: tuple[str, ...] = ()) -> Callable[[type[T]], type[T]]:
+def mutant(*caught_by: str) -> Callable[[type[T]], type[T]]:
     """Registers a class as a mutant. Its docstring is the fault, and its name that of the mutant."""
 
     def register(driver: type[T]) -> type[T]:
         name = re.sub(r"(?<!^)(?=[A-Z])", "-", driver.__name__).lower()
         assert name not in MUTANTS, f"two mutants are named {name}"
         fault = inspect.cleandoc(driver.__doc__ or "")
-        MUTANTS[name] = Mutant(name, fault, driver, caught_by, experiments)
+        MUTANTS[name] = Mutant(name, fault, driver, caught_by)
         return driver
 
     return register

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from drahealth.suites.check_command.claim_file import read_claim_file
-from drahealth.suites.check_command.flags import needed_experiments, settings_of
+from drahealth.suites.check_command.flags import experiments_for, settings_of
 from drahealth.suites.checking.settings import NOT_ASKED, Settings, plan
 from drahealth.suites.errors import ConfigurationError
 
@@ -68,8 +68,8 @@ def test_invalid_claim_file_is_rejected(tmp_path: Path, text: str, line: int | N
 
 
 def test_experiments_of_a_requirement_include_those_before_them() -> None:
-    assert needed_experiments(["PLUGIN-03"]) == {"refused-registration"}
-    assert {"registration", "services"} <= needed_experiments(["HEALTH-06"])
+    assert experiments_for(["PLUGIN-03"]) == {"refused-registration"}
+    assert experiments_for(["HEALTH-06"]) == {"registration", "services", "watch", "slices"}
 
 
 def test_running_driver_is_neither_started_nor_ended() -> None:

@@ -362,6 +362,22 @@ def test_polling_for_each_stream_is_no_contradiction() -> None:
     assert finding("health-apis-agree", late).verdict is PASS
 
 
+@pytest.mark.parametrize(("until", "verdict"), [(11.9, PASS), (20.0, FAIL)])
+def test_draft_stream_counts_while_it_lists_the_device(until: float, verdict: Verdict) -> None:
+    """A device becomes healthy at 12 s; the stream of prepared devices does not say so until it lists it no longer."""
+    v1, *_, draft = HEALTH_APIS.values()
+    was, now = (DeviceHealth("node-a", "gpu-1", health, updated=1) for health in (Health.UNHEALTHY, Health.HEALTHY))
+    events: list[tuple[float, str, Event]] = [
+        (1.0, "watch", StreamOpened("gpu.example.com", "", "v", v1.name)),
+        (1.0, "watch", StreamOpened("gpu.example.com", "", "d", draft.name)),
+    ]
+    for at in (1.1, 11.8, 11.82, 12.0, 14.0, 16.0, 18.0):
+        prepared = (was,) if 11.5 < at < until else ()
+        events.append((at, "watch", ReportReceived("gpu.example.com", "", "v", 9, (was if at < 12 else now,))))
+        events.append((at, "watch", ReportReceived("gpu.example.com", "", "d", 9, prepared)))
+    assert finding("health-apis-agree", evidence_at(*events)).verdict is verdict
+
+
 def test_failed_stream_names_its_code() -> None:
     found = finding("streams-stay-open", closing(V1, "INTERNAL", "panic"))
     assert (found.verdict, found.seen.rpartition("with ")[2]) == (FAIL, "INTERNAL: panic")

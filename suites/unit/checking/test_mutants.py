@@ -7,7 +7,6 @@ import pytest
 from drahealth.proto.events import ProcessExited
 from drahealth.suites.check_command.selftest import choice, exit_code, proven_text
 from drahealth.suites.checking.checks import CHECKS
-from drahealth.suites.checking.experiments.plan import EXPERIMENTS
 from drahealth.suites.checking.mutants.all_mutants import MUTANTS
 from drahealth.suites.checking.mutants.proving import Proof, experiments_of, proof_of, prove_one
 from drahealth.suites.checking.mutants.table import Mutant
@@ -18,9 +17,8 @@ from drahealth.suites.unit.checking.healthy_run import healthy_run
 SOCKETS = "driver-ends-without-sockets"
 
 
-def test_mutants_name_checks_and_experiments() -> None:
+def test_mutants_name_checks() -> None:
     assert {check for mutant in MUTANTS.values() for check in mutant.caught_by} <= CHECKS.keys()
-    assert {name for mutant in MUTANTS.values() for name in mutant.experiments} <= EXPERIMENTS.keys()
 
 
 @pytest.mark.parametrize("mutant", MUTANTS.values(), ids=MUTANTS)
@@ -36,7 +34,7 @@ def test_proven_lists_for_each_check_the_mutants_of_the_table() -> None:
 
 
 def test_experiments_include_those_that_must_be_done_before() -> None:
-    assert experiments_of(MUTANTS["never-again"]) == {"registration", "services", "watch"}
+    assert experiments_of(MUTANTS["never-again"]) == {"registration", "services", "watch", "slices"}
 
 
 def test_mutant_that_violates_nothing_is_missed() -> None:
