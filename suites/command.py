@@ -279,7 +279,7 @@ def clean(
 @binaries.command("ensure")
 def binaries_ensure(kubernetes: Kubernetes = None) -> None:
     """Get the binaries of a release: from the cache, by download, or built with Go."""
-    from drahealth.suites.commands.listing import ensure_binaries
+    from drahealth.suites.targets.kubelet.binaries.listing import ensure_binaries
 
     ensure_binaries(kubernetes)
 
@@ -287,7 +287,7 @@ def binaries_ensure(kubernetes: Kubernetes = None) -> None:
 @binaries.command("helm")
 def binaries_helm() -> None:
     """Get Helm, for the test of the chart: from the cache, by download, or built with Go."""
-    from drahealth.suites.commands.listing import ensure_helm
+    from drahealth.suites.targets.kubelet.binaries.listing import ensure_helm
 
     ensure_helm()
 
@@ -295,7 +295,7 @@ def binaries_helm() -> None:
 @binaries.command("list")
 def binaries_list() -> None:
     """List the releases in the cache."""
-    from drahealth.suites.commands.listing import show_binaries
+    from drahealth.suites.targets.kubelet.binaries.listing import show_binaries
 
     show_binaries()
 
@@ -303,7 +303,7 @@ def binaries_list() -> None:
 @binaries.command("remove")
 def binaries_remove(kubernetes: Annotated[str, typer.Argument(help="The release, such as 1.37.1; or helm.")]) -> None:
     """Remove a release from the cache."""
-    from drahealth.suites.commands.listing import remove_binaries
+    from drahealth.suites.targets.kubelet.binaries.listing import remove_binaries
 
     remove_binaries(kubernetes)
 

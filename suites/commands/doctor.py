@@ -6,11 +6,11 @@ from rich.console import Console
 from rich.markup import escape
 
 from drahealth.suites.errors import ConfigurationError
-from drahealth.suites.run.progress import StagePrinter
 from drahealth.suites.targets import registry
 from drahealth.suites.targets.checks import Check
 from drahealth.suites.targets.definition import TargetDefinition
 from drahealth.suites.targets.option import Values
+from drahealth.suites.targets.stage_printer import StagePrinter
 
 
 def show_doctor(given: Mapping[str, str | None]) -> int:

@@ -25,8 +25,8 @@ def make_server(options: Options) -> ApiServerProcess:
         return MemoryApiServer(options.root, rules=rules, gates=options.gates, clock=SystemClock(), keep=True)
     from rich.console import Console
 
-    from drahealth.suites.run.progress import StagePrinter
     from drahealth.suites.targets.api_servers.real import real_api_servers
+    from drahealth.suites.targets.stage_printer import StagePrinter
 
     progress = StagePrinter(Console(stderr=True, highlight=False))
     return real_api_servers(options.kubernetes, progress, options.gates)(options.root)

@@ -4,32 +4,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from rich.console import Console
-from rich.markup import escape
-
 EVERY = 8.0
 """Seconds between two calls of an ElapsedTime."""
-_MIB = 1024 * 1024
-_EVERY = 5.0
-"""Seconds between two lines of a StagePrinter for the same stage."""
-
-
-class StagePrinter:
-    """Prints a line when a stage begins, and every few seconds during it. Implements `binaries.progress.Progress`."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._topic = ""
-        self._last = 0.0
-
-    def __call__(self, stage: str, done: int | None = None, total: int | None = None) -> None:
-        now = time.monotonic()
-        topic = stage.partition(" (")[0]  # the rest is the elapsed time
-        if topic == self._topic and now - self._last < _EVERY:
-            return
-        self._topic, self._last = topic, now
-        size = "" if done is None else f"  {done // _MIB} MiB" + (f" of {total // _MIB}" if total else "")
-        self._console.print(f"[dim]{escape(stage)}{size}[/]", soft_wrap=True)
 
 
 class ElapsedTime:

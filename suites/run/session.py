@@ -15,10 +15,10 @@ from drahealth.suites.errors import HarnessError
 from drahealth.suites.judging.ledger import KnownIssue
 from drahealth.suites.run.distribution import WorkerEnvironment, request, shared_file
 from drahealth.suites.run.options import Options
-from drahealth.suites.run.progress import StagePrinter
 from drahealth.suites.run.scenario import Scenario, scenario_of
 from drahealth.suites.story.node import Node
 from drahealth.suites.targets.definition import Launch
+from drahealth.suites.targets.stage_printer import StagePrinter
 from drahealth.suites.targets.target import Target
 
 T = TypeVar("T")
