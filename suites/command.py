@@ -83,9 +83,13 @@ def check_driver(
     kubeconfig: Annotated[
         Path | None, typer.Option(metavar="FILE", help="API server of a running driver, for claims and ResourceSlices.")
     ] = None,
-    cdi_dir: Annotated[Path, typer.Option(metavar="DIR", help="CDI directory of a running driver.")] = Path(
-        "/var/run/cdi"
-    ),
+    cdi_dir: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="DIR", help="CDI directory of a running driver; default: /etc/cdi and /var/run/cdi."),
+    ] = None,
+    node_name: Annotated[
+        str, typer.Option(metavar="NAME", help="Node of a running driver, if it differs from the host name.")
+    ] = "",
     env: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="Environment variable for the driver, with placeholders."),
@@ -128,7 +132,8 @@ def check_driver(
         command or [],
         registry_dir=registry_dir,
         kubeconfig=kubeconfig,
-        cdi_dir=cdi_dir,
+        cdi_dirs=cdi_dir or (),
+        node_name=node_name,
         env=env or [],
         driver_name=driver_name,
         api_server=api_server,

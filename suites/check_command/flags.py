@@ -10,7 +10,7 @@ from typing import get_args
 from drahealth.suites.check_command.claim_file import read_claim_file
 from drahealth.suites.checking.checks import CHECKS
 from drahealth.suites.checking.checks.registry import needed_experiments
-from drahealth.suites.checking.settings import CDI_DIR, DEADLINE, ApiServerKind, Settings
+from drahealth.suites.checking.settings import CDI_DIRS, DEADLINE, ApiServerKind, Settings
 from drahealth.suites.errors import ConfigurationError
 
 
@@ -19,7 +19,8 @@ def settings_of(
     *,
     registry_dir: Path | None = None,
     kubeconfig: Path | None = None,
-    cdi_dir: Path = CDI_DIR,
+    cdi_dirs: Sequence[Path] = (),
+    node_name: str = "",
     env: Sequence[str] = (),
     driver_name: str = "",
     api_server: str = "memory",
@@ -43,7 +44,8 @@ def settings_of(
         driver_name=driver_name,
         registry_dir=registry_dir.absolute() if registry_dir else None,
         socket=socket,
-        cdi_dir=cdi_dir,
+        cdi_dirs=tuple(cdi_dirs) or CDI_DIRS,
+        node_name=node_name,
         kubeconfig=kubeconfig,
         api_server=_api_server(api_server),
         kubernetes=kubernetes,

@@ -16,8 +16,8 @@ NOT_ASKED = "not needed for the requirements of this run"
 """Why an experiment does not run in a partial run."""
 
 
-CDI_DIR = Path("/var/run/cdi")
-"""Directory of CDI specs of a node."""
+CDI_DIRS = (Path("/etc/cdi"), Path("/var/run/cdi"))
+"""Directories of CDI specs of a node. Source: Container Device Interface, SPEC.md, "Defaults"."""
 DEADLINE = 180.0
 """Seconds of the longest run by default."""
 
@@ -33,8 +33,10 @@ class Settings:
     registry_dir: Path | None = None
     socket: Path | None = None
     """The registration socket of a running driver."""
-    cdi_dir: Path = CDI_DIR
-    """CDI directory of a running driver."""
+    cdi_dirs: tuple[Path, ...] = CDI_DIRS
+    """CDI directories of a running driver."""
+    node_name: str = ""
+    """Node of a running driver; empty for the Node with the name of this host, if there is one."""
     kubeconfig: Path | None = None
     """API server of a running driver."""
     api_server: ApiServerKind = "memory"
@@ -63,6 +65,10 @@ class Settings:
             raise ConfigurationError(
                 "--kubeconfig is only for a running driver", "use {kubeconfig} in the driver's command line"
             )
+        if self.command and self.node_name:
+            raise ConfigurationError(
+                "--node-name is only for a running driver", "use {node_name} in the driver's command line"
+            )
         if not self.command and (self.environment or self.driver_name or self.api_server != "memory"):
             raise ConfigurationError(
                 "--env, --driver-name and --api-server are for a driver that drahealth starts",
@@ -85,10 +91,10 @@ class Settings:
             return NOT_ASKED
         if "start" in experiment.needs and not self.command:
             return "the driver was not started by drahealth"
-        if "api-server" in experiment.needs and (not self.command or self.api_server == "none"):
+        if "gateway" in experiment.needs and (not self.command or self.api_server == "none"):
             return "drahealth does not control the API server of the driver"
-        if "claim" in experiment.needs and self.api_server_kind == "none":
-            return "there is no API server for a claim"
+        if experiment.needs & {"api-server", "claim"} and self.api_server_kind == "none":
+            return "there is no API server; pass --kubeconfig" if not self.command else "there is no API server"
         return ""
 
 

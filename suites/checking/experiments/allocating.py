@@ -109,7 +109,7 @@ async def allocator(lab: Lab, plugin: Plugin) -> AsyncGenerator[Allocator, None]
     The claims are deleted at the end.
     """
     assert lab.subject.api, "the driver has no API server"
-    async with watched_slices(lab) as watched:
+    async with watched_slices(lab, plugin.driver) as watched:
         slices = await watched.complete(plugin.driver)
     lab.subject.check_running()
     if lab.claim:

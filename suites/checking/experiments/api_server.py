@@ -60,7 +60,7 @@ async def _early_plugin(lab: Lab) -> Plugin | None:
 
 async def _publish(lab: Lab, plugin: Plugin) -> None:
     """Lists the slices once they are complete; records nothing if that is never so."""
-    async with watched_slices(lab) as watched:
+    async with watched_slices(lab, plugin.driver) as watched:
         await first_of(watched.complete(plugin.driver, PUBLISH_LIMIT), lab.subject.exited())
         if are_complete(watched.of_driver(plugin.driver)):
             watched.list()

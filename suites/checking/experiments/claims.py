@@ -81,7 +81,7 @@ async def _one_claim(lab: Lab, made: Allocator, calls: Calls) -> None:
     a = await made.claim(made.shapes[0], "a")
     if (await calls.prepare(a)).problem_of(a):
         return
-    lab.record(CdiSpecsRead(read_specs(lab.subject.places.cdi_dir)))
+    lab.record(CdiSpecsRead(read_specs(*lab.subject.places.cdi_dirs)))
     if _streams_prepared_devices(lab):
         await lab.subject.clock.sleep(HOLD_SECONDS)
     await calls.prepare(a)
@@ -104,7 +104,7 @@ async def _several_claims(lab: Lab, made: Allocator, calls: Calls, a: ClaimRef) 
     if len(made.shapes) > 1:
         b = await made.claim(made.shapes[1], "b")
         await calls.prepare(a, b)
-        lab.record(CdiSpecsRead(read_specs(lab.subject.places.cdi_dir)))
+        lab.record(CdiSpecsRead(read_specs(*lab.subject.places.cdi_dirs)))
         await calls.unprepare(a, b)
 
 

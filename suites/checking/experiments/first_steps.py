@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Collection, Generator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
 from drahealth.manager.calls import path_text
@@ -51,19 +52,41 @@ async def described(lab: Lab, limit: float, known: Collection[Socket] = ()) -> F
         raise Incomplete(
             f"{directory} has several drivers: {', '.join(sorted(discovery.drivers))}; pass the socket of one"
         )
-    if found is None:
-        problem = f"no registration socket within {limit:g} s"
-        lab.record(RegistrationFailed(path_text(directory), problem))
-        raise Incomplete(f"{problem} in {directory}; does the driver use {{registry_dir}}?")
-    if not found.answered:
-        raise Incomplete(f"registration socket {found.socket.path.name}: {found.problem}")
-    return found
+    if found and found.answered:
+        return found
+    if discovery.problems:
+        raise Incomplete("; ".join(f"{shown(lab, path)}: {why}" for path, why in sorted(discovery.problems.items())))
+    problem = f"no registration socket within {limit:g} s"
+    lab.record(RegistrationFailed(path_text(only or directory), problem))
+    raise Incomplete(f"{problem} {f'at {only}' if only else f'in {shown(lab, directory)}'}; {_hint(lab)}")
+
+
+def shown(lab: Lab, path: Path) -> str:
+    """A path of the registration directory as the user knows it: that of a started driver is the placeholder's."""
+    directory = lab.subject.places.registry_dir
+    if lab.subject.started_by_us and path.is_relative_to(directory):
+        return "/".join(("{registry_dir}", *path.relative_to(directory).parts))
+    return path_text(path)
+
+
+def _hint(lab: Lab) -> str:
+    """What to do if there is no registration socket."""
+    if not lab.subject.started_by_us:
+        return "start the driver, or pass the registration directory of its kubelet"
+    if not lab.subject.placeholders:
+        return (
+            "the command has no placeholder, such as {registry_dir}; a driver with fixed paths needs a sandbox, which "
+            "will come with `drahealth certify`"
+        )
+    if not lab.subject.placeholders & {"registry_dir", "kubelet_dir"}:
+        return "pass {registry_dir} or {kubelet_dir} in the driver's command line"
+    return "the driver must create its registration socket there"
 
 
 async def registered(lab: Lab, found: Found, answer: Answer = ACCEPT) -> Plugin:
     """Answers the registration of a socket. Raises Incomplete if a kubelet cannot use what GetInfo returned."""
     if found.info is None:
-        raise Incomplete(found.problem)
+        raise Incomplete(f"{shown(lab, found.socket.path)}: {found.problem}")
     try:
         plugin = plugin_of(found)
     except ValueError as error:

@@ -17,10 +17,10 @@ class Experiment:
     process: Process
     seconds: float
     """The usual duration. Experiments of different processes run side by side."""
-    needs: frozenset[Literal["start", "claim", "api-server", "health"]] = frozenset()
+    needs: frozenset[Literal["start", "claim", "api-server", "gateway", "health"]] = frozenset()
     """`start`: drahealth starts the driver. `claim`: the driver publishes a device that can be allocated, or the user
-    gives a claim. `api-server`: the driver uses an API server that drahealth controls. `health`: it serves a health
-    API."""
+    gives a claim. `api-server`: the driver uses an API server that drahealth knows, and `gateway`: one that drahealth
+    controls. `health`: it serves a health API."""
     requires: str = ""
     """The experiment that must be done before; if it is not, this one is incomplete."""
     after: tuple[str, ...] = ()
@@ -81,7 +81,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             "Hold back the driver's read of a claim during Prepare, and open a health stream meanwhile.",
             "main",
             6,
-            frozenset({"claim", "health", "api-server"}),
+            frozenset({"claim", "health", "gateway"}),
             requires="registration",
             after=("claims", "services"),
         ),
@@ -116,7 +116,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             "Delete a ResourceSlice, and wait until the driver publishes it again.",
             "restarted",
             30,
-            frozenset({"start", "api-server"}),
+            frozenset({"start", "gateway"}),
         ),
         Experiment(
             "driver-restart",
@@ -132,7 +132,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             "Start the driver while its API server is down; start the API server, wait for slices, and stop it again.",
             "cut-off",
             20,
-            frozenset({"start", "api-server"}),
+            frozenset({"start", "gateway"}),
             ends_driver=True,
         ),
     )

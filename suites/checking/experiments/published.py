@@ -11,6 +11,7 @@ from drahealth.fakes.waiting import Changes
 from drahealth.proto.events import SliceChanged, SlicesListed
 from drahealth.suites.checking.kubelet.waiting import within
 from drahealth.suites.checking.lab import Lab
+from drahealth.suites.checking.outcomes import Incomplete
 
 PUBLISH_LIMIT = 30.0
 """Seconds until a registered driver must have published its devices."""
@@ -20,9 +21,10 @@ _RETRY = 0.5
 class SliceWatch:
     """All ResourceSlices that may be of the driver process. After `list` it records each change."""
 
-    def __init__(self, lab: Lab, api: ListWatch) -> None:
+    def __init__(self, lab: Lab, api: ListWatch, driver: str) -> None:
         self._lab = lab
         self._api = api
+        self._driver = driver
         self._slices: dict[str, Object] = {}
         self._deleting: set[str] = set()
         self._recording = False
@@ -33,9 +35,15 @@ class SliceWatch:
         return tuple(self._slices[name] for name in sorted(self._slices) if _driver(self._slices[name]) == driver)
 
     async def complete(self, driver: str, limit: float = PUBLISH_LIMIT) -> tuple[Object, ...]:
-        """Waits until all pools of the driver are complete, and returns its slices; at the limit, those it has."""
+        """Waits until all pools of the driver are complete, and returns its slices; at the limit, those it has.
+
+        Raises Incomplete if they are of several nodes: then the node of the driver is unknown.
+        """
         await self._until(limit, lambda: are_complete(self.of_driver(driver)))
-        return self.of_driver(driver)
+        found = self.of_driver(driver)
+        if len(nodes := sorted({str(one["spec"]["nodeName"]) for one in found if one["spec"].get("nodeName")})) > 1:
+            raise Incomplete(f"{driver} has ResourceSlices of several nodes: {', '.join(nodes[:5])}; pass --node-name")
+        return found
 
     async def returned(self, deleted: Object, limit: float) -> bool:
         """Waits until the devices of a deleted slice are published; returns whether they are."""
@@ -72,7 +80,9 @@ class SliceWatch:
 
     def _apply(self, event: WatchEvent) -> None:
         name, old = event.object["metadata"]["name"], self._slices.get(event.object["metadata"]["name"])
-        if not self._lab.subject.owns(event.object) or (old and _revision(old) == _revision(event.object)):
+        if not self._lab.subject.owns(event.object, self._driver) or (
+            old and _revision(old) == _revision(event.object)
+        ):
             return
         if event.type == "DELETED":
             self._slices.pop(name, None)
@@ -95,10 +105,10 @@ class SliceWatch:
 
 
 @asynccontextmanager
-async def watched_slices(lab: Lab) -> AsyncGenerator[SliceWatch, None]:
-    """The slices of the API server. The lab's subject must have one."""
+async def watched_slices(lab: Lab, driver: str) -> AsyncGenerator[SliceWatch, None]:
+    """The slices of the API server, for a driver with this name. The lab's subject must have an API server."""
     assert lab.subject.api, "the driver has no API server"
-    watch = SliceWatch(lab, lab.subject.api)
+    watch = SliceWatch(lab, lab.subject.api, driver)
     task = asyncio.create_task(watch.follow(), name="watch of ResourceSlices")
     try:
         yield watch

@@ -9,6 +9,7 @@ from drahealth.suites.checking.experiments.first_steps import (
     known,
     registered,
     shared,
+    shown,
     started,
 )
 from drahealth.suites.checking.experiments.services import call_without_claims
@@ -29,10 +30,12 @@ async def registration(lab: Lab) -> None:
 
     A GetInfo that fails or is invalid ends it, too: the checks judge its record.
     """
-    with shared(lab.facts.plugin, "GetInfo failed") as fact:
+    with shared(lab.facts.plugin, "the driver was not registered") as fact:
         await started(lab)
         found = await described(lab, SOCKET_LIMIT)
         if found.info is None:
+            fact.set_exception(Incomplete(f"{shown(lab, found.socket.path)}: {found.problem}"))
+            fact.exception()  # otherwise asyncio logs it if nobody waits
             return
         fact.set_result(await registered(lab, found))
     list_sockets(lab, "registered")
@@ -52,8 +55,6 @@ async def refused_registration(lab: Lab) -> None:
     """Refuses the registration, and calls GetInfo again until the driver answers or exits."""
     await started(lab)
     found = await described(lab, SOCKET_LIMIT)
-    if found.info is None:
-        raise Incomplete(found.problem)
     await registered(lab, found, REFUSAL)
     with suppress(TimeoutError):
         await within(lab.subject.clock, REFUSED_LIMIT, _answers_or_exits(lab))

@@ -15,7 +15,7 @@ async def slices(lab: Lab) -> None:
     """Lists the slices once they are complete, and records each change until the end of `watch`."""
     with shared(lab.facts.slices, "the ResourceSlices were not listed") as fact:
         plugin = await known(lab.facts.plugin)
-        async with watched_slices(lab) as watched:
+        async with watched_slices(lab, plugin.driver) as watched:
             published = await watched.complete(plugin.driver)
             watched.list()
             fact.set_result(published)
@@ -28,7 +28,7 @@ async def slices(lab: Lab) -> None:
 async def slice_deletion(lab: Lab) -> None:
     """Deletes a slice of the process, and waits until its devices are published again."""
     plugin = await plugin_of_process(lab)
-    async with watched_slices(lab) as watched:
+    async with watched_slices(lab, plugin.driver) as watched:
         published = await watched.complete(plugin.driver)
         if not published:
             raise Incomplete(f"the driver published no ResourceSlice within {PUBLISH_LIMIT:g} s")

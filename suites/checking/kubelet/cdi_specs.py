@@ -99,8 +99,16 @@ class _Spec(_Part):
         return self
 
 
-def read_specs(directory: Path) -> tuple[CdiSpec, ...]:
-    """All CDI specs of a directory, by file name; empty if the directory does not exist."""
+def read_specs(*directories: Path) -> tuple[CdiSpec, ...]:
+    """All CDI specs of directories, by file name.
+
+    A device can be in two directories: the later one wins. Source: SPEC.md, "Defaults".
+    """
+    return tuple(spec for directory in directories for spec in _specs_in(directory))
+
+
+def _specs_in(directory: Path) -> tuple[CdiSpec, ...]:
+    """The CDI specs of a directory; empty if it does not exist."""
     try:
         files = sorted(path for path in directory.iterdir() if path.suffix in SUFFIXES)
     except OSError:

@@ -142,6 +142,8 @@ class Discovery:
         self._suits = suits
         self._settle = settle
         self._tasks: dict[Socket, asyncio.Task[Found]] = {}
+        self.problems: dict[Path, str] = {}
+        """The last problem of each socket at which GetInfo was not answered."""
         self.drivers: set[str] = set()
         """After `find` with `settle`: the names of all drivers in the directory."""
 
@@ -170,6 +172,7 @@ class Discovery:
     def _describe_new(self) -> None:
         for socket in find_sockets(self._directory):
             if socket not in self._tasks and self._suits(socket):
+                self.problems[socket.path] = "GetInfo was not answered"
                 self._tasks[socket] = asyncio.create_task(self._describe(socket))
 
     def _done(self) -> list[Found]:
@@ -190,9 +193,12 @@ class Discovery:
                     found = await calls.get_info()
             except ValueError as error:  # a path that is too long stays so
                 self._observe(RegistrationFailed(path_text(socket.path), str(error)))
+                self.problems[socket.path] = str(error)
                 return Found(socket, problem=str(error))
             if found.info is not None:
+                self.problems.pop(socket.path, None)
                 return found
+            self.problems[socket.path] = found.problem
             self._observe(RegistrationFailed(path_text(socket.path), found.problem))
             await self._clock.sleep(_RETRY)
         return found

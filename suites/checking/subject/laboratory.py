@@ -4,9 +4,10 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
+from socket import gethostname
 from typing import Protocol
 
-from drahealth.fakes.cluster.api import NODES
+from drahealth.fakes.cluster.api import NODES, ApiError
 from drahealth.fakes.cluster.clients.kube_client import KubeClient, access_of
 from drahealth.fakes.cluster.list_watch import ListWatch
 from drahealth.proto.clock import Clock
@@ -126,8 +127,20 @@ async def _running(
             raise ConfigurationError(str(error), "pass another --kubeconfig") from None
         stack.push_async_callback(client.close)
         api = client
-    registry = registry.absolute()
+    registry, (cdi_dir, *more) = registry.absolute(), settings.cdi_dirs
+    node = settings.node_name or (await _this_node(api) if api else "")
     places = Places(
-        registry.parent, registry, registry, settings.cdi_dir, settings.kubeconfig, node_name="", socket=settings.socket
+        *(registry.parent, registry, registry, cdi_dir, settings.kubeconfig, node),
+        socket=settings.socket,
+        more_cdi_dirs=tuple(more),
     )
     return Subject(label, places, clock, records.of_current, record_exit=partial(records.of_process, label), api=api)
+
+
+async def _this_node(api: ListWatch) -> str:
+    """The Node with the name of this host; empty if there is none, or if it cannot be read."""
+    try:
+        found = await api.get(NODES, gethostname().lower())
+    except ApiError:
+        return ""
+    return str(found["metadata"]["name"])

@@ -30,6 +30,13 @@ class Places:
     """The driver's name if the user gave it: its plugin directory then exists before the driver starts."""
     socket: Path | None = None
     """The only registration socket to use; None for any in the directory."""
+    more_cdi_dirs: tuple[Path, ...] = ()
+    """Further directories of CDI specs of a running driver."""
+
+    @property
+    def cdi_dirs(self) -> tuple[Path, ...]:
+        """All directories of CDI specs."""
+        return (self.cdi_dir, *self.more_cdi_dirs)
 
     @property
     def driver_dir(self) -> Path:
@@ -71,6 +78,11 @@ NAMES = (
     "driver_name",
 )
 """The names of all placeholders."""
+
+
+def placeholders_in(words: Sequence[str]) -> frozenset[str]:
+    """The names of the placeholders in these words."""
+    return frozenset(name for word in words for name in _PLACEHOLDER.findall(word))
 
 
 def check_placeholders(words: Sequence[str]) -> None:

@@ -13,7 +13,7 @@ from drahealth.proto.events import ApiServerSwitched, ClaimReadHeld, Event, Proc
 from drahealth.suites.checking.experiments.plan import Process
 from drahealth.suites.checking.outcomes import Incomplete
 from drahealth.suites.checking.subject.gateway import Gateway
-from drahealth.suites.checking.subject.places import Places, filled
+from drahealth.suites.checking.subject.places import Places, filled, placeholders_in
 from drahealth.suites.checking.subject.process import DriverProcess
 
 
@@ -57,19 +57,21 @@ class Subject:
         return bool(self._command)
 
     @property
+    def placeholders(self) -> frozenset[str]:
+        """The names of the placeholders in its command line and its variables."""
+        return placeholders_in([*self._command, *self._environment.values()])
+
+    @property
     def running(self) -> bool:
         """Whether its process runs; True for a driver that was started by others."""
         return self._process.running if self._process else not self.started_by_us
 
-    @property
-    def controls_api_server(self) -> bool:
-        """Whether `set_reachable` and `hold_claim_reads` work: the driver has the kubeconfig of its gateway."""
-        return self._gateway is not None
-
-    def owns(self, resource_slice: Mapping[str, Any]) -> bool:
-        """Whether a ResourceSlice is of this process: other processes publish for other nodes."""
+    def owns(self, resource_slice: Mapping[str, Any], driver: str) -> bool:
+        """Whether a ResourceSlice can be of this process. The API server of a running driver has other drivers."""
         node = resource_slice["spec"].get("nodeName")
-        return not self.started_by_us or not node or node == self.places.node_name
+        if not self.started_by_us and resource_slice["spec"].get("driver") != driver:
+            return False
+        return not node or not self.places.node_name or node == self.places.node_name
 
     async def start(self) -> None:
         """Starts the driver, also again after its end. Raises ConfigurationError if the command cannot be run."""

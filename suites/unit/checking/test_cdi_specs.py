@@ -115,3 +115,11 @@ def test_device_in_two_files_is_in_neither(tmp_path: Path) -> None:
 def test_specs_of_the_fake_driver_are_valid(tmp_path: Path) -> None:
     cdi.write(tmp_path, "example.com/gpu", "claim", "uid", {"gpu-0": None})
     assert [(spec.problem, spec.devices) for spec in read_specs(tmp_path)] == [("", ("example.com/gpu=gpu-0",))]
+
+
+def test_device_of_two_directories_is_no_conflict(tmp_path: Path) -> None:
+    folders = tmp_path / "a", tmp_path / "b"
+    for folder in folders:
+        folder.mkdir()
+        (folder / "gpu.json").write_text(json.dumps(SPEC))
+    assert [spec.problem for spec in read_specs(*folders)] == ["", ""]

@@ -1,6 +1,7 @@
 """The experiments of claims and ResourceSlices on a fake driver that runs: what each records."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -194,6 +195,28 @@ async def test_slices_are_listed_and_changes_recorded(rig: LabRig) -> None:
     assert (names(first), found["spec"]["devices"]) == (["gpu-0", "gpu-1", "gpu-2"], first.slices[0]["spec"]["devices"])
     assert {(event.change, event.by) for event in rig.happened(SliceChanged)} == {("MODIFIED", "driver")}
     assert "taints" in last.slices[0]["spec"]["devices"][0]
+
+
+def slice_of(name: str, driver: str = DRIVER, node: str = NODE) -> dict[str, Any]:
+    pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": driver, "nodeName": node, "pool": pool, "devices": [{"name": "gpu-9"}]}
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+async def test_slices_of_other_drivers_and_nodes_are_ignored(rig: LabRig) -> None:
+    await published(rig)
+    await rig.api.create(SLICES, slice_of("a", "other.example.com"))
+    await rig.api.create(SLICES, slice_of("b", node="node-b"))
+    await run(rig, "slices")
+    assert names(rig.happened(SlicesListed)[0]) == ["gpu-0", "gpu-1", "gpu-2"]
+
+
+async def test_driver_on_several_nodes_needs_a_node_name(rig: LabRig) -> None:
+    rig.places = replace(rig.places, node_name="")
+    await published(rig)
+    await rig.api.create(SLICES, slice_of("b", node="node-b"))
+    with pytest.raises(Incomplete, match="--node-name"):
+        await run(rig, "claims")
 
 
 async def test_driver_without_slices_has_none(rig: LabRig) -> None:

@@ -10,9 +10,11 @@ import pytest
 from drahealth.proto.events import GrpcCall, ReportReceived, SocketsListed, StreamClosed, StreamOpened
 from drahealth.proto.health_apis import HEALTH_APIS
 from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, PREPARE
+from drahealth.suites.checking.experiments.first_steps import described
 from drahealth.suites.checking.experiments.runs import RUNS
-from drahealth.suites.checking.lab import Facts, Plugin
+from drahealth.suites.checking.lab import Facts, Lab, Plugin
 from drahealth.suites.checking.outcomes import Incomplete, NotApplicable
+from drahealth.suites.checking.subject.subject import Subject
 from drahealth.suites.unit.checking.lab_rig import DRIVER, LabRig
 
 
@@ -45,6 +47,50 @@ async def test_registration_without_a_socket_is_incomplete_for_all(rig: LabRig) 
     with pytest.raises(Incomplete, match="no registration socket"):
         await run(rig, "registration")
     with pytest.raises(Incomplete, match="no registration socket"):
+        await run(rig, "services")
+
+
+def lab_of(rig: LabRig, *command: str) -> Lab:
+    """A lab of a driver that this command started."""
+    subject = Subject("main", rig.places, rig.clock, rig.events.append, command=command)
+    return Lab(subject, rig.events.append, Facts())
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        (("driver",), "drahealth certify"),
+        (("driver", "--node={node_name}"), "pass {registry_dir} or {kubelet_dir}"),
+        (("driver", "{kubelet_dir}"), "no registration socket within 30 s in {registry_dir};"),
+        ((), "no registration socket within 30 s in /"),
+    ],
+)
+async def test_reason_for_no_socket_names_the_next_step(rig: LabRig, command: tuple[str, ...], expected: str) -> None:
+    async with rig.time_flies():
+        with pytest.raises(Incomplete) as raised:
+            await described(lab_of(rig, *command), 30)
+    assert expected in str(raised.value)
+
+
+def refuse_connections(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+
+
+def silence(writer: asyncio.StreamWriter) -> None:
+    """Never answers."""
+
+
+@pytest.mark.parametrize("answer", [refuse_connections, silence])
+async def test_socket_that_is_no_plugin_is_the_reason(rig: LabRig, answer: Any) -> None:
+    path = await rig.listen(answer)
+    with pytest.raises(Incomplete, match=f"^{path}: "):
+        await run(rig, "registration")
+
+
+async def test_failed_get_info_is_the_reason_of_other_experiments(rig: LabRig) -> None:
+    path = await rig.serve({})
+    await run(rig, "registration")
+    with pytest.raises(Incomplete, match=f"^{path}: GetInfo failed: UNIMPLEMENTED"):
         await run(rig, "services")
 
 

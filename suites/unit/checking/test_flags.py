@@ -34,6 +34,7 @@ def test_a_socket_is_a_running_driver(tmp_path: Path) -> None:
         ([], {}),
         (["true"], {"registry_dir": Path("/")}),
         (["true"], {"kubeconfig": Path("k")}),
+        (["true"], {"node_name": "node-a"}),
         (["true"], {"api_server": "etcd"}),
         (["true"], {"deadline": 0.0}),
         (["true"], {"env": ["NAME"]}),
@@ -81,6 +82,19 @@ def test_running_driver_is_neither_started_nor_ended() -> None:
         "subscribers",
         "reregistration",
     ]
+
+
+def test_api_server_of_a_running_driver_allows_claims_and_slices() -> None:
+    without, given = (
+        {one.name for one, reason in plan(settings(registry_dir=Path("/"), **more)) if not reason}
+        for more in ({}, {"kubeconfig": Path("k")})
+    )
+    assert given - without == {"claims", "slices"}
+
+
+def test_cdi_directories_of_a_running_driver() -> None:
+    found = [settings(registry_dir=Path("/"), cdi_dirs=given).cdi_dirs for given in ((), (Path("/a"), Path("/b")))]
+    assert found == [(Path("/etc/cdi"), Path("/var/run/cdi")), (Path("/a"), Path("/b"))]
 
 
 def test_partial_run_plans_only_what_is_needed() -> None:
