@@ -39,7 +39,14 @@ def _requirement(judgement: Judgement) -> dict[str, object]:
         {"check": name, "fix": CHECKS[name].fix, **asdict(finding)} for name, finding in judgement.findings.items()
     ]
     remarks = [{"check": name, **asdict(finding)} for name, finding in judgement.remarks.items()]
-    return {**requirement, "verdict": judgement.verdict, "findings": findings, "remarks": remarks}
+    not_judged = {name: finding.seen for name, finding in judgement.not_judged.items()}
+    return {
+        **requirement,
+        "verdict": judgement.verdict,
+        "findings": findings,
+        "not_judged": not_judged,
+        "remarks": remarks,
+    }
 
 
 def to_junit(summary: Summary, evidence: Evidence) -> str:
@@ -71,6 +78,9 @@ def _case(suite: ET.Element, judgement: Judgement) -> None:
     if tag:
         problem = ET.SubElement(case, tag, message=_clean(f"{judgement.verdict}: {requirement.sentence}"))
         problem.text = _clean("\n".join(map(explanation, judgement.findings.values())))
+    if judgement.not_judged:
+        lines = (f"{name} does not apply: {finding.seen}" for name, finding in judgement.not_judged.items())
+        ET.SubElement(case, "system-out").text = _clean("\n".join(lines))
 
 
 _NOT_IN_XML = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd]")

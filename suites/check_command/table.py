@@ -67,11 +67,14 @@ def _row(judgement: Judgement) -> Text:
 
 
 def _sentence(judgement: Judgement) -> Text:
-    """The requirement; if it does not apply, also why."""
+    """The requirement; if it or a check of it does not apply, also why."""
     text = Text(judgement.requirement.sentence)
     if judgement.verdict in (Verdict.NOT_APPLICABLE, Verdict.STATIC):
-        reasons = dict.fromkeys(finding.seen for finding in judgement.findings.values())
+        judged = {name: one for name, one in judgement.findings.items() if name not in judgement.not_judged}
+        reasons = dict.fromkeys(finding.seen for finding in judged.values())
         text.append(f" ({printable('; '.join(reasons))})", style="dim")
+    for name, finding in judgement.not_judged.items():
+        text.append(f" ({name} does not apply: {printable(finding.seen)})", style="dim")
     return text
 
 

@@ -30,6 +30,13 @@ class Judgement:
         found = [finding.verdict for finding in self.findings.values()]
         return min((one for one in found if one is not Verdict.NOT_APPLICABLE), default=Verdict.NOT_APPLICABLE)
 
+    @property
+    def not_judged(self) -> Mapping[str, Finding]:
+        """The checks that do not apply, beside others that decide the verdict: a part of the requirement."""
+        if self.verdict is Verdict.NOT_APPLICABLE:
+            return {}
+        return {name: one for name, one in self.findings.items() if one.verdict is Verdict.NOT_APPLICABLE}
+
 
 def judge(evidence: Evidence, checks: Iterable[Check] = CHECKS.values()) -> list[Judgement]:
     """The verdict on each requirement, in the order of the ledger."""

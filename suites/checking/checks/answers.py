@@ -3,9 +3,9 @@
 from drahealth.suites.checking.checks.registry import check
 from drahealth.suites.checking.evidence import Evidence
 from drahealth.suites.checking.observed.claims import ClaimCall, allocated, allocations, claim_calls, steps
-from drahealth.suites.checking.observed.devices import named
+from drahealth.suites.checking.observed.devices import named, published
 from drahealth.suites.checking.observed.plain import text
-from drahealth.suites.checking.observed.registrations import driver_name
+from drahealth.suites.checking.observed.registrations import driver_name, outcome
 from drahealth.suites.checking.verdicts import Finding, failed, not_tested, passed, static
 
 
@@ -15,19 +15,42 @@ from drahealth.suites.checking.verdicts import Finding, failed, not_tested, pass
     fix="Return a result for each claim UID of the request, and prepare each claim whatever the others are.",
 )
 def each_claim_of_a_call_has_a_result(evidence: Evidence) -> Finding:
-    """Answers to calls with several claims have a result for each; a claim that was prepared alone has no error."""
-    alone = _prepared_alone(evidence)
-    found = [call for call in claim_calls(evidence, "claims") if len(set(call.claims)) > 1]
-    answered = [call for call in found if call.call.code == "OK"]
-    for call in answered:
-        if wrong := _wrong_results(call, alone):
+    """Answers to calls with several claims have a result for each; claims that can be prepared have no error."""
+    preparable = _preparable(evidence)
+    several = [call for call in claim_calls(evidence, "claims") if len(set(call.claims)) > 1]
+    for call in several:
+        if wrong := _wrong_results(call, preparable.get(call.number, frozenset())):
             return failed(*wrong, call.number)
-    if answered:
-        return passed("each claim has a result", *(call.number for call in answered))
-    if found:
-        seen = f"the driver answered {len(found)} calls with an error for the whole call, such as "
-        return static(seen + found[0].problem(found[0].claims[0]), *(call.number for call in found))
-    return not_tested("no call had several claims")
+    found = [call for call in several if call.kind == "prepare"]
+    if not found:
+        return not_tested("no NodePrepareResources had several claims")
+    records = [call.number for call in found]
+    if any(call.has_result(uid) and call.problem(uid) for call in found for uid in call.claims):
+        return passed("each claim has a result, and the error of one left the others alone", *records)
+    if any(call.call.code == "OK" for call in found):
+        return static("each claim has a result, and no result has an error", *records)
+    seen = f"the driver answered {len(found)} calls with an error for the whole call, such as "
+    return static(seen + found[0].problem(found[0].claims[0]), *records)
+
+
+def _preparable(evidence: Evidence) -> dict[int, frozenset[str]]:
+    """The claims that nothing keeps from being prepared, by the record of each NodePrepareResources.
+
+    A claim was prepared alone, or all its devices are published and no other claim holds or wants them.
+    """
+    claims, driver, ever = allocations(evidence, "claims"), driver_name(evidence), published(evidence).ever
+    wanted = {uid: frozenset(allocated(claim.what, driver)) for uid, claim in claims.items()}
+    alone = _prepared_alone(evidence)
+    found: dict[int, frozenset[str]] = {}
+    for step in steps(evidence, "claims"):
+        if step.call.kind == "unprepare":
+            continue
+        mine = wanted.get(step.uid, frozenset())
+        others = {*step.others, *step.call.claims} - {step.uid}
+        is_free = not any(mine & wanted.get(uid, frozenset()) for uid in others)
+        if step.uid in alone or (mine and mine <= ever and is_free):
+            found[step.number] = found.get(step.number, frozenset()) | {step.uid}
+    return found
 
 
 def _prepared_alone(evidence: Evidence) -> set[str]:
@@ -36,11 +59,15 @@ def _prepared_alone(evidence: Evidence) -> set[str]:
     return {one.uid for one in found if len(set(one.call.claims)) == 1}
 
 
-def _wrong_results(call: ClaimCall, alone: set[str]) -> tuple[str, str] | None:
-    """What was expected and seen of an answer to several claims."""
+def _wrong_results(call: ClaimCall, preparable: frozenset[str]) -> tuple[str, str] | None:
+    """What was expected and seen of a call for several claims."""
+    if call.call.code != "OK":
+        if call.kind == "unprepare" or not preparable.issuperset(call.claims):
+            return None
+        return f"{len(set(call.claims))} claims are prepared, because each of them can be", outcome(call.call)
     if missing := [uid for uid in call.claims if not call.has_result(uid)]:
         return f"a result for each of {len(set(call.claims))} claims", f"no result for {', '.join(sorted(missing))}"
-    if call.kind == "prepare" and (broken := [uid for uid in call.claims if uid in alone and call.problem(uid)]):
+    if broken := [uid for uid in call.claims if uid in preparable and call.problem(uid)]:
         return f"claim {broken[0]} is prepared, whatever the other claims are", call.problem(broken[0])
     return None
 

@@ -29,7 +29,7 @@ def cdi_device_ids_are_in_a_valid_spec(evidence: Evidence) -> Finding:
         return not_applicable("the driver returns no CDI device IDs", *(step.number for step in prepared))
     if not reads and not evidence.header.started_by_us:
         return not_applicable("the CDI directory of a running driver is unknown", prepared[0].number)
-    judged = [(step, read) for read in reads if (step := _last_before(prepared, read))]
+    judged = [(step, read) for read in reads for step in _held(evidence, read)]
     if not judged:
         return not_tested("the CDI directory was not read after a claim was prepared", prepared[0].number)
     for step, read in judged:
@@ -39,13 +39,20 @@ def cdi_device_ids_are_in_a_valid_spec(evidence: Evidence) -> Finding:
             expected = f"{missing[0]} is defined in a valid CDI spec"
             return failed(expected, _files(read.what), step.number, read.number)
     names = {name for step, _ in judged for one in step.devices for name in one.cdi_ids}
-    return passed(f"defined: {', '.join(sorted(names))}", *(read.number for _, read in judged))
+    return passed(f"defined: {', '.join(sorted(names))}", *dict.fromkeys(read.number for _, read in judged))
 
 
-def _last_before(prepared: list[Step], read: Observation[CdiSpecsRead]) -> Step | None:
-    """The last call before the read that returned CDI device IDs."""
-    before = [one for one in prepared if one.number < read.number and any(device.cdi_ids for device in one.devices)]
-    return before[-1] if before else None
+def _held(evidence: Evidence, read: Observation[CdiSpecsRead]) -> list[Step]:
+    """The last call for each claim that is prepared with CDI device IDs at the time of the read."""
+    held: dict[str, Step] = {}
+    for step in steps(evidence, "claims"):
+        if step.number > read.number:
+            break
+        if not step.problem and step.call.kind == "prepare":
+            held[step.uid] = step
+        elif not step.problem:
+            held.pop(step.uid, None)
+    return [step for step in held.values() if any(device.cdi_ids for device in step.devices)]
 
 
 def _files(read: CdiSpecsRead) -> str:

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from drahealth.proto.events import ProcessStarted
 from drahealth.proto.health_apis import NODE_HEALTH
 from drahealth.proto.values import DEFAULT_TIMEOUT, DeviceHealth
 from drahealth.suites.checking.checks.registry import health_check
@@ -16,8 +15,8 @@ _DELAY = 1.0
 """Seconds by which this machine may receive a report late."""
 _SKEW = 5
 """Seconds by which the clock of the driver may be ahead."""
-_OLD = 60
-"""Seconds by which a timestamp may be older than the driver's process."""
+_EARLIEST = 1_577_836_800
+"""Unix time of the year 2020. Smaller times have another start, such as that of the machine: DRA came later."""
 _MILLISECONDS = 100_000_000_000
 """Unix times above it are no seconds: as milliseconds, it is in 1973; as seconds, in the year 5138."""
 
@@ -28,13 +27,11 @@ _MILLISECONDS = 100_000_000_000
     fix="Set the time to the Unix time in seconds at which the driver last determined the health of the device.",
 )
 def timestamps_are_plausible(evidence: Evidence, found: list[Stream]) -> Finding:
-    """Timestamps are seconds, at most now, no older than the driver's process, and never decrease."""
+    """Timestamps are seconds since 1970, at most now, and never decrease."""
     try:
         started = datetime.fromisoformat(evidence.header.started).timestamp()
     except (ValueError, OverflowError):
         return not_tested("the header of the evidence has no valid start time")
-    process = next((one for one in evidence.of(ProcessStarted) if one.what.process == "main"), None)
-    oldest = started + process.at - _OLD if process else 1
     records = []
     for stream in found:
         for device, times in arrivals(stream).items():
@@ -42,7 +39,7 @@ def timestamps_are_plausible(evidence: Evidence, found: list[Stream]) -> Finding
             for at, number, one in times:
                 if one.updated == 0 and stream.api is not NODE_HEALTH:
                     continue  # the time is unknown
-                if wrong := _wrong_time(one.updated, before, oldest, started + at):
+                if wrong := _wrong_time(one.updated, before, started + at):
                     return failed(wrong[0], f"{device} in {stream}: {wrong[1]}", number)
                 before = one.updated
                 records.append(number)
@@ -52,17 +49,17 @@ def timestamps_are_plausible(evidence: Evidence, found: list[Stream]) -> Finding
     return static("no report has a time", *reports) if reports else not_tested("no report listed a device")
 
 
-def _wrong_time(updated: int, before: int, oldest: float, now: float) -> tuple[str, str] | None:
+def _wrong_time(updated: int, before: int, now: float) -> tuple[str, str] | None:
     if updated <= 0:
         return "a Unix time", f"{updated}"
     if updated > _MILLISECONDS:
         return "a Unix time in seconds", f"{updated}, which is in milliseconds or smaller units"
+    if updated < _EARLIEST:
+        return "a Unix time in seconds since 1970", f"{updated}, which is before 2020"
     if updated > now + _SKEW:
         return f"at most the current time, {now:.0f}", f"{updated}, {updated - now:.0f} s in the future"
     if updated < before:
         return f"at least {before}, as reported before", f"{updated}"
-    if updated < oldest:
-        return f"the time of a health check of this process, at least {oldest:.0f}", f"{updated}"
     return None
 
 

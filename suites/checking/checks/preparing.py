@@ -32,8 +32,10 @@ def _answers(devices: Iterable[Answered]) -> str:
 
 
 def _same(one: Iterable[Answered], other: Iterable[Answered]) -> bool:
-    def known(devices: Iterable[Answered]) -> list[tuple[Device, frozenset[str], tuple[str, ...]]]:
-        return sorted(((d.device, frozenset(d.requests), d.cdi_ids) for d in devices), key=repr)
+    """Whether the devices, their requests and their CDI device IDs are the same, in any order."""
+
+    def known(devices: Iterable[Answered]) -> list[tuple[Device, list[str], list[str]]]:
+        return sorted((d.device, sorted({*d.requests}), sorted({*d.cdi_ids})) for d in devices)
 
     return known(one) == known(other)
 

@@ -14,6 +14,7 @@ from drahealth.suites.checking.observed.registrations import (
     described,
     descriptions,
     get_info,
+    is_served,
     notified,
     outcome,
 )
@@ -24,8 +25,6 @@ _NAME_LIMIT = 63
 """Characters of a driver name, from the DRA API."""
 _ABSOLUTE = ("/", "{", "~")
 """Starts of absolute paths; evidence has `{run_dir}` and `~` in place of host paths."""
-_NOT_SERVED = {"UNIMPLEMENTED", "UNAVAILABLE", "DEADLINE_EXCEEDED", ""}
-"""gRPC codes that a served method does not answer to a valid call; "" is a message of another type."""
 
 
 @check(
@@ -114,7 +113,7 @@ def advertised_services_are_served(evidence: Evidence) -> Finding:
             return not_tested(f"NodePrepareResources of {version} was not called", info.number)
         records += [one.number for one in calls]
         for one in calls:
-            if one.what.code in _NOT_SERVED:
+            if not is_served(one.what):
                 expected = f"{version} answers NodePrepareResources, because GetInfo lists it"
                 return failed(expected, outcome(one.what), info.number, one.number)
     return passed(f"served: {', '.join(versions)}", *records)
@@ -150,7 +149,7 @@ def refused_driver_can_be_registered_again(evidence: Evidence) -> Finding:
     "as often as a kubelet calls them.",
 )
 def driver_registers_again_at_the_same_socket(evidence: Evidence) -> Finding:
-    """GetInfo, NotifyRegistrationStatus and NodePrepareResources succeed once more."""
+    """GetInfo and NotifyRegistrationStatus succeed, and NodePrepareResources without claims is answered."""
     name = "reregistration"
     described_again, accepted = list(get_info(evidence, name)), list(notified(evidence, name))
     paths = {method.path for method in PREPARE.values()}
@@ -159,9 +158,12 @@ def driver_registers_again_at_the_same_socket(evidence: Evidence) -> Finding:
         for one in evidence.of(GrpcCall, name)
         if f"/{one.what.method}" in paths and not sequence(one.what.request, "claims")
     ]
-    for one in (*described_again, *accepted, *prepared):
+    for one in (*described_again, *accepted):
         if one.what.code != "OK":
             return failed(f"{one.what.method} succeeds after a second registration", outcome(one.what), one.number)
+    for one in prepared:
+        if not is_served(one.what):
+            return failed(f"{one.what.method} is answered after a second registration", outcome(one.what), one.number)
     if not (described_again and accepted and prepared):
         return not_tested("the driver was not registered again")
     before = described(evidence)

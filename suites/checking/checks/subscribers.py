@@ -16,6 +16,8 @@ from drahealth.suites.checking.verdicts import Finding, failed, not_applicable, 
 
 _SHARED = 5.0
 """Seconds for which two streams must be open at the same time to be compared."""
+_FEWER, _SHARE = 3, 0.6
+"""A subscriber loses reports if it has at least so many fewer, and at most this share of those of another one."""
 
 
 @health_check(
@@ -146,9 +148,22 @@ def _lost(a: Times, b: Times, end: float) -> tuple[str, int] | None:
             return f"one has {len(sender)} reports, the other none", sender[0][1]
         if number := lost_change(sender, receiver, end, _value):
             return "one shows a change, the other does not within 5 s", number
+        if _misses_reports(sender, receiver, end):
+            return f"one has {len(sender)} reports, the other {len(receiver)}", sender[-1][1]
         if _stale(receiver, end) and not _stale(sender, end):
             return "one is refreshed within its timeout, the other is not", sender[-1][1]
     return None
+
+
+def _misses_reports(sender: Times, receiver: Times, end: float) -> bool:
+    """Whether one stream got about half of the other's reports, and at least three fewer.
+
+    Reports more often than once a second do not count: a driver may merge them when a stream is slow.
+    """
+    sent, received = len(sender) - 1, len(receiver) - 1
+    if not receiver or sent > end - sender[0][0]:
+        return False
+    return sent - received >= _FEWER and received <= _SHARE * sent
 
 
 def _stale(times: Times, end: float) -> bool:

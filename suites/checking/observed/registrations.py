@@ -8,6 +8,8 @@ from drahealth.suites.checking.evidence import Evidence, Observation
 from drahealth.suites.checking.observed.plain import text, texts
 
 Call = Observation[GrpcCall]
+_NOT_SERVED = {"UNIMPLEMENTED", "UNAVAILABLE", "DEADLINE_EXCEEDED", ""}
+"""gRPC codes that a served method does not answer to a valid call; "" is a message of another type."""
 
 
 def get_info(evidence: Evidence, *experiments: str) -> Iterator[Call]:
@@ -45,6 +47,11 @@ def advertised(evidence: Evidence) -> frozenset[str]:
     """The services that the driver advertises."""
     found = described(evidence)
     return frozenset(texts(found.what.response, "supported_versions")) if found else frozenset()
+
+
+def is_served(call: GrpcCall) -> bool:
+    """Whether the method is served. A NodePrepareResources without claims may have an error: kubelets never call it."""
+    return call.code not in _NOT_SERVED
 
 
 def outcome(call: GrpcCall) -> str:

@@ -11,6 +11,9 @@ from drahealth.suites.checking.evidence import Evidence
 from drahealth.suites.checking.judge import judge
 from drahealth.suites.checking.verdicts import Finding, Verdict
 from drahealth.suites.unit.checking.evidence_of import HEADER, evidence_of
+from drahealth.suites.unit.checking.healthy_run import healthy_run
+
+NO_SLICES = {"slices": ExperimentEnded("not applicable", "no API server")}
 
 
 def verdict_of(requirement: str, evidence: Evidence) -> Verdict:
@@ -44,6 +47,21 @@ def test_experiment_that_does_not_apply_decides_over_one_that_is_missing() -> No
     ended = ("slices", ExperimentEnded("not applicable", "no API server"))
     found = next(one for one in judge(evidence_of(ended)) if one.requirement.id == "PLUGIN-13")
     assert found.findings["driver-publishes-its-devices"].verdict is Verdict.NOT_APPLICABLE
+
+
+def test_check_that_does_not_apply_beside_a_pass_is_not_judged() -> None:
+    found = next(one for one in judge(healthy_run(ends=NO_SLICES)) if one.requirement.id == "PLUGIN-13")
+    reasons = {name: finding.seen for name, finding in found.not_judged.items()}
+    assert (found.verdict, reasons) == (
+        Verdict.PASS,
+        {"driver-publishes-its-devices": "experiment slices: no API server"},
+    )
+
+
+def test_requirement_that_does_not_apply_has_no_part_that_was_not_judged() -> None:
+    running = replace(HEADER, command=())
+    found = next(one for one in judge(evidence_of(header=running)) if one.requirement.id == "PLUGIN-03")
+    assert found.not_judged == {}
 
 
 def test_violation_counts_although_its_experiment_did_not_end() -> None:

@@ -35,7 +35,17 @@ from drahealth.suites.unit.checking.edits import (
     of_device,
     slices,
 )
-from drahealth.suites.unit.checking.healthy_run import INFO, RECORDS, Edit, healthy_run, resource_slice, without
+from drahealth.suites.unit.checking.evidence_of import HEADER, evidence_at
+from drahealth.suites.unit.checking.healthy_run import (
+    DEVICES,
+    INFO,
+    RECORDS,
+    Edit,
+    cdi,
+    healthy_run,
+    resource_slice,
+    without,
+)
 
 REFUSED = "refused-registration"
 EXIT = ProcessExited("refused", 7, 1, 0, ())
@@ -89,6 +99,23 @@ def killed(experiment: str, event: Event) -> Event | None:
     return SignalSent("main", "SIGKILL") if experiment == "end" and isinstance(event, ProcessExited) else event
 
 
+def failing_prepare(nth: int) -> Edit:
+    return calls(PREPARES, failing(), "claims", nth)
+
+
+ERROR = {"error": "one claim per call only"}
+AGAIN = {"request_names": ["gpu"], "pool_name": "node-a", "device_name": "gpu-1"}
+
+
+def with_two_cdi_devices(*order: str) -> Edit:
+    """The first and the second NodePrepareResources return two CDI devices, in another order."""
+    first, second = ({"claims": {"a": {"devices": [AGAIN | {"cdi_device_ids": [*ids]}]}}} for ids in ("xy", order))
+    return both(
+        calls(PREPARES, answering(first), "claims", 0),
+        calls(PREPARES, answering(second), "claims", 1),
+    )
+
+
 ROWS: list[tuple[str, str, Edit, Verdict]] = [
     ("get-info-describes-a-dra-driver", "another type", told(type="CSIPlugin"), FAIL),
     ("get-info-describes-a-dra-driver", "no type", told(type=None), FAIL),
@@ -124,7 +151,18 @@ ROWS: list[tuple[str, str, Edit, Verdict]] = [
     ("refused-driver-can-be-registered-again", "not refused", calls(NOTIFIES, lambda _: None), NOT_TESTED),
     ("driver-registers-again-at-the-same-socket", "GetInfo fails", calls(INFOS, failing(), "reregistration"), FAIL),
     ("driver-registers-again-at-the-same-socket", "Notify fails", calls(NOTIFIES, failing(), "reregistration"), FAIL),
-    ("driver-registers-again-at-the-same-socket", "Prepare fails", calls(PREPARES, failing(), "reregistration"), FAIL),
+    (
+        "driver-registers-again-at-the-same-socket",
+        "Prepare is not answered",
+        calls(PREPARES, failing("UNAVAILABLE"), "reregistration"),
+        FAIL,
+    ),
+    (
+        "driver-registers-again-at-the-same-socket",
+        "an error is an answer to no claims",
+        calls(PREPARES, failing("INVALID_ARGUMENT"), "reregistration"),
+        PASS,
+    ),
     (
         "driver-registers-again-at-the-same-socket",
         "another name",
@@ -139,6 +177,8 @@ ROWS: list[tuple[str, str, Edit, Verdict]] = [
         calls(PREPARES, answering({"claims": {"a": {}}}), "claims", 1),
         FAIL,
     ),
+    ("second-prepare-returns-the-same-devices", "other order of CDI IDs", with_two_cdi_devices("y", "x"), PASS),
+    ("second-prepare-returns-the-same-devices", "a CDI ID less", with_two_cdi_devices("x"), FAIL),
     ("second-prepare-returns-the-same-devices", "first fails", calls(PREPARES, failing(), "claims"), NOT_TESTED),
     ("restarted-driver-returns-the-same-devices", "error", calls(PREPARES, failing(), "driver-restart", 1), FAIL),
     (
@@ -162,7 +202,13 @@ ROWS: list[tuple[str, str, Edit, Verdict]] = [
         ),
         FAIL,
     ),
-    ("each-claim-of-a-call-has-a-result", "error for the call", calls(PREPARES, failing(), "claims", 2), PASS),
+    ("each-claim-of-a-call-has-a-result", "error for a call with a bad claim", failing_prepare(2), STATIC),
+    ("each-claim-of-a-call-has-a-result", "error for a call with good claims", failing_prepare(4), FAIL),
+    ("each-claim-of-a-call-has-a-result", "error for all calls", both(failing_prepare(2), failing_prepare(4)), FAIL),
+    ("each-claim-of-a-call-has-a-result", "only the first claim", of_claim("b", PREPARES, lambda _: ERROR), FAIL),
+    ("each-claim-of-a-call-has-a-result", "no error", of_claim("y", PREPARES, lambda _: {"devices": []}), STATIC),
+    ("each-claim-of-a-call-has-a-result", "none of unprepare", of_claim("b", UNPREPARES, lambda _: None), FAIL),
+    ("each-claim-of-a-call-has-a-result", "no prepare", calls(PREPARES, lambda _: None, "claims"), NOT_TESTED),
     ("error-of-a-claim-is-in-its-result", "error for the call", calls(PREPARES, failing(), "claims", 2), FAIL),
     ("error-of-a-claim-is-in-its-result", "none refused", of_claim("y", PREPARES, lambda _: {}), STATIC),
     ("answers-name-allocated-devices", "another device", of_claim("a", PREPARES, of_device(device_name="gpu-0")), FAIL),
@@ -212,9 +258,15 @@ ROWS: list[tuple[str, str, Edit, Verdict]] = [
     ),
     (
         "driver-answers-while-the-api-server-is-down",
-        "Prepare fails",
-        calls(PREPARES, failing(), "api-server-down"),
+        "Prepare is not answered",
+        calls(PREPARES, failing("UNAVAILABLE"), "api-server-down"),
         FAIL,
+    ),
+    (
+        "driver-answers-while-the-api-server-is-down",
+        "an error is an answer to no claims",
+        calls(PREPARES, failing("INVALID_ARGUMENT"), "api-server-down"),
+        PASS,
     ),
     ("driver-answers-while-the-api-server-is-down", "no health", without(ReportReceived, "api-server-down"), FAIL),
     (
@@ -256,6 +308,15 @@ def test_device_that_allows_multiple_allocations_may_be_shared() -> None:
         of_claim("t", PREPARES, lambda _: {}),
     )
     assert finding("device-of-another-claim-is-refused", edit).verdict is NOT_APPLICABLE
+
+
+@pytest.mark.parametrize(("kept", "verdict"), [("gpu-1", FAIL), ("gpu-2", FAIL), (None, PASS)])
+def test_cdi_devices_of_all_prepared_claims_are_defined(kept: str | None, verdict: Verdict) -> None:
+    """The CDI directory is read again while claims a and b are prepared."""
+    names = tuple(map(cdi, DEVICES)) if kept is None else (cdi(kept),)
+    read = (10.6, "claims", CdiSpecsRead((CdiSpec("gpu.json", "", names),)))
+    evidence = evidence_at(*RECORDS, read, header=HEADER)
+    assert finding("cdi-device-ids-are-in-a-valid-spec", evidence).verdict is verdict
 
 
 def whole(record: Observation[GrpcCall]) -> Observation[Event]:

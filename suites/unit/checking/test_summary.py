@@ -2,10 +2,15 @@
 
 from dataclasses import replace
 from datetime import date
+from io import StringIO
+from xml.etree import ElementTree as ET
 
 import pytest
+from rich.console import Console
 
 from drahealth.proto.events import Event, ExperimentEnded, GrpcCall, SocketsListed
+from drahealth.suites.check_command.report import to_junit
+from drahealth.suites.check_command.table import show
 from drahealth.suites.checking.checks import CHECKS
 from drahealth.suites.checking.evidence import Evidence
 from drahealth.suites.checking.experiments.plan import EXPERIMENTS
@@ -124,3 +129,16 @@ def test_running_driver_conforms_as_a_running_driver() -> None:
 def test_proven_checks_and_their_requirements_exist() -> None:
     assert proven().keys() <= CHECKS.keys()
     assert {check.requirement for check in CHECKS.values()} <= requirements().keys()
+
+
+def test_table_and_junit_name_the_check_that_does_not_apply_beside_a_pass() -> None:
+    evidence = healthy_run(ends={"slices": ExperimentEnded("not applicable", "no API server")})
+    found, output = summary(evidence), StringIO()
+    show(found, Console(file=output, width=100), "")
+    why = "driver-publishes-its-devices does not apply: experiment slices: no API server"
+    row = next(line for line in output.getvalue().splitlines() if "PLUGIN-13" in line)
+    case = next(
+        one for one in ET.fromstring(to_junit(found, evidence)).iter("testcase") if one.get("name") == "PLUGIN-13"
+    )
+    assert (row[:4], row[-len(why) - 2 :]) == ("PASS", f"({why})")
+    assert case.findtext("system-out") == why
