@@ -1,12 +1,12 @@
 """Claims for experiments: created in the driver's API server, allocated, and deleted afterwards."""
 
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Collection, Generator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
-from drahealth.fakes.cluster.api import CLAIMS, DEVICE_CLASSES, ApiError, Object
+from drahealth.fakes.cluster.api import CLAIMS, DEVICE_CLASSES, NAMESPACES, ApiError, Kind, Object
 from drahealth.fakes.cluster.list_watch import ListWatch
 from drahealth.fakes.cluster.scheduling import claims as claim_objects
 from drahealth.fakes.cluster.scheduling.allocator import allocate
@@ -64,13 +64,9 @@ class Allocator:
         self.shapes = shapes
 
     async def claim(self, shape: Shape, letter: str) -> ClaimRef:
-        """Creates a claim and allocates it. Raises Incomplete if the API server rejects the user's claim."""
-        try:
+        """Creates a claim and allocates it. Raises Incomplete if the API server rejects what is the user's."""
+        with _rejections(self._lab):
             made = await self._allocated(shape, letter)
-        except ApiError as error:
-            if self._lab.claim:
-                raise Incomplete(f"the API server rejected the claim of the claim file: {error}") from None
-            raise
         metadata = made["metadata"]
         ref = ClaimRef(metadata["namespace"], metadata["name"], metadata["uid"])
         results = made["status"]["allocation"]["devices"]["results"]
@@ -112,17 +108,65 @@ async def allocator(lab: Lab, plugin: Plugin) -> AsyncGenerator[Allocator, None]
     async with watched_slices(lab, plugin.driver) as watched:
         slices = await watched.complete(plugin.driver)
     lab.subject.check_running()
-    if lab.claim:
-        shapes = await _given(lab, lab.subject.api, slices)
-    else:
-        shapes = [shape_of(device) for device in chosen(published_devices(slices))]
-    if not shapes:
-        raise Incomplete("the driver publishes no device; a claim can be given with --claim")
-    made = Allocator(lab, lab.subject.api, shapes)
+    async with _surroundings(lab, lab.subject.api):
+        if lab.claim:
+            shapes = await _given(lab, lab.subject.api, slices)
+        else:
+            shapes = [shape_of(device) for device in chosen(published_devices(slices))]
+        if not shapes:
+            raise Incomplete("the driver publishes no device; a claim can be given with --claim")
+        made = Allocator(lab, lab.subject.api, shapes)
+        try:
+            yield made
+        finally:
+            await made.delete_all()
+
+
+@asynccontextmanager
+async def _surroundings(lab: Lab, api: ListWatch) -> AsyncGenerator[None, None]:
+    """The Namespaces and DeviceClasses of the claim file; those that exist are used.
+
+    The others are created. In the API server of a running driver they are deleted at the end.
+    """
+    async with AsyncExitStack() as stack:
+        for kind in (NAMESPACES, DEVICE_CLASSES):
+            for one in lab.claim:
+                if one["kind"] == kind.kind and await _is_created(lab, api, kind, one):
+                    stack.push_async_callback(_delete, lab, api, kind, one["metadata"]["name"])
+        yield
+
+
+async def _delete(lab: Lab, api: ListWatch, kind: Kind, name: str) -> None:
+    if not lab.subject.started_by_us:
+        with suppress(ApiError):
+            await api.delete(kind, name)
+
+
+async def _is_created(lab: Lab, api: ListWatch, kind: Kind, given: Mapping[str, Any]) -> bool:
+    """Creates the object; returns False if it exists. Raises Incomplete if the API server rejects it."""
+    metadata = {key: given["metadata"][key] for key in ("name", "labels", "annotations") if key in given["metadata"]}
+    spec = {"spec": given["spec"]} if "spec" in given else {}
+    with _rejections(lab):
+        try:
+            await api.create(kind, {"metadata": metadata, **spec})
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+            return False
+    return True
+
+
+@contextmanager
+def _rejections(lab: Lab) -> Generator[None, None, None]:
+    """Turns an ApiError into Incomplete, if the claim or the API server is the user's."""
     try:
-        yield made
-    finally:
-        await made.delete_all()
+        yield
+    except ApiError as error:
+        if lab.claim:
+            raise Incomplete(f"the API server rejected an object of the claim file: {error}") from None
+        if not lab.subject.started_by_us:
+            raise Incomplete(f"the API server rejected the claim of drahealth: {error}") from None
+        raise
 
 
 def published_devices(slices: Sequence[Object]) -> list[Published]:
@@ -164,8 +208,8 @@ def unpublished(shape: Shape) -> Shape:
 
 async def _given(lab: Lab, api: ListWatch, slices: Sequence[Object]) -> list[Shape]:
     """The first two claims of the claim file. Raises Incomplete if the first one cannot be allocated."""
-    classes = {one["metadata"]["name"]: one for one in await api.list(DEVICE_CLASSES)}
-    classes |= {one["metadata"]["name"]: dict(one) for one in lab.claim if one.get("kind") == DEVICE_CLASSES.kind}
+    with _rejections(lab):
+        classes = {one["metadata"]["name"]: one for one in await api.list(DEVICE_CLASSES)}
     node = lab.subject.places.node_name or next((one["spec"].get("nodeName", "") for one in slices), "")
     found: list[Shape] = []
     for claim in [dict(one) for one in lab.claim if one.get("kind") == CLAIMS.kind][:2]:

@@ -7,7 +7,7 @@ from typing import Any
 import grpc
 import pytest
 
-from drahealth.fakes.cluster.api import CLAIMS, SLICES
+from drahealth.fakes.cluster.api import CLAIMS, DEVICE_CLASSES, NAMESPACES, SLICES
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.proto.events import CdiSpecsRead, ClaimAllocated, GrpcCall, SliceChanged, SlicesListed
 from drahealth.proto.services import PREPARE
@@ -105,6 +105,27 @@ async def test_claim_of_the_user_is_allocated_from_what_is_published(rig: LabRig
     await run(rig, "claims", claim=(CLASS, CLAIM, CLAIM))
     assert story(rig)[0] == "Prepare gpu-0+gpu-1"
     assert story(rig)[-1] == "Unprepare gpu-0+gpu-1 gpu-2+gpu-3"
+
+
+TEAM = {"kind": "Namespace", "metadata": {"name": "team", "resourceVersion": "1"}}
+CLAIM_OF_TEAM = {**CLAIM, "metadata": {"name": "mine", "namespace": "team"}}
+
+
+@pytest.mark.parametrize("exists", [True, False])
+async def test_objects_of_the_claim_file_exist_while_the_driver_is_called(rig: LabRig, exists: bool) -> None:
+    await published(rig)
+    if exists:
+        await rig.api.create(NAMESPACES, {"metadata": {"name": "team"}})
+        await rig.api.create(DEVICE_CLASSES, {"metadata": {"name": "gpu"}, "spec": {}})
+    await run(rig, "claims", claim=(CLAIM_OF_TEAM, TEAM, CLASS))
+    assert {claim.namespace for claim in rig.happened(ClaimAllocated)} == {"team"}
+    assert [one["metadata"]["name"] for one in await rig.api.list(DEVICE_CLASSES)] == exists * ["gpu"]
+
+
+async def test_claim_that_the_api_server_rejects_is_incomplete(rig: LabRig) -> None:
+    await published(rig)
+    with pytest.raises(Incomplete, match='namespaces "team" not found'):
+        await run(rig, "claims", claim=(CLAIM_OF_TEAM, CLASS))
 
 
 async def test_allocation_in_the_claim_file_is_used(rig: LabRig) -> None:

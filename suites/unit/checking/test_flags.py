@@ -49,13 +49,37 @@ def test_contradictory_flags_are_rejected(words: list[str], given: dict[str, Any
         settings(*words, **given)
 
 
+CLAIM = """apiVersion: resource.k8s.io/{}
+kind: ResourceClaim
+metadata: {{name: a}}
+spec: {{devices: {{requests: {}}}}}
+"""
+
+
+def test_claim_file_with_an_allocation_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "claim.yaml"
+    path.write_text(
+        CLAIM.format("v1", "[{name: a, exactly: {deviceClassName: gpu, count: 2}}]")
+        + "status: {allocation: {devices: {results: [{request: a, driver: d, pool: p, device: g}]}}}\n"
+    )
+    assert [one["kind"] for one in read_claim_file(path)] == ["ResourceClaim"]
+
+
 @pytest.mark.parametrize(
     ("text", "line"),
     [
         ("kind: Pod\nmetadata: {name: a}\n", 1),
         ("kind: ResourceClaim\n", 1),
+        (CLAIM.format("v1", "[]"), 4),
+        (CLAIM.format("v1", "[{name: a}]"), 4),
+        (CLAIM.format("v1", "[{exactly: {deviceClassName: a}}]"), 4),
+        (CLAIM.format("v1", "[{name: a, exactly: {}}]"), 4),
+        (CLAIM.format("v1", "[{name: a, exactly: {deviceClassName: a, count: two}}]"), 4),
+        (CLAIM.format("v1", "[{name: a, exactly: {deviceClassName: a, selectors: [a]}}]"), 4),
+        (CLAIM.format("v1beta1", "[{name: a, deviceClassName: a}]"), 1),
+        ("kind: DeviceClass\nmetadata: {name: a}\nspec:\n", 3),
         ("kind: DeviceClass\nmetadata: {name: a}\n", None),
-        ("kind: ResourceClaim\nmetadata: {name: a}\n---\n- 1\n", 4),
+        ("kind: Namespace\nmetadata: {name: a}\n---\n- 1\n", 4),
         ("{", None),
         ("", None),
     ],
