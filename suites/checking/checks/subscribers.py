@@ -88,6 +88,7 @@ def _value_in_both(one: Stream, other: Stream) -> Value:
     "watch",
     "subscribers",
     fix="Give each stream a channel of its own, and send each change to all of them.",
+    reads=("slow-subscriber",),
 )
 def all_subscribers_receive_all_reports(evidence: Evidence, found: list[Stream]) -> Finding:
     """Streams of one health API that are open at the same time show the same changes, and both are refreshed."""

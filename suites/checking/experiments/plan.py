@@ -67,6 +67,14 @@ EXPERIMENTS: dict[str, Experiment] = {
             requires="services",
         ),
         Experiment(
+            "slow-subscriber",
+            "Open one more stream, and read only its first report: it must not disturb the others.",
+            "main",
+            36,
+            frozenset({"health"}),
+            requires="services",
+        ),
+        Experiment(
             "claims",
             "Prepare and unprepare claims: one twice, several in a call, an unknown one, and one with a device that "
             "another claim holds.",
@@ -91,7 +99,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             "main",
             1,
             requires="registration",
-            after=("watch", "subscribers", "claims", "slow-prepare"),
+            after=("watch", "subscribers", "slow-subscriber", "claims", "slow-prepare"),
         ),
         Experiment(
             "end",
@@ -100,12 +108,15 @@ EXPERIMENTS: dict[str, Experiment] = {
             2,
             frozenset({"start"}),
             requires="registration",
-            after=("services", "slices", "watch", "subscribers", "claims", "slow-prepare", "reregistration"),
+            after=(
+                *("services", "slices", "watch", "subscribers", "slow-subscriber"),
+                *("claims", "slow-prepare", "reregistration"),
+            ),
             ends_driver=True,
         ),
         Experiment(
             "refused-registration",
-            "Refuse the registration, and watch whether the driver keeps its socket or exits.",
+            "Refuse the registration, 3 s after GetInfo, and watch whether the driver keeps its socket or exits.",
             "refused",
             8,
             frozenset({"start"}),

@@ -9,7 +9,7 @@ from drahealth.suites.checking.experiments.ending import driver_restart, end
 from drahealth.suites.checking.experiments.registration import refused_registration, registration, reregistration
 from drahealth.suites.checking.experiments.services import services
 from drahealth.suites.checking.experiments.slices import slice_deletion, slices
-from drahealth.suites.checking.experiments.watching import subscribers, watch
+from drahealth.suites.checking.experiments.watching import slow_subscriber, subscribers, watch
 from drahealth.suites.checking.lab import Lab
 
 RUNS: dict[str, Callable[[Lab], Coroutine[Any, Any, None]]] = {
@@ -18,6 +18,7 @@ RUNS: dict[str, Callable[[Lab], Coroutine[Any, Any, None]]] = {
     "slices": slices,
     "watch": watch,
     "subscribers": subscribers,
+    "slow-subscriber": slow_subscriber,
     "claims": claims,
     "slow-prepare": slow_prepare,
     "reregistration": reregistration,

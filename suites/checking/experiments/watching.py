@@ -1,5 +1,6 @@
 """Long health streams: one for each health API, and several subscribers of one at once."""
 
+import math
 from contextlib import AsyncExitStack
 
 from drahealth.proto.health_apis import HEALTH_APIS, HealthApi
@@ -39,6 +40,14 @@ async def subscribers(lab: Lab) -> None:
             async with subscribed(plugin, best, clock, lab.record) as third:
                 await third.reported(FIRST_REPORT_LIMIT)
             lab.subject.check_running()
+        await lab.ended("watch")
+    lab.subject.check_running()
+
+
+async def slow_subscriber(lab: Lab) -> None:
+    """Opens a stream until `watch` ends, and reads only its first report. The streams of `watch` show the effect."""
+    plugin, apis = await known(lab.facts.plugin), await health_apis(lab)
+    async with subscribed(plugin, apis[0], lab.subject.clock, lab.record, pace=math.inf):
         await lab.ended("watch")
     lab.subject.check_running()
 

@@ -1,4 +1,4 @@
-"""Registers a driver as a kubelet does, or as it should not: it refuses, answers late, or never answers."""
+"""Registers a driver as a kubelet does, or as it should not: it refuses, or answers late."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
@@ -101,11 +101,11 @@ async def registrar(socket: Socket, clock: Clock, observe: Observe) -> AsyncGene
         yield Registrar(channel, clock, observe, socket)
 
 
-async def register(socket: Socket, clock: Clock, observe: Observe, answer: Answer | None = ACCEPT) -> Found:
-    """The whole handshake with one socket: GetInfo, and the answer. None never answers."""
+async def register(socket: Socket, clock: Clock, observe: Observe, answer: Answer = ACCEPT) -> Found:
+    """The whole handshake with one socket: GetInfo, and the answer."""
     async with registrar(socket, clock, observe) as calls:
         found = await calls.get_info()
-        if found.info is not None and answer is not None:
+        if found.info is not None:
             await calls.notify(answer)
         return found
 

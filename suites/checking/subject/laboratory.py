@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from socket import gethostname
-from typing import Protocol
+from typing import Literal, Protocol
 
 from drahealth.fakes.cluster.api import NODES, ApiError
 from drahealth.fakes.cluster.clients.kube_client import KubeClient, access_of
@@ -41,7 +41,7 @@ async def laboratory(
     Raises ConfigurationError, and HarnessError if the API server cannot be started.
     """
     async with AsyncExitStack() as stack:
-        servers = _Servers(settings, root, stack)
+        servers = _Servers(settings, stack)
         found = {}
         for number, label in enumerate(processes):
             if settings.command:
@@ -54,22 +54,17 @@ async def laboratory(
 
 
 class _Servers:
-    """The API servers of a run: one in memory for each driver process, or a real one for all of them."""
+    """The API servers of a run, one for each driver process: ResourceSlices can belong to no node."""
 
-    def __init__(self, settings: Settings, root: Path, stack: AsyncExitStack) -> None:
+    def __init__(self, settings: Settings, stack: AsyncExitStack) -> None:
         self._settings = settings
-        self._root = root
         self._stack = stack
-        self._real: ApiServerProcess | None = None
 
     async def of(self, folder: Path) -> "ApiServerProcess":
         """The server of a driver process with this folder."""
-        if self._settings.api_server == "memory":
-            return await self._stack.enter_async_context(api_server("memory", _made(folder / "api")))
-        if self._real is None:
-            context = api_server("real", _made(self._root / "api"), kubernetes=self._settings.kubernetes)
-            self._real = await self._stack.enter_async_context(context)
-        return self._real
+        kind: Literal["memory", "real"] = "real" if self._settings.api_server == "real" else "memory"
+        server = api_server(kind, _made(folder / "api"), kubernetes=self._settings.kubernetes)
+        return await self._stack.enter_async_context(server)
 
     async def gateway(self, server: "ApiServerProcess", kubeconfig: Path) -> Gateway:
         """A gateway to the server, for a driver with this kubeconfig."""

@@ -11,6 +11,7 @@ from drahealth.proto.events import GrpcCall, ReportReceived, SocketsListed, Stre
 from drahealth.proto.health_apis import HEALTH_APIS
 from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, PREPARE
 from drahealth.suites.checking.experiments.first_steps import described
+from drahealth.suites.checking.experiments.registration import LATE
 from drahealth.suites.checking.experiments.runs import RUNS
 from drahealth.suites.checking.lab import Facts, Lab, Plugin
 from drahealth.suites.checking.outcomes import Incomplete, NotApplicable
@@ -134,7 +135,9 @@ async def test_registration_with_an_unusable_endpoint_is_refused(rig: LabRig) ->
 
 async def test_refused_driver_is_asked_again(rig: LabRig) -> None:
     driver = await rig.driver()
+    began = rig.clock.now()
     await run(rig, "refused-registration")
+    assert rig.clock.now() - began >= LATE
     assert calls(rig) == [("GetInfo", "OK"), ("NotifyRegistrationStatus", "OK"), ("GetInfo", "OK")]
     assert not (await driver.state()).registered
 
@@ -199,7 +202,7 @@ async def test_watch_ends_when_all_streams_have_ended(rig: LabRig) -> None:
     assert [closed.code for closed in rig.happened(StreamClosed)] == ["UNIMPLEMENTED"]
 
 
-@pytest.mark.parametrize("name", ["watch", "subscribers"])
+@pytest.mark.parametrize("name", ["watch", "subscribers", "slow-subscriber"])
 async def test_driver_without_health_is_not_watched(rig: LabRig, name: str) -> None:
     plugin_known(rig, await rig.driver(health_apis=()))
     await run(rig, "services")
@@ -214,3 +217,17 @@ async def test_subscribers_are_four_streams(rig: LabRig) -> None:
     opened = {event.stream for event in rig.happened(StreamOpened)}
     reported = {event.stream for event in rig.happened(ReportReceived)}
     assert (len(opened), reported) == (4, opened)
+
+
+async def test_slow_subscriber_reads_one_report_until_the_watch_ends(rig: LabRig) -> None:
+    plugin_known(rig, await rig.driver())
+    rig.facts.health_apis.set_result(("v1.DRAResourceHealth",))
+    watch = asyncio.Event()
+    async with rig.time_flies():
+        work = asyncio.create_task(RUNS["slow-subscriber"](rig.lab(_ended={"watch": watch})))
+        await RUNS["watch"](rig.lab())
+        watch.set()
+        await work
+    streams = [opened.stream for opened in rig.happened(StreamOpened)]
+    reports = Counter(report.stream for report in rig.happened(ReportReceived))
+    assert sorted(min(reports[stream], 2) for stream in streams) == [1, 2]

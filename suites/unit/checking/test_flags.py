@@ -104,6 +104,7 @@ def test_running_driver_is_neither_started_nor_ended() -> None:
         "services",
         "watch",
         "subscribers",
+        "slow-subscriber",
         "reregistration",
     ]
 

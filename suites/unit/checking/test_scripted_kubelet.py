@@ -9,7 +9,7 @@ import pytest
 
 from drahealth.proto.events import GrpcCall, MalformedReceived, RegistrationFailed, ReportReceived, StreamClosed
 from drahealth.proto.health_apis import HEALTH_APIS, V1
-from drahealth.proto.services import NOTIFY_REGISTRATION, PREPARE, WATCH_HEALTH_V1
+from drahealth.proto.services import PREPARE, WATCH_HEALTH_V1
 from drahealth.proto.values import ClaimRef
 from drahealth.suites.checking.kubelet.connection import connected
 from drahealth.suites.checking.kubelet.dra_calls import DraCalls
@@ -53,14 +53,6 @@ async def test_driver_receives_the_answer_of_the_registration(rig: LabRig, answe
         await register(found.socket, rig.clock, rig.events.append, answer)
     state = await driver.state()
     assert (state.registered, state.registration_error) == (answer.registered, answer.error)
-
-
-async def test_registration_without_an_answer(rig: LabRig) -> None:
-    driver = await rig.driver()
-    found = await find(rig)
-    assert found
-    await register(found.socket, rig.clock, rig.events.append, None)
-    assert driver.calls.get(NOTIFY_REGISTRATION.path, 0) == 0
 
 
 async def test_no_socket_is_found_in_an_empty_directory(rig: LabRig) -> None:
