@@ -2,19 +2,22 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 
 import grpc
 import grpc.aio
 
 from drahealth.manager.tasks import spawn
 
+INTERVAL = 0.1
+"""Real seconds between two looks at the connection.
+
+gRPC could announce changes. But a pending announcement outlives its event loop, and cannot be cancelled.
+"""
+
 
 class ConnectionWatch:
-    """Calls `changed()` when `connected` has changed, from `start` to `close`.
-
-    The channel must have no calls: then its wait for the next state ends when it is closed. With calls, the wait ends
-    some time after them, maybe in another event loop.
-    """
+    """Calls `changed()` when `connected` has changed, from `start` to `close`."""
 
     def __init__(self, channel: grpc.aio.Channel, name: str, changed: Callable[[], None]) -> None:
         self.connected = False
@@ -22,24 +25,23 @@ class ConnectionWatch:
         self._name = name
         self._changed = changed
         self._task: asyncio.Task[None] | None = None
-        self._is_closed = False
 
     def start(self) -> None:
         """Connects, and follows the connection."""
         self._task = spawn(self._follow(), f"connection of {self._name}")
 
     async def close(self) -> None:
-        """Closes the channel, without a call of `changed`."""
-        self._is_closed = True
-        await self._channel.close()
-        if self._task:
-            await asyncio.wait([self._task])
+        """Ends, without a call of `changed`. The channel stays open."""
+        task, self._task = self._task, None
+        if task:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
 
     async def _follow(self) -> None:
-        while not self._is_closed:
-            state = self._channel.get_state(try_to_connect=True)
-            self._set(state is grpc.ChannelConnectivity.READY)
-            await self._channel.wait_for_state_change(state)
+        while True:
+            self._set(self._channel.get_state(try_to_connect=True) is grpc.ChannelConnectivity.READY)
+            await asyncio.sleep(INTERVAL)
 
     def _set(self, connected: bool) -> None:
         if connected != self.connected:

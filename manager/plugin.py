@@ -75,11 +75,8 @@ class DraPlugin:
         self._methods = pick_health_api(versions, profile)
         self._method = 0
         limit = ("grpc.max_receive_message_length", profile.largest_report)
-        address, settings = target(endpoint), [*_CHANNEL, limit]
-        self._channel = grpc.aio.insecure_channel(address, options=settings)
-        # gRPC shares the connection between channels with the same address and options.
-        watched = grpc.aio.insecure_channel(address, options=settings)
-        self._connection = ConnectionWatch(watched, str(self), on_connection)
+        self._channel = grpc.aio.insecure_channel(target(endpoint), options=[*_CHANNEL, limit])
+        self._connection = ConnectionWatch(self._channel, str(self), on_connection)
         self._call_plugin = PluginCalls(self._channel, clock, observe, endpoint, driver)
         self._state = State.OFF
         self._task: asyncio.Task[None] | None = None

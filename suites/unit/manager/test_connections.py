@@ -131,11 +131,11 @@ def test_a_closed_connection_leaves_no_event_to_the_next_loop(tmp_path: Path) ->
     problems: list[object] = []
 
     async def connect_and_close() -> None:
-        channel = grpc.aio.insecure_channel(target(tmp_path / "nobody.sock"))
-        watch = ConnectionWatch(channel, "gpu", lambda: None)
-        watch.start()
-        await asyncio.sleep(0)  # it has begun to wait
-        await watch.close()
+        async with grpc.aio.insecure_channel(target(tmp_path / "nobody.sock")) as channel:
+            watch = ConnectionWatch(channel, "gpu", lambda: None)
+            watch.start()
+            await asyncio.sleep(0)  # it has begun
+            await watch.close()
 
     async def call() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context["message"]))
