@@ -172,7 +172,7 @@ def judge_evidence(
 @app.command("selftest")
 def selftest(
     mutants: Annotated[
-        list[str] | None, typer.Argument(metavar="[MUTANT]...", help="Mutants, or `healthy`; default: all.")
+        list[str] | None, typer.Argument(metavar="MUTANT", help="Mutants, or `healthy`; default: all.")
     ] = None,
     sample: Annotated[int | None, typer.Option(min=1, help="Number of mutants, drawn at random.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of --sample.")] = None,

@@ -9,6 +9,8 @@ from typing import Any
 from drahealth.fakes.cluster.api import Object
 from drahealth.fakes.kubelet_plugin.interface import Device, PrepareResult
 from drahealth.fakes.kubelet_plugin.pools import Owner
+from drahealth.proto.health_apis import HealthApi
+from drahealth.proto.values import DeviceHealth
 from drahealth.suites.checking.mutants.healthy import CDI_KIND, OTHER, Healthy, Surroundings
 from drahealth.suites.checking.mutants.table import mutant
 
@@ -154,6 +156,11 @@ class WrongPool(Healthy):
     def answer(self, uid: str, device: Device) -> Device:
         return replace(super().answer(uid, device), pool=self.name)
 
+    def health_of(self, device: str, api: HealthApi) -> DeviceHealth:
+        """The stream of prepared devices has the same pool."""
+        found = super().health_of(device, api)
+        return replace(found, pool=self.name) if api.prepared_only else found
+
 
 @mutant(_ALLOCATED)
 class WrongDevice(Healthy):
@@ -161,6 +168,12 @@ class WrongDevice(Healthy):
 
     def answer(self, uid: str, device: Device) -> Device:
         return replace(super().answer(uid, device), device=self.devices[0])
+
+    def listed(self, api: HealthApi, number: int) -> list[DeviceHealth]:
+        """The stream of prepared devices lists the same device."""
+        if not api.prepared_only:
+            return super().listed(api, number)
+        return [self.health_of(self.devices[0], api)] if self.prepared else []
 
 
 @mutant(_ALLOCATED)

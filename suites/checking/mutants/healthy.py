@@ -5,6 +5,7 @@ It is built on the parts of `kubelet_plugin`, except that its own methods answer
 
 import asyncio
 import json
+import os
 import sys
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -49,9 +50,10 @@ GAVE_UP = 7
 
 
 def give_up(reason: str) -> NoReturn:
-    """Ends the process."""
+    """Ends the process at once; gRPC may crash if the interpreter ends while calls are open."""
     sys.stderr.write(f"{reason}\n")
-    sys.exit(GAVE_UP)
+    sys.stderr.flush()
+    os._exit(GAVE_UP)
 
 
 class Healthy:
@@ -300,6 +302,11 @@ class Healthy:
             await asyncio.sleep(self.change)
             self.sick = not self.sick
             self.changed()
+
+    @property
+    def open_streams(self) -> int:
+        """The number of open streams of all health APIs."""
+        return len(self._wakers)
 
     def streams_of(self, api: HealthApi) -> int:
         """The number of open streams of a health API."""

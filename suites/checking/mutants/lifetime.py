@@ -1,13 +1,14 @@
 """Mutants with wrong ResourceSlices, without an API server, and at their end."""
 
 import asyncio
-import sys
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import grpc
 
 from drahealth.fakes.cluster.api import SLICES, ApiError
 from drahealth.fakes.kubelet_plugin.pools import Pool
+from drahealth.proto.health_apis import HealthApi
 from drahealth.suites.checking.mutants.healthy import Healthy, give_up
 from drahealth.suites.checking.mutants.table import mutant
 
@@ -131,7 +132,7 @@ class LeavesSockets(Healthy):
     """The driver leaves its sockets behind at its end."""
 
     async def stop(self) -> None:
-        sys.exit(0)
+        give_up("the sockets stay")
 
 
 @mutant(_END)
@@ -143,9 +144,15 @@ class HangsAtTheEnd(Healthy):
 
 
 @mutant("driver-runs-until-it-is-stopped")
-class ExitsByItself(Healthy):
-    """The driver exits 6 s after its start."""
+class ExitsWithFiveStreams(Healthy):
+    """The driver exits 4 s after a fifth health stream was opened."""
 
-    async def beat(self) -> None:
-        await asyncio.sleep(6)
-        give_up("nothing to do")
+    async def watch(self, api: HealthApi, context: Any) -> AsyncGenerator[Any, None]:
+        if self.open_streams >= 4:
+            self.spawn(self._exit())
+        async for message in super().watch(api, context):
+            yield message
+
+    async def _exit(self) -> None:
+        await asyncio.sleep(4)
+        give_up("too many streams")

@@ -59,10 +59,15 @@ class UnservedVersion(Healthy):
 
 @mutant("accepted-registration-is-acknowledged")
 class FailingNotify(Healthy):
-    """NotifyRegistrationStatus fails for an accepted registration."""
+    """NotifyRegistrationStatus fails for the first accepted registration."""
+
+    calls = 0
 
     async def notified(self, request: Any, context: Any) -> Any:
-        await context.abort(grpc.StatusCode.UNKNOWN, "no handler")
+        self.calls += 1
+        if self.calls == 1:
+            await context.abort(grpc.StatusCode.UNKNOWN, "no handler")
+        return await super().notified(request, context)
 
 
 @mutant("refused-driver-can-be-registered-again")

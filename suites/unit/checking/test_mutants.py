@@ -51,7 +51,7 @@ def test_crashed_mutant_is_void_and_not_caught() -> None:
     assert (bool(proof.error), proof.caught_by, proof.ok) == (True, (), False)
 
 
-@pytest.mark.parametrize("name", ["leaves-sockets", "wrong-pool"])
+@pytest.mark.parametrize("name", ["leaves-sockets", "unserved-version"])
 async def test_a_mutant_is_caught_by_its_check_alone(name: str) -> None:
     proof = await prove_one(name)
     assert proof == Proof(name, proof.seconds, MUTANTS[name].caught_by)
