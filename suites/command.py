@@ -95,7 +95,7 @@ def check_driver(
         typer.Option(metavar="NAME=VALUE", help="Environment variable for the driver, with placeholders."),
     ] = None,
     driver_name: Annotated[
-        str, typer.Option(metavar="NAME", help="The driver's name: its plugin directory is created before the start.")
+        str, typer.Option(metavar="NAME", help="The driver's name, which is also the name of {driver_dir}.")
     ] = "",
     api_server: Annotated[
         str, typer.Option(metavar="KIND", help="API server for the driver: memory (default), real or none.")
@@ -109,7 +109,8 @@ def check_driver(
         list[str] | None, typer.Option(metavar="ID", help="Check only this requirement, such as PLUGIN-05.")
     ] = None,
     sequential: Annotated[
-        bool, typer.Option("--sequential", help="Run one process of the driver at a time, if two disturb each other.")
+        bool,
+        typer.Option("--sequential", help="Run the processes of the driver one after another instead of side by side."),
     ] = False,
     deadline: Annotated[float, typer.Option(metavar="SECONDS", help="Longest duration of the run.")] = 180.0,
     plan: Annotated[bool, typer.Option("--plan", help="Print the experiments and their costs, and exit.")] = False,
