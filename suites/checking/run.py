@@ -21,7 +21,7 @@ from drahealth.suites.checking.recorder import Listener, Recorder
 from drahealth.suites.checking.redaction import Redaction, secrets_in
 from drahealth.suites.checking.settings import Settings, plan
 from drahealth.suites.checking.subject.laboratory import laboratory
-from drahealth.suites.checking.subject.subject import Subject, exit_text
+from drahealth.suites.checking.subject.subject import Subject, exit_text, output_text
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.targets.run_directory import RunDirectory
 
@@ -134,6 +134,8 @@ class _Run:
                     outcome, reason = "incomplete", f"experiment {experiment.requires} ended as {before}"
                 else:
                     outcome, reason = await self._outcome(experiment, subject, facts)
+                    if outcome == "incomplete" and subject.started_by_us and subject.running:
+                        reason += output_text(subject.output())
             finally:
                 facts.close(name)
                 self._outcomes[name] = outcome

@@ -124,6 +124,10 @@ class Subject:
         finally:
             self._record(ClaimReadHeld(uid, held=False))
 
+    def output(self) -> tuple[str, ...]:
+        """The last lines of the output of its process."""
+        return self._process.output() if self._process else ()
+
     async def close(self) -> None:
         """Kills the driver, if it still runs, with its descendants."""
         self._signalled = True
@@ -145,4 +149,9 @@ class Subject:
 def exit_text(ended: ProcessExited) -> str:
     """How the driver ended, with the last line of its output."""
     how = f"with code {ended.exit_code}" if ended.exit_code >= 0 else f"by {signal.Signals(-ended.exit_code).name}"
-    return f"the driver exited {how}" + (f"; its last line of output: {ended.output[-1]}" if ended.output else "")
+    return f"the driver exited {how}{output_text(ended.output)}"
+
+
+def output_text(output: Sequence[str]) -> str:
+    """The last line of a driver's output, to be added to a reason; empty without output."""
+    return f"; its last line of output: {output[-1]}" if output else ""

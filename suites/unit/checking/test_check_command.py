@@ -54,6 +54,16 @@ def test_program_that_is_no_driver_never_conforms_and_leaves_nothing(tmp_path: P
     assert [one for one in environments() if mark.encode() in one] == []
 
 
+def test_reason_of_a_driver_that_hangs_has_the_last_line_of_its_output(tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    code = "import time; print('waiting for /dev/nvidiactl', flush=True); time.sleep(600)"
+    drahealth(
+        "check", "--deadline=5", "--requirement=PLUGIN-02", f"--report={report}", "--", sys.executable, "-c", code
+    )
+    (found,) = json.loads(report.read_text())["requirements"]
+    assert [one["seen"] for one in found["findings"] if "waiting for /dev/nvidiactl" in one["seen"]] != []
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
