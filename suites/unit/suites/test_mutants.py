@@ -42,7 +42,8 @@ SOON: Mapping[Window, float] = {"push": 0.4, "resync": 0.4, "start": 10.0, "rest
 @scenario("STATUS-01")
 async def told_and_not_waited_for(node: Node) -> None:
     """The requirements that are checked at the end of a story."""
-    _, _, gpu = await node.pod_with_a_gpu()
+    _, pod, gpu = await node.pod_with_a_gpu()
+    await pod.shows(gpu, Health.HEALTHY)
     await gpu.becomes(Health.UNHEALTHY)
     assert await node.history.until(lambda: any(_bad(report) for report in node.history.of(ReportSent)), 10)
 

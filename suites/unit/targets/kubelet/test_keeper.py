@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import AsyncIterator
@@ -15,7 +16,6 @@ import pytest
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.kubelet.node.layout import Layout
 from drahealth.suites.targets.kubelet.node.processes import Keeper, Process
-from drahealth.suites.targets.removal import remove_folder
 from drahealth.suites.targets.run_directory import RunDirectory
 from drahealth.suites.unit.endings import PATIENCE
 
@@ -191,14 +191,16 @@ def test_a_killed_parent_ends_the_keeper_and_removes_the_folder(mark: str) -> No
 
 
 def test_a_killed_parent_of_a_run_to_keep_ends_the_keeper_and_leaves_the_folder(mark: str) -> None:
-    with subprocess.Popen([sys.executable, "-c", MASTER, mark, "keep"], stdout=subprocess.PIPE, text=True) as master:
-        assert master.stdout is not None
-        folder = Path(master.stdout.readline().strip())
-        master.kill()
-    assert gone(mark)
-    assert gone(str(folder))
-    assert (folder / "log").exists()
-    remove_folder(folder)
+    with tempfile.TemporaryDirectory(prefix="d", dir="/tmp") as base:  # a folder that other runs do not sweep
+        command = [sys.executable, "-c", MASTER, mark, "keep"]
+        environment = {**os.environ, "TMPDIR": base}
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as master:
+            assert master.stdout is not None
+            folder = Path(master.stdout.readline().strip())
+            master.kill()
+        assert gone(mark)
+        assert gone(str(folder))
+        assert (folder.parent, (folder / "log").exists()) == (Path(base), True)
 
 
 async def test_the_lock_is_held_until_the_keeper_has_ended(run: RunDirectory) -> None:
