@@ -9,6 +9,7 @@ from drahealth.fakes.command import FakesGroup, exit_with
 from drahealth.fakes.program.errors import CommandError
 from drahealth.fakes.program.usage import CommandGroup
 from drahealth.proto.quoting import printable_lines
+from drahealth.suites.check_command.harness_errors import harness_errors
 from drahealth.suites.commands.target_flags import Given, TargetCommand, takes_target_options
 from drahealth.suites.errors import ConfigurationError, HarnessError, full_text
 
@@ -68,6 +69,7 @@ def run(
 
 
 @app.command("check")
+@harness_errors
 def check_driver(
     command: Annotated[
         list[str] | None,
@@ -124,7 +126,7 @@ def check_driver(
 
     Placeholders in COMMAND: {kubelet_dir} {registry_dir} {plugins_dir} {driver_dir} {cdi_dir} {kubeconfig}
     {node_name} {driver_name}.
-    Exit codes: 0 conforms, 1 fails, 2 wrong usage, 3 environment, 4 incomplete.
+    Exit codes: 0 conforms, 1 fails, 2 wrong usage, 3 harness error, 4 incomplete.
     """
     from drahealth.suites.check_command import program
     from drahealth.suites.check_command.flags import settings_of
@@ -154,6 +156,7 @@ def check_driver(
 
 
 @app.command("judge")
+@harness_errors
 def judge_evidence(
     evidence: Annotated[Path, typer.Argument(metavar="EVIDENCE", help="A file of `drahealth check --evidence`.")],
     requirement: Annotated[

@@ -37,7 +37,7 @@ def settings_of(
     if registry_dir and not registry_dir.is_dir():
         raise ConfigurationError(f"--registry-dir {registry_dir} is no directory", "start the driver, or its kubelet")
     if command and "{" not in command[0] and shutil.which(command[0]) is None:
-        raise ConfigurationError(f"cannot run {command[0]}", "pass the path of a program that may be executed")
+        raise _not_runnable(command)
     return Settings(
         command=command,
         environment=dict(_variable(one) for one in env),
@@ -50,6 +50,7 @@ def settings_of(
         api_server=_api_server(api_server),
         kubernetes=kubernetes,
         claim=read_claim_file(claim) if claim else (),
+        claim_file=claim,
         only=experiments_for(requirements),
         sequential=sequential,
         deadline=deadline,
@@ -66,6 +67,14 @@ def _api_server(text: str) -> ApiServerKind:
     raise ConfigurationError(
         f"--api-server must be one of {', '.join(get_args(ApiServerKind))}, got {text!r}", "memory needs only Python"
     )
+
+
+def _not_runnable(command: Sequence[str]) -> ConfigurationError:
+    if len(command) == 1 and command[0].endswith(".sock"):
+        return ConfigurationError(
+            f"there is no socket {command[0]}", "pass the registration socket of a running driver, or `-- COMMAND...`"
+        )
+    return ConfigurationError(f"cannot run {command[0]}", "pass the path of a program that may be executed")
 
 
 def _variable(text: str) -> tuple[str, str]:

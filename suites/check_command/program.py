@@ -18,7 +18,7 @@ from drahealth.suites.check_command.report import annotations, to_json, to_junit
 from drahealth.suites.check_command.table import show
 from drahealth.suites.checking.evidence import Evidence, EvidenceError, read_evidence
 from drahealth.suites.checking.ledger import requirements
-from drahealth.suites.checking.settings import Settings, plan
+from drahealth.suites.checking.settings import CDI_DIRS, DEADLINE, Settings, plan
 from drahealth.suites.checking.summary import summarize
 from drahealth.suites.checking.waivers import Waiver, read_waivers
 from drahealth.suites.errors import ConfigurationError
@@ -61,7 +61,7 @@ def check(settings: Settings, outputs: Outputs) -> int:
     outputs.check()
     progress = Progress(lambda line: print(line, file=sys.stderr, flush=True))  # noqa: T201
     evidence = asyncio.run(_terminable(run_experiments(settings, progress)))
-    return _conclude(evidence, outputs, _rerun(settings))
+    return _conclude(evidence, outputs, rerun_command(settings))
 
 
 def judge_file(path: Path, outputs: Outputs) -> int:
@@ -109,12 +109,22 @@ async def _terminable(run: Coroutine[Any, Any, Evidence]) -> Evidence:
     return await task
 
 
-def _rerun(settings: Settings) -> str:
+def rerun_command(settings: Settings) -> str:
+    """The command that repeats a part of a run, without the values of variables, which can be secrets."""
+    options = {
+        "--api-server": settings.api_server if settings.api_server != "memory" else None,
+        "--kubernetes": settings.kubernetes,
+        "--driver-name": settings.driver_name or None,
+        "--registry-dir": settings.registry_dir,
+        "--kubeconfig": settings.kubeconfig,
+        "--node-name": settings.node_name or None,
+        "--claim": settings.claim_file,
+        "--deadline": f"{settings.deadline:g}" if settings.deadline != DEADLINE else None,
+    }
     words = ["drahealth", "check", "--requirement", "REQUIREMENT"]
-    if settings.command:
-        words += [f"--env={name}={value}" for name, value in settings.environment.items()]
-        words += ["--api-server", settings.api_server] if settings.api_server != "memory" else []
-        words += ["--driver-name", settings.driver_name] if settings.driver_name else []
-        return join([*words, "--", *settings.command])
-    words += ["--registry-dir", str(settings.registry_dir)] if settings.registry_dir else [str(settings.socket)]
-    return join([*words, *(["--kubeconfig", str(settings.kubeconfig)] if settings.kubeconfig else [])])
+    words += [f"--env={name}=..." for name in settings.environment]
+    words += [f"{name}={value}" for name, value in options.items() if value is not None]
+    words += [f"--cdi-dir={path}" for path in settings.cdi_dirs if settings.cdi_dirs != CDI_DIRS]
+    words += ["--sequential"] if settings.sequential else []
+    words += [str(settings.socket)] if settings.socket else []
+    return join([*words, *(["--", *settings.command] if settings.command else [])])

@@ -10,13 +10,15 @@ import hashlib
 import io
 import json
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from drahealth.proto.events import Event, from_json, to_json_text
 from drahealth.proto.quoting import one_line
+from drahealth.suites.checking.redaction import HOST, Redaction
+from drahealth.suites.errors import HarnessError
 
 FORMAT = "drahealth-evidence/v1"
 
@@ -82,36 +84,47 @@ class Evidence:
 class EvidenceWriter:
     """Collects the records of a run, and writes each to a file, if there is one."""
 
-    def __init__(
-        self, header: Header, path: Path | None = None, redact: Callable[[str], str] = lambda line: line
-    ) -> None:
+    def __init__(self, header: Header, path: Path | None = None, redaction: Redaction | None = None) -> None:
         """Creates the file, readable by this user only. Raises OSError; FileExistsError if it exists.
 
-        `redact` is applied to each line of JSON. What it replaces is neither in the file nor in the records.
+        What `redaction` replaces is neither in the file nor in the records.
         """
-        self._redact = redact
-        line = redact(json.dumps({"format": FORMAT, **asdict(header)}))
-        self._header = _header(json.loads(line))
+        self._redaction = redaction
+        if redaction:
+            header = replace(header, command=tuple(redaction(header.command)), node=HOST)
+        self._header = header
+        self._path = path
         self._records: list[Observation[Event]] = []
         self._complete = False
         self._digest = hashlib.sha256()
         self._file = io.FileIO(path, "x") if path else None
         if path:
             path.chmod(0o600)
-        self._write(line)
+        self._write(json.dumps({"format": FORMAT, **asdict(header)}))
 
-    def add(self, at: float, experiment: str, event: Event) -> None:
-        """Adds a record. Raises OSError."""
-        line = f'{{"at":{at:.6f},"experiment":{json.dumps(experiment)},{to_json_text(event)[1:]}'
-        redacted = self._redact(line)
-        number = len(self._records) + 2
-        changed = redacted != line
-        found = _record(json.loads(redacted), number) if changed else Observation(number, at, experiment, event)
+    def hide(self, secret: str) -> None:
+        """Replaces a secret in all later records, if there is a redaction."""
+        if self._redaction:
+            self._redaction.hide(secret)
+
+    def add(self, at: float, experiment: str, event: Event) -> Event:
+        """Adds a record. Returns its event, which is the one that `read_evidence` reads. Raises HarnessError."""
+        fields = json.loads(to_json_text(event))
+        word = fields.pop("event")
+        if self._redaction:
+            fields = self._redaction(fields)
+        data = {"at": round(at, 6), "experiment": experiment, "event": word, **fields}
+        line = json.dumps(data, separators=(",", ":"))
+        try:
+            found = _record(data, len(self._records) + 2)
+        except EvidenceError as error:
+            raise HarnessError(f"cannot record an event: {error}", "pass --no-redact, or use another secret") from error
         self._records.append(found)
-        self._write(redacted)
+        self._write(line)
+        return found.what
 
     def finish(self) -> None:
-        """Writes the closing line: the run has reached its end. Raises OSError."""
+        """Writes the closing line: the run has reached its end. Raises HarnessError."""
         end = {"end": True, "records": len(self._records), "sha256": self._digest.hexdigest()}
         self._write(json.dumps(end))
         self._complete = True
@@ -132,8 +145,13 @@ class EvidenceWriter:
         self._digest.update(data)
         if self._file:
             view = memoryview(data)
-            while view:
-                view = view[self._file.write(view) :]
+            try:
+                while view:
+                    view = view[self._file.write(view) :]
+            except OSError as error:
+                raise HarnessError(
+                    f"cannot write {self._path}: {error.strerror}", "choose a file on a disk with free space"
+                ) from error
 
 
 def read_evidence(path: Path) -> Evidence:

@@ -11,7 +11,7 @@ from drahealth.suites.checking.evidence import EvidenceWriter
 from drahealth.suites.checking.experiments.plan import EXPERIMENTS, Process
 
 Listener = Callable[[str, Event], None]
-"""Receives the name of the experiment and the event."""
+"""Receives the name of the experiment and the event, without secrets."""
 
 _current: ContextVar[str] = ContextVar("experiment")
 
@@ -56,5 +56,8 @@ class Recorder:
 
     def add(self, name: str, event: Event) -> None:
         """Records an event of an experiment."""
-        self._writer.add(self._clock.now() - self._began, name, event)
-        self._listener(name, event)
+        self._listener(name, self._writer.add(self._clock.now() - self._began, name, event))
+
+    def hide(self, secret: str) -> None:
+        """Keeps a secret out of all later records."""
+        self._writer.hide(secret)

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import socket
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from drahealth.suites.checking.experiments.runs import RUNS
 from drahealth.suites.checking.lab import Facts, Lab
 from drahealth.suites.checking.outcomes import Incomplete, NotApplicable
 from drahealth.suites.checking.recorder import Listener, Recorder
-from drahealth.suites.checking.redaction import Redaction, secrets_in
+from drahealth.suites.checking.redaction import Redaction, options_in, secrets_in
 from drahealth.suites.checking.settings import Settings, plan
 from drahealth.suites.checking.subject.laboratory import laboratory
 from drahealth.suites.checking.subject.subject import Subject, exit_text, output_text
@@ -63,15 +63,33 @@ async def run_experiments(
 def _writer(settings: Settings, root: Path, clock: Clock) -> EvidenceWriter:
     started = datetime.fromtimestamp(clock.wall(), UTC).isoformat()
     names = tuple(experiment.name for experiment, excluded in plan(settings) if not excluded)
-    header = Header(__version__, started, settings.command, settings.api_server_kind, socket.gethostname(), names)
-    replaced = {str(root): "{run_dir}", str(Path.home()): "~", str(Path.cwd()): "{cwd}"}
-    redact = Redaction({**replaced, **secrets_in(os.environ)} if settings.redact else {})
+    host = socket.gethostname()
+    header = Header(__version__, started, settings.command, settings.api_server_kind, host, names)
+    named = [*os.environ.items(), *settings.environment.items(), *options_in(settings.command)]
+    redaction = Redaction(secrets_in(named, _exists), _host_paths(root), host) if settings.redact else None
     try:
-        return EvidenceWriter(header, settings.evidence, redact)
+        return EvidenceWriter(header, settings.evidence, redaction)
     except FileExistsError:
         raise ConfigurationError(f"{settings.evidence} exists", "choose another file for the evidence") from None
     except OSError as error:
         raise ConfigurationError(f"cannot write {settings.evidence}: {error.strerror}", "choose another file") from None
+
+
+def _host_paths(root: Path) -> dict[str, str]:
+    """The paths of this machine that evidence does not show, with their replacements."""
+    found = {str(root): "{run_dir}"}
+    with suppress(OSError):  # the folder was removed
+        found[str(Path.cwd())] = "{cwd}"
+    with suppress(RuntimeError):  # a user without a home
+        found[str(Path.home())] = "~"
+    return found
+
+
+def _exists(path: str) -> bool:
+    try:
+        return Path(path).exists()
+    except (OSError, ValueError):  # too long, or with a null byte
+        return False
 
 
 class _Run:
@@ -105,8 +123,8 @@ class _Run:
                         task = group.create_task(self._all_of(found[process], experiments))
                         if self._settings.sequential:
                             await task
-            except* HarnessError as errors:
-                raise _first(errors) from None
+            except ExceptionGroup as errors:
+                raise _first(errors.subgroup(HarnessError) or errors) from None
             finally:
                 timer.cancel()
 

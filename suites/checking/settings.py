@@ -1,5 +1,6 @@
 """What `drahealth check` is asked to do."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,6 +45,8 @@ class Settings:
     kubernetes: str | None = None
     """Release of a real API server."""
     claim: Sequence[Mapping[str, Any]] = ()
+    claim_file: Path | None = None
+    """The file of these objects, for the command that repeats a part of the run."""
     sequential: bool = False
     """Run one process of the driver at a time."""
     deadline: float = DEADLINE
@@ -74,8 +77,10 @@ class Settings:
                 "--env, --driver-name and --api-server are for a driver that drahealth starts",
                 "leave them out for a driver that runs",
             )
-        if self.deadline <= 0:
-            raise ConfigurationError(f"--deadline must be above 0 seconds, got {self.deadline:g}", "the default is 180")
+        if not (math.isfinite(self.deadline) and self.deadline > 0):
+            raise ConfigurationError(
+                f"--deadline must be a number of seconds above 0, got {self.deadline:g}", "the default is 180"
+            )
         check_placeholders([*self.command, *self.environment.values()])
 
     @property

@@ -45,6 +45,11 @@ class Gateway:
         assert self._reserved is not None
         return f"https://{LOOPBACK}:{self._reserved.getsockname()[1]}"
 
+    @property
+    def token(self) -> str:
+        """The token in the driver's kubeconfig."""
+        return self._credentials.token
+
     async def start(self, kubeconfig: Path) -> None:
         """Reserves a port, and writes a kubeconfig with a token, readable by this user only. The proxy is up."""
         self._reserved = _bound(0)

@@ -35,9 +35,14 @@ def main(asker: int, report: int, argv: list[str]) -> None:
     except OSError as error:
         os.write(report, f"failed {error.strerror}\n".encode())
         return
-    os.write(report, f"started {driver}\n".encode())
-    code = _wait(driver, asker, woken)
-    children = kill_descendants()
+    code, children = None, 0
+    try:
+        os.write(report, f"started {driver}\n".encode())
+        code = _wait(driver, asker, woken)
+    except BrokenPipeError:  # the caller ended before it read that the driver runs
+        pass
+    finally:
+        children = kill_descendants()
     if code is not None:
         os.write(report, f"exited {code} {children}\n".encode())
 

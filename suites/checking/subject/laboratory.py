@@ -1,6 +1,6 @@
 """Makes the subjects of a run: directories, API servers and gateways for each driver process."""
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -31,6 +31,9 @@ class Records(Protocol):
     def of_process(self, process: Process, event: Event) -> None:
         """Records an event in each running experiment of the process."""
 
+    def hide(self, secret: str) -> None:
+        """Keeps a secret out of all later records."""
+
 
 @asynccontextmanager
 async def laboratory(
@@ -41,7 +44,7 @@ async def laboratory(
     Raises ConfigurationError, and HarnessError if the API server cannot be started.
     """
     async with AsyncExitStack() as stack:
-        servers = _Servers(settings, stack)
+        servers = _Servers(settings, stack, records.hide)
         found = {}
         for number, label in enumerate(processes):
             if settings.command:
@@ -56,9 +59,10 @@ async def laboratory(
 class _Servers:
     """The API servers of a run, one for each driver process: ResourceSlices can belong to no node."""
 
-    def __init__(self, settings: Settings, stack: AsyncExitStack) -> None:
+    def __init__(self, settings: Settings, stack: AsyncExitStack, hide: Callable[[str], None]) -> None:
         self._settings = settings
         self._stack = stack
+        self._hide = hide
 
     async def of(self, folder: Path) -> "ApiServerProcess":
         """The server of a driver process with this folder."""
@@ -68,7 +72,10 @@ class _Servers:
 
     async def gateway(self, server: "ApiServerProcess", kubeconfig: Path) -> Gateway:
         """A gateway to the server, for a driver with this kubeconfig."""
-        gateway = Gateway(await access_of(await server.kubeconfig()))
+        access = await access_of(await server.kubeconfig())
+        gateway = Gateway(access)
+        for secret in (gateway.token, *(await access.headers()).values()):
+            self._hide(secret.removeprefix("Bearer "))
         self._stack.push_async_callback(gateway.stop)
         await gateway.start(kubeconfig)
         return gateway

@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from drahealth.suites.checking.evidence import EvidenceWriter
+from drahealth.suites.checking.evidence import EvidenceWriter, read_evidence
 from drahealth.suites.unit import command_process
 from drahealth.suites.unit.checking.healthy_run import healthy_run
 from drahealth.suites.unit.command_process import COMMAND, Done
@@ -69,6 +69,8 @@ def test_reason_of_a_driver_that_hangs_has_the_last_line_of_its_output(tmp_path:
     [
         ["check"],
         ["check", "--", "/no/such/driver"],
+        ["check", "/no/such/reg.sock"],
+        ["check", "--deadline=nan", "--", "true"],
         ["check", "--requirement=PLUGIN-00", "--", "true"],
         ["check", "--report=/no/such/folder/report.json", "--", "true"],
         ["check", "--evidence=/no/such/folder/evidence", "--", "true"],
@@ -89,6 +91,38 @@ def test_socket_that_is_no_plugin_is_incomplete(tmp_path: Path) -> None:
         listening.listen()
         done = drahealth("check", "--deadline=3", str(path))
     assert done.returncode == 4, done.stderr
+
+
+@pytest.mark.parametrize("folder", ["/", "/root"])
+def test_check_works_in_a_top_folder_that_is_also_home(
+    folder: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", folder)
+    evidence = tmp_path / "evidence"
+    done = drahealth(
+        "check", "--requirement=PLUGIN-01", f"--evidence={evidence}", "--", "/bin/sh", "-c", "exit 1", folder=Path("/")
+    )
+    assert (done.returncode, read_evidence(evidence).complete) == (4, True), done.stderr
+
+
+def test_secrets_of_the_command_line_are_not_shown(tmp_path: Path) -> None:
+    evidence = tmp_path / "evidence"
+    code = "import os, sys; print(sys.argv, open(os.environ['KUBECONFIG']).read().replace(chr(10), ' ')); sys.exit(1)"
+    words = [sys.executable, "-c", code, "--token=s3cr3t-1", "--api-key", "s3cr3t-2"]
+    done = drahealth(
+        "check", "--requirement=PLUGIN-01", f"--evidence={evidence}", "--env=DB_PASS=s3cr3t-3", "--", *words
+    )
+    assert done.returncode == 4, done.stderr
+    assert "s3cr3t" not in evidence.read_text() + done.stderr
+
+
+def test_unexpected_exception_exits_with_3(evidence: Path) -> None:
+    program = (
+        "import drahealth.suites.check_command.program as program\n"
+        f"program.read_evidence = lambda path: 1 / 0\n{COMMAND}"
+    )
+    done = command_process.run(program, "judge", str(evidence))
+    assert done.returncode == 3, done.stderr
 
 
 def test_plan_starts_nothing() -> None:

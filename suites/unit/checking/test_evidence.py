@@ -1,6 +1,8 @@
 """Evidence in files: a cut or edited file never reads as a complete run."""
 
-from contextlib import closing
+import resource
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 
 from drahealth.proto.events import ExperimentStarted
 from drahealth.suites.checking.evidence import EvidenceError, EvidenceWriter, load_evidence, read_evidence
+from drahealth.suites.errors import HarnessError
 from drahealth.suites.unit.checking.evidence_of import HEADER
 
 
@@ -38,6 +41,26 @@ def test_evidence_is_readable_by_its_user_only(file: Path) -> None:
 def test_existing_file_is_not_overwritten(file: Path) -> None:
     with pytest.raises(FileExistsError):
         EvidenceWriter(HEADER, file)
+
+
+@contextmanager
+def limited_file_size(limit: int) -> Iterator[None]:
+    """Files of this process cannot grow beyond this: stands for a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_full_disk_is_an_error_of_the_harness(tmp_path: Path) -> None:
+    path = tmp_path / "evidence.jsonl"
+    with closing(EvidenceWriter(HEADER, path)) as writer, limited_file_size(path.stat().st_size):
+        with pytest.raises(HarnessError):
+            writer.add(0.5, "registration", ExperimentStarted("main"))
+        with pytest.raises(HarnessError):
+            writer.finish()
 
 
 @given(st.data())

@@ -1,5 +1,6 @@
 """The flags of `drahealth check`: wrong ones are rejected before anything starts."""
 
+import math
 import socket
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 
 from drahealth.suites.check_command.claim_file import read_claim_file
 from drahealth.suites.check_command.flags import experiments_for, settings_of
+from drahealth.suites.check_command.program import rerun_command
 from drahealth.suites.checking.settings import NOT_ASKED, Settings, plan
 from drahealth.suites.errors import ConfigurationError
 
@@ -37,6 +39,8 @@ def test_a_socket_is_a_running_driver(tmp_path: Path) -> None:
         (["true"], {"node_name": "node-a"}),
         (["true"], {"api_server": "etcd"}),
         (["true"], {"deadline": 0.0}),
+        (["true"], {"deadline": math.nan}),
+        (["true"], {"deadline": math.inf}),
         (["true"], {"env": ["NAME"]}),
         (["true", "{registry}"], {}),
         ([], {"registry_dir": Path("/no/such/dir")}),
@@ -63,6 +67,30 @@ def test_claim_file_with_an_allocation_is_read(tmp_path: Path) -> None:
         + "status: {allocation: {devices: {results: [{request: a, driver: d, pool: p, device: g}]}}}\n"
     )
     assert [one["kind"] for one in read_claim_file(path)] == ["ResourceClaim"]
+
+
+def test_missing_socket_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="no socket"):
+        settings(str(tmp_path / "reg.sock"))
+
+
+def test_command_that_repeats_a_run_has_its_options_without_values_of_variables(tmp_path: Path) -> None:
+    claim = tmp_path / "claim.yaml"
+    claim.write_text(CLAIM.format("v1", "[{name: a, exactly: {deviceClassName: gpu}}]"))
+    given = {"env": ["KEY=s3cr3t"], "claim": claim, "sequential": True, "kubernetes": "1.37.1", "deadline": 60.0}
+    words = ["--env=KEY=...", "--kubernetes=1.37.1", f"--claim={claim}", "--deadline=60", "--sequential", "--", "true"]
+    assert rerun_command(settings("true", **given)).split()[4:] == words
+
+
+def test_command_that_repeats_a_run_of_a_running_driver_has_its_directories() -> None:
+    given = {
+        "registry_dir": Path("/tmp"),
+        "cdi_dirs": [Path("/a"), Path("/b")],
+        "node_name": "n",
+        "kubeconfig": Path("k"),
+    }
+    words = ["--registry-dir=/tmp", "--kubeconfig=k", "--node-name=n", "--cdi-dir=/a", "--cdi-dir=/b"]
+    assert rerun_command(settings(**given)).split()[4:] == words
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from drahealth.suites.checking.subject import guard
 from drahealth.suites.checking.subject.process import OUTPUT_LINES, DriverProcess
 from drahealth.suites.errors import ConfigurationError
 
@@ -89,6 +90,24 @@ async def test_driver_ends_with_the_process_that_started_it() -> None:
         await ended.wait()
     asyncio.get_running_loop().remove_reader(driver)
     os.close(driver)
+
+
+async def test_driver_ends_if_the_caller_ends_before_the_driver_has_started() -> None:
+    watched, held = os.pipe()
+    source, sink = os.pipe()
+    os.close(source)  # so the guard cannot report that the driver has started
+    words = [sys.executable, "-I", "-S", guard.__file__, str(watched), str(sink), "cat"]
+    started = await asyncio.create_subprocess_exec(
+        *words, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, pass_fds=[watched, sink]
+    )
+    assert started.stdin
+    for descriptor in (watched, sink, held):
+        os.close(descriptor)
+    try:
+        async with asyncio.timeout(60):
+            await started.wait()  # its output ends with the driver
+    finally:
+        started.stdin.close()
 
 
 async def test_flood_of_output_keeps_the_last_lines() -> None:

@@ -1,30 +1,104 @@
-"""Redaction: evidence shows neither secrets nor paths of the machine."""
+"""Redaction: evidence shows neither secrets nor names of the machine."""
 
-import json
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
 
-from drahealth.proto.events import ProcessStarted
-from drahealth.suites.checking.evidence import EvidenceWriter
-from drahealth.suites.checking.redaction import Redaction, secrets_in
+import pytest
+
+from drahealth.proto.events import ExperimentEnded, GrpcCall, ProcessStarted
+from drahealth.suites.checking.evidence import EvidenceWriter, read_evidence
+from drahealth.suites.checking.redaction import HOST, SECRET, Redaction, options_in, secrets_in
+from drahealth.suites.errors import HarnessError
 from drahealth.suites.unit.checking.evidence_of import HEADER
 
 
+def no_path(_: str) -> bool:
+    return False
+
+
 def test_longer_paths_are_replaced_first() -> None:
-    redact = Redaction({"/home/ada": "~", "/home/ada/run": "{run_dir}"})
-    assert redact('["/home/ada/run/a", "/home/ada/b"]') == '["{run_dir}/a", "~/b"]'
+    redact = Redaction(paths={"/home/ada": "~", "/home/ada/run": "{run_dir}"})
+    assert redact(["/home/ada/run/a", "--dir=/home/ada/b"]) == ["{run_dir}/a", "--dir=~/b"]
 
 
-def test_text_in_quotes_is_replaced_in_its_json_form() -> None:
-    redact = Redaction({'pass"word': "[redacted]"})
-    assert json.loads(redact(json.dumps('a pass"word'))) == "a [redacted]"
+@pytest.mark.parametrize("text", ["/home/adam", "/home/ada-2/x", "/home/ada.old", "/mnt/home/ada"])
+def test_part_of_another_path_stays(text: str) -> None:
+    assert Redaction(paths={"/home/ada": "~"})(text) == text
 
 
-def test_secret_variables_are_found_by_their_names() -> None:
-    environment = {"API_TOKEN": "abcdef123", "TOKEN_FILE": "/run/token", "DEBUG_TOKEN": "true", "HOME": "/home/ada"}
-    assert secrets_in(environment) == {"abcdef123": "[redacted]"}
+@pytest.mark.parametrize("path", ["/", "/root"])
+def test_path_of_one_component_stays(path: str) -> None:
+    assert Redaction(paths={path: "{cwd}"})("drahealth/v1 /root/a") == "drahealth/v1 /root/a"
 
 
-def test_redacted_text_is_in_no_record() -> None:
-    writer = EvidenceWriter(HEADER, redact=Redaction({"/tmp/dh-1": "{run_dir}"}))
-    writer.add(0.5, "registration", ProcessStarted("main", 7, ("./driver", "--dir=/tmp/dh-1/plugins")))
-    (record,) = writer.evidence.records
-    assert record.what == ProcessStarted("main", 7, ("./driver", "--dir={run_dir}/plugins"))
+def test_numbers_and_keys_stay() -> None:
+    value = {"179533": 1795334400, "a": [1795334400.5, True, None]}
+    assert Redaction(["179533"])(value) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "redacted"),
+    [
+        ("postgres://u:pw@db:5432/x", f"postgres://{SECRET}@db:5432/x"),
+        ("see https://example.com/a and b@example.com", "see https://example.com/a and b@example.com"),
+    ],
+)
+def test_user_and_password_of_a_url_are_replaced(text: str, redacted: str) -> None:
+    assert Redaction()(text) == redacted
+
+
+def test_host_name_is_replaced() -> None:
+    assert Redaction(host="gpu-box")("gpu-box.example.com gpu-boxes") == f"{HOST}.example.com gpu-boxes"
+
+
+def test_secret_that_is_learned_later_is_replaced() -> None:
+    redact = Redaction()
+    redact.hide("kubeconfig-token")
+    assert redact("a kubeconfig-token b") == f"a {SECRET} b"
+
+
+@pytest.mark.parametrize(
+    "name", ["API_TOKEN", "GITHUB_PAT", "DB_PASS", "DB_PASSWORD", "AWS_SECRET_ACCESS_KEY", "token", "api-key"]
+)
+def test_secrets_are_found_by_their_names(name: str) -> None:
+    assert secrets_in([(name, "wJalrXUt/K7MDENG+b==")], no_path) == {"wJalrXUt/K7MDENG+b=="}
+
+
+@pytest.mark.parametrize("name", ["PATH", "HOME", "PYTHONPATH", "node-name", "driver-name", "COMPASS"])
+def test_other_names_are_no_secrets(name: str) -> None:
+    assert secrets_in([(name, "gpu.example.com")], no_path) == set()
+
+
+def test_paths_and_placeholders_are_no_secrets() -> None:
+    named = [("TOKEN_FILE", "/run/token"), ("token-dir", "{driver_dir}/x")]
+    assert secrets_in(named, "/run/token".__eq__) == set()
+
+
+def test_options_have_their_values_in_the_same_or_the_next_word() -> None:
+    words = ["./driver", "--token=a=b", "--api-key", "c", "DB_PASS=d", "--flag", "-v", "--last"]
+    assert [*options_in(words)] == [("token", "a=b"), ("api-key", "c"), ("DB_PASS", "d")]
+
+
+def test_redacted_text_is_neither_in_the_file_nor_in_the_records(tmp_path: Path) -> None:
+    header = replace(HEADER, command=("--token=s3cr3t",))
+    redaction = Redaction(["s3cr3t", "179533"], {"/tmp/dh-1": "{run_dir}"})
+    with closing(EvidenceWriter(header, tmp_path / "evidence", redaction)) as writer:
+        writer.add(1 / 3, "registration", ProcessStarted("main", 7, ("./driver", "--dir=/tmp/dh-1/plugins", "s3cr3t")))
+        writer.add(
+            0.5, "registration", GrpcCall("gpu.example.com", "/a.sock", "GetInfo", {"at": 1795334400}, None, 0.1, "OK")
+        )
+        writer.finish()
+    assert read_evidence(tmp_path / "evidence") == writer.evidence
+    started, call = [record.what for record in writer.evidence.records]
+    assert started == ProcessStarted("main", 7, ("./driver", "--dir={run_dir}/plugins", SECRET))
+    assert isinstance(call, GrpcCall)
+    assert (call.request, writer.evidence.header.command) == ({"at": 1795334400}, (f"--token={SECRET}",))
+    assert "s3cr3t" not in (tmp_path / "evidence").read_text()
+
+
+def test_secret_that_is_a_word_of_the_evidence_is_an_error_of_the_harness() -> None:
+    with pytest.raises(HarnessError):
+        EvidenceWriter(HEADER, redaction=Redaction(["incomplete"])).add(
+            0.5, "registration", ExperimentEnded("incomplete", "")
+        )
