@@ -56,9 +56,10 @@ async def described(lab: Lab, limit: float, known: Collection[Socket] = ()) -> F
         return found
     if discovery.problems:
         raise Incomplete("; ".join(f"{shown(lab, path)}: {why}" for path, why in sorted(discovery.problems.items())))
-    problem = f"no registration socket within {limit:g} s"
+    place = f"at {path_text(only)}" if only else f"in {shown(lab, directory)}"
+    problem = f"no registration socket within {limit:g} s {place}; {_hint(lab)}"
     lab.record(RegistrationFailed(path_text(only or directory), problem))
-    raise Incomplete(f"{problem} {f'at {only}' if only else f'in {shown(lab, directory)}'}; {_hint(lab)}")
+    raise Incomplete(problem)
 
 
 def shown(lab: Lab, path: Path) -> str:

@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from drahealth.proto.events import GrpcCall, ReportReceived, SocketsListed, StreamClosed, StreamOpened
+from drahealth.proto.events import (
+    GrpcCall,
+    RegistrationFailed,
+    ReportReceived,
+    SocketsListed,
+    StreamClosed,
+    StreamOpened,
+)
 from drahealth.proto.health_apis import HEALTH_APIS
 from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, PREPARE
 from drahealth.suites.checking.experiments.first_steps import described
@@ -71,6 +78,7 @@ async def test_reason_for_no_socket_names_the_next_step(rig: LabRig, command: tu
         with pytest.raises(Incomplete) as raised:
             await described(lab_of(rig, *command), 30)
     assert expected in str(raised.value)
+    assert [event.problem for event in rig.happened(RegistrationFailed)] == [str(raised.value)]
 
 
 def refuse_connections(writer: asyncio.StreamWriter) -> None:
