@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 
 import grpc
 import grpc.aio
@@ -35,8 +34,7 @@ class ConnectionWatch:
         task, self._task = self._task, None
         if task:
             task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+            await asyncio.wait([task])  # not `await task`: a cancellation of the caller must reach the caller
 
     async def _follow(self) -> None:
         while True:

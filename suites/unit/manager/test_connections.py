@@ -126,6 +126,17 @@ async def test_a_driver_that_deregisters_is_not_connected(node: Node) -> None:
     assert seen == [False]
 
 
+async def test_a_caller_that_is_cancelled_while_it_closes_a_connection_ends(tmp_path: Path) -> None:
+    async with grpc.aio.insecure_channel(target(tmp_path / "nobody.sock")) as channel:
+        watch = ConnectionWatch(channel, "gpu", lambda: None)
+        watch.start()
+        closing = asyncio.create_task(watch.close())
+        await asyncio.sleep(0)  # it waits for the end of the watch
+        closing.cancel()
+        await asyncio.wait([closing])
+        assert closing.cancelled()
+
+
 def test_a_closed_connection_leaves_no_event_to_the_next_loop(tmp_path: Path) -> None:
     """Otherwise code that uses gRPC in a later event loop of this process fails."""
     problems: list[object] = []
