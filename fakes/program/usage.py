@@ -43,12 +43,12 @@ class CommandGroup(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parses its own arguments. Raises CommandError."""
-        with _as_command_error():
+        with as_command_error():
             return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Parses the subcommand's arguments and runs it. Raises CommandError."""
-        with _as_command_error():
+        with as_command_error():
             return super().invoke(ctx)
 
 
@@ -125,7 +125,8 @@ class DeferredCommand(TyperCommand):
 
 
 @contextmanager
-def _as_command_error() -> Iterator[None]:
+def as_command_error() -> Iterator[None]:
+    """Wrong arguments and options in the block raise CommandError, with the --help to see."""
     try:
         yield
     except _UsageError as error:

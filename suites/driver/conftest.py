@@ -1,27 +1,43 @@
 """The run that all tests of this folder judge."""
 
 import asyncio
-import shlex
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from drahealth.suites.check_command.flags import settings_of
+from drahealth.fakes.program.errors import CommandError
 from drahealth.suites.checking.run import run_experiments
 from drahealth.suites.checking.summary import Summary, summarize
+from drahealth.suites.driver.options import Run, run_of
 from drahealth.suites.errors import ConfigurationError
+
+_RUN = pytest.StashKey[Run]()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Reject wrong or missing options before the first test: a run without a driver is no pass.
+
+    A worker of a distributed run cannot end the run; there each test has the error.
+    """
+    is_ours = any(item.path.parent == Path(__file__).parent for item in items)
+    if is_ours and not config.option.collectonly and not hasattr(config, "workerinput"):
+        config.stash[_RUN] = _run(config)
+
+
+def _run(config: pytest.Config) -> Run:
+    command, flags, evidence = (
+        config.getoption(f"--drahealth-check{end}") or "" for end in ("", "-options", "-evidence")
+    )
+    try:
+        return run_of(command, flags, evidence)
+    except (ConfigurationError, CommandError) as error:
+        raise pytest.UsageError(f"drahealth.suites.driver: {error}") from None
 
 
 @pytest.fixture(scope="session")
 def summary(pytestconfig: pytest.Config) -> Summary:
     """The judged run of the driver of --drahealth-check."""
-    words = shlex.split(pytestconfig.getoption("--drahealth-check") or "")
-    evidence = pytestconfig.getoption("--drahealth-check-evidence")
-    if not words:
-        pytest.skip("no driver; pass --drahealth-check 'COMMAND', or the registration socket of a running driver")
-    try:
-        settings = settings_of(words, evidence=Path(evidence) if evidence else None)
-    except ConfigurationError as error:
-        raise pytest.UsageError(f"--drahealth-check: {error}") from None
-    return summarize(asyncio.run(run_experiments(settings)), today=datetime.now(UTC).date())
+    run = pytestconfig.stash.get(_RUN, None) or _run(pytestconfig)
+    evidence = asyncio.run(run_experiments(run.settings))
+    return summarize(evidence, waivers=run.waivers, today=datetime.now(UTC).date())

@@ -31,6 +31,7 @@ _OPTIONS = (
 
 _CHECK_OPTIONS = (
     ("check", "COMMAND", "Command that starts the driver to check, or the registration socket of a running one."),
+    ("check-options", "FLAGS", "Other flags of `drahealth check`, such as '--env A=1 --claim FILE'."),
     ("check-evidence", "FILE", "Write the evidence to this new file."),
 )
 
