@@ -24,6 +24,8 @@ class NoRecords:
 
     def of_process(self, process: Process, event: Event) -> None: ...
 
+    def hide(self, secret: str) -> None: ...
+
 
 async def running_driver(root: Path, node: str, node_name: str) -> Places:
     """The places of a driver that runs, with an API server that has this Node."""
