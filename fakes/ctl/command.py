@@ -85,5 +85,8 @@ def ctl(
     ] = None,
     driver: Annotated[str, typer.Option(metavar="NAME", help="Driver, if the process has several.")] = "",
 ) -> None:
-    """Control running fake drivers and device plugins. Exits with 0 done, 2 usage, 3 environment."""
+    """Control running fake drivers and device plugins.
+
+    Exit codes: 0 done, 1 a fault stays or was absent, 2 wrong usage, 3 environment.
+    """
     context.obj = (socket or default_path(), driver)

@@ -258,7 +258,7 @@ class Step(CommandSteps):
             raise ValueError(f"a step must have one of {', '.join(VERBS)}, got {got}")
         times = [name for name in ("at", "after", "when") if getattr(self, name) is not None]
         if len(times) > 1:
-            raise ValueError(f"a step must have one of at, after, when, got {' and '.join(times)}")
+            raise ValueError(f"a step can have only one of at, after, when; got {' and '.join(times)}")
         self.__dict__["verb"] = verbs[0]  # which keeps the property from looking again
         return self
 

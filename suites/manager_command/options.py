@@ -141,6 +141,6 @@ def _check_owner(root: Path) -> None:
     """Others could replace the kubeconfig and the sockets in a directory that they own or can write."""
     found, user = root.stat(), os.geteuid()
     if found.st_mode & stat.S_IWOTH:
-        raise ConfigurationError(f"every user can write in {root}", "pass another --root-dir, or run chmod o-w on it")
+        raise ConfigurationError(f"every user can write in {root}", "pass another --root-dir, such as a folder in it")
     if user not in (found.st_uid, 0):
         raise ConfigurationError(f"{root} belongs to another user", "pass another --root-dir")

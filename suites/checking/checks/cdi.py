@@ -68,7 +68,7 @@ def _files(read: CdiSpecsRead) -> str:
     "HEALTH-16",
     "services",
     "claims",
-    fix="Return a CDI device ID that only this device has as the first one of each device, and shared ones after it.",
+    fix="For each device, return first a CDI device ID that no other device has. Return shared IDs after it.",
     reads=("slices",),
 )
 def first_cdi_device_id_is_unique(evidence: Evidence) -> Finding:

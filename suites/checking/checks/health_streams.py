@@ -121,7 +121,7 @@ def health_is_reported_while_prepare_is_pending(evidence: Evidence, found: list[
 @health_check(
     "HEALTH-13",
     "watch",
-    fix="Keep the stream open until its context is cancelled. Do not return after the last report or at an error.",
+    fix="Keep the stream open until its context is cancelled. Do not end it after a report or an error.",
     reads=("subscribers",),
 )
 def streams_stay_open(evidence: Evidence, found: list[Stream]) -> Finding:

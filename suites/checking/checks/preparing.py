@@ -142,7 +142,7 @@ def published_device_can_be_prepared(evidence: Evidence) -> Finding:
 @check(
     "PLUGIN-19",
     "claims",
-    fix="Compare the allocated devices with those of all prepared claims, and return an error for the claim.",
+    fix="Return an error for the claim if another prepared claim has one of its devices.",
     reads=("slices",),
 )
 def device_of_another_claim_is_refused(evidence: Evidence) -> Finding:

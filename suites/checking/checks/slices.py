@@ -19,7 +19,8 @@ _SETTLING = 5.0
     "PLUGIN-13",
     "registration",
     "slices",
-    fix="Publish ResourceSlices whose `spec.driver` is the name in GetInfo. The log of the driver has rejected writes.",
+    fix="Publish ResourceSlices whose `spec.driver` is the name in GetInfo. "
+    "Look for rejected writes in the driver's log.",
 )
 def driver_publishes_its_devices(evidence: Evidence) -> Finding:
     """There are ResourceSlices with the driver's name and at least one device."""

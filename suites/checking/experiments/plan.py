@@ -60,7 +60,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         ),
         Experiment(
             "subscribers",
-            "Open two more streams of a health API at once; cancel a third one, and subscribe again.",
+            "Open two more streams at once; open a third one, cancel it, and open it again.",
             "main",
             36,
             frozenset({"health"}),

@@ -44,7 +44,7 @@ def test_everything_that_is_wrong_is_said_at_once_with_its_line() -> None:
     [
         ("{mark: a, inject: b}", f"a step must have one of {', '.join(VERBS)}, got inject and mark"),
         ("{at: 1s}", f"a step must have one of {', '.join(VERBS)}, got none"),
-        ("{mark: a, at: 1s, after: 1s}", "a step must have one of at, after, when, got at and after"),
+        ("{mark: a, at: 1s, after: 1s}", "a step can have only one of at, after, when; got at and after"),
         ("{repeat: {every: 1s, do: [{mark: a}]}}", "set either times or for"),
         ("{repeat: {for: 9s, every: 0s, do: [{mark: a}]}}", "every must be above 0s"),
         ("{stream: {send: {devices: [], raw: ff}}}", "set either devices or raw"),
