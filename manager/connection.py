@@ -16,7 +16,7 @@ gRPC could announce changes. But a pending announcement outlives its event loop,
 
 
 class ConnectionWatch:
-    """Calls `changed()` when `connected` has changed, from `start` to `close`."""
+    """Calls `changed()` when `connected` has changed, from `start` to `stop`."""
 
     def __init__(self, channel: grpc.aio.Channel, name: str, changed: Callable[[], None]) -> None:
         self.connected = False
@@ -29,12 +29,10 @@ class ConnectionWatch:
         """Connects, and follows the connection."""
         self._task = spawn(self._follow(), f"connection of {self._name}")
 
-    async def close(self) -> None:
+    def stop(self) -> None:
         """Ends, without a call of `changed`. The channel stays open."""
-        task, self._task = self._task, None
-        if task:
-            task.cancel()
-            await asyncio.wait([task])  # not `await task`: a cancellation of the caller must reach the caller
+        if self._task:
+            self._task.cancel()  # it ends in the next turn of the loop, also if the caller is cancelled
 
     async def _follow(self) -> None:
         while True:

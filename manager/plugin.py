@@ -117,11 +117,11 @@ class DraPlugin:
 
     async def close(self) -> None:
         """Ends the stream and the connection, after deregistration."""
+        self._connection.stop()  # before anything that can be cancelled
         task = self._task
         self._handle(Input.GONE)
         if task:
             await asyncio.wait([task])
-        await self._connection.close()
         await self._channel.close()
 
     async def prepare(self, claims: Sequence[ClaimRef]) -> dict[str, tuple[PreparedDevice, ...]]:

@@ -10,9 +10,13 @@ import grpc.aio
 import pytest
 
 from drahealth.manager.connection import ConnectionWatch
+from drahealth.manager.plugin import DraPlugin
+from drahealth.manager.profile import KEP
+from drahealth.proto.clock import SystemClock
 from drahealth.proto.services import PREPARE, UNPREPARE, serve
 from drahealth.proto.sockets import target
 from drahealth.proto.values import Health
+from drahealth.suites.unit.endings import running_since
 from drahealth.suites.unit.manager.rig import DRIVER, Node, OddPlugin, until
 
 HEALTH = ("v1.DRAPlugin", "v1.DRAResourceHealth")
@@ -126,15 +130,25 @@ async def test_a_driver_that_deregisters_is_not_connected(node: Node) -> None:
     assert seen == [False]
 
 
-async def test_a_caller_that_is_cancelled_while_it_closes_a_connection_ends(tmp_path: Path) -> None:
-    async with grpc.aio.insecure_channel(target(tmp_path / "nobody.sock")) as channel:
-        watch = ConnectionWatch(channel, "gpu", lambda: None)
-        watch.start()
-        closing = asyncio.create_task(watch.close())
-        await asyncio.sleep(0)  # it waits for the end of the watch
-        closing.cancel()
-        await asyncio.wait([closing])
-        assert closing.cancelled()
+async def test_a_plugin_whose_close_is_cancelled_leaves_no_task(tmp_path: Path) -> None:
+    before = asyncio.all_tasks()
+    plugin = DraPlugin(
+        DRIVER,
+        tmp_path / "nobody.sock",
+        HEALTH,
+        profile=KEP,
+        clock=SystemClock(),
+        on_report=lambda report: None,
+        on_end=lambda: None,
+        on_connection=lambda: None,
+    )
+    plugin.connect()
+    closing = asyncio.create_task(plugin.close())
+    await asyncio.sleep(0)  # it has begun
+    closing.cancel()
+    await asyncio.wait([closing])
+    assert await running_since(before) == set()
+    await plugin.close()
 
 
 def test_a_closed_connection_leaves_no_event_to_the_next_loop(tmp_path: Path) -> None:
@@ -146,7 +160,7 @@ def test_a_closed_connection_leaves_no_event_to_the_next_loop(tmp_path: Path) ->
             watch = ConnectionWatch(channel, "gpu", lambda: None)
             watch.start()
             await asyncio.sleep(0)  # it has begun
-            await watch.close()
+            watch.stop()
 
     async def call() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context["message"]))
