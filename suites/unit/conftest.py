@@ -1,8 +1,9 @@
 """What all unit tests share."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
 from hypothesis import settings
@@ -12,6 +13,23 @@ from drahealth.fakes.cluster.api_server.server import ApiServer
 
 settings.register_profile("drahealth", deadline=None)  # a machine that is busy makes an example slow, not wrong
 settings.load_profile("drahealth")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def events_of_closed_loops_are_dropped() -> Iterator[None]:
+    """Drops what gRPC's poller tells an event loop that is closed.
+
+    The poller is one for the process. It hears of the end of a call from another thread, at times only after the test
+    with that call and its loop has ended. Then it would raise in the loop of another test, which has no part in it.
+    """
+    original = asyncio.BaseEventLoop.call_soon_threadsafe
+
+    def call_soon_threadsafe(loop: asyncio.BaseEventLoop, callback: Any, *values: Any, context: Any = None) -> Any:
+        return None if loop.is_closed() else original(loop, callback, *values, context=context)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(asyncio.BaseEventLoop, "call_soon_threadsafe", call_soon_threadsafe)
+        yield
 
 
 @pytest.fixture(scope="session")

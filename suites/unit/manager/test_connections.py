@@ -9,7 +9,6 @@ from typing import Any
 import grpc.aio
 import pytest
 
-from drahealth.manager.connection import ConnectionWatch
 from drahealth.manager.plugin import DraPlugin
 from drahealth.manager.profile import KEP
 from drahealth.proto.clock import SystemClock
@@ -149,26 +148,3 @@ async def test_a_plugin_whose_close_is_cancelled_leaves_no_task(tmp_path: Path) 
     await asyncio.wait([closing])
     assert await running_since(before) == set()
     await plugin.close()
-
-
-def test_a_closed_connection_leaves_no_event_to_the_next_loop(tmp_path: Path) -> None:
-    """Otherwise code that uses gRPC in a later event loop of this process fails."""
-    problems: list[object] = []
-
-    async def connect_and_close() -> None:
-        async with grpc.aio.insecure_channel(target(tmp_path / "nobody.sock")) as channel:
-            watch = ConnectionWatch(channel, "gpu", lambda: None)
-            watch.start()
-            await asyncio.sleep(0)  # it has begun
-            watch.stop()
-
-    async def call() -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context["message"]))
-        async with grpc.aio.insecure_channel(target(tmp_path / "nobody.sock")) as channel:
-            with suppress(grpc.aio.AioRpcError):
-                await channel.unary_unary("/a/B", str.encode)("")
-
-    for _ in range(20):
-        asyncio.run(connect_and_close())
-        asyncio.run(call())
-    assert problems == []
