@@ -165,6 +165,11 @@ def status_of(error: ApiError) -> Object:
     return {**status, "code": error.status, "reason": error.reason, "message": error.message}
 
 
+def status_response(error: ApiError) -> web.Response:
+    """The answer to a rejected request."""
+    return web.json_response(status_of(error), status=error.status)
+
+
 @web.middleware
 async def _refusing(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
@@ -177,7 +182,7 @@ async def _refusing(request: web.Request, handler: Handler) -> web.StreamRespons
         reason = error.reason.replace(" ", "")
         refusal = ApiError(error.status, reason, f"{request.method} {request.path}: {error.reason}")
     log_rejected(request, refusal)
-    return web.json_response(status_of(refusal), status=refusal.status)
+    return status_response(refusal)
 
 
 def _checking(checks: RequestChecks) -> Middleware:

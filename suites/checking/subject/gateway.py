@@ -16,11 +16,11 @@ from aiohttp import web
 
 from drahealth.fakes.cluster.api import ApiError
 from drahealth.fakes.cluster.api_server.credentials import HOSTS, LOOPBACK, Credentials
+from drahealth.fakes.cluster.api_server.request_bodies import BODY_LIMIT
 from drahealth.fakes.cluster.api_server.request_checks import RequestChecks
+from drahealth.fakes.cluster.api_server.routes import status_response
 from drahealth.fakes.cluster.clients.access import Access
 
-_BODY_LIMIT = 3 * 2**20
-"""Maximum size of a request body in bytes, as in a real API server."""
 _CLAIM = re.compile(r"/apis/resource\.k8s\.io/[^/]+/namespaces/(?P<namespace>[^/]+)/resourceclaims/(?P<name>[^/]+)")
 _HOP_BY_HOP = frozenset(
     {"connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "host", "authorization"}
@@ -37,6 +37,7 @@ class Gateway:
         self._reserved: socket.socket | None = None
         self._runner: web.AppRunner | None = None
         self._session: aiohttp.ClientSession | None = None
+        self._checks: RequestChecks | None = None
         self._held: dict[tuple[str, str], tuple[asyncio.Event, asyncio.Event]] = {}
 
     @property
@@ -53,6 +54,7 @@ class Gateway:
     async def start(self, kubeconfig: Path) -> None:
         """Reserves a port, and writes a kubeconfig with a token, readable by this user only. The proxy is up."""
         self._reserved = _bound(0)
+        self._checks = RequestChecks(self._credentials.token, HOSTS, self._reserved.getsockname()[1])
         connector = aiohttp.TCPConnector(ssl=self._access.tls or True, limit=0)
         self._session = aiohttp.ClientSession(connector=connector, auto_decompress=False)
         self._credentials.write_kubeconfig(kubeconfig, self.url)
@@ -71,7 +73,7 @@ class Gateway:
         if self._runner:
             return
         assert self._reserved is not None
-        app = web.Application(client_max_size=_BODY_LIMIT)
+        app = web.Application(client_max_size=BODY_LIMIT)
         app.router.add_route("*", "/{path:.*}", self._handle)
         runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=0.1)
         await runner.setup()
@@ -97,10 +99,13 @@ class Gateway:
             released.set()
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
-        if problem := self._refusal(request):
-            return problem
-        await self._wait_for_release(request)
         assert self._session is not None
+        assert self._checks is not None
+        try:
+            self._checks.check(request.headers, has_body=request.can_read_body)
+        except ApiError as error:
+            return status_response(error)
+        await self._wait_for_release(request)
         headers = {name: value for name, value in request.headers.items() if name.lower() not in _HOP_BY_HOP}
         headers |= await self._access.headers()
         body = await request.read() if request.can_read_body else None
@@ -116,16 +121,7 @@ class Gateway:
             ) as upstream:
                 return await _passed_on(request, upstream)
         except (aiohttp.ClientConnectionError, OSError) as error:
-            return _status(503, "ServiceUnavailable", f"cannot reach the API server: {error}")
-
-    def _refusal(self, request: web.Request) -> web.Response | None:
-        assert self._reserved is not None
-        checks = RequestChecks(self._credentials.token, HOSTS, self._reserved.getsockname()[1])
-        try:
-            checks.check(request.headers, has_body=request.can_read_body)
-        except ApiError as error:
-            return _status(error.status, error.reason, error.message)
-        return None
+            return status_response(ApiError(503, "ServiceUnavailable", f"cannot reach the API server: {error}"))
 
     async def _wait_for_release(self, request: web.Request) -> None:
         claim = _CLAIM.fullmatch(request.path) if request.method == "GET" else None
@@ -152,8 +148,3 @@ async def _passed_on(request: web.Request, upstream: aiohttp.ClientResponse) -> 
             await response.write(data)
         await response.write_eof()
     return response
-
-
-def _status(code: int, reason: str, message: str) -> web.Response:
-    body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason}
-    return web.json_response({**body, "message": message}, status=code)
