@@ -4,7 +4,6 @@ It is HTTPS because client-go sends no token over plain HTTP (k8s.io/client-go, 
 client from sending its token to another process that listens on the port later.
 """
 
-import base64
 import ipaddress
 import json
 import logging
@@ -16,6 +15,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING
 
+from drahealth.fakes.cluster.clients.static_kubeconfig import static_kubeconfig
 from drahealth.fakes.program.atomic import replace_file
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ LOOPBACK = "127.0.0.1"
 HOSTS = (LOOPBACK, "localhost")
 """The names of the server in requests and in its certificate."""
 
-_NAME = "drahealth"
 _VALID = timedelta(days=3650)
 _EARLIER = timedelta(days=1)
 """The certificate is valid from a day before it is made, for clocks that differ."""
@@ -98,15 +97,7 @@ class Credentials:
 
     def write_kubeconfig(self, path: Path, url: str) -> None:
         """Writes a kubeconfig for a server with these credentials, readable by its owner only. Raises OSError."""
-        authority = base64.b64encode(self.authority.encode()).decode()
-        config = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": _NAME, "cluster": {"server": url, "certificate-authority-data": authority}}],
-            "users": [{"name": _NAME, "user": {"token": self.token}}],
-            "contexts": [{"name": _NAME, "context": {"cluster": _NAME, "user": _NAME, "namespace": "default"}}],
-            "current-context": _NAME,
-        }
+        config = static_kubeconfig(url, self.token, self.authority)
         replace_file(path, json.dumps(config, indent=2).encode() + b"\n")
 
     def server_tls(self) -> ssl.SSLContext:

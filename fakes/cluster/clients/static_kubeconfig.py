@@ -13,7 +13,21 @@ from typing import Any
 
 from drahealth.fakes.cluster.clients.access import Access, lenient
 
+_NAME = "drahealth"
 _CLUSTER_KEYS = frozenset({"server", "certificate-authority-data", "insecure-skip-tls-verify"})
+
+
+def static_kubeconfig(server: str, token: str, authority: str) -> Mapping[str, Any]:
+    """A kubeconfig for the server at this URL; `authority` is the PEM of the certificate to trust."""
+    data = base64.b64encode(authority.encode()).decode()
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": _NAME, "cluster": {"server": server, "certificate-authority-data": data}}],
+        "users": [{"name": _NAME, "user": {"token": token}}],
+        "contexts": [{"name": _NAME, "context": {"cluster": _NAME, "user": _NAME, "namespace": "default"}}],
+        "current-context": _NAME,
+    }
 
 
 def static_access(path: Path) -> Access | None:

@@ -5,17 +5,16 @@ It has no scheduler, no kubelet, and only the controllers that complete deletion
 """
 
 import asyncio
-import base64
 import fcntl
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
-from typing import Any
 
 from drahealth.fakes.cluster.api_server.gates import MESSAGE_GATE
 from drahealth.fakes.cluster.clients.kube_client import KubeClient
+from drahealth.fakes.cluster.clients.static_kubeconfig import static_kubeconfig
 from drahealth.fakes.program.atomic import replace_file
 from drahealth.manager.gates import Gates
 from drahealth.suites.errors import HarnessError
@@ -39,7 +38,6 @@ START_LIMIT = 60.0
 """Seconds for the API server to become ready. An exit is noticed at once; this limit is for a hang."""
 _LOCK_LIMIT = 10.0
 """Seconds for the processes of an earlier server, whose parent was killed, to end."""
-_NAME = "drahealth"
 
 
 class RealApiServer:
@@ -122,8 +120,8 @@ class RealApiServer:
         self._parts = control_plane, probe
         await control_plane.start(self._gates_by_name())
         await until(lambda: _ready(probe), self._processes(), "the API server to be ready", START_LIMIT)
-        authority = (layout.pki_dir / "apiserver.crt").read_bytes()
-        replace_file(self._path, json.dumps(_kubeconfig(server, token, authority), indent=1).encode())
+        authority = (layout.pki_dir / "apiserver.crt").read_text()
+        replace_file(self._path, json.dumps(static_kubeconfig(server, token, authority), indent=1).encode())
         self._client = await KubeClient.from_kubeconfig(self._path)
         stack.push_async_callback(self._client.close)
 
@@ -176,16 +174,3 @@ async def _lock(path: Path) -> int:
                 f"another API server uses {path.parent}", "end its process, or pass another directory"
             ) from None
         raise
-
-
-def _kubeconfig(server: str, token: str, authority: bytes) -> Mapping[str, Any]:
-    cluster = {"server": server, "certificate-authority-data": base64.b64encode(authority).decode()}
-    context = {"cluster": _NAME, "user": _NAME, "namespace": "default"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": _NAME, "cluster": cluster}],
-        "users": [{"name": _NAME, "user": {"token": token}}],
-        "contexts": [{"name": _NAME, "context": context}],
-        "current-context": _NAME,
-    }
