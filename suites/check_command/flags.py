@@ -10,8 +10,10 @@ from typing import get_args
 from drahealth.suites.check_command.claim_file import read_claim_file
 from drahealth.suites.checking.checks import CHECKS
 from drahealth.suites.checking.checks.registry import needed_experiments
-from drahealth.suites.checking.settings import CDI_DIRS, DEADLINE, ApiServerKind, Settings
+from drahealth.suites.checking.settings import CDI_DIRS, DEADLINE, DriverApiServer, Settings
 from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.targets.api_servers.options import ApiServerKind
+from drahealth.suites.targets.option import choice
 
 
 def settings_of(
@@ -59,14 +61,12 @@ def settings_of(
     )
 
 
-def _api_server(text: str) -> ApiServerKind:
-    for kind in get_args(ApiServerKind):
-        if text == kind:
-            found: ApiServerKind = kind
-            return found
-    raise ConfigurationError(
-        f"--api-server must be one of {', '.join(get_args(ApiServerKind))}, got {text!r}", "memory needs only Python"
-    )
+def _api_server(text: str) -> DriverApiServer:
+    try:
+        found: DriverApiServer = choice(*get_args(ApiServerKind), "none")(text)
+    except ValueError as error:
+        raise ConfigurationError(f"--api-server {error}, got {text!r}", "memory needs only Python") from None
+    return found
 
 
 def _not_runnable(command: Sequence[str]) -> ConfigurationError:

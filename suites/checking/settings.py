@@ -9,9 +9,10 @@ from typing import Any, Literal
 from drahealth.suites.checking.experiments.plan import EXPERIMENTS, Experiment
 from drahealth.suites.checking.subject.places import check_placeholders
 from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.targets.api_servers.options import ApiServerKind
 
-ApiServerKind = Literal["memory", "real", "none"]
-
+DriverApiServer = ApiServerKind | Literal["none"]
+"""The API server of a driver that is started; none: the driver gets no kubeconfig."""
 
 NOT_ASKED = "not needed for the requirements of this run"
 """Why an experiment does not run in a partial run."""
@@ -40,7 +41,7 @@ class Settings:
     """Node of a running driver; empty for the Node with the name of this host, if there is one."""
     kubeconfig: Path | None = None
     """API server of a running driver."""
-    api_server: ApiServerKind = "memory"
+    api_server: DriverApiServer = "memory"
     """API server of a driver that is started."""
     kubernetes: str | None = None
     """Release of a real API server."""

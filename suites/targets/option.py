@@ -14,6 +14,7 @@ from drahealth.suites.errors import ConfigurationError
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
+Word = TypeVar("Word", bound=str)
 
 Command = Literal["run", "doctor"]
 """A command that takes options: `run` stands for `drahealth run`, `drahealth play` and pytest."""
@@ -67,13 +68,14 @@ def switch(value: str) -> bool:
     return value == "true"
 
 
-def choice(*allowed: str) -> Callable[[str], str]:
+def choice(*allowed: Word) -> Callable[[str], Word]:
     """One of these."""
 
-    def read(value: str) -> str:
-        if value not in allowed:
-            raise ValueError(f"must be one of {', '.join(allowed)}")
-        return value
+    def read(value: str) -> Word:
+        for word in allowed:
+            if value == word:
+                return word
+        raise ValueError(f"must be one of {', '.join(allowed)}")
 
     return read
 

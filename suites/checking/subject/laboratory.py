@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from socket import gethostname
-from typing import Literal, Protocol
+from typing import Protocol
 
 from drahealth.fakes.cluster.api import NODES, ApiError
 from drahealth.fakes.cluster.clients.kube_client import KubeClient, access_of
@@ -18,6 +18,7 @@ from drahealth.suites.checking.subject.gateway import Gateway
 from drahealth.suites.checking.subject.places import Places
 from drahealth.suites.checking.subject.subject import Subject
 from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.targets.api_servers.options import ApiServerKind
 from drahealth.suites.targets.api_servers.server import ApiServerProcess
 from drahealth.suites.targets.api_servers.serving import api_server
 
@@ -66,7 +67,7 @@ class _Servers:
 
     async def of(self, folder: Path) -> "ApiServerProcess":
         """The server of a driver process with this folder."""
-        kind: Literal["memory", "real"] = "real" if self._settings.api_server == "real" else "memory"
+        kind: ApiServerKind = "real" if self._settings.api_server == "real" else "memory"
         server = api_server(kind, _made(folder / "api"), kubernetes=self._settings.kubernetes)
         return await self._stack.enter_async_context(server)
 

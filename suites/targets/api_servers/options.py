@@ -3,7 +3,7 @@
 from typing import Literal, get_args
 
 from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION
-from drahealth.suites.targets.option import Option
+from drahealth.suites.targets.option import Option, choice
 
 ApiServerKind = Literal["memory", "real"]
 """memory: an API server in this process. real: kube-apiserver and etcd on this machine."""
@@ -13,14 +13,9 @@ DEFAULT_KUBERNETES = DEFAULT_VERSION
 """The default release of a real API server."""
 
 
-def parse_kind(text: str) -> ApiServerKind:
-    """Raises ValueError for an unknown kind."""
-    for kind in get_args(ApiServerKind):
-        if text == kind:
-            return kind  # type: ignore[no-any-return]
-    raise ValueError(f"must be one of {', '.join(get_args(ApiServerKind))}")
-
-
 API_SERVER = Option(
-    "api-server", "KIND", "API server of the reference: memory (default) or real (kube-apiserver and etcd).", parse_kind
+    "api-server",
+    "KIND",
+    "API server of the reference: memory (default) or real (kube-apiserver and etcd).",
+    choice(*get_args(ApiServerKind)),
 )

@@ -31,7 +31,8 @@ class ReferenceConfiguration:
     @classmethod
     def of(cls, values: Values) -> "ReferenceConfiguration":
         """From the options of a run. Raises ConfigurationError for options that do not fit together."""
-        kind, version = values.get(API_SERVER) or "memory", values.get(KUBERNETES)
+        kind: ApiServerKind = values.get(API_SERVER) or "memory"
+        version = values.get(KUBERNETES)
         if version and kind == "memory":
             raise ConfigurationError("--kubernetes needs --api-server real, or --target kubelet or kind")
         profile, version = values.get(PROFILE) or KEP, version or DEFAULT_KUBERNETES
