@@ -1,6 +1,7 @@
 """The unary calls to one plugin. The observer receives an event after each call."""
 
 import os
+from collections.abc import Iterable
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from drahealth.proto.clock import Clock
 from drahealth.proto.events import GrpcCall, MalformedReceived, Observe, ignore
 from drahealth.proto.plain_messages import plain
 from drahealth.proto.services import GET_INFO, MalformedMessage, Unary
+from drahealth.proto.values import ClaimRef
 
 _START = 256
 """Bytes of a malformed message that are reported."""
@@ -59,6 +61,14 @@ class PluginCalls:
         answer = None if response is None else plain(response)
         name = method.path.removeprefix("/")
         self._observe(GrpcCall(self._driver, self._endpoint, name, plain(request), answer, seconds, code, details))
+
+
+def claims_request(method: Unary[Any, Any], claims: Iterable[ClaimRef]) -> Any:
+    """The request of NodePrepareResources or NodeUnprepareResources for these claims."""
+    request = method.request()
+    for claim in claims:
+        request.claims.add(namespace=claim.namespace, uid=claim.uid, name=claim.name)
+    return request
 
 
 def path_text(path: Path) -> str:

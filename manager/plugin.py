@@ -11,7 +11,7 @@ from typing import Any
 
 import grpc.aio
 
-from drahealth.manager.calls import PluginCalls, malformed_received, next_stream, path_text
+from drahealth.manager.calls import PluginCalls, claims_request, malformed_received, next_stream, path_text
 from drahealth.manager.connection import ConnectionWatch
 from drahealth.manager.profile import Profile
 from drahealth.manager.stream import Action, Input, State, step
@@ -139,11 +139,8 @@ class DraPlugin:
         return PreparedDevice(name, tuple(device.request_names), tuple(device.cdi_device_ids), share)
 
     async def _call(self, method: Any, claims: Sequence[ClaimRef], what: str) -> Mapping[str, Any]:
-        request = method.request()
-        for claim in claims:
-            request.claims.add(namespace=claim.namespace, uid=claim.uid, name=claim.name)
         try:
-            response = await self._call_plugin(method, request, CALL_LIMIT)
+            response = await self._call_plugin(method, claims_request(method, claims), CALL_LIMIT)
         except grpc.aio.AioRpcError as error:
             raise PluginError(f"{self}: {what} failed: {describe_end(error)}") from None
         except MalformedMessage as error:

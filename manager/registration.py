@@ -17,7 +17,7 @@ import grpc.aio
 from watchfiles import awatch
 
 from drahealth.manager.calls import PluginCalls, path_text
-from drahealth.manager.tasks import spawn
+from drahealth.manager.tasks import first_error, spawn
 from drahealth.proto.clock import Clock
 from drahealth.proto.events import Observe, RegistrationFailed, ignore
 from drahealth.proto.quoting import one_line
@@ -108,7 +108,7 @@ class RegistrationDirectory:
             async for _ in changes:
                 await self._compare()
         except* (OSError, RuntimeError) as errors:  # no watches left, the directory has gone, or a name that is no text
-            why = one_line(str(_first(errors)), _WORDS)
+            why = one_line(str(first_error(errors)), _WORDS)
             log.error("%s cannot be watched, reading it once a second instead: %s", self._path, why)
         while True:
             await self._compare()
@@ -199,13 +199,6 @@ def find_sockets(directory: Path) -> Iterator[Socket]:
                         yield Socket(path, found.st_ino, found.st_mtime_ns)
                     elif stat.S_ISDIR(found.st_mode):
                         folders.append(path)
-
-
-def _first(error: BaseException) -> BaseException:
-    """The original exception in the groups of a task group."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
 
 
 async def _ask(call: PluginCalls, socket: Socket) -> Candidate:

@@ -26,6 +26,13 @@ def notify_each(listeners: Iterable[Callable[[T], None]], what: T) -> None:
             log.exception("callback %r failed", listener)
 
 
+def first_error(error: BaseException) -> BaseException:
+    """The original exception in the groups of task groups."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
 def _log_exception(task: asyncio.Task[Any]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
         log.error("%s failed", task.get_name(), exc_info=error)

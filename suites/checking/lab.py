@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from drahealth.proto.events import Event
-from drahealth.suites.checking.outcomes import Incomplete
 from drahealth.suites.checking.subject.subject import Subject
 
 
@@ -37,17 +36,6 @@ class Facts:
     """The published ResourceSlices, as v1 objects, by `slices`; empty if there are none in time."""
     health_apis: "asyncio.Future[tuple[str, ...]]" = field(default_factory=_future)
     """The health APIs that stream, by `services`."""
-
-    def close(self, experiment: str) -> None:
-        """The experiment has ended: what it did not learn is unknown, and waiting for it raises Incomplete."""
-        for name, future in _SET_BY.items():
-            if name == experiment and not getattr(self, future).done():
-                found: asyncio.Future[Any] = getattr(self, future)
-                found.set_exception(Incomplete(f"experiment {experiment} did not find out"))
-                found.exception()  # otherwise asyncio logs it if nobody waits
-
-
-_SET_BY = {"registration": "plugin", "slices": "slices", "services": "health_apis"}
 
 
 @dataclass

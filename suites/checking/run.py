@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
+from drahealth.manager.tasks import first_error
 from drahealth.proto.clock import Clock, SystemClock
 from drahealth.proto.events.checks import Outcome
 from drahealth.proto.quoting import one_line
@@ -124,7 +125,7 @@ class _Run:
                         if self._settings.sequential:
                             await task
             except ExceptionGroup as errors:
-                raise _first(errors.subgroup(HarnessError) or errors) from None
+                raise first_error(errors.subgroup(HarnessError) or errors) from None
             finally:
                 timer.cancel()
 
@@ -155,7 +156,6 @@ class _Run:
                     if outcome == "incomplete" and subject.started_by_us and subject.running:
                         reason += output_text(subject.output())
             finally:
-                facts.close(name)
                 self._outcomes[name] = outcome
                 self._recorder.ended(name, outcome, reason)
                 self._ended[name].set()
@@ -189,13 +189,6 @@ class _Run:
         ended = await subject.ended_unexpectedly()
         await self._clock.sleep(GRACE)
         return exit_text(ended)
-
-
-def _first(error: BaseException) -> BaseException:
-    """The original exception in the groups of task groups."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
 
 
 def _result(work: "asyncio.Task[None]") -> tuple[Outcome, str]:

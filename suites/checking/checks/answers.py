@@ -1,9 +1,12 @@
 """Checks of the answers to NodePrepareResources: a result for each claim, with the devices of its allocation."""
 
+from collections.abc import Iterator
+
+from drahealth.proto.events import ClaimAllocated
 from drahealth.suites.checking.checks.registry import check
-from drahealth.suites.checking.evidence import Evidence
-from drahealth.suites.checking.observed.claims import ClaimCall, allocated, allocations, claim_calls, steps
-from drahealth.suites.checking.observed.devices import named, published
+from drahealth.suites.checking.evidence import Evidence, Observation
+from drahealth.suites.checking.observed.claims import ClaimCall, Step, allocated, allocations, claim_calls, steps
+from drahealth.suites.checking.observed.devices import Device, named, published
 from drahealth.suites.checking.observed.plain import text
 from drahealth.suites.checking.observed.registrations import driver_name, outcome
 from drahealth.suites.checking.verdicts import Finding, failed, not_tested, passed, static
@@ -96,6 +99,18 @@ def error_of_a_claim_is_in_its_result(evidence: Evidence) -> Finding:
     return not_tested("no call had several claims, one of which was prepared before")
 
 
+_Results = dict[Device, list[dict[str, object]]]
+
+
+def _prepared(evidence: Evidence) -> Iterator[tuple[Observation[ClaimAllocated], _Results, Step]]:
+    """Each successful prepare of an allocated claim, with the claim and its allocation results of this driver."""
+    claims, driver = allocations(evidence, "claims"), driver_name(evidence)
+    for step in steps(evidence, "claims"):
+        if step.call.kind == "prepare" and not step.problem and step.uid in claims:
+            claim = claims[step.uid]
+            yield claim, allocated(claim.what, driver), step
+
+
 @check(
     "PLUGIN-11",
     "claims",
@@ -103,13 +118,8 @@ def error_of_a_claim_is_in_its_result(evidence: Evidence) -> Finding:
 )
 def answers_name_allocated_devices(evidence: Evidence) -> Finding:
     """Pool, device and requests of each answered device are in the allocation of its claim."""
-    claims, driver = allocations(evidence, "claims"), driver_name(evidence)
     records = []
-    for step in steps(evidence, "claims"):
-        if step.call.kind == "unprepare" or step.problem or step.uid not in claims:
-            continue
-        claim = claims[step.uid]
-        results = allocated(claim.what, driver)
+    for claim, results, step in _prepared(evidence):
         for one in step.devices:
             if one.device not in results:
                 expected = f"devices of the allocation: {named(frozenset(results))}"
@@ -136,13 +146,9 @@ def _request_names(request: str) -> tuple[str, str]:
 )
 def all_allocated_devices_are_returned(evidence: Evidence) -> Finding:
     """No allocated device of this driver is missing in the answer."""
-    claims, driver = allocations(evidence, "claims"), driver_name(evidence)
     records = []
-    for step in steps(evidence, "claims"):
-        if step.call.kind == "unprepare" or step.problem or step.uid not in claims:
-            continue
-        claim = claims[step.uid]
-        expected = frozenset(allocated(claim.what, driver))
+    for claim, results, step in _prepared(evidence):
+        expected = frozenset(results)
         if missing := expected - {one.device for one in step.devices}:
             return failed(f"devices {named(expected)}", f"without {named(missing)}", claim.number, step.number)
         records.append(step.number)

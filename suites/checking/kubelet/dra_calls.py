@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from drahealth.manager.calls import PluginCalls
+from drahealth.manager.calls import PluginCalls, claims_request
 from drahealth.manager.plugin import CALL_LIMIT, describe_end
 from drahealth.proto.clock import Clock
 from drahealth.proto.events import Observe
@@ -49,11 +49,8 @@ class DraCalls:
         return await self._ask(UNPREPARE[self._version], claims, limit)
 
     async def _ask(self, method: Unary[Any, Any], claims: tuple[ClaimRef, ...], limit: float) -> Called:
-        request = method.request()
-        for claim in claims:
-            request.claims.add(namespace=claim.namespace, uid=claim.uid, name=claim.name)
         try:
-            response = await self._call(method, request, limit)
+            response = await self._call(method, claims_request(method, claims), limit)
         except grpc.aio.AioRpcError as error:
             return Called(describe_end(error), timed_out=error.code() is grpc.StatusCode.DEADLINE_EXCEEDED)
         except MalformedMessage as malformed:
