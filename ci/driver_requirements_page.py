@@ -39,10 +39,19 @@ def _parts(note: str) -> Iterator[str]:
         yield f"| {experiment.name} | {experiment.process} | {experiment.seconds:g} | {experiment.sentence} |\n"
 
 
+def _commands(one: DriverRequirement) -> str:
+    """The commands that judge a requirement."""
+    if one.scope == "check":
+        return "`drahealth check`, `drahealth certify`"
+    return "`drahealth certify`" if one.scope == "core" else "`drahealth certify --level full`"
+
+
 def _requirement(one: DriverRequirement) -> Iterator[str]:
     checks = [check for check in CHECKS.values() if check.requirement == one.id]
     experiments = dict.fromkeys(name for check in checks for name in check.experiments)
     yield f"### {one.id}\n\n**{one.level}**. {one.sentence}\n\n"
+    if len({other.scope for other in requirements().values()}) > 1:
+        yield f"- Judged by: {_commands(one)}\n"
     yield f"- Source: [{one.source}]({one.link})\n- Holds for Kubernetes: {one.kubernetes}\n"
     if one.apis:
         yield f"- Health APIs: {', '.join(f'`{api}`' for api in one.apis)}\n"

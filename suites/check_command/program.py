@@ -17,7 +17,7 @@ from drahealth.suites.check_command.progress import Progress
 from drahealth.suites.check_command.report import annotations, to_json, to_junit
 from drahealth.suites.check_command.table import show
 from drahealth.suites.checking.evidence import Evidence, EvidenceError, read_evidence
-from drahealth.suites.checking.ledger import requirements
+from drahealth.suites.checking.ledger import Level, requirements
 from drahealth.suites.checking.settings import CDI_DIRS, DEADLINE, Settings, plan
 from drahealth.suites.checking.summary import summarize
 from drahealth.suites.checking.waivers import Waiver, read_waivers
@@ -44,6 +44,15 @@ class Outputs:
             if name not in requirements():
                 raise ConfigurationError(f"unknown requirement {name!r}", near(name, requirements()))
 
+    def check_level(self, level: Level) -> None:
+        """Raises ConfigurationError for a requirement that runs of this level do not judge."""
+        for name in self.requirements:
+            if not requirements()[name].is_judged_at(level):
+                scope = requirements()[name].scope
+                raise ConfigurationError(
+                    f"{name} is not judged at level {level}", f"use `drahealth certify --level {scope}`"
+                )
+
     def read_waivers(self) -> tuple[Waiver, ...]:
         """The waivers. Raises ConfigurationError."""
         try:
@@ -59,6 +68,7 @@ def check(settings: Settings, outputs: Outputs) -> int:
     from drahealth.suites.checking.run import run_experiments
 
     outputs.check()
+    outputs.check_level(settings.level)
     progress = Progress(lambda line: print(line, file=sys.stderr, flush=True))  # noqa: T201
     evidence = asyncio.run(_terminable(run_experiments(settings, progress)))
     return _conclude(evidence, outputs, rerun_command(settings))
@@ -73,6 +83,7 @@ def judge_file(path: Path, outputs: Outputs) -> int:
         raise ConfigurationError(f"{path}, {error}", "pass evidence that `drahealth check --evidence` wrote") from None
     except OSError as error:
         raise ConfigurationError(f"cannot read {path}: {error.strerror}", "pass an evidence file") from None
+    outputs.check_level(evidence.header.level)
     return _conclude(evidence, outputs, f"drahealth judge {path} --requirement REQUIREMENT")
 
 

@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeVar
 
 from drahealth.proto.events import Event, from_json, to_json_text
 from drahealth.proto.quoting import one_line
+from drahealth.suites.checking.ledger import LEVELS, Level
 from drahealth.suites.checking.redaction import HOST, Redaction
 from drahealth.suites.errors import HarnessError
 
@@ -46,6 +47,12 @@ class Header:
     """Name of the node."""
     experiments: tuple[str, ...]
     """Names of the planned experiments."""
+    level: Level = "check"
+    """How much of the ledger the run is judged by."""
+    profile: str = ""
+    """Name of the driver profile; empty for a run without one."""
+    profile_sha256: str = ""
+    """Digest of the driver profile."""
 
     @property
     def started_by_us(self) -> bool:
@@ -195,6 +202,9 @@ def _header(data: dict[str, Any]) -> Header:
             api_server=_text(data["api_server"]),
             node=_text(data["node"]),
             experiments=tuple(map(_text, data["experiments"])),
+            level=_level(data.get("level", "check")),
+            profile=_text(data.get("profile", "")),
+            profile_sha256=_text(data.get("profile_sha256", "")),
         )
     except KeyError as error:
         raise EvidenceError(f"line 1: the header has no {error.args[0]}") from None
@@ -222,6 +232,13 @@ def _object(line: bytes, number: int) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise EvidenceError(f"line {number}: not a JSON object")
     return data
+
+
+def _level(value: Any) -> Level:
+    if value not in LEVELS:
+        raise EvidenceError(f"line 1: level must be {', '.join(LEVELS)}, got {one_line(repr(value))}")
+    found: Level = value
+    return found
 
 
 def _text(value: Any) -> str:

@@ -39,11 +39,14 @@ class Judgement:
 
 
 def judge(evidence: Evidence, checks: Iterable[Check] = CHECKS.values()) -> list[Judgement]:
-    """The verdict on each requirement, in the order of the ledger."""
-    found: dict[str, dict[str, Finding]] = {name: {} for name in requirements()}
+    """The verdict on each requirement that the level of the run includes, in the order of the ledger."""
+    level = evidence.header.level
+    included = {name: one for name, one in requirements().items() if one.is_judged_at(level)}
+    found: dict[str, dict[str, Finding]] = {name: {} for name in included}
     for check in checks:
-        found[check.requirement][check.name] = _finding(check, evidence)
-    return [Judgement(requirement, found[name]) for name, requirement in requirements().items()]
+        if check.requirement in included:
+            found[check.requirement][check.name] = _finding(check, evidence)
+    return [Judgement(requirement, found[name]) for name, requirement in included.items()]
 
 
 _ORDER = (Verdict.ERROR, Verdict.NOT_APPLICABLE, Verdict.NOT_TESTED)

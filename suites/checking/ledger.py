@@ -4,9 +4,13 @@ import tomllib
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import Literal
+from typing import Literal, get_args
 
 Family = Literal["plugin contract", "health"]
+Level = Literal["check", "core", "full"]
+"""How much of the ledger a run judges: that of `drahealth check`, or one of the two of `drahealth certify`."""
+LEVELS: tuple[Level, ...] = get_args(Level)
+"""All levels, from the smallest. Each judges what the levels before it judge, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +29,12 @@ class DriverRequirement:
     """The Kubernetes minors that it holds for, such as 1.34-1.37."""
     apis: tuple[str, ...] = ()
     """The health APIs that it holds for; empty for all."""
+    scope: Level = "check"
+    """The smallest level that judges it."""
+
+    def is_judged_at(self, level: Level) -> bool:
+        """Whether a run of this level judges it."""
+        return LEVELS.index(self.scope) <= LEVELS.index(level)
 
 
 @cache

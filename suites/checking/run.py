@@ -65,7 +65,17 @@ def _writer(settings: Settings, root: Path, clock: Clock) -> EvidenceWriter:
     started = datetime.fromtimestamp(clock.wall(), UTC).isoformat()
     names = tuple(experiment.name for experiment, excluded in plan(settings) if not excluded)
     host = socket.gethostname()
-    header = Header(__version__, started, settings.command, settings.api_server_kind, host, names)
+    header = Header(
+        drahealth=__version__,
+        started=started,
+        command=settings.command,
+        api_server=settings.api_server_kind,
+        node=host,
+        experiments=names,
+        level=settings.level,
+        profile=settings.profile,
+        profile_sha256=settings.profile_sha256,
+    )
     named = [*os.environ.items(), *settings.environment.items(), *options_in(settings.command)]
     redaction = Redaction(secrets_in(named, _exists), _host_paths(root), host) if settings.redact else None
     try:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from drahealth.suites.checking.experiments.plan import EXPERIMENTS, Experiment
+from drahealth.suites.checking.ledger import Level
 from drahealth.suites.checking.subject.places import check_placeholders
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.targets.api_servers.options import ApiServerKind
@@ -56,6 +57,12 @@ class Settings:
     """Names of the experiments to run; empty for all."""
     evidence: Path | None = None
     redact: bool = True
+    level: Level = "check"
+    """How much of the ledger the evidence is judged by."""
+    profile: str = ""
+    """Name of the driver profile; empty for a run without one."""
+    profile_sha256: str = ""
+    """Digest of the driver profile."""
 
     def __post_init__(self) -> None:
         """Raises ConfigurationError for contradictory settings."""

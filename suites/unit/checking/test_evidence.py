@@ -1,5 +1,6 @@
 """Evidence in files: a cut or edited file never reads as a complete run."""
 
+import json
 import resource
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -91,3 +92,15 @@ def reads_as_complete(data: bytes) -> bool:
         return load_evidence(data).complete
     except EvidenceError:
         return False
+
+
+def test_file_without_a_level_is_of_a_check(file: Path) -> None:
+    first = json.loads(file.read_bytes().split(b"\n")[0])
+    older = {name: value for name, value in first.items() if name not in ("level", "profile", "profile_sha256")}
+    assert load_evidence(json.dumps(older).encode() + b"\n").header == HEADER
+
+
+def test_unknown_level_is_an_error_in_line_1(file: Path) -> None:
+    first = json.loads(file.read_bytes().split(b"\n")[0])
+    with pytest.raises(EvidenceError, match="line 1: level"):
+        load_evidence(json.dumps({**first, "level": "gold"}).encode() + b"\n")

@@ -9,6 +9,7 @@ from drahealth.proto.events.checks import Outcome
 from drahealth.suites.checking.checks import CHECKS
 from drahealth.suites.checking.evidence import Evidence
 from drahealth.suites.checking.judge import judge
+from drahealth.suites.checking.ledger import LEVELS, Level, requirements
 from drahealth.suites.checking.verdicts import Finding, Verdict
 from drahealth.suites.unit.checking.evidence_of import HEADER, evidence_of
 from drahealth.suites.unit.checking.healthy_run import healthy_run
@@ -83,3 +84,16 @@ def test_mistake_in_a_check_is_an_error_of_the_harness() -> None:
 
 def test_every_check_says_what_to_do_about_a_failure() -> None:
     assert [name for name, check in CHECKS.items() if not check.fix.endswith(".")] == []
+
+
+@pytest.mark.parametrize(
+    ("level", "scopes"), [("check", {"check"}), ("core", {"check", "core"}), ("full", {"check", "core", "full"})]
+)
+def test_level_of_the_run_decides_which_requirements_are_judged(level: Level, scopes: set[Level]) -> None:
+    found = {one.requirement.id for one in judge(evidence_of(header=replace(HEADER, level=level)))}
+    assert found == {one.id for one in requirements().values() if one.scope in scopes}
+
+
+def test_larger_level_judges_what_a_smaller_one_does() -> None:
+    core = replace(requirements()["PLUGIN-01"], scope="core")
+    assert [core.is_judged_at(level) for level in LEVELS] == [False, True, True]
