@@ -35,11 +35,16 @@ async def subscribers(lab: Lab) -> None:
     """Opens two more streams of one health API until `watch` ends, and meanwhile a third one twice."""
     plugin, apis = await known(lab.facts.plugin), await health_apis(lab)
     clock, best = lab.subject.clock, apis[0]
-    async with subscribed(plugin, best, clock, lab.record), subscribed(plugin, best, clock, lab.record):
+    async with (
+        subscribed(plugin, best, clock, lab.record) as first,
+        subscribed(plugin, best, clock, lab.record) as second,
+    ):
         for _ in range(2):
             async with subscribed(plugin, best, clock, lab.record) as third:
                 await third.reported(FIRST_REPORT_LIMIT)
             lab.subject.check_running()
+        for stream in (first, second):
+            await stream.reported(FIRST_REPORT_LIMIT)
         await lab.ended("watch")
     lab.subject.check_running()
 
