@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 
 from drahealth.proto.events import Event, from_json, to_json_text
 from drahealth.proto.quoting import one_line
-from drahealth.suites.checking.ledger import LEVELS, Level
+from drahealth.suites.checking.ledger import LEVELS, SUBJECT_KINDS, Level, SubjectKind
 from drahealth.suites.checking.redaction import HOST, Redaction
 from drahealth.suites.errors import HarnessError
 
@@ -49,6 +49,8 @@ class Header:
     """Names of the planned experiments."""
     level: Level = "check"
     """How much of the ledger the run is judged by."""
+    subject: SubjectKind = "dra-driver"
+    """What was judged."""
     profile: str = ""
     """Name of the driver profile; empty for a run without one."""
     profile_sha256: str = ""
@@ -203,6 +205,7 @@ def _header(data: dict[str, Any]) -> Header:
             node=_text(data["node"]),
             experiments=tuple(map(_text, data["experiments"])),
             level=_level(data.get("level", "check")),
+            subject=_subject(data.get("subject", "dra-driver")),
             profile=_text(data.get("profile", "")),
             profile_sha256=_text(data.get("profile_sha256", "")),
         )
@@ -238,6 +241,13 @@ def _level(value: Any) -> Level:
     if value not in LEVELS:
         raise EvidenceError(f"line 1: level must be {', '.join(LEVELS)}, got {one_line(repr(value))}")
     found: Level = value
+    return found
+
+
+def _subject(value: Any) -> SubjectKind:
+    if value not in SUBJECT_KINDS:
+        raise EvidenceError(f"line 1: subject must be {' or '.join(SUBJECT_KINDS)}, got {one_line(repr(value))}")
+    found: SubjectKind = value
     return found
 
 

@@ -39,9 +39,12 @@ class Judgement:
 
 
 def judge(evidence: Evidence, checks: Iterable[Check] = CHECKS.values()) -> list[Judgement]:
-    """The verdict on each requirement that the level of the run includes, in the order of the ledger."""
-    level = evidence.header.level
-    included = {name: one for name, one in requirements().items() if one.is_judged_at(level)}
+    """The verdict on each requirement that binds the subject and that the level of the run includes.
+
+    In the order of the ledger.
+    """
+    header = evidence.header
+    included = {name: one for name, one in requirements().items() if one.is_judged(header.level, header.subject)}
     found: dict[str, dict[str, Finding]] = {name: {} for name in included}
     for check in checks:
         if check.requirement in included:

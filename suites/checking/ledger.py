@@ -11,6 +11,9 @@ Level = Literal["check", "core", "full"]
 """How much of the ledger a run judges: that of `drahealth check`, or one of the two of `drahealth certify`."""
 LEVELS: tuple[Level, ...] = get_args(Level)
 """All levels, from the smallest. Each judges what the levels before it judge, too."""
+SubjectKind = Literal["dra-driver", "device-plugin"]
+"""What a run judges: a DRA driver or a device plugin. A requirement binds one of them."""
+SUBJECT_KINDS: tuple[SubjectKind, ...] = get_args(SubjectKind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +34,15 @@ class DriverRequirement:
     """The health APIs that it holds for; empty for all."""
     scope: Level = "check"
     """The smallest level that judges it."""
+    binds: SubjectKind = "dra-driver"
 
     def is_judged_at(self, level: Level) -> bool:
         """Whether a run of this level judges it."""
         return LEVELS.index(self.scope) <= LEVELS.index(level)
+
+    def is_judged(self, level: Level, subject: SubjectKind = "dra-driver") -> bool:
+        """Whether a run of this level on such a subject judges it."""
+        return self.binds == subject and self.is_judged_at(level)
 
 
 @cache

@@ -8,7 +8,8 @@ from drahealth.proto.clock import Clock
 from drahealth.proto.events import Event, ExperimentEnded, ExperimentStarted
 from drahealth.proto.events.checks import Outcome
 from drahealth.suites.checking.evidence import EvidenceWriter
-from drahealth.suites.checking.experiments.plan import EXPERIMENTS, Process
+from drahealth.suites.checking.experiments.experiment import Process
+from drahealth.suites.checking.experiments.plan import EXPERIMENTS
 
 Listener = Callable[[str, Event], None]
 """Receives the name of the experiment and the event, without secrets."""

@@ -14,7 +14,7 @@ from drahealth.proto.events.checks import Outcome
 from drahealth.proto.quoting import one_line
 from drahealth.proto.version import __version__
 from drahealth.suites.checking.evidence import Evidence, EvidenceWriter, Header
-from drahealth.suites.checking.experiments.plan import Experiment, Process
+from drahealth.suites.checking.experiments.experiment import Experiment, Process
 from drahealth.suites.checking.experiments.runs import RUNS
 from drahealth.suites.checking.lab import Facts, Lab
 from drahealth.suites.checking.outcomes import Incomplete, NotApplicable
@@ -73,6 +73,7 @@ def _writer(settings: Settings, root: Path, clock: Clock) -> EvidenceWriter:
         node=host,
         experiments=names,
         level=settings.level,
+        subject=settings.subject,
         profile=settings.profile,
         profile_sha256=settings.profile_sha256,
     )

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from drahealth.suites.checking.experiments.plan import EXPERIMENTS, Experiment
-from drahealth.suites.checking.ledger import Level
+from drahealth.suites.checking.experiments.experiment import Experiment
+from drahealth.suites.checking.experiments.plan import EXPERIMENTS
+from drahealth.suites.checking.ledger import Level, SubjectKind
 from drahealth.suites.checking.subject.places import check_placeholders
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.targets.api_servers.options import ApiServerKind
@@ -59,6 +60,8 @@ class Settings:
     redact: bool = True
     level: Level = "check"
     """How much of the ledger the evidence is judged by."""
+    subject: SubjectKind = "dra-driver"
+    """What the command starts."""
     profile: str = ""
     """Name of the driver profile; empty for a run without one."""
     profile_sha256: str = ""
@@ -112,5 +115,6 @@ class Settings:
 
 
 def plan(settings: Settings) -> list[tuple[Experiment, str]]:
-    """All experiments, each with the reason why it does not run; empty for those that run."""
-    return [(experiment, settings.excluded(experiment)) for experiment in EXPERIMENTS.values()]
+    """The experiments on such a subject, each with the reason why it does not run; empty for those that run."""
+    mine = (experiment for experiment in EXPERIMENTS.values() if experiment.subject == settings.subject)
+    return [(experiment, settings.excluded(experiment)) for experiment in mine]

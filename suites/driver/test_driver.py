@@ -12,7 +12,7 @@ from drahealth.suites.checking.verdicts import Verdict
 
 
 @pytest.mark.xdist_group("drahealth-driver")
-@pytest.mark.parametrize("requirement", [name for name, one in requirements().items() if one.is_judged_at("check")])
+@pytest.mark.parametrize("requirement", [one.id for one in requirements().values() if one.is_judged("check")])
 def test_driver_meets(requirement: str, summary: Summary) -> None:
     judgement = next(one for one in summary.judgements if one.requirement.id == requirement)
     findings = [(name, finding) for name, finding in judgement.findings.items() if finding.verdict is judgement.verdict]

@@ -1,33 +1,6 @@
-"""The experiments as data: what each does, which driver process it needs, and what it costs."""
+"""The experiments: what each does, which driver process it needs, and what it costs."""
 
-from dataclasses import dataclass
-from typing import Literal
-
-Process = Literal["main", "refused", "restarted", "cut-off"]
-"""Label of a driver process. Each has its own directories, API server objects and node name; all run side by side."""
-
-
-@dataclass(frozen=True, slots=True)
-class Experiment:
-    """One experiment."""
-
-    name: str
-    sentence: str
-    """What it does."""
-    process: Process
-    seconds: float
-    """The usual duration. Experiments of different processes run side by side."""
-    needs: frozenset[Literal["start", "claim", "api-server", "gateway", "health"]] = frozenset()
-    """`start`: drahealth starts the driver. `claim`: the driver publishes a device that can be allocated, or the user
-    gives a claim. `api-server`: the driver uses an API server that drahealth knows, and `gateway`: one that drahealth
-    controls. `health`: it serves a health API."""
-    requires: str = ""
-    """The experiment that must be done before; if it is not, this one is incomplete."""
-    after: tuple[str, ...] = ()
-    """The experiments that must have ended before, in any way."""
-    ends_driver: bool = False
-    """Whether the driver may end during the experiment."""
-
+from drahealth.suites.checking.experiments.experiment import Experiment
 
 EXPERIMENTS: dict[str, Experiment] = {
     one.name: one

@@ -12,7 +12,7 @@ from drahealth.fakes.cluster.clients.kube_client import KubeClient, access_of
 from drahealth.fakes.cluster.list_watch import ListWatch
 from drahealth.proto.clock import Clock
 from drahealth.proto.events import Event
-from drahealth.suites.checking.experiments.plan import Process
+from drahealth.suites.checking.experiments.experiment import Process
 from drahealth.suites.checking.settings import Settings
 from drahealth.suites.checking.subject.gateway import Gateway
 from drahealth.suites.checking.subject.places import Places

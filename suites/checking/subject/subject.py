@@ -10,7 +10,7 @@ from typing import Any
 from drahealth.fakes.cluster.list_watch import ListWatch
 from drahealth.proto.clock import Clock
 from drahealth.proto.events import ApiServerSwitched, ClaimReadHeld, Event, ProcessExited, ProcessStarted, SignalSent
-from drahealth.suites.checking.experiments.plan import Process
+from drahealth.suites.checking.experiments.experiment import Process
 from drahealth.suites.checking.outcomes import Incomplete
 from drahealth.suites.checking.subject.gateway import Gateway
 from drahealth.suites.checking.subject.places import Places, filled, placeholders_in

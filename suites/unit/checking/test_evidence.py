@@ -94,13 +94,18 @@ def reads_as_complete(data: bytes) -> bool:
         return False
 
 
-def test_file_without_a_level_is_of_a_check(file: Path) -> None:
+BEFORE_LEVELS = {"format", "drahealth", "started", "command", "api_server", "node", "experiments"}
+"""The fields of a header that older versions wrote."""
+
+
+def test_file_without_a_level_is_of_a_check_of_a_dra_driver(file: Path) -> None:
     first = json.loads(file.read_bytes().split(b"\n")[0])
-    older = {name: value for name, value in first.items() if name not in ("level", "profile", "profile_sha256")}
+    older = {name: value for name, value in first.items() if name in BEFORE_LEVELS}
     assert load_evidence(json.dumps(older).encode() + b"\n").header == HEADER
 
 
-def test_unknown_level_is_an_error_in_line_1(file: Path) -> None:
+@pytest.mark.parametrize("field", ["level", "subject"])
+def test_unknown_level_or_subject_is_an_error_in_line_1(file: Path, field: str) -> None:
     first = json.loads(file.read_bytes().split(b"\n")[0])
-    with pytest.raises(EvidenceError, match="line 1: level"):
-        load_evidence(json.dumps({**first, "level": "gold"}).encode() + b"\n")
+    with pytest.raises(EvidenceError, match=f"line 1: {field}"):
+        load_evidence(json.dumps({**first, field: "gold"}).encode() + b"\n")

@@ -91,9 +91,14 @@ def test_every_check_says_what_to_do_about_a_failure() -> None:
 )
 def test_level_of_the_run_decides_which_requirements_are_judged(level: Level, scopes: set[Level]) -> None:
     found = {one.requirement.id for one in judge(evidence_of(header=replace(HEADER, level=level)))}
-    assert found == {one.id for one in requirements().values() if one.scope in scopes}
+    assert found == {one.id for one in requirements().values() if one.scope in scopes and one.binds == "dra-driver"}
 
 
 def test_larger_level_judges_what_a_smaller_one_does() -> None:
     core = replace(requirements()["PLUGIN-01"], scope="core")
     assert [core.is_judged_at(level) for level in LEVELS] == [False, True, True]
+
+
+def test_run_judges_only_requirements_that_bind_its_subject() -> None:
+    found = judge(evidence_of(header=replace(HEADER, subject="device-plugin", level="full")))
+    assert {one.requirement.binds for one in found} <= {"device-plugin"}

@@ -8,7 +8,7 @@ import pytest
 from drahealth.fakes.clock import JumpClock
 from drahealth.fakes.cluster.api import NODES
 from drahealth.proto.events import Event
-from drahealth.suites.checking.experiments.plan import Process
+from drahealth.suites.checking.experiments.experiment import Process
 from drahealth.suites.checking.settings import CDI_DIRS, Settings
 from drahealth.suites.checking.subject.laboratory import laboratory
 from drahealth.suites.checking.subject.places import Places
