@@ -243,7 +243,11 @@ def run_manager(
     ] = None,
     metrics_port: Annotated[
         int | None,
-        typer.Option(metavar="PORT", help="Port for Prometheus metrics on 127.0.0.1; 0 selects a free port."),
+        typer.Option(
+            metavar="PORT",
+            help="Port for Prometheus metrics on 127.0.0.1; 0 selects a free port. "
+            "The token is in metrics-token of the root directory.",
+        ),
     ] = None,
     history: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write everything that the kubelet side sees to this new file.")

@@ -80,9 +80,13 @@ def serve(
     annotation_prefix: Annotated[
         str | None, _of_file("Prefix of these annotations; default: health.example.com.", "PREFIX")
     ] = None,
-    metrics_port: Annotated[int | None, _of_file("Port for Prometheus metrics; 0 selects a free port.", "PORT")] = None,
+    metrics_port: Annotated[
+        int | None,
+        _of_file("Port for Prometheus metrics; 0 selects a free port. The token is in SOCKET.metrics-token.", "PORT"),
+    ] = None,
     metrics_address: Annotated[
-        str | None, _of_file("Address for metrics; default: 127.0.0.1. In a Pod use 0.0.0.0.", "ADDRESS")
+        str | None,
+        _of_file("Address for metrics; default: 127.0.0.1. In a Pod use 0.0.0.0, which needs no token.", "ADDRESS"),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON lines, also on a terminal (with -f).")] = False,
     jumping_clock: Annotated[

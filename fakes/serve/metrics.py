@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 from drahealth.fakes.control.replies import DriverState, PluginState
 from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
 from drahealth.fakes.hardware.driver import FakeDriver
+from drahealth.fakes.program.bearer_token import BearerToken
 from drahealth.fakes.program.metrics_server import MetricsServer
 from drahealth.proto.events import (
     CommandDone,
@@ -70,9 +71,12 @@ class Metrics:
         self._now.plugged = {plugin.options.resource: await plugin.state() for plugin in self._plugins}
         return generate_latest(self._registry)
 
-    async def serve(self, address: str, port: int) -> "MetricsServer":
-        """Serves the metrics at `/metrics`; port 0 selects a free port. Raises OSError if the port is in use."""
-        server = MetricsServer(self.text)
+    async def serve(self, address: str, port: int, token: BearerToken | None) -> "MetricsServer":
+        """Serves the metrics at `/metrics` to clients with the token, or to everybody; port 0 selects a free port.
+
+        Raises OSError if the port is in use.
+        """
+        server = MetricsServer(self.text, token)
         await server.start(address, port)
         return server
 

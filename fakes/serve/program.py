@@ -25,6 +25,7 @@ from drahealth.fakes.control.socket_path import listen, make_way
 from drahealth.fakes.control.wire import LINE_LIMIT
 from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
 from drahealth.fakes.hardware.driver import FakeDriver
+from drahealth.fakes.program.bearer_token import BearerToken, TokenFileError
 from drahealth.fakes.program.errors import CommandError
 from drahealth.fakes.serve.exclusive import ExclusiveDriver, ExclusivePlugin
 from drahealth.fakes.serve.node_pods import NodePods
@@ -126,10 +127,11 @@ class Program:
         from drahealth.fakes.serve.metrics import Metrics  # only here: it brings the Prometheus client
 
         address, port = self._settings.metrics
+        token = self._metrics_token()
         metrics = Metrics(self.drivers, self.plugins)
         stack.callback(self.news.add(metrics))
         try:
-            server = await metrics.serve(address, port)
+            server = await metrics.serve(address, port, token)
         except OSError as error:
             raise CommandError(
                 f"metrics cannot be served on {address}, port {port}: {error.strerror}; choose another --metrics-port",
@@ -137,6 +139,15 @@ class Program:
             ) from None
         stack.push_async_callback(server.stop)
         return server.url
+
+    def _metrics_token(self) -> BearerToken | None:
+        path = self._settings.metrics_token
+        try:
+            return BearerToken.kept_in(path) if path else None
+        except TokenFileError as error:
+            raise CommandError(str(error)) from None
+        except OSError as error:
+            raise CommandError(f"{path} cannot be read or written: {error.strerror}", 3) from None
 
     def _following(self, pods: NodePods) -> PodAnnotations:
         assert self._api

@@ -1,5 +1,6 @@
 """The options of `drahealth driver serve -f FILE`, checked before anything is started."""
 
+import ipaddress
 import math
 import os
 import socket
@@ -43,6 +44,8 @@ class Settings:
     """The prefix of the pods' annotations that are followed; None: none are."""
     metrics: tuple[str, int] | None
     """Address and port."""
+    metrics_token: Path | None
+    """The file with the bearer token of the metrics; None: they need none."""
     json: bool
 
     @classmethod
@@ -115,7 +118,10 @@ class Settings:
         stories = tuple(load_stories(play, found.drivers, found.plugins, seed)) if play else ()
         annotations = annotation_prefix if pod_annotations else None
         metrics = None if metrics_port is None else (metrics_address, metrics_port)
-        return cls(found.drivers, found.plugins, node, path, kubeconfig, stories, speed, annotations, metrics, json)
+        token = None if _is_public(metrics_address) else path.with_name(f"{path.name}.metrics-token")
+        return cls(
+            found.drivers, found.plugins, node, path, kubeconfig, stories, speed, annotations, metrics, token, json
+        )
 
 
 def _check(option: str, check: Callable[[str], object], value: str) -> None:
@@ -123,6 +129,14 @@ def _check(option: str, check: Callable[[str], object], value: str) -> None:
         check(value)
     except ValueError as error:
         raise CommandError(f"{option}: {error}") from None
+
+
+def _is_public(address: str) -> bool:
+    """Whether it is an address for other machines. A loopback address is for this machine, but for all its users."""
+    try:
+        return not ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
 
 
 def _node(given: str | None) -> str:

@@ -10,7 +10,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from drahealth.fakes.program.metrics_server import MetricsServer
+from drahealth.fakes.program.bearer_token import BearerToken
+from drahealth.fakes.program.metrics_server import LOOPBACK, MetricsServer
 from drahealth.manager.dra import Device
 from drahealth.proto.events import (
     CheckpointWritten,
@@ -85,14 +86,17 @@ class Metrics:
                 else:
                     self._failures.labels(file).inc()
 
-    async def serve(self, port: int) -> "MetricsServer":
-        """Serves the metrics at `/metrics`; port 0 selects a free port. Raises OSError if the port is in use."""
+    async def serve(self, port: int, token: BearerToken) -> "MetricsServer":
+        """Serves the metrics at `/metrics` to clients with the token; port 0 selects a free port.
+
+        Raises OSError if the port is in use.
+        """
 
         async def text() -> bytes:
             return generate_latest(self.registry)
 
-        server = MetricsServer(text)
-        await server.start("127.0.0.1", port)
+        server = MetricsServer(text, token)
+        await server.start(LOOPBACK, port)
         return server
 
 

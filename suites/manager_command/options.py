@@ -22,6 +22,9 @@ from drahealth.suites.targets.versions import profile_of
 ROOM_FOR_NAMES = 52
 """Bytes of a socket's path that are left for `/plugins_registry/DRIVER-reg.sock`, so a driver's name may have 25."""
 
+METRICS_TOKEN = "metrics-token"
+"""Name of the file in the root directory with the bearer token of the metrics."""
+
 
 @dataclass(frozen=True, slots=True)
 class Options:

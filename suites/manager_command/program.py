@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from filelock import FileLock, Timeout
 
 from drahealth.fakes.cluster.api import NODES
+from drahealth.fakes.program.bearer_token import BearerToken, TokenFileError
 from drahealth.fakes.program.log_lines import log_to
 from drahealth.proto.clock import SystemClock
 from drahealth.proto.events import ManagerStarted, ManagerStopped, ManifestRejected
@@ -26,7 +27,7 @@ from drahealth.suites.manager_command.applier import Applier
 from drahealth.suites.manager_command.history import history_file
 from drahealth.suites.manager_command.manifest_directory import ManifestDirectory
 from drahealth.suites.manager_command.observers import Observers
-from drahealth.suites.manager_command.options import Options
+from drahealth.suites.manager_command.options import METRICS_TOKEN, Options
 from drahealth.suites.manager_command.pod_watch import watch_pods
 from drahealth.suites.manager_command.status_files import StatusFiles
 from drahealth.suites.targets.api_servers.server import ApiServerProcess
@@ -126,10 +127,11 @@ class Program:
             return None
         from drahealth.suites.manager_command.metrics import Metrics  # only here: it brings the Prometheus client
 
+        token = self._metrics_token()
         metrics = Metrics(self.node.manager.devices)
         self._observe.add(metrics)
         try:
-            server = await metrics.serve(port)
+            server = await metrics.serve(port, token)
         except OSError as error:
             raise HarnessError(
                 f"metrics cannot be served on port {port}: {error.strerror}",
@@ -137,6 +139,15 @@ class Program:
             ) from error
         stack.push_async_callback(server.stop)
         return server
+
+    def _metrics_token(self) -> BearerToken:
+        path = self._options.root / METRICS_TOKEN
+        try:
+            return BearerToken.kept_in(path)
+        except TokenFileError as error:
+            raise ConfigurationError(str(error)) from None
+        except OSError as error:
+            raise HarnessError(f"{path} cannot be read or written: {error.strerror}") from error
 
     def _started(self, metrics: "MetricsServer | None") -> ManagerStarted:
         root, options = self._options.root, self._options

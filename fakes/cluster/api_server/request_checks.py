@@ -4,10 +4,10 @@ A page in a browser cannot know the token. The other checks hold if the token le
 Origin headers of its requests, and a form cannot send the content types of Kubernetes.
 """
 
-import hmac
 from collections.abc import Mapping
 
 from drahealth.fakes.cluster.api_server import refusals
+from drahealth.fakes.program.bearer_token import BearerToken
 
 MEDIA_TYPES = frozenset(
     {
@@ -29,7 +29,7 @@ class RequestChecks:
     """The checks of a server with this token, at these names on this port."""
 
     def __init__(self, token: str, names: tuple[str, ...], port: int) -> None:
-        self._token = token.encode()
+        self._token = BearerToken(token)
         self._hosts = frozenset(f"{name}:{port}" for name in names)
         self._origins = frozenset(f"https://{host}" for host in self._hosts)
 
@@ -39,14 +39,9 @@ class RequestChecks:
             raise refusals.foreign("host", headers.get("Host", ""))
         if headers.get("Origin", "").lower() not in ("", *self._origins):
             raise refusals.foreign("origin", headers["Origin"])
-        if not self._is_authorized(headers.get("Authorization", "")):
+        if not self._token.permits(headers.get("Authorization", "")):
             raise refusals.unauthorized()
         if has_body:
             media_type = headers.get("Content-Type", "").partition(";")[0].strip().lower()
             if media_type not in MEDIA_TYPES:
                 raise refusals.unsupported_media_type(media_type)
-
-    def _is_authorized(self, value: str) -> bool:
-        scheme, _, token = value.partition(" ")
-        is_equal = hmac.compare_digest(token.strip().encode(errors="surrogateescape"), self._token)
-        return scheme.lower() == "bearer" and is_equal

@@ -1,4 +1,4 @@
-"""What another user of this machine can do with a manager: read its metrics, and nothing else."""
+"""What another user of this machine can do with a manager: nothing."""
 
 import asyncio
 import json
@@ -9,7 +9,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from aiohttp import ClientSession
 
+from drahealth.proto.events import ManagerStarted
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.unit.manager.rig import until
 from drahealth.suites.unit.manager_command.manager_process import Manager
@@ -77,16 +79,18 @@ async def test_another_user_gets_no_answer_without_credentials(rig: Rig, manager
             ("POST", port_of(server), "/api/v1/namespaces/default/pods"),
             ("GET", metrics, "/metrics"),
             ("POST", metrics, "/metrics"),
+            ("GET", metrics, "/other"),
         ],
         plain=metrics,
     )
-    assert {"kubelet.sock", "kubeconfig", "credentials.json", "history.jsonl"} <= {path.name for path in paths}
+    assert {"kubelet.sock", "kubeconfig", "credentials.json", "metrics-token", "history.jsonl"} <= {
+        path.name for path in paths
+    }
     assert found["opened"] == []
     assert found["answers"] == {
         **dict.fromkeys(("GET /api", "GET /readyz", "GET /api/v1/pods?watch=true"), 401),
         "POST /api/v1/namespaces/default/pods": 401,
-        "GET /metrics": 200,
-        "POST /metrics": 405,
+        **dict.fromkeys(("GET /metrics", "POST /metrics", "GET /other"), 401),
     }
 
 
@@ -99,8 +103,36 @@ async def test_the_folders_of_sockets_are_for_their_owner_only(rig: Rig, manager
 async def test_the_metrics_are_on_loopback_only(rig: Rig) -> None:
     program = await rig.start(metrics_port=0)
     assert program
-    (started,) = [event for event in rig.events if hasattr(event, "metrics")]
-    assert urlsplit(started.metrics).hostname == "127.0.0.1"
+    (started,) = [event for event in rig.events if isinstance(event, ManagerStarted)]
+    assert urlsplit(str(started.metrics)).hostname == "127.0.0.1"
+
+
+async def test_the_metrics_answer_with_the_token_of_the_root_directory(rig: Rig) -> None:
+    await rig.start(metrics_port=0)
+    token = (rig.root / "metrics-token").read_text().strip()
+    (url,) = [event.metrics for event in rig.events if isinstance(event, ManagerStarted)]
+    async with ClientSession() as session:
+        answers = [
+            (await session.get(str(url), headers={"Authorization": header})).status
+            for header in (f"Bearer {token}", f"Bearer {token}x", f"Basic {token}", token)
+        ]
+    assert answers == [200, 401, 401, 401]
+
+
+async def test_the_next_manager_has_the_same_metrics_token(rig: Rig) -> None:
+    tokens = []
+    for _ in range(2):
+        await rig.start(metrics_port=0)
+        await rig.stop()
+        tokens.append((rig.root / "metrics-token").read_text())
+    assert tokens[0] == tokens[1]
+
+
+async def test_a_metrics_token_that_others_can_read_is_rejected(rig: Rig) -> None:
+    (rig.root / "metrics-token").write_text("0123456789abcdef\n")
+    (rig.root / "metrics-token").chmod(0o644)
+    with pytest.raises(ConfigurationError, match=r"other users can use .*metrics-token; remove it"):
+        await rig.start(metrics_port=0)
 
 
 async def test_a_new_root_directory_is_for_its_owner_only(rig: Rig) -> None:

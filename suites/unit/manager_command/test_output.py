@@ -11,6 +11,7 @@ from aiohttp import ClientSession
 from rich.console import Console
 
 from drahealth.fakes.cluster.api import Object
+from drahealth.fakes.program.bearer_token import BearerToken
 from drahealth.fakes.program.log_lines import FORMAT, LogLines
 from drahealth.manager.cache import Reading
 from drahealth.manager.dra import Device
@@ -108,8 +109,9 @@ async def test_metrics_count_what_happens_and_look_at_the_devices() -> None:
     metrics = Metrics(lambda: [Device(GPU, BAD, 12.0, False), Device(GPU, Reading(Health.UNKNOWN), 40.0, True)])
     for event in STORY[:11]:
         metrics(event)
-    server = await metrics.serve(0)
-    async with ClientSession() as session, session.get(server.url) as response:
+    server = await metrics.serve(0, BearerToken("secret"))
+    headers = {"Authorization": "Bearer secret"}
+    async with ClientSession(headers=headers) as session, session.get(server.url) as response:
         lines = dict(line.rsplit(" ", 1) for line in (await response.text()).splitlines() if line[0] != "#")
     await server.stop()
     driver = f'{{driver="{DRIVER}"}}'

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from aiohttp import ClientSession
+
 from drahealth.fakes.cluster.api import SLICES
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.control.news import News
@@ -123,6 +125,18 @@ class Rig:
                 return connection.call(call, connection.call("use", name=name)["driver"], **args)
 
         return await asyncio.to_thread(tell)
+
+    @property
+    def metrics_url(self) -> str:
+        return next(str(line["metrics"]) for _, line in self.heard if line.get("metrics"))
+
+    async def metrics(self) -> str:
+        """The metrics, read with the token."""
+        token = self.root.joinpath("control.sock.metrics-token").read_text().strip()
+        headers = {"Authorization": f"Bearer {token}"}
+        async with ClientSession(headers=headers) as session, session.get(self.metrics_url) as answer:
+            assert answer.status == 200
+            return await answer.text()
 
     async def health(self) -> dict[str, str]:
         """What the driver says of its devices."""

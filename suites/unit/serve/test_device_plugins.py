@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from aiohttp import ClientSession
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
@@ -250,9 +249,7 @@ async def test_metrics_have_device_plugins_by_their_resource(rig: Rig, kubelet: 
     await rig.serve(metrics_port=0)
     await until(lambda: any(told["event"] == "registered" for _, told in rig.heard), PATIENCE)
     await rig.told("inject", fault="xid/79", device="gpu-0")
-    url = next(told["metrics"] for _, told in rig.heard if told.get("metrics"))
-    async with ClientSession() as session, session.get(url) as answer:
-        lines = (await answer.text()).splitlines()
+    lines = (await rig.metrics()).splitlines()
     label = f'driver="{RESOURCE}"'
     for said in (
         f'drahealth_fake_devices{{{label},health="Unhealthy"}} 1.0',

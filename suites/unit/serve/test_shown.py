@@ -40,10 +40,8 @@ async def test_metrics_count_what_happens_and_show_how_it_is(rig: Rig) -> None:
     await rig.told("inject", fault="xid/79", device="split")
     async with grpc.aio.insecure_channel(target(rig.root / f"plugins_registry/{DRIVER}-reg.sock")) as channel:
         await GET_INFO.stub(channel)(GET_INFO.request(), timeout=PATIENCE)
-    url = next(line["metrics"] for _, line in rig.heard if line.get("metrics"))
-    async with ClientSession() as session, session.get(url) as answer:
-        text = await answer.text()
-    assert url.startswith("http://127.0.0.1:")
+    text = await rig.metrics()
+    assert rig.metrics_url.startswith("http://127.0.0.1:")
     assert (
         f'drahealth_fake_calls_total{{driver="{DRIVER}",method="pluginregistration.Registration/GetInfo"}} 1.0' in text
     )
@@ -52,6 +50,13 @@ async def test_metrics_count_what_happens_and_show_how_it_is(rig: Rig) -> None:
     assert f'drahealth_fake_commands_total{{command="inject",driver="{DRIVER}"}} 1.0' in text
     assert f'drahealth_fake_streams{{driver="{DRIVER}"}} 0.0' in text
     assert f'drahealth_fake_prepared_claims{{driver="{DRIVER}"}} 0.0' in text
+
+
+@pytest.mark.parametrize(("address", "status"), [("127.0.0.1", 401), ("localhost", 401), ("0.0.0.0", 200)])
+async def test_metrics_on_a_loopback_address_need_the_token(rig: Rig, address: str, status: int) -> None:
+    await rig.serve(metrics_port=0, metrics_address=address)
+    async with ClientSession() as session, session.get(rig.metrics_url) as answer:
+        assert answer.status == status
 
 
 async def test_a_port_that_is_taken_is_told_of_and_nothing_is_left(rig: Rig) -> None:
