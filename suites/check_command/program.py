@@ -5,14 +5,15 @@ import os
 import signal
 import sys
 from collections.abc import Coroutine, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from shlex import join
+from shlex import join, quote
 from typing import Any
 
 from drahealth.fakes.hints import near
 from drahealth.fakes.program.console import standard_output
+from drahealth.suites.certifying.report.document import report_of
 from drahealth.suites.check_command.progress import Progress
 from drahealth.suites.check_command.report import annotations, to_json, to_junit
 from drahealth.suites.check_command.table import show
@@ -71,7 +72,9 @@ def check(settings: Settings, outputs: Outputs) -> int:
     outputs.check_level(settings.level)
     progress = Progress(lambda line: print(line, file=sys.stderr, flush=True))  # noqa: T201
     evidence = asyncio.run(_terminable(run_experiments(settings, progress)))
-    return _conclude(evidence, outputs, rerun_command(settings))
+    without_secrets = tuple(word.replace("{cwd}", ".") for word in evidence.header.command)
+    shared = rerun_command(replace(settings, command=without_secrets))
+    return _conclude(evidence, outputs, rerun_command(settings), shared)
 
 
 def judge_file(path: Path, outputs: Outputs) -> int:
@@ -84,7 +87,7 @@ def judge_file(path: Path, outputs: Outputs) -> int:
     except OSError as error:
         raise ConfigurationError(f"cannot read {path}: {error.strerror}", "pass an evidence file") from None
     outputs.check_level(evidence.header.level)
-    return _conclude(evidence, outputs, f"drahealth judge {path} --requirement REQUIREMENT")
+    return _conclude(evidence, outputs, *[f"drahealth judge {quote(str(path))} --requirement REQUIREMENT"] * 2)
 
 
 def show_plan(settings: Settings) -> None:
@@ -98,12 +101,13 @@ def show_plan(settings: Settings) -> None:
     console.print("\nThe processes run side by side: 40 to 50 s for a driver that answers at once.", soft_wrap=True)
 
 
-def _conclude(evidence: Evidence, outputs: Outputs, rerun: str) -> int:
+def _conclude(evidence: Evidence, outputs: Outputs, rerun: str, shared_rerun: str) -> int:
+    """Judges evidence, prints the result and writes the files. `shared_rerun` is for the files: without secrets."""
     today = datetime.now(UTC).date()
     summary = summarize(evidence, waivers=outputs.read_waivers(), today=today, only=outputs.requirements)
     show(summary, standard_output(), rerun)
     if outputs.report:
-        Path(outputs.report).write_text(to_json(summary, evidence) + "\n")
+        Path(outputs.report).write_text(to_json(report_of(summary, evidence, shared_rerun)) + "\n")
     if outputs.junitxml:
         Path(outputs.junitxml).write_text(to_junit(summary, evidence) + "\n")
     if os.environ.get("GITHUB_ACTIONS") == "true":

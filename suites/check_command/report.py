@@ -2,51 +2,19 @@
 
 import json
 import re
-from collections import Counter
 from dataclasses import asdict
 from xml.etree import ElementTree as ET
 
-from drahealth.suites.checking.checks import CHECKS
+from drahealth.suites.certifying.report.document import Report
 from drahealth.suites.checking.evidence import Evidence
 from drahealth.suites.checking.judge import Judgement
 from drahealth.suites.checking.summary import Summary
 from drahealth.suites.checking.verdicts import Finding, Verdict
 
-FORMAT = "drahealth-check-report/v1"
 
-
-def to_json(summary: Summary, evidence: Evidence) -> str:
+def to_json(report: Report) -> str:
     """The report as JSON."""
-    return json.dumps(
-        {
-            "format": FORMAT,
-            "verdict": summary.verdict,
-            "exit_code": summary.exit_code,
-            "complete": evidence.complete and not summary.only,
-            "partial": bool(summary.only),
-            "reasons": summary.reasons,
-            "run": asdict(evidence.header),
-            "counts": Counter(one.verdict for one in summary.judgements),
-            "requirements": [_requirement(one) for one in summary.judgements],
-        },
-        indent=2,
-    )
-
-
-def _requirement(judgement: Judgement) -> dict[str, object]:
-    requirement = asdict(judgement.requirement)
-    findings = [
-        {"check": name, "fix": CHECKS[name].fix, **asdict(finding)} for name, finding in judgement.findings.items()
-    ]
-    remarks = [{"check": name, **asdict(finding)} for name, finding in judgement.remarks.items()]
-    not_judged = {name: finding.seen for name, finding in judgement.not_judged.items()}
-    return {
-        **requirement,
-        "verdict": judgement.verdict,
-        "findings": findings,
-        "not_judged": not_judged,
-        "remarks": remarks,
-    }
+    return json.dumps(asdict(report), indent=2)
 
 
 def to_junit(summary: Summary, evidence: Evidence) -> str:

@@ -7,6 +7,7 @@ from datetime import date
 from enum import StrEnum
 from functools import cache
 from importlib import resources
+from typing import Literal
 
 from drahealth.suites.checking.checks import CHECKS
 from drahealth.suites.checking.evidence import Evidence
@@ -29,7 +30,13 @@ class Outcome(StrEnum):
     """The evidence of a MUST is missing, or of everything."""
 
 
-EXIT_CODES = {Outcome.CONFORMS: 0, Outcome.FAILS: 1, Outcome.HARNESS_ERROR: 3, Outcome.INCOMPLETE: 4}
+ExitCode = Literal[0, 1, 3, 4]
+EXIT_CODES: dict[Outcome, ExitCode] = {
+    Outcome.CONFORMS: 0,
+    Outcome.FAILS: 1,
+    Outcome.HARNESS_ERROR: 3,
+    Outcome.INCOMPLETE: 4,
+}
 """Exit code of the command by outcome; 2 is wrong usage."""
 _JUDGED = {Verdict.PASS, Verdict.FAIL, Verdict.STATIC, Verdict.WAIVED}
 
@@ -58,7 +65,7 @@ class Summary:
         return f"{self.outcome}, running driver" if is_limited else str(self.outcome)
 
     @property
-    def exit_code(self) -> int:
+    def exit_code(self) -> ExitCode:
         """Exit code of the command."""
         return EXIT_CODES[self.outcome]
 

@@ -1,0 +1,109 @@
+"""The machine-readable report of a check or a certification: what its JSON file has. Pure.
+
+The writer and the JSON Schema derive from these types, so they cannot differ.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Literal
+
+from drahealth.suites.checking.checks import CHECKS
+from drahealth.suites.checking.evidence import Evidence, Header
+from drahealth.suites.checking.judge import Judgement
+from drahealth.suites.checking.ledger import DriverRequirement
+from drahealth.suites.checking.summary import ExitCode, Summary
+from drahealth.suites.checking.verdicts import Finding, Verdict
+
+Format = Literal["drahealth-check-report/v1"]
+FORMAT: Format = "drahealth-check-report/v1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckFinding(Finding):
+    """What one check found."""
+
+    check: str
+    """Name of the check."""
+    fix: str
+    """What to change if the check fails."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequirementResult(DriverRequirement):
+    """The result for one requirement."""
+
+    verdict: Verdict
+    findings: tuple[CheckFinding, ...]
+    """The finding of each check; the worst one decides."""
+    not_judged: Mapping[str, str]
+    """Checks that do not apply beside others that decide, with the reason of each."""
+    remarks: tuple[CheckFinding, ...]
+    """Failures of unproven checks, which do not count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The report of `drahealth check`, `judge` or `certify`. Readers ignore unknown keys."""
+
+    # Meanings in the JSON Schema are the docstrings of the fields.
+    __pydantic_config__: ClassVar[Any] = {"use_attribute_docstrings": True}
+
+    format: Format
+    """Name and version of this format. The version changes if a key is removed or changes its meaning."""
+    verdict: str
+    """The result for the driver in words, such as conforms."""
+    exit_code: ExitCode
+    """Exit code of the command: 0 conforms, 1 fails, 3 harness error, 4 incomplete."""
+    complete: bool
+    """Whether the run reached its end, and judged all requirements."""
+    partial: bool
+    """Whether the user selected some of the requirements."""
+    reasons: tuple[str, ...]
+    """Why the driver does not conform, one sentence each."""
+    run: Header
+    """What was checked, and how."""
+    counts: Mapping[Verdict, int]
+    """The number of requirements by verdict."""
+    requirements: tuple[RequirementResult, ...]
+    """The result for each requirement."""
+    rerun: str = ""
+    """The command that repeats a part of the run. REQUIREMENT stands for an ID."""
+
+
+def report_of(summary: Summary, evidence: Evidence, rerun: str = "") -> Report:
+    """The report of a run. `rerun` is the command that repeats a part of it, with REQUIREMENT in place of an ID."""
+    return Report(
+        format=FORMAT,
+        verdict=summary.verdict,
+        exit_code=summary.exit_code,
+        complete=evidence.complete and not summary.only,
+        partial=bool(summary.only),
+        reasons=summary.reasons,
+        run=evidence.header,
+        counts=dict(Counter(one.verdict for one in summary.judgements)),
+        requirements=tuple(map(_requirement, summary.judgements)),
+        rerun=rerun,
+    )
+
+
+def _requirement(judgement: Judgement) -> RequirementResult:
+    return RequirementResult(
+        **asdict(judgement.requirement),
+        verdict=judgement.verdict,
+        findings=_findings(judgement.findings),
+        not_judged={name: finding.seen for name, finding in judgement.not_judged.items()},
+        remarks=_findings(judgement.remarks),
+    )
+
+
+def _findings(found: Mapping[str, Finding]) -> tuple[CheckFinding, ...]:
+    return tuple(CheckFinding(check=name, fix=CHECKS[name].fix, **asdict(finding)) for name, finding in found.items())
+
+
+def report_schema() -> dict[str, Any]:
+    """The JSON Schema of reports."""
+    from pydantic import TypeAdapter
+
+    schema = TypeAdapter(Report).json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
