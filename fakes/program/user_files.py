@@ -130,7 +130,7 @@ def valid_fields(model: type[BaseModel], data: Any, names: Iterable[str]) -> dic
 
 @cache
 def _reader(model: type[BaseModel], name: str) -> TypeAdapter[Any]:
-    field = model.model_fields[name]
+    field = next(field for key, field in model.model_fields.items() if name in (key, field.alias))
     annotated: Any = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
     return TypeAdapter(annotated)
 

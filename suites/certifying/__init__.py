@@ -1,4 +1,5 @@
-"""Certification of drivers, on top of the checks: `suites.checking` never imports it.
+"""Certification of drivers: `drahealth certify`, on top of the checks: `suites.checking` never imports it.
 
+- `profile` is the driver profile: one TOML file that says how to start a driver and what it can do.
 - `report` has the report as data, and what is made from it: a page, a badge, a text for a pull request.
 """

@@ -7,9 +7,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import get_args
 
-from drahealth.suites.check_command.claim_file import read_claim_file
 from drahealth.suites.checking.checks import CHECKS
 from drahealth.suites.checking.checks.registry import needed_experiments
+from drahealth.suites.checking.claim_file import read_claim_file
 from drahealth.suites.checking.settings import CDI_DIRS, DEADLINE, DriverApiServer, Settings
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.targets.api_servers.options import ApiServerKind

@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from drahealth.proto.events import Event
+from drahealth.suites.checking.settings import GRACE
 from drahealth.suites.checking.subject.subject import Subject
 
 
@@ -48,6 +49,10 @@ class Lab:
     facts: Facts
     claim: Sequence[Mapping[str, Any]] = ()
     """The objects of the user's claim file; empty for a claim for one published device."""
+    claim_devices: int | Literal["all"] = 1
+    """Devices of a claim without a claim file."""
+    grace: float = GRACE
+    """Seconds from SIGTERM to SIGKILL."""
     _ended: Mapping[str, asyncio.Event] = field(default_factory=dict)
 
     async def ended(self, experiment: str) -> None:

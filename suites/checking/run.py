@@ -173,7 +173,15 @@ class _Run:
 
     async def _outcome(self, experiment: Experiment, subject: Subject, facts: Facts) -> tuple[Outcome, str]:
         """Runs an experiment to its end, its limit, the deadline, or an unexpected end of the driver."""
-        lab = Lab(subject, self._recorder.of_current, facts, self._settings.claim, self._ended)
+        lab = Lab(
+            subject,
+            self._recorder.of_current,
+            facts,
+            self._settings.claim,
+            self._settings.claim_devices,
+            self._settings.grace,
+            self._ended,
+        )
         work = asyncio.create_task(RUNS[experiment.name](lab), name=experiment.name)
         late = asyncio.create_task(self._late.wait())
         limit = asyncio.create_task(self._clock.sleep(experiment.seconds * SLOWNESS + 30))

@@ -22,6 +22,8 @@ NOT_ASKED = "not needed for the requirements of this run"
 
 CDI_DIRS = (Path("/etc/cdi"), Path("/var/run/cdi"))
 """Directories of CDI specs of a node. Source: Container Device Interface, SPEC.md, "Defaults"."""
+GRACE = 10.0
+"""Seconds from SIGTERM to SIGKILL by default."""
 DEADLINE = 180.0
 """Seconds of the longest run by default."""
 
@@ -58,6 +60,14 @@ class Settings:
     """Names of the experiments to run; empty for all."""
     evidence: Path | None = None
     redact: bool = True
+    working_directory: Path | None = None
+    """Of the driver's process; None for that of drahealth."""
+    grace: float = GRACE
+    """Seconds from SIGTERM to the exit of the driver."""
+    objects: Sequence[Mapping[str, Any]] = ()
+    """Objects in each API server before the driver starts; their texts may have placeholders."""
+    claim_devices: int | Literal["all"] = 1
+    """Devices of a claim of drahealth; all: those that the driver publishes on its node."""
     level: Level = "check"
     """How much of the ledger the evidence is judged by."""
     subject: SubjectKind = "dra-driver"

@@ -20,7 +20,9 @@ def driver_ends_without_sockets(evidence: Evidence) -> Finding:
     killed = next((one for one in evidence.of(SignalSent, "end") if one.what.signal == "SIGKILL"), None)
     if killed:
         seen = f"the driver still ran {killed.at - sent.at:.0f} s after SIGTERM, and was killed"
-        return failed("the driver exits within 10 s after SIGTERM", seen, sent.number, killed.number)
+        return failed(
+            f"the driver exits within {killed.at - sent.at:.0f} s after SIGTERM", seen, sent.number, killed.number
+        )
     ended = next((one for one in evidence.of(ProcessExited, "end") if one.number > sent.number), None)
     listed = next((one for one in evidence.of(SocketsListed, "end") if one.what.moment == "ended"), None)
     if listed and (left := (*listed.what.registry, *listed.what.plugins)):

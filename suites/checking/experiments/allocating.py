@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, Collection, Generator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 from uuid import uuid4
 
 from drahealth.fakes.cluster.api import CLAIMS, DEVICE_CLASSES, NAMESPACES, ApiError, Kind, Object
@@ -112,7 +112,7 @@ async def allocator(lab: Lab, plugin: Plugin) -> AsyncGenerator[Allocator, None]
         if lab.claim:
             shapes = await _given(lab, lab.subject.api, slices)
         else:
-            shapes = [shape_of(device) for device in chosen(published_devices(slices))]
+            shapes = shapes_of(published_devices(slices), lab.claim_devices)
         if not shapes:
             raise Incomplete("the driver publishes no device; a claim can be given with --claim")
         made = Allocator(lab, lab.subject.api, shapes)
@@ -189,13 +189,35 @@ def chosen(devices: Sequence[Published]) -> list[Published]:
     return good[1:3] if len(good) > 2 else good[::-1]
 
 
-def shape_of(device: Published) -> Shape:
-    """A claim for one device."""
-    request = {"name": _REQUEST, "exactly": {"deviceClassName": device.id.driver}}
-    result = {"request": _REQUEST, "driver": device.id.driver, "pool": device.id.pool, "device": device.id.device}
-    allocation: Object = {"devices": {"results": [result]}}
-    if device.node:
-        field = {"key": "metadata.name", "operator": "In", "values": [device.node]}
+def shapes_of(devices: Sequence[Published], count: int | Literal["all"] = 1) -> list[Shape]:
+    """Up to two claims without a common device, each for so many devices; or one claim for all.
+
+    Raises Incomplete if the driver publishes fewer devices.
+    """
+    if count == "all":
+        return [shape_of(devices)] if devices else []
+    if count == 1:
+        return [shape_of([device]) for device in chosen(devices)]
+    if devices and len(devices) < count:
+        raise Incomplete(f"a claim needs {count} devices; the driver publishes {len(devices)}")
+    ordered = sorted(devices, key=lambda device: device.drawbacks)[::-1]
+    groups = [ordered[max(0, end - count) : end] for end in (len(ordered), len(ordered) - count)]
+    return [shape_of(group) for group in groups if len(group) == count]
+
+
+def shape_of(devices: Sequence[Published]) -> Shape:
+    """A claim for these devices, which are of one driver."""
+    driver, node = devices[0].id.driver, devices[0].node
+    wanted: Object = {"deviceClassName": driver}
+    if len(devices) > 1:
+        wanted |= {"allocationMode": "ExactCount", "count": len(devices)}
+    request = {"name": _REQUEST, "exactly": wanted}
+    results = [
+        {"request": _REQUEST, "driver": one.id.driver, "pool": one.id.pool, "device": one.id.device} for one in devices
+    ]
+    allocation: Object = {"devices": {"results": results}}
+    if node:
+        field = {"key": "metadata.name", "operator": "In", "values": [node]}
         allocation["nodeSelector"] = {"nodeSelectorTerms": [{"matchFields": [field]}]}
     return Shape({"metadata": {}, "spec": {"devices": {"requests": [request]}}}, allocation)
 

@@ -11,8 +11,6 @@ from drahealth.suites.checking.kubelet.waiting import within
 from drahealth.suites.checking.lab import Lab, Plugin
 from drahealth.suites.checking.outcomes import Incomplete
 
-GRACE = 10.0
-"""Seconds between SIGTERM and SIGKILL."""
 KILL_LIMIT = 10.0
 """Seconds in which a killed process must be gone."""
 
@@ -22,7 +20,7 @@ async def end(lab: Lab) -> None:
     lab.subject.check_running()
     await lab.subject.signal(signal.SIGTERM)
     try:
-        await within(lab.subject.clock, GRACE, lab.subject.exited())
+        await within(lab.subject.clock, lab.grace, lab.subject.exited())
     except TimeoutError:
         await killed(lab)
     list_sockets(lab, "ended")

@@ -15,6 +15,7 @@ from drahealth.proto.events import Event
 from drahealth.suites.checking.experiments.experiment import Process
 from drahealth.suites.checking.settings import Settings
 from drahealth.suites.checking.subject.gateway import Gateway
+from drahealth.suites.checking.subject.objects import create_objects
 from drahealth.suites.checking.subject.places import Places
 from drahealth.suites.checking.subject.subject import Subject
 from drahealth.suites.errors import ConfigurationError
@@ -101,7 +102,7 @@ async def _started(
     if kubeconfig:
         server = await servers.of(root)
         api = server.api
-        await api.create(NODES, {"metadata": {"name": node}})
+        await create_objects(api, settings.objects, places)
         gateway = await servers.gateway(server, kubeconfig)
     return Subject(
         label,
@@ -111,6 +112,7 @@ async def _started(
         record_exit=partial(records.of_process, label),
         command=settings.command,
         environment=settings.environment,
+        folder=settings.working_directory,
         api=api,
         gateway=gateway,
     )

@@ -33,8 +33,10 @@ class DriverProcess:
         self._exit = asyncio.create_task(self._wait(reports))
 
     @classmethod
-    async def start(cls, argv: Sequence[str], environment: Mapping[str, str]) -> "DriverProcess":
-        """Starts a program. Raises ConfigurationError if it cannot be run."""
+    async def start(
+        cls, argv: Sequence[str], environment: Mapping[str, str], folder: Path | None = None
+    ) -> "DriverProcess":
+        """Starts a program in a folder; None for the present one. Raises ConfigurationError if it cannot be run."""
         watched, held = os.pipe()
         source, sink = os.pipe()
         reports = asyncio.StreamReader()
@@ -49,6 +51,7 @@ class DriverProcess:
                     stdout=PIPE,
                     stderr=STDOUT,
                     env=dict(environment),
+                    cwd=folder,
                     start_new_session=True,
                     pass_fds=[watched, sink],
                 )

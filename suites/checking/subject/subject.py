@@ -5,6 +5,7 @@ import os
 import signal
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from drahealth.fakes.cluster.list_watch import ListWatch
@@ -33,6 +34,7 @@ class Subject:
         record_exit: Callable[[Event], None] | None = None,
         command: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
+        folder: Path | None = None,
         api: ListWatch | None = None,
         gateway: Gateway | None = None,
     ) -> None:
@@ -45,6 +47,7 @@ class Subject:
         self._record_exit = record_exit or record
         self._command = tuple(command)
         self._environment = environment or {}
+        self._folder = folder
         self._gateway = gateway
         self._process: DriverProcess | None = None
         self._exit: asyncio.Task[ProcessExited] | None = None
@@ -79,7 +82,7 @@ class Subject:
         values = self.places.placeholders()
         argv = [filled(word, values) for word in self._command]
         given = {name: filled(value, values) for name, value in self._environment.items()}
-        process = await DriverProcess.start(argv, {**os.environ, **self.places.environment(), **given})
+        process = await DriverProcess.start(argv, {**os.environ, **self.places.environment(), **given}, self._folder)
         self._process = process
         self._signalled = False
         self._record(ProcessStarted(self.label, process.pid, tuple(argv)))

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from drahealth.suites.check_command.claim_file import read_claim_file
 from drahealth.suites.check_command.flags import experiments_for, settings_of
 from drahealth.suites.check_command.program import rerun_command
+from drahealth.suites.checking.claim_file import read_claim_file
 from drahealth.suites.checking.settings import NOT_ASKED, Settings, plan
 from drahealth.suites.errors import ConfigurationError
 

@@ -1,0 +1,114 @@
+"""Driver profiles as files: all mistakes of a file are reported at once, each with its line and a hint."""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from drahealth.fakes.cluster.api import CLAIMS, Object
+from drahealth.fakes.hints import near
+from drahealth.fakes.program.user_files import (
+    Document,
+    FileError,
+    Finding,
+    Place,
+    Problem,
+    read,
+    valid_fields,
+    validated,
+)
+from drahealth.suites.certifying.profile.manifests import api_objects, claim_objects
+from drahealth.suites.certifying.profile.model import ApiServerSection, ClaimSection, DriverProfile, DriverSection
+from drahealth.suites.certifying.profile.toml_document import toml_document
+from drahealth.suites.checking.subject.places import NAMES, placeholders_in
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileFile:
+    """A valid driver profile, and what it names."""
+
+    path: Path
+    sha256: str
+    """Digest of the file."""
+    profile: DriverProfile
+    objects: tuple[Object, ...]
+    """The objects for the API server."""
+    claim: tuple[Object, ...]
+    """The user's claims with their DeviceClasses; empty for claims of drahealth."""
+
+    @property
+    def name(self) -> str:
+        """The name of the file without its extension."""
+        return self.path.stem
+
+    @property
+    def folder(self) -> Path:
+        """The folder to which paths in the file are relative."""
+        return self.path.absolute().parent
+
+
+def read_profile(path: Path) -> ProfileFile:
+    """Reads a driver profile. Raises FileError with all mistakes, and OSError if the file cannot be read."""
+    content = read(path)
+    try:
+        document = toml_document(content.decode(), str(path))
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise FileError(str(path), [Problem(line, "", "invalid TOML: the file is not UTF-8")]) from None
+    folder = path.absolute().parent
+    problems = document.problems(_mistakes(document, folder))
+    try:
+        profile = validated(DriverProfile, document)
+    except FileError as error:
+        raise FileError(str(path), [*error.problems, *problems]) from None
+    if problems:
+        raise FileError(str(path), problems)
+    return ProfileFile(
+        path,
+        hashlib.sha256(content).hexdigest(),
+        profile,
+        tuple(one for name in profile.api_server.objects for one in api_objects(folder / name)),
+        claim_objects([folder / name for name in profile.claim.manifests]),
+    )
+
+
+def _mistakes(document: Document, folder: Path) -> Iterator[Finding]:
+    """What the model cannot see: unknown placeholders, and wrong files. As far as each part is readable."""
+    data = document.data
+    driver = valid_fields(DriverSection, data.get("driver"), ["command", "environment", "working-directory"])
+    for number, word in enumerate(driver.get("command", ())):
+        yield from _placeholders(word, ("driver", "command", number))
+    for name, value in driver.get("environment", {}).items():
+        yield from _placeholders(value, ("driver", "environment", name))
+    where = folder / driver.get("working-directory", ".")
+    if not where.is_dir():
+        yield ("driver", "working-directory"), f"{where} is no directory"
+    names = valid_fields(ApiServerSection, data.get("api-server"), ["objects"]).get("objects", ())
+    for number, name in enumerate(names):
+        yield from _file(folder / name, api_objects, ("api-server", "objects", number))
+    names = valid_fields(ClaimSection, data.get("claim"), ["manifests"]).get("manifests", ())
+    wrong = [
+        found
+        for number, name in enumerate(names)
+        for found in _file(folder / name, lambda path: claim_objects([path]), ("claim", "manifests", number))
+    ]
+    yield from wrong
+    if names and not wrong and CLAIMS.kind not in {one["kind"] for one in claim_objects([folder / n for n in names])}:
+        yield ("claim", "manifests"), "the files have neither a ResourceClaim nor a ResourceClaimTemplate"
+
+
+def _placeholders(word: str, place: Place) -> Iterator[Finding]:
+    for name in sorted(placeholders_in([word]).difference(NAMES)):
+        yield place, f"unknown placeholder {{{name}}}; {near(name, NAMES)}"
+
+
+def _file(path: Path, reading: Callable[[Path], Any], place: Place) -> Iterator[Finding]:
+    """The mistakes of a file that the profile names."""
+    try:
+        reading(path)
+    except FileError as error:
+        for problem in error.problems:
+            yield place, f"{path.name}, {problem}"
+    except OSError as error:
+        yield place, f"cannot read {path}: {error.strerror}"

@@ -1,0 +1,194 @@
+"""What a driver profile may say (`driver-profile/v1`), section by section; `file` checks the sections together."""
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictStr,
+    WithJsonSchema,
+    model_validator,
+)
+
+from drahealth.fakes.durations import Duration
+from drahealth.fakes.inventory.file import check_driver_name
+from drahealth.suites.checking.settings import GRACE
+
+FORMAT: Literal["driver-profile/v1"] = "driver-profile/v1"
+
+_VARIABLE, _RELEASE = r"[A-Za-z_][A-Za-z0-9_]*", r"\d+\.\d+\.\d+"
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"must be a text that is not empty, got {value!r}")
+    return value
+
+
+def _driver_name(value: Any) -> str:
+    if value:
+        check_driver_name(value)
+    return str(value)
+
+
+def _variable(value: Any) -> str:
+    if not re.fullmatch(_VARIABLE, str(value)):
+        raise ValueError(f"must be the name of a variable such as LOG_LEVEL, got {value!r}")
+    return str(value)
+
+
+def _release(value: Any) -> str:
+    if not isinstance(value, str) or not re.fullmatch(_RELEASE, value):
+        raise ValueError(f"must be a release such as 1.37.1, got {value!r}")
+    return value
+
+
+def _seconds(value: Any) -> float:
+    duration = Duration.parse(value) if isinstance(value, str) else None
+    if duration is None or duration.kind != "fixed":
+        raise ValueError(f"must be a duration such as 500ms, 90s or 1m30s, got {value!r}")
+    return duration.low
+
+
+def _count(value: Any) -> int | str:
+    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 32:
+        return value
+    if value == "all":
+        return "all"
+    raise ValueError(f'must be "all" or between 1 and 32, got {value!r}')
+
+
+Text = Annotated[str, BeforeValidator(_text), Field(min_length=1)]
+DriverName = Annotated[str, BeforeValidator(_driver_name)]
+Variable = Annotated[str, BeforeValidator(_variable)]
+Release = Annotated[str, BeforeValidator(_release), WithJsonSchema({"type": "string", "pattern": f"^{_RELEASE}$"})]
+Seconds = Annotated[
+    float,
+    BeforeValidator(_seconds),
+    WithJsonSchema({"type": "string", "pattern": r"^ *\d", "examples": ["500ms", "90s", "1m30s"]}),
+]
+"""A fixed duration, in seconds."""
+DeviceCount = Annotated[
+    int | Literal["all"],
+    BeforeValidator(_count),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1, "maximum": 32}, {"const": "all"}]}),
+]
+
+
+class Section(BaseModel):
+    """A part of a driver profile; keys have hyphens in place of underscores."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        alias_generator=lambda name: name.replace("_", "-"),
+    )
+
+
+class RunningDriver(Section):
+    """A driver that runs already."""
+
+    registry_dir: Text | None = None
+    """Directory with its registration socket."""
+    socket: Text | None = None
+    """Its registration socket."""
+    kubeconfig: Text | None = None
+    """Access to its API server, for claims and ResourceSlices."""
+    node_name: StrictStr = ""
+    """Its node, if that is not named as this host."""
+    cdi_dirs: tuple[Text, ...] = ()
+    """Its CDI directories; empty for /etc/cdi and /var/run/cdi."""
+
+    @model_validator(mode="after")
+    def _is_one_place(self) -> "RunningDriver":
+        if (self.registry_dir is None) == (self.socket is None):
+            raise ValueError("set either registry-dir or socket")
+        return self
+
+
+class DriverSection(Section):
+    """[driver]: how to start the driver, or where it runs."""
+
+    name: DriverName = ""
+    """The driver's name, which is also the name of {driver_dir}."""
+    command: tuple[Text, ...] = ()
+    """Program and arguments, with placeholders."""
+    running: RunningDriver | None = None
+    """Where a driver runs that drahealth does not start."""
+    environment: dict[Variable, StrictStr] = {}
+    """Variables for the driver, with placeholders."""
+    working_directory: Text = "."
+    """Directory in which the driver starts, relative to the file."""
+    grace: Seconds = GRACE
+    """Longest time from SIGTERM to the exit of the driver."""
+
+    @model_validator(mode="after")
+    def _starts_or_runs(self) -> "DriverSection":
+        if bool(self.command) == bool(self.running):
+            raise ValueError("set either command or running")
+        started = self.model_fields_set & {"environment", "working_directory", "grace", "name"}
+        if self.running and started:
+            names = ", ".join(sorted(name.replace("_", "-") for name in started))
+            raise ValueError(f"a driver that runs already cannot have {names}")
+        return self
+
+
+class ApiServerSection(Section):
+    """[api-server]: the API server of a driver that drahealth starts."""
+
+    kind: Literal["none", "memory", "real"] = "memory"
+    """none: no API server; memory: one in this process; real: kube-apiserver and etcd."""
+    kubernetes: Release | None = None
+    """Release of a real API server, such as 1.37.1."""
+    objects: tuple[Text, ...] = ()
+    """YAML files with objects that exist before the driver starts, with placeholders; relative to this file."""
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> "ApiServerSection":
+        if self.kubernetes and self.kind != "real":
+            raise ValueError('kubernetes is only for kind = "real"')
+        if self.objects and self.kind == "none":
+            raise ValueError('objects need an API server: kind = "memory" or "real"')
+        return self
+
+
+class ClaimSection(Section):
+    """[claim]: the claims that the driver prepares."""
+
+    devices: DeviceCount = 1
+    """Devices of each claim; all: those that the driver publishes on its node."""
+    manifests: tuple[Text, ...] = ()
+    """YAML files with ResourceClaims or ResourceClaimTemplates, and their DeviceClasses; relative to this file."""
+
+    @model_validator(mode="after")
+    def _is_one_form(self) -> "ClaimSection":
+        if self.manifests and "devices" in self.model_fields_set:
+            raise ValueError("set either devices or manifests")
+        return self
+
+
+class AbilitiesSection(Section):
+    """[abilities]: what the driver can do."""
+
+    several_processes: StrictBool = True
+    """Whether several processes of the driver can run at the same time on one machine."""
+
+
+class DriverProfile(Section):
+    """The content of a driver profile."""
+
+    format: Literal["driver-profile/v1"]
+    driver: DriverSection
+    api_server: ApiServerSection = ApiServerSection()
+    claim: ClaimSection = ClaimSection()
+    abilities: AbilitiesSection = AbilitiesSection()
+
+    @model_validator(mode="after")
+    def _fits_the_driver(self) -> "DriverProfile":
+        if self.driver.running and "api_server" in self.model_fields_set:
+            raise ValueError("[api-server] is for a driver that drahealth starts; set kubeconfig of driver.running")
+        return self

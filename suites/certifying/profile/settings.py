@@ -1,0 +1,48 @@
+"""The settings of a run that a driver profile gives."""
+
+from pathlib import Path
+
+from drahealth.suites.certifying.profile.file import ProfileFile
+from drahealth.suites.certifying.profile.model import RunningDriver
+from drahealth.suites.checking.ledger import Level
+from drahealth.suites.checking.settings import CDI_DIRS, DEADLINE, DriverApiServer, Settings
+
+
+def settings_of(
+    file: ProfileFile,
+    *,
+    level: Level = "core",
+    api_server: DriverApiServer | None = None,
+    deadline: float = DEADLINE,
+    evidence: Path | None = None,
+) -> Settings:
+    """The settings of a certification. `api_server` replaces that of the profile. Raises ConfigurationError."""
+    profile, driver = file.profile, file.profile.driver
+    running = driver.running or RunningDriver.model_construct()
+    return Settings(
+        command=driver.command,
+        environment=driver.environment,
+        driver_name=driver.name,
+        working_directory=file.folder / driver.working_directory if driver.command else None,
+        grace=driver.grace,
+        registry_dir=_path(file, running.registry_dir),
+        socket=_path(file, running.socket),
+        kubeconfig=_path(file, running.kubeconfig),
+        node_name=running.node_name,
+        cdi_dirs=tuple(file.folder / name for name in running.cdi_dirs) or CDI_DIRS,
+        api_server=api_server or profile.api_server.kind,
+        kubernetes=profile.api_server.kubernetes,
+        objects=file.objects,
+        claim=file.claim,
+        claim_devices=profile.claim.devices,
+        sequential=not profile.abilities.several_processes,
+        deadline=deadline,
+        evidence=evidence,
+        level=level,
+        profile=file.name,
+        profile_sha256=file.sha256,
+    )
+
+
+def _path(file: ProfileFile, name: str | None) -> Path | None:
+    return file.folder / name if name else None
