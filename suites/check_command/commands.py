@@ -1,0 +1,141 @@
+"""The subcommands `check`, `judge` and `selftest` of `drahealth`. Everything heavy is imported where it is needed."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from drahealth.suites.check_command.harness_errors import harness_errors
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the subcommands."""
+    app.command("check")(check_driver)
+    app.command("judge")(judge_evidence)
+    app.command("selftest")(selftest)
+
+
+@harness_errors
+def check_driver(
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[SOCKET | -- COMMAND...]",
+            help="Registration socket of a running driver, or the command that starts the driver.",
+            show_default=False,
+        ),
+    ] = None,
+    registry_dir: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Registration directory of a running driver.")
+    ] = None,
+    kubeconfig: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="API server of a running driver, for claims and ResourceSlices.")
+    ] = None,
+    cdi_dir: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="DIR", help="CDI directory of a running driver; default: /etc/cdi and /var/run/cdi."),
+    ] = None,
+    node_name: Annotated[
+        str, typer.Option(metavar="NAME", help="Node of a running driver, if it differs from the host name.")
+    ] = "",
+    env: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="Environment variable for the driver, with placeholders."),
+    ] = None,
+    driver_name: Annotated[
+        str, typer.Option(metavar="NAME", help="The driver's name, which is also the name of {driver_dir}.")
+    ] = "",
+    api_server: Annotated[
+        str, typer.Option(metavar="KIND", help="API server for the driver: memory (default), real or none.")
+    ] = "memory",
+    kubernetes: Annotated[
+        str | None, typer.Option(metavar="VERSION", help="Kubernetes release, such as 1.37.1.")
+    ] = None,
+    claim: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="ResourceClaim to prepare; default: one of the published devices."),
+    ] = None,
+    requirement: Annotated[
+        list[str] | None, typer.Option(metavar="ID", help="Check only this requirement, such as PLUGIN-05.")
+    ] = None,
+    sequential: Annotated[
+        bool,
+        typer.Option("--sequential", help="Run the processes of the driver one after another instead of side by side."),
+    ] = False,
+    deadline: Annotated[float, typer.Option(metavar="SECONDS", help="Longest duration of the run.")] = 180.0,
+    plan: Annotated[bool, typer.Option("--plan", help="Print the experiments and their costs, and exit.")] = False,
+    evidence: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the evidence to this new file.")] = None,
+    redact: Annotated[bool, typer.Option(help="Replace secrets and host paths in the evidence.")] = True,
+    waivers: Annotated[Path | None, typer.Option(metavar="FILE.toml", help="Accepted violations.")] = None,
+    report: Annotated[str | None, typer.Option(metavar="FILE.json", help="Write the report.")] = None,
+    junitxml: Annotated[str | None, typer.Option(metavar="FILE.xml", help="Write JUnit XML.")] = None,
+) -> None:
+    """Check a DRA driver in any language: its plugin contract, and how it reports health.
+
+    Placeholders in COMMAND: {kubelet_dir} {registry_dir} {plugins_dir} {driver_dir} {cdi_dir} {kubeconfig}
+    {node_name} {driver_name}.
+    Exit codes: 0 conforms, 1 fails, 2 wrong usage, 3 harness error, 4 incomplete.
+    """
+    from drahealth.suites.check_command import program
+    from drahealth.suites.check_command.flags import settings_of
+
+    settings = settings_of(
+        command or [],
+        registry_dir=registry_dir,
+        kubeconfig=kubeconfig,
+        cdi_dirs=cdi_dir or (),
+        node_name=node_name,
+        env=env or [],
+        driver_name=driver_name,
+        api_server=api_server,
+        kubernetes=kubernetes,
+        claim=claim,
+        requirements=requirement or [],
+        sequential=sequential,
+        deadline=deadline,
+        evidence=evidence,
+        redact=redact,
+    )
+    if plan:
+        program.show_plan(settings)
+        return
+    outputs = program.Outputs(report, junitxml, waivers, tuple(requirement or ()))
+    raise typer.Exit(program.check(settings, outputs))
+
+
+@harness_errors
+def judge_evidence(
+    evidence: Annotated[Path, typer.Argument(metavar="EVIDENCE", help="A file of `drahealth check --evidence`.")],
+    requirement: Annotated[
+        list[str] | None, typer.Option(metavar="ID", help="Judge only this requirement, such as PLUGIN-05.")
+    ] = None,
+    waivers: Annotated[Path | None, typer.Option(metavar="FILE.toml", help="Accepted violations.")] = None,
+    report: Annotated[str | None, typer.Option(metavar="FILE.json", help="Write the report.")] = None,
+    junitxml: Annotated[str | None, typer.Option(metavar="FILE.xml", help="Write JUnit XML.")] = None,
+) -> None:
+    """Judge the evidence of an earlier check again. Exit codes as for `check`."""
+    from drahealth.suites.check_command import program
+
+    outputs = program.Outputs(report, junitxml, waivers, tuple(requirement or ()))
+    raise typer.Exit(program.judge_file(evidence, outputs))
+
+
+def selftest(
+    mutants: Annotated[
+        list[str] | None, typer.Argument(metavar="MUTANT", help="Mutants, or `healthy`; default: all.")
+    ] = None,
+    sample: Annotated[int | None, typer.Option(min=1, help="Number of mutants, drawn at random.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of --sample.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    write: Annotated[
+        Path | None, typer.Option(metavar="FILE.toml", help="Write the mutants that each check caught.")
+    ] = None,
+) -> None:
+    """Prove the checks of `check`: run wrong drivers, and print the checks that catch them.
+
+    Each mutant has one fault, must fail its checks, and may violate no other MUST. The healthy driver must conform.
+    Exit codes: 0 each mutant is caught, 1 one is not, 2 usage, 3 harness error, or a mutant did not start.
+    """
+    from drahealth.suites.check_command.selftest import selftest as run_selftest
+
+    raise typer.Exit(run_selftest(mutants or (), sample=sample, seed=seed, as_json=json, write=write))
