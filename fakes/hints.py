@@ -27,6 +27,11 @@ def near(name: str, known: Iterable[str]) -> str:
     return f"did you mean {' or '.join(close)}?" if close else f"valid: {', '.join(names[:_MAX_LISTED])}, ..."
 
 
+def with_hint(message: str, hint: str) -> str:
+    """An error message with what to do. A message can end with a suggestion, which is a question."""
+    return f"{message}{'' if message.endswith('?') else ';'} {hint}" if hint else message
+
+
 def _closest(name: str, names: Sequence[str]) -> str:
     """The most similar name, by a margin; empty if there is none.
 

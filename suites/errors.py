@@ -23,7 +23,8 @@ class HarnessError(Exception):
 
     def __str__(self) -> str:
         message = f"{self.where}: {self.message}" if self.where else self.message
-        return f"{message}; {self.hint}" if self.hint else message
+        joint = " " if message.endswith("?") else "; "  # a question is a suggestion
+        return f"{message}{joint}{self.hint}" if self.hint else message
 
 
 def full_text(error: Exception) -> str:

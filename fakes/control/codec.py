@@ -9,6 +9,7 @@ from pydantic_core import to_jsonable_python
 
 from drahealth.fakes.control.commands.definition import Command, Subject, dataclass_of
 from drahealth.fakes.control.commands.registry import definition
+from drahealth.fakes.program.error_wording import plain
 
 Reply = TypeVar("Reply")
 
@@ -46,7 +47,7 @@ def wrong_arguments(error: ValidationError) -> str:
 
 
 def _why(error: Any) -> str:
-    return str(error["ctx"]["error"]) if error["type"] == "value_error" else str(error["msg"])
+    return str(error["ctx"]["error"]) if error["type"] == "value_error" else plain(str(error["msg"]))
 
 
 @cache

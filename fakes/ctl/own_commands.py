@@ -1,6 +1,7 @@
 """The subcommands of `drahealth ctl` that are not made from one definition: `set`, `watch` and `status`."""
 
 import json as json_
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Annotated, Any
 
@@ -45,9 +46,7 @@ def set_(
     options = {"health": health, "message": message, "timeout": timeout, "listed": listed}
     changes = {key: value for key, value in options.items() if value is not None}
     if bool(device) != bool(changes) or (not changes and heartbeat is None):
-        raise CommandError(
-            "pass devices with --health, --message, --timeout, --listed or --unlisted; or pass --heartbeat; or both"
-        )
+        raise CommandError(_nothing_to_set(device or ()))
     from drahealth.fakes.ctl.overrides import commands_for  # only here: `ctl` starts without it
 
     with driver_of(context) as driver:
@@ -57,6 +56,13 @@ def set_(
             raise CommandError(str(error)) from None
         for command in commands:
             driver.do(command)
+
+
+def _nothing_to_set(devices: Sequence[str]) -> str:
+    options = "--health, --message, --timeout, --listed or --unlisted"
+    return (
+        f"no change for {' '.join(devices)}; pass {options}" if devices else f"missing DEVICE; pass it with {options}"
+    )
 
 
 @app.command("watch")

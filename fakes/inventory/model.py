@@ -7,19 +7,41 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, S
 
 from drahealth.fakes.faults.catalogue import catalogue, policy
 from drahealth.fakes.inventory.cdi import KIND
+from drahealth.fakes.inventory.form import Form
 from drahealth.fakes.inventory.names import MAX_DEVICES, names_of
 from drahealth.proto.extended_resources import is_extended_resource
 
 _ATTRIBUTES = 30
 """A device in the resource.k8s.io API has at most 32 attributes and capacities; model and memory use two."""
 
-Label = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,40}[a-z0-9])?$")]
-Quantity = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)?([KMGTP]i?)?$")]
-_Attribute = Annotated[str, Field(pattern=r"^([a-z0-9][-a-z0-9.]{0,62}/)?[A-Za-z_][A-Za-z0-9_]{0,31}$")]
+Label = Annotated[
+    str,
+    Form(
+        r"^[a-z0-9]([-a-z0-9]{0,40}[a-z0-9])?$",
+        "must have only lower-case letters, digits and inner hyphens, and at most 42 characters",
+    ),
+]
+Quantity = Annotated[str, Form(r"^[0-9]+(\.[0-9]+)?([KMGTP]i?)?$", "must be a quantity, such as 80Gi")]
+_Attribute = Annotated[
+    str,
+    Form(
+        r"^([a-z0-9][-a-z0-9.]{0,62}/)?[A-Za-z_][A-Za-z0-9_]{0,31}$",
+        "an attribute must look like speed or example.com/speed, with at most 32 letters, digits and underscores",
+    ),
+]
 _Text = Annotated[StrictStr, Field(max_length=64)]
+_Variable = Annotated[
+    str, Form(r"^[A-Za-z_][A-Za-z0-9_]*$", "an environment variable must have only letters, digits and underscores")
+]
 _Subdomain = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
-_DriverName = Annotated[str, Field(pattern=rf"^{_Subdomain}$", max_length=63)]
-_PoolName = Annotated[str, Field(pattern=rf"^{_Subdomain}(/{_Subdomain})*$", max_length=253)]
+_DriverName = Annotated[
+    str, Form(rf"^{_Subdomain}$", "must be a DNS subdomain, such as gpu.example.com"), Field(max_length=63)
+]
+_PoolName = Annotated[
+    str,
+    Form(rf"^({_Subdomain}(/{_Subdomain})*)?$", "must be DNS subdomains separated by slashes, such as rack-1/node-a"),
+    Field(max_length=253),
+]
 
 
 def _fits(number: int) -> int:
@@ -72,9 +94,9 @@ class PartitionGroup(_Part):
     attributes: dict[_Attribute, _Text | StrictBool | Annotated[StrictInt, AfterValidator(_fits)]] = Field(
         default={}, max_length=_ATTRIBUTES
     )
-    environment: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], StrictStr] = {}
+    environment: dict[_Variable, StrictStr] = {}
     """Environment variables of a container with one of these devices, by CDI."""
-    pool: _PoolName | Literal[""] = ""
+    pool: _PoolName = ""
     """The pool of the devices; empty: the driver's pool, or the pool of the partitioned device."""
 
     def names(self) -> Iterator[str]:
@@ -95,7 +117,7 @@ class DriverPart(_Part):
 
     name: _DriverName
     devices: tuple[DeviceGroup, ...] = Field(min_length=1)
-    pool: _PoolName | Literal[""] = ""
+    pool: _PoolName = ""
     heartbeat: float = Field(default=10.0, ge=0, allow_inf_nan=False)
     timeout: int = Field(default=0, ge=-(2**63), lt=2**63)
     catalogue: Annotated[str, AfterValidator(_catalogue)] = "nvidia"
@@ -118,7 +140,7 @@ class PluginPart(_Part):
     preferred: tuple[str, ...] = ()
     """Preferred devices for GetPreferredAllocation, in order."""
     pre_start: bool = False
-    cdi_kind: Annotated[str, Field(pattern=rf"^({KIND})?$")] = ""
+    cdi_kind: Annotated[str, Form(rf"^({KIND})?$", "must be a CDI kind, such as example.com/gpu")] = ""
     """Kind of the CDI devices that containers get; the plugin writes its specification. Empty: no CDI."""
     catalogue: Annotated[str, AfterValidator(_catalogue)] = "nvidia"
     policy: Annotated[str, AfterValidator(_policy)] = "nvidia-catalogue"

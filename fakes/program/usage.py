@@ -1,5 +1,6 @@
 """Subcommands whose usage errors are one sentence with a hint, like all other errors of the command."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -9,13 +10,19 @@ import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup
 from typer.main import get_command
 
-from drahealth.fakes.hints import near
+from drahealth.fakes.hints import near, with_hint
+from drahealth.fakes.program.error_wording import plain
 from drahealth.fakes.program.errors import CommandError
 
 _UsageError: Any = typer.BadParameter.__base__
 """The error class for wrong arguments and options; typer does not export it."""
 _HELP = "NoArgsIsHelpError"
 """The subclass that is not an error: its message is the requested help."""
+_INVALID = "BadParameter"
+"""The subclass for an option or argument with an invalid value."""
+_ANY_NUMBER = -1
+"""The number of values of an argument that takes one or more."""
+_EXTRA = re.compile(r"Got unexpected extra arguments?(?:\(s\))? \((.+)\)")
 
 
 class CommandGroup(TyperGroup):
@@ -133,12 +140,28 @@ def as_command_error() -> Iterator[None]:
         if type(error).__name__ == _HELP:
             raise
         command = error.ctx.command_path if error.ctx else "drahealth"
-        raise CommandError(f"{_sentence(error)}; see {command} --help") from None
+        raise CommandError(with_hint(_sentence(error), f"see {command} --help")) from None
 
 
 def _sentence(error: Any) -> str:
     if hasattr(error, "possibilities"):
         close = " or ".join(error.possibilities or ())
         return f"unknown option {error.option_name}{f'; did you mean {close}?' if close else ''}"
+    parameter = getattr(error, "param", None)
+    if parameter and type(error).__name__ == _INVALID:
+        return f"{_name(error)} {plain(error.message.removesuffix('.'))}"
+    if parameter and parameter.nargs == _ANY_NUMBER and (last := _last_argument(error.ctx)) is not parameter:
+        return f"missing argument {last.metavar} after {parameter.metavar}"
     text = " ".join(error.format_message().split()).removesuffix(".")
+    if extra := _EXTRA.fullmatch(text):
+        return f"unexpected argument {extra[1]}"
     return f"{text[:1].lower()}{text[1:]}"
+
+
+def _name(error: Any) -> str:
+    """The option or argument of the error, without quotes."""
+    return str(error.param.get_error_hint()).replace("'", "")
+
+
+def _last_argument(context: Any) -> Any:
+    return [one for one in context.command.get_params(context) if isinstance(one, TyperArgument)][-1]

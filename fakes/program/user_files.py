@@ -10,6 +10,8 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from drahealth.fakes.program.error_wording import plain
+
 MAX_BYTES, MAX_ENTRIES, MAX_DEPTH = 10_000_000, 100_000, 60
 """Bytes of a file; entries and levels of a document."""
 
@@ -196,8 +198,8 @@ def _sentence(error: Any, model: type[BaseModel]) -> str:
         return f"unknown key{f'; did you mean {near}?' if near else ''}"
     if kind == "missing":
         return "this key is required"
-    message = str(error["msg"]).removeprefix("Value error, ").replace("Input should be", "must be")
-    return message if kind == "value_error" else f"{message[:1].lower()}{message[1:]}, got {_short(error.get('input'))}"
+    message = plain(str(error["msg"]))
+    return message if kind == "value_error" else f"{message}, got {_short(error.get('input'))}"
 
 
 def _short(value: Any) -> str:

@@ -230,8 +230,8 @@ def _record(data: dict[str, Any], number: int) -> Observation[Event]:
 def _object(line: bytes, number: int) -> dict[str, Any]:
     try:
         data = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise EvidenceError(f"line {number}: {error}") from None
+    except (ValueError, RecursionError):
+        raise EvidenceError(f"line {number}: not JSON") from None
     if not isinstance(data, dict):
         raise EvidenceError(f"line {number}: not a JSON object")
     return data

@@ -40,7 +40,9 @@ def _chosen(name: str | None) -> list[TargetDefinition]:
         return [target for target in registry.definitions() if target.examine]
     target = registry.definition(name)
     if not target.examine:
-        raise ConfigurationError(f"the {name} target has no checks: it runs wherever Python runs", "choose another one")
+        raise ConfigurationError(
+            f"--target {name} has nothing to check, because it needs only Python", "pass --target kubelet or kind"
+        )
     return [target]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from drahealth.fakes.program.error_wording import plain
 from drahealth.suites.differential.observation import Played
 from drahealth.suites.differential.script import Script
 from drahealth.suites.differential.validation import find_error
@@ -80,7 +81,9 @@ def parse_script(text: str | bytes) -> Script:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the whole"
-        raise ConfigurationError(f"invalid script: {where}: {first['msg']}", "see docs/differential.md") from None
+        raise ConfigurationError(
+            f"invalid script: {where}: {plain(first['msg'])}", "see docs/differential.md"
+        ) from None
     if problem := find_error(script):
         raise ConfigurationError(f"invalid script: {problem}", "correct the script")
     return script

@@ -15,6 +15,7 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from drahealth.fakes.cluster.api import CLAIMS, NAMESPACES, PODS, ApiError, Kind, Object
 from drahealth.fakes.cluster.api_server import strategies
+from drahealth.fakes.program.error_wording import plain
 from drahealth.suites.manager_command.schema import SCHEMAS
 from drahealth.suites.yaml_tree import Malformed, documents, get, items, line_of, text
 
@@ -149,7 +150,7 @@ def _explained(document: Node, kind: Kind, error: ValidationError) -> Malformed:
     first, *others = error.errors(include_url=False, include_context=False, include_input=False)
     place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
     more = f" (and {len(others)} more)" if others else ""
-    text = first["msg"][:1].lower() + first["msg"][1:]
+    text = plain(first["msg"])
     return Malformed(f"{place} of a {kind.kind}: {text}{more}", _line(document, first["loc"]))
 
 

@@ -97,13 +97,19 @@ def _profile(name: str | None, kind: ApiServerKind, kubernetes: str | None) -> P
         if kubernetes is not None:
             raise ConfigurationError("--kubernetes needs --api-server real", "the API server in memory has no release")
         return PROFILES[name or KEP.name]
-    release = profile_of(kubernetes or DEFAULT_KUBERNETES)
+    version = kubernetes or DEFAULT_KUBERNETES
+    release = profile_of(version)
     if name == KEP.name:
         raise ConfigurationError(
             "--profile kep needs --api-server memory, because a real one rejects names that only the KEP has",
             f"pass --profile {release.name}",
         )
-    return PROFILES[name] if name else release
+    if name not in (None, release.name):
+        raise ConfigurationError(
+            f"--profile {name} does not match the API server of Kubernetes {version}",
+            f"pass --profile {release.name}, or --kubernetes with a release of {name[1:]}",
+        )
+    return release
 
 
 def gates_of(text: str) -> Gates:

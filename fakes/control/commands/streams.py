@@ -184,4 +184,4 @@ class StreamControl(Control):
 
 def _check_share(fault: StreamFault) -> None:
     if not 0 <= fault.value <= 1:
-        raise ValueError(f"{fault.kind} must be a share from 0% to 100%, got {fault.value:.6g} ({fault.value:.0%})")
+        raise ValueError(f"{fault.kind} must be between 0% and 100%, got {fault.value * 100:.6g}%")

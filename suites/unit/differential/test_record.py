@@ -32,8 +32,8 @@ def test_records_and_scripts_are_both_read(tmp_path: Path) -> None:
     ("changed", "says"),
     [
         ({"drivers": 3}, "invalid script: drivers"),
-        ({"surprise": 1}, "surprise: Unexpected keyword argument"),
-        ({"steps": [{"step": "dance"}]}, "steps.0: Input tag 'dance'"),
+        ({"surprise": 1}, "surprise: unknown field"),
+        ({"steps": [{"step": "dance"}]}, "steps.0: unknown step 'dance'"),
         (
             {"steps": [{"step": "report", "driver": 0, "says": [{"pool": "p", "device": "d", "health": 2**31}]}]},
             "health",

@@ -202,7 +202,7 @@ async def test_heartbeat_can_change(make: Make, rig: Rig) -> None:
         (lambda driver: driver.inject("xid/79", "gpu-9"), "'gpu-9'"),
         (lambda driver: driver.recover("gpu-rset"), "'gpu-rset'"),
         (lambda driver: driver.stream_restore("slow"), "'slow'"),
-        (lambda driver: driver.stream_drop(1.5), "1.5"),
+        (lambda driver: driver.stream_drop(1.5), "150%"),
         (lambda driver: driver.set_heartbeat(-1), "heartbeat"),
     ],
 )

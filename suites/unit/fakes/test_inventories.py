@@ -71,7 +71,7 @@ def test_devices_alone_are_those_of_one_driver(tmp_path: Path) -> None:
             "devices: [{name: a}]\ndrivers: [{name: d, devices: [{name: a}]}]",
             "line 1: set devices or drivers, not both",
         ),
-        ("drivers:\n- {name: D, devices: [{name: a}]}", "line 3: drivers.0.name: string should match pattern"),
+        ("drivers:\n- {name: D, devices: [{name: a}]}", "line 3: drivers.0.name: must be a DNS subdomain"),
         ("drivers:\n- {name: d, devices: [{name: a}], policy: nvida}", "line 3: drivers.0.policy: unknown policy"),
         (
             "drivers:\n- {name: d, devices: [{name: a}], heartbeat: -1}",
@@ -163,10 +163,10 @@ LARGE = f"plugins: [{GPU % (60000, 'a/b')}, {TPU % (60000, 'a/c')}]"
     ("text", "problems"),
     [
         ("x: 1", ["line 2: x: unknown key"]),
-        ("plugins: []", ["line 2: plugins: tuple should have at least 1 item"]),
+        ("plugins: []", ["line 2: plugins: must have at least 1 item"]),
         ("plugins: [{devices: [{name: a}]}]", ["line 2: plugins.0.resource: "]),
         ("plugins:\n- {resource: gpu, devices: [{name: a}]}", ["line 3: plugins.0.resource: "]),
-        ("plugins:\n- {resource: e/g, devices: []}", ["line 3: plugins.0.devices: tuple should have"]),
+        ("plugins:\n- {resource: e/g, devices: []}", ["line 3: plugins.0.devices: must have"]),
         (
             "plugins:\n- {resource: e/g, devices: [{name: a}, {name: a}]}",
             ["line 3: plugins.0.devices.1: duplicate device"],
@@ -188,9 +188,12 @@ LARGE = f"plugins: [{GPU % (60000, 'a/b')}, {TPU % (60000, 'a/c')}]"
         ),
         (
             "plugins:\n- {resource: e/g, devices: [{name: A}], preferred: [a], registration: never}",
-            ["line 3: plugins.0.devices.0.name: string should", "line 3: plugins.0.registration: must be"],
+            ["line 3: plugins.0.devices.0.name: must have", "line 3: plugins.0.registration: must be"],
         ),
-        ("plugins:\n- {resource: e/g, devices: [{name: a}], cdi_kind: ../x}", ["line 3: plugins.0.cdi_kind: string"]),
+        (
+            "plugins:\n- {resource: e/g, devices: [{name: a}], cdi_kind: ../x}",
+            ["line 3: plugins.0.cdi_kind: must be a CDI kind"],
+        ),
         (
             "devices: [{name: a}]\nplugins:\n- {resource: e/g, devices: [{name: a}], cdi_kind: gpu.example.com/gpu}",
             ["line 4: plugins.0.cdi_kind: CDI kind gpu.example.com/gpu is already used by driver gpu."],

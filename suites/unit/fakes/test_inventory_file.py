@@ -42,9 +42,9 @@ def test_thousands_of_devices_are_read(tmp_path: Path) -> None:
     ("text", "problem"),
     [
         ("", "line 1: invalid inventory: start it with `format: inventory/v1`"),
-        (f"{HEAD}devices: []\n", "line 2: devices: tuple should have at least 1 item"),
+        (f"{HEAD}devices: []\n", "line 2: devices: must have at least 1 item"),
         (f"{HEAD}devices:\n- {{model: H100}}\n", "line 3: devices.0.name: this key is required"),
-        (f"{HEAD}devices:\n- {{name: GPU}}\n", "line 3: devices.0.name: string should match pattern"),
+        (f"{HEAD}devices:\n- {{name: GPU}}\n", "line 3: devices.0.name: must have only lower-case letters"),
         (
             f"{HEAD}devices:\n- {{name: gpu, cuont: 8}}\n",
             "line 3: devices.0.cuont: unknown key; did you mean",

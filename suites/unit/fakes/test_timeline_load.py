@@ -182,7 +182,7 @@ def test_what_is_wrong_with_an_inventory_is_told_with_what_is_wrong_with_the_tim
     )
     with pytest.raises(FileError) as refused:
         stories(path)
-    assert [str(problem).split(": string")[0].split(" (")[0] for problem in refused.value.problems] == [
+    assert [str(problem).split(": must have")[0].split(" (")[0] for problem in refused.value.problems] == [
         "line 3: use.inventory: devices.yaml: line 2: devices.0.name",
         "line 3: use.inventory: devices.yaml: line 2: devices.2: duplicate device name: b",
         "line 4: timeline.0.at: invalid duration 'x'",

@@ -61,8 +61,8 @@ def test_another_text_of_the_same_object_changes_nothing() -> None:
         ("apiVersion: v1\nkind: Namespace\nmetadata: {name: a.b}", 3, "invalid namespace 'a.b'"),
         (pod().replace("kind: Pod", "kind: Job"), 3, f"unsupported kind 'Job'; supported kinds: {KINDS}"),
         (pod().replace("v1", "v2"), 2, "apiVersion of a Pod must be v1, got 'v2'"),
-        (pod(image="5"), 8, "spec.containers[0].image of a Pod: input should be a valid string"),
-        (pod().replace("name: main", "nome: main"), 7, "spec.containers[0].name of a Pod: field required"),
+        (pod(image="5"), 8, "spec.containers[0].image of a Pod: must be a string"),
+        (pod().replace("name: main", "nome: main"), 7, "spec.containers[0].name of a Pod: this field is required"),
         (
             pod(claim="x: y"),
             2,

@@ -19,6 +19,7 @@ OFF = "ResourceHealthStatus=false,ResourceHealthStatusMessage=false"
 REAL = ("--api-server", "real")
 RELEASES = "1.37, 1.36, 1.35, 1.34"
 NAMES = "because a real one rejects names that only the KEP has"
+MISMATCH = "does not match the API server of Kubernetes 1.37.1"
 THERE_ARE = "valid gates: ResourceHealthStatus, ResourceHealthStatusMessage"
 
 
@@ -46,6 +47,10 @@ def root() -> Iterator[Path]:
             f"there is no profile for Kubernetes 1.20.0; choose a release of {RELEASES}",
         ),
         ((*REAL, "--profile", "kep"), f"--profile kep needs --api-server memory, {NAMES}; pass --profile v1.37"),
+        (
+            (*REAL, "--profile", "v1.36"),
+            f"--profile v1.36 {MISMATCH}; pass --profile v1.37, or --kubernetes with a release of 1.36",
+        ),
         (("--pods", "/dev/null"), "cannot write to folder /dev/null: File exists; choose another folder"),
     ],
 )

@@ -43,9 +43,9 @@ async def test_a_heartbeat_is_the_drivers(rig: Rig) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("gpu-0",), "pass devices with --health, "),
-        (("--health", "Healthy"), "pass devices with"),
-        ((), "pass devices with"),
+        (("gpu-0",), "no change for gpu-0; pass --health, "),
+        (("--health", "Healthy"), "missing DEVICE; "),
+        ((), "missing DEVICE; "),
         (("gpu-0", "--health", "sick"), "--health must be Healthy, Unhealthy, Unknown, got 'sick'"),
         (("gpu-9", "--message", "x", "--heartbeat", "3"), "'gpu-9'"),
         (("gpu-9", "--health", "Unknown", "--heartbeat", "3"), "'gpu-9'"),

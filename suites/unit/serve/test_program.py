@@ -202,7 +202,7 @@ async def test_a_folder_too_deep_for_sockets_is_told_of(rig: Rig, kubeconfig: Pa
         (("-f", "x.yaml"), 2, "x.yaml cannot be read: No such file or directory"),
         (("-f", "x.yaml", "--jumping-clock"), 2, "--jumping-clock and -f exclude each other"),
         (("--policy", "strict"), 2, "--policy needs an inventory file; pass one with -f"),
-        (("--sped", "3"), 2, "unknown option --sped; did you mean --speed or --seed?; see drahealth"),
+        (("--sped", "3"), 2, "unknown option --sped; did you mean --speed or --seed? see drahealth"),
     ],
 )
 async def test_wrong_arguments_are_told_of_in_one_sentence(
