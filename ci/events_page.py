@@ -33,6 +33,7 @@ SECTIONS = {
     "programs": "Programs",
     "timelines": "Timelines",
     "checks": "Checks of a driver",
+    "faults": "Fault adapters",
 }
 
 FIELDS = {
@@ -57,6 +58,10 @@ FIELDS = {
     "message": "Message; empty without one.",
     "request": "Fields of the request.",
     "method": "Service and method.",
+    "fault": "Name of the fault in the driver profile.",
+    "pool": "Name of the pool of the device.",
+    "seconds": "Duration of the action.",
+    "on_error": "Verdict if the action is not done.",
     "pod": "Name of the pod.",
     "uid": "UID of the pod.",
     "namespace": "Namespace.",

@@ -9,6 +9,7 @@ Fakes, manager, histories, logs, metrics, live views and `drahealth ctl watch` u
 - `programs`: what long-running commands report of themselves.
 - `timelines`: the steps of a timeline.
 - `checks`: what `drahealth check` does to a driver, and what it finds outside of gRPC.
+- `faults`: what fault adapters do to devices and backends.
 
 Code that emits events takes an `observe(event)` callable. It must neither block nor raise. docs/events.md, written from
 these types, lists them all.
@@ -35,6 +36,7 @@ from drahealth.proto.events.checks import (
     SlicesListed,
     SocketsListed,
 )
+from drahealth.proto.events.faults import BackendSwitched, FaultHealed, FaultInjected
 from drahealth.proto.events.kubelet import (
     CheckpointWritten,
     GrpcCall,
@@ -138,11 +140,14 @@ Event = (
     | ManagerStopped
     | ManifestRejected
     | ApiServerSwitched
+    | BackendSwitched
     | CdiSpecsRead
     | ClaimAllocated
     | ClaimReadHeld
     | ExperimentEnded
     | ExperimentStarted
+    | FaultHealed
+    | FaultInjected
     | ProcessExited
     | ProcessStarted
     | SignalSent
@@ -222,6 +227,7 @@ __all__ = [
     "IN_FULL",
     "IN_SHORT",
     "ApiServerSwitched",
+    "BackendSwitched",
     "CdiSpec",
     "CdiSpecsRead",
     "CheckpointWritten",
@@ -243,6 +249,8 @@ __all__ = [
     "ExpectationMet",
     "ExperimentEnded",
     "ExperimentStarted",
+    "FaultHealed",
+    "FaultInjected",
     "GateSet",
     "GrpcCall",
     "HealthRestored",

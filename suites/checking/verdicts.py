@@ -2,6 +2,13 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
+
+Grade = Literal["", "observed", "asked", "forced"]
+"""How a run showed a capability: the driver changed by itself, was asked to report a change, or was forced from below.
+
+Empty if the finding is not about a change.
+"""
 
 
 class Verdict(StrEnum):
@@ -41,6 +48,8 @@ class Finding:
     """What was expected; empty unless the verdict is FAIL."""
     records: tuple[int, ...] = ()
     """Numbers of the records in the evidence that show it."""
+    grade: Grade = ""
+    """How the run showed the capability."""
 
 
 def passed(seen: str, *records: int) -> Finding:

@@ -7,7 +7,7 @@ import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from drahealth.proto.quoting import printable_lines
@@ -24,8 +24,16 @@ _GUARD = Path(__file__).with_name("guard.py")
 class DriverProcess:
     """One process of a driver, from `start` to `close`."""
 
-    def __init__(self, guard: asyncio.subprocess.Process, held: int, pid: int, reports: asyncio.StreamReader) -> None:
+    def __init__(
+        self,
+        guard: asyncio.subprocess.Process,
+        held: int,
+        pid: int,
+        reports: asyncio.StreamReader,
+        on_line: Callable[[str], None],
+    ) -> None:
         self._guard = guard
+        self._on_line = on_line
         self._held = held
         self.pid = pid
         self._lines: deque[bytes] = deque(maxlen=OUTPUT_LINES)
@@ -34,9 +42,18 @@ class DriverProcess:
 
     @classmethod
     async def start(
-        cls, argv: Sequence[str], environment: Mapping[str, str], folder: Path | None = None
+        cls,
+        argv: Sequence[str],
+        environment: Mapping[str, str],
+        folder: Path | None = None,
+        *,
+        stdin: int = DEVNULL,
+        on_line: Callable[[str], None] = lambda _: None,
     ) -> "DriverProcess":
-        """Starts a program in a folder; None for the present one. Raises ConfigurationError if it cannot be run."""
+        """Starts a program in a folder; None for the present one. Raises ConfigurationError if it cannot be run.
+
+        `on_line` receives each line of its output. With `PIPE` as `stdin`, `write` reaches it.
+        """
         watched, held = os.pipe()
         source, sink = os.pipe()
         reports = asyncio.StreamReader()
@@ -47,7 +64,7 @@ class DriverProcess:
             guard = await asyncio.shield(
                 asyncio.create_subprocess_exec(
                     *(sys.executable, "-I", "-S", str(_GUARD), str(watched), str(sink), *argv),
-                    stdin=DEVNULL,
+                    stdin=stdin,
                     stdout=PIPE,
                     stderr=STDOUT,
                     env=dict(environment),
@@ -71,7 +88,7 @@ class DriverProcess:
             os.close(held)
             await guard.wait()
             raise
-        return cls(guard, held, int(rest), reports)
+        return cls(guard, held, int(rest), reports, on_line)
 
     @property
     def running(self) -> bool:
@@ -83,6 +100,11 @@ class DriverProcess:
         if self.running:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
+
+    def write(self, line: str) -> None:
+        """Writes a line to its standard input; no effect after its end."""
+        assert self._guard.stdin is not None
+        self._guard.stdin.write(line.encode() + b"\n")
 
     async def exited(self) -> tuple[int, int]:
         """Waits for the end. Returns the exit code, and the number of children that still ran."""
@@ -113,6 +135,8 @@ class DriverProcess:
         while data := await self._guard.stdout.read(2**16):
             *lines, rest = (rest + data).split(b"\n")
             self._lines.extend(lines[-OUTPUT_LINES:])
+            for line in lines:
+                self._on_line(line.decode(errors="replace"))
             rest = rest[: 4 * LINE_LIMIT]
         if rest:
             self._lines.append(rest)

@@ -1,0 +1,81 @@
+"""What fault adapters do to the devices and to the backends of a driver under test."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from drahealth.proto.events.checks import CHECK
+
+ActionOutcome = Literal["done", "failed", "timed out"]
+"""How an action of a fault adapter ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class FaultInjected:
+    """A fault adapter broke a device, or changed the cause of its fault; the time of the event is the end of that."""
+
+    event: ClassVar[str] = "fault-injected"
+    emitters: ClassVar[tuple[str, ...]] = (CHECK,)
+
+    process: str
+    fault: str
+    """Name of the fault in the driver profile."""
+    step: Literal["break", "change"]
+    """Whether it broke the device, or changed the cause."""
+    pool: str
+    device: str
+    """Name of the device in its pool."""
+    action: str
+    """What the adapter did, such as `write {driver_dir}/health`."""
+    grade: Literal["asked", "forced"]
+    """Whether it asked the driver to report a fault, or forced a fault below the driver."""
+    health: str
+    """What the driver must report, such as Unhealthy."""
+    settle: float
+    """Seconds in which the driver must report it."""
+    outcome: ActionOutcome
+    """How the action ended."""
+    seconds: float
+    """How long the action took."""
+    problem: str = ""
+    """Why it is not done; empty for `done`."""
+    on_error: Literal["NOT_TESTED", "FAIL"] = "NOT_TESTED"
+    """Verdict if the action is not done."""
+    on_no_effect: Literal["NOT_TESTED", "FAIL"] = "FAIL"
+    """Verdict if the driver does not report it in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class FaultHealed:
+    """A fault adapter healed a device; the time of the event is the end of that."""
+
+    event: ClassVar[str] = "fault-healed"
+    emitters: ClassVar[tuple[str, ...]] = (CHECK,)
+
+    process: str
+    fault: str
+    pool: str
+    device: str
+    """Name of the device in its pool."""
+    action: str
+    """What the adapter did; `restart` if the driver was started again."""
+    settle: float
+    """Seconds in which the driver must report the device as healthy."""
+    outcome: ActionOutcome
+    """How the action ended."""
+    seconds: float
+    problem: str = ""
+    on_error: Literal["NOT_TESTED", "FAIL"] = "NOT_TESTED"
+
+
+@dataclass(frozen=True, slots=True)
+class BackendSwitched:
+    """A scripted backend of a driver was killed, or started again."""
+
+    event: ClassVar[str] = "backend-switched"
+    emitters: ClassVar[tuple[str, ...]] = (CHECK,)
+
+    process: str
+    script: str
+    """Name of the file."""
+    running: bool
+    """Whether it runs now."""

@@ -1,0 +1,1 @@
+"""Fault adapters: they break and heal the devices of a driver, as its driver profile declares."""

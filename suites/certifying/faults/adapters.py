@@ -1,0 +1,134 @@
+"""The fault adapters of one driver process: does each action of a fault, with a time limit."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from drahealth.fakes.cluster.list_watch import ListWatch
+from drahealth.proto.clock import Clock
+from drahealth.suites.certifying.faults import files
+from drahealth.suites.certifying.faults.backends import Backend
+from drahealth.suites.checking.faults import (
+    Action,
+    CallHttp,
+    CreateFile,
+    Fault,
+    PatchObject,
+    RemoveFile,
+    RunCommand,
+    SetEnvironment,
+    TellBackend,
+    WriteFile,
+)
+from drahealth.suites.checking.kubelet.waiting import within
+from drahealth.suites.checking.subject.adapters import ActionFailed
+from drahealth.suites.checking.subject.places import filled
+from drahealth.suites.checking.subject.process import DriverProcess
+from drahealth.suites.errors import ConfigurationError
+
+A = TypeVar("A", bound=Action)
+
+
+class FaultAdapters:
+    """The adapters of a driver process; `api` is a client of its API server, if it has one.
+
+    Relative paths are in `folder`, where commands run; None for the present folder.
+    """
+
+    def __init__(self, api: ListWatch | None, clock: Clock, folder: Path | None = None) -> None:
+        self._api = api
+        self._clock = clock
+        self._folder = folder or Path()
+        self._backends: dict[Path, Backend] = {}
+
+    async def start(self, faults: Sequence[Fault], values: Mapping[str, str]) -> None:
+        """Starts the scripted backends of the faults. Raises ConfigurationError."""
+        told = [one for fault in faults for one in fault.actions if isinstance(one, TellBackend)]
+        for action in sorted(told, key=lambda one: not one.arguments):  # one action of a script has its arguments
+            if action.script in self._backends:
+                continue
+            arguments = [filled(word, values) for word in action.arguments]
+            self._backends[action.script] = backend = Backend(self._folder / action.script, arguments, self._clock)
+            try:
+                await backend.start()
+            except ActionFailed as error:
+                raise ConfigurationError(f"backend {action.script}: {error}", "run the script by hand") from None
+
+    async def perform(self, action: Action, values: Mapping[str, str], limit: float) -> None:
+        """Does one action within `limit` seconds, with placeholders replaced. Raises ActionFailed."""
+        action = with_values(action, values)
+        try:
+            await within(self._clock, limit, self._perform(action, limit))
+        except TimeoutError:
+            raise ActionFailed(f"it was not done within {limit:g} s", timed_out=True) from None
+
+    async def kill_backend(self, script: Path) -> None:
+        """Kills a scripted backend."""
+        await self._backends[script].kill()
+
+    async def restart_backend(self, script: Path) -> None:
+        """Starts a killed backend again. Raises ActionFailed."""
+        await self._backends[script].start()
+
+    async def close(self) -> None:
+        """Ends all backends."""
+        for backend in self._backends.values():
+            await backend.kill()
+
+    async def _perform(self, action: Action, limit: float) -> None:
+        match action:
+            case CreateFile(path, text):
+                files.create(self._folder / path, text)
+            case RemoveFile(path):
+                files.remove(self._folder / path)
+            case WriteFile(path, text):
+                files.write(self._folder / path, text)
+            case RunCommand(command):
+                await _run(command, self._folder)
+            case PatchObject(kind, name, namespace, merge):
+                from drahealth.suites.certifying.faults.requests import patch
+
+                await patch(self._api, kind, name, namespace, merge)
+            case CallHttp(url, method, body, headers):
+                from drahealth.suites.certifying.faults.requests import call_http
+
+                await call_http(url, method, body, headers)
+            case TellBackend(script, _, line):
+                await self._backends[script].tell(line, limit)
+            case SetEnvironment():
+                raise ActionFailed("the environment is set by a start of the driver")
+
+
+async def _run(command: Sequence[str], folder: Path) -> None:
+    """Runs a program to its end; kills it and its descendants if that is cancelled."""
+    try:
+        process = await DriverProcess.start(command, os.environ, folder)
+    except ConfigurationError as error:
+        raise ActionFailed(str(error)) from None
+    try:
+        code, _ = await process.exited()
+    finally:
+        await process.close()
+    if code:
+        output = process.output()
+        last = f"; its last line of output: {output[-1]}" if output else ""
+        raise ActionFailed(f"{command[0]} exited with code {code}{last}")
+
+
+def with_values(action: A, values: Mapping[str, str]) -> A:
+    """The action with its placeholders replaced."""
+    return replace(action, **{one.name: _filled(getattr(action, one.name), values) for one in fields(action)})
+
+
+def _filled(value: Any, values: Mapping[str, str]) -> Any:
+    match value:
+        case str():
+            return filled(value, values)
+        case Mapping():
+            return {key: _filled(one, values) for key, one in value.items()}
+        case tuple() | list():
+            return type(value)(_filled(one, values) for one in value)
+        case _:
+            return value

@@ -1,0 +1,183 @@
+"""The faults of a driver profile as data: how each is caused, how it heals, and what the driver must report."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from drahealth.proto.values import Health
+from drahealth.suites.checking.verdicts import Grade, Verdict
+
+ACTION_LIMIT = 10.0
+"""Seconds in which an adapter must be done by default."""
+
+
+@dataclass(frozen=True, slots=True)
+class CreateFile:
+    """Creates a file, and its folder. Fails if the file exists."""
+
+    path: str
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveFile:
+    """Removes a file. Fails if it does not exist."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class WriteFile:
+    """Replaces the content of a file in one step; creates the file and its folder if they do not exist."""
+
+    path: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunCommand:
+    """Runs a program without a shell. Fails if it exits with another code than 0."""
+
+    command: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PatchObject:
+    """Merges fields into an object of the driver's API server, as a JSON merge patch (RFC 7396)."""
+
+    kind: str
+    name: str
+    namespace: str
+    """Empty for kinds without namespaces."""
+    merge: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class CallHttp:
+    """Sends an HTTP request. Fails if the status of the answer is 400 or more."""
+
+    url: str
+    method: str = "POST"
+    body: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TellBackend:
+    """Writes a line to a scripted backend, and waits for its answer. See `certifying/faults/backends.py`."""
+
+    script: Path
+    arguments: tuple[str, ...]
+    line: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetEnvironment:
+    """Starts the driver again with these variables."""
+
+    variables: Mapping[str, str]
+
+
+Action = CreateFile | RemoveFile | WriteFile | RunCommand | PatchObject | CallHttp | TellBackend | SetEnvironment
+Heals = Action | Literal["restart", "none"]
+"""`restart`: drahealth starts the driver again. `none`: the fault stays until the end of the driver."""
+
+_ASKS = (RunCommand, PatchObject, CallHttp)
+"""Actions that usually ask the driver itself to report a fault."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault, which drahealth can cause in one device."""
+
+    name: str
+    breaks: Action
+    heals: Heals
+    device: str = ""
+    """Name of the device; empty for one that is not the first in any list."""
+    changes: Action | None = None
+    """Changes the cause while the device is broken, so that the driver reports another message or health."""
+    health: Health = Health.UNHEALTHY
+    """What the driver must report after the break."""
+    settle: float = 5.0
+    """Seconds from the end of an action until the driver must have reported its effect."""
+    limit: float = ACTION_LIMIT
+    """Seconds in which each action must be done."""
+    grade: Grade = ""
+    """`asked` if the actions ask the driver to report a fault, `forced` if they act below it; empty for the usual."""
+    on_error: Verdict = Verdict.NOT_TESTED
+    """Verdict if an action fails or does not end: NOT_TESTED or FAIL."""
+    on_no_effect: Verdict = Verdict.FAIL
+    """Verdict if the driver does not report the break in time: NOT_TESTED or FAIL."""
+
+    @property
+    def capability(self) -> Grade:
+        """Whether the fault is asked of the driver, or forced below it."""
+        return self.grade or ("asked" if isinstance(self.breaks, _ASKS) else "forced")
+
+    @property
+    def restarts(self) -> bool:
+        """Whether drahealth starts the driver again to break or to heal the device."""
+        return self.heals == "restart" or any(isinstance(one, SetEnvironment) for one in self.actions)
+
+    @property
+    def actions(self) -> tuple[Action, ...]:
+        """All its actions."""
+        found = (self.breaks, self.changes, self.heals if not isinstance(self.heals, str) else None)
+        return tuple(one for one in found if one is not None)
+
+    @property
+    def seconds(self) -> float:
+        """The usual seconds of a break, a change and a heal, of a driver that needs all of its settle time."""
+        return self.settle * len(self.actions)
+
+
+def strings(value: Any) -> Iterator[str]:
+    """All strings of an action, which may have placeholders."""
+    match value:
+        case str():
+            yield value
+        case Mapping():
+            for one in value.values():
+                yield from strings(one)
+        case tuple() | list():
+            for one in value:
+                yield from strings(one)
+        case CreateFile(path, text) | WriteFile(path, text):
+            yield from (path, text)
+        case RemoveFile(path):
+            yield path
+        case RunCommand(command):
+            yield from command
+        case PatchObject(_, name, namespace, merge):
+            yield from strings((name, namespace, merge))
+        case CallHttp(url, _, body, headers):
+            yield from strings((url, body, headers))
+        case TellBackend(_, arguments, line):
+            yield from strings((arguments, line))
+        case SetEnvironment(variables):
+            yield from strings(variables)
+
+
+def described(action: Action | str) -> str:
+    """An action in short, without its texts."""
+    match action:
+        case CreateFile(path):
+            return f"create {path}"
+        case RemoveFile(path):
+            return f"remove {path}"
+        case WriteFile(path):
+            return f"write {path}"
+        case RunCommand(command):
+            return f"run {' '.join(command)}"
+        case PatchObject(kind, name):
+            return f"patch {kind} {name}"
+        case CallHttp(url, method):
+            return f"{method} {url}"
+        case TellBackend(script, _, line):
+            return f"tell {script.name}: {line}"
+        case SetEnvironment(variables):
+            return f"restart with {', '.join(variables)}"
+        case text:
+            return text

@@ -1,0 +1,40 @@
+"""What experiments need of fault adapters. `drahealth.suites.certifying.faults` has the adapters."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from drahealth.fakes.cluster.list_watch import ListWatch
+from drahealth.proto.clock import Clock
+from drahealth.suites.checking.faults import Action, Fault
+
+
+class ActionFailed(Exception):
+    """An action of a fault adapter was not done; the message says why."""
+
+    def __init__(self, problem: str, *, timed_out: bool = False) -> None:
+        super().__init__(problem)
+        self.timed_out = timed_out
+
+
+class Adapters(Protocol):
+    """The fault adapters of one driver process."""
+
+    async def start(self, faults: Sequence[Fault], values: Mapping[str, str]) -> None:
+        """Starts the scripted backends of the faults, with the values of placeholders. Raises ConfigurationError."""
+
+    async def perform(self, action: Action, values: Mapping[str, str], limit: float) -> None:
+        """Does one action within `limit` seconds. Raises ActionFailed."""
+
+    async def kill_backend(self, script: Path) -> None:
+        """Kills a scripted backend."""
+
+    async def restart_backend(self, script: Path) -> None:
+        """Starts a killed backend again. Raises ActionFailed."""
+
+    async def close(self) -> None:
+        """Ends all backends."""
+
+
+AdaptersOf = Callable[[ListWatch | None, Clock, Path | None], Adapters]
+"""Makes the adapters of a driver process: with its API server, if it has one, and the folder of relative paths."""
