@@ -29,11 +29,13 @@ from drahealth.proto.events.checks import (
     ClaimReadHeld,
     ExperimentEnded,
     ExperimentStarted,
+    KubeletSwitched,
     ProcessExited,
     ProcessStarted,
     SignalSent,
     SliceChanged,
     SlicesListed,
+    SocketRemoved,
     SocketsListed,
 )
 from drahealth.proto.events.faults import BackendSwitched, FaultHealed, FaultInjected
@@ -141,6 +143,8 @@ Event = (
     | ManifestRejected
     | ApiServerSwitched
     | BackendSwitched
+    | KubeletSwitched
+    | SocketRemoved
     | CdiSpecsRead
     | ClaimAllocated
     | ClaimReadHeld
@@ -254,6 +258,7 @@ __all__ = [
     "GateSet",
     "GrpcCall",
     "HealthRestored",
+    "KubeletSwitched",
     "ListReceived",
     "MalformedReceived",
     "ManagerStarted",
@@ -278,6 +283,7 @@ __all__ = [
     "SignalSent",
     "SliceChanged",
     "SlicesListed",
+    "SocketRemoved",
     "SocketsListed",
     "StatusSeen",
     "Step",

@@ -88,6 +88,32 @@ class SocketsListed:
     """Sockets in the registration directory."""
     plugins: tuple[str, ...]
     """Sockets in the plugin directory."""
+    device_plugins: tuple[str, ...] = ()
+    """Sockets of device plugins, beside the kubelet's socket."""
+
+
+@dataclass(frozen=True, slots=True)
+class SocketRemoved:
+    """`drahealth check` removed the socket of a device plugin."""
+
+    event: ClassVar[str] = "socket-removed"
+    emitters: ClassVar[tuple[str, ...]] = (CHECK,)
+
+    process: str
+    path: str
+    """Path of the socket."""
+
+
+@dataclass(frozen=True, slots=True)
+class KubeletSwitched:
+    """The kubelet of a device plugin started or stopped. At its start it removes the sockets of all device plugins."""
+
+    event: ClassVar[str] = "kubelet-switched"
+    emitters: ClassVar[tuple[str, ...]] = (CHECK,)
+
+    process: str
+    running: bool
+    """Whether the kubelet now serves."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,8 +72,8 @@ def check_driver(
 ) -> None:
     """Check a DRA driver in any language: its plugin contract, and how it reports health.
 
-    Placeholders in COMMAND: {kubelet_dir} {registry_dir} {plugins_dir} {driver_dir} {cdi_dir} {kubeconfig}
-    {node_name} {driver_name}.
+    Placeholders in COMMAND: {kubelet_dir} {registry_dir} {plugins_dir} {device_plugins_dir} {driver_dir} {cdi_dir}
+    {kubeconfig} {node_name} {driver_name}.
     Exit codes: 0 conforms, 1 fails, 2 wrong usage, 3 harness error, 4 incomplete.
     """
     from drahealth.suites.check_command import program

@@ -3,24 +3,15 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 from drahealth.proto.events import Event
+from drahealth.proto.extended_resources import PluginDevice
+from drahealth.suites.checking.device_plugins.kubelet import DevicePluginKubelet
+from drahealth.suites.checking.device_plugins.registered import RegisteredPlugin
+from drahealth.suites.checking.kubelet.plugin import Plugin
 from drahealth.suites.checking.settings import GRACE
 from drahealth.suites.checking.subject.subject import Subject
-
-
-@dataclass(frozen=True, slots=True)
-class Plugin:
-    """A registered driver, from GetInfo."""
-
-    driver: str
-    socket: Path
-    """The registration socket."""
-    endpoint: Path
-    """The socket of its DRA and health services."""
-    versions: tuple[str, ...]
 
 
 def _future() -> "asyncio.Future[Any]":
@@ -37,6 +28,12 @@ class Facts:
     """The published ResourceSlices, as v1 objects, by `slices`; empty if there are none in time."""
     health_apis: "asyncio.Future[tuple[str, ...]]" = field(default_factory=_future)
     """The health APIs that stream, by `services`."""
+    kubelet: "asyncio.Future[DevicePluginKubelet]" = field(default_factory=_future)
+    """The kubelet of a device plugin, by its registration."""
+    device_plugin: "asyncio.Future[RegisteredPlugin]" = field(default_factory=_future)
+    """By its registration."""
+    plugin_devices: "asyncio.Future[tuple[PluginDevice, ...]]" = field(default_factory=_future)
+    """The first list of a device plugin."""
 
 
 @dataclass

@@ -15,7 +15,8 @@ from drahealth.fakes.cluster.scheduling.pools import pools_on
 from drahealth.proto.events import ClaimAllocated
 from drahealth.proto.values import ClaimRef, DeviceId
 from drahealth.suites.checking.experiments.published import newest, watched_slices
-from drahealth.suites.checking.lab import Lab, Plugin
+from drahealth.suites.checking.kubelet.plugin import Plugin
+from drahealth.suites.checking.lab import Lab
 from drahealth.suites.checking.outcomes import Incomplete
 
 NAMESPACE = "default"

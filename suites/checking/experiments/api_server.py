@@ -9,9 +9,10 @@ from drahealth.manager.registration import find_sockets
 from drahealth.suites.checking.experiments.first_steps import SOCKET_LIMIT, described, registered
 from drahealth.suites.checking.experiments.published import are_complete, watched_slices
 from drahealth.suites.checking.experiments.services import FIRST_REPORT_LIMIT, call_without_claims
+from drahealth.suites.checking.kubelet.plugin import Plugin
 from drahealth.suites.checking.kubelet.registration import registrar
 from drahealth.suites.checking.kubelet.subscriber import subscribed
-from drahealth.suites.checking.lab import Lab, Plugin
+from drahealth.suites.checking.lab import Lab
 from drahealth.suites.checking.outcomes import Incomplete
 
 EARLY_LIMIT = 5.0

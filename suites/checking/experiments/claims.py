@@ -16,9 +16,10 @@ from drahealth.suites.checking.experiments.watching import health_apis
 from drahealth.suites.checking.kubelet.cdi_specs import read_specs
 from drahealth.suites.checking.kubelet.connection import connected
 from drahealth.suites.checking.kubelet.dra_calls import Called, DraCalls, preferred_version
+from drahealth.suites.checking.kubelet.plugin import Plugin
 from drahealth.suites.checking.kubelet.subscriber import subscribed
 from drahealth.suites.checking.kubelet.waiting import within
-from drahealth.suites.checking.lab import Lab, Plugin
+from drahealth.suites.checking.lab import Lab
 from drahealth.suites.checking.outcomes import Incomplete, NotApplicable
 
 CALL_LIMIT = 30.0

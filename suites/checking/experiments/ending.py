@@ -7,8 +7,9 @@ from drahealth.suites.checking.experiments.allocating import allocator
 from drahealth.suites.checking.experiments.claims import Hung, claim_calls
 from drahealth.suites.checking.experiments.first_steps import SOCKET_LIMIT, described, plugin_of_process, registered
 from drahealth.suites.checking.experiments.sockets import list_sockets
+from drahealth.suites.checking.kubelet.plugin import Plugin
 from drahealth.suites.checking.kubelet.waiting import within
-from drahealth.suites.checking.lab import Lab, Plugin
+from drahealth.suites.checking.lab import Lab
 from drahealth.suites.checking.outcomes import Incomplete
 
 KILL_LIMIT = 10.0

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from drahealth.manager.calls import path_text
 from drahealth.manager.registration import Socket
 from drahealth.proto.events import RegistrationFailed
+from drahealth.suites.checking.kubelet.plugin import Plugin
 from drahealth.suites.checking.kubelet.registration import (
     ACCEPT,
     Answer,
@@ -17,7 +18,7 @@ from drahealth.suites.checking.kubelet.registration import (
     plugin_of,
     registrar,
 )
-from drahealth.suites.checking.lab import Lab, Plugin
+from drahealth.suites.checking.lab import Lab
 from drahealth.suites.checking.outcomes import Incomplete
 
 T = TypeVar("T")

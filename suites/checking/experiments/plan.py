@@ -1,5 +1,6 @@
 """The experiments: what each does, which driver process it needs, and what it costs."""
 
+from drahealth.suites.checking.device_plugins.plan import DEVICE_PLUGIN_EXPERIMENTS
 from drahealth.suites.checking.experiments.experiment import Experiment
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -119,6 +120,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             frozenset({"start", "gateway"}),
             ends_driver=True,
         ),
+        *DEVICE_PLUGIN_EXPERIMENTS,
     )
 }
 """All experiments by name, in the order of a run."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from drahealth.suites.checking.device_plugins.experiments.runs import DEVICE_PLUGIN_RUNS
 from drahealth.suites.checking.experiments.api_server import api_server_down
 from drahealth.suites.checking.experiments.claims import claims, slow_prepare
 from drahealth.suites.checking.experiments.ending import driver_restart, end
@@ -27,5 +28,6 @@ RUNS: dict[str, Callable[[Lab], Coroutine[Any, Any, None]]] = {
     "driver-restart": driver_restart,
     "slice-deletion": slice_deletion,
     "api-server-down": api_server_down,
+    **DEVICE_PLUGIN_RUNS,
 }
 """The function of each experiment of `plan.EXPERIMENTS`. It raises NotApplicable and Incomplete."""

@@ -5,8 +5,9 @@ from drahealth.proto.services import PREPARE
 from drahealth.suites.checking.experiments.first_steps import known, shared
 from drahealth.suites.checking.kubelet.connection import connected
 from drahealth.suites.checking.kubelet.dra_calls import DraCalls, preferred_version
+from drahealth.suites.checking.kubelet.plugin import Plugin
 from drahealth.suites.checking.kubelet.subscriber import subscribed
-from drahealth.suites.checking.lab import Lab, Plugin
+from drahealth.suites.checking.lab import Lab
 
 FIRST_REPORT_LIMIT = 5.0
 """Seconds until the first report of a stream."""

@@ -14,7 +14,7 @@ from drahealth.proto.clock import Clock
 from drahealth.proto.events import Observe
 from drahealth.proto.services import PREPARE, UNPREPARE, MalformedMessage, Unary
 from drahealth.proto.values import ClaimRef
-from drahealth.suites.checking.lab import Plugin
+from drahealth.suites.checking.kubelet.plugin import Plugin
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,13 +17,13 @@ from drahealth.proto.quoting import one_line
 from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, MalformedMessage
 from drahealth.proto.sockets import check_path
 from drahealth.suites.checking.kubelet.connection import connected
+from drahealth.suites.checking.kubelet.plugin import Plugin
 from drahealth.suites.checking.kubelet.waiting import PAUSE, within
-from drahealth.suites.checking.lab import Plugin
 
 INFO_LIMIT = 5.0
 """Seconds for GetInfo. A kubelet waits 1 s (W-12); more is allowed here, because the machine can be busy."""
-DRA_PLUGIN = "DRAPlugin"
-"""Type of a DRA driver, from the registration API."""
+DRA_PLUGIN, DEVICE_PLUGIN = "DRAPlugin", "DevicePlugin"
+"""Types of plugins, from the registration API."""
 
 _RETRY = 0.5
 _ATTEMPTS = 4
@@ -121,7 +121,7 @@ def plugin_of(found: Found) -> Plugin:
 
 
 class Discovery:
-    """Looks for the registration socket of a DRA driver in a directory, as a kubelet does.
+    """Looks for the registration socket of a DRA driver, or of another plugin, in a directory, as a kubelet does.
 
     Each socket that fails is an event. A socket that was created again is another one.
     """
@@ -134,8 +134,13 @@ class Discovery:
         *,
         suits: Callable[[Socket], bool] = lambda socket: True,
         settle: float = 0.0,
+        kind: str = DRA_PLUGIN,
     ) -> None:
-        """Ignores sockets that do not suit. After the first driver it looks for others, for `settle` seconds."""
+        """Ignores sockets that do not suit. After the first driver it looks for others, for `settle` seconds.
+
+        `kind` is the type of plugin that it looks for.
+        """
+        self._kind = kind
         self._directory = directory
         self._clock = clock
         self._observe = observe
@@ -161,7 +166,7 @@ class Discovery:
                 await self._clock.sleep(PAUSE)
             if found and self._settle:
                 await self._clock.sleep(self._settle)
-                self.drivers = {one.info.name for one in self._done() if _is_driver(one)}
+                self.drivers = {one.info.name for one in self._done() if self._is_wanted(one)}
             return found
         finally:
             for task in self._tasks.values():
@@ -180,10 +185,13 @@ class Discovery:
 
     def _chosen(self, *, last: bool) -> Found | None:
         done = self._done()
-        drivers = [one for one in done if _is_driver(one)]
+        drivers = [one for one in done if self._is_wanted(one)]
         if not drivers and len(done) < len(self._tasks) and not last:
             return None
         return next(iter(drivers), None) or max(done, key=_usefulness, default=None)
+
+    def _is_wanted(self, found: Found) -> bool:
+        return found.info is not None and found.info.type == self._kind
 
     async def _describe(self, socket: Socket) -> Found:
         found = Found(socket)
@@ -202,10 +210,6 @@ class Discovery:
             self._observe(RegistrationFailed(path_text(socket.path), found.problem))
             await self._clock.sleep(_RETRY)
         return found
-
-
-def _is_driver(found: Found) -> bool:
-    return found.info is not None and found.info.type == DRA_PLUGIN
 
 
 def _usefulness(found: Found) -> tuple[bool, bool]:

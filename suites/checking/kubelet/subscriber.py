@@ -14,8 +14,8 @@ from drahealth.proto.health_apis import HealthApi
 from drahealth.proto.plain_messages import undecoded
 from drahealth.proto.services import MalformedMessage
 from drahealth.suites.checking.kubelet.connection import connected
+from drahealth.suites.checking.kubelet.plugin import Plugin
 from drahealth.suites.checking.kubelet.waiting import within
-from drahealth.suites.checking.lab import Plugin
 
 REPORTS_LIMIT = 5000
 """Reports of one stream that are recorded; a driver that sends more floods its subscribers."""

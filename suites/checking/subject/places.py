@@ -39,6 +39,11 @@ class Places:
         return (self.cdi_dir, *self.more_cdi_dirs)
 
     @property
+    def device_plugins_dir(self) -> Path:
+        """Directory of the kubelet's socket and the sockets of device plugins, as /var/lib/kubelet/device-plugins."""
+        return self.kubelet_dir / "device-plugins"
+
+    @property
     def driver_dir(self) -> Path:
         """The driver's own plugin directory."""
         return self.plugins_dir / (self.driver_name or "driver")
@@ -49,6 +54,7 @@ class Places:
             "kubelet_dir": str(self.kubelet_dir),
             "registry_dir": str(self.registry_dir),
             "plugins_dir": str(self.plugins_dir),
+            "device_plugins_dir": str(self.device_plugins_dir),
             "driver_dir": str(self.driver_dir),
             "cdi_dir": str(self.cdi_dir),
             "kubeconfig": str(self.kubeconfig or ""),
@@ -63,7 +69,7 @@ class Places:
 
     def make(self) -> None:
         """Creates the directories. Raises OSError."""
-        for path in (self.registry_dir, self.plugins_dir, self.driver_dir, self.cdi_dir):
+        for path in (self.registry_dir, self.plugins_dir, self.device_plugins_dir, self.driver_dir, self.cdi_dir):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
@@ -71,6 +77,7 @@ NAMES = (
     "kubelet_dir",
     "registry_dir",
     "plugins_dir",
+    "device_plugins_dir",
     "driver_dir",
     "cdi_dir",
     "kubeconfig",

@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from drahealth.suites.checking.subject.process import DriverProcess
 class Subject:
     """One driver process with directories and API objects of its own.
 
-    `record` receives what is done to it, `record_exit` the end of its process, which can happen at any time.
+    `record` receives what is done to it, `record_exit` what it does at any time, such as the end of its process.
     """
 
     def __init__(
@@ -43,8 +43,11 @@ class Subject:
         self.clock = clock
         self.api = api
         """A client of its API server that does not pass the gateway; None without an API server."""
+        self.kept = AsyncExitStack()
+        """What lives as long as the subject: closed after its process has ended."""
+        self.record_for_all = record_exit or record
+        """Records an event in each running experiment of the process."""
         self._record = record
-        self._record_exit = record_exit or record
         self._command = tuple(command)
         self._environment = environment or {}
         self._folder = folder
@@ -138,11 +141,12 @@ class Subject:
             await self._process.close()
         if self._exit:
             await self._exit
+        await self.kept.aclose()
 
     async def _watch(self, process: DriverProcess) -> ProcessExited:
         code, children = await process.exited()
         ended = ProcessExited(self.label, process.pid, code, children, process.output())
-        self._record_exit(ended)
+        self.record_for_all(ended)
         await process.close()
         if not self._signalled and not self._unexpected.done():
             self._unexpected.set_result(ended)

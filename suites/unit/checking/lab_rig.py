@@ -14,7 +14,8 @@ from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.sockets import ServedSocket
 from drahealth.proto.events import Event
 from drahealth.proto.services import Method
-from drahealth.suites.checking.lab import Facts, Lab, Plugin
+from drahealth.suites.checking.kubelet.plugin import Plugin
+from drahealth.suites.checking.lab import Facts, Lab
 from drahealth.suites.checking.subject.places import Places
 from drahealth.suites.checking.subject.subject import Subject
 from drahealth.suites.unit.endings import calls_end

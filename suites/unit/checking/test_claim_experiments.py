@@ -14,7 +14,8 @@ from drahealth.proto.services import PREPARE
 from drahealth.proto.values import DeviceId
 from drahealth.suites.checking.experiments.allocating import UNPUBLISHED, allocator, chosen, published_devices
 from drahealth.suites.checking.experiments.runs import RUNS
-from drahealth.suites.checking.lab import Lab, Plugin
+from drahealth.suites.checking.kubelet.plugin import Plugin
+from drahealth.suites.checking.lab import Lab
 from drahealth.suites.checking.outcomes import Incomplete
 from drahealth.suites.checking.subject.subject import Subject
 from drahealth.suites.unit.checking.lab_rig import DRIVER, NODE, LabRig

@@ -20,7 +20,8 @@ from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, PREPARE
 from drahealth.suites.checking.experiments.first_steps import described
 from drahealth.suites.checking.experiments.registration import LATE
 from drahealth.suites.checking.experiments.runs import RUNS
-from drahealth.suites.checking.lab import Facts, Lab, Plugin
+from drahealth.suites.checking.kubelet.plugin import Plugin
+from drahealth.suites.checking.lab import Facts, Lab
 from drahealth.suites.checking.outcomes import Incomplete, NotApplicable
 from drahealth.suites.checking.subject.subject import Subject
 from drahealth.suites.unit.checking.lab_rig import DRIVER, LabRig

@@ -13,9 +13,9 @@ from drahealth.proto.services import PREPARE, WATCH_HEALTH_V1
 from drahealth.proto.values import ClaimRef
 from drahealth.suites.checking.kubelet.connection import connected
 from drahealth.suites.checking.kubelet.dra_calls import DraCalls
+from drahealth.suites.checking.kubelet.plugin import Plugin
 from drahealth.suites.checking.kubelet.registration import Answer, Discovery, Found, plugin_of, register
 from drahealth.suites.checking.kubelet.subscriber import CANCELLED_BY_US, REPORTS_LIMIT, subscribed
-from drahealth.suites.checking.lab import Plugin
 from drahealth.suites.unit.checking.lab_rig import DRIVER, LabRig
 
 INFO = {"type": "DRAPlugin", "name": "odd.example.com", "supported_versions": ["v1.DRAPlugin"]}

@@ -1,0 +1,101 @@
+"""The experiments on device plugins: what each does, which process it needs, and what it costs."""
+
+from drahealth.suites.checking.experiments.experiment import Experiment, Process
+
+
+def _experiment(
+    name: str,
+    sentence: str,
+    process: Process,
+    seconds: float,
+    *,
+    requires: str = "",
+    after: tuple[str, ...] = (),
+    ends_driver: bool = False,
+) -> Experiment:
+    return Experiment(
+        name,
+        sentence,
+        process,
+        seconds,
+        frozenset({"start"}),
+        requires=requires,
+        after=after,
+        ends_driver=ends_driver,
+        subject="device-plugin",
+    )
+
+
+_CALLS = ("allocation", "preferred-allocation", "container-start")
+
+DEVICE_PLUGIN_EXPERIMENTS = (
+    _experiment(
+        "plugin-registration",
+        "Start a kubelet, and accept the registration: a call of Register, or a registration socket.",
+        "main",
+        5,
+    ),
+    _experiment(
+        "list-and-watch",
+        "Keep a ListAndWatch stream open until the calls have ended; cancel it, and open it again.",
+        "main",
+        12,
+        requires="plugin-registration",
+    ),
+    _experiment(
+        "allocation",
+        "Allocate devices: one twice, two containers in a call, and an unknown device.",
+        "main",
+        1,
+        requires="plugin-registration",
+    ),
+    _experiment(
+        "preferred-allocation",
+        "Ask for preferred devices: one, all, with a device to include, and from a part of the devices.",
+        "main",
+        1,
+        requires="plugin-registration",
+        after=("allocation",),
+    ),
+    _experiment(
+        "container-start",
+        "Call PreStartContainer for an allocated device.",
+        "main",
+        1,
+        requires="plugin-registration",
+        after=("allocation", "preferred-allocation"),
+    ),
+    _experiment(
+        "kubelet-restart",
+        "Restart the kubelet: it removes the sockets of all device plugins. Wait up to 60 s for a registration, and "
+        "list again.",
+        "main",
+        10,
+        requires="plugin-registration",
+        after=("list-and-watch", *_CALLS),
+        ends_driver=True,
+    ),
+    _experiment(
+        "plugin-end",
+        "Send SIGTERM, wait for the exit, and list the sockets that remain.",
+        "main",
+        2,
+        requires="plugin-registration",
+        after=("list-and-watch", *_CALLS, "kubelet-restart"),
+        ends_driver=True,
+    ),
+    _experiment(
+        "refused-plugin",
+        "Refuse the registration, 3 s after the call, and restart the kubelet: it accepts the next registration.",
+        "refused",
+        15,
+        ends_driver=True,
+    ),
+    _experiment(
+        "removed-socket",
+        "Remove the socket of the plugin, and wait up to 30 s for a registration at a new one.",
+        "restarted",
+        15,
+    ),
+)
+"""In the order of a run."""

@@ -1,0 +1,175 @@
+"""The experiments on device plugins, with fake plugins in this process."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from drahealth.fakes.control.device_plugin import PluginOptions
+from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
+from drahealth.proto.events import (
+    GrpcCall,
+    KubeletSwitched,
+    ListReceived,
+    RegistrationFailed,
+    SocketRemoved,
+    StreamClosed,
+    StreamOpened,
+)
+from drahealth.proto.extended_resources import PluginDevice
+from drahealth.suites.checking.device_plugins.experiments.allocating import (
+    allocation,
+    container_start,
+    preferred_allocation,
+)
+from drahealth.suites.checking.device_plugins.experiments.listing import list_and_watch
+from drahealth.suites.checking.device_plugins.experiments.registering import (
+    kubelet_restart,
+    plugin_registration,
+    refused_plugin,
+    removed_socket,
+)
+from drahealth.suites.checking.lab import Lab
+from drahealth.suites.checking.outcomes import Incomplete, NotApplicable
+from drahealth.suites.unit.checking.lab_rig import LabRig
+
+RESOURCE = "example.com/gpu"
+DEVICES = ("gpu-0", "gpu-1", "gpu-2")
+REGISTERED = ["GetDevicePluginOptions OK", "Register OK"]
+FOUND = ["GetInfo OK", "GetDevicePluginOptions OK", "NotifyRegistrationStatus OK"]
+
+
+class PluginRig(LabRig):
+    """A lab with a device plugin."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one_lab = self.lab()
+
+    async def device_plugin(self, **options: Any) -> FakeDevicePlugin:
+        """A started device plugin with three devices."""
+        places = self.places
+        folders = {"plugins_dir": str(places.device_plugins_dir), "registry_dir": str(places.registry_dir)}
+        given: dict[str, Any] = {**folders, "data_dir": str(places.plugins_dir / "plugin"), **options}
+        devices = tuple(given.pop("devices", DEVICES))
+        plugin = FakeDevicePlugin(PluginOptions(RESOURCE, devices, **given), clock=self.clock)
+        self._closing.append(plugin.stop)
+        await plugin.start()
+        return plugin
+
+    async def close(self) -> None:
+        await self.one_lab.subject.kept.aclose()
+        await super().close()
+
+    def story(self) -> list[str]:
+        """What was recorded since the last call, in words."""
+        words = [word for event in self.events if (word := _word(event))]
+        self.events.clear()
+        return words
+
+
+def _word(event: object) -> str:
+    match event:
+        case GrpcCall(method=method, code=code):
+            return f"{method.rpartition('/')[2]} {code}"
+        case KubeletSwitched(running=running):
+            return "kubelet up" if running else "kubelet down"
+        case ListReceived(devices=devices):
+            return f"{len(devices)} devices"
+        case StreamOpened() | StreamClosed() | SocketRemoved() | RegistrationFailed():
+            return event.event
+    return ""
+
+
+@pytest.fixture
+async def rig() -> AsyncIterator[PluginRig]:
+    rig = PluginRig()
+    yield rig
+    await rig.close()
+
+
+@pytest.fixture
+def lab(rig: PluginRig) -> Lab:
+    return rig.one_lab
+
+
+@pytest.mark.parametrize(("way", "calls"), [("kubelet.sock", REGISTERED), ("plugins_registry", FOUND)])
+async def test_plugin_registers_in_both_ways(rig: PluginRig, lab: Lab, way: Any, calls: list[str]) -> None:
+    await rig.device_plugin(registration=way)
+    await plugin_registration(lab)
+    assert rig.story() == ["kubelet up", *calls]
+    assert (await lab.facts.device_plugin).way == way
+
+
+async def test_plugin_that_does_not_register_is_incomplete(rig: PluginRig, lab: Lab) -> None:
+    async with rig.time_flies():
+        with pytest.raises(Incomplete):
+            await plugin_registration(lab)
+    assert rig.story() == ["kubelet up", "registration-failed"]
+
+
+async def test_second_stream_opens_after_the_first_one_ended(rig: PluginRig, lab: Lab) -> None:
+    await rig.device_plugin()
+    await plugin_registration(lab)
+    rig.story()
+    async with rig.time_flies():
+        await list_and_watch(lab)
+    assert rig.story() == ["stream-opened", "3 devices", "stream-closed"] * 2
+
+
+@pytest.mark.parametrize(("devices", "calls"), [(("gpu-0", "gpu-1"), 5), (("gpu-0",), 3)])
+async def test_devices_are_allocated_as_far_as_there_are_some(
+    rig: PluginRig, lab: Lab, devices: tuple[str, ...], calls: int
+) -> None:
+    await rig.device_plugin(devices=devices)
+    await plugin_registration(lab)
+    lab.facts.plugin_devices.set_result(tuple(map(PluginDevice, devices)))
+    rig.story()
+    await allocation(lab)
+    assert rig.story() == ["Allocate OK"] * calls
+
+
+@pytest.mark.parametrize("experiment", [preferred_allocation, container_start])
+async def test_optional_calls_are_made_only_if_they_are_advertised(rig: PluginRig, lab: Lab, experiment: Any) -> None:
+    await rig.device_plugin()
+    await plugin_registration(lab)
+    lab.facts.plugin_devices.set_result(tuple(map(PluginDevice, DEVICES)))
+    with pytest.raises(NotApplicable):
+        await experiment(lab)
+
+
+async def test_advertised_calls_are_made(rig: PluginRig, lab: Lab) -> None:
+    await rig.device_plugin(preferred=("gpu-1",), pre_start=True)
+    await plugin_registration(lab)
+    lab.facts.plugin_devices.set_result(tuple(map(PluginDevice, DEVICES)))
+    rig.story()
+    await preferred_allocation(lab)
+    await container_start(lab)
+    assert rig.story() == ["GetPreferredAllocation OK"] * 6 + ["Allocate OK", "PreStartContainer OK"]
+
+
+@pytest.mark.parametrize(("way", "calls"), [("kubelet.sock", REGISTERED), ("plugins_registry", FOUND)])
+async def test_plugin_registers_with_a_restarted_kubelet(rig: PluginRig, lab: Lab, way: Any, calls: list[str]) -> None:
+    await rig.device_plugin(registration=way)
+    await plugin_registration(lab)
+    rig.story()
+    async with rig.time_flies():
+        await kubelet_restart(lab)
+    listed = ["stream-opened", "3 devices", "stream-closed", "Allocate OK"]
+    assert rig.story() == ["kubelet down", "kubelet up", *calls, *listed]
+
+
+async def test_refused_plugin_registers_with_the_next_kubelet(rig: PluginRig, lab: Lab) -> None:
+    await rig.device_plugin()
+    async with rig.time_flies():
+        await refused_plugin(lab)
+    refused = ["GetDevicePluginOptions OK", "Register INVALID_ARGUMENT"]
+    assert rig.story() == ["kubelet up", *refused, "kubelet down", "kubelet up", *REGISTERED]
+
+
+async def test_socket_is_removed_while_a_stream_is_open(rig: PluginRig, lab: Lab) -> None:
+    await rig.device_plugin()
+    async with rig.time_flies():
+        await removed_socket(lab)
+    removed = ["stream-opened", "3 devices", "socket-removed"]
+    assert rig.story()[:6] == ["kubelet up", *REGISTERED, *removed]
