@@ -30,6 +30,7 @@ from drahealth.proto.events.checks import (
     ExperimentEnded,
     ExperimentStarted,
     KubeletSwitched,
+    PodRequested,
     ProcessExited,
     ProcessStarted,
     SignalSent,
@@ -152,6 +153,7 @@ Event = (
     | ExperimentStarted
     | FaultHealed
     | FaultInjected
+    | PodRequested
     | ProcessExited
     | ProcessStarted
     | SignalSent
@@ -269,6 +271,7 @@ __all__ = [
     "PluginDeregistered",
     "PluginRegistered",
     "PodDeleted",
+    "PodRequested",
     "PodsNotified",
     "Prepared",
     "ProcessExited",

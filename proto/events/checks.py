@@ -174,6 +174,22 @@ class CdiSpecsRead:
 
 
 @dataclass(frozen=True, slots=True)
+class PodRequested:
+    """A Pod with claims for the driver was created, or its deletion was requested."""
+
+    event: ClassVar[str] = "pod-requested"
+    emitters: ClassVar[tuple[str, ...]] = (CHECK,)
+
+    change: Literal["created", "deleted"]
+    pod: str
+    uid: str
+    claims: tuple[str, ...]
+    """UIDs of its claims."""
+    profile: str
+    """Profile of the kubelet that runs it, such as kep or v1.37."""
+
+
+@dataclass(frozen=True, slots=True)
 class ApiServerSwitched:
     """The API server of a driver process became reachable or unreachable."""
 

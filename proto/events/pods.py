@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from drahealth.proto.events.checks import CHECK
 from drahealth.proto.values import ResourceStatus
 
 SCENARIO = "scenario"
@@ -26,7 +27,7 @@ class StatusSeen:
     """A client of the API saw a Pod status."""
 
     event: ClassVar[str] = "status-seen"
-    emitters: ClassVar[tuple[str, ...]] = (SCENARIO, PROGRAM)
+    emitters: ClassVar[tuple[str, ...]] = (SCENARIO, PROGRAM, CHECK)
 
     pod: str
     uid: str
@@ -52,7 +53,7 @@ class PodDeleted:
     """A pod was deleted from the API."""
 
     event: ClassVar[str] = "pod-deleted"
-    emitters: ClassVar[tuple[str, ...]] = (PROGRAM,)
+    emitters: ClassVar[tuple[str, ...]] = (PROGRAM, CHECK)
 
     pod: str
     uid: str

@@ -6,7 +6,7 @@ from functools import cache
 from importlib import resources
 from typing import Literal, get_args
 
-Family = Literal["plugin contract", "health"]
+Family = Literal["plugin contract", "health", "Pod status"]
 Level = Literal["check", "core", "full"]
 """How much of the ledger a run judges: that of `drahealth check`, or one of the two of `drahealth certify`."""
 LEVELS: tuple[Level, ...] = get_args(Level)
@@ -38,11 +38,16 @@ class DriverRequirement:
 
     def is_judged_at(self, level: Level) -> bool:
         """Whether a run of this level judges it."""
-        return LEVELS.index(self.scope) <= LEVELS.index(level)
+        return includes(level, self.scope)
 
     def is_judged(self, level: Level, subject: SubjectKind = "dra-driver") -> bool:
         """Whether a run of this level on such a subject judges it."""
         return self.binds == subject and self.is_judged_at(level)
+
+
+def includes(level: Level, scope: Level) -> bool:
+    """Whether a run of the level has what is of this scope."""
+    return LEVELS.index(scope) <= LEVELS.index(level)
 
 
 @cache

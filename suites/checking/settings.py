@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from drahealth.suites.checking.experiments.experiment import Experiment
 from drahealth.suites.checking.experiments.plan import EXPERIMENTS
-from drahealth.suites.checking.ledger import Level, SubjectKind
+from drahealth.suites.checking.ledger import Level, SubjectKind, includes
 from drahealth.suites.checking.subject.places import check_placeholders
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.targets.api_servers.options import ApiServerKind
@@ -125,6 +125,7 @@ class Settings:
 
 
 def plan(settings: Settings) -> list[tuple[Experiment, str]]:
-    """The experiments on such a subject, each with the reason why it does not run; empty for those that run."""
-    mine = (experiment for experiment in EXPERIMENTS.values() if experiment.subject == settings.subject)
+    """The experiments of the level on such a subject, each with the reason why it does not run; empty if it runs."""
+    all_ = EXPERIMENTS.values()
+    mine = (one for one in all_ if one.subject == settings.subject and includes(settings.level, one.scope))
     return [(experiment, settings.excluded(experiment)) for experiment in mine]

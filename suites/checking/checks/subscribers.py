@@ -162,7 +162,7 @@ def _misses_reports(sender: Times, receiver: Times, end: float) -> bool:
     Reports more often than once a second do not count: a driver may merge them when a stream is slow.
     """
     sent, received = len(sender) - 1, len(receiver) - 1
-    if not receiver or sent > end - sender[0][0]:
+    if not sender or not receiver or sent > end - sender[0][0]:
         return False
     return sent - received >= _FEWER and received <= _SHARE * sent
 

@@ -64,10 +64,13 @@ class Allocator:
         self._made: list[ClaimRef] = []
         self.shapes = shapes
 
-    async def claim(self, shape: Shape, letter: str) -> ClaimRef:
-        """Creates a claim and allocates it. Raises Incomplete if the API server rejects what is the user's."""
+    async def claim(self, shape: Shape, letter: str, *, reserved: bool = True) -> ClaimRef:
+        """Creates a claim and allocates it. Raises Incomplete if the API server rejects what is the user's.
+
+        With `reserved` it is reserved for a Pod that does not exist; otherwise the scheduler reserves it for its Pod.
+        """
         with _rejections(self._lab):
-            made = await self._allocated(shape, letter)
+            made = await self._allocated(shape, letter, reserved)
         metadata = made["metadata"]
         ref = ClaimRef(metadata["namespace"], metadata["name"], metadata["uid"])
         results = made["status"]["allocation"]["devices"]["results"]
@@ -80,7 +83,7 @@ class Allocator:
             with suppress(ApiError):
                 await self._api.delete(CLAIMS, ref.name, ref.namespace)
 
-    async def _allocated(self, shape: Shape, letter: str) -> Object:
+    async def _allocated(self, shape: Shape, letter: str, reserved: bool) -> Object:
         metadata = {
             key: shape.claim["metadata"][key] for key in ("labels", "annotations") if key in shape.claim["metadata"]
         }
@@ -91,7 +94,7 @@ class Allocator:
         )
         self._made.append(ClaimRef(namespace, name, made["metadata"]["uid"]))
         made["status"] = {**(made.get("status") or {}), "allocation": shape.allocation}
-        if self._lab.subject.started_by_us:
+        if reserved and self._lab.subject.started_by_us:
             # Some drivers look for the Pod of a claim. In the cluster of a running driver, a controller would find that
             # the Pod does not exist, and deallocate the claim.
             pod = {"metadata": {"name": "drahealth-check", "uid": str(uuid4())}}

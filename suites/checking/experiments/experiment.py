@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from drahealth.suites.checking.ledger import SubjectKind
+from drahealth.suites.checking.ledger import Level, SubjectKind
 
-Process = Literal["main", "refused", "restarted", "cut-off"]
+Process = Literal["main", "refused", "restarted", "cut-off", "pod"]
 """Label of a driver process. Each has its own directories, API server objects and node name; all run side by side."""
 
 
@@ -31,3 +31,5 @@ class Experiment:
     """Whether the driver may end during the experiment."""
     subject: SubjectKind = "dra-driver"
     """What it is done to."""
+    scope: Level = "check"
+    """The smallest level that runs it."""

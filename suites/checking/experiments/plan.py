@@ -120,6 +120,14 @@ EXPERIMENTS: dict[str, Experiment] = {
             frozenset({"start", "gateway"}),
             ends_driver=True,
         ),
+        Experiment(
+            "pod-status",
+            "Run a Pod with claims for the driver on the reference, follow its status, and delete it.",
+            "pod",
+            20,
+            frozenset({"start", "claim", "api-server"}),
+            scope="core",
+        ),
         *DEVICE_PLUGIN_EXPERIMENTS,
     )
 }

@@ -11,7 +11,7 @@ from drahealth.suites.checking.checks.registry import needed_experiments
 from drahealth.suites.checking.evidence import Evidence
 from drahealth.suites.checking.experiments.plan import EXPERIMENTS
 from drahealth.suites.checking.judge import judge
-from drahealth.suites.checking.ledger import requirements
+from drahealth.suites.checking.ledger import LEVELS, Level, requirements
 from drahealth.suites.checking.mutants.all_mutants import MUTANTS
 from drahealth.suites.checking.mutants.driver import HEALTHY, command
 from drahealth.suites.checking.mutants.table import Mutant
@@ -47,6 +47,14 @@ class Proof:
     def ok(self) -> bool:
         """Whether the mutant was caught by its checks, and by no unrelated MUST; or the healthy driver conforms."""
         return not (self.missed_by or self.unrelated or self.error)
+
+
+def level_of(name: str) -> Level:
+    """The smallest level that has the checks of a mutant; that without a real kubelet for the healthy driver."""
+    if name not in MUTANTS:
+        return "core"
+    scopes = {requirements()[CHECKS[check].requirement].scope for check in MUTANTS[name].caught_by}
+    return max(scopes, key=LEVELS.index)
 
 
 def experiments_of(mutant: Mutant) -> frozenset[str]:
@@ -85,7 +93,7 @@ async def prove_one(name: str) -> Proof:
     began = time.monotonic()
     only = experiments_of(MUTANTS[name]) if name in MUTANTS else frozenset[str]()
     try:
-        evidence = await run_experiments(Settings(command=command(name), only=only))
+        evidence = await run_experiments(Settings(command=command(name), only=only, level=level_of(name)))
     except HarnessError as error:
         return Proof(name, time.monotonic() - began, error=str(error))
     return proof_of(name, evidence, time.monotonic() - began)

@@ -10,6 +10,7 @@ from typing import Protocol
 from drahealth.fakes.cluster.api import NODES, ApiError
 from drahealth.fakes.cluster.clients.kube_client import KubeClient, access_of
 from drahealth.fakes.cluster.list_watch import ListWatch
+from drahealth.manager.profile import KEP
 from drahealth.proto.clock import Clock
 from drahealth.proto.events import Event
 from drahealth.suites.checking.experiments.experiment import Process
@@ -19,9 +20,10 @@ from drahealth.suites.checking.subject.objects import create_objects
 from drahealth.suites.checking.subject.places import Places
 from drahealth.suites.checking.subject.subject import Subject
 from drahealth.suites.errors import ConfigurationError
-from drahealth.suites.targets.api_servers.options import ApiServerKind
+from drahealth.suites.targets.api_servers.options import DEFAULT_KUBERNETES, ApiServerKind
 from drahealth.suites.targets.api_servers.server import ApiServerProcess
 from drahealth.suites.targets.api_servers.serving import api_server
+from drahealth.suites.targets.versions import profile_of
 
 
 class Records(Protocol):
@@ -93,7 +95,7 @@ async def _started(
 ) -> Subject:
     """A driver that drahealth starts, with a kubelet's directories of its own."""
     node = f"node-{label}"
-    api, gateway = None, None
+    api, gateway, server = None, None, None
     kubeconfig = root / "kubeconfig" if settings.api_server != "none" else None
     places = Places(
         root, root / "plugins_registry", root / "plugins", root / "cdi", kubeconfig, node, settings.driver_name
@@ -115,6 +117,8 @@ async def _started(
         folder=settings.working_directory,
         api=api,
         gateway=gateway,
+        server=server,
+        profile=profile_of(settings.kubernetes or DEFAULT_KUBERNETES) if settings.api_server == "real" else KEP,
     )
 
 

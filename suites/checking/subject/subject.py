@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from drahealth.fakes.cluster.list_watch import ListWatch
+from drahealth.manager.profile import KEP, Profile
 from drahealth.proto.clock import Clock
 from drahealth.proto.events import ApiServerSwitched, ClaimReadHeld, Event, ProcessExited, ProcessStarted, SignalSent
 from drahealth.suites.checking.experiments.experiment import Process
@@ -16,6 +17,7 @@ from drahealth.suites.checking.outcomes import Incomplete
 from drahealth.suites.checking.subject.gateway import Gateway
 from drahealth.suites.checking.subject.places import Places, filled, placeholders_in
 from drahealth.suites.checking.subject.process import DriverProcess
+from drahealth.suites.targets.api_servers.server import ApiServerProcess
 
 
 class Subject:
@@ -37,6 +39,8 @@ class Subject:
         folder: Path | None = None,
         api: ListWatch | None = None,
         gateway: Gateway | None = None,
+        server: ApiServerProcess | None = None,
+        profile: Profile = KEP,
     ) -> None:
         self.label = label
         self.places = places
@@ -47,6 +51,10 @@ class Subject:
         """What lives as long as the subject: closed after its process has ended."""
         self.record_for_all = record_exit or record
         """Records an event in each running experiment of the process."""
+        self.server = server
+        """The API server, if drahealth runs it."""
+        self.profile = profile
+        """Profile of a reference with this API server."""
         self._record = record
         self._command = tuple(command)
         self._environment = environment or {}

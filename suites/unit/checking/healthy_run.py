@@ -11,10 +11,14 @@ from drahealth.proto.events import (
     CdiSpecsRead,
     ClaimAllocated,
     ClaimReadHeld,
+    ContainerSeen,
     Event,
     ExperimentEnded,
     ExperimentStarted,
     GrpcCall,
+    PluginRegistered,
+    PodDeleted,
+    PodRequested,
     ProcessExited,
     ProcessStarted,
     ReportReceived,
@@ -22,12 +26,13 @@ from drahealth.proto.events import (
     SliceChanged,
     SlicesListed,
     SocketsListed,
+    StatusSeen,
     StreamClosed,
     StreamOpened,
 )
 from drahealth.proto.health_apis import HEALTH_APIS, NODE_HEALTH_DRAFT, V1, HealthApi
 from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, PREPARE, UNPREPARE
-from drahealth.proto.values import DeviceHealth, Health
+from drahealth.proto.values import DeviceHealth, Health, ResourceHealth, ResourceStatus
 from drahealth.suites.checking.evidence import Evidence
 from drahealth.suites.checking.experiments.plan import EXPERIMENTS
 from drahealth.suites.checking.observed.streams import OURS
@@ -170,6 +175,7 @@ def _records() -> Iterator[Record]:
     yield from _main()
     yield from _slow_prepare()
     yield from _others()
+    yield from _pod()
     for name, experiment in EXPERIMENTS.items():
         yield (END if name == "end" else 0.0), name, ExperimentStarted(experiment.process)
 
@@ -232,6 +238,34 @@ def _others() -> Iterator[Record]:
         yield 1 + number, "api-server-down", event
     yield from stream("api-server-down", "cut", V1, 11, [11.1], 11.2)
     yield 12.0, "api-server-down", ApiServerSwitched("cut-off", True)
+
+
+def status(at: float, *names: str, phase: str = "Running", state: str = "running") -> StatusSeen:
+    """The status of a Pod with these devices, as the driver reported them at that time."""
+    shown = [reported(name, at) for name in names]
+    found = tuple(ResourceHealth(f"{DRIVER}/{POOL}/{one.device}", one.health, one.message) for one in shown)
+    main = ContainerSeen("main", state, 0, (ResourceStatus("claim:claim-0/gpu", found),))
+    return StatusSeen("job", "pod", phase, (main,), namespace="default")
+
+
+def _pod() -> Iterator[Record]:
+    """A Pod with gpu-0, which becomes unhealthy and recovers, and gpu-1."""
+    yield 0.5, "pod-status", PluginRegistered(DRIVER, SOCKET, V1.advertised)
+    yield from stream("pod-status", "pod", V1, 0.6, [0.7, 9.0, CHANGE, 24.0, RECOVERY, 36.0], END)
+    yield 1.0, "pod-status", allocated("p", "gpu-0")
+    yield 1.0, "pod-status", allocated("q", "gpu-1")
+    yield 1.1, "pod-status", PodRequested("created", "job", "pod", ("p", "q"), "kep")
+    yield 1.2, "pod-status", status(0, phase="Pending", state="ContainerCreating")
+    yield 1.3, "pod-status", prepare({"p": "gpu-0"})
+    yield 1.4, "pod-status", prepare({"q": "gpu-1"})
+    for at in (1.5, CHANGE, RECOVERY):
+        yield at + 0.1, "pod-status", status(at, "gpu-0", "gpu-1")
+    yield 1.7, "pod-status", CdiSpecsRead((CdiSpec("gpu.json", "", tuple(map(cdi, DEVICES))),))
+    yield 38.0, "pod-status", CdiSpecsRead((CdiSpec("gpu.json", "", tuple(map(cdi, DEVICES))),))
+    yield 38.1, "pod-status", PodRequested("deleted", "job", "pod", ("p", "q"), "kep")
+    yield 38.2, "pod-status", unprepare("p")
+    yield 38.3, "pod-status", unprepare("q")
+    yield 38.4, "pod-status", PodDeleted("job", "pod", "default")
 
 
 RECORDS = tuple(_records())

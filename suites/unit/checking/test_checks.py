@@ -13,11 +13,15 @@ from drahealth.proto.events import (
     CdiSpecsRead,
     ClaimAllocated,
     ClaimReadHeld,
+    ContainerSeen,
     Event,
     ExperimentEnded,
     ExperimentStarted,
     GrpcCall,
     MalformedReceived,
+    PluginRegistered,
+    PodDeleted,
+    PodRequested,
     ProcessExited,
     ProcessStarted,
     RegistrationFailed,
@@ -26,13 +30,14 @@ from drahealth.proto.events import (
     SliceChanged,
     SlicesListed,
     SocketsListed,
+    StatusSeen,
     StreamClosed,
     StreamOpened,
     Undecoded,
 )
 from drahealth.proto.health_apis import HEALTH_APIS
 from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, PREPARE, UNPREPARE
-from drahealth.proto.values import DeviceHealth, Health
+from drahealth.proto.values import DeviceHealth, Health, ResourceHealth, ResourceStatus
 from drahealth.suites.checking.checks import CHECKS
 from drahealth.suites.checking.evidence import Evidence, Observation
 from drahealth.suites.checking.experiments.plan import EXPERIMENTS
@@ -83,6 +88,12 @@ DEVICES = st.builds(
     st.integers(-1, 2**62),
 )
 CODES = st.sampled_from(["OK", "UNIMPLEMENTED", "CANCELLED", ""])
+SHOWN = st.builds(ResourceHealth, st.sampled_from(["a/a/a", "b"]), st.sampled_from(Health), IDS)
+CONTAINERS = st.builds(
+    ContainerSeen,
+    *(IDS, st.sampled_from(["running", "terminated"]), st.integers(0, 1)),
+    st.none() | st.lists(st.builds(ResourceStatus, IDS, st.lists(SHOWN, max_size=2).map(tuple)), max_size=1).map(tuple),
+)
 EVENTS: st.SearchStrategy[Event] = st.one_of(
     st.builds(
         GrpcCall,
@@ -116,6 +127,16 @@ EVENTS: st.SearchStrategy[Event] = st.one_of(
     st.builds(ClaimReadHeld, IDS, st.booleans()),
     st.builds(RegistrationFailed, IDS, IDS),
     st.builds(ExperimentStarted, PROCESSES),
+    st.builds(PluginRegistered, IDS, IDS, st.none() | IDS),
+    st.builds(
+        PodRequested,
+        *(st.sampled_from(["created", "deleted"]), IDS, IDS, st.lists(IDS, max_size=2).map(tuple)),
+        st.sampled_from(["kep", "v1.37", "other"]),
+    ),
+    st.builds(PodDeleted, IDS, IDS, IDS),
+    st.builds(
+        StatusSeen, IDS, IDS, st.sampled_from(["Running", "Pending"]), st.lists(CONTAINERS, max_size=1).map(tuple)
+    ),
     st.builds(ExperimentEnded, st.sampled_from(["done", "not applicable", "incomplete", "error"]), IDS),
 )
 
@@ -164,7 +185,7 @@ def test_requirements_have_known_levels_families_and_apis() -> None:
     found = requirements().values()
     levels, families = {one.level for one in found}, {one.family for one in found}
     apis = {api for one in found for api in one.apis}
-    assert (levels, families) == ({"MUST", "SHOULD"}, {"plugin contract", "health"})
+    assert (levels, families) == ({"MUST", "SHOULD"}, {"plugin contract", "health", "Pod status"})
     assert apis <= HEALTH_APIS.keys()
 
 

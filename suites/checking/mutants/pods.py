@@ -1,0 +1,86 @@
+"""Mutants whose calls and reports are right by themselves, but do not fit together: a Pod on a kubelet shows that."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+from drahealth.fakes.cluster.api import Object
+from drahealth.fakes.kubelet_plugin.interface import Device, PrepareResult
+from drahealth.proto.health_apis import HealthApi
+from drahealth.proto.values import DeviceHealth
+from drahealth.suites.checking.mutants.healthy import CDI_KIND, Healthy
+from drahealth.suites.checking.mutants.table import mutant
+
+_SHOWS = "pod-status-shows-reported-health"
+
+
+@mutant("pod-with-a-claim-starts")
+class BusyWhileWatched(Healthy):
+    """NodePrepareResources fails while a health stream is open."""
+
+    def refusal(self, uid: str, results: Sequence[Object]) -> str:
+        return "the device library is in use" if self.open_streams else super().refusal(uid, results)
+
+
+@mutant("pod-status-lists-allocated-devices")
+class PreparedUnderOtherName(Healthy):
+    """NodePrepareResources names each device by its node and its name; health has the published names."""
+
+    def answer(self, uid: str, device: Device) -> Device:
+        return replace(super().answer(uid, device), device=f"{self.around.node}-{device.device}")
+
+
+@mutant("pod-status-lists-allocated-devices")
+class OneDeviceForAllClaims(Healthy):
+    """NodePrepareResources answers each claim with the first device, under the request of the claim."""
+
+    def answer(self, uid: str, device: Device) -> Device:
+        return replace(super().answer(uid, device), device=self.devices[0])
+
+
+@mutant(_SHOWS)
+class HealthOfOtherPool(Healthy):
+    """The reports have the name of the driver as pool; NodePrepareResources has the published pool."""
+
+    def health_of(self, device: str, api: HealthApi) -> DeviceHealth:
+        return replace(super().health_of(device, api), pool=self.name)
+
+
+@mutant(_SHOWS)
+class HealthByCdiDevice(Healthy):
+    """The reports name each device by its CDI device ID."""
+
+    def health_of(self, device: str, api: HealthApi) -> DeviceHealth:
+        return replace(super().health_of(device, api), device=f"{CDI_KIND}={device}")
+
+
+@mutant(_SHOWS)
+class SilentAfterPrepare(Healthy):
+    """The reports stop with the first NodePrepareResources, and the devices expire."""
+
+    timeout = 4
+
+    def wake(self, *, prepared_only: bool = False) -> None:
+        if not self.prepared:
+            super().wake(prepared_only=prepared_only)
+
+
+@mutant("deleted-pod-ends")
+class UnprepareFailsWhileWatched(Healthy):
+    """NodeUnprepareResources fails while a health stream is open."""
+
+    def unprepare(self, uid: str) -> Exception | None:
+        return ValueError("the device is watched") if self.open_streams else super().unprepare(uid)
+
+
+@mutant("cdi-devices-exist-while-the-pod-runs")
+class ShortLivedCdiSpec(Healthy):
+    """The CDI spec is removed 3 s after NodePrepareResources, as if a container could start only once."""
+
+    def prepare(self, claim: Object) -> PrepareResult:
+        asyncio.get_running_loop().call_later(3, self._remove_cdi)
+        return super().prepare(claim)
+
+    def _remove_cdi(self) -> None:
+        for path in self.around.cdi_dir.glob("*.json"):
+            path.unlink()
