@@ -25,11 +25,13 @@ from drahealth.proto.events.checks import (
     ApiServerSwitched,
     CdiSpec,
     CdiSpecsRead,
+    ChildrenEnded,
     ClaimAllocated,
     ClaimReadHeld,
     ExperimentEnded,
     ExperimentStarted,
     KubeletSwitched,
+    OutputMeasured,
     PodRequested,
     ProcessExited,
     ProcessStarted,
@@ -147,6 +149,7 @@ Event = (
     | KubeletSwitched
     | SocketRemoved
     | CdiSpecsRead
+    | ChildrenEnded
     | ClaimAllocated
     | ClaimReadHeld
     | ExperimentEnded
@@ -154,6 +157,7 @@ Event = (
     | FaultHealed
     | FaultInjected
     | PodRequested
+    | OutputMeasured
     | ProcessExited
     | ProcessStarted
     | SignalSent
@@ -237,6 +241,7 @@ __all__ = [
     "CdiSpec",
     "CdiSpecsRead",
     "CheckpointWritten",
+    "ChildrenEnded",
     "ClaimAllocated",
     "ClaimReadHeld",
     "CommandDone",
@@ -267,6 +272,7 @@ __all__ = [
     "ManagerStopped",
     "ManifestRejected",
     "Observe",
+    "OutputMeasured",
     "Plain",
     "PluginDeregistered",
     "PluginRegistered",

@@ -70,9 +70,38 @@ class ProcessExited:
     exit_code: int
     """A negative code is the signal that ended it."""
     children: int
-    """Number of its child processes that still ran; they were killed."""
+    """Number of its child processes that still ran."""
     output: tuple[str, ...]
     """The last lines of its output."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChildrenEnded:
+    """After a SIGTERM to a process of the driver and its end, its child processes ended, too."""
+
+    event: ClassVar[str] = "children-ended"
+    emitters: ClassVar[tuple[str, ...]] = (CHECK,)
+
+    process: str
+    pid: int
+    """That of the driver's process."""
+    killed: int
+    """Number of the children that still ran 10 s after it; they were killed."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputMeasured:
+    """The size of the output of a process of the driver was measured, at the end of an experiment."""
+
+    event: ClassVar[str] = "output-measured"
+    emitters: ClassVar[tuple[str, ...]] = (CHECK,)
+
+    process: str
+    pid: int
+    size: int
+    """Bytes since the start of the process, in standard output and standard error."""
+    seconds: float
+    """Time since the start of the process."""
 
 
 @dataclass(frozen=True, slots=True)

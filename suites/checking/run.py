@@ -167,6 +167,7 @@ class _Run:
                     if outcome == "incomplete" and subject.started_by_us and subject.running:
                         reason += output_text(subject.output())
             finally:
+                subject.measure_output()
                 self._outcomes[name] = outcome
                 self._recorder.ended(name, outcome, reason)
                 self._ended[name].set()

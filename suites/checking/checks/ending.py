@@ -1,10 +1,21 @@
 """Checks of how a driver ends."""
 
-from drahealth.proto.events import ProcessExited, ProcessStarted, SignalSent, SocketsListed
+from drahealth.proto.events import (
+    ChildrenEnded,
+    OutputMeasured,
+    ProcessExited,
+    ProcessStarted,
+    SignalSent,
+    SocketsListed,
+)
 from drahealth.suites.checking.checks.registry import check
 from drahealth.suites.checking.evidence import Evidence
 from drahealth.suites.checking.observed.processes import crashes, exit_text
 from drahealth.suites.checking.verdicts import Finding, failed, not_tested, passed
+
+_MIB = 1024 * 1024
+OUTPUT_LIMIT = 10 * _MIB
+"""Bytes of output of a process in a minute. Kubelets rotate the log of a container at this size."""
 
 
 @check(
@@ -31,9 +42,41 @@ def driver_ends_without_sockets(evidence: Evidence) -> Finding:
         return not_tested("the end of the driver was not seen", sent.number)
     seen = f"the driver exited {ended.at - sent.at:.1f} s after SIGTERM with code {ended.what.exit_code}"
     seen += "; no socket remains"
-    if ended.what.children:
-        seen += f"; {ended.what.children} child processes still ran, and were killed"
     return passed(seen, sent.number, ended.number, listed.number)
+
+
+@check(
+    "PLUGIN-24",
+    "end",
+    fix="At SIGTERM end all child processes, and wait for them. Use `exec` in a shell script that starts the driver.",
+)
+def children_end_with_the_driver(evidence: Evidence) -> Finding:
+    """No child process runs 10 s after the driver's exit."""
+    ended = next(evidence.of(ChildrenEnded, "end"), None)
+    if ended is None:
+        return not_tested("the driver did not exit after SIGTERM by itself")
+    if killed := ended.what.killed:
+        seen = f"{killed} child process{'es' if killed > 1 else ''} still ran 10 s after the driver's exit"
+        return failed("no child process outlives the driver", f"{seen}; drahealth killed them", ended.number)
+    return passed("no child process outlived the driver", ended.number)
+
+
+@check(
+    "PLUGIN-25",
+    "end",
+    fix="Log at a lower level by default, wait between retries, and do not log the same line again and again.",
+    reads=("watch", "refused-registration", "slice-deletion", "api-server-down"),
+)
+def output_is_at_most_10_mib_per_minute(evidence: Evidence) -> Finding:
+    """No process writes more than 10 MiB of output, or 10 MiB per minute."""
+    largest = max(evidence.of(OutputMeasured), key=lambda one: _rotations(one.what), default=None)
+    if largest is None:
+        return not_tested("the output was not measured")
+    one = largest.what
+    seen = f"process {one.process} wrote {one.size / _MIB:.1f} MiB in {one.seconds:.0f} s"
+    if _rotations(one) > 1:
+        return failed("at most 10 MiB of output, or 10 MiB for each minute", seen, largest.number)
+    return passed(f"{seen}; no other process wrote more", largest.number)
 
 
 @check(
@@ -54,3 +97,8 @@ def driver_runs_until_it_is_stopped(evidence: Evidence) -> Finding:
     return passed(
         f"the driver ran for {sent.at - started.at:.0f} s until {sent.what.signal}", started.number, sent.number
     )
+
+
+def _rotations(measured: OutputMeasured) -> float:
+    """How often the output reaches the limit, each minute; at least a minute counts."""
+    return measured.size / OUTPUT_LIMIT / max(1.0, measured.seconds / 60)

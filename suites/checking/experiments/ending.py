@@ -25,6 +25,7 @@ async def end(lab: Lab) -> None:
     except TimeoutError:
         await killed(lab)
     list_sockets(lab, "ended")
+    await lab.subject.children_ended()
 
 
 async def driver_restart(lab: Lab) -> None:

@@ -1,6 +1,8 @@
 """Mutants with wrong ResourceSlices, without an API server, and at their end."""
 
 import asyncio
+import os
+import sys
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -141,6 +143,30 @@ class HangsAtTheEnd(Healthy):
 
     async def stop(self) -> None:
         await asyncio.Event().wait()
+
+
+@mutant("children-end-with-the-driver")
+class LeavesChild(Healthy):
+    """The driver starts a monitor process, and does not end it."""
+
+    def publish(self) -> None:
+        super().publish()
+        os.posix_spawnp("sleep", ["sleep", "600"], os.environ)
+
+
+@mutant("output-is-at-most-10-mib-per-minute")
+class FloodsItsLog(Healthy):
+    """The driver writes 2 MB of log each second."""
+
+    async def start(self) -> None:
+        self.spawn(self._flood())
+        await super().start()
+
+    async def _flood(self) -> None:
+        line = "nothing happened\n" * 12_000
+        while True:
+            sys.stderr.write(line)
+            await asyncio.sleep(0.1)
 
 
 @mutant("driver-runs-until-it-is-stopped")

@@ -7,7 +7,10 @@ is the writing end of a pipe, which gets lines:
 
     started PID             the driver runs
     failed REASON           the driver cannot be run
-    exited CODE CHILDREN    the driver ended; so many of its children still ran, and were killed
+    exited CODE CHILDREN    the driver ended; so many of its children still ran
+    left CHILDREN           so many of these were killed
+
+Children that still run at the end of the driver are killed when ASKER closes, so the caller can give them time.
 
 A driver's orphans become children of the guard (prctl(2), PR_SET_CHILD_SUBREAPER), also those in a session of their
 own. So all of them are found and killed. This module imports only what is fast.
@@ -35,16 +38,19 @@ def main(asker: int, report: int, argv: list[str]) -> None:
     except OSError as error:
         os.write(report, f"failed {error.strerror}\n".encode())
         return
-    code, children = None, 0
     try:
         os.write(report, f"started {driver}\n".encode())
         code = _wait(driver, asker, woken)
-    except BrokenPipeError:  # the caller ended before it read that the driver runs
+        if code is not None:
+            children = len(_descendants(os.getpid()))
+            os.write(report, f"exited {code} {children}\n".encode())
+            if children:
+                _wait_for_children(asker, woken)
+                os.write(report, f"left {kill_descendants()}\n".encode())
+    except BrokenPipeError:  # the caller ended
         pass
     finally:
-        children = kill_descendants()
-    if code is not None:
-        os.write(report, f"exited {code} {children}\n".encode())
+        kill_descendants()
 
 
 def _wait(driver: int, asker: int, woken: int) -> int | None:
@@ -63,6 +69,20 @@ def _wait(driver: int, asker: int, woken: int) -> int | None:
                 break
             if pid == driver:
                 return os.waitstatus_to_exitcode(status)
+
+
+def _wait_for_children(asker: int, woken: int) -> None:
+    """Returns when no descendant is left, or when the caller closes its pipe."""
+    while _descendants(os.getpid()):
+        ready, _, _ = select.select([asker, woken], [], [])
+        if asker in ready:
+            return
+        os.read(woken, 64)
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
 
 
 def kill_descendants() -> int:

@@ -36,9 +36,12 @@ class DriverProcess:
         self._on_line = on_line
         self._held = held
         self.pid = pid
+        self.output_bytes = 0
+        """The size of its output so far."""
         self._lines: deque[bytes] = deque(maxlen=OUTPUT_LINES)
         self._reading = asyncio.create_task(self._read())
         self._exit = asyncio.create_task(self._wait(reports))
+        self._end = asyncio.create_task(self._wait_for_children(reports))
 
     @classmethod
     async def start(
@@ -107,32 +110,49 @@ class DriverProcess:
         self._guard.stdin.write(line.encode() + b"\n")
 
     async def exited(self) -> tuple[int, int]:
-        """Waits for the end. Returns the exit code, and the number of children that still ran."""
+        """Waits for the end. Returns the exit code, and the number of children that still run.
+
+        Without such children, the output is complete. Otherwise it is after `close`.
+        """
         return await asyncio.shield(self._exit)
+
+    async def children_ended(self) -> None:
+        """Waits until its children have ended, too."""
+        await asyncio.shield(self._end)
 
     def output(self) -> tuple[str, ...]:
         """The last lines of its output."""
         texts = (line.decode(errors="replace") for line in self._lines)
         return tuple(printable_lines(text)[:LINE_LIMIT] for text in texts if text.strip())
 
-    async def close(self) -> None:
-        """Kills it and its descendants, if they still run."""
+    async def close(self) -> int:
+        """Kills it and its descendants, if they still run. Returns how many children outlived it until now."""
         if self._held >= 0:
             os.close(self._held)
             self._held = -1
-        await asyncio.shield(self._exit)
+        return await asyncio.shield(self._end)
 
     async def _wait(self, reports: asyncio.StreamReader) -> tuple[int, int]:
         line = (await reports.readline()).decode().split()
+        code, children = (int(line[1]), int(line[2])) if line else (-signal.SIGKILL, 0)
+        if not children:
+            await self._guard.wait()
+            await self._reading
+        return code, children
+
+    async def _wait_for_children(self, reports: asyncio.StreamReader) -> int:
+        await self._exit
+        line = (await reports.readline()).decode().split()
         await self._guard.wait()
         await self._reading
-        return (int(line[1]), int(line[2])) if line else (-signal.SIGKILL, 0)
+        return int(line[1]) if line else 0
 
     async def _read(self) -> None:
         """Reads the output to its end, however much it is, and keeps the last lines."""
         assert self._guard.stdout is not None
         rest = b""
         while data := await self._guard.stdout.read(2**16):
+            self.output_bytes += len(data)
             *lines, rest = (rest + data).split(b"\n")
             self._lines.extend(lines[-OUTPUT_LINES:])
             for line in lines:

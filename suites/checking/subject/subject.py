@@ -4,20 +4,33 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from drahealth.fakes.cluster.list_watch import ListWatch
 from drahealth.manager.profile import KEP, Profile
 from drahealth.proto.clock import Clock
-from drahealth.proto.events import ApiServerSwitched, ClaimReadHeld, Event, ProcessExited, ProcessStarted, SignalSent
+from drahealth.proto.events import (
+    ApiServerSwitched,
+    ChildrenEnded,
+    ClaimReadHeld,
+    Event,
+    OutputMeasured,
+    ProcessExited,
+    ProcessStarted,
+    SignalSent,
+)
 from drahealth.suites.checking.experiments.experiment import Process
+from drahealth.suites.checking.kubelet.waiting import within
 from drahealth.suites.checking.outcomes import Incomplete
 from drahealth.suites.checking.subject.gateway import Gateway
 from drahealth.suites.checking.subject.places import Places, filled, placeholders_in
 from drahealth.suites.checking.subject.process import DriverProcess
 from drahealth.suites.targets.api_servers.server import ApiServerProcess
+
+CHILDREN_LIMIT = 10.0
+"""Seconds that the children of a terminated driver have to end after it."""
 
 
 class Subject:
@@ -62,7 +75,10 @@ class Subject:
         self._gateway = gateway
         self._process: DriverProcess | None = None
         self._exit: asyncio.Task[ProcessExited] | None = None
-        self._signalled = False
+        self._children: asyncio.Task[None] | None = None
+        self._began = 0.0
+        self._signal: signal.Signals | None = None
+        """The last signal that was sent to the process."""
         self._unexpected: asyncio.Future[ProcessExited] = asyncio.get_running_loop().create_future()
 
     @property
@@ -95,14 +111,15 @@ class Subject:
         given = {name: filled(value, values) for name, value in self._environment.items()}
         process = await DriverProcess.start(argv, {**os.environ, **self.places.environment(), **given}, self._folder)
         self._process = process
-        self._signalled = False
+        self._began = self.clock.now()
+        self._signal = None
         self._record(ProcessStarted(self.label, process.pid, tuple(argv)))
         self._exit = asyncio.create_task(self._watch(process))
 
     async def signal(self, number: signal.Signals) -> None:
         """Sends a signal to the driver's process."""
         assert self._process, "it was not started"
-        self._signalled = True
+        self._signal = number
         self._record(SignalSent(self.label, number.name))
         self._process.signal(number)
 
@@ -110,6 +127,12 @@ class Subject:
         """Waits until the driver's process has ended."""
         assert self._exit, "it was not started"
         return await asyncio.shield(self._exit)
+
+    async def children_ended(self) -> None:
+        """After a SIGTERM and the end of the driver's process: waits until its children have ended or were killed."""
+        await self.exited()
+        if self._children:
+            await asyncio.shield(self._children)
 
     async def ended_unexpectedly(self) -> ProcessExited:
         """Waits for an end of the driver's process that no signal of ours caused."""
@@ -138,27 +161,43 @@ class Subject:
         finally:
             self._record(ClaimReadHeld(uid, held=False))
 
+    def measure_output(self) -> None:
+        """Records how much output its present process has written so far, if there is one."""
+        if self._process:
+            seconds = self.clock.now() - self._began
+            self._record(OutputMeasured(self.label, self._process.pid, self._process.output_bytes, round(seconds, 3)))
+
     def output(self) -> tuple[str, ...]:
         """The last lines of the output of its process."""
         return self._process.output() if self._process else ()
 
     async def close(self) -> None:
         """Kills the driver, if it still runs, with its descendants."""
-        self._signalled = True
+        self._signal = signal.SIGKILL
         if self._process:
             await self._process.close()
         if self._exit:
-            await self._exit
+            await self.children_ended()
         await self.kept.aclose()
 
     async def _watch(self, process: DriverProcess) -> ProcessExited:
         code, children = await process.exited()
+        if self._signal is signal.SIGTERM:
+            self._children = asyncio.create_task(self._end_children(process, children))
+        else:
+            await process.close()
         ended = ProcessExited(self.label, process.pid, code, children, process.output())
         self.record_for_all(ended)
-        await process.close()
-        if not self._signalled and not self._unexpected.done():
+        if self._signal is None and not self._unexpected.done():
             self._unexpected.set_result(ended)
         return ended
+
+    async def _end_children(self, process: DriverProcess, children: int) -> None:
+        """Gives the children of a terminated driver time to end, and kills the others."""
+        if children:
+            with suppress(TimeoutError):
+                await within(self.clock, CHILDREN_LIMIT, process.children_ended())
+        self.record_for_all(ChildrenEnded(self.label, process.pid, await process.close()))
 
 
 def exit_text(ended: ProcessExited) -> str:

@@ -9,6 +9,7 @@ from drahealth.proto.events import (
     ApiServerSwitched,
     CdiSpec,
     CdiSpecsRead,
+    ChildrenEnded,
     ClaimAllocated,
     ClaimReadHeld,
     ContainerSeen,
@@ -16,6 +17,7 @@ from drahealth.proto.events import (
     ExperimentEnded,
     ExperimentStarted,
     GrpcCall,
+    OutputMeasured,
     PluginRegistered,
     PodDeleted,
     PodRequested,
@@ -205,7 +207,9 @@ def _main() -> Iterator[Record]:
     yield END - 1, "slices", SlicesListed((resource_slice(),))
     yield END + 0.1, "end", SignalSent("main", "SIGTERM")
     yield END + 0.3, "end", ProcessExited("main", 1, 0, 0, ("bye",))
+    yield END + 0.3, "end", ChildrenEnded("main", 1, 0)
     yield END + 0.4, "end", SocketsListed("main", "ended", (), ())
+    yield END + 0.4, "end", OutputMeasured("main", 1, 4096, END)
 
 
 def _slow_prepare() -> Iterator[Record]:

@@ -8,8 +8,10 @@ import pytest
 from drahealth.proto.events import (
     CdiSpec,
     CdiSpecsRead,
+    ChildrenEnded,
     Event,
     GrpcCall,
+    OutputMeasured,
     ProcessExited,
     RegistrationFailed,
     ReportReceived,
@@ -48,6 +50,8 @@ from drahealth.suites.unit.checking.healthy_run import (
 )
 
 REFUSED = "refused-registration"
+CHILDREN, OUTPUT = "children-end-with-the-driver", "output-is-at-most-10-mib-per-minute"
+MIB = 2**20
 EXIT = ProcessExited("refused", 7, 1, 0, ())
 FAIL, PASS, NOT_TESTED = Verdict.FAIL, Verdict.PASS, Verdict.NOT_TESTED
 NOT_APPLICABLE, STATIC = Verdict.NOT_APPLICABLE, Verdict.STATIC
@@ -97,6 +101,10 @@ def rewritten(found: dict[str, Any]) -> Edit:
 
 def killed(experiment: str, event: Event) -> Event | None:
     return SignalSent("main", "SIGKILL") if experiment == "end" and isinstance(event, ProcessExited) else event
+
+
+def wrote(size: int, seconds: float, process: str = "main") -> Edit:
+    return in_place_of(OutputMeasured, OutputMeasured(process, 1, size, seconds), "end")
 
 
 def failing_prepare(nth: int) -> Edit:
@@ -283,6 +291,13 @@ ROWS: list[tuple[str, str, Edit, Verdict]] = [
     ),
     ("driver-ends-without-sockets", "killed", killed, FAIL),
     ("driver-ends-without-sockets", "no exit", without(ProcessExited, "end"), NOT_TESTED),
+    (CHILDREN, "a child remains", in_place_of(ChildrenEnded, ChildrenEnded("main", 1, 1), "end"), FAIL),
+    (CHILDREN, "killed", both(killed, without(ChildrenEnded, "end")), NOT_TESTED),
+    (OUTPUT, "not measured", without(OutputMeasured, "end"), NOT_TESTED),
+    (OUTPUT, "10 MiB", wrote(10 * MIB, 1.0), PASS),
+    (OUTPUT, "more than 10 MiB", wrote(10 * MIB + 1, 59.0), FAIL),
+    (OUTPUT, "less in each minute", wrote(29 * MIB, 180.0), PASS),
+    (OUTPUT, "a flood in another process", wrote(11 * MIB, 8.0, "refused"), FAIL),
     ("device-of-another-claim-is-refused", "no error", of_claim("t", PREPARES, lambda _: {}), FAIL),
     (
         "device-of-another-claim-is-refused",

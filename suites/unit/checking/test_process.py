@@ -57,9 +57,19 @@ async def test_signal_reaches_the_driver() -> None:
 async def test_child_in_a_session_of_its_own_is_counted_and_killed() -> None:
     code = f"{CHILD_IN_ITS_OWN_SESSION}\nimport select; select.select([], [], [], 0.2)"
     async with python(code) as process:
-        found = await process.exited()
+        found = (await process.exited(), await process.close())
         pid = int(process.output()[0].split()[1])
-        assert (found, is_running(pid)) == ((0, 1), False)
+        assert (found, is_running(pid)) == (((0, 1), 1), False)
+
+
+async def test_child_that_ends_after_the_driver_is_not_killed(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "end")
+    code = f"import subprocess; subprocess.Popen(['cat', {str(tmp_path / 'end')!r}])"
+    async with python(code) as process:
+        exited = await process.exited()
+        (tmp_path / "end").write_text("last words")
+        await process.children_ended()
+        assert (exited, await process.close(), process.output()) == ((0, 1), 0, ("last words",))
 
 
 async def test_close_kills_the_driver_and_its_children() -> None:
@@ -113,6 +123,7 @@ async def test_driver_ends_if_the_caller_ends_before_the_driver_has_started() ->
 async def test_flood_of_output_keeps_the_last_lines() -> None:
     async with python("for i in range(100_000): print('x' * 100, i)") as process:
         await process.exited()
+        assert process.output_bytes > 100 * 100_000
         assert [line.split()[-1] for line in process.output()] == [
             str(i) for i in range(100_000 - OUTPUT_LINES, 100_000)
         ]

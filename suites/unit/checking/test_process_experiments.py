@@ -13,10 +13,12 @@ import pytest
 from drahealth.fakes.clock import JumpClock
 from drahealth.proto.events import (
     ApiServerSwitched,
+    ChildrenEnded,
     ClaimReadHeld,
     Event,
     ExperimentEnded,
     GrpcCall,
+    OutputMeasured,
     ProcessExited,
     ProcessStarted,
     ReportReceived,
@@ -169,6 +171,30 @@ async def test_driver_that_ignores_sigterm_is_killed(serve: tuple[str, ...]) -> 
 
         evidence = await run(command, "registration", "end", clock=clock, listener=listener)
     assert story(evidence, "end")[:3] == ["SIGTERM", "SIGKILL", "exited -9"]
+
+
+LEAVES_CHILD = "import os, subprocess, sys; subprocess.Popen(['sleep', '1000']); os.execvp(sys.argv[1], sys.argv[1:])"
+
+
+async def test_child_that_outlives_a_terminated_driver_is_killed(serve: tuple[str, ...]) -> None:
+    clock = JumpClock()
+    async with flying(clock) as take_off:
+
+        def listener(_: str, event: Event) -> None:
+            if isinstance(event, ProcessExited):
+                take_off.set()
+
+        evidence = await run(
+            (sys.executable, "-c", LEAVES_CHILD, *serve), "registration", "end", clock=clock, listener=listener
+        )
+    assert story(evidence, "end") == ["SIGTERM", "exited 0", "0+0 sockets"]
+    assert [one.what.killed for one in evidence.of(ChildrenEnded, "end")] == [1]
+
+
+async def test_output_is_measured_at_the_end_of_each_experiment() -> None:
+    evidence = await run((sys.executable, "-c", "print('x' * 4999)"), "registration", "refused-registration")
+    measured = {one.experiment: (one.what.process, one.what.size) for one in evidence.of(OutputMeasured)}
+    assert measured == {"registration": ("main", 5000), "refused-registration": ("refused", 5000)}
 
 
 async def test_driver_that_dies_makes_the_running_experiments_incomplete(serve: tuple[str, ...]) -> None:
