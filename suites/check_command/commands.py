@@ -69,6 +69,7 @@ def check_driver(
     waivers: Annotated[Path | None, typer.Option(metavar="FILE.toml", help="Accepted violations.")] = None,
     report: Annotated[str | None, typer.Option(metavar="FILE.json", help="Write the report.")] = None,
     junitxml: Annotated[str | None, typer.Option(metavar="FILE.xml", help="Write JUnit XML.")] = None,
+    html: Annotated[str | None, typer.Option(metavar="FILE.html", help="Write the report as a web page.")] = None,
 ) -> None:
     """Check a DRA driver in any language: its plugin contract, and how it reports health.
 
@@ -99,7 +100,7 @@ def check_driver(
     if plan:
         program.show_plan(settings)
         return
-    outputs = program.Outputs(report, junitxml, waivers, tuple(requirement or ()))
+    outputs = program.Outputs(report, junitxml, waivers, tuple(requirement or ()), html)
     raise typer.Exit(program.check(settings, outputs))
 
 
@@ -112,11 +113,12 @@ def judge_evidence(
     waivers: Annotated[Path | None, typer.Option(metavar="FILE.toml", help="Accepted violations.")] = None,
     report: Annotated[str | None, typer.Option(metavar="FILE.json", help="Write the report.")] = None,
     junitxml: Annotated[str | None, typer.Option(metavar="FILE.xml", help="Write JUnit XML.")] = None,
+    html: Annotated[str | None, typer.Option(metavar="FILE.html", help="Write the report as a web page.")] = None,
 ) -> None:
     """Judge the evidence of an earlier check again. Exit codes as for `check`."""
     from drahealth.suites.check_command import program
 
-    outputs = program.Outputs(report, junitxml, waivers, tuple(requirement or ()))
+    outputs = program.Outputs(report, junitxml, waivers, tuple(requirement or ()), html)
     raise typer.Exit(program.judge_file(evidence, outputs))
 
 

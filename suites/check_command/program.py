@@ -14,6 +14,7 @@ from typing import Any
 from drahealth.fakes.hints import near
 from drahealth.fakes.program.console import standard_output
 from drahealth.suites.certifying.report.document import report_of
+from drahealth.suites.certifying.report.page import page
 from drahealth.suites.check_command.progress import Progress
 from drahealth.suites.check_command.report import annotations, to_json, to_junit
 from drahealth.suites.check_command.table import show
@@ -35,11 +36,12 @@ class Outputs:
     waivers: Path | None = None
     requirements: Sequence[str] = ()
     """The only requirements to judge; empty for all."""
+    html: str | None = None
 
     def check(self) -> None:
         """Raises ConfigurationError for an unwritable file, invalid waivers or an unknown requirement."""
-        check_output_file(self.report)
-        check_output_file(self.junitxml)
+        for name in (self.report, self.junitxml, self.html):
+            check_output_file(name)
         self.read_waivers()
         for name in self.requirements:
             if name not in requirements():
@@ -106,8 +108,11 @@ def _conclude(evidence: Evidence, outputs: Outputs, rerun: str, shared_rerun: st
     today = datetime.now(UTC).date()
     summary = summarize(evidence, waivers=outputs.read_waivers(), today=today, only=outputs.requirements)
     show(summary, standard_output(), rerun)
+    report = report_of(summary, evidence, shared_rerun)
     if outputs.report:
-        Path(outputs.report).write_text(to_json(report_of(summary, evidence, shared_rerun)) + "\n")
+        Path(outputs.report).write_text(to_json(report) + "\n")
+    if outputs.html:
+        Path(outputs.html).write_text(page(report, evidence), encoding="utf-8")
     if outputs.junitxml:
         Path(outputs.junitxml).write_text(to_junit(summary, evidence) + "\n")
     if os.environ.get("GITHUB_ACTIONS") == "true":

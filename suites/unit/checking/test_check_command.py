@@ -12,6 +12,7 @@ import pytest
 
 from drahealth.suites.checking.evidence import EvidenceWriter, read_evidence
 from drahealth.suites.unit import command_process
+from drahealth.suites.unit.certifying.html_parts import Parts
 from drahealth.suites.unit.checking.healthy_run import healthy_run
 from drahealth.suites.unit.command_process import COMMAND, Done
 
@@ -73,6 +74,7 @@ def test_reason_of_a_driver_that_hangs_has_the_last_line_of_its_output(tmp_path:
         ["check", "--deadline=nan", "--", "true"],
         ["check", "--requirement=PLUGIN-00", "--", "true"],
         ["check", "--report=/no/such/folder/report.json", "--", "true"],
+        ["check", "--html=/no/such/folder/report.html", "--", "true"],
         ["check", "--evidence=/no/such/folder/evidence", "--", "true"],
         ["check", "--waivers=/no/such/file", "--", "true"],
         ["judge", "/no/such/file"],
@@ -146,6 +148,14 @@ def test_evidence_is_judged_again(evidence: Path, tmp_path: Path) -> None:
     done = drahealth("judge", str(evidence), f"--junitxml={tmp_path / 'junit.xml'}")
     suite = ET.parse(tmp_path / "junit.xml").getroot()
     assert (done.returncode, suite.get("failures"), suite.get("errors")) == (0, "0", "0"), done.stdout
+
+
+def test_page_of_judged_evidence_has_its_lanes(evidence: Path, tmp_path: Path) -> None:
+    file = tmp_path / "report.html"
+    done = drahealth("judge", str(evidence), f"--html={file}")
+    parts = Parts(file.read_text())
+    assert (done.returncode, [one.text.split()[-1] for one in parts.of("h1")]) == (0, ["conforms"]), done.stderr
+    assert len(parts.of("svg", "bar")) > 0
 
 
 def test_cut_evidence_is_incomplete(evidence: Path, tmp_path: Path) -> None:

@@ -1,0 +1,21 @@
+"""The badge: a small SVG picture with the verdict on a driver. Pure."""
+
+from drahealth.proto.quoting import one_line
+from drahealth.suites.certifying.report.check_result import tone
+from drahealth.suites.certifying.report.document import Report
+from drahealth.suites.certifying.report.templates import render
+
+COLORS = {"good": "#116329", "bad": "#a40e26", "open": "#57606a"}
+"""The background of the verdict by tone. White text on it has a contrast of at least 6:1."""
+_LIMIT = 60
+"""Characters of the longest verdict."""
+_WIDTH = 7
+"""Pixels of a character."""
+
+
+def badge(report: Report) -> str:
+    """The badge of a run: green only if it is complete and the driver meets all MUSTs of its level."""
+    label = f"drahealth {report.run.level}"
+    verdict = one_line(report.verdict, _LIMIT)
+    left, right = (_WIDTH * len(text) + 10 for text in (label, verdict))
+    return render("badge.svg.jinja", label=label, verdict=verdict, color=COLORS[tone(report)], left=left, right=right)

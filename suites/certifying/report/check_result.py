@@ -1,0 +1,74 @@
+"""The report of a check or a certification as a result on the page. Pure."""
+
+from collections.abc import Iterator
+from shlex import join
+
+from drahealth.suites.certifying.report.document import CheckFinding, Report, RequirementResult
+from drahealth.suites.certifying.report.lanes import lanes_of
+from drahealth.suites.certifying.report.results import Cell, Detail, Requirement, Result, link, shown, some
+from drahealth.suites.checking.evidence import Evidence
+from drahealth.suites.checking.verdicts import Verdict
+
+_RECORDS = 10
+"""The most line numbers of one finding."""
+
+
+def check_result(report: Report, evidence: Evidence | None = None, name: str = "") -> Result:
+    """The report as a result; with its evidence also the lanes."""
+    problems = (Verdict.FAIL, Verdict.ERROR, Verdict.NOT_TESTED, Verdict.WAIVED)
+    suspects = (one.seen for each in report.requirements for one in each.findings if one.verdict in problems)
+    return Result(
+        name=shown(name) or f"drahealth {report.run.level}",
+        verdict=shown(report.verdict),
+        tone=tone(report),
+        reasons=some(report.reasons),
+        facts=tuple(_facts(report)),
+        requirements={one.id: _requirement(one) for one in report.requirements},
+        cells={one.id: Cell(one.verdict, tuple(_details(one, report.rerun))) for one in report.requirements},
+        lanes=lanes_of(evidence, suspects) if evidence else None,
+        why_no_lanes="" if evidence else "The lanes over time need the evidence of the run.",
+    )
+
+
+def tone(report: Report) -> str:
+    """good only for a run that is complete and whose driver meets its requirements."""
+    if report.exit_code == 0:
+        return "good" if report.complete and not report.partial else "open"
+    return "bad" if report.exit_code == 1 else "open"
+
+
+def _facts(report: Report) -> Iterator[tuple[str, str]]:
+    run = report.run
+    yield "level", run.level
+    if run.profile:
+        yield "driver profile", shown(run.profile)
+    yield "command", shown(join(run.command)) if run.command else "a driver that was already running"
+    yield "API server", shown(run.api_server)
+    yield "started", shown(run.started)
+    yield "drahealth", shown(run.drahealth)
+
+
+def _requirement(one: RequirementResult) -> Requirement:
+    return Requirement(shown(one.id), one.level, one.family, shown(one.sentence), shown(one.source), link(one.link))
+
+
+def _details(one: RequirementResult, rerun: str) -> Iterator[Detail]:
+    command = rerun.replace("REQUIREMENT", one.id) if rerun else ""
+    for finding in one.findings:
+        yield _detail(finding, finding.verdict, command)
+    for remark in one.remarks:
+        yield _detail(remark, "remark by an unproven check", command)
+
+
+def _detail(finding: CheckFinding, verdict: str, rerun: str) -> Detail:
+    failed = finding.verdict in (Verdict.FAIL, Verdict.WAIVED)
+    lines = ", ".join(map(str, finding.records[:_RECORDS])) + (", ..." if len(finding.records) > _RECORDS else "")
+    return Detail(
+        name=shown(finding.check),
+        verdict=verdict,
+        seen=shown(finding.seen),
+        expected=shown(finding.expected),
+        evidence=f"line {lines}" if lines else "",
+        fix=shown(finding.fix) if failed else "",
+        rerun=shown(rerun) if failed or finding.verdict is Verdict.ERROR else "",
+    )

@@ -1,0 +1,137 @@
+"""Where the parts of lanes are in the picture: times as percentages of the run's duration. Pure."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from drahealth.suites.certifying.report.bars import Bar
+from drahealth.suites.certifying.report.lanes import Group, Lane, Lanes
+from drahealth.suites.certifying.report.results import shown
+
+_SHAPES = 150
+"""The most spans of one bar, and the most reports of one bar."""
+_ALL_SHAPES = 4000
+"""About the most spans and reports of a picture: with many bars, each has fewer."""
+_STEPS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600)
+_HEIGHT = 14
+"""Pixels of a bar."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    """The time axis."""
+
+    seconds: float
+    shapes: int
+    """The most spans, and the most reports, of one bar."""
+
+    def percent(self, at: float) -> float:
+        """Where a time is."""
+        return round(min(max(100 * at / self.seconds, 0.0), 100.0), 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A rectangle, or a line if it has no width."""
+
+    kind: str
+    """Its class in the style sheet."""
+    x: float
+    width: float
+    text: str
+    """What the reader sees when pointing at it."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnBar:
+    """A bar with its label."""
+
+    source: str
+    y: int
+    shapes: tuple[Shape, ...]
+    summary: str
+    """The same in words, for readers who cannot see the picture."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnLane:
+    """A device."""
+
+    name: str
+    bars: tuple[DrawnBar, ...]
+    height: int
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnGroup:
+    """A process of the driver."""
+
+    process: str
+    lanes: tuple[DrawnLane, ...]
+    marks: tuple[Shape, ...]
+    events: tuple[str, ...]
+    """The marks as lines of text."""
+    left_out: int
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """The lanes of a run."""
+
+    groups: tuple[DrawnGroup, ...]
+    grid: tuple[tuple[float, str], ...]
+    """The time axis: positions and their labels."""
+
+
+def picture(lanes: Lanes) -> Picture:
+    """The picture of lanes."""
+    seconds = max(lanes.seconds, 0.001)
+    bars = sum(len(lane.bars) for group in lanes.groups for lane in group.lanes)
+    scale = _Scale(seconds, max(5, min(_SHAPES, _ALL_SHAPES // max(bars, 1))))
+    step = next((one for one in _STEPS if seconds / one <= 8), seconds / 8)
+    grid = tuple((scale.percent(n * step), f"{n * step:g} s") for n in range(1, int(seconds / step) + 1))
+    return Picture(tuple(_group(group, scale) for group in lanes.groups), grid)
+
+
+def _group(group: Group, scale: _Scale) -> DrawnGroup:
+    marks = tuple(
+        Shape(mark.kind.replace(" ", "-"), scale.percent(mark.at), 0, f"{mark.at:.1f} s: {shown(mark.text, 300)}")
+        for mark in group.marks
+    )
+    lanes = tuple(_lane(lane, scale) for lane in group.lanes)
+    return DrawnGroup(group.process, lanes, marks, tuple(mark.text for mark in marks), group.left_out)
+
+
+def _lane(lane: Lane, scale: _Scale) -> DrawnLane:
+    bars = tuple(_bar(bar, number * (_HEIGHT + 4), scale) for number, bar in enumerate(lane.bars))
+    return DrawnLane(shown(lane.name, 100), bars, len(bars) * (_HEIGHT + 4))
+
+
+def _bar(bar: Bar, y: int, scale: _Scale) -> DrawnBar:
+    shapes = (*_spans(bar, scale), *_ticks(bar, scale), *_late(bar, scale))
+    changes = [f"{span.health} from {span.start:.1f} s" for span in bar.spans[: scale.shapes]]
+    summary = "; ".join([*changes[:20], *(late.text for late in bar.late[:5])])
+    return DrawnBar(shown(bar.source, 100), y, shapes, summary)
+
+
+def _spans(bar: Bar, scale: _Scale) -> Iterator[Shape]:
+    for span in bar.spans[: scale.shapes]:
+        message = f", {shown(span.message, 200)!r}" if span.message else ""
+        text = f"{span.health}{message}, {span.start:.1f} s to {span.end:.1f} s"
+        x = scale.percent(span.start)
+        yield Shape(span.health.lower(), x, round(scale.percent(span.end) - x, 2), text)
+
+
+def _ticks(bar: Bar, scale: _Scale) -> Iterator[Shape]:
+    last = -1.0
+    for at in bar.ticks:
+        x = scale.percent(at)
+        if x - last >= 100 / scale.shapes:
+            last = x
+            yield Shape("report", x, 0, f"report at {at:.1f} s")
+
+
+def _late(bar: Bar, scale: _Scale) -> Iterator[Shape]:
+    for late in bar.late[: scale.shapes]:
+        x = scale.percent(late.start)
+        text = f"late: {late.text}, {late.start:.1f} s to {late.end:.1f} s"
+        yield Shape("late", x, round(scale.percent(late.end) - x, 2), text)

@@ -1,0 +1,151 @@
+"""Lanes: what happened to each device over time, as data for a picture. Pure.
+
+A lane has a bar for each health API, with the reports of its longest stream, and one for the Pod statuses. Streams of
+the same API that differ in lateness get a bar of their own.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from drahealth.proto.events import ExperimentStarted
+from drahealth.proto.values import DeviceHealth, Health
+from drahealth.suites.certifying.report.bars import Bar, Late, Span, merged
+from drahealth.suites.certifying.report.list_bars import list_bars, pod_bars
+from drahealth.suites.certifying.report.marks import Mark, marks
+from drahealth.suites.checking.checks.health_timing import timeout_of
+from drahealth.suites.checking.evidence import Evidence
+from drahealth.suites.checking.observed.devices import Device
+from drahealth.suites.checking.observed.streams import Stream, arrivals, listed, streams
+
+LANES = 40
+"""The most lanes of a run. Devices with findings come first, then those that became unhealthy, late or unknown."""
+_UNREAD = "slow-subscriber"
+"""The experiment that leaves its reports unread: they only seem late."""
+_SHORTEST = 1.0
+"""Seconds of the shortest stream with a bar; many experiments open one only for its first report."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """One device."""
+
+    name: str
+    bars: tuple[Bar, ...]
+
+    @property
+    def is_eventful(self) -> bool:
+        """Whether it was ever late, or not healthy."""
+        return any(bar.late or any(span.health != Health.HEALTHY for span in bar.spans) for bar in self.bars)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The devices of one process of the driver."""
+
+    process: str
+    lanes: tuple[Lane, ...]
+    marks: tuple[Mark, ...]
+    left_out: int = 0
+    """Number of its devices without a lane, because there are too many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """The lanes of a run."""
+
+    seconds: float
+    """Its duration."""
+    groups: tuple[Group, ...]
+
+
+_Bars = dict[str, dict[str, list[Bar]]]
+"""By process of the driver, then by device."""
+
+
+def lanes_of(evidence: Evidence, suspects: Iterable[str] = ()) -> Lanes:
+    """The lanes of a run. `suspects` are texts of findings: the devices that they name come first."""
+    process_of = {one.experiment: one.what.process for one in evidence.of(ExperimentStarted)}
+    named = _words(suspects)
+    found = marks(evidence, process_of)
+    groups, free = [], LANES
+    for process, bars in _bars_of(evidence, process_of).items():
+        lanes = [Lane(name, tuple(each)) for name, each in bars.items()]
+        lanes.sort(key=lambda lane: (named.isdisjoint((lane.name, _last(lane.name))), not lane.is_eventful))
+        kept = tuple(lanes[:free])
+        free -= len(kept)
+        if lanes or process in found:
+            groups.append(Group(process, kept, found.get(process, ()), len(lanes) - len(kept)))
+    return Lanes(max((one.at for one in evidence.records), default=0.0), tuple(groups))
+
+
+def _bars_of(evidence: Evidence, process_of: Mapping[str, str]) -> _Bars:
+    found: _Bars = {process: {} for process in process_of.values()}
+    watched: dict[str, list[Stream]] = {}
+    for stream in streams(evidence):
+        if stream.experiment != _UNREAD and stream.open_seconds >= _SHORTEST:
+            watched.setdefault(process_of.get(stream.experiment, ""), []).append(stream)
+    for process, each in watched.items():
+        for device, bar in stream_bars(each):
+            found.setdefault(process, {}).setdefault(device, []).append(bar)
+    for experiment, resource, bar in (*list_bars(evidence), *pod_bars(evidence)):
+        bars = found.setdefault(process_of.get(experiment, ""), {})
+        bars.setdefault(_device(resource, bars), []).append(bar)
+    return found
+
+
+def _device(resource: str, known: Iterable[str]) -> str:
+    """The device of a resource ID, which is driver/pool/device or a CDI device ID; the ID itself if it is unknown."""
+    name = resource.partition("/")[2] if "=" not in resource else resource.rpartition("=")[2]
+    found = [device for device in known if name in (device, _last(device))]
+    return found[0] if len(found) == 1 else resource
+
+
+def _last(device: str) -> str:
+    return device.rpartition("/")[2]
+
+
+def _words(texts: Iterable[str]) -> frozenset[str]:
+    """The words of texts: some are names of devices."""
+    return frozenset(word.strip("'\"()[]:;,.") for text in texts for word in text.split())
+
+
+def stream_bars(found: list[Stream]) -> Iterator[tuple[str, Bar]]:
+    """The bars of one process, each with its device: of the longest stream of each API, and of those that differ."""
+    drawn: dict[tuple[str, str], list[bool]] = {}
+    for stream in sorted(found, key=lambda one: -one.open_seconds):
+        for device, bar in _bars(stream):
+            lateness = drawn.setdefault((stream.api.name, device), [])
+            if not lateness or (bar.late and True not in lateness):
+                lateness.append(bool(bar.late))
+                yield device, bar
+
+
+def _bars(stream: Stream) -> Iterator[tuple[str, Bar]]:
+    end = stream.opened.at + stream.open_seconds
+    unlisted = _unlisted(stream) if stream.api.prepared_only else {}
+    for device, times in arrivals(stream).items():
+        stops = [*(at for at, _, _ in times[1:]), end]
+        spans, late = [], []
+        for (at, _, one), stop in zip(times, stops, strict=True):
+            gone = min((time for time in unlisted.get(device, ()) if at < time < stop), default=stop)
+            spans.append(Span(at, gone, one.health, one.message))
+            if not stream.api.prepared_only and stop - at > timeout_of(one):
+                late.append(_late(at, stop, one))
+        ticks = tuple(at for at, _, _ in times)
+        yield str(device), Bar(f"{stream.api.name}, stream {stream.id}", tuple(merged(spans)), ticks, tuple(late))
+
+
+def _late(at: float, stop: float, reported: DeviceHealth) -> Late:
+    return Late(at + timeout_of(reported), stop, f"no report for {stop - at:.1f} s; timeout {timeout_of(reported)} s")
+
+
+def _unlisted(stream: Stream) -> dict[Device, list[float]]:
+    """When reports no longer listed a device."""
+    found: dict[Device, list[float]] = {}
+    known: set[Device] = set()
+    for report in stream.reports:
+        now = listed(report)
+        for device in known - now:
+            found.setdefault(device, []).append(report.at)
+        known |= now
+    return found

@@ -1,0 +1,50 @@
+"""The text for a pull request: the verdict and what is wrong, in Markdown, under 40 lines. Pure."""
+
+import re
+from collections.abc import Iterator
+
+from drahealth.proto.quoting import one_line
+from drahealth.suites.certifying.report.check_result import tone
+from drahealth.suites.certifying.report.document import Report, RequirementResult
+from drahealth.suites.checking.verdicts import Verdict
+
+_ROWS = 20
+"""The most requirements in the table."""
+_TEXT = 200
+"""Characters of the longest text."""
+_SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|~@<>&$-])")
+_LISTED = (Verdict.ERROR, Verdict.FAIL, Verdict.NOT_TESTED, Verdict.WAIVED)
+_SIGNS = {"good": "✅", "bad": "❌", "open": "⚠️"}
+
+
+def pull_request_text(report: Report) -> str:
+    """The text of a run. Texts of the driver are escaped: they can make neither a table, a link nor a mention."""
+    return "\n".join(_lines(report)) + "\n"
+
+
+def _lines(report: Report) -> Iterator[str]:
+    yield f"### {_SIGNS[tone(report)]} drahealth {report.run.level}: {_plain(report.verdict)}"
+    yield ""
+    for reason in report.reasons[:5]:
+        yield f"- {_plain(reason)}"
+    listed = sorted((one for one in report.requirements if one.verdict in _LISTED), key=lambda one: one.verdict)
+    if listed:
+        yield from ("", "| verdict | requirement | seen |", "| --- | --- | --- |")
+        yield from map(_row, listed[:_ROWS])
+        if len(listed) > _ROWS:
+            yield f"\nand {len(listed) - _ROWS} more"
+    yield ""
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in report.counts.items()).replace("_", " ")
+    yield f"{counts}. Run of {_plain(report.run.started)}, drahealth {_plain(report.run.drahealth)}."
+
+
+def _row(one: RequirementResult) -> str:
+    seen = "; ".join(dict.fromkeys(found.seen for found in one.findings if found.verdict is one.verdict))
+    verdict = one.verdict.replace("_", " ")
+    name = f"[{one.id}]({one.link})" if re.fullmatch(r"https?://[^\s()<>|]+", one.link) else _plain(one.id)
+    return f"| {verdict} | {name} {one.level}: {_plain(one.sentence)} | {_plain(seen)} |"
+
+
+def _plain(text: str) -> str:
+    """Text on one line in which no character has a meaning in Markdown or HTML."""
+    return _SPECIAL.sub(r"\\\1", one_line(text, _TEXT)).replace("://", "\\://")

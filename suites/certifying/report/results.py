@@ -1,0 +1,160 @@
+"""Results side by side: one view of the reports of `check`, `certify`, and of runs of the kubelet-side scenarios. Pure.
+
+A view has only text that is safe to print, and not too long. A template turns it into a page.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from drahealth.proto.quoting import printable_lines
+from drahealth.suites.certifying.report.lanes import Lanes
+
+TEXT_LIMIT = 2000
+"""Characters of the longest text on a page. The middle of a longer one is left out: the cause is often at its end."""
+REASONS = 20
+"""The most reasons of a verdict on a page."""
+LOUD = ("ERROR", "FAIL", "NOT_TESTED", "KNOWN ISSUE", "WAIVED")
+"""The verdicts whose explanation is open, the worst first."""
+ORDER = (*LOUD, "STATIC", "PASS", "NOT_APPLICABLE", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """What explains a verdict."""
+
+    name: str
+    """The check, or the scenario."""
+    verdict: str
+    seen: str
+    expected: str = ""
+    evidence: str = ""
+    """Where the evidence shows it."""
+    fix: str = ""
+    rerun: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """The verdict of one result on a requirement."""
+
+    verdict: str
+    """Empty if the result does not have the requirement."""
+    details: tuple[Detail, ...] = ()
+
+    @property
+    def is_loud(self) -> bool:
+        """Whether its explanation is open at first."""
+        return self.verdict in LOUD
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """A requirement as the page shows it."""
+
+    id: str
+    level: str
+    family: str
+    sentence: str
+    source: str
+    link: str = ""
+    """Address of the source; empty without one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One result: a column of the page."""
+
+    name: str
+    """Name of the file, or of the command."""
+    verdict: str
+    tone: str
+    """good, bad or open: whether the subject met its requirements, failed, or was not judged completely."""
+    reasons: tuple[str, ...]
+    facts: tuple[tuple[str, str], ...]
+    """What was tested and how, as names and values."""
+    requirements: Mapping[str, Requirement]
+    cells: Mapping[str, Cell]
+    lanes: Lanes | None = None
+    why_no_lanes: str = ""
+
+    @property
+    def counts(self) -> tuple[tuple[str, int], ...]:
+        """The number of requirements by verdict, the worst first."""
+        counted = Counter(cell.verdict for cell in self.cells.values())
+        return tuple((verdict, counted[verdict]) for verdict in ORDER if counted[verdict])
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A requirement with the cells of all results."""
+
+    requirement: Requirement
+    cells: tuple[Cell, ...]
+
+    @property
+    def worst(self) -> str:
+        """The worst verdict of the row, by which the page filters."""
+        return min((cell.verdict for cell in self.cells), key=ORDER.index)
+
+    @property
+    def differs(self) -> bool:
+        """Whether the results differ."""
+        return len({cell.verdict for cell in self.cells}) > 1
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Rows with a heading."""
+
+    title: str
+    rows: tuple[Row, ...]
+
+
+def sections(results: Sequence[Result]) -> tuple[Section, ...]:
+    """The table: requirements on which results differ, then those that are not met, then the others by family."""
+    known: dict[str, Requirement] = {}
+    for result in results:
+        for name, requirement in result.requirements.items():
+            known.setdefault(name, requirement)
+    rows = [
+        Row(requirement, tuple(result.cells.get(name, Cell("")) for result in results))
+        for name, requirement in known.items()
+    ]
+    return tuple(_sections(rows))
+
+
+def _sections(rows: Sequence[Row]) -> Iterator[Section]:
+    first = {"differences": [row for row in rows if row.differs]}
+    first["not met, or not judged"] = [row for row in rows if not row.differs and row.worst in LOUD]
+    rest = [row for row in rows if not row.differs and row.worst not in LOUD]
+    families = {family: [row for row in rest if row.requirement.family == family] for family in _families(rest)}
+    for title, found in (*first.items(), *families.items()):
+        if found:
+            yield Section(title, tuple(found))
+
+
+def _families(rows: Sequence[Row]) -> list[str]:
+    return list(dict.fromkeys(row.requirement.family for row in rows))
+
+
+def shown(text: str, limit: int = TEXT_LIMIT) -> str:
+    """Text from a driver or a file for the page: unprintable characters escaped, the middle of a long text left out."""
+    return _cut(printable_lines(_cut(text, limit)), limit + 100)
+
+
+def _cut(text: str, limit: int) -> str:
+    if len(text) <= limit:
+        return text
+    return f"{text[: limit // 2]} [... {len(text) - limit} characters ...] {text[-(limit // 2) :]}"
+
+
+def some(reasons: Sequence[str]) -> tuple[str, ...]:
+    """The first reasons, and the number of the others."""
+    more = [f"And {len(reasons) - REASONS} more."] if len(reasons) > REASONS else []
+    return (*map(shown, reasons[:REASONS]), *more)
+
+
+def link(address: str) -> str:
+    """The address of a web page; empty for anything else, such as a script."""
+    return shown(address) if address.startswith(("https://", "http://")) else ""

@@ -1,0 +1,69 @@
+"""The badge and the text for a pull request."""
+
+from dataclasses import replace
+from xml.etree import ElementTree as ET
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from drahealth.suites.certifying.report.badge import COLORS, badge
+from drahealth.suites.certifying.report.document import Report, report_of
+from drahealth.suites.certifying.report.pull_request import pull_request_text
+from drahealth.suites.checking.summary import Outcome, Summary
+from drahealth.suites.unit.certifying.reports import RERUN, failing, summaries, summary_of
+from drahealth.suites.unit.checking.healthy_run import healthy_run
+
+
+def report(summary: Summary) -> Report:
+    return report_of(summary, healthy_run(), RERUN)
+
+
+CONFORMS = report(summary_of(healthy_run()))
+
+
+def test_badge_names_level_and_verdict() -> None:
+    svg = ET.fromstring(badge(CONFORMS))
+    assert svg.get("aria-label") == "drahealth check: conforms"
+
+
+@pytest.mark.parametrize(
+    ("found", "color"),
+    [
+        (CONFORMS, "good"),
+        (replace(CONFORMS, complete=False), "open"),
+        (replace(CONFORMS, partial=True), "open"),
+        (report(failing()[0]), "bad"),
+        (replace(CONFORMS, exit_code=3), "open"),
+        (replace(CONFORMS, exit_code=4), "open"),
+    ],
+)
+def test_badge_is_green_only_for_a_complete_run_that_conforms(found: Report, color: str) -> None:
+    assert [name for name, value in COLORS.items() if value in badge(found)] == [color]
+
+
+def test_badge_escapes_the_verdict_of_an_edited_report() -> None:
+    svg = ET.fromstring(badge(replace(CONFORMS, verdict="</text><script>\x00" * 1000)))
+    assert svg.findall(".//{*}script") == []
+
+
+def test_text_for_a_pull_request_names_the_violation() -> None:
+    text = pull_request_text(report(failing()[0]))
+    assert text.startswith("### ❌ drahealth check: fails\n")
+    assert ("| FAIL | [PLUGIN-18](https://" in text, "gpu\\-reg.sock" in text) == (True, True)
+
+
+@given(summaries(st.text(st.characters(categories=["P", "L", "S", "Cc", "Zl"]))))
+@settings(max_examples=50, deadline=None)
+def test_text_for_a_pull_request_is_short_and_its_table_has_three_columns(summary: Summary) -> None:
+    text = pull_request_text(report(summary))
+    rows = [line.replace("\\\\", "").replace("\\|", "") for line in text.split("\n") if line.startswith("|")]
+    assert (len(text.splitlines()) < 40, {row.count("|") for row in rows} <= {4}) == (True, True)
+
+
+def test_text_for_a_pull_request_mentions_nobody() -> None:
+    hostile = replace(
+        summary_of(healthy_run()), outcome=Outcome.FAILS, reasons=("@everyone <img src=x> [a](http://b)",)
+    )
+    text = pull_request_text(report(hostile))
+    assert "- \\@everyone \\<img src=x\\> \\[a\\]\\(http\\://b\\)" in text

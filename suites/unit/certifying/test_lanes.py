@@ -1,0 +1,119 @@
+"""The lanes over time: health, late stretches, Pod statuses, and the order of devices."""
+
+import pytest
+
+from drahealth.proto.events import (
+    ContainerSeen,
+    Event,
+    ExperimentStarted,
+    ListReceived,
+    ReportReceived,
+    SignalSent,
+    StatusSeen,
+    StreamClosed,
+    StreamOpened,
+)
+from drahealth.proto.extended_resources import PluginDevice
+from drahealth.proto.health_apis import NODE_HEALTH_DRAFT, V1, HealthApi
+from drahealth.proto.values import DeviceHealth, Health, ResourceHealth, ResourceStatus
+from drahealth.suites.certifying.report.lanes import LANES, Lanes, lanes_of
+from drahealth.suites.certifying.report.marks import Mark
+from drahealth.suites.checking.evidence import Evidence
+from drahealth.suites.checking.observed.streams import OURS
+from drahealth.suites.unit.checking.evidence_of import evidence_at
+from drahealth.suites.unit.checking.healthy_run import CHANGE, RECOVERY, healthy_run
+
+HEALTHY, UNHEALTHY = Health.HEALTHY, Health.UNHEALTHY
+Record = tuple[float, str, Event]
+
+
+def report(at: float, *devices: str, health: Health = HEALTHY, timeout: int = 30, message: str = "") -> Record:
+    reported = tuple(DeviceHealth("pool", name, health, message, timeout) for name in devices)
+    return at, "watch", ReportReceived("gpu.example.com", "", "s", 9, reported)
+
+
+def watch(*reports: Record, end: float = 40, api: HealthApi = V1) -> tuple[Record, ...]:
+    """A stream from 0 s on."""
+    opened = StreamOpened("gpu.example.com", "", "s", api.name)
+    closed = StreamClosed("gpu.example.com", "", "s", OURS, "", "CANCELLED")
+    return (0, "watch", ExperimentStarted("main")), (0, "watch", opened), *reports, (end, "watch", closed)
+
+
+def spans(lanes: Lanes, device: str) -> list[tuple[float, float, Health]]:
+    """Those of the device's first bar."""
+    (bar, *_) = next(lane.bars for group in lanes.groups for lane in group.lanes if lane.name == device)
+    return [(span.start, span.end, span.health) for span in bar.spans]
+
+
+def run(*records: Record) -> Evidence:
+    return evidence_at(*records)
+
+
+def test_health_lasts_until_the_next_report() -> None:
+    lanes = lanes_of(run(*watch(report(1, "a"), report(5, "a", health=UNHEALTHY), report(9, "a"))))
+    assert spans(lanes, "pool/a") == [(1, 5, HEALTHY), (5, 9, UNHEALTHY), (9, 40, HEALTHY)]
+
+
+def test_equal_reports_are_one_span_with_two_ticks() -> None:
+    lanes = lanes_of(run(*watch(report(1, "a"), report(5, "a"))))
+    (bar,) = lanes.groups[0].lanes[0].bars
+    assert (len(bar.spans), bar.ticks) == (1, (1, 5))
+
+
+@pytest.mark.parametrize(("timeout", "late"), [(30, [(31, 33), (63, 70)]), (0, [(31, 33), (63, 70)]), (60, [])])
+def test_time_after_the_timeout_is_late(timeout: int, late: list[tuple[float, float]]) -> None:
+    reports = (report(at, "a", timeout=timeout) for at in (1, 33))
+    (bar,) = lanes_of(run(*watch(*reports, end=70))).groups[0].lanes[0].bars
+    assert [(one.start, one.end) for one in bar.late] == late
+
+
+def test_device_without_a_claim_is_not_late_in_the_first_draft() -> None:
+    lanes = lanes_of(run(*watch(report(1, "a"), report(5), end=70, api=NODE_HEALTH_DRAFT)))
+    (bar,) = lanes.groups[0].lanes[0].bars
+    assert (spans(lanes, "pool/a"), bar.late) == ([(1, 5, HEALTHY)], ())
+
+
+def test_devices_with_findings_come_first_then_those_with_events() -> None:
+    lanes = lanes_of(run(*watch(report(1, "a", "b", "c"), report(5, "b", health=UNHEALTHY), end=20)), ["pool/c: wrong"])
+    assert [lane.name for lane in lanes.groups[0].lanes] == ["pool/c", "pool/b", "pool/a"]
+
+
+def test_many_devices_are_left_out_by_number() -> None:
+    names = [f"d{number}" for number in range(LANES + 7)]
+    (group,) = lanes_of(run(*watch(report(1, *names))), ["d46 has no pool"]).groups
+    assert (len(group.lanes), group.left_out, group.lanes[0].name) == (LANES, 7, "pool/d46")
+
+
+@pytest.mark.parametrize("resource", ["gpu.example.com/pool/a", "example.com/gpu=a"])
+def test_pod_status_is_a_bar_of_its_device(resource: str) -> None:
+    shown = ResourceStatus("claim:gpu", (ResourceHealth(resource, UNHEALTHY, "XID 79"),))
+    status = StatusSeen("pod-1", "uid", "Running", (ContainerSeen("main", "running", 0, (shown,)),))
+    lanes = lanes_of(run(*watch(report(1, "a")), (2, "watch", status)))
+    (lane,) = lanes.groups[0].lanes
+    assert [bar.source for bar in lane.bars] == [
+        "v1.DRAResourceHealth, stream s",
+        "status of Pod pod-1, container main",
+    ]
+    assert lane.bars[1].spans[0].message == "XID 79"
+
+
+def test_device_that_vanishes_from_a_device_plugins_list_has_no_health() -> None:
+    lists = [("a", "b"), ("a",)]
+    records = [
+        (float(at), "list", ListReceived("r", "", "s", 9, tuple(PluginDevice(name, "Healthy") for name in names)))
+        for at, names in enumerate(lists, start=1)
+    ]
+    lanes = lanes_of(run(*records))
+    assert (spans(lanes, "a"), spans(lanes, "b")) == ([(1, 2, HEALTHY)], [(1, 2, HEALTHY)])
+
+
+def test_signals_are_marks_of_their_process() -> None:
+    (group,) = lanes_of(run((0, "end", ExperimentStarted("main")), (3, "end", SignalSent("main", "SIGTERM")))).groups
+    assert (group.process, group.marks) == ("main", (Mark(3, "process", "SIGTERM sent"),))
+
+
+def test_lanes_of_a_whole_run_show_the_change_of_health() -> None:
+    lanes = lanes_of(healthy_run())
+    assert [(start, end) for start, end, health in spans(lanes, "node-a/gpu-0") if health == UNHEALTHY] == [
+        (CHANGE, RECOVERY)
+    ]
