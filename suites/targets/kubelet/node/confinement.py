@@ -12,8 +12,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from drahealth.suites.targets.kubelet.node import mounts
-from drahealth.suites.targets.kubelet.node.mounts import (
+from drahealth.suites.namespaces import mounts
+from drahealth.suites.namespaces.mounts import (
     BIND,
     NODEV,
     NOEXEC,

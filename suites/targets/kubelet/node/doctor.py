@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from drahealth.suites.errors import HarnessError
+from drahealth.suites.namespaces import permission
 from drahealth.suites.targets.checks import Check
 from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION, this_platform
-from drahealth.suites.targets.kubelet.node import namespaces
 from drahealth.suites.targets.progress import Progress, silent
 from drahealth.suites.targets.versions import parse_version
 
@@ -74,14 +74,14 @@ def private_namespaces() -> Check:
     """Whether the kernel allows private namespaces for the processes and mounts of the node."""
     name, refusals = "namespaces", []
     try:
-        for options in namespaces.ways():
-            if not (refusal := namespaces.refusal(options)):
-                kind = "user, mount and process" if options is namespaces.WITH_USER else "mount and process, as root"
+        for options in permission.ways():
+            if not (refusal := permission.refusal(options)):
+                kind = "user, mount and process" if options is permission.WITH_USER else "mount and process, as root"
                 return _check(name, True, f"{kind} namespaces are allowed")
             refusals.append(refusal)
     except HarnessError as error:
         return _check(name, False, error.message, error.hint)
-    return _check(name, False, "; ".join(refusals), namespaces.allow_hint())
+    return _check(name, False, "; ".join(refusals), permission.allow_hint())
 
 
 def programs(version: str, *, obtainable: bool) -> Check:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.targets.kubelet.node import logs, namespaces
+from drahealth.suites.namespaces import permission
+from drahealth.suites.targets.kubelet.node import logs
 from drahealth.suites.targets.run_directory import RunDirectory
 
 _T = TypeVar("_T")
@@ -68,12 +69,12 @@ class Keeper:
         """
         log = run.path / "keeper.log"
         refusals = []
-        for options in namespaces.ways():
+        for options in permission.ways():
             keeper = await cls._start(options, run, needed, log, keep)
             if await keeper._is_ready():
                 return keeper
             refusals.append(logs.telling_line(log))
-        raise HarnessError(f"cannot make private namespaces: {'; '.join(refusals)}", namespaces.allow_hint())
+        raise HarnessError(f"cannot make private namespaces: {'; '.join(refusals)}", permission.allow_hint())
 
     @classmethod
     async def _start(
@@ -82,7 +83,7 @@ class Keeper:
         kept = "keep" if keep else "remove"
         python = [sys.executable, "-P", "-m", _KEEPER, str(run.path), str(run.lock), kept, *map(str, needed)]
         with log.open("ab") as errors:
-            process = await _spawn([namespaces.unshare(), *options, *python], errors, run.lock)
+            process = await _spawn([permission.unshare(), *options, *python], errors, run.lock)
         return cls(process, log)
 
     async def _is_ready(self) -> bool:

@@ -1,4 +1,4 @@
-"""The namespaces of a cluster's processes, and whether this machine allows them."""
+"""The namespaces of processes, and whether this machine allows them."""
 
 import os
 import shutil

@@ -1,0 +1,1 @@
+"""Namespaces of this machine: whether they are allowed, and mounts in them."""
