@@ -62,6 +62,13 @@ def check_driver(
         bool,
         typer.Option("--sequential", help="Run the processes of the driver one after another instead of side by side."),
     ] = False,
+    sandbox: Annotated[
+        bool, typer.Option("--sandbox", help="Give each driver process a private /var/lib/kubelet and CDI directories.")
+    ] = False,
+    private: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="DIR", help="Another private directory in the sandbox, such as /run/nri."),
+    ] = None,
     deadline: Annotated[float, typer.Option(metavar="SECONDS", help="Longest duration of the run.")] = 180.0,
     plan: Annotated[bool, typer.Option("--plan", help="Print the experiments and their costs, and exit.")] = False,
     evidence: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the evidence to this new file.")] = None,
@@ -93,6 +100,8 @@ def check_driver(
         claim=claim,
         requirements=requirement or [],
         sequential=sequential,
+        sandbox=sandbox,
+        private=private or (),
         deadline=deadline,
         evidence=evidence,
         redact=redact,

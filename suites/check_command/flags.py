@@ -10,6 +10,7 @@ from typing import get_args
 from drahealth.suites.checking.checks import CHECKS
 from drahealth.suites.checking.checks.registry import needed_experiments
 from drahealth.suites.checking.claim_file import read_claim_file
+from drahealth.suites.checking.sandbox.declared import Sandbox
 from drahealth.suites.checking.settings import CDI_DIRS, DEADLINE, DriverApiServer, Settings
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.targets.api_servers.options import ApiServerKind
@@ -30,6 +31,8 @@ def settings_of(
     claim: Path | None = None,
     requirements: Sequence[str] = (),
     sequential: bool = False,
+    sandbox: bool = False,
+    private: Sequence[Path] = (),
     deadline: float = DEADLINE,
     evidence: Path | None = None,
     redact: bool = True,
@@ -40,6 +43,8 @@ def settings_of(
         raise ConfigurationError(f"--registry-dir {registry_dir} is no directory", "start the driver, or its kubelet")
     if command and "{" not in command[0] and shutil.which(command[0]) is None:
         raise _not_runnable(command)
+    if private and not sandbox:
+        raise ConfigurationError("--private is for a sandbox", "pass --sandbox too")
     return Settings(
         command=command,
         environment=dict(_variable(one) for one in env),
@@ -55,6 +60,7 @@ def settings_of(
         claim_file=claim,
         only=experiments_for(requirements),
         sequential=sequential,
+        sandbox=Sandbox(private=tuple(map(str, private))) if sandbox else None,
         deadline=deadline,
         evidence=evidence,
         redact=redact,

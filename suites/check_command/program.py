@@ -145,6 +145,8 @@ def rerun_command(settings: Settings) -> str:
     words += [f"--env={name}=..." for name in settings.environment]
     words += [f"{name}={value}" for name, value in options.items() if value is not None]
     words += [f"--cdi-dir={path}" for path in settings.cdi_dirs if settings.cdi_dirs != CDI_DIRS]
+    if settings.sandbox:
+        words += ["--sandbox", *(f"--private={path}" for path in settings.sandbox.private)]
     words += ["--sequential"] if settings.sequential else []
     words += [str(settings.socket)] if settings.socket else []
     return join([*words, *(["--", *settings.command] if settings.command else [])])

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from drahealth.suites.checking.experiments.experiment import Experiment
 from drahealth.suites.checking.experiments.plan import EXPERIMENTS
 from drahealth.suites.checking.ledger import Level, SubjectKind, includes
+from drahealth.suites.checking.sandbox.declared import Sandbox
 from drahealth.suites.checking.subject.places import check_placeholders
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.targets.api_servers.options import ApiServerKind
@@ -52,6 +53,8 @@ class Settings:
     claim: Sequence[Mapping[str, Any]] = ()
     claim_file: Path | None = None
     """The file of these objects, for the command that repeats a part of the run."""
+    sandbox: Sandbox | None = None
+    """The sandbox of each driver process; None for none."""
     sequential: bool = False
     """Run one process of the driver at a time."""
     deadline: float = DEADLINE
@@ -102,6 +105,8 @@ class Settings:
             raise ConfigurationError(
                 f"--deadline must be a number of seconds above 0, got {self.deadline:g}", "the default is 180"
             )
+        if not self.command and self.sandbox:
+            raise ConfigurationError("a sandbox is only for a driver that drahealth starts", "leave out the sandbox")
         check_placeholders([*self.command, *self.environment.values()])
 
     @property

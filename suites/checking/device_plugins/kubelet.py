@@ -103,7 +103,7 @@ class DevicePluginKubelet:
 
     async def _found(self, found: Found, calls: Registrar) -> None:
         info = found.info
-        endpoint = Path(info.endpoint) if info.endpoint else found.socket.path
+        endpoint = self._places.outside(Path(info.endpoint)) if info.endpoint else found.socket.path
         try:
             if problem := registration_problem(info.name, *info.supported_versions):
                 raise Refused(problem)

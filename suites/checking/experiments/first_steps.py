@@ -75,11 +75,11 @@ def _hint(lab: Lab) -> str:
     """What to do if there is no registration socket."""
     if not lab.subject.started_by_us:
         return "start the driver, or pass the registration directory of its kubelet"
+    places = lab.subject.places
+    if places.seen:
+        return f"the driver must create its registration socket in {places.inside(places.registry_dir)}"
     if not lab.subject.placeholders:
-        return (
-            "the command has no placeholder, such as {registry_dir}; a driver with fixed paths needs a sandbox, which "
-            "will come with `drahealth certify`"
-        )
+        return "the command has no placeholder, such as {registry_dir}; a driver with fixed paths needs --sandbox"
     if not lab.subject.placeholders & {"registry_dir", "kubelet_dir"}:
         return "pass {registry_dir} or {kubelet_dir} in the driver's command line"
     return "the driver must create its registration socket there"
@@ -90,7 +90,7 @@ async def registered(lab: Lab, found: Found, answer: Answer = ACCEPT) -> Plugin:
     if found.info is None:
         raise Incomplete(f"{shown(lab, found.socket.path)}: {found.problem}")
     try:
-        plugin = plugin_of(found)
+        plugin = plugin_of(found, lab.subject.places.outside)
     except ValueError as error:
         await _answer(lab, found, Answer(registered=False, error=str(error)))
         raise Incomplete(f"GetInfo: {error}") from None

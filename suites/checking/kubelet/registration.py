@@ -110,12 +110,16 @@ async def register(socket: Socket, clock: Clock, observe: Observe, answer: Answe
         return found
 
 
-def plugin_of(found: Found) -> Plugin:
-    """The plugin that GetInfo described. Raises ValueError if a kubelet cannot use the answer."""
+def plugin_of(found: Found, outside: Callable[[Path], Path] = lambda path: path) -> Plugin:
+    """The plugin that GetInfo described. Raises ValueError if a kubelet cannot use the answer.
+
+    `outside` finds the path of a socket that a driver in a sandbox names.
+    """
     info, path = found.info, found.socket.path
     endpoint = Path(info.endpoint) if info.endpoint else path
     if not endpoint.is_absolute():
         raise ValueError(f"endpoint must be an absolute path, got {one_line(repr(info.endpoint))}")
+    endpoint = outside(endpoint)
     check_path(endpoint)
     return Plugin(info.name, path, endpoint, tuple(info.supported_versions))
 

@@ -7,7 +7,7 @@ its own kubeconfig.
 import asyncio
 import re
 import socket
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from drahealth.fakes.cluster.api_server.request_bodies import BODY_LIMIT
 from drahealth.fakes.cluster.api_server.request_checks import RequestChecks
 from drahealth.fakes.cluster.api_server.routes import status_response
 from drahealth.fakes.cluster.clients.access import Access
+from drahealth.suites.checking.sandbox.sockets import bound
 
 _CLAIM = re.compile(r"/apis/resource\.k8s\.io/[^/]+/namespaces/(?P<namespace>[^/]+)/resourceclaims/(?P<name>[^/]+)")
 _HOP_BY_HOP = frozenset(
@@ -28,11 +29,21 @@ _HOP_BY_HOP = frozenset(
 """Headers that are not passed on (RFC 9110, section 7.6.1), and the driver's own credentials."""
 
 
+Bind = Callable[[int], Awaitable[socket.socket]]
+"""Opens a socket at a port of loopback, 0 for a free one; several can share a port."""
+
+
+async def bound_here(port: int) -> socket.socket:
+    """A socket at this port of the machine's loopback."""
+    return bound(port)
+
+
 class Gateway:
     """A proxy at `url` for one driver process. It is up from `start` to `stop`, except while it is down."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: Access, bind: Bind = bound_here) -> None:
         self._access = access
+        self._bind = bind
         self._credentials = Credentials.generate()
         self._reserved: socket.socket | None = None
         self._runner: web.AppRunner | None = None
@@ -53,7 +64,7 @@ class Gateway:
 
     async def start(self, kubeconfig: Path) -> None:
         """Reserves a port, and writes a kubeconfig with a token, readable by this user only. The proxy is up."""
-        self._reserved = _bound(0)
+        self._reserved = await self._bind(0)
         self._checks = RequestChecks(self._credentials.token, HOSTS, self._reserved.getsockname()[1])
         connector = aiohttp.TCPConnector(ssl=self._access.tls or True, limit=0)
         self._session = aiohttp.ClientSession(connector=connector, auto_decompress=False)
@@ -77,7 +88,7 @@ class Gateway:
         app.router.add_route("*", "/{path:.*}", self._handle)
         runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=0.1)
         await runner.setup()
-        listening = _bound(self._reserved.getsockname()[1])
+        listening = await self._bind(self._reserved.getsockname()[1])
         await web.SockSite(runner, listening, ssl_context=self._credentials.server_tls()).start()
         self._runner = runner
 
@@ -129,14 +140,6 @@ class Gateway:
             asked, released = held
             asked.set()
             await released.wait()
-
-
-def _bound(port: int) -> socket.socket:
-    """A socket at this port of loopback. Several of ours can share it: the port stays ours while none listens."""
-    bound = socket.socket()
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    bound.bind((LOOPBACK, port))
-    return bound
 
 
 async def _passed_on(request: web.Request, upstream: aiohttp.ClientResponse) -> web.StreamResponse:

@@ -1,6 +1,6 @@
 """Runs one driver, and kills it with all its descendants when it ends, or when the caller ends in any way.
 
-    python -I -S guard.py ASKER REPORT PROGRAM ARGUMENT...
+    python -I -S guard.py ASKER REPORT FOLDER PROGRAM ARGUMENT...
 
 ASKER is the reading end of a pipe. Only the caller has the other end, so the pipe closes when the caller ends. REPORT
 is the writing end of a pipe, which gets lines:
@@ -11,6 +11,10 @@ is the writing end of a pipe, which gets lines:
     left CHILDREN           so many of these were killed
 
 Children that still run at the end of the driver are killed when ASKER closes, so the caller can give them time.
+
+FOLDER is the working directory; empty for the present one. Entering a mount namespace changes it.
+
+A line with a number in ASKER is a signal for the driver: its process id outside a process namespace is another one.
 
 A driver's orphans become children of the guard (prctl(2), PR_SET_CHILD_SUBREAPER), also those in a session of their
 own. So all of them are found and killed. This module imports only what is fast.
@@ -25,7 +29,7 @@ import sys
 _SET_CHILD_SUBREAPER = 36
 
 
-def main(asker: int, report: int, argv: list[str]) -> None:
+def main(asker: int, report: int, folder: str, argv: list[str]) -> None:
     os.set_inheritable(asker, False)
     os.set_inheritable(report, False)
     ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -34,9 +38,12 @@ def main(asker: int, report: int, argv: list[str]) -> None:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     try:
+        if folder:
+            os.chdir(folder)
         driver = os.posix_spawnp(argv[0], argv, os.environ, setsigdef=[signal.SIGPIPE], setsid=True)
     except OSError as error:
-        os.write(report, f"failed {error.strerror}\n".encode())
+        where = f" {error.filename}" if error.filename != argv[0] else ""
+        os.write(report, f"failed {error.strerror}{where}\n".encode())
         return
     try:
         os.write(report, f"started {driver}\n".encode())
@@ -58,7 +65,13 @@ def _wait(driver: int, asker: int, woken: int) -> int | None:
     while True:
         ready, _, _ = select.select([asker, woken], [], [])
         if asker in ready:
-            return None
+            orders = os.read(asker, 4096)
+            if not orders:
+                return None
+            for number in orders.split():
+                os.kill(driver, int(number))
+        if woken not in ready:
+            continue
         os.read(woken, 64)
         while True:
             try:
@@ -75,9 +88,10 @@ def _wait_for_children(asker: int, woken: int) -> None:
     """Returns when no descendant is left, or when the caller closes its pipe."""
     while _descendants(os.getpid()):
         ready, _, _ = select.select([asker, woken], [], [])
-        if asker in ready:
+        if asker in ready and not os.read(asker, 4096):  # a signal for the driver came too late
             return
-        os.read(woken, 64)
+        if woken in ready:
+            os.read(woken, 64)
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
@@ -124,5 +138,5 @@ def _descendants(ancestor: int) -> set[int]:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4:])
     os._exit(0)

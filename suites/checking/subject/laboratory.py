@@ -14,10 +14,13 @@ from drahealth.manager.profile import KEP
 from drahealth.proto.clock import Clock
 from drahealth.proto.events import Event
 from drahealth.suites.checking.experiments.experiment import Process
+from drahealth.suites.checking.sandbox.declared import Sandbox
+from drahealth.suites.checking.sandbox.running import RunningSandbox, sandbox
 from drahealth.suites.checking.settings import Settings
-from drahealth.suites.checking.subject.gateway import Gateway
+from drahealth.suites.checking.subject.gateway import Bind, Gateway, bound_here
 from drahealth.suites.checking.subject.objects import create_objects
 from drahealth.suites.checking.subject.places import Places
+from drahealth.suites.checking.subject.private_places import private_folders, private_places
 from drahealth.suites.checking.subject.subject import Subject
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.targets.api_servers.options import DEFAULT_KUBERNETES, ApiServerKind
@@ -74,15 +77,19 @@ class _Servers:
         server = api_server(kind, _made(folder / "api"), kubernetes=self._settings.kubernetes)
         return await self._stack.enter_async_context(server)
 
-    async def gateway(self, server: "ApiServerProcess", kubeconfig: Path) -> Gateway:
+    async def gateway(self, server: "ApiServerProcess", kubeconfig: Path, bind: Bind) -> Gateway:
         """A gateway to the server, for a driver with this kubeconfig."""
         access = await access_of(await server.kubeconfig())
-        gateway = Gateway(access)
+        gateway = Gateway(access, bind)
         for secret in (gateway.token, *(await access.headers()).values()):
             self._hide(secret.removeprefix("Bearer "))
         self._stack.push_async_callback(gateway.stop)
         await gateway.start(kubeconfig)
         return gateway
+
+    async def sandbox(self, declared: Sandbox, root: Path) -> RunningSandbox:
+        """The sandbox of a driver process with this folder."""
+        return await self._stack.enter_async_context(sandbox(declared, private_folders(declared, root), [root]))
 
 
 def _made(folder: Path) -> Path:
@@ -97,15 +104,13 @@ async def _started(
     node = f"node-{label}"
     api, gateway, server = None, None, None
     kubeconfig = root / "kubeconfig" if settings.api_server != "none" else None
-    places = Places(
-        root, root / "plugins_registry", root / "plugins", root / "cdi", kubeconfig, node, settings.driver_name
-    )
-    places.make()
+    places = _places(settings, root, kubeconfig, node)
+    running = await servers.sandbox(settings.sandbox, root) if settings.sandbox else None
     if kubeconfig:
         server = await servers.of(root)
         api = server.api
         await create_objects(api, settings.objects, places)
-        gateway = await servers.gateway(server, kubeconfig)
+        gateway = await servers.gateway(server, kubeconfig, running.bound if running else bound_here)
     return Subject(
         label,
         places,
@@ -119,7 +124,18 @@ async def _started(
         gateway=gateway,
         server=server,
         profile=profile_of(settings.kubernetes or DEFAULT_KUBERNETES) if settings.api_server == "real" else KEP,
+        sandbox=running,
     )
+
+
+def _places(settings: Settings, root: Path, kubeconfig: Path | None, node: str) -> Places:
+    if settings.sandbox and settings.sandbox.private_directories:
+        return private_places(settings.sandbox, root, kubeconfig, node, settings.driver_name)
+    places = Places(
+        root, root / "plugins_registry", root / "plugins", root / "cdi", kubeconfig, node, settings.driver_name
+    )
+    places.make()
+    return places
 
 
 async def _running(

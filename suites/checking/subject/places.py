@@ -1,7 +1,7 @@
 """The directories of a driver process, and the placeholders of a command line that stand for them."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +32,8 @@ class Places:
     """The only registration socket to use; None for any in the directory."""
     more_cdi_dirs: tuple[Path, ...] = ()
     """Further directories of CDI specs of a running driver."""
+    seen: tuple[tuple[Path, Path], ...] = ()
+    """For a driver in a sandbox: its directories as it sees them, and where each of them is outside."""
 
     @property
     def cdi_dirs(self) -> tuple[Path, ...]:
@@ -48,15 +50,25 @@ class Places:
         """The driver's own plugin directory."""
         return self.plugins_dir / (self.driver_name or "driver")
 
-    def placeholders(self) -> dict[str, str]:
-        """The value of each placeholder by its name."""
-        return {
-            "kubelet_dir": str(self.kubelet_dir),
-            "registry_dir": str(self.registry_dir),
-            "plugins_dir": str(self.plugins_dir),
-            "device_plugins_dir": str(self.device_plugins_dir),
-            "driver_dir": str(self.driver_dir),
-            "cdi_dir": str(self.cdi_dir),
+    def inside(self, path: Path) -> Path:
+        """A path of ours as the driver sees it."""
+        return _moved(path, [(outside, inside) for inside, outside in self.seen])
+
+    def outside(self, path: Path) -> Path:
+        """A path that the driver names, as we see it."""
+        return _moved(path, self.seen)
+
+    def placeholders(self, *, outside: bool = False) -> dict[str, str]:
+        """The value of each placeholder by its name: paths as the driver sees them, or as they are outside."""
+        paths = {
+            "kubelet_dir": self.kubelet_dir,
+            "registry_dir": self.registry_dir,
+            "plugins_dir": self.plugins_dir,
+            "device_plugins_dir": self.device_plugins_dir,
+            "driver_dir": self.driver_dir,
+            "cdi_dir": self.cdi_dir,
+        }
+        return {name: str(path if outside else self.inside(path)) for name, path in paths.items()} | {
             "kubeconfig": str(self.kubeconfig or ""),
             "node_name": self.node_name,
             "driver_name": self.driver_name,
@@ -64,13 +76,20 @@ class Places:
 
     def environment(self) -> dict[str, str]:
         """Variables that many drivers read."""
-        found = {"NODE_NAME": self.node_name, "CDI_ROOT": str(self.cdi_dir)}
+        found = {"NODE_NAME": self.node_name, "CDI_ROOT": str(self.inside(self.cdi_dir))}
         return found | ({"KUBECONFIG": str(self.kubeconfig)} if self.kubeconfig else {})
 
     def make(self) -> None:
         """Creates the directories. Raises OSError."""
         for path in (self.registry_dir, self.plugins_dir, self.device_plugins_dir, self.driver_dir, self.cdi_dir):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def _moved(path: Path, pairs: Iterable[tuple[Path, Path]]) -> Path:
+    """The path with the longest of the first folders replaced by the second one."""
+    found = [pair for pair in pairs if path.is_relative_to(pair[0])]
+    old, new = max(found, key=lambda pair: len(pair[0].parts), default=(path, path))
+    return new / path.relative_to(old)
 
 
 NAMES = (

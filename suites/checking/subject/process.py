@@ -36,6 +36,7 @@ class DriverProcess:
         self._on_line = on_line
         self._held = held
         self.pid = pid
+        """The process id, in a sandbox that of its process namespace."""
         self.output_bytes = 0
         """The size of its output so far."""
         self._lines: deque[bytes] = deque(maxlen=OUTPUT_LINES)
@@ -52,11 +53,14 @@ class DriverProcess:
         *,
         stdin: int = DEVNULL,
         on_line: Callable[[str], None] = lambda _: None,
+        entry: Sequence[str] = (),
     ) -> "DriverProcess":
         """Starts a program in a folder; None for the present one. Raises ConfigurationError if it cannot be run.
 
-        `on_line` receives each line of its output. With `PIPE` as `stdin`, `write` reaches it.
+        `on_line` receives each line of its output. With `PIPE` as `stdin`, `write` reaches it. `entry` are the words
+        before a command that run it in a sandbox.
         """
+        where = str(folder or _present_folder())
         watched, held = os.pipe()
         source, sink = os.pipe()
         reports = asyncio.StreamReader()
@@ -66,12 +70,11 @@ class DriverProcess:
             await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reports), os.fdopen(source, "rb", 0))
             guard = await asyncio.shield(
                 asyncio.create_subprocess_exec(
-                    *(sys.executable, "-I", "-S", str(_GUARD), str(watched), str(sink), *argv),
+                    *(*entry, sys.executable, "-I", "-S", str(_GUARD), str(watched), str(sink), where, *argv),
                     stdin=stdin,
                     stdout=PIPE,
                     stderr=STDOUT,
                     env=dict(environment),
-                    cwd=folder,
                     start_new_session=True,
                     pass_fds=[watched, sink],
                 )
@@ -100,9 +103,9 @@ class DriverProcess:
 
     def signal(self, number: signal.Signals) -> None:
         """Sends a signal; no effect after its end."""
-        if self.running:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, number)
+        if self.running and self._held >= 0:
+            with contextlib.suppress(BrokenPipeError):
+                os.write(self._held, f"{number:d}\n".encode())
 
     def write(self, line: str) -> None:
         """Writes a line to its standard input; no effect after its end."""
@@ -160,3 +163,11 @@ class DriverProcess:
             rest = rest[: 4 * LINE_LIMIT]
         if rest:
             self._lines.append(rest)
+
+
+def _present_folder() -> str:
+    """The working directory; empty if it was removed."""
+    try:
+        return str(Path.cwd())
+    except OSError:
+        return ""

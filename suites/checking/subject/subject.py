@@ -24,6 +24,7 @@ from drahealth.proto.events import (
 from drahealth.suites.checking.experiments.experiment import Process
 from drahealth.suites.checking.kubelet.waiting import within
 from drahealth.suites.checking.outcomes import Incomplete
+from drahealth.suites.checking.sandbox.running import RunningSandbox
 from drahealth.suites.checking.subject.gateway import Gateway
 from drahealth.suites.checking.subject.places import Places, filled, placeholders_in
 from drahealth.suites.checking.subject.process import DriverProcess
@@ -54,6 +55,7 @@ class Subject:
         gateway: Gateway | None = None,
         server: ApiServerProcess | None = None,
         profile: Profile = KEP,
+        sandbox: RunningSandbox | None = None,
     ) -> None:
         self.label = label
         self.places = places
@@ -73,6 +75,8 @@ class Subject:
         self._environment = environment or {}
         self._folder = folder
         self._gateway = gateway
+        self.entry = sandbox.entry if sandbox else ()
+        """The words before a command that run it in the driver's sandbox; empty without one."""
         self._process: DriverProcess | None = None
         self._exit: asyncio.Task[ProcessExited] | None = None
         self._children: asyncio.Task[None] | None = None
@@ -109,7 +113,8 @@ class Subject:
         values = self.places.placeholders()
         argv = [filled(word, values) for word in self._command]
         given = {name: filled(value, values) for name, value in self._environment.items()}
-        process = await DriverProcess.start(argv, {**os.environ, **self.places.environment(), **given}, self._folder)
+        variables = {**os.environ, **self.places.environment(), **given}
+        process = await DriverProcess.start(argv, variables, self._folder, entry=self.entry)
         self._process = process
         self._began = self.clock.now()
         self._signal = None

@@ -106,7 +106,7 @@ async def test_driver_ends_if_the_caller_ends_before_the_driver_has_started() ->
     watched, held = os.pipe()
     source, sink = os.pipe()
     os.close(source)  # so the guard cannot report that the driver has started
-    words = [sys.executable, "-I", "-S", guard.__file__, str(watched), str(sink), "cat"]
+    words = [sys.executable, "-I", "-S", guard.__file__, str(watched), str(sink), "", "cat"]
     started = await asyncio.create_subprocess_exec(
         *words, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, pass_fds=[watched, sink]
     )

@@ -1,0 +1,59 @@
+"""The sandbox of a driver as data."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from posixpath import normpath
+from typing import Literal, get_args
+
+from drahealth.fakes.hints import near
+from drahealth.suites.errors import ConfigurationError
+
+Namespace = Literal["user", "mount", "network", "pid"]
+"""A kind of namespaces(7)."""
+
+NAMESPACES: tuple[Namespace, ...] = ("mount", "network", "pid")
+"""The namespaces of a sandbox by default. A user who is not root gets a user namespace too."""
+
+KUBELET_DIR = "/var/lib/kubelet"
+CDI_DIR = "/var/run/cdi"
+CDI_DIRS = (CDI_DIR, "/run/cdi", "/etc/cdi")
+ALWAYS_PRIVATE = (KUBELET_DIR, *CDI_DIRS)
+"""Directories that are the run's own in each mount namespace."""
+
+_SHARED = ("/proc", "/sys")
+
+
+@dataclass(frozen=True, slots=True)
+class Sandbox:
+    """What a driver process and its helpers have of their own. Raises ConfigurationError for invalid values."""
+
+    namespaces: tuple[Namespace, ...] = NAMESPACES
+    """`mount`: private directories, and /sys that is read-only. `network`: loopback only, where the API server is.
+    `pid`: all processes end with the sandbox. `user`: the user is root inside, without rights outside."""
+    private: tuple[str, ...] = ()
+    """Further directories that are private: empty at the start, except /dev, which has the devices of containers."""
+
+    def __post_init__(self) -> None:
+        for name in self.namespaces:
+            if name not in get_args(Namespace):
+                raise ConfigurationError(f"unknown namespace {name!r}", near(name, get_args(Namespace)))
+        if self.private and "mount" not in self.namespaces:
+            raise ConfigurationError("private directories need the mount namespace", "add `mount` to the namespaces")
+        for path in self.private:
+            _check_private(path)
+
+    @property
+    def private_directories(self) -> tuple[str, ...]:
+        """All private directories as drivers see them; empty without a mount namespace."""
+        if "mount" not in self.namespaces:
+            return ()
+        return tuple(dict.fromkeys((*ALWAYS_PRIVATE, *self.private)))
+
+
+def _check_private(path: str) -> None:
+    if not path.startswith("/") or normpath(path) != path or path == "/":
+        raise ConfigurationError(
+            f"a private directory must be an absolute path without `..`, got {path!r}", "an example is /run/nri"
+        )
+    if any(Path(path).is_relative_to(shared) for shared in _SHARED):
+        raise ConfigurationError(f"{path} cannot be private", "the kernel provides /proc and /sys; leave them out")

@@ -1,0 +1,57 @@
+"""The process that a sandbox lives with: it makes the mounts, opens sockets for the caller, and ends with the caller.
+
+    unshare ... python -m drahealth.suites.checking.sandbox.keeper CONTROL CONFIGURATION
+
+CONTROL is an inherited Unix socket (SOCK_SEQPACKET). Its messages to the caller:
+
+    ready PID               all is mounted; PID is this process as the caller sees it
+    failed REASON           a mount was refused; this process ends
+    (with a socket)         the answer to `bind PORT`: a TCP socket at this port of the sandbox's loopback
+    busy REASON             the other answer to it
+
+CONFIGURATION is JSON: `folders` (directory in the sandbox -> folder of the run), `needed` (folders that must stay
+visible), `namespaces`. With a process namespace this process is the first in it: the kernel kills all others at its
+end. It ends when CONTROL closes, that is when the caller ends in any way.
+"""
+
+import json
+import signal
+import socket
+import sys
+from pathlib import Path
+
+from drahealth.suites.checking.sandbox.mounting import Mounts, mount_proc, protect_sys
+from drahealth.suites.checking.sandbox.sockets import bound, enable_loopback
+
+_LONGEST = 1024
+
+
+def main(control: socket.socket, folders: dict[str, str], needed: list[str], namespaces: list[str]) -> None:
+    pid = Path("/proc/self").readlink()  # before the sandbox has a /proc of its own
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the orphans of the sandbox
+    try:
+        if "network" in namespaces:
+            enable_loopback()
+        if "mount" in namespaces:
+            Mounts().bind(folders, needed)
+            protect_sys()
+        if "pid" in namespaces:
+            mount_proc()
+    except OSError as error:
+        control.send(f"failed {error.filename or ''}: {error.strerror}".encode())
+        return
+    control.send(f"ready {pid}".encode())
+    while request := control.recv(_LONGEST):
+        _answer(control, int(request.split()[1]))
+
+
+def _answer(control: socket.socket, port: int) -> None:
+    try:
+        with bound(port) as listening:
+            socket.send_fds(control, [b"bound"], [listening.fileno()])
+    except OSError as error:
+        control.send(f"busy {error.strerror}".encode())
+
+
+if __name__ == "__main__":
+    main(socket.socket(fileno=int(sys.argv[1])), **json.loads(sys.argv[2]))

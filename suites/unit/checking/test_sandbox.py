@@ -1,0 +1,267 @@
+"""The sandbox of a driver: what is private in it, and that nothing of it is left."""
+
+import asyncio
+import errno
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from asyncio.subprocess import DEVNULL, PIPE
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from drahealth.suites.checking.sandbox.declared import Sandbox
+from drahealth.suites.checking.sandbox.running import RunningSandbox, sandbox, ways
+from drahealth.suites.checking.subject.private_places import private_folders, private_places
+from drahealth.suites.checking.subject.process import DriverProcess
+from drahealth.suites.errors import ConfigurationError, HarnessError
+from drahealth.suites.namespaces import mounts
+from drahealth.suites.namespaces.permission import WITH_USER, refusal
+from drahealth.suites.unit import command_process
+from drahealth.suites.unit.command_process import COMMAND
+
+pytestmark = pytest.mark.skipif(refusal(WITH_USER) != "", reason="this machine does not allow user namespaces")
+
+KINDS = [Sandbox(), Sandbox(("user", "mount", "network", "pid"))]
+ESCAPES = """
+import os, sys, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        time.sleep(600)
+    os._exit(0)
+os.wait()
+"""
+AS_NOBODY = """
+import os, sys
+from pathlib import Path
+from drahealth.suites.checking.sandbox.mounting import Mounts
+
+shown, (python, *words) = Path(sys.argv[1], "shown"), sys.argv[2:]
+shown.mkdir(mode=0o755)
+places = [sys.prefix, sys.base_prefix, *filter(os.path.exists, sys.path)]
+hidden = [folder for place in places for folder in Path(place).parents if not folder.stat().st_mode & 1]
+Mounts().bind({str(folder): str(shown) for folder in hidden[-1:]}, places)  # the home of root, for instance
+os.setgroups([]), os.setgid(65534), os.setuid(65534)
+os.execv(python, [python, *words])
+"""
+"""A program that gives up its rights, and then runs another one, whose Python other users can read from now on."""
+OWNER = """
+import asyncio, os, sys
+from pathlib import Path
+from drahealth.suites.checking.sandbox.declared import Sandbox
+from drahealth.suites.checking.sandbox.running import sandbox
+from drahealth.suites.checking.subject.private_places import private_folders, private_places
+from drahealth.suites.checking.subject.process import DriverProcess
+
+async def main(root):
+    declared = Sandbox()
+    private_places(declared, root, None, "", "")
+    async with sandbox(declared, private_folders(declared, root), [root]) as running:
+        process = await DriverProcess.start(sys.argv[2:], os.environ, entry=running.entry)
+        if "--then-wait" in sys.argv:
+            print(running.entry[2], flush=True)
+            await asyncio.sleep(600)
+        await process.exited()
+        print(*process.output(), sep="\\n", flush=True)
+
+asyncio.run(main(Path(sys.argv[1])))
+"""
+
+
+@asynccontextmanager
+async def in_sandbox(root: Path, declared: Sandbox) -> AsyncGenerator[RunningSandbox, None]:
+    private_places(declared, root, None, "", "")
+    async with sandbox(declared, private_folders(declared, root), [root]) as running:
+        yield running
+
+
+async def output_of(running: RunningSandbox, *argv: str) -> tuple[str, ...]:
+    process = await DriverProcess.start(argv, os.environ, entry=running.entry)
+    await process.exited()
+    await process.close()
+    return process.output()
+
+
+def environments() -> list[bytes]:
+    """The environments of all processes that can be read."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            found.append(path.read_bytes())
+        except OSError:
+            continue
+    return found
+
+
+async def ended(pid: int) -> None:
+    """Waits for the end of any process."""
+    gone, handle = asyncio.Event(), os.pidfd_open(pid)
+    asyncio.get_running_loop().add_reader(handle, gone.set)
+    async with asyncio.timeout(60):
+        await gone.wait()
+    asyncio.get_running_loop().remove_reader(handle)
+    os.close(handle)
+
+
+@pytest.mark.parametrize("declared", KINDS)
+async def test_written_files_are_in_the_folder_of_the_run(tmp_path: Path, declared: Sandbox) -> None:
+    script = "ls -A /var/lib/kubelet; touch /var/lib/kubelet/plugins/a /var/run/cdi/b /etc/cdi/c"
+    async with in_sandbox(tmp_path, declared) as running:
+        seen = await output_of(running, "sh", "-c", script)
+    written = [path for path in ("k/plugins/a", "c/b", "private/etc/cdi/c") if (tmp_path / path).exists()]
+    assert (seen, len(written)) == (("device-plugins", "plugins", "plugins_registry"), 3)
+
+
+@pytest.mark.parametrize("declared", KINDS)
+async def test_mounts_of_the_machine_do_not_change(tmp_path: Path, declared: Sandbox) -> None:
+    before = mounts.table()
+    async with in_sandbox(tmp_path, declared) as running:
+        inside = await output_of(running, "cat", "/proc/self/mountinfo")
+        assert (mounts.table(), any(" /var/lib/kubelet " in line for line in inside)) == (before, True)
+    assert mounts.table() == before
+
+
+async def test_sys_is_read_only(tmp_path: Path) -> None:
+    async with in_sandbox(tmp_path, Sandbox()) as running:
+        (line,) = await output_of(running, "sh", "-c", "LC_ALL=C touch /sys/fs/drahealth 2>&1")
+    assert "Read-only file system" in line
+
+
+async def test_private_dev_has_the_devices_of_containers_alone(tmp_path: Path) -> None:
+    async with in_sandbox(tmp_path, Sandbox(private=("/dev",))) as running:
+        seen = await output_of(running, "sh", "-c", "echo lost > /dev/null; ls /dev | xargs")
+    assert seen == ("fd full null ptmx pts random shm stderr stdin stdout tty urandom zero",)
+
+
+async def test_private_tmp_keeps_the_folder_of_the_run(tmp_path: Path) -> None:
+    top = Path("/", tmp_path.parts[1])
+    async with in_sandbox(tmp_path, Sandbox(private=(str(top),))) as running:
+        seen = await output_of(running, "ls", str(top))
+    assert seen == (tmp_path.parts[2],)
+
+
+async def test_driver_reaches_our_socket_on_a_loopback_of_its_own(tmp_path: Path) -> None:
+    async with in_sandbox(tmp_path, Sandbox()) as running:
+        with await running.bound(0) as listening:
+            listening.listen()
+            listening.setblocking(False)
+            port = listening.getsockname()[1]
+            code = f"import socket; socket.create_connection(('127.0.0.1', {port})).send(b'hello')"
+            caller = asyncio.create_task(output_of(running, sys.executable, "-c", code))
+            connection, _ = await asyncio.get_running_loop().sock_accept(listening)
+            with connection, socket.socket() as outside:
+                assert await asyncio.get_running_loop().sock_recv(connection, 10) == b"hello"
+                assert outside.connect_ex(("127.0.0.1", port)) == errno.ECONNREFUSED
+            await caller
+
+
+@pytest.mark.parametrize("declared", [*KINDS, Sandbox(("mount",))])
+async def test_child_that_escapes_is_killed(tmp_path: Path, declared: Sandbox) -> None:
+    mark = f"mark-{os.getpid()}-{tmp_path.name}"
+    async with in_sandbox(tmp_path, declared) as running:
+        process = await DriverProcess.start(
+            [sys.executable, "-c", ESCAPES], {**os.environ, "MARK": mark}, entry=running.entry
+        )
+        assert await process.exited() == (0, 1)
+        await process.close()
+        assert [one for one in environments() if mark.encode() in one] == []
+
+
+async def test_everything_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
+    owner = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", OWNER, str(tmp_path), sys.executable, "-c", ESCAPES, "--then-wait"),
+        stdin=DEVNULL,
+        stdout=PIPE,
+    )
+    assert owner.stdout
+    keeper = int(await owner.stdout.readline())
+    owner.kill()
+    await owner.wait()
+    await ended(keeper)  # the kernel kills all processes of its namespace first
+
+
+async def test_folder_that_is_missing_fails_the_start(tmp_path: Path) -> None:
+    with pytest.raises(HarnessError, match="/no/such"):
+        async with sandbox(Sandbox(), {"/var/lib/kubelet": Path("/no/such")}, []):
+            pass
+
+
+async def test_private_directory_directly_below_the_root_must_exist(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="/no-such-directory"):
+        async with in_sandbox(tmp_path, Sandbox(private=("/no-such-directory/below",))):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("namespaces", "private"),
+    [(("mounts",), ()), (("pid",), ("/dev",)), (("mount",), ("dev",)), (("mount",), ("/a/../b",)), (("mount",), ("/",))]
+    + [(("mount",), (path,)) for path in ("/proc", "/sys/fs", "/dev/")],
+)
+def test_invalid_sandbox_is_rejected(namespaces: tuple[str, ...], private: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigurationError):
+        Sandbox(namespaces, private)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("declared", "root", "expected"),
+    [
+        (Sandbox(("mount",)), False, [["user", "mount"]]),
+        (Sandbox(("mount",)), True, [["mount"], ["user", "mount"]]),
+        (Sandbox(("mount", "user")), True, [["user", "mount"]]),
+    ],
+)
+def test_user_namespace_is_tried_where_it_is_needed(declared: Sandbox, root: bool, expected: list[list[str]]) -> None:
+    assert ways(declared, root=root) == expected
+
+
+def test_machine_without_namespaces_gets_an_error_and_starts_nothing(tmp_path: Path) -> None:
+    names = " ".join(("user", "mnt", "net", "pid"))
+    forbid = f'for n in {names}; do echo 0 > /proc/sys/user/max_${{n}}_namespaces; done; exec "$@"'
+    words = [sys.executable, "-c", COMMAND, "check", "--sandbox", "--", "touch", str(tmp_path / "started")]
+    inside = ["unshare", "--user", "--map-root-user", "sh", "-c", forbid, "sh"]
+    done = subprocess.run([*inside, *words], capture_output=True, text=True, check=False)
+    assert (done.returncode, "namespaces" in done.stderr, list(tmp_path.iterdir())) == (3, True, [])
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_ordinary_user_gets_a_sandbox(tmp_path: Path) -> None:
+    script = "id -u; touch /var/lib/kubelet/plugins/a && echo written"
+    with tempfile.TemporaryDirectory(prefix="dra-", dir="/tmp") as folder:
+        os.chown(folder, 65534, 65534)
+        words = [
+            sys.executable,
+            "-c",
+            AS_NOBODY,
+            str(tmp_path),
+            sys.executable,
+            "-c",
+            OWNER,
+            folder,
+            "sh",
+            "-c",
+            script,
+        ]
+        done = subprocess.run(["unshare", "--mount", *words], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("0\nwritten\n", "")
+
+
+async def test_two_runs_at_once_of_a_driver_with_fixed_paths(tmp_path: Path) -> None:
+    inventory = tmp_path / "gpus.yaml"
+    inventory.write_text("format: inventory/v1\ndevices: [{name: gpu, count: 2}]\n")
+    driver = [sys.executable, "-c", COMMAND, "driver", "serve", "-f", str(inventory)]
+    words = ["check", "--sandbox", "--private=/run/drahealth", "--requirement=PLUGIN-02", "--requirement=PLUGIN-10"]
+    words += ["--", *driver, "--kubeconfig={kubeconfig}", "--node-name={node_name}"]
+    before = found_in("/var/lib/kubelet", "/var/run/cdi", "/etc/cdi")
+    done = await asyncio.gather(*(command_process.run_async(COMMAND, *words) for _ in range(2)))
+    after = found_in("/var/lib/kubelet", "/var/run/cdi", "/etc/cdi")
+    assert ([one.returncode for one in done], after) == ([0, 0], before), [one.stdout for one in done]
+
+
+def found_in(*folders: str) -> list[Path]:
+    """Everything in these folders of the machine."""
+    return sorted(path for folder in folders for path in Path(folder).rglob("*"))
