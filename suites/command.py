@@ -9,6 +9,7 @@ from drahealth.fakes.command import FakesGroup, exit_with
 from drahealth.fakes.program.errors import CommandError
 from drahealth.fakes.program.usage import CommandGroup
 from drahealth.proto.quoting import printable_lines
+from drahealth.suites.certify_command import commands as certify_commands
 from drahealth.suites.check_command import commands as check_commands
 from drahealth.suites.commands.target_flags import Given, TargetCommand, takes_target_options
 from drahealth.suites.errors import ConfigurationError, HarnessError, full_text
@@ -69,6 +70,7 @@ def run(
 
 
 check_commands.add_to(app)
+certify_commands.add_to(app)
 
 
 @app.command()

@@ -54,7 +54,7 @@ def settings_of(
         cdi_dirs=tuple(cdi_dirs) or CDI_DIRS,
         node_name=node_name,
         kubeconfig=kubeconfig,
-        api_server=_api_server(api_server),
+        api_server=api_server_kind(api_server),
         kubernetes=kubernetes,
         claim=read_claim_file(claim) if claim else (),
         claim_file=claim,
@@ -67,7 +67,8 @@ def settings_of(
     )
 
 
-def _api_server(text: str) -> DriverApiServer:
+def api_server_kind(text: str) -> DriverApiServer:
+    """The value of --api-server. Raises ConfigurationError."""
     try:
         found: DriverApiServer = choice(*get_args(ApiServerKind), "none")(text)
     except ValueError as error:

@@ -21,7 +21,7 @@ from drahealth.suites.check_command.table import show
 from drahealth.suites.checking.evidence import Evidence, EvidenceError, read_evidence
 from drahealth.suites.checking.ledger import Level, requirements
 from drahealth.suites.checking.settings import CDI_DIRS, DEADLINE, Settings, plan
-from drahealth.suites.checking.summary import summarize
+from drahealth.suites.checking.summary import Summary, summarize
 from drahealth.suites.checking.waivers import Waiver, read_waivers
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.output_paths import check_output_file
@@ -66,17 +66,27 @@ class Outputs:
             ) from None
 
 
-def check(settings: Settings, outputs: Outputs) -> int:
-    """Runs the experiments, and judges them. Returns the exit code."""
-    from drahealth.suites.checking.run import run_experiments
+def check(settings: Settings, outputs: Outputs, rerun: str = "") -> int:
+    """Runs the experiments, and judges them. Returns the exit code.
 
+    `rerun` is the command that repeats a part of the run; by default, the one of `drahealth check`.
+    """
     outputs.check()
     outputs.check_level(settings.level)
-    progress = Progress(lambda line: print(line, file=sys.stderr, flush=True))  # noqa: T201
-    evidence = asyncio.run(_terminable(run_experiments(settings, progress)))
+    evidence = run_with_progress(settings)
+    if rerun:
+        return _conclude(evidence, outputs, rerun, rerun)
     without_secrets = tuple(word.replace("{cwd}", ".") for word in evidence.header.command)
     shared = rerun_command(replace(settings, command=without_secrets))
     return _conclude(evidence, outputs, rerun_command(settings), shared)
+
+
+def run_with_progress(settings: Settings) -> Evidence:
+    """Runs the experiments, and shows their progress on standard error. SIGTERM and SIGINT end the run."""
+    from drahealth.suites.checking.run import run_experiments
+
+    progress = Progress(lambda line: print(line, file=sys.stderr, flush=True))  # noqa: T201
+    return asyncio.run(_terminable(run_experiments(settings, progress)))
 
 
 def judge_file(path: Path, outputs: Outputs) -> int:
@@ -115,10 +125,15 @@ def _conclude(evidence: Evidence, outputs: Outputs, rerun: str, shared_rerun: st
         Path(outputs.html).write_text(page(report, evidence), encoding="utf-8")
     if outputs.junitxml:
         Path(outputs.junitxml).write_text(to_junit(summary, evidence) + "\n")
+    write_annotations(summary)
+    return summary.exit_code
+
+
+def write_annotations(summary: Summary) -> None:
+    """Prints the annotations in GitHub Actions."""
     if os.environ.get("GITHUB_ACTIONS") == "true":
         for line in annotations(summary):
             print(line)  # noqa: T201
-    return summary.exit_code
 
 
 async def _terminable(run: Coroutine[Any, Any, Evidence]) -> Evidence:

@@ -2,10 +2,10 @@
 
 import json
 import re
-from dataclasses import asdict
 from xml.etree import ElementTree as ET
 
 from drahealth.suites.certifying.report.document import Report
+from drahealth.suites.certifying.report.reading import plain
 from drahealth.suites.checking.evidence import Evidence
 from drahealth.suites.checking.judge import Judgement
 from drahealth.suites.checking.summary import Summary
@@ -14,7 +14,7 @@ from drahealth.suites.checking.verdicts import Finding, Verdict
 
 def to_json(report: Report) -> str:
     """The report as JSON."""
-    return json.dumps(asdict(report), indent=2)
+    return json.dumps(plain(report), indent=2)
 
 
 def to_junit(summary: Summary, evidence: Evidence) -> str:

@@ -31,6 +31,10 @@ class EvidenceError(ValueError):
     """An invalid or edited evidence file; the message has the line and the reason."""
 
 
+class EditedEvidenceError(EvidenceError):
+    """The header is that of evidence; what follows is not what drahealth wrote."""
+
+
 @dataclass(frozen=True, slots=True)
 class Header:
     """The first line: what was checked, and how."""
@@ -178,7 +182,15 @@ def load_evidence(data: bytes) -> Evidence:
     cut = lines.pop()  # empty after a complete last line
     if not lines:
         raise EvidenceError(f"line 1: expected the header of {FORMAT}")
-    header, digest = _header(_object(lines[0], 1)), hashlib.sha256(lines[0] + b"\n")
+    header = _header(_object(lines[0], 1))
+    try:
+        return _loaded(header, lines, cut)
+    except EvidenceError as error:
+        raise EditedEvidenceError(str(error)) from None
+
+
+def _loaded(header: Header, lines: list[bytes], cut: bytes) -> Evidence:
+    digest = hashlib.sha256(lines[0] + b"\n")
     records: list[Observation[Event]] = []
     for number, line in enumerate(lines[1:], start=2):
         found = _object(line, number)

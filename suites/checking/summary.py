@@ -54,10 +54,14 @@ class Summary:
     """Whether the driver was already running: its start and its end were not judged."""
     only: tuple[str, ...] = ()
     """The only requirements that were judged; empty for all."""
+    certificate: str = ""
+    """The verdict of a certification in words; empty for a check."""
 
     @property
     def verdict(self) -> str:
         """The outcome in words. That of a partial run never says that the driver conforms."""
+        if self.certificate:
+            return self.certificate
         if self.only:
             result = "met" if self.outcome is Outcome.CONFORMS else self.outcome
             return f"partial run: {', '.join(self.only)} {result}"
@@ -74,6 +78,10 @@ class Summary:
         return [
             one for one in self.judgements if one.verdict is verdict and (not levels or one.requirement.level in levels)
         ]
+
+    def of_any(self, *verdicts: Verdict) -> list[Judgement]:
+        """The judgements on MUSTs with one of these verdicts."""
+        return [one for one in self.judgements if one.verdict in verdicts and one.requirement.level == "MUST"]
 
 
 def summarize(

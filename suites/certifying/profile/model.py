@@ -85,6 +85,7 @@ class Section(BaseModel):
     model_config = ConfigDict(
         extra="forbid",
         frozen=True,
+        use_attribute_docstrings=True,
         alias_generator=lambda name: name.replace("_", "-"),
     )
 
@@ -113,17 +114,19 @@ class RunningDriver(Section):
 class DriverSection(Section):
     """[driver]: how to start the driver, or where it runs."""
 
-    name: DriverName = ""
+    name: DriverName = Field(default="", examples=["gpu.example.com"])
     """The driver's name, which is also the name of {driver_dir}."""
-    command: tuple[Text, ...] = ()
+    command: tuple[Text, ...] = Field(default=(), examples=[["./my-driver", "--registry={registry_dir}"]])
     """Program and arguments, with placeholders."""
-    running: RunningDriver | None = None
+    running: RunningDriver | None = Field(
+        default=None, examples=[{"registry-dir": "/var/lib/kubelet/plugins_registry"}]
+    )
     """Where a driver runs that drahealth does not start."""
-    environment: dict[Variable, StrictStr] = {}
+    environment: dict[Variable, StrictStr] = Field(default={}, examples=[{"LOG_LEVEL": "debug"}])
     """Variables for the driver, with placeholders."""
     working_directory: Text = "."
     """Directory in which the driver starts, relative to the file."""
-    grace: Seconds = GRACE
+    grace: Seconds = Field(default=GRACE, examples=[f"{GRACE:g}s"])
     """Longest time from SIGTERM to the exit of the driver."""
 
     @model_validator(mode="after")
@@ -142,9 +145,9 @@ class ApiServerSection(Section):
 
     kind: Literal["none", "memory", "real"] = "memory"
     """none: no API server; memory: one in this process; real: kube-apiserver and etcd."""
-    kubernetes: Release | None = None
+    kubernetes: Release | None = Field(default=None, examples=["1.37.1"])
     """Release of a real API server, such as 1.37.1."""
-    objects: tuple[Text, ...] = ()
+    objects: tuple[Text, ...] = Field(default=(), examples=[["objects.yaml"]])
     """YAML files with objects that exist before the driver starts, with placeholders; relative to this file."""
 
     @model_validator(mode="after")
@@ -161,7 +164,7 @@ class ClaimSection(Section):
 
     devices: DeviceCount = 1
     """Devices of each claim; all: those that the driver publishes on its node."""
-    manifests: tuple[Text, ...] = ()
+    manifests: tuple[Text, ...] = Field(default=(), examples=[["demo.yaml"]])
     """YAML files with ResourceClaims or ResourceClaimTemplates, and their DeviceClasses; relative to this file."""
 
     @model_validator(mode="after")

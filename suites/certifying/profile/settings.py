@@ -14,7 +14,7 @@ def settings_of(
     level: Level = "core",
     api_server: DriverApiServer | None = None,
     deadline: float = DEADLINE,
-    evidence: Path | None = None,
+    only: frozenset[str] = frozenset(),
 ) -> Settings:
     """The settings of a certification. `api_server` replaces that of the profile. Raises ConfigurationError."""
     profile, driver = file.profile, file.profile.driver
@@ -37,7 +37,7 @@ def settings_of(
         claim_devices=profile.claim.devices,
         sequential=not profile.abilities.several_processes,
         deadline=deadline,
-        evidence=evidence,
+        only=only,
         level=level,
         profile=file.name,
         profile_sha256=file.sha256,

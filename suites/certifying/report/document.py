@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal
 
+from drahealth.suites.certifying.certificate.certificate import Certificate
 from drahealth.suites.checking.checks import CHECKS
 from drahealth.suites.checking.evidence import Evidence, Header
 from drahealth.suites.checking.judge import Judgement
@@ -69,9 +70,11 @@ class Report:
     """The result for each requirement."""
     rerun: str = ""
     """The command that repeats a part of the run. REQUIREMENT stands for an ID."""
+    certificate: Certificate | None = None
+    """What a certification certifies, or that it does not; null for a check."""
 
 
-def report_of(summary: Summary, evidence: Evidence, rerun: str = "") -> Report:
+def report_of(summary: Summary, evidence: Evidence, rerun: str = "", certificate: Certificate | None = None) -> Report:
     """The report of a run. `rerun` is the command that repeats a part of it, with REQUIREMENT in place of an ID."""
     return Report(
         format=FORMAT,
@@ -84,6 +87,7 @@ def report_of(summary: Summary, evidence: Evidence, rerun: str = "") -> Report:
         counts=dict(Counter(one.verdict for one in summary.judgements)),
         requirements=tuple(map(_requirement, summary.judgements)),
         rerun=rerun,
+        certificate=certificate,
     )
 
 

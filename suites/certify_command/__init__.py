@@ -1,0 +1,1 @@
+"""The commands `drahealth certify`, `verify` and `diff`."""

@@ -1,0 +1,132 @@
+"""The subcommands `certify`, `verify` and `diff` of `drahealth`. Everything heavy is imported where it is needed."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from drahealth.suites.check_command.harness_errors import harness_errors
+from drahealth.suites.errors import ConfigurationError
+
+Registry = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="With --init: registration directory of a running driver.")
+]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the subcommands."""
+    app.command("certify")(certify_driver)
+    app.command("verify")(verify_report)
+    app.command("diff")(diff_reports)
+
+
+@harness_errors
+def certify_driver(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="FILE.toml",
+            help="The driver profile. With --init: the command of the driver after `--`, or a registration socket.",
+            show_default=False,
+        ),
+    ] = None,
+    level: Annotated[
+        str, typer.Option(metavar="LEVEL", help="Level of the certificate: core (default) or full.")
+    ] = "core",
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PATH",
+            help="Directory of the certificate; default: certificate/ beside FILE.toml. With --init: the file.",
+        ),
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the certificate in the directory.")] = False,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Print what would be judged, what not and why, and the time; start nothing.")
+    ] = False,
+    requirement: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ID", help="Check only this requirement, such as PLUGIN-05; without a certificate."),
+    ] = None,
+    api_server: Annotated[
+        str | None, typer.Option(metavar="KIND", help="API server in place of the profile's: memory, real or none.")
+    ] = None,
+    deadline: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Longest duration; default: 180, or 420 for level full.")
+    ] = None,
+    waivers: Annotated[Path | None, typer.Option(metavar="FILE.toml", help="Accepted violations.")] = None,
+    baseline: Annotated[
+        Path | None,
+        typer.Option(metavar="REPORT.json", help="Fail only for findings that this earlier report does not have."),
+    ] = None,
+    init: Annotated[bool, typer.Option("--init", help="Write a commented driver profile instead.")] = False,
+    registry_dir: Registry = None,
+    kubeconfig: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="With --init: API server of a running driver.")
+    ] = None,
+) -> None:
+    """Certify a driver that a driver profile describes, and write its certificate to a directory.
+
+    Exit codes: 0 certified, 1 fails, 2 wrong usage, 3 harness error, 4 incomplete.
+    """
+    from drahealth.suites.certify_command import program
+    from drahealth.suites.certify_command.flags import certify_settings
+    from drahealth.suites.certify_command.init import write_profile
+    from drahealth.suites.certify_command.plan import show_plan
+
+    if init:
+        write_profile(words or [], registry_dir=registry_dir, kubeconfig=kubeconfig, out=out)
+        return
+    if registry_dir or kubeconfig:
+        raise ConfigurationError(
+            "--registry-dir and --kubeconfig are for --init", "set `running` in the driver profile"
+        )
+    if not words or len(words) > 1:
+        raise ConfigurationError(
+            "pass one driver profile", "`drahealth certify --init -- COMMAND... > driver.toml` writes it"
+        )
+    path = Path(words[0])
+    settings = certify_settings(
+        path, level=level, api_server=api_server, deadline=deadline, requirements=requirement or ()
+    )
+    if plan:
+        show_plan(settings)
+        return
+    request = program.Request(
+        profile=path,
+        out=out or path.parent / "certificate",
+        overwrite=overwrite,
+        waivers=waivers,
+        baseline=baseline,
+        requirements=tuple(requirement or ()),
+    )
+    raise typer.Exit(program.certify(settings, request))
+
+
+@harness_errors
+def verify_report(
+    report: Annotated[Path, typer.Argument(metavar="REPORT", help="The report.json of a certificate.")],
+    evidence: Annotated[Path, typer.Argument(metavar="EVIDENCE", help="The evidence.jsonl of the same certificate.")],
+) -> None:
+    """Judge the evidence of a certificate again, and compare it with the report.
+
+    It finds mistakes and edits of one file. It does not find a forgery of both.
+    Exit codes: 0 the report says the same, 1 it differs or a file was edited, 2 wrong files.
+    """
+    from drahealth.suites.certify_command.comparing import verify
+
+    raise typer.Exit(verify(report, evidence))
+
+
+@harness_errors
+def diff_reports(
+    first: Annotated[Path, typer.Argument(metavar="A", help="A report.json.")],
+    second: Annotated[Path, typer.Argument(metavar="B", help="A report.json.")],
+) -> None:
+    """Print the differences between two reports: what was checked, and the verdicts.
+
+    Exit codes: 0 no difference, 1 differences, 2 wrong files.
+    """
+    from drahealth.suites.certify_command.comparing import show_diff
+
+    raise typer.Exit(show_diff(first, second))

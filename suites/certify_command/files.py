@@ -1,0 +1,28 @@
+"""Reads the reports and the evidence that commands are given."""
+
+from pathlib import Path
+
+from drahealth.suites.certifying.report.document import Report
+from drahealth.suites.certifying.report.reading import parse_report
+from drahealth.suites.errors import ConfigurationError
+
+
+def read_report(path: Path) -> Report:
+    """Reads a report. Raises ConfigurationError."""
+    return parsed_report(read_bytes(path), path)
+
+
+def parsed_report(content: bytes, path: Path) -> Report:
+    """The report of a file with this content. Raises ConfigurationError."""
+    try:
+        return parse_report(content)
+    except ValueError as error:
+        raise ConfigurationError(f"{path}: {error}", "pass a report.json of `drahealth certify`") from None
+
+
+def read_bytes(path: Path) -> bytes:
+    """The content of a file. Raises ConfigurationError."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigurationError(f"cannot read {path}: {error.strerror}", "pass another file") from None

@@ -1,0 +1,89 @@
+"""`drahealth certify --plan`: what a run would judge, what not and why, and the time that it takes."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from drahealth.fakes.program.console import standard_output
+from drahealth.suites.checking.checks import CHECKS
+from drahealth.suites.checking.experiments.experiment import Experiment
+from drahealth.suites.checking.ledger import DriverRequirement, requirements
+from drahealth.suites.checking.settings import Settings, plan
+
+REAL_SERVER = 10.0
+"""Seconds until a real API server of a driver process is ready."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A requirement of the run."""
+
+    requirement: DriverRequirement
+    reasons: tuple[str, ...]
+    """Why it cannot be judged; empty if it can, in full or in part."""
+
+
+def planned_requirements(settings: Settings) -> list[Planned]:
+    """The requirements of the level, in the order of the ledger. What the driver does is not known yet."""
+    excluded = {experiment.name: reason for experiment, reason in plan(settings)}
+    found = []
+    for one in requirements().values():
+        if one.is_judged(settings.level, settings.subject):
+            of_checks = [
+                [excluded[name] for name in check.experiments if excluded.get(name)]
+                for check in CHECKS.values()
+                if check.requirement == one.id
+            ]
+            reasons = dict.fromkeys(reason for each in of_checks for reason in each)
+            found.append(Planned(one, tuple(reasons) if all(of_checks) else ()))
+    return found
+
+
+def duration(settings: Settings) -> float:
+    """Seconds that the experiments usually take."""
+    by_process: dict[str, list[Experiment]] = {}
+    for experiment, excluded in plan(settings):
+        if not excluded:
+            by_process.setdefault(experiment.process, []).append(experiment)
+    times = [_seconds(experiments) for experiments in by_process.values()]
+    servers = REAL_SERVER * (len(times) if settings.sequential else 1) if settings.api_server == "real" else 0.0
+    return (sum(times) if settings.sequential else max(times, default=0.0)) + servers
+
+
+def _seconds(experiments: Sequence[Experiment]) -> float:
+    """The time of one process: experiments wait for those that must be done or have ended before."""
+    waiting, ends = {one.name: one for one in experiments}, dict[str, float]()
+    while waiting:
+        for one in list(waiting.values()):
+            before = {one.requires, *one.after}
+            if not before & waiting.keys():
+                ends[waiting.pop(one.name).name] = (
+                    max((ends.get(name, 0.0) for name in before), default=0) + one.seconds
+                )
+    return max(ends.values(), default=0.0)
+
+
+def show_plan(settings: Settings) -> None:
+    """Prints the plan."""
+    console = standard_output()
+    for line in plan_lines(settings):
+        console.print(line, soft_wrap=True, markup=False, highlight=False)
+
+
+def plan_lines(settings: Settings) -> Iterator[str]:
+    """The plan as text."""
+    for experiment, excluded in plan(settings):
+        cost = "not run" if excluded else f"{experiment.seconds:.0f} s"
+        yield f"{cost:>7}  {experiment.process:10} {experiment.name}: {experiment.sentence}"
+        if excluded:
+            yield f"{'':20}reason: {excluded}"
+    found = planned_requirements(settings)
+    judged = [one.requirement for one in found if not one.reasons]
+    musts = sum(one.level == "MUST" for one in judged)
+    yield f"\nlevel {settings.level} judges {len(judged)} of {len(found)} requirements, {musts} of them MUST:"
+    for family in dict.fromkeys(one.family for one in judged):
+        yield f"  {family}: {', '.join(one.id for one in judged if one.family == family)}"
+    reasons = dict.fromkeys(one.reasons for one in found if one.reasons)
+    for reason in reasons:
+        names = ", ".join(one.requirement.id for one in found if one.reasons == reason)
+        yield f"not judged: {names}\n  reason: {'; '.join(reason)}"
+    yield f"\nabout {duration(settings):.0f} s for a driver that answers at once"

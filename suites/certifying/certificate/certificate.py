@@ -1,0 +1,117 @@
+"""What a run certifies: a level, with the health APIs, releases, version and ledger that it holds for. Pure."""
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import date
+
+from drahealth.proto.health_apis import HEALTH_APIS
+from drahealth.proto.version import __version__
+from drahealth.suites.checking.evidence import Evidence
+from drahealth.suites.checking.ledger import Level, requirements
+from drahealth.suites.checking.observed.streams import streams
+from drahealth.suites.checking.summary import Outcome, Summary
+from drahealth.suites.checking.verdicts import Verdict
+from drahealth.suites.checking.waivers import Waiver
+
+OPEN = (Verdict.FAIL, Verdict.NOT_TESTED, Verdict.ERROR)
+"""The verdicts on a MUST that prevent a certificate."""
+_SHOWN = 8
+"""Characters of a digest in a text."""
+_HEALTH = ".DRAResourceHealth"
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """What a run certifies, or that it does not."""
+
+    certified: bool
+    """Whether no applicable MUST of the level has FAIL, NOT_TESTED or ERROR."""
+    text: str
+    """The verdict in words. It names all that it holds for."""
+    level: Level
+    """How much of the ledger was judged."""
+    health_apis: tuple[str, ...]
+    """The health APIs on which the driver reported."""
+    releases: str
+    """The Kubernetes minors of the judged requirements, such as 1.34-1.37."""
+    drahealth: str
+    """Version of drahealth that judged the evidence."""
+    ledger_sha256: str
+    """Digest of the content of the ledger."""
+    evidence_sha256: str
+    """Digest of the evidence file."""
+    judged: date
+    """The day on which the evidence was judged, which decides whether a waiver has expired."""
+    waivers: tuple[Waiver, ...]
+    """The accepted violations that the verdict takes into account."""
+
+
+def certificate_of(
+    summary: Summary, evidence: Evidence, *, evidence_sha256: str, waivers: Sequence[Waiver], today: date
+) -> Certificate:
+    """The certificate of a run of level core or full."""
+    certified = is_certified(summary)
+    found = Certificate(
+        certified=certified,
+        text="",
+        level=evidence.header.level,
+        health_apis=health_apis(evidence),
+        releases=releases(summary),
+        drahealth=__version__,
+        ledger_sha256=ledger_sha256(),
+        evidence_sha256=evidence_sha256,
+        judged=today,
+        waivers=tuple(waivers),
+    )
+    return replace(found, text=_text(found, summary))
+
+
+def is_certified(summary: Summary) -> bool:
+    """Whether a run judged all requirements of its level, and no MUST of them is open."""
+    return summary.outcome is Outcome.CONFORMS and not summary.only and not summary.of_any(*OPEN)
+
+
+def _text(certificate: Certificate, summary: Summary) -> str:
+    what = f"certified {certificate.level}" if certificate.certified else f"not certified {certificate.level}"
+    if not certificate.certified:
+        outcome = Outcome.INCOMPLETE if summary.outcome is Outcome.CONFORMS else summary.outcome
+        what += f" ({outcome})"
+    names = [name.removesuffix(_HEALTH) for name in certificate.health_apis]
+    parts = [what]
+    if summary.running:
+        parts.append("driver not started by drahealth")
+    if waived := summary.of_any(Verdict.WAIVED):
+        parts.append(f"waived {' + '.join(one.requirement.id for one in waived)}")
+    parts.append(f"health {' + '.join(names)}" if names else "no health API")
+    parts.append(f"Kubernetes {certificate.releases}")
+    parts.append(f"drahealth {certificate.drahealth}")
+    parts.append(f"ledger {certificate.ledger_sha256[:_SHOWN]}")
+    return ", ".join(parts)
+
+
+def health_apis(evidence: Evidence) -> tuple[str, ...]:
+    """The names of the health APIs with a report, the best one first."""
+    seen = {stream.api.name for stream in streams(evidence) if stream.reports}
+    return tuple(name for name in HEALTH_APIS if name in seen)
+
+
+def releases(summary: Summary) -> str:
+    """The minors from the oldest to the newest of the judged requirements."""
+    minors = [
+        tuple(map(int, minor.split(".")))
+        for one in summary.judgements
+        for minor in re.findall(r"\d+\.\d+", one.requirement.kubernetes)
+    ]
+    if not minors:
+        return "none"
+    oldest, newest = (".".join(map(str, minor)) for minor in (min(minors), max(minors)))
+    return oldest if oldest == newest else f"{oldest}-{newest}"
+
+
+def ledger_sha256() -> str:
+    """Digest of the ledger: changes with any requirement."""
+    content = [asdict(one) for one in requirements().values()]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

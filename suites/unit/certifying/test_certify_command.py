@@ -1,0 +1,194 @@
+"""`drahealth certify`, `verify` and `diff` as processes."""
+
+import fcntl
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from drahealth.suites.certify_command.folder import EVIDENCE, FILES, REPORT, certificate_folder
+from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.unit import command_process
+from drahealth.suites.unit.certifying.certificates import core_run, written
+from drahealth.suites.unit.certifying.test_certificate import leave_sockets
+from drahealth.suites.unit.command_process import COMMAND, Done
+
+
+def drahealth(*arguments: str | Path, folder: Path | None = None) -> Done:
+    return command_process.run(COMMAND, *map(str, arguments), folder=folder)
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> Path:
+    """The driver profile of a program that is no driver."""
+    path = tmp_path / "gpu.toml"
+    command = json.dumps([sys.executable, "-c", "import time; time.sleep(600)"])
+    path.write_text(f'format = "driver-profile/v1"\n[driver]\ncommand = {command}\n')
+    return path
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    """The certificate of a healthy driver."""
+    written(tmp_path / "certificate", core_run())
+    return tmp_path / "certificate"
+
+
+# -- certify
+
+
+def test_program_that_is_no_driver_is_not_certified(profile: Path) -> None:
+    done = drahealth("certify", profile, "--deadline=3")
+    report = json.loads((profile.parent / "certificate" / REPORT).read_text())
+    assert (done.returncode, report["certificate"]["certified"]) == (4, False), done.stderr
+    assert (report["run"]["profile"], report["run"]["level"]) == ("gpu", "core")
+    assert {path.name for path in (profile.parent / "certificate").iterdir()} == set(FILES)
+
+
+def test_report_of_a_run_is_verified_by_its_evidence(profile: Path) -> None:
+    drahealth("certify", profile, "--deadline=2")
+    folder = profile.parent / "certificate"
+    done = drahealth("verify", folder / REPORT, folder / EVIDENCE)
+    assert done.returncode == 0, done.stdout
+
+
+def test_baseline_of_the_same_driver_has_all_findings(profile: Path) -> None:
+    drahealth("certify", profile, "--deadline=2")
+    old = profile.parent / "certificate" / REPORT
+    done = drahealth("certify", profile, "--deadline=2", f"--baseline={old}", f"--out={profile.parent / 'new'}")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_one_requirement_gives_no_certificate(profile: Path) -> None:
+    done = drahealth("certify", profile, "--deadline=2", "--requirement=PLUGIN-01")
+    assert (done.returncode, (profile.parent / "certificate").exists()) == (4, False)
+
+
+def test_plan_starts_nothing(profile: Path) -> None:
+    done = drahealth("certify", "--plan", profile)
+    assert (done.returncode, done.stderr, [path.name for path in profile.parent.iterdir()]) == (0, "", ["gpu.toml"])
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["certify"],
+        ["certify", "gpu.toml", "other.toml"],
+        ["certify", "nowhere.toml"],
+        ["certify", "gpu.toml", "--level=gold"],
+        ["certify", "gpu.toml", "--level=check"],
+        ["certify", "gpu.toml", "--deadline=-1"],
+        ["certify", "gpu.toml", "--api-server=fake"],
+        ["certify", "gpu.toml", "--waivers=nowhere.toml"],
+        ["certify", "gpu.toml", "--baseline=nowhere.json"],
+        ["certify", "gpu.toml", "--baseline=gpu.toml"],
+        ["certify", "gpu.toml", "--requirement=PLUGIN-00"],
+        ["certify", "gpu.toml", "--registry-dir=."],
+        ["certify", "gpu.toml", "--out=gpu.toml"],
+        ["certify", "missing.toml"],
+        ["certify", "--init", "--out=gpu.toml"],
+        ["certify", "--init", "--registry-dir=."],
+        ["certify", "--init", "--kubeconfig=k", "--", "./driver"],
+        ["verify", "nowhere.json", "gpu.toml"],
+        ["verify", "gpu.toml", "gpu.toml"],
+        ["diff", "gpu.toml", "gpu.toml"],
+    ],
+)
+def test_wrong_usage_exits_with_2_and_one_line(profile: Path, arguments: list[str]) -> None:
+    (profile.parent / "missing.toml").write_text(profile.read_text().replace(sys.executable, "./no-driver"))
+    done = drahealth(*arguments, folder=profile.parent)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
+    assert sorted(path.name for path in profile.parent.iterdir()) == ["gpu.toml", "missing.toml"]
+
+
+def test_all_mistakes_of_a_profile_are_printed(profile: Path) -> None:
+    profile.write_text(profile.read_text() + "a = 1\nb = 2\n")
+    done = drahealth("certify", profile)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 2), done.stderr
+
+
+# -- the directory of a certificate
+
+
+def test_certificate_is_not_overwritten_silently(profile: Path, certificate: Path) -> None:
+    before = (certificate / REPORT).read_bytes()
+    done = drahealth("certify", profile, "--deadline=2")
+    assert (done.returncode, (certificate / REPORT).read_bytes()) == (2, before)
+    assert drahealth("certify", profile, "--deadline=2", "--overwrite").returncode == 4
+    assert (certificate / REPORT).read_bytes() != before
+
+
+def test_two_certifications_in_one_directory_are_an_error(profile: Path) -> None:
+    out = profile.parent / "certificate"
+    out.mkdir()
+    with (out / ".lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        done = drahealth("certify", profile, "--deadline=2")
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
+
+
+def test_failed_run_leaves_the_directory_as_it_was(tmp_path: Path) -> None:
+    out = tmp_path / "certificate"
+
+    def fail() -> None:
+        with certificate_folder(out) as new:
+            (new / REPORT).write_text("{}")
+            raise ConfigurationError("no driver")
+
+    with pytest.raises(ConfigurationError, match="no driver"):
+        fail()
+    assert not out.exists()
+
+
+def test_files_of_a_killed_run_are_removed(tmp_path: Path) -> None:
+    (tmp_path / ".new-killed").mkdir()
+    with certificate_folder(tmp_path) as new:
+        (new / REPORT).write_text("{}")
+    assert [path.name for path in tmp_path.iterdir()] == [REPORT]
+
+
+# -- verify and diff
+
+
+def test_certificate_is_verified(certificate: Path) -> None:
+    done = drahealth("verify", certificate / REPORT, certificate / EVIDENCE)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+
+
+def test_edited_report_is_not_verified(certificate: Path) -> None:
+    path = certificate / REPORT
+    path.write_text(path.read_text().replace('"verdict": "PASS"', '"verdict": "STATIC"', 1))
+    done = drahealth("verify", path, certificate / EVIDENCE)
+    assert (done.returncode, done.stdout.count(": the report has STATIC, the evidence gives PASS")) == (1, 1), (
+        done.stdout
+    )
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda data: data.replace(b'"code":"OK"', b'"code":"ok"', 1),
+        lambda data: data[: len(data) // 2],
+        lambda data: data + b"{}\n",
+        lambda data: b"\n".join(data.split(b"\n")[:-2]) + b"\n",
+    ],
+)
+def test_edited_evidence_is_not_verified(certificate: Path, edit: Callable[[bytes], bytes]) -> None:
+    path = certificate / EVIDENCE
+    path.write_bytes(edit(path.read_bytes()))
+    done = drahealth("verify", certificate / REPORT, path)
+    assert (done.returncode, "not verified" in done.stdout) == (1, True), done.stdout
+
+
+def test_evidence_of_another_run_is_not_verified(certificate: Path, tmp_path: Path) -> None:
+    written(tmp_path / "other", core_run(leave_sockets))
+    assert drahealth("verify", certificate / REPORT, tmp_path / "other" / EVIDENCE).returncode == 1
+
+
+def test_differences_of_two_reports_are_printed(certificate: Path, tmp_path: Path) -> None:
+    written(tmp_path / "other", core_run(leave_sockets))
+    done = drahealth("diff", certificate / REPORT, tmp_path / "other" / REPORT)
+    assert (done.returncode, done.stdout) == (1, "PLUGIN-18: PASS -> FAIL\n")
+    assert drahealth("diff", certificate / REPORT, certificate / REPORT).returncode == 0

@@ -1,0 +1,88 @@
+"""`drahealth certify --init`: the file that it writes is a valid driver profile."""
+
+import tomllib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drahealth.fakes.cluster.api import SLICES
+from drahealth.proto.services import GET_INFO
+from drahealth.suites.certify_command.init import write_profile
+from drahealth.suites.certify_command.running_driver import describe
+from drahealth.suites.certifying.profile.file import read_profile
+from drahealth.suites.certifying.profile.model import DriverProfile
+from drahealth.suites.certifying.profile.template import driver_profile
+from drahealth.suites.checking.settings import Settings
+from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.targets.api_servers.serving import api_server
+from drahealth.suites.unit.checking.healthy_run import resource_slice
+from drahealth.suites.unit.checking.lab_rig import DRIVER, LabRig
+
+COMMAND = ["./driver", 'a "quoted" word', "back\\slash", "--dir={driver_dir}", "é\x7f"]
+
+
+def test_written_profile_starts_the_command(tmp_path: Path) -> None:
+    path = tmp_path / "gpu.toml"
+    write_profile(COMMAND, registry_dir=None, kubeconfig=None, out=path)
+    assert read_profile(path).profile.driver.command == tuple(COMMAND)
+
+
+def test_template_without_a_command_is_valid(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    write_profile([], registry_dir=None, kubeconfig=None, out=None)
+    path = tmp_path / "gpu.toml"
+    path.write_text(capsys.readouterr().out)
+    assert read_profile(path).profile.driver.command
+
+
+def test_every_key_has_a_comment_and_a_valid_example() -> None:
+    lines = driver_profile({}).splitlines()
+    keys = [line.removeprefix("# ") for line in lines if line.startswith("# ") and " = " in line]
+    assert [key for key in keys if not tomllib.loads(key)] == []
+    assert all(line.startswith("# ") and not line.startswith("# #") for line in lines if " = " in line[:1])
+    assert "..." not in "".join(keys)
+
+
+def test_every_section_of_the_model_is_in_the_template() -> None:
+    text = driver_profile({})
+    sections = [field.alias or name for name, field in DriverProfile.model_fields.items() if name != "format"]
+    assert [name for name in sections if f"[{name}]" not in text] == []
+
+
+@pytest.fixture
+async def rig() -> AsyncIterator[LabRig]:
+    rig = LabRig()
+    yield rig
+    await rig.close()
+
+
+async def test_running_driver_describes_itself(rig: LabRig) -> None:
+    await rig.driver()
+    (found,) = await describe(Settings(registry_dir=rig.places.registry_dir))
+    assert found.startswith(f"Driver {DRIVER}, which advertises v1.DRAPlugin")
+
+
+async def test_several_running_drivers_need_a_socket(rig: LabRig) -> None:
+    driver = await rig.driver()
+
+    async def get_info(_: Any, __: Any) -> Any:
+        return GET_INFO.response(type="DRAPlugin", name="nic.example.com")
+
+    await rig.serve({GET_INFO: get_info})
+    with pytest.raises(ConfigurationError, match="2 DRA drivers"):
+        await describe(Settings(registry_dir=rig.places.registry_dir))
+    assert len(await describe(Settings(socket=driver.sockets[1]))) == 1
+
+
+async def test_directory_without_a_driver_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="0 DRA drivers"):
+        await describe(Settings(registry_dir=tmp_path))
+
+
+async def test_devices_of_a_running_driver_are_named(rig: LabRig, tmp_path: Path) -> None:
+    await rig.driver()
+    async with api_server("memory", tmp_path) as server:
+        await server.api.create(SLICES, {**resource_slice("gpu-0", "gpu-1"), "metadata": {"name": "a"}})
+        settings = Settings(registry_dir=rig.places.registry_dir, kubeconfig=await server.kubeconfig())
+        assert (await describe(settings))[1:] == ["It publishes 2 devices: gpu-0, gpu-1."]
