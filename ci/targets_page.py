@@ -9,24 +9,25 @@ from drahealth.suites.targets.option import Command
 from drahealth.suites.targets.versions import missing_in
 
 INTRODUCTION = """\
-The scenarios run on a target. `--target NAME` chooses it.
+A target is the place where scenarios run. `--target NAME` of `drahealth run` selects it.
 
 """
 CAPABILITIES = """
 ## Capabilities
 
-Requirements and scenarios name the capabilities that they need. On a target without one of them
-they are not applicable.
+A capability is something that a target can do and that some scenarios need. If a target lacks a capability, the
+scenarios that need it are not applicable there.
 
 """
 OPTIONS = """
 ## Options
 
-Options of `drahealth run` and `drahealth play`. pytest has each as `--drahealth-NAME`.
+The options of `drahealth run` and `drahealth play`. Each is also an option of pytest: `--nodes` is `--drahealth-nodes`
+there.
 
 """
 DOCTOR = """
-Options of `drahealth doctor`:
+The options of `drahealth doctor`:
 
 """
 

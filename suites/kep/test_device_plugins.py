@@ -52,12 +52,12 @@ async def test_each_container_shows_its_allocated_devices(node: Node) -> None:
 
 
 @scenario("DP-04", "DP-07")
-async def test_devices_of_a_stopped_device_plugin_read_unknown_until_it_restarts(node: Node) -> None:
+async def test_devices_of_a_stopped_device_plugin_show_unknown_until_it_restarts(node: Node) -> None:
     plugin, pod, gpu = await node.pod_with_a_plugin_gpu()
     await gpu.becomes(Health.UNHEALTHY)
     await pod.shows(gpu, Health.UNHEALTHY)
     await plugin.stops()
-    with node.judging("DP-04", "they read Unknown"):
+    with node.judging("DP-04", "they show as Unknown"):
         await pod.shows(gpu, Health.UNKNOWN, within="resync")
     await plugin.starts()
     with node.judging("DP-07", "the plugin is watched again"):
@@ -67,11 +67,11 @@ async def test_devices_of_a_stopped_device_plugin_read_unknown_until_it_restarts
 
 
 @scenario("DP-04", "DP-07")
-async def test_devices_of_a_crashed_device_plugin_read_unknown_until_it_restarts(node: Node) -> None:
+async def test_devices_of_a_crashed_device_plugin_show_unknown_until_it_restarts(node: Node) -> None:
     plugin, pod, gpu = await node.pod_with_a_plugin_gpu(registration="plugins_registry")
     await pod.shows(gpu, Health.HEALTHY)
     await plugin.crashes()
-    with node.judging("DP-04", "they read Unknown"):
+    with node.judging("DP-04", "they show as Unknown"):
         await pod.shows(gpu, Health.UNKNOWN, within="resync")
     await plugin.starts()
     with node.judging("DP-07", "the plugin is watched again"):
@@ -80,25 +80,25 @@ async def test_devices_of_a_crashed_device_plugin_read_unknown_until_it_restarts
 
 
 @scenario("DP-05")
-async def test_a_device_removed_from_the_list_reads_unknown_until_it_is_listed_again(node: Node) -> None:
+async def test_a_device_removed_from_the_list_shows_unknown_until_it_is_listed_again(node: Node) -> None:
     _, pod, gpu = await node.pod_with_a_plugin_gpu(devices=2, preferred=("gpu-0",))
     await gpu.becomes(Health.UNHEALTHY)
     await pod.shows(gpu, Health.UNHEALTHY)
     await gpu.is_removed()
-    with node.judging("DP-05", "it reads Unknown"):
+    with node.judging("DP-05", "it shows as Unknown"):
         await pod.shows(gpu, Health.UNKNOWN, within="resync")
     await gpu.is_restored()
     await pod.shows(gpu, Health.UNHEALTHY)
 
 
 @scenario("DP-06", "DP-07")
-async def test_after_a_kubelet_restart_devices_read_unknown_until_their_plugin_registers(node: Node) -> None:
+async def test_after_a_kubelet_restart_devices_show_unknown_until_their_plugin_registers(node: Node) -> None:
     plugin, pod, gpu = await node.pod_with_a_plugin_gpu()
     await gpu.becomes(Health.UNHEALTHY)
     await pod.shows(gpu, Health.UNHEALTHY)
     await plugin.stops()
     await node.kubelet_restarts()
-    with node.judging("DP-06", "they read Unknown"):
+    with node.judging("DP-06", "they show as Unknown"):
         await pod.shows(gpu, Health.UNKNOWN, within="resync")
     node.check(pod.has_never_restarted(), "the pod runs on", pod)
     await plugin.starts()

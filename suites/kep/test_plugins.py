@@ -6,7 +6,7 @@ from drahealth.suites.story.node import Node
 
 
 @scenario("STREAM-01", "STREAM-02", counterpart_of=("e2e_node/plugin-stops",))
-async def test_devices_of_a_stopped_plugin_read_unknown_until_it_restarts(node: Node) -> None:
+async def test_devices_of_a_stopped_plugin_show_unknown_until_it_restarts(node: Node) -> None:
     driver, pod, gpu = await node.pod_with_a_gpu()
     await pod.shows(gpu, Health.HEALTHY)
     await driver.stops()
@@ -19,7 +19,7 @@ async def test_devices_of_a_stopped_plugin_read_unknown_until_it_restarts(node: 
 
 
 @scenario("STREAM-01", "STREAM-02", counterpart_of=("TestConnectionHandling",))
-async def test_devices_of_a_crashed_plugin_read_unknown_until_it_restarts(node: Node) -> None:
+async def test_devices_of_a_crashed_plugin_show_unknown_until_it_restarts(node: Node) -> None:
     driver, pod, gpu = await node.pod_with_a_gpu()
     await gpu.becomes(Health.UNHEALTHY, message="before the crash")
     await pod.shows(gpu, Health.UNHEALTHY, message="before the crash")
@@ -64,7 +64,7 @@ async def test_a_pod_started_after_a_plugin_restart_shows_its_device(node: Node)
 
 
 @scenario("OPTOUT-01", counterpart_of=("TestStartWithoutHealth",))
-async def test_a_plugin_without_the_health_service_runs_pods_and_its_devices_read_unknown(node: Node) -> None:
+async def test_a_plugin_without_the_health_service_runs_pods_and_its_devices_show_unknown(node: Node) -> None:
     driver, pod, gpu = await node.pod_with_a_gpu(health_apis=())
     await pod.shows(gpu, Health.UNKNOWN, message="")
     await node.kubelet_catches_up()

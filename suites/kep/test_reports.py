@@ -20,7 +20,7 @@ async def test_a_device_missing_from_reports_keeps_its_health_until_its_timeout(
         pod.still_shows(gpu, Health.UNHEALTHY, message="missing from later reports")
     await node.advance_time(4.1)
     await driver.control.report([alone])
-    with node.judging("CACHE-02", "after the next report it reads Unknown"):
+    with node.judging("CACHE-02", "after the next report it shows as Unknown"):
         await pod.shows(gpu, Health.UNKNOWN, message="")
     await driver.resumes()
     await gpu.becomes(Health.HEALTHY, timeout=600)

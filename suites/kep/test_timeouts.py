@@ -6,13 +6,13 @@ from drahealth.suites.story.node import Node
 
 
 @scenario("TIMEOUT-01", counterpart_of=("kep/cache-timeout",))
-async def test_a_device_not_reported_within_its_timeout_reads_unknown(node: Node) -> None:
+async def test_a_device_not_reported_within_its_timeout_shows_unknown(node: Node) -> None:
     driver, pod, gpu = await node.pod_with_a_gpu()
     await gpu.becomes(Health.UNHEALTHY, message="the last report", timeout=2)
     await pod.shows(gpu, Health.UNHEALTHY, message="the last report")
     await driver.is_silenced()
     await node.advance_time(2.1)
-    with node.judging("TIMEOUT-01", "it reads Unknown"):
+    with node.judging("TIMEOUT-01", "it shows as Unknown"):
         await pod.shows(gpu, Health.UNKNOWN, message="", within="resync")
     await driver.resumes()
     await gpu.becomes(Health.HEALTHY, timeout=60)
@@ -29,7 +29,7 @@ async def test_each_device_has_its_own_timeout(node: Node) -> None:
     await pod.shows(slow, Health.UNHEALTHY, message="with a long timeout")
     await driver.is_silenced()
     await node.advance_time(2.1)
-    with node.judging("TIMEOUT-02", "the one with the shorter timeout reads Unknown"):
+    with node.judging("TIMEOUT-02", "the device with the shorter timeout shows as Unknown"):
         await pod.shows(quick, Health.UNKNOWN, within="resync")
     pod.still_shows(slow, Health.UNHEALTHY, message="with a long timeout")
 
@@ -59,7 +59,7 @@ async def test_a_device_reported_again_after_its_timeout_shows_its_health_at_onc
     await pod.shows(gpu, Health.UNHEALTHY, message="unchanged")
     await driver.is_silenced()
     await node.advance_time(5.1)
-    with node.judging("TIMEOUT-01", "it reads Unknown"):
+    with node.judging("TIMEOUT-01", "it shows as Unknown"):
         await pod.shows(gpu, Health.UNKNOWN, message="", within="resync")
     await driver.control.report([gpu.reading(Health.UNHEALTHY, "unchanged", timeout=5)])
     for fence in (Health.UNHEALTHY, Health.HEALTHY):

@@ -60,11 +60,11 @@ class Scenario:
         if not health_api or not self.beyond(health_api):
             return ""
         fields = (f"{name} needs {' and '.join(_missing(name, health_api))}" for name in self.beyond(health_api))
-        return f"{', '.join(fields)}, which {health_api.name} does not carry"
+        return f"{', '.join(fields)}, which {health_api.name} does not have"
 
 
 def _missing(requirement: str, health_api: HealthApi | None) -> list[str]:
-    """Fields that it needs and the health API does not carry; None stands for the released ones, which carry all."""
+    """Fields that it needs and the health API does not have; None stands for the released ones, which have all."""
     fields = requirements()[requirement].needs_fields
     return [field for field in fields if health_api and field not in health_api.carries]
 

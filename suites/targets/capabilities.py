@@ -37,15 +37,15 @@ class Capability(Enum):
 _MEANINGS = {
     Capability.STOP_API_SERVER: "Stop the API server, and start it again with the same data.",
     Capability.CONTROL_WITHOUT_API_SERVER: "Send commands to the fake drivers while the API server is stopped.",
-    Capability.RESTART_KUBELET: "Kill the kubelet, and start it at once with the same files.",
-    Capability.STOP_KUBELET: "Kill the kubelet, and start it later with the same files; containers keep running.",
+    Capability.RESTART_KUBELET: "Kill the kubelet, and start it again immediately, with the same files.",
+    Capability.STOP_KUBELET: "Kill the kubelet, and start it again later, with the same files. Containers keep running.",
     Capability.CONTROL_WITHOUT_KUBELET: "Send commands to the fake drivers and the pods while the kubelet is stopped.",
     Capability.SWITCH_GATES: "Set the feature gates of the API server and of the kubelet.",
     Capability.ADVANCE_TIME: "Move the clock of the node forward, without waiting.",
-    Capability.SET_RESYNC: "Choose how often the kubelet syncs a pod that has not changed.",
-    Capability.LOCAL_DRIVERS: "Register drivers that run on this machine, in any process.",
-    Capability.TAINT_DEVICES: "Publish devices with taints, which the scheduler respects.",
-    Capability.KEP_API: "Judge what only the KEP has in the API; a release without it has a known issue.",
+    Capability.SET_RESYNC: "Set the time between two resyncs of a Pod.",
+    Capability.LOCAL_DRIVERS: "Register any driver that runs on this machine, not only the fake ones.",
+    Capability.TAINT_DEVICES: "Publish devices with taints. The scheduler skips such devices.",
+    Capability.KEP_API: "Judge fields and names that only the API of the KEP has. On a release they are known issues.",
 }
 
 _EXCLUSIVE = frozenset(

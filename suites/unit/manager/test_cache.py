@@ -53,7 +53,7 @@ def story(request: pytest.FixtureRequest) -> Story:
 
 
 @pytest.mark.counterpart("kep/cache-retrieval", "alpha2/get-unknown", "TestGetHealthInfo", "TestGetHealthInfoRobust")
-def test_a_device_that_was_never_reported_reads_unknown(story: Story) -> None:
+def test_a_device_that_was_never_reported_shows_unknown(story: Story) -> None:
     story.told(0, says(A))
     assert (story.cache.read(B, 0), story.cache.read(replace(A, driver="other"), 0)) == (UNKNOWN, UNKNOWN)
 

@@ -78,7 +78,7 @@ async def test_after_many_changes_the_latest_is_shown_and_notified(node: Node) -
 
 @BOTH_WAYS
 @pytest.mark.parametrize("end", ["stop", "crash"])
-async def test_the_devices_of_a_plugin_that_has_gone_read_unknown(node: Node, registration: Any, end: str) -> None:
+async def test_the_devices_of_a_plugin_that_has_gone_show_unknown(node: Node, registration: Any, end: str) -> None:
     plugin = await run_plugin(node, registration=registration)
     await run_pod(node, "pod")
     node.notified.clear()

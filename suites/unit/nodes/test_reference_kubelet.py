@@ -31,7 +31,7 @@ async def test_reported_health_is_waited_for() -> None:
         }
 
 
-async def test_silent_device_reads_unknown_once_its_timeout_has_passed() -> None:
+async def test_silent_device_shows_unknown_once_its_timeout_has_passed() -> None:
     async with ReferenceKubelet() as kubelet, FakeDriver.for_node(kubelet, heartbeat=0.0) as driver:
         await kubelet.wait_for_health("gpu-0", Health.HEALTHY)
         await driver.stream_silence()

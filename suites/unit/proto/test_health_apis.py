@@ -85,14 +85,14 @@ def test_the_methods_of_one_service_are_told_apart_by_name_and_the_newer_comes_f
 @pytest.mark.parametrize(
     ("number", "health"), [(1, "Healthy"), (2, "Unhealthy"), *((n, "Unknown") for n in (0, 3, 99, -1))]
 )
-def test_a_number_outside_the_enum_reads_unknown(health_api: HealthApi, number: int, health: str) -> None:
+def test_a_number_outside_the_enum_shows_unknown(health_api: HealthApi, number: int, health: str) -> None:
     message = health_api.method.response(devices=[{"health": number}])
     assert over_the_wire(health_api, message) == (DeviceHealth("", "", Health(health)),)
 
 
 @pytest.mark.parametrize("word", ["", "healthy", "HEALTHY", "Sick"])
 @pytest.mark.parametrize(("health_api", "field"), [(NODE_HEALTH, "health_status"), (NODE_HEALTH_DRAFT, "health")])
-def test_a_word_that_is_no_health_reads_unknown(health_api: HealthApi, field: str, word: str) -> None:
+def test_a_word_that_is_no_health_shows_unknown(health_api: HealthApi, field: str, word: str) -> None:
     message = health_api.method.response(devices=[{field: word}])
     assert over_the_wire(health_api, message) == (DeviceHealth("", "", Health.UNKNOWN),)
 

@@ -191,7 +191,7 @@ def test_simulated_time_counts_for_the_timeout() -> None:
     assert len(unreported(report(), status(), TimePassed(29), status(UNKNOWN))) == 1
 
 
-def test_a_stale_device_may_read_unknown_right_after_its_next_report() -> None:
+def test_a_stale_device_may_show_unknown_right_after_its_next_report() -> None:
     assert unreported(report(timeout=2), status(), 3, report(timeout=2), status(UNKNOWN), status()) == []
 
 

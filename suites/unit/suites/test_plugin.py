@@ -142,7 +142,7 @@ def test_a_known_issue_is_an_expected_failure_with_its_number(pytester: pytest.P
 
 
 DRAFT = "v1alpha1.NodeHealth/WatchDevicesStatus"
-NEEDS_MORE = f"TIMEOUT-02 needs timeout, which {DRAFT} does not carry"
+NEEDS_MORE = f"TIMEOUT-02 needs timeout, which {DRAFT} does not have"
 
 
 def test_a_scenario_that_the_health_api_cannot_carry_is_skipped_with_the_reason(pytester: pytest.Pytester) -> None:

@@ -117,14 +117,14 @@ def test_names_in_the_catalogue_are_unique_and_none_is_part_of_another() -> None
         (
             NODE_HEALTH,
             ("STATUS-02",),
-            "STATUS-02 needs message, which v1alpha1.NodeHealth/WatchResources does not carry",
+            "STATUS-02 needs message, which v1alpha1.NodeHealth/WatchResources does not have",
         ),
         (
             NODE_HEALTH_DRAFT,
             ("TIMEOUT-01", "STATUS-02"),
             (
                 "TIMEOUT-01 needs timeout, STATUS-02 needs message, "
-                "which v1alpha1.NodeHealth/WatchDevicesStatus does not carry"
+                "which v1alpha1.NodeHealth/WatchDevicesStatus does not have"
             ),
         ),
     ],
