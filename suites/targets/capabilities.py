@@ -38,7 +38,7 @@ _MEANINGS = {
     Capability.STOP_API_SERVER: "Stop the API server, and start it again with the same data.",
     Capability.CONTROL_WITHOUT_API_SERVER: "Send commands to the fake drivers while the API server is stopped.",
     Capability.RESTART_KUBELET: "Kill the kubelet, and start it again immediately, with the same files.",
-    Capability.STOP_KUBELET: "Kill the kubelet, and start it again later, with the same files. Containers keep running.",
+    Capability.STOP_KUBELET: "Kill the kubelet, and start it later with the same files. Containers keep running.",
     Capability.CONTROL_WITHOUT_KUBELET: "Send commands to the fake drivers and the pods while the kubelet is stopped.",
     Capability.SWITCH_GATES: "Set the feature gates of the API server and of the kubelet.",
     Capability.ADVANCE_TIME: "Move the clock of the node forward, without waiting.",

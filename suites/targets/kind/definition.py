@@ -34,7 +34,7 @@ def _clean(kept: bool, progress: Progress) -> tuple[list[str], list[str]]:
 DEFINITION = TargetDefinition(
     name="kind",
     title="a kind cluster",
-    summary="A cluster in containers with a real container runtime; the fake driver runs in a pod of each node.",
+    summary="A kind cluster with a real container runtime. The fake driver runs in a Pod on each node.",
     options=(KUBERNETES, HEALTH_API, *OPTIONS),
     missing={
         Capability.CONTROL_WITHOUT_API_SERVER: "commands to the fake drivers go through the API server",

@@ -9,7 +9,7 @@ from drahealth.suites.targets.option import Option, Values, switch
 from drahealth.suites.targets.progress import Progress
 from drahealth.suites.targets.shared_options import DRIVER, HEALTH_API, KUBERNETES
 
-START = Option("start", "", "Also start a real kubelet, to check that it works.", switch, ("doctor",))
+START = Option("start", "", "Also start a real kubelet, and check that it gets Ready.", switch, ("doctor",))
 
 
 def _configure(values: Values) -> Configuration:
@@ -29,7 +29,7 @@ def _examine(values: Values, progress: Progress) -> Iterator[Check]:
 DEFINITION = TargetDefinition(
     name="kubelet",
     title="a real kubelet",
-    summary="A real kubelet and a real control plane on this machine, with a fake container runtime. No root needed.",
+    summary="A real kubelet and a real control plane on this machine, with a fake container runtime. It needs user namespaces, or root.",
     options=(KUBERNETES, DRIVER, HEALTH_API, START),
     missing={Capability.ADVANCE_TIME: "a real kubelet reads the clock of the machine"},
     configure=_configure,

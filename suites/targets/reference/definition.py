@@ -16,7 +16,7 @@ def _configure(values: Values) -> Configuration:
 DEFINITION = TargetDefinition(
     name="reference",
     title="the reference",
-    summary="The manager and the fakes in this process; time is under control. It needs only Python.",
+    summary="The reference and the fakes, in one process with simulated time. It needs only Python.",
     options=(PROFILE, API_SERVER, KUBERNETES, DRIVER, HEALTH_API),
     missing={},
     configure=_configure,
