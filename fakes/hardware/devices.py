@@ -15,7 +15,7 @@ from drahealth.fakes.inventory.devices import Device
 from drahealth.fakes.kubelet_plugin import Pool
 from drahealth.fakes.kubelet_plugin.health_streams.table import HealthTable, healthy
 from drahealth.proto.clock import Clock
-from drahealth.proto.values import DeviceHealth, Health
+from drahealth.proto.values import DeviceHealth, DeviceId, Health
 
 
 class Devices:
@@ -30,6 +30,7 @@ class Devices:
         """Taints by device path."""
         self.published_taints: Mapping[str, tuple[Taint, ...]] = {}
         """Taints at the last successful publish."""
+        self._driver = options.name
         self._pool = options.pool_name
         well = (healthy(self.pool_of(device), device.name, options.timeout) for device in self.allocatable)
         now = int(clock.wall())
@@ -64,6 +65,10 @@ class Devices:
     def pool_of(self, device: Device) -> str:
         """The pool of a device."""
         return device.pool or self._pool
+
+    def ids(self) -> frozenset[DeviceId]:
+        """The allocatable devices as claims name them."""
+        return frozenset(DeviceId(self._driver, self.pool_of(device), device.name) for device in self.allocatable)
 
     def pools(self) -> dict[str, Pool]:
         """The pools to publish."""

@@ -67,7 +67,7 @@ class DriverInstance:
         self._observe = observe
         self._on_status = on_status
         self._counts = counts
-        self._plugin = FakeDraPlugin(options, self.prepared, observe, self.health.report_prepared)
+        self._plugin = FakeDraPlugin(options, devices.ids(), self.prepared, observe, self.health.report_prepared)
         self._made_folder: bool | None = None
         self._dropped: ValueError | None = None
         self._helper = self._new_helper()

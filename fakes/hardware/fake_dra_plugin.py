@@ -1,6 +1,6 @@
 """The claims part of a fake driver (`kubelet_plugin.interface.DRAPlugin`): it stores the prepared claims in a file."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 from drahealth.fakes.cluster.api import Object
@@ -13,12 +13,18 @@ from drahealth.proto.values import DeviceId, PreparedDevice
 
 
 class FakeDraPlugin:
-    """Stores prepared claims in `prepared`; calls `changed()` after each change."""
+    """Stores prepared claims for `devices` in `prepared`; calls `changed()` after each change."""
 
     def __init__(
-        self, options: DriverOptions, prepared: PreparedClaims, observe: Observe, changed: Callable[[], None]
+        self,
+        options: DriverOptions,
+        devices: Set[DeviceId],
+        prepared: PreparedClaims,
+        observe: Observe,
+        changed: Callable[[], None],
     ) -> None:
         self._options = options
+        self._devices = devices
         self._prepared = prepared
         self._observe = observe
         self._changed = changed
@@ -52,11 +58,15 @@ class FakeDraPlugin:
     def _refusal(self, uid: str, results: Sequence[dict[str, Any]]) -> str:
         """Why devices cannot be prepared for this claim; empty if they can.
 
-        Claims with admin access, and shares of a device, may use a device that another claim holds.
+        Claims with admin access, and shares of a device, may use a device that another claim holds. A claim that is
+        prepared stays so if a newer driver does not publish its devices.
         """
-        held = {device.id for claim, devices in self._prepared.all().items() if claim != uid for device in devices}
+        prepared = self._prepared.all()
+        held = {device.id for claim, devices in prepared.items() if claim != uid for device in devices}
         for result in results:
             device = DeviceId(self._options.name, result["pool"], result["device"])
+            if device not in self._devices and uid not in prepared:
+                return f"driver {device.driver} does not publish device {device.device} of pool {device.pool}"
             if device in held and not (result.get("adminAccess") or result.get("shareID")):
                 return f"device {device.device} is prepared for another claim"
         return ""

@@ -199,6 +199,25 @@ async def test_device_that_another_claim_holds_is_refused(rig: Rig, result: dict
     assert answer.error == error
 
 
+async def test_device_that_is_not_published_is_refused(rig: Rig) -> None:
+    await rig.here().start()
+    claim = (await rig.claim("gpu-9"))["metadata"]
+    wanted = {"namespace": "default", "name": claim["name"], "uid": claim["uid"]}
+    answer = (await rig.call(PREPARE["v1.DRAPlugin"], claims=[wanted])).claims[claim["uid"]]
+    assert answer.error == f"driver {DRIVER} does not publish device gpu-9 of pool node-a"
+
+
+async def test_prepared_claim_stays_prepared_without_its_device(rig: Rig) -> None:
+    claim = (await rig.claim("gpu-1"))["metadata"]
+    wanted = {"namespace": "default", "name": claim["name"], "uid": claim["uid"]}
+    for devices in (("gpu-0", "gpu-1"), ("gpu-0",)):
+        driver = rig.here(devices=devices)
+        await driver.start()
+        answer = (await rig.call(PREPARE["v1.DRAPlugin"], claims=[wanted])).claims[claim["uid"]]
+        assert (answer.error, [device.device_name for device in answer.devices]) == ("", ["gpu-1"])
+        await driver.crash()
+
+
 @pytest.mark.parametrize("version", sorted(PREPARE))
 async def test_a_device_may_be_returned_as_others(rig: Rig, version: str) -> None:
     odd = Returned("a/b", "", ("x", "y"), ("one", "one"), "share"), Returned("p", "d")
