@@ -1,4 +1,4 @@
-"""The subcommands `check`, `judge` and `selftest` of `drahealth`. Everything heavy is imported where it is needed."""
+"""The subcommands `check`, `judge`, `report` and `selftest` of `drahealth`. Subcommands import everything heavy."""
 
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +12,7 @@ def add_to(app: typer.Typer) -> None:
     """Adds the subcommands."""
     app.command("check")(check_driver)
     app.command("judge")(judge_evidence)
+    app.command("report")(write_report)
     app.command("selftest")(selftest)
 
 
@@ -129,6 +130,39 @@ def judge_evidence(
 
     outputs = program.Outputs(report, junitxml, waivers, tuple(requirement or ()), html)
     raise typer.Exit(program.judge_file(evidence, outputs))
+
+
+@harness_errors
+def write_report(
+    results: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="RESULT...",
+            help="Files of --report, their evidence, or folders of certificates.",
+            show_default=False,
+        ),
+    ] = None,
+    html: Annotated[
+        str | None, typer.Option(metavar="FILE.html", help="Write a web page with all results side by side.")
+    ] = None,
+    summary: Annotated[
+        str | None, typer.Option(metavar="FILE.md", help="Write a text for a pull request; for one result.")
+    ] = None,
+    badge: Annotated[
+        str | None, typer.Option(metavar="FILE.svg", help="Write a badge with the verdict; for one result.")
+    ] = None,
+    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of reports instead.")] = False,
+) -> None:
+    """Write a page, a text or a badge from the results of `check`, `certify` and `run`.
+
+    It runs nothing. Exit codes: 0 written, 2 wrong usage or an invalid file.
+    """
+    from drahealth.suites.check_command import results as program
+
+    if schema:
+        typer.echo(program.schema_text())
+        return
+    program.write_files(results or (), program.Wanted(html, summary, badge))
 
 
 def selftest(

@@ -12,6 +12,14 @@ from drahealth.suites.checking.settings import NOT_ASKED
 from drahealth.suites.checking.verdicts import Finding, Verdict, not_applicable, not_tested
 
 
+def worst(verdicts: Iterable[Verdict]) -> Verdict:
+    """The verdict on a requirement from those of its checks; NOT_TESTED without any."""
+    found = list(verdicts)
+    if not found:
+        return Verdict.NOT_TESTED
+    return min((one for one in found if one is not Verdict.NOT_APPLICABLE), default=Verdict.NOT_APPLICABLE)
+
+
 @dataclass(frozen=True, slots=True)
 class Judgement:
     """The verdict on one requirement."""
@@ -25,10 +33,7 @@ class Judgement:
     @property
     def verdict(self) -> Verdict:
         """The worst verdict of its checks. A check that does not apply counts only if no other one does."""
-        if not self.findings:
-            return Verdict.NOT_TESTED
-        found = [finding.verdict for finding in self.findings.values()]
-        return min((one for one in found if one is not Verdict.NOT_APPLICABLE), default=Verdict.NOT_APPLICABLE)
+        return worst(finding.verdict for finding in self.findings.values())
 
     @property
     def not_judged(self) -> Mapping[str, Finding]:

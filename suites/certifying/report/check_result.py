@@ -64,7 +64,7 @@ def _detail(finding: CheckFinding, verdict: str, rerun: str) -> Detail:
     failed = finding.verdict in (Verdict.FAIL, Verdict.WAIVED)
     lines = ", ".join(map(str, finding.records[:_RECORDS])) + (", ..." if len(finding.records) > _RECORDS else "")
     return Detail(
-        name=shown(finding.check),
+        name=f"check {shown(finding.check)}",
         verdict=verdict,
         seen=shown(finding.seen),
         expected=shown(finding.expected),

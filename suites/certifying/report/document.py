@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 from drahealth.suites.certifying.certificate.certificate import Certificate
 from drahealth.suites.checking.checks import CHECKS
 from drahealth.suites.checking.evidence import Evidence, Header
-from drahealth.suites.checking.judge import Judgement
+from drahealth.suites.checking.judge import Judgement, worst
 from drahealth.suites.checking.ledger import DriverRequirement
 from drahealth.suites.checking.summary import ExitCode, Summary
 from drahealth.suites.checking.verdicts import Finding, Verdict
@@ -72,6 +72,21 @@ class Report:
     """The command that repeats a part of the run. REQUIREMENT stands for an ID."""
     certificate: Certificate | None = None
     """What a certification certifies, or that it does not; null for a check."""
+
+    def contradiction(self) -> str:
+        """What does not fit together, as in an edited file; empty if all does."""
+        ids = [one.id for one in self.requirements]
+        if len(set(ids)) < len(ids):
+            return "a requirement occurs twice"
+        if Counter(one.verdict for one in self.requirements) != Counter(self.counts):
+            return "`counts` differs from the requirements"
+        for one in self.requirements:
+            if one.verdict != worst(finding.verdict for finding in one.findings):
+                return f"the verdict of {one.id} differs from its findings"
+        failed = any(one.verdict is Verdict.FAIL and one.level == "MUST" for one in self.requirements)
+        if failed and self.exit_code == 0:
+            return "`exit_code` must not be 0 for a violated MUST"
+        return ""
 
 
 def report_of(summary: Summary, evidence: Evidence, rerun: str = "", certificate: Certificate | None = None) -> Report:

@@ -12,7 +12,8 @@ _ROWS = 20
 """The most requirements in the table."""
 _TEXT = 200
 """Characters of the longest text."""
-_SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|~@<>&$-])")
+_SPECIAL = re.compile(r"([\\`*_{}\[\]()!|~@<>&$]|^[-+#=]|(?<=^\d)[.)])")
+"""What Markdown and HTML treat as more than text: anywhere, or at the start of a line."""
 _LISTED = (Verdict.ERROR, Verdict.FAIL, Verdict.NOT_TESTED, Verdict.WAIVED)
 _SIGNS = {"good": "✅", "bad": "❌", "open": "⚠️"}
 

@@ -24,7 +24,7 @@ class Detail:
     """What explains a verdict."""
 
     name: str
-    """The check, or the scenario."""
+    """The check or the scenario, such as `check first-report-is-prompt`."""
     verdict: str
     seen: str
     expected: str = ""
@@ -99,8 +99,8 @@ class Row:
 
     @property
     def differs(self) -> bool:
-        """Whether the results differ."""
-        return len({cell.verdict for cell in self.cells}) > 1
+        """Whether the results that have the requirement differ."""
+        return len({cell.verdict for cell in self.cells} - {""}) > 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,17 +125,13 @@ def sections(results: Sequence[Result]) -> tuple[Section, ...]:
 
 
 def _sections(rows: Sequence[Row]) -> Iterator[Section]:
-    first = {"differences": [row for row in rows if row.differs]}
-    first["not met, or not judged"] = [row for row in rows if not row.differs and row.worst in LOUD]
+    rows = sorted(rows, key=lambda row: ORDER.index(row.worst) if row.differs or row.worst in LOUD else len(ORDER))
+    found = {"differences": [row for row in rows if row.differs]}
+    found["not met, or not judged"] = [row for row in rows if not row.differs and row.worst in LOUD]
     rest = [row for row in rows if not row.differs and row.worst not in LOUD]
-    families = {family: [row for row in rest if row.requirement.family == family] for family in _families(rest)}
-    for title, found in (*first.items(), *families.items()):
-        if found:
-            yield Section(title, tuple(found))
-
-
-def _families(rows: Sequence[Row]) -> list[str]:
-    return list(dict.fromkeys(row.requirement.family for row in rows))
+    for family in dict.fromkeys(row.requirement.family for row in rest):
+        found[family] = [row for row in rest if row.requirement.family == family]
+    return (Section(title, tuple(each)) for title, each in found.items() if each)
 
 
 def shown(text: str, limit: int = TEXT_LIMIT) -> str:

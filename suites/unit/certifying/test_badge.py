@@ -50,7 +50,7 @@ def test_badge_escapes_the_verdict_of_an_edited_report() -> None:
 def test_text_for_a_pull_request_names_the_violation() -> None:
     text = pull_request_text(report(failing()[0]))
     assert text.startswith("### ❌ drahealth check: fails\n")
-    assert ("| FAIL | [PLUGIN-18](https://" in text, "gpu\\-reg.sock" in text) == (True, True)
+    assert ("| FAIL | [PLUGIN-18](https://" in text, "gpu-reg.sock" in text) == (True, True)
 
 
 @given(summaries(st.text(st.characters(categories=["P", "L", "S", "Cc", "Zl"]))))

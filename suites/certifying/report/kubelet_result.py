@@ -1,0 +1,103 @@
+"""The report of a run of the kubelet-side scenarios (`drahealth run --report`) as a result on the page. Pure."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from drahealth.suites.certifying.report.results import Cell, Detail, Requirement, Result, shown
+from drahealth.suites.judging.ledger import every_known_issue, requirements
+from drahealth.suites.judging.report import Outcome, Verdict
+from drahealth.suites.judging.report import Result as Scenario
+
+_SCENARIOS = 10
+"""The most scenarios of one requirement."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A requirement in the report."""
+
+    level: Literal["MUST", "SHOULD", "MAY"]
+    sentence: str
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class KubeletReport:
+    """The content of the file."""
+
+    report: Literal["drahealth-report/v1"]
+    target: str
+    about: str
+    exit_code: int
+    counts: Mapping[Outcome, int]
+    requirements: Mapping[str, Judged]
+    scenarios: tuple[Scenario, ...]
+    health_api: str | None = None
+
+    def contradiction(self) -> str:
+        """What does not fit together, as in an edited file; empty if all does."""
+        if Counter(one.outcome for one in self.scenarios) != Counter(self.counts):
+            return "`counts` differs from the scenarios"
+        outcomes = {one.outcome for one in self.scenarios}
+        code = 3 if "error" in outcomes else 1 if "failed" in outcomes else 0 if outcomes else 2
+        return "" if code == self.exit_code else f"`exit_code` must be {code} for these scenarios"
+
+
+def kubelet_result(report: KubeletReport, name: str = "") -> Result:
+    """The report as a result."""
+    counts = ", ".join(f"{count} {outcome}" for outcome, count in report.counts.items())
+    verdict = {0: "passed", 1: "failed", 2: "no scenario ran"}.get(report.exit_code, "harness error")
+    issues = report.counts.get("known issue", 0)
+    return Result(
+        name=shown(name) or "drahealth run",
+        verdict=f"{verdict}, with known issues" if issues and not report.exit_code else verdict,
+        tone=_tone(report),
+        reasons=(f"Scenarios: {counts}.",) if counts else (),
+        facts=(
+            ("target", shown(report.about)),
+            ("health API", shown(report.health_api or "v1 and v1alpha1, as advertised")),
+        ),
+        requirements={id_: _requirement(id_, one) for id_, one in report.requirements.items()},
+        cells={id_: Cell(one.verdict, _details(id_, report.scenarios)) for id_, one in report.requirements.items()},
+        why_no_lanes="A run of scenarios has no lanes over time. `drahealth run --histories DIR` writes what happened.",
+    )
+
+
+def _tone(report: KubeletReport) -> str:
+    """good only for a run that judged each MUST, and met all."""
+    verdicts = {one.verdict for one in report.requirements.values() if one.level == "MUST"}
+    if report.exit_code == 1:
+        return "bad"
+    return "good" if report.exit_code == 0 and verdicts <= {"PASS", "NOT_APPLICABLE"} else "open"
+
+
+def _requirement(id_: str, one: Judged) -> Requirement:
+    entry = requirements().get(id_)
+    family = f"requirements of the {entry.applies_to}" if entry else "other requirements"
+    return Requirement(shown(id_), one.level, family, shown(one.sentence), shown(entry.source) if entry else "")
+
+
+def _details(id_: str, scenarios: tuple[Scenario, ...]) -> tuple[Detail, ...]:
+    """The scenarios that decide the verdict: the broken ones, otherwise all that judge the requirement."""
+    broken = [one for one in scenarios if id_ in one.broken]
+    judging = [one for one in scenarios if id_ in (*one.requirements, *one.beyond)]
+    found = [_detail(one) for one in (broken or judging)]
+    more = [Detail("scenarios", "", f"and {len(found) - _SCENARIOS} more")] if len(found) > _SCENARIOS else []
+    return (*found[:_SCENARIOS], *more)
+
+
+def _detail(scenario: Scenario) -> Detail:
+    text = scenario.problem or scenario.reason or "; ".join((*_issues(scenario.known_issues), *scenario.notes))
+    return Detail(
+        name=f"scenario {shown(scenario.title)}",
+        verdict=scenario.outcome,
+        seen=shown(text),
+        rerun=shown(scenario.rerun),
+    )
+
+
+def _issues(names: tuple[str, ...]) -> Iterator[str]:
+    known = {issue.id: issue.what for issue in every_known_issue()}
+    return (f"{name}: {known.get(name, 'unknown to this release')}" for name in names)

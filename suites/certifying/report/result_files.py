@@ -1,0 +1,117 @@
+"""Reads results of earlier runs: reports of check, certify and run, evidence, and folders of certificates."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from drahealth.fakes.program.error_wording import plain
+from drahealth.proto.quoting import one_line
+from drahealth.suites.certifying.report.check_result import check_result
+from drahealth.suites.certifying.report.document import FORMAT, Report
+from drahealth.suites.certifying.report.kubelet_result import KubeletReport, kubelet_result
+from drahealth.suites.certifying.report.reading import parse_report
+from drahealth.suites.certifying.report.results import Result
+from drahealth.suites.checking.evidence import FORMAT as EVIDENCE_FORMAT
+from drahealth.suites.checking.evidence import Evidence, EvidenceError, load_evidence
+from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.judging.report import VERSION as KUBELET_FORMAT
+
+_FOLDER = ("report.json", "evidence.jsonl")
+"""The files of a certificate that are read: a folder must have the first one."""
+_HINT = "pass a file of `--report`, which drahealth check, certify and run write"
+
+
+@dataclass
+class Files:
+    """What some files have."""
+
+    reports: dict[str, Report | KubeletReport] = field(default_factory=dict)
+    """By path."""
+    evidence: dict[str, Evidence] = field(default_factory=dict)
+    """By path."""
+
+    def results(self) -> list[Result]:
+        """The reports as results, each with its evidence. Raises ConfigurationError for evidence without a report."""
+        runs = [one.run for one in self.reports.values() if isinstance(one, Report)]
+        for path, evidence in self.evidence.items():
+            if evidence.header not in runs:
+                raise ConfigurationError(
+                    f"{path} is the evidence of another run",
+                    f"`drahealth judge {path} --report FILE` writes its report",
+                )
+        return [self._result(path, report) for path, report in self.reports.items()]
+
+    def _result(self, path: str, report: Report | KubeletReport) -> Result:
+        if isinstance(report, KubeletReport):
+            return kubelet_result(report, path)
+        evidence = next((one for one in self.evidence.values() if one.header == report.run), None)
+        return check_result(report, evidence, path)
+
+
+def read_files(paths: Sequence[Path]) -> Files:
+    """Reads files and folders of certificates. Raises ConfigurationError, which names the file and the reason."""
+    found = Files()
+    for path in paths:
+        if path.is_dir():
+            first, *more = (path / name for name in _FOLDER)
+            _read(first, str(path), found)
+            for other in more:
+                if other.exists():
+                    _read(other, str(other), found)
+        else:
+            _read(path, str(path), found)
+    return found
+
+
+def _read(path: Path, name: str, found: Files) -> None:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ConfigurationError(f"cannot read {path}: {error.strerror}", _HINT) from None
+    if _is_evidence(data):
+        try:
+            found.evidence[name] = load_evidence(data)
+        except EvidenceError as error:
+            raise ConfigurationError(f"{path}, {error}", "pass the evidence as drahealth has written it") from None
+        return
+    if name in found.reports:
+        raise ConfigurationError(f"{path} is given twice", "pass each result once")
+    found.reports[name] = _report(path, data)
+
+
+def _is_evidence(data: bytes) -> bool:
+    return EVIDENCE_FORMAT.encode() in data.partition(b"\n")[0]
+
+
+def _report(path: Path, data: bytes) -> Report | KubeletReport:
+    try:
+        content = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise ConfigurationError(f"{path} is no complete JSON file: {one_line(str(error))}", _HINT) from None
+    if not isinstance(content, dict):
+        raise ConfigurationError(f"{path} has no JSON object", _HINT)
+    format_ = content.get("format", content.get("report"))
+    if format_ not in (FORMAT, KUBELET_FORMAT):
+        formats = f"{FORMAT} or {KUBELET_FORMAT}"
+        raise ConfigurationError(f"{path}: the format must be {formats}, got {one_line(repr(format_))}", _HINT)
+    try:
+        report = parse_report(data) if format_ == FORMAT else _kubelet_report(content)
+    except ValueError as error:
+        raise ConfigurationError(f"{path}: {one_line(str(error))}", _HINT) from None
+    if problem := report.contradiction():
+        raise ConfigurationError(f"{path}: {problem}; the file was edited", "pass the file as drahealth has written it")
+    return report
+
+
+def _kubelet_report(content: dict[str, Any]) -> KubeletReport:
+    """The report of a run of scenarios. Raises ValueError."""
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        return TypeAdapter(KubeletReport).validate_python(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        what = "is missing" if first["type"] == "missing" else plain(str(first["msg"]))
+        raise ValueError(f"key {'.'.join(map(str, first['loc']))} {what}") from None

@@ -1,0 +1,64 @@
+"""`drahealth report`: a page, a badge or a text from the results of earlier runs."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from drahealth.suites.certifying.report.badge import badge
+from drahealth.suites.certifying.report.document import Report, report_schema
+from drahealth.suites.certifying.report.page import page_of
+from drahealth.suites.certifying.report.pull_request import pull_request_text
+from drahealth.suites.certifying.report.result_files import read_files
+from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.output_paths import check_output_file
+
+MOST = 8
+"""The most results side by side: more columns are not readable."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The files to write."""
+
+    html: str | None = None
+    summary: str | None = None
+    badge: str | None = None
+
+    def check(self) -> None:
+        """Raises ConfigurationError for no file, or an unwritable one."""
+        if not (self.html or self.summary or self.badge):
+            raise ConfigurationError("there is nothing to write", "pass --html FILE, --summary FILE or --badge FILE")
+        for name in (self.html, self.summary, self.badge):
+            check_output_file(name)
+
+
+def write_files(paths: Sequence[Path], wanted: Wanted) -> None:
+    """Reads the results, and writes the files. Raises ConfigurationError."""
+    if not paths:
+        raise ConfigurationError("there is no result", "pass files of `--report`, or folders of certificates")
+    wanted.check()
+    files = read_files(paths)
+    results = files.results()
+    if len(results) > MOST:
+        raise ConfigurationError(f"at most {MOST} results fit side by side, got {len(results)}", "pass fewer files")
+    if wanted.summary or wanted.badge:
+        report = _only_check(list(files.reports.values()))
+        for name, text in ((wanted.summary, pull_request_text(report)), (wanted.badge, badge(report))):
+            if name:
+                Path(name).write_text(text, encoding="utf-8")
+    if wanted.html:
+        Path(wanted.html).write_text(page_of(results), encoding="utf-8")
+
+
+def _only_check(reports: Sequence[object]) -> Report:
+    if len(reports) == 1 and isinstance(reports[0], Report):
+        return reports[0]
+    raise ConfigurationError(
+        "--summary and --badge need exactly one report of `drahealth check` or `certify`", "use --html for several"
+    )
+
+
+def schema_text() -> str:
+    """The JSON Schema of reports."""
+    return json.dumps(report_schema(), indent=1)
