@@ -5,6 +5,7 @@ import asyncio
 from drahealth.proto.values import MESSAGE_LIMIT, Health
 from drahealth.suites.run.scenario import scenario
 from drahealth.suites.story.node import Node
+from drahealth.suites.story.pod_parts import without_health
 
 
 @scenario(
@@ -85,3 +86,47 @@ async def test_a_message_over_the_limit_is_cut_at_a_character_boundary(node: Nod
             node.check(fits and begins, f"the beginning of it in {MESSAGE_LIMIT} bytes", pod)
     await gpu.becomes(Health.HEALTHY, message="a short message")
     await pod.shows(gpu, Health.HEALTHY, message="a short message")
+
+
+@scenario("STATUS-02", "STATUS-01")
+async def test_a_new_message_shows_although_the_health_is_the_same(node: Node) -> None:
+    _, pod, gpu = await node.pod_with_a_gpu()
+    for message in ("one error", "two errors"):
+        await gpu.becomes(Health.UNHEALTHY, message=message)
+        with node.judging("STATUS-02", "the pod shows the new message"):
+            await pod.shows(gpu, Health.UNHEALTHY, message=message)
+    await gpu.becomes(Health.UNHEALTHY, message="")
+    with node.judging("STATUS-02", "an empty message replaces it"):
+        await pod.shows(gpu, Health.UNHEALTHY, message="")
+
+
+@scenario("STATUS-16")
+async def test_a_device_that_its_driver_reports_as_unknown_shows_unknown(node: Node) -> None:
+    _, pod, gpu = await node.pod_with_a_gpu()
+    await pod.shows(gpu, Health.HEALTHY)
+    await gpu.becomes(Health.UNKNOWN, message="the daemon does not answer")
+    with node.judging("STATUS-16", "the pod shows Unknown"):
+        await pod.shows(gpu, Health.UNKNOWN, message="the daemon does not answer")
+    await gpu.becomes(Health.HEALTHY)
+    await pod.shows(gpu, Health.HEALTHY, message="")
+
+
+@scenario("STATUS-15", "STATUS-17")
+async def test_health_changes_nothing_else_in_the_status_and_no_other_pod(node: Node) -> None:
+    driver = await node.driver(devices=2)
+    pod, other_pod = [await node.running_pod((await node.claim(driver))["gpu"]) for _ in range(2)]
+    [gpu], [other] = await pod.gpus(), await other_pod.gpus()
+    await pod.shows(gpu, Health.HEALTHY)
+    await other_pod.shows(other, Health.HEALTHY)
+    await node.events_arrive()
+    before, untouched = await pod.object(), await other_pod.object()
+    await gpu.becomes(Health.UNHEALTHY, message="the only change")
+    await pod.shows(gpu, Health.UNHEALTHY, message="the only change")
+    after = await pod.object()
+    with node.judging("STATUS-15", "phase, conditions and containers stay as they are"):
+        node.check(without_health(after) == without_health(before), "the same status but for health", after["status"])
+    await node.kubelet_catches_up()
+    version = (await other_pod.object())["metadata"]["resourceVersion"]
+    with node.judging("STATUS-17", "a pod without the device is not written"):
+        expected = untouched["metadata"]["resourceVersion"]
+        node.check(version == expected, f"resource version {expected} of pod {other_pod.name}", version)

@@ -18,3 +18,15 @@ async def test_a_pod_in_crash_loop_back_off_shows_the_health_of_its_device(node:
     await gpu.becomes(Health.HEALTHY)
     await pod.shows(gpu, Health.HEALTHY, message="")
     await pod.is_in_back_off()
+
+
+@scenario("CRASH-01")
+async def test_a_pod_in_crash_loop_back_off_shows_a_device_plugins_health(node: Node) -> None:
+    plugin = await node.device_plugin()
+    gpu = plugin.gpus[0]
+    pod = await node.pod(plugin.request(), command=EXIT_AT_ONCE)
+    await pod.is_in_back_off()
+    for health in (Health.UNHEALTHY, Health.HEALTHY):
+        await gpu.becomes(health)
+        await pod.shows(gpu, health)
+        await pod.is_in_back_off()

@@ -162,3 +162,24 @@ async def test_a_terminated_pod_keeps_the_health_of_its_device_plugin_device(nod
     await next_pod.shows(other, Health.HEALTHY)
     with node.judging("TERM-02", "the device plugin's last health is kept"):
         pod.still_shows(gpu, Health.UNHEALTHY)
+
+
+@scenario("STATUS-08")
+async def test_after_rapid_changes_in_a_device_plugins_list_the_status_shows_the_latest_health(node: Node) -> None:
+    _, pod, gpu = await node.pod_with_a_plugin_gpu()
+    await pod.shows(gpu, Health.HEALTHY)
+    for number in range(1, 102):
+        await gpu.becomes((Health.HEALTHY, Health.UNHEALTHY)[number % 2])
+    await node.kubelet_catches_up()
+    await pod.shows(gpu, Health.UNHEALTHY)
+
+
+@scenario("EVENT-01")
+async def test_a_change_in_a_device_plugins_list_creates_a_pod_event(node: Node) -> None:
+    _, pod, gpu = await node.pod_with_a_plugin_gpu()
+    await pod.shows(gpu, Health.HEALTHY)
+    await gpu.becomes(Health.UNHEALTHY)
+    await pod.shows(gpu, Health.UNHEALTHY)
+    await node.events_arrive()
+    with node.judging("EVENT-01", "an event reports that the listed device is unhealthy"):
+        pod.has_event(gpu, Health.UNHEALTHY)

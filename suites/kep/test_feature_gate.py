@@ -69,3 +69,41 @@ async def test_with_the_gate_off_in_the_kubelet_alone_the_field_is_not_populated
     node.check(state.streams_opened == 0, "no health stream is opened", state)
     await node.set_gates(api_server=True, kubelet=True)
     await pod.shows(gpu, Health.HEALTHY, within="restart")
+
+
+@scenario("GATE-06", "GATE-04")
+async def test_with_the_gate_off_in_the_kubelet_no_part_of_a_status_has_the_field(node: Node) -> None:
+    driver, plugin = await node.driver(devices=4), await node.device_plugin()
+    uses = [(await node.claim(driver))["gpu"] for _ in range(3)]
+    unused = await node.claim(driver)
+    await node.set_gates(api_server=True, kubelet=False)
+    pod = await node.pod(
+        containers={"main": [uses[0], plugin.request()]},
+        init={"init": [uses[1]]},
+        sidecars={"sidecar": [uses[2]]},
+        unused=[unused],
+    )
+    await pod["init"].is_in_state("running")
+    await pod["init"].ends()
+    await pod.is_running()
+    await driver.gpus[0].becomes(Health.UNHEALTHY, message="while the gate was off")
+    await plugin.gpus[0].becomes(Health.UNHEALTHY)
+    await node.kubelet_catches_up()
+    await pod.shows_no_health("push")
+    await node.set_gates(api_server=True, kubelet=True)
+    with node.judging("GATE-04", "the device plugin's health shows again"):
+        await pod.shows(plugin.gpus[0], Health.UNHEALTHY, within="restart")
+
+
+@scenario("GATE-02", "GATE-04", "GATE-03")
+async def test_the_gate_also_applies_to_device_plugins(node: Node) -> None:
+    _, pod, gpu = await node.pod_with_a_plugin_gpu()
+    await gpu.becomes(Health.UNHEALTHY)
+    await pod.shows(gpu, Health.UNHEALTHY)
+    await node.set_gates(on=False)
+    await pod.shows_no_health()
+    await node.set_gates(on=True)
+    with node.judging("GATE-04", "the current health shows again"):
+        await pod.shows(gpu, Health.UNHEALTHY, within="restart")
+    with node.judging("GATE-03", "the workload keeps running"):
+        node.check(pod.has_never_restarted(), "no container was restarted", pod)

@@ -127,3 +127,78 @@ async def test_when_the_newest_instance_stops_the_previous_one_is_watched_again(
     await node.kubelet_catches_up()
     await gpu.becomes(Health.HEALTHY, message="from the older instance again")
     await pod.shows(gpu, Health.HEALTHY, message="from the older instance again", within="resync")
+
+
+@scenario("STREAM-05", "STREAM-01")
+async def test_a_health_stream_that_ends_is_opened_again(node: Node) -> None:
+    driver, pod, gpu = await node.pod_with_a_gpu()
+    await pod.shows(gpu, Health.HEALTHY)
+    for code in ("OK", "UNAVAILABLE"):
+        await driver.stream_ends(code)
+        await node.advance_time(6)
+        with node.judging("STREAM-05", f"the stream is opened again after {code}"):
+            await driver.has_new_stream()
+        await gpu.becomes(Health.UNHEALTHY, message=f"after {code}")
+        with node.judging("STREAM-05", f"reports count again after {code}"):
+            await pod.shows(gpu, Health.UNHEALTHY, message=f"after {code}")
+
+
+@scenario("STREAM-01")
+async def test_devices_of_a_stream_that_ended_without_an_error_show_unknown(node: Node) -> None:
+    driver, pod, gpu = await node.pod_with_a_gpu()
+    await gpu.becomes(Health.UNHEALTHY, message="before the end of the stream")
+    await pod.shows(gpu, Health.UNHEALTHY, message="before the end of the stream")
+    await driver.is_silenced()  # a new stream says nothing
+    await driver.stream_ends("OK")
+    await pod.shows(gpu, Health.UNKNOWN, message="", within="resync")
+    await driver.resumes()
+    await gpu.becomes(Health.HEALTHY, message="on the new stream")
+    await pod.shows(gpu, Health.HEALTHY, message="on the new stream", within="restart")
+
+
+@scenario("ABSENT-01")
+async def test_a_pod_keeps_running_while_its_driver_is_absent(node: Node) -> None:
+    driver, pod, gpu = await node.pod_with_a_gpu()
+    await pod.shows(gpu, Health.HEALTHY)
+    await driver.stops()
+    await pod.shows(gpu, Health.UNKNOWN, message="", within="resync")
+    with node.judging("ABSENT-01", "the pod keeps running"):
+        await pod.is_running()
+        node.check(pod.has_never_restarted(), "no container was restarted", pod)
+    await driver.starts()
+    await pod.shows(gpu, Health.HEALTHY)
+    with node.judging("ABSENT-01", "the pod keeps running"):
+        node.check(pod.has_never_restarted(), "no container was restarted", pod)
+
+
+@scenario("ABSENT-02", "STATUS-01")
+async def test_a_pod_of_an_absent_driver_starts_after_its_registration(node: Node) -> None:
+    driver = await node.driver(devices=2)
+    claim = await node.claim(driver)
+    running = await node.running_pod((await node.claim(driver))["gpu"])
+    await driver.stops()
+    pod = await node.pod(claim["gpu"])
+    await node.kubelet_catches_up()
+    with node.judging("ABSENT-02", "the pod does not run before"):
+        node.check(not pod.has_run(), "no container of the pod has run", pod)
+    await driver.starts()
+    with node.judging("ABSENT-02", "the pod runs"):
+        await pod.is_running()
+    [gpu], [other] = await pod.gpus(), await running.gpus()
+    await gpu.becomes(Health.UNHEALTHY, message="after the registration")
+    await pod.shows(gpu, Health.UNHEALTHY, message="after the registration")
+    running.still_shows(other, Health.HEALTHY)
+
+
+@scenario("ABSENT-03")
+async def test_a_deleted_pod_of_an_absent_driver_remains_until_its_claim_is_unprepared(node: Node) -> None:
+    driver, pod, gpu = await node.pod_with_a_gpu()
+    await pod.shows(gpu, Health.HEALTHY)
+    await driver.stops()
+    await pod.is_deleted()
+    await node.kubelet_catches_up()
+    with node.judging("ABSENT-03", "the pod remains while the driver is absent"):
+        node.check(pod.status is not None, "the pod exists", "it was deleted")
+    await driver.starts()
+    with node.judging("ABSENT-03", "the pod is deleted after its claim is unprepared"):
+        await pod.is_gone()

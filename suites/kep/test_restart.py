@@ -55,3 +55,24 @@ async def test_the_time_of_the_last_report_survives_a_kubelet_restart(node: Node
     await driver.resumes()
     await gpu.becomes(Health.UNHEALTHY, message="after the restart")
     await pod.shows(gpu, Health.UNHEALTHY, message="after the restart")
+
+
+@scenario("PERSIST-03")
+async def test_the_timeout_of_each_device_survives_a_kubelet_restart(node: Node) -> None:
+    driver = await node.driver(devices=3)
+    brief, lasting, fence = driver.gpus
+    pod = await node.running_pod((await node.claim(driver, gpu=3))["gpu"])
+    await lasting.becomes(Health.UNHEALTHY, message="with a long timeout", timeout=3600)
+    await brief.becomes(Health.UNHEALTHY, message="with a short timeout", timeout=12)
+    await pod.shows(lasting, Health.UNHEALTHY, message="with a long timeout")
+    await pod.shows(brief, Health.UNHEALTHY, message="with a short timeout")
+    await driver.is_silenced()
+    await node.kubelet_restarts()
+    await node.advance_time(12.1)
+    with node.judging("PERSIST-03", "the device with the short timeout reads Unknown"):
+        await pod.shows(brief, Health.UNKNOWN, within="resync")
+    await node.advance_time(19)
+    await driver.control.report([fence.reading(Health.UNHEALTHY, "a fence", timeout=600)])
+    await pod.shows(fence, Health.UNHEALTHY, message="a fence")
+    with node.judging("PERSIST-03", "the device with the long timeout keeps its health"):
+        pod.still_shows(lasting, Health.UNHEALTHY, message="with a long timeout")

@@ -22,3 +22,21 @@ async def test_a_pod_shows_its_failed_gpu_and_its_replacement_gets_another_gpu(n
     node.check(healthy != failing, f"the replacement has another device than {failing}", replacement)
     with node.judging("STORY-01", "the replacement shows the other device"):
         await replacement.shows(healthy, Health.HEALTHY, message="")
+
+
+@scenario("STORY-01", "CRASH-01")
+async def test_a_pod_shows_its_failed_device_plugin_gpu_and_its_replacement_gets_another(node: Node) -> None:
+    plugin = await node.device_plugin(devices=2)
+    replicas = await node.replica_set(plugin.request())
+    pod = await replicas.next_pod()
+    [failing] = await pod.devices_of(plugin)
+    await failing.becomes(Health.UNHEALTHY)
+    await pod.fails_until_back_off()
+    with node.judging("STORY-01", "the pod shows the failed device of the plugin"):
+        await pod.shows(failing, Health.UNHEALTHY)
+    await pod.is_deleted()
+    replacement = await replicas.next_pod()
+    [healthy] = await replacement.devices_of(plugin)
+    node.check(healthy != failing, f"the replacement has another device than {failing}", replacement)
+    with node.judging("STORY-01", "the replacement shows the other device of the plugin"):
+        await replacement.shows(healthy, Health.HEALTHY)

@@ -95,6 +95,7 @@ class Driver:
         self.options = options
         self.control = control
         self._inventory = inventory_of(options)
+        self._opened_before = 0
         self.gpus = tuple(Gpu(self, name) for name in options.device_names)
 
     def pool_of(self, device: str) -> str:
@@ -171,6 +172,17 @@ class Driver:
         self.node.log(f"driver {self} reports again")
         await self.control.stream_restore("silence")
 
+    async def stream_ends(self, code: str) -> None:
+        """End the health streams of the driver with this gRPC status. It keeps running, and stays registered."""
+        self.node.log(f"the health stream of driver {self} ends with {code}")
+        self._opened_before = len(self._opened())
+        await self.control.stream_close(code)
+
+    async def has_new_stream(self) -> None:
+        """Wait until the kubelet has opened a health stream since `stream_ends`."""
+        expected = f"driver {self} has a new health stream"
+        await self.node.until(lambda: len(self._opened()) > self._opened_before, "restart", expected, "no new stream")
+
     async def reports_again(self) -> None:
         """Wait for one more report of the driver."""
         before = len(self._own_reports())
@@ -207,9 +219,12 @@ class Driver:
 
     def _streams(self) -> set[str]:
         """The open health streams, according to the history."""
-        mine, history = (self.name, self.options.instance), self.node.history
-        opened = {e.stream for e in history.of(StreamOpened) if (e.driver, e.instance) == mine}
-        return opened - {e.stream for e in history.of(StreamClosed)}
+        return self._opened() - {e.stream for e in self.node.history.of(StreamClosed)}
+
+    def _opened(self) -> set[str]:
+        """All its health streams so far, according to the history."""
+        mine = (self.name, self.options.instance)
+        return {e.stream for e in self.node.history.of(StreamOpened) if (e.driver, e.instance) == mine}
 
     def _own_reports(self) -> list[ReportSent]:
         mine = (self.name, self.options.instance)

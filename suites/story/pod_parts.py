@@ -3,11 +3,14 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+from drahealth.fakes.cluster.api import Object
 from drahealth.proto.events import ContainerSeen, StatusSeen
 from drahealth.proto.values import Health, ResourceStatus
 from drahealth.suites.story.context import StoryNode
 from drahealth.suites.story.hardware import Driver, Gpu
 from drahealth.suites.targets.target import Window
+
+_FIELD = "allocatedResourcesStatus"
 
 
 class MessageNode(StoryNode, Protocol):
@@ -103,3 +106,12 @@ def shows_health(
 def entry_ids(entries: Sequence[ResourceStatus]) -> dict[str, set[str]]:
     """The device IDs of each entry."""
     return {entry.name: {r.resource_id for r in entry.resources} for entry in entries}
+
+
+def without_health(pod: Object) -> Object:
+    """The status of a Pod object without each allocatedResourcesStatus."""
+    status = {key: value for key, value in pod["status"].items() if key != _FIELD}
+    for kind in ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"):
+        if kind in status:
+            status[kind] = [{key: value for key, value in c.items() if key != _FIELD} for c in status[kind]]
+    return status

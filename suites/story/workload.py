@@ -7,7 +7,7 @@ from contextlib import suppress
 from itertools import count
 from typing import Protocol
 
-from drahealth.fakes.cluster.api import CLAIMS, PODS
+from drahealth.fakes.cluster.api import CLAIMS, PODS, Object
 from drahealth.fakes.cluster.containers.runtime import UnknownIdError
 from drahealth.proto.event_text import format_event
 from drahealth.proto.events import ContainerSeen, EventSeen, StatusSeen, Unprepared
@@ -146,7 +146,7 @@ class Pod:
         mine = [event for event in self.node.history.of(EventSeen) if event.uid == self.uid]
         return [event for event in mine if gpu is None or gpu.name in event.message]
 
-    def has_event(self, gpu: Gpu, health: Health) -> None:
+    def has_event(self, gpu: Gpu | PluginGpu, health: Health) -> None:
         """Check that an event on the pod names the device and this health, in its reason or message."""
         texts = [f"{event.reason} {event.message}" for event in self.events()]
         found = any(gpu.name in text and health in _healths(text) for text in texts)
@@ -189,10 +189,22 @@ class Pod:
                 with suppress(UnknownIdError):  # it has already terminated, and the status is not here yet
                     await self[container.name].ends(1)
 
+    def has_run(self) -> bool:
+        """Whether a container of the pod runs now, or has terminated."""
+        return any(c.state in ("running", "terminated") or c.restarts for c in self._seen())
+
+    async def is_gone(self) -> None:
+        """Wait until the API server has no such pod."""
+        await self.node.until(lambda: self.status is None, "start", f"pod {self.name} is deleted", self)
+
     async def is_deleted(self) -> None:
         """Delete the pod. Do not wait for its end."""
         self.node.log(f"pod {self.name} is deleted")
         await self.node.target.api.delete(PODS, self.name, self.node.namespace)
+
+    async def object(self) -> Object:
+        """The Pod object that the API server now has."""
+        return await self.node.target.api.get(PODS, self.name, self.node.namespace)
 
     async def gpu_of(self, driver: Driver) -> Gpu:
         """The only device of the driver in claims that are reserved for this pod."""

@@ -35,7 +35,7 @@ WATCH_SECONDS = 12.0
 END_LIMIT = 15.0
 """Seconds until a deleted Pod must be gone; its grace period is 1 s."""
 RESYNC = 3.0
-"""Seconds between two syncs of the Pod on the reference; kubelets sync a Pod after 60 to 90 s (P-23)."""
+"""Seconds between two syncs of the Pod on the reference; kubelets sync a Pod after 60 to 90 s (B-03)."""
 _IMAGE = "workload.example.com/job:1"
 _CONTAINER = "main"
 

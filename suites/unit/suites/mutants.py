@@ -12,6 +12,7 @@ from drahealth.manager.claims import PreparedClaim
 from drahealth.manager.dra import DraManager, Notify
 from drahealth.manager.gates import Gates
 from drahealth.proto.values import (
+    DEFAULT_TIMEOUT,
     AllocatedResources,
     DeviceHealth,
     DeviceId,
@@ -296,6 +297,34 @@ class LosesItsCheckpoint(DraManager):
 
     def _save(self, driver: str, update: Update) -> None:
         pass
+
+
+class ForgetsTimeouts(DraManager):
+    """After a restart every device has the default timeout."""
+
+    def load(self) -> None:
+        super().load()
+        for _, entry in self._cache.entries():
+            entry.timeout = DEFAULT_TIMEOUT
+
+
+class KeepsTheFirstMessage(DraManager):
+    """A new message without a change of health is ignored."""
+
+    def __init__(self, root: Path, **known: Any) -> None:
+        super().__init__(root, **known)
+        self._first: dict[tuple[str, str, str], tuple[Health, str]] = {}
+
+    def _reported(self, driver: str, report: Report) -> None:
+        super()._reported(driver, tuple(self._unchanged(driver, device) for device in report))
+
+    def _unchanged(self, driver: str, device: DeviceHealth) -> DeviceHealth:
+        key = (driver, device.pool, device.device)
+        health, message = self._first.get(key, (None, ""))
+        if health is device.health:
+            return replace(device, message=message)
+        self._first[key] = (device.health, device.message)
+        return device
 
 
 class IgnoresTheGate(DraManager):

@@ -8,6 +8,7 @@ from typing import Any
 from drahealth.manager.device_plugin import DevicePlugin
 from drahealth.manager.device_plugins import DevicePluginManager, Entries
 from drahealth.manager.dra import Notify
+from drahealth.manager.gates import Gates
 from drahealth.proto.extended_resources import PluginDevice
 from drahealth.proto.values import Health, PodClaims, ResourceHealth
 
@@ -75,3 +76,46 @@ class OneOrTheOther(DevicePluginManager):
     def allocated_resources_status(self, pod_uid: str, uses: PodClaims) -> Entries:
         entries = super().allocated_resources_status(pod_uid, uses)
         return {name: found for name, found in entries.items() if not uses.containers.get(name)}
+
+
+class IgnoresTheGate(DevicePluginManager):
+    """The gate is always on."""
+
+    def __init__(self, root: Path, **known: Any) -> None:
+        super().__init__(root, **{**known, "gates": Gates()})
+
+
+class ReadsOneList(DevicePluginManager):
+    """Only the first list of a plugin counts."""
+
+    def __init__(self, root: Path, **known: Any) -> None:
+        super().__init__(root, **known)
+        self._read: set[DevicePlugin] = set()
+
+    def _listed(self, plugin: DevicePlugin, devices: Sequence[PluginDevice]) -> None:
+        if plugin not in self._read:
+            self._read.add(plugin)
+            super()._listed(plugin, devices)
+
+
+class TiresOfLists(DevicePluginManager):
+    """Only the first fifty lists of a plugin count."""
+
+    def __init__(self, root: Path, **known: Any) -> None:
+        super().__init__(root, **known)
+        self._read: dict[DevicePlugin, int] = {}
+
+    def _listed(self, plugin: DevicePlugin, devices: Sequence[PluginDevice]) -> None:
+        self._read[plugin] = self._read.get(plugin, 0) + 1
+        if self._read[plugin] <= 50:
+            super()._listed(plugin, devices)
+
+
+class StaysOff(DevicePluginManager):
+    """After the gate was off once, it stays off."""
+
+    def __init__(self, root: Path, *, gates: Gates, **known: Any) -> None:
+        mark = root / "plugin-gate-was-off"
+        if not gates.resource_health_status:
+            mark.touch()
+        super().__init__(root, gates=Gates(False, False) if mark.exists() else gates, **known)

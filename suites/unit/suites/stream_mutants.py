@@ -110,3 +110,11 @@ class ClearsWithAnyInstance(DraManager):
 
         plugin.close = clear_and_close  # type: ignore[method-assign]
         return plugin
+
+
+class GivesUpAfterAGoodEnd(_OtherPlugins):
+    """A stream that ends without an error is not opened again, and its devices keep their health."""
+
+    def _change(self, plugin: DraPlugin) -> None:
+        end = plugin._end
+        plugin._end = lambda why: None if why == "ended by the plugin" else end(why)  # type: ignore[method-assign]

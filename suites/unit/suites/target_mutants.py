@@ -77,3 +77,51 @@ class NeverTriesAgain(ReferenceTarget):
     """A pod with a rejected status never gets another one."""
 
     workers = _workers(_Resigned)
+
+
+class _Cautious(PodLifecycle):
+    def _record_health_events(self, before: Object, after: Object) -> None:
+        if "Unknown" in str(after):
+            self._containers.stop()
+        super()._record_health_events(before, after)
+
+
+class _Doubting(PodLifecycle):
+    async def _write_status(self, is_over: bool) -> bool:
+        written = await super()._write_status(is_over)
+        await self._restate("False" if "'Unhealthy'" in str(self.pod.newest["status"]) else "True")
+        return written
+
+    async def _restate(self, ready: str) -> None:
+        status = self.pod.newest["status"]
+        changed = [{**c, **({"status": ready} if c["type"] == "Ready" else {})} for c in status.get("conditions", ())]
+        if changed != status.get("conditions", []):
+            status = {**status, "conditions": changed}
+            self.pod.take(await self._node.api.replace_status(PODS, {**self.pod.newest, "status": status}))
+
+
+class _Stamping(PodLifecycle):
+    async def _write_status(self, is_over: bool) -> bool:
+        written = await super()._write_status(is_over)
+        right = self.pod.newest["status"]
+        for status in ({**right, "message": "being synced"}, right):
+            self.pod.take(await self._node.api.replace_status(PODS, {**self.pod.newest, "status": status}))
+        return written
+
+
+class EndsTheUnknown(ReferenceTarget):
+    """The containers of a pod with a device of unknown health are stopped."""
+
+    workers = _workers(_Cautious)
+
+
+class MakesTheSickUnready(ReferenceTarget):
+    """A pod with an unhealthy device is not Ready."""
+
+    workers = _workers(_Doubting)
+
+
+class WritesAtEachSync(ReferenceTarget):
+    """Each sync writes the status."""
+
+    workers = _workers(_Stamping)

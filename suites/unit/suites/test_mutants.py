@@ -33,7 +33,7 @@ from drahealth.suites.run.scenario import scenario, scenario_of
 from drahealth.suites.story.node import Node
 from drahealth.suites.targets.reference.target import WINDOWS, ReferenceTarget
 from drahealth.suites.targets.target import Window
-from drahealth.suites.unit.suites import mutants, plugin_mutants, stream_mutants, target_mutants
+from drahealth.suites.unit.suites import claim_mutants, mutants, plugin_mutants, stream_mutants, target_mutants
 
 SOON: Mapping[Window, float] = {"push": 0.4, "resync": 0.4, "start": 10.0, "restart": 0.8}
 """Short windows, because mutants fail at their end."""
@@ -137,6 +137,21 @@ DEREGISTERED = plugins.test_a_deregistered_plugin_is_no_longer_watched
 ROLLED_BACK = plugins.test_when_the_newest_instance_stops_the_previous_one_is_watched_again
 HEARD_OF = restart.test_the_time_of_the_last_report_survives_a_kubelet_restart
 HEARD_AGAIN = timeouts.test_a_device_reported_again_after_its_timeout_shows_its_health_at_once
+QUIET_END = plugins.test_a_health_stream_that_ends_is_opened_again
+QUIET_UNKNOWN = plugins.test_devices_of_a_stream_that_ended_without_an_error_show_unknown
+ABSENT = plugins.test_a_pod_keeps_running_while_its_driver_is_absent
+ABSENT_START = plugins.test_a_pod_of_an_absent_driver_starts_after_its_registration
+ABSENT_END = plugins.test_a_deleted_pod_of_an_absent_driver_remains_until_its_claim_is_unprepared
+NEW_MESSAGE = basic.test_a_new_message_shows_although_the_health_is_the_same
+TOLD_UNKNOWN = basic.test_a_device_that_its_driver_reports_as_unknown_shows_unknown
+NOTHING_ELSE = basic.test_health_changes_nothing_else_in_the_status_and_no_other_pod
+OWN_AFTER_RESTART = restart.test_the_timeout_of_each_device_survives_a_kubelet_restart
+KUBELET_PARTS = feature_gate.test_with_the_gate_off_in_the_kubelet_no_part_of_a_status_has_the_field
+DP_GATE = feature_gate.test_the_gate_also_applies_to_device_plugins
+DP_FLAPPING = device_plugins.test_after_rapid_changes_in_a_device_plugins_list_the_status_shows_the_latest_health
+DP_EVENT = device_plugins.test_a_change_in_a_device_plugins_list_creates_a_pod_event
+DP_CRASH_LOOP = crash_loop.test_a_pod_in_crash_loop_back_off_shows_a_device_plugins_health
+DP_STORY = story.test_a_pod_shows_its_failed_device_plugin_gpu_and_its_replacement_gets_another
 EVENT = events.test_a_health_change_creates_a_pod_event_and_a_heartbeat_does_not
 AWAY = away.test_a_health_change_while_the_api_server_is_down_shows_when_it_is_back
 AWAY_DRIVER = away.test_a_driver_restarted_while_the_api_server_is_down_is_watched_and_publishes_again
@@ -231,6 +246,23 @@ CASES = [
     Case("GATE-05", API_GATE_OFF, profile=replace(KEP, api_filters_reads=False, api_keeps_stored=True)),
     Case("GATE-06", KUBELET_GATE_OFF, mutants.IgnoresTheGate),
     Case("TIMEOUT-04", HEARD_AGAIN, profile=replace(KEP, recovery_notifies=False)),
+    Case("STREAM-05", QUIET_END, stream_mutants.GivesUpAfterAGoodEnd),
+    Case("STREAM-01", QUIET_UNKNOWN, stream_mutants.GivesUpAfterAGoodEnd),
+    Case("ABSENT-01", ABSENT, target=target_mutants.EndsTheUnknown),
+    Case("ABSENT-02", ABSENT_START, claim_mutants.StartsUnprepared),
+    Case("ABSENT-03", ABSENT_END, claim_mutants.AbandonsClaims),
+    Case("STATUS-02", NEW_MESSAGE, mutants.KeepsTheFirstMessage),
+    Case("STATUS-16", TOLD_UNKNOWN, mutants.HopesForTheBest),
+    Case("STATUS-15", NOTHING_ELSE, target=target_mutants.MakesTheSickUnready),
+    Case("STATUS-17", NOTHING_ELSE, claim_mutants.TellsEveryPod, target=target_mutants.WritesAtEachSync),
+    Case("PERSIST-03", OWN_AFTER_RESTART, mutants.ForgetsTimeouts),
+    Case("GATE-06", KUBELET_PARTS, mutants.IgnoresTheGate),
+    Case("GATE-06", KUBELET_PARTS, device_plugins=plugin_mutants.IgnoresTheGate),
+    Case("GATE-04", DP_GATE, device_plugins=plugin_mutants.StaysOff),
+    Case("STATUS-08", DP_FLAPPING, device_plugins=plugin_mutants.TiresOfLists),
+    Case("EVENT-01", DP_EVENT, profile=replace(KEP, health_events=False)),
+    Case("CRASH-01", DP_CRASH_LOOP, device_plugins=plugin_mutants.ReadsOneList),
+    Case("STORY-01", DP_STORY, device_plugins=plugin_mutants.ReadsOneList),
     # Where the health API carries no messages, nothing may hang on them.
     Case(
         "TERM-01",
