@@ -41,7 +41,7 @@ from drahealth.proto.events.checks import (
     SocketRemoved,
     SocketsListed,
 )
-from drahealth.proto.events.faults import BackendSwitched, FaultHealed, FaultInjected
+from drahealth.proto.events.faults import BackendSwitched, FaultCleared, FaultInjected
 from drahealth.proto.events.kubelet import (
     CheckpointWritten,
     GrpcCall,
@@ -154,7 +154,7 @@ Event = (
     | ClaimReadHeld
     | ExperimentEnded
     | ExperimentStarted
-    | FaultHealed
+    | FaultCleared
     | FaultInjected
     | PodRequested
     | OutputMeasured
@@ -260,7 +260,7 @@ __all__ = [
     "ExpectationMet",
     "ExperimentEnded",
     "ExperimentStarted",
-    "FaultHealed",
+    "FaultCleared",
     "FaultInjected",
     "GateSet",
     "GrpcCall",

@@ -45,10 +45,10 @@ class FaultInjected:
 
 
 @dataclass(frozen=True, slots=True)
-class FaultHealed:
+class FaultCleared:
     """A fault adapter healed a device; the time of the event is the end of that."""
 
-    event: ClassVar[str] = "fault-healed"
+    event: ClassVar[str] = "fault-cleared"
     emitters: ClassVar[tuple[str, ...]] = (CHECK,)
 
     process: str

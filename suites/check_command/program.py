@@ -83,10 +83,11 @@ def check(settings: Settings, outputs: Outputs, rerun: str = "") -> int:
 
 def run_with_progress(settings: Settings) -> Evidence:
     """Runs the experiments, and shows their progress on standard error. SIGTERM and SIGINT end the run."""
+    from drahealth.suites.certifying.faults.adapters import FaultAdapters
     from drahealth.suites.checking.run import run_experiments
 
     progress = Progress(lambda line: print(line, file=sys.stderr, flush=True))  # noqa: T201
-    return asyncio.run(_terminable(run_experiments(settings, progress)))
+    return asyncio.run(_terminable(run_experiments(settings, progress, adapters=FaultAdapters)))
 
 
 def judge_file(path: Path, outputs: Outputs) -> int:

@@ -13,6 +13,7 @@ from rich.markup import escape
 
 from drahealth.fakes.hints import near
 from drahealth.fakes.program.console import standard_output
+from drahealth.suites.certifying.faults.adapters import FaultAdapters
 from drahealth.suites.checking.checks import CHECKS
 from drahealth.suites.checking.mutants.all_mutants import MUTANTS
 from drahealth.suites.checking.mutants.driver import HEALTHY
@@ -126,7 +127,7 @@ async def _terminable(names: Sequence[str], show: Callable[[Proof], None]) -> li
         found.append(proof)
         show(proof)
 
-    task = asyncio.ensure_future(prove(names, done))
+    task = asyncio.ensure_future(prove(names, done, adapters=FaultAdapters))
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
     with suppress(asyncio.CancelledError):

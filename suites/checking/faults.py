@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from drahealth.proto.values import Health
-from drahealth.suites.checking.verdicts import Grade, Verdict
+from drahealth.suites.checking.verdicts import Grade
 
+MARGIN = 5.0
+"""Seconds by which this machine may delay a report: they are added to the settle time of a fault."""
 ACTION_LIMIT = 10.0
 """Seconds in which an adapter must be done by default."""
 
@@ -82,6 +84,8 @@ class SetEnvironment:
 Action = CreateFile | RemoveFile | WriteFile | RunCommand | PatchObject | CallHttp | TellBackend | SetEnvironment
 Heals = Action | Literal["restart", "none"]
 """`restart`: drahealth starts the driver again. `none`: the fault stays until the end of the driver."""
+Penalty = Literal["NOT_TESTED", "FAIL"]
+"""A verdict on a fault that shows nothing. It is never PASS."""
 
 _ASKS = (RunCommand, PatchObject, CallHttp)
 """Actions that usually ask the driver itself to report a fault."""
@@ -106,10 +110,10 @@ class Fault:
     """Seconds in which each action must be done."""
     grade: Grade = ""
     """`asked` if the actions ask the driver to report a fault, `forced` if they act below it; empty for the usual."""
-    on_error: Verdict = Verdict.NOT_TESTED
-    """Verdict if an action fails or does not end: NOT_TESTED or FAIL."""
-    on_no_effect: Verdict = Verdict.FAIL
-    """Verdict if the driver does not report the break in time: NOT_TESTED or FAIL."""
+    on_error: Penalty = "NOT_TESTED"
+    """Verdict if an action fails or does not end."""
+    on_no_effect: Penalty = "FAIL"
+    """Verdict if the driver does not report the break in time."""
 
     @property
     def capability(self) -> Grade:

@@ -8,8 +8,8 @@ from drahealth.suites.checking.checks import CHECKS, Check
 from drahealth.suites.checking.evidence import Evidence
 from drahealth.suites.checking.experiments.plan import EXPERIMENTS
 from drahealth.suites.checking.ledger import DriverRequirement, requirements
-from drahealth.suites.checking.settings import NOT_ASKED
-from drahealth.suites.checking.verdicts import Finding, Verdict, not_applicable, not_tested
+from drahealth.suites.checking.settings import FAULTS_MISSING, NO_FAULTS, NOT_ASKED
+from drahealth.suites.checking.verdicts import Finding, Verdict, not_applicable, not_tested, static
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
@@ -57,7 +57,7 @@ def judge(evidence: Evidence, checks: Iterable[Check] = CHECKS.values()) -> list
     return [Judgement(requirement, found[name]) for name, requirement in included.items()]
 
 
-_ORDER = (Verdict.ERROR, Verdict.NOT_APPLICABLE, Verdict.NOT_TESTED)
+_ORDER = (Verdict.ERROR, Verdict.NOT_APPLICABLE, Verdict.STATIC, Verdict.NOT_TESTED)
 """Which outcome decides if several experiments of a check are not done."""
 
 
@@ -90,8 +90,10 @@ def _blocked(name: str, evidence: Evidence) -> Finding | None:
         return not_tested(f"experiment {name} did not end")
     reason = f"experiment {name}: {end.what.reason}"
     match end.what.outcome:
-        case "not applicable" if end.what.reason == NOT_ASKED:
+        case "not applicable" if end.what.reason in (NOT_ASKED, FAULTS_MISSING):
             return not_tested(reason, end.number)
+        case "not applicable" if end.what.reason == NO_FAULTS:
+            return static(end.what.reason, end.number)
         case "not applicable":
             return not_applicable(reason, end.number)
         case "incomplete":

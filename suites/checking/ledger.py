@@ -6,7 +6,7 @@ from functools import cache
 from importlib import resources
 from typing import Literal, get_args
 
-Family = Literal["plugin contract", "health", "Pod status"]
+Family = Literal["plugin contract", "health", "Pod status", "faults"]
 Level = Literal["check", "core", "full"]
 """How much of the ledger a run judges: that of `drahealth check`, or one of the two of `drahealth certify`."""
 LEVELS: tuple[Level, ...] = get_args(Level)

@@ -21,6 +21,7 @@ from drahealth.suites.checking.outcomes import Incomplete, NotApplicable
 from drahealth.suites.checking.recorder import Listener, Recorder
 from drahealth.suites.checking.redaction import Redaction, options_in, secrets_in
 from drahealth.suites.checking.settings import Settings, plan
+from drahealth.suites.checking.subject.adapters import AdaptersOf
 from drahealth.suites.checking.subject.laboratory import laboratory
 from drahealth.suites.checking.subject.subject import Subject, exit_text, output_text
 from drahealth.suites.errors import ConfigurationError, HarnessError
@@ -38,9 +39,15 @@ log = logging.getLogger(__name__)
 
 
 async def run_experiments(
-    settings: Settings, listener: Listener = lambda *_: None, clock: Clock | None = None
+    settings: Settings,
+    listener: Listener = lambda *_: None,
+    clock: Clock | None = None,
+    *,
+    adapters: AdaptersOf | None = None,
 ) -> Evidence:
     """Runs all experiments that these settings allow. Returns the evidence, which is not complete if it was cancelled.
+
+    Settings with faults need `adapters`, which cause them.
 
     Raises ConfigurationError if the driver cannot be started at all, HarnessError for failures of this machine.
     """
@@ -49,7 +56,7 @@ async def run_experiments(
     try:
         writer = _writer(settings, folder.path, clock)
         try:
-            run = _Run(settings, Recorder(writer, clock, listener), clock)
+            run = _Run(settings, Recorder(writer, clock, listener), clock, adapters)
             await run.all(folder.path)
             writer.finish()
         except asyncio.CancelledError:
@@ -107,8 +114,9 @@ def _exists(path: str) -> bool:
 class _Run:
     """One run: the experiments of each driver process, side by side."""
 
-    def __init__(self, settings: Settings, recorder: Recorder, clock: Clock) -> None:
+    def __init__(self, settings: Settings, recorder: Recorder, clock: Clock, adapters: AdaptersOf | None) -> None:
         self._settings = settings
+        self._adapters = adapters
         self._recorder = recorder
         self._clock = clock
         self._outcomes: dict[str, Outcome] = {}
@@ -126,7 +134,7 @@ class _Run:
                 self._ended[experiment.name] = asyncio.Event()
         async with AsyncExitStack() as stack:
             found = await stack.enter_async_context(
-                laboratory(self._settings, list(by_process), root, self._clock, self._recorder)
+                laboratory(self._settings, list(by_process), root, self._clock, self._recorder, self._adapters)
             )
             timer = asyncio.create_task(self._expire())
             try:
@@ -185,7 +193,8 @@ class _Run:
         )
         work = asyncio.create_task(RUNS[experiment.name](lab), name=experiment.name)
         late = asyncio.create_task(self._late.wait())
-        limit = asyncio.create_task(self._clock.sleep(experiment.seconds * SLOWNESS + 30))
+        longest = self._settings.seconds_of(experiment) * SLOWNESS + 30
+        limit = asyncio.create_task(self._clock.sleep(longest))
         gone = asyncio.create_task(self._gone(experiment, subject))
         others = (late, limit, gone)
         try:
@@ -196,7 +205,7 @@ class _Run:
                 return "incomplete", f"the deadline of {self._settings.deadline:g} s passed"
             if gone.done():
                 return "incomplete", gone.result()
-            return "incomplete", f"it did not end within {experiment.seconds * SLOWNESS + 30:g} s"
+            return "incomplete", f"it did not end within {longest:g} s"
         finally:
             for task in (work, *others):
                 task.cancel()

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from drahealth.suites.checking.experiments.experiment import Experiment
 from drahealth.suites.checking.experiments.plan import EXPERIMENTS
+from drahealth.suites.checking.faults import Fault, strings
 from drahealth.suites.checking.ledger import Level, SubjectKind, includes
 from drahealth.suites.checking.sandbox.declared import Sandbox
 from drahealth.suites.checking.subject.places import check_placeholders
@@ -19,6 +20,10 @@ DriverApiServer = ApiServerKind | Literal["none"]
 
 NOT_ASKED = "not needed for the requirements of this run"
 """Why an experiment does not run in a partial run."""
+NO_FAULTS = "the driver profile declares no fault, so the health of no device was changed"
+"""Why experiments with faults do not run: their requirements are STATIC."""
+FAULTS_MISSING = "the driver profile says that faults can be caused, and declares none"
+"""Why experiments with faults do not run: their requirements are NOT_TESTED."""
 
 
 CDI_DIRS = (Path("/etc/cdi"), Path("/var/run/cdi"))
@@ -71,6 +76,10 @@ class Settings:
     """Objects in each API server before the driver starts; their texts may have placeholders."""
     claim_devices: int | Literal["all"] = 1
     """Devices of a claim of drahealth; all: those that the driver publishes on its node."""
+    faults: tuple[Fault, ...] = ()
+    """What drahealth can break in devices."""
+    can_break: bool = False
+    """Whether the driver profile says that faults can be caused: then a run without faults is not complete."""
     level: Level = "check"
     """How much of the ledger the evidence is judged by."""
     subject: SubjectKind = "dra-driver"
@@ -108,6 +117,8 @@ class Settings:
         if not self.command and self.sandbox:
             raise ConfigurationError("a sandbox is only for a driver that drahealth starts", "leave out the sandbox")
         check_placeholders([*self.command, *self.environment.values()])
+        actions = (strings(one) for fault in self.faults for one in fault.actions)
+        check_placeholders([word for words in actions for word in words], "device")
 
     @property
     def api_server_kind(self) -> str:
@@ -115,6 +126,13 @@ class Settings:
         if self.command:
             return self.api_server
         return "kubeconfig" if self.kubeconfig else "none"
+
+    def seconds_of(self, experiment: Experiment) -> float:
+        """The usual duration of an experiment, with what the faults take."""
+        if "fault" not in experiment.needs:
+            return experiment.seconds
+        each = [fault.seconds for fault in self.faults]
+        return experiment.seconds + (sum(each) if experiment.name == "faults" else max(each, default=0))
 
     def excluded(self, experiment: Experiment) -> str:
         """Why an experiment cannot run with these settings; empty if it can."""
@@ -124,6 +142,8 @@ class Settings:
             return "the driver was not started by drahealth"
         if "gateway" in experiment.needs and (not self.command or self.api_server == "none"):
             return "drahealth does not control the API server of the driver"
+        if "fault" in experiment.needs and not self.faults:
+            return FAULTS_MISSING if self.can_break else NO_FAULTS
         if experiment.needs & {"api-server", "claim"} and self.api_server_kind == "none":
             return "there is no API server; pass --kubeconfig" if not self.command else "there is no API server"
         return ""

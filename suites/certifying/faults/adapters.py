@@ -6,8 +6,6 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from drahealth.fakes.cluster.list_watch import ListWatch
-from drahealth.proto.clock import Clock
 from drahealth.suites.certifying.faults import files
 from drahealth.suites.certifying.faults.backends import Backend
 from drahealth.suites.checking.faults import (
@@ -23,7 +21,7 @@ from drahealth.suites.checking.faults import (
     WriteFile,
 )
 from drahealth.suites.checking.kubelet.waiting import within
-from drahealth.suites.checking.subject.adapters import ActionFailed
+from drahealth.suites.checking.subject.adapters import ActionFailed, Surroundings
 from drahealth.suites.checking.subject.places import filled
 from drahealth.suites.checking.subject.process import DriverProcess
 from drahealth.suites.errors import ConfigurationError
@@ -32,15 +30,12 @@ A = TypeVar("A", bound=Action)
 
 
 class FaultAdapters:
-    """The adapters of a driver process; `api` is a client of its API server, if it has one.
+    """The adapters of a driver process. Commands and backends run in its sandbox, if it has one."""
 
-    Relative paths are in `folder`, where commands run; None for the present folder.
-    """
-
-    def __init__(self, api: ListWatch | None, clock: Clock, folder: Path | None = None) -> None:
-        self._api = api
-        self._clock = clock
-        self._folder = folder or Path()
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+        self._clock = around.clock
+        self._folder = around.folder or Path()
         self._backends: dict[Path, Backend] = {}
 
     async def start(self, faults: Sequence[Fault], values: Mapping[str, str]) -> None:
@@ -50,7 +45,7 @@ class FaultAdapters:
             if action.script in self._backends:
                 continue
             arguments = [filled(word, values) for word in action.arguments]
-            self._backends[action.script] = backend = Backend(self._folder / action.script, arguments, self._clock)
+            self._backends[action.script] = backend = Backend(self._folder / action.script, arguments, self._around)
             try:
                 await backend.start()
             except ActionFailed as error:
@@ -80,17 +75,17 @@ class FaultAdapters:
     async def _perform(self, action: Action, limit: float) -> None:
         match action:
             case CreateFile(path, text):
-                files.create(self._folder / path, text)
+                files.create(self._path(path), text)
             case RemoveFile(path):
-                files.remove(self._folder / path)
+                files.remove(self._path(path))
             case WriteFile(path, text):
-                files.write(self._folder / path, text)
+                files.write(self._path(path), text)
             case RunCommand(command):
-                await _run(command, self._folder)
+                await self._run(command)
             case PatchObject(kind, name, namespace, merge):
                 from drahealth.suites.certifying.faults.requests import patch
 
-                await patch(self._api, kind, name, namespace, merge)
+                await patch(self._around.api, kind, name, namespace, merge)
             case CallHttp(url, method, body, headers):
                 from drahealth.suites.certifying.faults.requests import call_http
 
@@ -100,21 +95,24 @@ class FaultAdapters:
             case SetEnvironment():
                 raise ActionFailed("the environment is set by a start of the driver")
 
+    def _path(self, path: str) -> Path:
+        """Where a file is outside of the sandbox."""
+        return self._around.outside(self._folder.absolute() / path)
 
-async def _run(command: Sequence[str], folder: Path) -> None:
-    """Runs a program to its end; kills it and its descendants if that is cancelled."""
-    try:
-        process = await DriverProcess.start(command, os.environ, folder)
-    except ConfigurationError as error:
-        raise ActionFailed(str(error)) from None
-    try:
-        code, _ = await process.exited()
-    finally:
-        await process.close()
-    if code:
-        output = process.output()
-        last = f"; its last line of output: {output[-1]}" if output else ""
-        raise ActionFailed(f"{command[0]} exited with code {code}{last}")
+    async def _run(self, command: Sequence[str]) -> None:
+        """Runs a program to its end; kills it and its descendants if that is cancelled."""
+        try:
+            process = await DriverProcess.start(command, os.environ, self._folder, entry=self._around.entry)
+        except ConfigurationError as error:
+            raise ActionFailed(str(error)) from None
+        try:
+            code, _ = await process.exited()
+        finally:
+            await process.close()
+        if code:
+            output = process.output()
+            last = f"; its last line of output: {output[-1]}" if output else ""
+            raise ActionFailed(f"{command[0]} exited with code {code}{last}")
 
 
 def with_values(action: A, values: Mapping[str, str]) -> A:

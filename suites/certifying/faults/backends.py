@@ -13,9 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from drahealth.proto.clock import Clock
 from drahealth.suites.checking.kubelet.waiting import within
-from drahealth.suites.checking.subject.adapters import ActionFailed
+from drahealth.suites.checking.subject.adapters import ActionFailed, Surroundings
 from drahealth.suites.checking.subject.process import DriverProcess
 from drahealth.suites.errors import ConfigurationError
 
@@ -26,10 +25,11 @@ READY_LIMIT = 20.0
 class Backend:
     """A scripted backend, which can be killed and started again."""
 
-    def __init__(self, script: Path, arguments: Sequence[str], clock: Clock) -> None:
-        self._argv = (sys.executable, str(script), *arguments)
+    def __init__(self, script: Path, arguments: Sequence[str], around: Surroundings) -> None:
+        self._argv = (sys.executable, str(script.absolute()), *arguments)
         self._name = script.name
-        self._clock = clock
+        self._around = around
+        self._clock = around.clock
         self._process: DriverProcess | None = None
         self._answers = asyncio.Queue[str]()
 
@@ -37,7 +37,14 @@ class Backend:
         """Starts it, and waits until it is ready. Raises ActionFailed."""
         answers = self._answers = asyncio.Queue[str]()
         try:
-            self._process = await DriverProcess.start(self._argv, os.environ, stdin=PIPE, on_line=answers.put_nowait)
+            self._process = await DriverProcess.start(
+                self._argv,
+                os.environ,
+                self._around.folder,
+                entry=self._around.entry,
+                stdin=PIPE,
+                on_line=answers.put_nowait,
+            )
         except ConfigurationError as error:
             raise ActionFailed(str(error)) from None
         await self._answer(READY_LIMIT, "ready")

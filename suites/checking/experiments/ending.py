@@ -1,6 +1,7 @@
 """The experiments in which the driver ends: it is terminated, or killed and started again."""
 
 import signal
+from collections.abc import Mapping
 
 from drahealth.manager.registration import find_sockets
 from drahealth.suites.checking.experiments.allocating import allocator
@@ -19,11 +20,7 @@ KILL_LIMIT = 10.0
 async def end(lab: Lab) -> None:
     """Terminates the driver, after all other experiments; kills it if it does not exit."""
     lab.subject.check_running()
-    await lab.subject.signal(signal.SIGTERM)
-    try:
-        await within(lab.subject.clock, lab.grace, lab.subject.exited())
-    except TimeoutError:
-        await killed(lab)
+    await terminated(lab)
     list_sockets(lab, "ended")
     await lab.subject.children_ended()
 
@@ -37,19 +34,31 @@ async def driver_restart(lab: Lab) -> None:
             async with claim_calls(lab, plugin) as calls:
                 if (await calls.prepare(claim)).problem_of(claim):
                     return  # the record shows why
-            async with claim_calls(lab, await _restarted(lab)) as calls:
+            async with claim_calls(lab, await restarted(lab)) as calls:
                 await calls.prepare(claim)
                 await calls.unprepare(claim)
         except Hung:
             return
 
 
-async def _restarted(lab: Lab) -> Plugin:
-    """The driver after a kill and a start. The sockets of the killed process remain, and are ignored."""
+async def restarted(lab: Lab, environment: Mapping[str, str] | None = None, *, kill: bool = True) -> Plugin:
+    """The driver after an end and a start, with further variables, and registered.
+
+    The sockets of a killed process remain, and are ignored. Without `kill` the driver gets SIGTERM.
+    """
     sockets = set(find_sockets(lab.subject.places.registry_dir))
-    await killed(lab)
-    await lab.subject.start()
+    await (killed(lab) if kill else terminated(lab))
+    await lab.subject.start(environment)
     return await registered(lab, await described(lab, SOCKET_LIMIT, sockets))
+
+
+async def terminated(lab: Lab) -> None:
+    """Sends SIGTERM, and kills the driver if it does not end within its grace."""
+    await lab.subject.signal(signal.SIGTERM)
+    try:
+        await within(lab.subject.clock, lab.grace, lab.subject.exited())
+    except TimeoutError:
+        await killed(lab)
 
 
 async def killed(lab: Lab) -> None:

@@ -5,7 +5,7 @@ from typing import Literal
 
 from drahealth.suites.checking.ledger import Level, SubjectKind
 
-Process = Literal["main", "refused", "restarted", "cut-off", "pod"]
+Process = Literal["main", "refused", "restarted", "cut-off", "pod", "broken"]
 """Label of a driver process. Each has its own directories, API server objects and node name; all run side by side."""
 
 
@@ -19,10 +19,10 @@ class Experiment:
     process: Process
     seconds: float
     """The usual duration. Experiments of different processes run side by side."""
-    needs: frozenset[Literal["start", "claim", "api-server", "gateway", "health"]] = frozenset()
+    needs: frozenset[Literal["start", "claim", "api-server", "gateway", "health", "fault"]] = frozenset()
     """`start`: drahealth starts the driver. `claim`: the driver publishes a device that can be allocated, or the user
     gives a claim. `api-server`: the driver uses an API server that drahealth knows, and `gateway`: one that drahealth
-    controls. `health`: it serves a health API."""
+    controls. `health`: it serves a health API. `fault`: the driver profile has a fault."""
     requires: str = ""
     """The experiment that must be done before; if it is not, this one is incomplete."""
     after: tuple[str, ...] = ()

@@ -2,6 +2,7 @@
 
 from drahealth.suites.checking.device_plugins.plan import DEVICE_PLUGIN_EXPERIMENTS
 from drahealth.suites.checking.experiments.experiment import Experiment
+from drahealth.suites.checking.experiments.fault_plan import FAULT_EXPERIMENTS
 
 EXPERIMENTS: dict[str, Experiment] = {
     one.name: one
@@ -129,6 +130,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             scope="core",
         ),
         *DEVICE_PLUGIN_EXPERIMENTS,
+        *FAULT_EXPERIMENTS,
     )
 }
 """All experiments by name, in the order of a run."""

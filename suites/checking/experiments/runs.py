@@ -7,6 +7,7 @@ from drahealth.suites.checking.device_plugins.experiments.runs import DEVICE_PLU
 from drahealth.suites.checking.experiments.api_server import api_server_down
 from drahealth.suites.checking.experiments.claims import claims, slow_prepare
 from drahealth.suites.checking.experiments.ending import driver_restart, end
+from drahealth.suites.checking.experiments.faults import FAULT_RUNS
 from drahealth.suites.checking.experiments.pod_status import pod_status
 from drahealth.suites.checking.experiments.registration import refused_registration, registration, reregistration
 from drahealth.suites.checking.experiments.services import services
@@ -31,5 +32,6 @@ RUNS: dict[str, Callable[[Lab], Coroutine[Any, Any, None]]] = {
     "api-server-down": api_server_down,
     "pod-status": pod_status,
     **DEVICE_PLUGIN_RUNS,
+    **FAULT_RUNS,
 }
 """The function of each experiment of `plan.EXPERIMENTS`. It raises NotApplicable and Incomplete."""

@@ -1,6 +1,7 @@
 """One health stream, as a kubelet opens it. Several at once are several subscribers."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
@@ -13,6 +14,7 @@ from drahealth.proto.events import Observe, ReportReceived, StreamClosed, Stream
 from drahealth.proto.health_apis import HealthApi
 from drahealth.proto.plain_messages import undecoded
 from drahealth.proto.services import MalformedMessage
+from drahealth.proto.values import DeviceHealth
 from drahealth.suites.checking.kubelet.connection import connected
 from drahealth.suites.checking.kubelet.plugin import Plugin
 from drahealth.suites.checking.kubelet.waiting import within
@@ -35,6 +37,10 @@ class Subscriber:
         """Number of received reports."""
         self.largest_timeout = 0
         """The largest timeout in the reports, in seconds; 0 stands for the kubelet's default."""
+        self.latest: dict[tuple[str, str], DeviceHealth] = {}
+        """The last report of each device, by pool and name."""
+        self.counts: Counter[tuple[str, str]] = Counter()
+        """Number of reports of each device."""
         self._clock = clock
         self._observe = observe
         self._plugin = plugin
@@ -84,6 +90,8 @@ class Subscriber:
                 more = undecoded(self.api, response, report)
                 self._observe(ReportReceived(driver, endpoint, stream, responses.size, report, more))
                 self.reports += 1
+                self.latest |= {(one.pool, one.device): one for one in report}
+                self.counts.update({(one.pool, one.device) for one in report})
                 size += responses.size
                 self.largest_timeout = max(self.largest_timeout, *(device.timeout for device in report), 0)
                 self._first.set()

@@ -7,11 +7,27 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from drahealth.fakes.cluster.clients.kube_client import KubeClient
+from drahealth.proto.values import Health
+from drahealth.suites.checking.faults import Fault, RemoveFile, WriteFile
 from drahealth.suites.checking.mutants.all_mutants import MUTANTS
 from drahealth.suites.checking.mutants.healthy import Healthy, Surroundings
 
 HEALTHY = "healthy"
 """Name of the driver without a fault."""
+
+
+_FILE = "{driver_dir}/health/{device}"
+FAULTS = (
+    Fault(
+        "hot",
+        WriteFile(_FILE, "Unhealthy too hot"),
+        RemoveFile(_FILE),
+        changes=WriteFile(_FILE, "Unhealthy fan broken"),
+        settle=1,
+    ),
+    Fault("lost", WriteFile(_FILE, "Unknown no answer"), RemoveFile(_FILE), health=Health.UNKNOWN, settle=1),
+)
+"""What breaks the devices of these drivers."""
 
 
 def command(name: str) -> tuple[str, ...]:

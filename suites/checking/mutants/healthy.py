@@ -68,6 +68,8 @@ class Healthy:
     """Seconds between reports; 0 for none."""
     change: ClassVar[float] = 9.0
     """Seconds between changes of the health of the last device; 0 for none."""
+    poll: ClassVar[float] = 0.1
+    """Seconds between two looks at the files of faults."""
     timeout: ClassVar[int] = 30
 
     def __init__(self, around: Surroundings) -> None:
@@ -75,6 +77,8 @@ class Healthy:
         self.beats = 0
         self.sick = False
         """Whether the last device is unhealthy."""
+        self.faults: dict[str, DeviceHealth] = {}
+        """The devices that have a file of a fault, with their health."""
         self.prepared: dict[str, list[Device]] = self.load()
         self.stopped = asyncio.Event()
         self._wakers: dict[asyncio.Queue[None], HealthApi] = {}
@@ -108,6 +112,7 @@ class Healthy:
         self.publish()
         self.spawn(self.beat())
         self.spawn(self.alternate())
+        self.spawn(self.follow_faults())
 
     async def stop(self) -> None:
         """Ends everything, and removes the sockets."""
@@ -237,7 +242,33 @@ class Healthy:
         """The health of a device."""
         sick = self.sick and device == self.devices[-1]
         health, message = (Health.UNHEALTHY, "too hot") if sick else (Health.HEALTHY, "")
+        if fault := self.faults.get(device):
+            health, message = fault.health, fault.message
         return DeviceHealth(self.around.node, device, health, message, self.timeout, self.time())
+
+    def read_faults(self) -> dict[str, DeviceHealth]:
+        """The health of each device that has a file, such as `health/dev-1` with the text `Unhealthy too hot`."""
+        found = {}
+        for name in self.devices:
+            with suppress(FileNotFoundError):
+                health, _, message = (self.around.data_dir / "health" / name).read_text().partition(" ")
+                found[name] = DeviceHealth(self.around.node, name, Health(health), message)
+        return found
+
+    async def follow_faults(self) -> None:
+        """Reports the devices whose files change."""
+        before: dict[str, DeviceHealth] = {}
+        while True:
+            found = self.read_faults()
+            if found != before:
+                self.apply_faults(found)
+            before = found
+            await asyncio.sleep(self.poll)
+
+    def apply_faults(self, found: dict[str, DeviceHealth]) -> None:
+        """Takes over the health of the devices with files."""
+        self.faults = found
+        self.changed()
 
     def time(self) -> int:
         """The time of a report."""
@@ -297,8 +328,8 @@ class Healthy:
             self.wake()
 
     async def alternate(self) -> None:
-        """Changes the health of the last device."""
-        while self.change:
+        """Changes the health of the last device, in the process that is watched without faults."""
+        while self.change and self.around.node == "node-main":
             await asyncio.sleep(self.change)
             self.sick = not self.sick
             self.changed()

@@ -13,10 +13,11 @@ from drahealth.suites.checking.experiments.plan import EXPERIMENTS
 from drahealth.suites.checking.judge import judge
 from drahealth.suites.checking.ledger import LEVELS, Level, requirements
 from drahealth.suites.checking.mutants.all_mutants import MUTANTS
-from drahealth.suites.checking.mutants.driver import HEALTHY, command
+from drahealth.suites.checking.mutants.driver import FAULTS, HEALTHY, command
 from drahealth.suites.checking.mutants.table import Mutant
 from drahealth.suites.checking.run import run_experiments
 from drahealth.suites.checking.settings import Settings
+from drahealth.suites.checking.subject.adapters import AdaptersOf
 from drahealth.suites.checking.subject.subject import exit_text
 from drahealth.suites.checking.verdicts import Finding, Verdict
 from drahealth.suites.errors import HarnessError
@@ -63,14 +64,21 @@ def experiments_of(mutant: Mutant) -> frozenset[str]:
 
 
 async def prove(
-    names: Iterable[str], done: Callable[[Proof], None] = lambda _: None, *, parallel: int = PARALLEL
+    names: Iterable[str],
+    done: Callable[[Proof], None] = lambda _: None,
+    *,
+    parallel: int = PARALLEL,
+    adapters: AdaptersOf | None = None,
 ) -> list[Proof]:
-    """Checks the named drivers, the slow ones first. `done` receives each result at once."""
+    """Checks the named drivers, the slow ones first. `done` receives each result at once.
+
+    Mutants that report faults wrongly, and the healthy driver, need `adapters`.
+    """
     slots = asyncio.Semaphore(parallel)
 
     async def one(name: str) -> Proof:
         async with slots:
-            proof = await prove_one(name)
+            proof = await prove_one(name, adapters)
         done(proof)
         return proof
 
@@ -88,12 +96,15 @@ def _cost(name: str) -> float:
     return max(EXPERIMENTS[each].seconds for each in only)
 
 
-async def prove_one(name: str) -> Proof:
+async def prove_one(name: str, adapters: AdaptersOf | None = None) -> Proof:
     """Checks one driver: a mutant only with the experiments that its checks need."""
     began = time.monotonic()
     only = experiments_of(MUTANTS[name]) if name in MUTANTS else frozenset[str]()
     try:
-        evidence = await run_experiments(Settings(command=command(name), only=only, level=level_of(name)))
+        needs = {need for each in only or EXPERIMENTS for need in EXPERIMENTS[each].needs}
+        faults = FAULTS if "fault" in needs else ()
+        settings = Settings(command=command(name), only=only, level=level_of(name), faults=faults)
+        evidence = await run_experiments(settings, adapters=adapters)
     except HarnessError as error:
         return Proof(name, time.monotonic() - began, error=str(error))
     return proof_of(name, evidence, time.monotonic() - began)

@@ -1,12 +1,28 @@
 """What experiments need of fault adapters. `drahealth.suites.certifying.faults` has the adapters."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from drahealth.fakes.cluster.list_watch import ListWatch
 from drahealth.proto.clock import Clock
 from drahealth.suites.checking.faults import Action, Fault
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the adapters of a driver process work with."""
+
+    clock: Clock
+    api: ListWatch | None = None
+    """A client of the driver's API server; None without one."""
+    folder: Path | None = None
+    """Where commands run, and relative paths start; None for the present folder."""
+    entry: tuple[str, ...] = ()
+    """Words before a command that run it in the driver's sandbox; empty without one."""
+    outside: Callable[[Path], Path] = Path
+    """Where a path that the driver names is outside of its sandbox."""
 
 
 class ActionFailed(Exception):
@@ -36,5 +52,5 @@ class Adapters(Protocol):
         """Ends all backends."""
 
 
-AdaptersOf = Callable[[ListWatch | None, Clock, Path | None], Adapters]
-"""Makes the adapters of a driver process: with its API server, if it has one, and the folder of relative paths."""
+AdaptersOf = Callable[[Surroundings], Adapters]
+"""Makes the adapters of a driver process."""

@@ -17,6 +17,7 @@ from drahealth.suites.checking.experiments.experiment import Process
 from drahealth.suites.checking.sandbox.declared import Sandbox
 from drahealth.suites.checking.sandbox.running import RunningSandbox, sandbox
 from drahealth.suites.checking.settings import Settings
+from drahealth.suites.checking.subject.adapters import AdaptersOf, Surroundings
 from drahealth.suites.checking.subject.gateway import Bind, Gateway, bound_here
 from drahealth.suites.checking.subject.objects import create_objects
 from drahealth.suites.checking.subject.places import Places
@@ -44,7 +45,12 @@ class Records(Protocol):
 
 @asynccontextmanager
 async def laboratory(
-    settings: Settings, processes: Sequence[Process], root: Path, clock: Clock, records: Records
+    settings: Settings,
+    processes: Sequence[Process],
+    root: Path,
+    clock: Clock,
+    records: Records,
+    adapters: AdaptersOf | None = None,
 ) -> AsyncGenerator[Mapping[Process, Subject], None]:
     """The subjects by their labels. Afterwards no driver runs, and no API server of ours.
 
@@ -58,9 +64,22 @@ async def laboratory(
                 subject = await _started(settings, label, root / str(number), clock, records, servers)
             else:
                 subject = await _running(settings, label, clock, records, stack)
+            if settings.faults:
+                assert adapters, "faults need adapters"
+                await _add_faults(subject, settings, adapters, stack)
             stack.push_async_callback(subject.close)
             found[label] = subject
         yield found
+
+
+async def _add_faults(subject: Subject, settings: Settings, adapters: AdaptersOf, stack: AsyncExitStack) -> None:
+    """Starts the adapters, whose backends run before the driver, and until after its end."""
+    subject.faults = settings.faults
+    places = subject.places
+    around = Surroundings(subject.clock, subject.api, settings.working_directory, subject.entry, places.outside)
+    subject.adapters = adapters(around)
+    stack.push_async_callback(subject.adapters.close)
+    await subject.adapters.start(settings.faults, places.placeholders())
 
 
 class _Servers:

@@ -111,12 +111,12 @@ def placeholders_in(words: Sequence[str]) -> frozenset[str]:
     return frozenset(name for word in words for name in _PLACEHOLDER.findall(word))
 
 
-def check_placeholders(words: Sequence[str]) -> None:
-    """Raises ConfigurationError for an unknown placeholder."""
+def check_placeholders(words: Sequence[str], *more: str) -> None:
+    """Raises ConfigurationError for an unknown placeholder; `more` are the names of further ones."""
     for word in words:
         for name in _PLACEHOLDER.findall(word):
-            if name not in NAMES:
-                raise ConfigurationError(f"unknown placeholder {{{name}}} in {word!r}", near(name, NAMES))
+            if name not in (*NAMES, *more):
+                raise ConfigurationError(f"unknown placeholder {{{name}}} in {word!r}", near(name, (*NAMES, *more)))
 
 
 def filled(word: str, values: Mapping[str, str]) -> str:

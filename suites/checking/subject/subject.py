@@ -22,9 +22,11 @@ from drahealth.proto.events import (
     SignalSent,
 )
 from drahealth.suites.checking.experiments.experiment import Process
+from drahealth.suites.checking.faults import Fault
 from drahealth.suites.checking.kubelet.waiting import within
 from drahealth.suites.checking.outcomes import Incomplete
 from drahealth.suites.checking.sandbox.running import RunningSandbox
+from drahealth.suites.checking.subject.adapters import Adapters
 from drahealth.suites.checking.subject.gateway import Gateway
 from drahealth.suites.checking.subject.places import Places, filled, placeholders_in
 from drahealth.suites.checking.subject.process import DriverProcess
@@ -58,6 +60,10 @@ class Subject:
         sandbox: RunningSandbox | None = None,
     ) -> None:
         self.label = label
+        self.faults: tuple[Fault, ...] = ()
+        """What its devices can be broken by."""
+        self.adapters: Adapters | None = None
+        """What breaks them; None without faults."""
         self.places = places
         self.clock = clock
         self.api = api
@@ -107,13 +113,16 @@ class Subject:
             return False
         return not node or not self.places.node_name or node == self.places.node_name
 
-    async def start(self) -> None:
-        """Starts the driver, also again after its end. Raises ConfigurationError if the command cannot be run."""
+    async def start(self, more: Mapping[str, str] | None = None) -> None:
+        """Starts the driver, also again after its end, with further variables.
+
+        Raises ConfigurationError if the command cannot be run.
+        """
         assert not self._process or not self._process.running, "it already runs"
         values = self.places.placeholders()
         argv = [filled(word, values) for word in self._command]
         given = {name: filled(value, values) for name, value in self._environment.items()}
-        variables = {**os.environ, **self.places.environment(), **given}
+        variables = {**os.environ, **self.places.environment(), **given, **(more or {})}
         process = await DriverProcess.start(argv, variables, self._folder, entry=self.entry)
         self._process = process
         self._began = self.clock.now()

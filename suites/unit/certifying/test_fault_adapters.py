@@ -24,7 +24,7 @@ from drahealth.suites.checking.faults import (
     TellBackend,
     WriteFile,
 )
-from drahealth.suites.checking.subject.adapters import ActionFailed
+from drahealth.suites.checking.subject.adapters import ActionFailed, Surroundings
 from drahealth.suites.errors import ConfigurationError
 
 BACKEND = """\
@@ -40,7 +40,7 @@ for line in sys.stdin:
 
 @pytest.fixture
 async def adapters() -> AsyncIterator[FaultAdapters]:
-    found = FaultAdapters(ApiServer(clock=SystemClock()), SystemClock())
+    found = FaultAdapters(Surroundings(SystemClock(), ApiServer(clock=SystemClock())))
     yield found
     await found.close()
 
@@ -101,12 +101,12 @@ async def test_a_command_that_hangs_is_killed_with_its_children(adapters: FaultA
 
 
 async def test_an_object_is_patched_and_annotations_are_removed(adapters: FaultAdapters) -> None:
-    assert adapters._api
-    await adapters._api.create(NODES, {"metadata": {"name": "node-a", "labels": {"zone": "a"}}})
+    assert adapters._around.api
+    await adapters._around.api.create(NODES, {"metadata": {"name": "node-a", "labels": {"zone": "a"}}})
     for value in ("yes", None):
         merge = {"metadata": {"annotations": {"broken-{device}": value}}}
         await adapters.perform(PatchObject("Node", "{node_name}", "", {**merge}), {"node_name": "node-a"}, 30)
-        found = (await adapters._api.get(NODES, "node-a"))["metadata"]
+        found = (await adapters._around.api.get(NODES, "node-a"))["metadata"]
         assert (found.get("annotations") or {}) == ({"broken-{device}": "yes"} if value else {})
     assert found["labels"] == {"zone": "a"}
 

@@ -185,7 +185,7 @@ def test_requirements_have_known_levels_families_and_apis() -> None:
     found = requirements().values()
     levels, families = {one.level for one in found}, {one.family for one in found}
     apis = {api for one in found for api in one.apis}
-    assert (levels, families) == ({"MUST", "SHOULD"}, {"plugin contract", "health", "Pod status"})
+    assert (levels, families) == ({"MUST", "SHOULD"}, {"plugin contract", "health", "Pod status", "faults"})
     assert apis <= HEALTH_APIS.keys()
 
 

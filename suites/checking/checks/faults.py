@@ -1,0 +1,262 @@
+"""Checks of what a driver reports while drahealth breaks, changes and heals a device."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from drahealth.proto.events import FaultCleared, FaultInjected
+from drahealth.proto.values import Health
+from drahealth.suites.checking.checks.registry import check
+from drahealth.suites.checking.evidence import Evidence, Observation
+from drahealth.suites.checking.faults import MARGIN
+from drahealth.suites.checking.observed.faults import Episode, Step, Wanted, began, deadline, episodes, shows_heal
+from drahealth.suites.checking.observed.processes import crashes, exit_text
+from drahealth.suites.checking.observed.streams import absence, arrivals
+from drahealth.suites.checking.verdicts import (
+    Finding,
+    Grade,
+    Verdict,
+    failed,
+    not_applicable,
+    not_tested,
+    passed,
+    static,
+)
+
+FaultJudge = Callable[[Episode], Finding | None]
+"""Judges one fault; None if it does not show anything of the requirement."""
+
+
+def fault_check(requirement: str, *experiments: str, fix: str, none: str = "") -> Callable[[FaultJudge], FaultJudge]:
+    """Registers the function as a check of each fault of the experiments; the worst finding counts.
+
+    Without a fault that shows anything it is STATIC with the reason `none`.
+    """
+
+    def register(judge: FaultJudge) -> FaultJudge:
+        def whole(evidence: Evidence) -> Finding:
+            if absent := absence(evidence):
+                return not_applicable(absent[0], *absent[1])
+            found = list(episodes(evidence, *experiments))
+            judged = [(episode, finding) for episode in found if (finding := judge(episode))]
+            if not found:
+                return not_tested("no fault was caused")
+            return combined(judged) if judged else static(none, *(one.broken.number for one in found))
+
+        whole.__name__ = judge.__name__
+        check(requirement, "services", *experiments, fix=fix)(whole)
+        return judge
+
+    return register
+
+
+def combined(found: Sequence[tuple[Episode, Finding]]) -> Finding:
+    """The findings with the worst verdict as one. Its grade is `forced` if any fault of them was."""
+    worst = min(finding.verdict for _, finding in found)
+    mine = [(episode, finding) for episode, finding in found if finding.verdict is worst]
+    grade: Grade = "forced" if any(episode.broken.what.grade == "forced" for episode, _ in mine) else "asked"
+    return Finding(
+        worst,
+        "; ".join(finding.seen for _, finding in mine),
+        next((finding.expected for _, finding in mine), ""),
+        tuple(dict.fromkeys(record for _, finding in mine for record in finding.records)),
+        grade,
+    )
+
+
+def judged_step(episode: Episode, step: Step, wanted: Wanted, what: str, *, unseen: str = "FAIL") -> Finding:
+    """Whether any stream showed a step in time; `unseen` is the verdict if none did."""
+    about = f"{episode.device}, fault {step.what.fault} ({episode.broken.what.grade})"
+    if problem := _problem(step):
+        seen = f"{about}: {problem}"
+        return (
+            failed("the fault adapter works", seen, step.number)
+            if step.what.on_error == "FAIL"
+            else not_tested(seen, step.number)
+        )
+    best = episode.best(step, wanted)
+    if best is None or best.outcome == "unproven":
+        return not_tested(f"{about}: no stream was open long enough", step.number)
+    if best.outcome == "in time":
+        return passed(f"{about}: {what} after {best.seconds:.1f} s", step.number, best.record)
+    records = (step.number, *filter(None, (best.record,)))
+    seen = (
+        f"{about}: {what} only after {best.seconds:.1f} s" if best.outcome == "late" else _unseen(episode, about, what)
+    )
+    expected = f"{what} within {step.what.settle:g} s, with {MARGIN:g} s for a busy machine"
+    if best.outcome == "never" and unseen == "NOT_TESTED":
+        return not_tested(seen, *records)
+    return failed(expected, seen, *records)
+
+
+def _unseen(episode: Episode, about: str, what: str) -> str:
+    last = [times[-1] for stream in episode.streams if (times := arrivals(stream).get(episode.device))]
+    state = max(last, key=lambda one: one[0])[2] if last else None
+    message = f" {state.message!r}" if state and state.message else ""
+    return f"{about}: not {what}" + (f"; the last report has {state.health}{message}" if state else "")
+
+
+def _problem(step: Observation[FaultInjected] | Observation[FaultCleared]) -> str:
+    if step.what.outcome == "done":
+        return ""
+    return f"`{step.what.action}` {step.what.outcome}: {step.what.problem}"
+
+
+def _is_reported(episode: Episode) -> bool:
+    """Whether the break was shown at all, so that what follows can be judged."""
+    best = episode.best(episode.broken, episode.shows_break) if episode.broken.what.outcome == "done" else None
+    return best is not None and best.outcome in ("in time", "late")
+
+
+@fault_check(
+    "FAULT-01",
+    "faults",
+    none="each fault makes the health unknown",
+    fix="Watch the health of the hardware, and send a report on all streams as soon as it changes.",
+)
+def break_is_reported(episode: Episode) -> Finding | None:
+    """After the break a report has the declared health within the settle time."""
+    broken = episode.broken
+    if broken.what.health == Health.UNKNOWN:
+        return None
+    what = f"reported as {broken.what.health}"
+    return judged_step(episode, broken, episode.shows_break, what, unseen=broken.what.on_no_effect)
+
+
+@fault_check(
+    "FAULT-02",
+    "faults",
+    none="no fault of the driver profile can be healed",
+    fix="Watch the recovery of a device, too, and send a report on all streams as soon as it is healthy.",
+)
+def heal_is_reported(episode: Episode) -> Finding | None:
+    """After the heal a report has the health Healthy within the settle time."""
+    if episode.healed is None:
+        return None
+    if not _is_reported(episode):
+        return not_tested(f"{episode.device}: the break was not reported", episode.broken.number)
+    return judged_step(episode, episode.healed, shows_heal, "reported as Healthy")
+
+
+@fault_check(
+    "FAULT-03",
+    "faults",
+    none="no fault of the driver profile has a change of its cause",
+    fix="Send a report when the message of a device changes, also if its health does not.",
+)
+def change_of_the_cause_is_reported(episode: Episode) -> Finding | None:
+    """After a change of the cause a report has another health or message."""
+    if episode.changed is None:
+        return None
+    if not _is_reported(episode):
+        return not_tested(f"{episode.device}: the break was not reported", episode.broken.number)
+    return judged_step(episode, episode.changed, episode.shows_change, "reported with another health or message")
+
+
+@fault_check(
+    "FAULT-04",
+    "faults",
+    none="no fault of the driver profile makes the health of a device unknown",
+    fix="Report Unknown if the health cannot be determined, for example because the library or daemon does not answer.",
+)
+def unknown_is_not_unhealthy(episode: Episode) -> Finding | None:
+    """A device whose health the fault makes unknown is reported as Unknown."""
+    broken = episode.broken
+    if broken.what.health != Health.UNKNOWN:
+        return None
+    return judged_step(episode, broken, episode.shows_break, "reported as Unknown", unseen=broken.what.on_no_effect)
+
+
+@fault_check(
+    "FAULT-05",
+    "faults",
+    fix="Change the health and the message of the broken device alone.",
+)
+def fault_leaves_other_devices_alone(episode: Episode) -> Finding | None:
+    """From the break to the end of the fault no other device changes its health or message."""
+    if not _is_reported(episode):
+        return not_tested(f"{episode.device}: the break was not reported", episode.broken.number)
+    start, end, others = began(episode.broken), _last_seen(episode), set()
+    for stream in episode.streams:
+        if stream.opened.at > start:
+            continue
+        for device, times in arrivals(stream).items():
+            before = [one for at, _, one in times if at < start][-1:]
+            after = [(number, one) for at, number, one in times if start <= at <= end]
+            if device == episode.device or not before or not after:
+                continue
+            others.add(device)
+            for number, one in after:
+                if (one.health, one.message) != (before[0].health, before[0].message):
+                    seen = f"{device}: {one.health} {one.message!r}, while {episode.device} was broken"
+                    expected = f"{device} stays {before[0].health} {before[0].message!r}"
+                    return failed(expected, seen, episode.broken.number, number)
+    if not others:
+        return None
+    return passed(f"{len(others)} other devices stayed as they were", episode.broken.number)
+
+
+def _last_seen(episode: Episode) -> float:
+    """When the last step was shown, or had to be."""
+    times = []
+    for step, wanted in episode.steps:
+        shown = [one for one in episode.reactions(step, wanted) if one.outcome in ("in time", "late")]
+        times.append(max((step.at + one.seconds for one in shown), default=deadline(step)))
+    return min(max(times, default=episode.broken.at), episode.end)
+
+
+@fault_check(
+    "FAULT-06",
+    "faults",
+    fix="Give each stream a channel of its own, and send each change to all of them.",
+)
+def all_subscribers_hear_a_fault(episode: Episode) -> Finding | None:
+    """Each step that one stream shows in time is shown by all streams in time."""
+    if not _is_reported(episode):
+        return not_tested(f"{episode.device}: the break was not reported", episode.broken.number)
+    compared, slowest = 0, 0.0
+    for step, wanted in episode.steps:
+        found = episode.reactions(step, wanted)
+        if not any(one.outcome == "in time" for one in found):
+            continue
+        for one in found:
+            if one.outcome in ("late", "never"):
+                seen = f"{episode.device}: {one.stream} showed fault {step.what.fault} {one.outcome}"
+                first = next(each for each in found if each.outcome == "in time")
+                records = (step.number, first.record, *filter(None, (one.record,)))
+                return failed("all streams show it in time", seen, *records)
+        together = [one for one in found if one.outcome == "in time"]
+        compared += len(together) > 1
+        slowest = max(slowest, *(one.seconds for one in together))
+    if not compared:
+        return not_tested(f"{episode.device}: no two streams showed the fault", episode.broken.number)
+    return passed(f"two streams showed each of {compared} steps within {slowest:.1f} s", episode.broken.number)
+
+
+def _processes(evidence: Evidence, names: Iterable[str]) -> tuple[str, ...]:
+    injected = (one.what.process for name in names for one in evidence.of(FaultInjected, name))
+    return tuple(dict.fromkeys(injected))
+
+
+@check(
+    "FAULT-07",
+    "services",
+    "faults",
+    fix="Handle the failure of a device: report it, and keep running.",
+)
+def driver_survives_faults(evidence: Evidence) -> Finding:
+    """The driver does not end by itself after a fault was caused."""
+    injected = list(evidence.of(FaultInjected, "faults"))
+    processes = _processes(evidence, ("faults",))
+    for ended in crashes(evidence, *processes):
+        before = [one for one in injected if one.number < ended.number]
+        if before:
+            expected = "the driver keeps running while a device is broken"
+            seen = f"after fault {before[-1].what.fault}, {exit_text(ended.what)}"
+            return failed(expected, seen, before[-1].number, ended.number)
+    if absent := absence(evidence):
+        return not_applicable(absent[0], *absent[1])
+    breaks = [one for one in injected if one.what.step == "break" and one.what.outcome == "done"]
+    if not breaks:
+        return not_tested("no fault was caused")
+    grade: Grade = "forced" if any(one.what.grade == "forced" for one in breaks) else "asked"
+    text = f"the driver kept running with {len(breaks)} faults, one after another"
+    return Finding(Verdict.PASS, text, records=tuple(one.number for one in breaks), grade=grade)

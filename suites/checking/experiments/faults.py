@@ -1,0 +1,36 @@
+"""The experiments that break devices of a driver, change the cause, and heal them."""
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from drahealth.proto.values import Health
+from drahealth.suites.checking.experiments.fault_steps import Bench, bench_of
+from drahealth.suites.checking.experiments.fault_streams import expected
+from drahealth.suites.checking.faults import Fault
+from drahealth.suites.checking.lab import Lab
+
+
+async def faults(lab: Lab) -> None:
+    """Breaks, changes and heals a device with each fault of the profile, one after another."""
+    async with bench_of(lab) as bench:
+        for fault in sorted(lab.subject.faults, key=lambda one: one.heals == "none"):
+            await _one(bench, fault)
+    lab.subject.check_running()
+
+
+async def _one(bench: Bench, fault: Fault) -> None:
+    device = await bench.healthy_device(fault)
+    if not await bench.breaks(fault, device):
+        await bench.heals(fault, device)
+        return
+    shown = await bench.shows(device, expected(fault.health), fault)
+    if shown and fault.changes:
+        before = {(one.health, one.message) for one in bench.streams.of(device)}
+        if await bench.breaks(fault, device, change=True):
+            await bench.shows(device, lambda one: (one.health, one.message) not in before, fault)
+    if await bench.heals(fault, device):
+        await bench.shows(device, expected(Health.HEALTHY), fault)
+
+
+FAULT_RUNS: dict[str, Callable[[Lab], Coroutine[Any, Any, None]]] = {"faults": faults}
+"""The function of each experiment of `fault_plan`."""

@@ -1,0 +1,109 @@
+"""Mutants that report faults wrongly."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from typing import Any
+
+from drahealth.proto.health_apis import HealthApi
+from drahealth.proto.values import DeviceHealth, Health
+from drahealth.suites.checking.mutants.healthy import Healthy, give_up
+from drahealth.suites.checking.mutants.table import mutant
+
+_BREAK, _HEAL = "break-is-reported", "heal-is-reported"
+_UNKNOWN = "unknown-is-not-unhealthy"
+_OTHERS = "fault-leaves-other-devices-alone"
+
+
+@mutant(_BREAK)
+class BreakNotReported(Healthy):
+    """The driver never reports a device as unhealthy."""
+
+    def apply_faults(self, found: dict[str, DeviceHealth]) -> None:
+        super().apply_faults({name: one for name, one in found.items() if one.health is not Health.UNHEALTHY})
+
+
+@mutant(_BREAK, _UNKNOWN)
+class BreakReportedLate(Healthy):
+    """The driver reports a broken device after 9 s."""
+
+    def apply_faults(self, found: dict[str, DeviceHealth]) -> None:
+        asyncio.get_running_loop().call_later(9 if found else 0, super().apply_faults, found)
+
+
+@mutant(_BREAK, _UNKNOWN)
+class HealthOfTheStart(Healthy):
+    """A stream repeats the health that the devices had when it was opened."""
+
+    async def watch(self, api: HealthApi, context: Any) -> AsyncGenerator[Any, None]:
+        first = self.listed(api, 0)
+        async for _ in super().watch(api, context):
+            yield api.encode([replace(one, updated=self.time()) for one in first], {})
+
+
+@mutant(_HEAL)
+class HealNotReported(Healthy):
+    """A device that was broken stays so until the driver is started again."""
+
+    def apply_faults(self, found: dict[str, DeviceHealth]) -> None:
+        super().apply_faults(self.faults | found)
+
+
+@mutant("change-of-the-cause-is-reported")
+class FirstCauseStays(Healthy):
+    """The message of a broken device stays that of the first cause."""
+
+    def apply_faults(self, found: dict[str, DeviceHealth]) -> None:
+        super().apply_faults({name: self.faults.get(name, one) for name, one in found.items()})
+
+
+@mutant(_UNKNOWN)
+class UnknownAsUnhealthy(Healthy):
+    """A device whose health is unknown is reported as Unhealthy."""
+
+    def health_of(self, device: str, api: HealthApi) -> DeviceHealth:
+        found = super().health_of(device, api)
+        return replace(found, health=Health.UNHEALTHY) if found.health is Health.UNKNOWN else found
+
+
+@mutant(_OTHERS)
+class AllDevicesBreak(Healthy):
+    """If one device breaks, the driver reports all as unhealthy."""
+
+    def apply_faults(self, found: dict[str, DeviceHealth]) -> None:
+        worst = next(iter(found.values()), None)
+        super().apply_faults(dict.fromkeys(self.devices, worst) if worst else {})
+
+
+@mutant(_OTHERS)
+class NextDeviceBreaks(Healthy):
+    """A broken device makes the next device unknown."""
+
+    def apply_faults(self, found: dict[str, DeviceHealth]) -> None:
+        after = {self.devices[(self.devices.index(name) + 1) % len(self.devices)]: one for name, one in found.items()}
+        super().apply_faults({name: replace(one, health=Health.UNKNOWN) for name, one in after.items()} | found)
+
+
+@mutant("all-subscribers-hear-a-fault")
+class OneSubscriberHears(Healthy):
+    """Only the stream that was opened last shows changes; the others repeat the health of their start."""
+
+    heartbeat = 1
+    newest = 0
+
+    async def watch(self, api: HealthApi, context: Any) -> AsyncGenerator[Any, None]:
+        self.newest += 1
+        mine, first = self.newest, self.listed(api, 0)
+        async for message in super().watch(api, context):
+            old = [replace(one, updated=self.time()) for one in first]
+            yield message if mine == self.newest else api.encode(old, {})
+
+
+@mutant("driver-survives-faults")
+class ExitsWhenADeviceBreaks(Healthy):
+    """The driver exits when a device breaks."""
+
+    def apply_faults(self, found: dict[str, DeviceHealth]) -> None:
+        super().apply_faults(found)
+        if found:
+            give_up("a device is broken")
