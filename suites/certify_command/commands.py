@@ -60,6 +60,13 @@ def certify_driver(
         typer.Option(metavar="REPORT.json", help="Fail only for findings that this earlier report does not have."),
     ] = None,
     init: Annotated[bool, typer.Option("--init", help="Write a commented driver profile instead.")] = False,
+    driver: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="With --init: a starting driver profile: dra-example-driver, nvidia, intel, tpu or cpu.",
+        ),
+    ] = "",
     registry_dir: Registry = None,
     kubeconfig: Annotated[
         Path | None, typer.Option(metavar="FILE", help="With --init: API server of a running driver.")
@@ -71,15 +78,18 @@ def certify_driver(
     """
     from drahealth.suites.certify_command import program
     from drahealth.suites.certify_command.flags import certify_settings
-    from drahealth.suites.certify_command.init import write_profile
+    from drahealth.suites.certify_command.init import write_profile, write_starting_profile
     from drahealth.suites.certify_command.plan import show_plan
 
     if init:
-        write_profile(words or [], registry_dir=registry_dir, kubeconfig=kubeconfig, out=out)
+        if driver:
+            write_starting_profile(driver, out)
+        else:
+            write_profile(words or [], registry_dir=registry_dir, kubeconfig=kubeconfig, out=out)
         return
-    if registry_dir or kubeconfig:
+    if registry_dir or kubeconfig or driver:
         raise ConfigurationError(
-            "--registry-dir and --kubeconfig are for --init", "set `running` in the driver profile"
+            "--driver, --registry-dir and --kubeconfig are for --init", "set `running` in the driver profile"
         )
     if not words or len(words) > 1:
         raise ConfigurationError(

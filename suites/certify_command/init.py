@@ -1,10 +1,12 @@
-"""`drahealth certify --init`: writes a commented driver profile, also from a running driver."""
+"""`drahealth certify --init`: writes a commented driver profile, also from a running driver, or a starting one."""
 
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from drahealth.fakes.hints import near
+from drahealth.suites.certifying.profile.starting import NAMES, starting_profile
 from drahealth.suites.certifying.profile.template import driver_profile
 from drahealth.suites.check_command.flags import target_of
 from drahealth.suites.checking.settings import Settings
@@ -35,6 +37,24 @@ def write_profile(
         out.write_text(text)
     else:
         print(text, end="")  # noqa: T201
+
+
+def write_starting_profile(name: str, out: Path | None) -> None:
+    """Writes a starting driver profile, and beside it the files that it names. Raises ConfigurationError."""
+    if name not in NAMES:
+        raise ConfigurationError(f"there is no starting driver profile {name!r}", near(name, NAMES))
+    files = starting_profile(name)
+    profile = f"{name}.toml"
+    if out is None:
+        print(files[profile], end="")  # noqa: T201
+        return
+    texts = {out if file == profile else out.parent / file: text for file, text in files.items()}
+    for path in texts:
+        if path.exists():
+            raise ConfigurationError(f"{path} exists", "choose another file with --out")
+        check_output_file(str(path))
+    for path, text in texts.items():
+        path.write_text(text, encoding="utf-8")
 
 
 def _of_running_driver(settings: Settings) -> str:

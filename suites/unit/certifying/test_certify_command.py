@@ -91,6 +91,8 @@ def test_plan_starts_nothing(profile: Path) -> None:
         ["certify", "--init", "--out=gpu.toml"],
         ["certify", "--init", "--registry-dir=."],
         ["certify", "--init", "--kubeconfig=k", "--", "./driver"],
+        ["certify", "--init", "--driver=nvidai"],
+        ["certify", "gpu.toml", "--driver=nvidia"],
         ["verify", "nowhere.json", "gpu.toml"],
         ["verify", "gpu.toml", "gpu.toml"],
         ["diff", "gpu.toml", "gpu.toml"],

@@ -9,10 +9,13 @@ import pytest
 
 from drahealth.fakes.cluster.api import SLICES
 from drahealth.proto.services import GET_INFO
-from drahealth.suites.certify_command.init import write_profile
+from drahealth.suites.certify_command.init import write_profile, write_starting_profile
+from drahealth.suites.certify_command.plan import planned_requirements
 from drahealth.suites.certify_command.running_driver import describe
 from drahealth.suites.certifying.profile.file import read_profile
 from drahealth.suites.certifying.profile.model import DriverProfile
+from drahealth.suites.certifying.profile.settings import settings_of
+from drahealth.suites.certifying.profile.starting import NAMES
 from drahealth.suites.certifying.profile.template import driver_profile
 from drahealth.suites.checking.settings import Settings
 from drahealth.suites.errors import ConfigurationError
@@ -48,6 +51,22 @@ def test_every_section_of_the_model_is_in_the_template() -> None:
     text = driver_profile({})
     sections = [field.alias or name for name, field in DriverProfile.model_fields.items() if name != "format"]
     assert [name for name in sections if f"[{name}]" not in text] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_starting_profile_is_accepted_by_plan_and_labelled(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    write_starting_profile(name, path)
+    settings = settings_of(read_profile(path))
+    assert [one for one in planned_requirements(settings) if one.reasons] == []
+    assert "Not verified here" in path.read_text()
+
+
+def test_existing_file_of_a_starting_profile_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "tpu-node.yaml").touch()
+    with pytest.raises(ConfigurationError, match="tpu-node"):
+        write_starting_profile("tpu", tmp_path / "tpu.toml")
+    assert [path.name for path in tmp_path.iterdir()] == ["tpu-node.yaml"]
 
 
 @pytest.fixture
