@@ -1,15 +1,12 @@
 """`drahealth check` and `drahealth judge`: run or read, judge, show, write the reports."""
 
-import asyncio
 import os
-import signal
 import sys
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from shlex import join, quote
-from typing import Any
 
 from drahealth.fakes.hints import near
 from drahealth.fakes.program.console import standard_output
@@ -18,6 +15,7 @@ from drahealth.suites.certifying.report.page import page
 from drahealth.suites.check_command.progress import Progress
 from drahealth.suites.check_command.report import annotations, to_json, to_junit
 from drahealth.suites.check_command.table import show
+from drahealth.suites.check_command.terminable import run_terminable
 from drahealth.suites.checking.evidence import Evidence, EvidenceError, read_evidence
 from drahealth.suites.checking.ledger import Level, requirements
 from drahealth.suites.checking.settings import CDI_DIRS, DEADLINE, Settings, plan
@@ -87,7 +85,7 @@ def run_with_progress(settings: Settings) -> Evidence:
     from drahealth.suites.checking.run import run_experiments
 
     progress = Progress(lambda line: print(line, file=sys.stderr, flush=True))  # noqa: T201
-    return asyncio.run(_terminable(run_experiments(settings, progress, adapters=FaultAdapters)))
+    return run_terminable(run_experiments(settings, progress, adapters=FaultAdapters))
 
 
 def judge_file(path: Path, outputs: Outputs) -> int:
@@ -135,14 +133,6 @@ def write_annotations(summary: Summary) -> None:
     if os.environ.get("GITHUB_ACTIONS") == "true":
         for line in annotations(summary):
             print(line)  # noqa: T201
-
-
-async def _terminable(run: Coroutine[Any, Any, Evidence]) -> Evidence:
-    """Runs it; SIGTERM and SIGINT cancel it, so that everything that was started ends."""
-    task = asyncio.ensure_future(run)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-    return await task
 
 
 def rerun_command(settings: Settings) -> str:

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import random
-import signal
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -14,6 +13,7 @@ from rich.markup import escape
 from drahealth.fakes.hints import near
 from drahealth.fakes.program.console import standard_output
 from drahealth.suites.certifying.faults.adapters import FaultAdapters
+from drahealth.suites.check_command.terminable import run_terminable
 from drahealth.suites.checking.checks import CHECKS
 from drahealth.suites.checking.mutants.all_mutants import MUTANTS
 from drahealth.suites.checking.mutants.driver import HEALTHY
@@ -41,7 +41,7 @@ def selftest(names: Sequence[str], *, sample: int | None, seed: int | None, as_j
         if not as_json:
             console.print(f"{_outcome(proof):6} {proof.seconds:5.1f} s  {escape(_line(proof))}", soft_wrap=True)
 
-    proofs = asyncio.run(_terminable(chosen, show))
+    proofs = _proofs(chosen, show)
     if as_json:
         print(to_json(proofs))  # noqa: T201
     else:
@@ -119,7 +119,7 @@ def _line(proof: Proof) -> str:
     return f"{proof.driver}: {'; '.join(parts) or 'conforms'}"
 
 
-async def _terminable(names: Sequence[str], show: Callable[[Proof], None]) -> list[Proof]:
+def _proofs(names: Sequence[str], show: Callable[[Proof], None]) -> list[Proof]:
     """Checks the drivers; SIGTERM and SIGINT end them all. Returns the results so far."""
     found: list[Proof] = []
 
@@ -127,9 +127,6 @@ async def _terminable(names: Sequence[str], show: Callable[[Proof], None]) -> li
         found.append(proof)
         show(proof)
 
-    task = asyncio.ensure_future(prove(names, done, adapters=FaultAdapters))
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
     with suppress(asyncio.CancelledError):
-        await task
+        run_terminable(prove(names, done, adapters=FaultAdapters))
     return sorted(found, key=lambda proof: proof.driver)
