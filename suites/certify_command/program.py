@@ -57,7 +57,7 @@ def certify(settings: Settings, request: Request) -> int:
     """Certifies a driver. Returns the exit code. Raises ConfigurationError before anything starts."""
     check_program(settings)
     rerun = f"drahealth certify {quote(str(request.profile))} --level {settings.level} --requirement REQUIREMENT"
-    outputs = Outputs(waivers=request.waivers, requirements=request.requirements)
+    outputs = Outputs(waiver_file=request.waivers, requirements=request.requirements)
     if request.requirements:
         return check(settings, outputs, rerun)
     outputs.check()
@@ -66,7 +66,7 @@ def certify(settings: Settings, request: Request) -> int:
         evidence = run_with_progress(replace(settings, evidence=new / folder.EVIDENCE))
         digest = hashlib.sha256((new / folder.EVIDENCE).read_bytes()).hexdigest()
         today = datetime.now(UTC).date()
-        summary, report = judged(evidence, digest, outputs.read_waivers(), today, rerun)
+        summary, report = judged(evidence, digest, outputs.waivers, today, rerun)
         write_files(new, summary, report, evidence)
     show(summary, standard_output(), rerun)
     write_annotations(summary)

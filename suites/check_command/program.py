@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from shlex import join, quote
 
@@ -31,7 +32,7 @@ class Outputs:
 
     report: str | None = None
     junitxml: str | None = None
-    waivers: Path | None = None
+    waiver_file: Path | None = None
     requirements: Sequence[str] = ()
     """The only requirements to judge; empty for all."""
     html: str | None = None
@@ -40,7 +41,7 @@ class Outputs:
         """Raises ConfigurationError for an unwritable file, invalid waivers or an unknown requirement."""
         for name in (self.report, self.junitxml, self.html):
             check_output_file(name)
-        self.read_waivers()
+        _ = self.waivers
         for name in self.requirements:
             if name not in requirements():
                 raise ConfigurationError(f"unknown requirement {name!r}", near(name, requirements()))
@@ -54,13 +55,14 @@ class Outputs:
                     f"{name} is not judged at level {level}", f"use `drahealth certify --level {scope}`"
                 )
 
-    def read_waivers(self) -> tuple[Waiver, ...]:
-        """The waivers. Raises ConfigurationError."""
+    @cached_property
+    def waivers(self) -> tuple[Waiver, ...]:
+        """The waivers, read once: the file can change or go during a run. Raises ConfigurationError."""
         try:
-            return read_waivers(self.waivers) if self.waivers else ()
+            return read_waivers(self.waiver_file) if self.waiver_file else ()
         except OSError as error:
             raise ConfigurationError(
-                f"cannot read {self.waivers}: {error.strerror}", "pass another --waivers"
+                f"cannot read {self.waiver_file}: {error.strerror}", "pass another --waivers"
             ) from None
 
 
@@ -115,7 +117,7 @@ def show_plan(settings: Settings) -> None:
 def _conclude(evidence: Evidence, outputs: Outputs, rerun: str, shared_rerun: str) -> int:
     """Judges evidence, prints the result and writes the files. `shared_rerun` is for the files: without secrets."""
     today = datetime.now(UTC).date()
-    summary = summarize(evidence, waivers=outputs.read_waivers(), today=today, only=outputs.requirements)
+    summary = summarize(evidence, waivers=outputs.waivers, today=today, only=outputs.requirements)
     show(summary, standard_output(), rerun)
     report = report_of(summary, evidence, shared_rerun)
     if outputs.report:

@@ -46,7 +46,7 @@ def run_of(command: str, flags: str = "", evidence: str = "") -> Run:
         raise ConfigurationError(
             "no driver to check", "pass --drahealth-check 'COMMAND', or the registration socket of a running driver"
         )
-    waivers = Outputs(waivers=given["waivers"]).read_waivers()
+    waivers = Outputs(waiver_file=given["waivers"]).waivers
     left_out = {*_INSTEAD, "command", "waivers"}
     kept = {_RENAMED.get(name, name): value for name, value in given.items() if name not in left_out}
     return Run(settings_of(given["command"], **kept, evidence=Path(evidence) if evidence else None), waivers)

@@ -65,6 +65,17 @@ def test_reason_of_a_driver_that_hangs_has_the_last_line_of_its_output(tmp_path:
     assert [one["seen"] for one in found["findings"] if "waiting for /dev/nvidiactl" in one["seen"]] != []
 
 
+def test_waivers_that_are_removed_during_the_run_count(tmp_path: Path) -> None:
+    waivers, report = tmp_path / "waivers.toml", tmp_path / "report.json"
+    waivers.write_text(
+        '[[waiver]]\nid = "PLUGIN-02"\nreason = "known"\nlink = "https://example.com/7"\n'
+        'owner = "gpu-team"\nuntil = 2020-01-31\n'
+    )
+    options = ("--requirement=PLUGIN-02", f"--waivers={waivers}", f"--report={report}")
+    done = drahealth("check", *options, "--", "rm", str(waivers))
+    assert (done.returncode, waivers.exists(), report.exists()) == (1, False, True), done.stderr
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
