@@ -19,6 +19,7 @@ from drahealth.suites.errors import ConfigurationError
 _INSTEAD = {
     "plan": "run `drahealth check --plan`",
     "report": "run `drahealth check --report`",
+    "html": "run `drahealth check --html`",
     "junitxml": "pass --junitxml to pytest",
     "requirement": "pass -k ID to pytest",
     "evidence": "pass --drahealth-check-evidence to pytest",
