@@ -1,13 +1,19 @@
 """`drahealth certify --plan`: what a run would judge, what not and why, and the time that it takes."""
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from drahealth.fakes.program.console import standard_output
 from drahealth.suites.checking.checks import CHECKS
 from drahealth.suites.checking.experiments.experiment import Experiment
 from drahealth.suites.checking.ledger import DriverRequirement, requirements
+from drahealth.suites.checking.sandbox.declared import Sandbox
+from drahealth.suites.checking.sandbox.running import trial
 from drahealth.suites.checking.settings import Settings, plan
+from drahealth.suites.errors import HarnessError
 
 REAL_SERVER = 10.0
 """Seconds until a real API server of a driver process is ready."""
@@ -67,6 +73,19 @@ def show_plan(settings: Settings) -> None:
     console = standard_output()
     for line in plan_lines(settings):
         console.print(line, soft_wrap=True, markup=False, highlight=False)
+    if settings.sandbox:
+        console.print(sandbox_line(settings.sandbox), soft_wrap=True, markup=False, highlight=False)
+
+
+def sandbox_line(declared: Sandbox) -> str:
+    """Whether this machine allows the sandbox. Makes one, and ends it."""
+    with TemporaryDirectory(prefix="dra-") as folder:
+        try:
+            namespaces = asyncio.run(trial(declared, Path(folder)))
+        except HarnessError as error:
+            return f"sandbox: not possible here: {error}"
+    private = ", ".join(declared.private_directories) or "none"
+    return f"sandbox: possible here; namespaces: {', '.join(namespaces)}; private directories: {private}"
 
 
 def plan_lines(settings: Settings) -> Iterator[str]:

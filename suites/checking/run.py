@@ -154,9 +154,12 @@ class _Run:
 
     async def _all_of(self, subject: Subject, experiments: list[Experiment]) -> None:
         facts = Facts()
-        async with asyncio.TaskGroup() as group:
-            for experiment in experiments:
-                group.create_task(self._one(experiment, subject, facts))
+        async with asyncio.TaskGroup() as helpers:
+            running = helpers.create_task(subject.helpers.run())
+            async with asyncio.TaskGroup() as group:
+                for experiment in experiments:
+                    group.create_task(self._one(experiment, subject, facts))
+            running.cancel()
         await subject.close()  # its directories stay, and so does a driver that drahealth did not start
 
     async def _one(self, experiment: Experiment, subject: Subject, facts: Facts) -> None:

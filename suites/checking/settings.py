@@ -10,7 +10,7 @@ from drahealth.suites.checking.experiments.experiment import Experiment
 from drahealth.suites.checking.experiments.plan import EXPERIMENTS
 from drahealth.suites.checking.faults import Fault, strings
 from drahealth.suites.checking.ledger import Level, SubjectKind, includes
-from drahealth.suites.checking.sandbox.declared import Sandbox
+from drahealth.suites.checking.sandbox.declared import Helper, Sandbox
 from drahealth.suites.checking.subject.places import check_placeholders
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.targets.api_servers.options import ApiServerKind
@@ -60,6 +60,8 @@ class Settings:
     """The file of these objects, for the command that repeats a part of the run."""
     sandbox: Sandbox | None = None
     """The sandbox of each driver process; None for none."""
+    helpers: tuple[Helper, ...] = ()
+    """Programs that each driver process dials, in the order in which they start."""
     sequential: bool = False
     """Run one process of the driver at a time."""
     deadline: float = DEADLINE
@@ -114,8 +116,11 @@ class Settings:
             raise ConfigurationError(
                 f"--deadline must be a number of seconds above 0, got {self.deadline:g}", "the default is 180"
             )
-        if not self.command and self.sandbox:
-            raise ConfigurationError("a sandbox is only for a driver that drahealth starts", "leave out the sandbox")
+        if not self.command and (self.sandbox or self.helpers):
+            raise ConfigurationError(
+                "a sandbox and helpers are only for a driver that drahealth starts",
+                "leave them out for a driver that runs",
+            )
         check_placeholders([*self.command, *self.environment.values()])
         actions = (strings(one) for fault in self.faults for one in fault.actions)
         check_placeholders([word for words in actions for word in words], "device")

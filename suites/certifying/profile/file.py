@@ -19,7 +19,13 @@ from drahealth.fakes.program.user_files import (
     validated,
 )
 from drahealth.suites.certifying.profile.manifests import api_objects, claim_objects
-from drahealth.suites.certifying.profile.model import ApiServerSection, ClaimSection, DriverProfile, DriverSection
+from drahealth.suites.certifying.profile.model import (
+    ApiServerSection,
+    ClaimSection,
+    DriverProfile,
+    DriverSection,
+    HelperSection,
+)
 from drahealth.suites.certifying.profile.toml_document import toml_document
 from drahealth.suites.checking.subject.places import NAMES, placeholders_in
 
@@ -81,6 +87,13 @@ def _mistakes(document: Document, folder: Path) -> Iterator[Finding]:
         yield from _placeholders(word, ("driver", "command", number))
     for name, value in driver.get("environment", {}).items():
         yield from _placeholders(value, ("driver", "environment", name))
+    for helper, section in enumerate(data.get("helper", ()) if isinstance(data.get("helper"), list) else ()):
+        given = valid_fields(HelperSection, section, ["command", "environment", "ready", "ready-command"])
+        words = [(("command", number), word) for number, word in enumerate(given.get("command", ()))]
+        words += [(("environment", name), value) for name, value in given.get("environment", {}).items()]
+        words += [(("ready-command", number), word) for number, word in enumerate(given.get("ready-command", ()))]
+        for place, word in [*words, (("ready",), given.get("ready", ""))]:
+            yield from _placeholders(word, ("helper", helper, *place))
     where = folder / driver.get("working-directory", ".")
     if not where.is_dir():
         yield ("driver", "working-directory"), f"{where} is no directory"

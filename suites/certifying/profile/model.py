@@ -16,6 +16,7 @@ from pydantic import (
 
 from drahealth.fakes.durations import Duration
 from drahealth.fakes.inventory.file import check_driver_name
+from drahealth.suites.checking.sandbox.declared import NAMESPACES, READY_LIMIT, Namespace, check_private
 from drahealth.suites.checking.settings import GRACE
 
 FORMAT: Literal["driver-profile/v1"] = "driver-profile/v1"
@@ -62,7 +63,13 @@ def _count(value: Any) -> int | str:
     raise ValueError(f'must be "all" or between 1 and 32, got {value!r}')
 
 
+def _private_directory(value: Any) -> str:
+    check_private(path := _text(value))
+    return path
+
+
 Text = Annotated[str, BeforeValidator(_text), Field(min_length=1)]
+PrivateDirectory = Annotated[str, BeforeValidator(_private_directory)]
 DriverName = Annotated[str, BeforeValidator(_driver_name)]
 Variable = Annotated[str, BeforeValidator(_variable)]
 Release = Annotated[str, BeforeValidator(_release), WithJsonSchema({"type": "string", "pattern": f"^{_RELEASE}$"})]
@@ -140,6 +147,44 @@ class DriverSection(Section):
         return self
 
 
+class SandboxSection(Section):
+    """[sandbox]: namespaces and private directories of each driver process. Without it there is no sandbox."""
+
+    namespaces: tuple[Namespace, ...] = NAMESPACES
+    """mount: private directories; network: loopback only; pid: no process is left; user: root inside, not outside."""
+    private: tuple[PrivateDirectory, ...] = Field((), examples=[["/run/nri", "/dev"]])
+    """Private directories besides /var/lib/kubelet, /var/run/cdi and /etc/cdi, empty at the start."""
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> "SandboxSection":
+        if self.private and "mount" not in self.namespaces:
+            raise ValueError('private directories need the namespace "mount"')
+        return self
+
+
+class HelperSection(Section):
+    """[[helper]]: a program that the driver dials. It starts before the driver, in the same sandbox."""
+
+    command: Annotated[
+        tuple[Text, ...], Field(min_length=1, examples=[["./vendor-daemon", "--socket={driver_dir}/daemon.sock"]])
+    ]
+    """Program and arguments, with placeholders. It must run until drahealth ends it."""
+    environment: dict[Variable, StrictStr] = {}
+    """Variables for the helper, with placeholders."""
+    ready: StrictStr = Field("", examples=["{driver_dir}/daemon.sock"])
+    """File, or socket with a listener, that exists when the helper is ready, with placeholders."""
+    ready_command: tuple[Text, ...] = Field((), examples=[["./vendor-daemon", "--ping"]])
+    """Command that succeeds when the helper is ready, with placeholders. It is repeated until then."""
+    limit: Seconds = Field(READY_LIMIT, examples=["30s"])
+    """Longest time until the helper is ready."""
+
+    @model_validator(mode="after")
+    def _is_ready_in_one_way(self) -> "HelperSection":
+        if self.ready and self.ready_command:
+            raise ValueError("set either ready or ready-command")
+        return self
+
+
 class ApiServerSection(Section):
     """[api-server]: the API server of a driver that drahealth starts."""
 
@@ -186,6 +231,8 @@ class DriverProfile(Section):
 
     format: Literal["driver-profile/v1"]
     driver: DriverSection
+    sandbox: SandboxSection | None = None
+    helper: tuple[HelperSection, ...] = ()
     api_server: ApiServerSection = ApiServerSection()
     claim: ClaimSection = ClaimSection()
     abilities: AbilitiesSection = AbilitiesSection()
@@ -194,4 +241,6 @@ class DriverProfile(Section):
     def _fits_the_driver(self) -> "DriverProfile":
         if self.driver.running and "api_server" in self.model_fields_set:
             raise ValueError("[api-server] is for a driver that drahealth starts; set kubeconfig of driver.running")
+        if self.driver.running and (self.sandbox or self.helper):
+            raise ValueError("[sandbox] and [[helper]] are for a driver that drahealth starts")
         return self

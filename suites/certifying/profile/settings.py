@@ -3,8 +3,9 @@
 from pathlib import Path
 
 from drahealth.suites.certifying.profile.file import ProfileFile
-from drahealth.suites.certifying.profile.model import RunningDriver
+from drahealth.suites.certifying.profile.model import HelperSection, RunningDriver
 from drahealth.suites.checking.ledger import Level
+from drahealth.suites.checking.sandbox.declared import Helper, Sandbox
 from drahealth.suites.checking.settings import CDI_DIRS, DEADLINE, DriverApiServer, Settings
 
 
@@ -35,12 +36,24 @@ def settings_of(
         objects=file.objects,
         claim=file.claim,
         claim_devices=profile.claim.devices,
+        sandbox=Sandbox(profile.sandbox.namespaces, profile.sandbox.private) if profile.sandbox else None,
+        helpers=tuple(_helper(one) for one in profile.helper),
         sequential=not profile.abilities.several_processes,
         deadline=deadline,
         only=only,
         level=level,
         profile=file.name,
         profile_sha256=file.sha256,
+    )
+
+
+def _helper(section: HelperSection) -> Helper:
+    return Helper(
+        section.command,
+        environment=section.environment,
+        ready=section.ready,
+        ready_command=section.ready_command,
+        limit=section.limit,
     )
 
 

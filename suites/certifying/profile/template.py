@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -34,9 +34,9 @@ def _sections(given: Given) -> Iterator[str]:
         section = _model_of(field)
         if section is None:
             continue
-        is_list = not (isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel))
+        is_list = get_origin(field.annotation) is tuple
         values = given.get(key, {})
-        comment = "# " if is_list and not values else ""
+        comment = "" if values or field.annotation is section else "# "
         head = f"[[{key}]]" if is_list else f"[{key}]"
         meaning = (section.__doc__ or "").strip().partition("\n")[0].partition(": ")[2]
         yield f"\n# {meaning[:1].upper()}{meaning[1:]}\n{comment}{head}\n"

@@ -21,6 +21,7 @@ from drahealth.suites.checking.experiments.allocating import Allocator, allocato
 from drahealth.suites.checking.experiments.first_steps import SOCKET_LIMIT, described, started
 from drahealth.suites.checking.experiments.pod_watch import PodWatch, watched_pod
 from drahealth.suites.checking.kubelet.cdi_specs import read_specs
+from drahealth.suites.checking.kubelet.outside import dra_manager
 from drahealth.suites.checking.kubelet.plugin import Plugin
 from drahealth.suites.checking.kubelet.registration import plugin_of
 from drahealth.suites.checking.kubelet.subscriber import CANCELLED_BY_US
@@ -68,6 +69,7 @@ async def _reference(lab: Lab) -> AsyncGenerator[Profile, None]:
         name=places.node_name,
         resync=RESYNC,
         observe=observe,
+        dra=dra_manager(places),
     )
     try:
         await cluster.start()
@@ -100,7 +102,7 @@ async def _plugin(lab: Lab) -> Plugin:
     """The driver, which the kubelet registers meanwhile. Raises Incomplete if it cannot be described."""
     found = await described(lab, SOCKET_LIMIT)
     try:
-        return plugin_of(found)
+        return plugin_of(found, lab.subject.places.outside)
     except ValueError as error:
         raise Incomplete(f"GetInfo: {error}") from None
 

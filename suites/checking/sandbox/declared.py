@@ -1,6 +1,7 @@
-"""The sandbox of a driver as data."""
+"""The sandbox of a driver, and its helpers, as data."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from posixpath import normpath
 from typing import Literal, get_args
@@ -19,6 +20,9 @@ CDI_DIR = "/var/run/cdi"
 CDI_DIRS = (CDI_DIR, "/run/cdi", "/etc/cdi")
 ALWAYS_PRIVATE = (KUBELET_DIR, *CDI_DIRS)
 """Directories that are the run's own in each mount namespace."""
+
+READY_LIMIT = 30.0
+"""Seconds that a helper has by default until it is ready."""
 
 _SHARED = ("/proc", "/sys")
 
@@ -40,7 +44,10 @@ class Sandbox:
         if self.private and "mount" not in self.namespaces:
             raise ConfigurationError("private directories need the mount namespace", "add `mount` to the namespaces")
         for path in self.private:
-            _check_private(path)
+            try:
+                check_private(path)
+            except ValueError as error:
+                raise ConfigurationError(f"private directory {error}", "an example is /run/nri") from None
 
     @property
     def private_directories(self) -> tuple[str, ...]:
@@ -50,10 +57,28 @@ class Sandbox:
         return tuple(dict.fromkeys((*ALWAYS_PRIVATE, *self.private)))
 
 
-def _check_private(path: str) -> None:
+@dataclass(frozen=True)
+class Helper:
+    """A program that a driver dials. Its texts may have placeholders."""
+
+    command: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    ready: str = ""
+    """A file, or a socket with a listener, that exists when the helper is ready; empty for none."""
+    ready_command: tuple[str, ...] = ()
+    """A command that succeeds when the helper is ready; empty for none."""
+    limit: float = READY_LIMIT
+    """Seconds until it must be ready."""
+
+    @property
+    def name(self) -> str:
+        """The name of its program, for messages."""
+        return Path(self.command[0]).name
+
+
+def check_private(path: str) -> None:
+    """Raises ValueError for a path that cannot be private."""
     if not path.startswith("/") or normpath(path) != path or path == "/":
-        raise ConfigurationError(
-            f"a private directory must be an absolute path without `..`, got {path!r}", "an example is /run/nri"
-        )
+        raise ValueError(f"must be an absolute path below /, without `..`, got {path!r}")
     if any(Path(path).is_relative_to(shared) for shared in _SHARED):
-        raise ConfigurationError(f"{path} cannot be private", "the kernel provides /proc and /sys; leave them out")
+        raise ValueError(f"must not be in /proc or /sys, which the kernel provides, got {path!r}")

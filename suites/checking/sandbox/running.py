@@ -38,7 +38,14 @@ _LONGEST = 4096
 class RunningSandbox:
     """The namespaces of one driver process and its helpers, from `sandbox` to its end."""
 
-    def __init__(self, keeper: asyncio.subprocess.Process, control: socket.socket, entry: Sequence[str]) -> None:
+    def __init__(
+        self,
+        keeper: asyncio.subprocess.Process,
+        control: socket.socket,
+        namespaces: Sequence[Namespace],
+        entry: Sequence[str],
+    ) -> None:
+        self.namespaces = tuple(namespaces)
         self.entry = tuple(entry)
         """The words before a command that run it in the sandbox."""
         self._keeper = keeper
@@ -95,6 +102,12 @@ async def sandbox(
         await asyncio.shield(running.close())
 
 
+async def trial(declared: Sandbox, folder: Path) -> tuple[Namespace, ...]:
+    """Makes a sandbox and ends it. Returns its namespaces. Raises as `sandbox`."""
+    async with sandbox(declared, dict.fromkeys(declared.private_directories, folder), [folder]) as running:
+        return running.namespaces
+
+
 def ways(declared: Sandbox, *, root: bool) -> Sequence[Sequence[Namespace]]:
     """The namespaces to try in turn. Users who are not root need a user namespace, and so does root in containers."""
     others: list[Namespace] = [name for name in declared.namespaces if name != "user"]
@@ -131,7 +144,7 @@ async def _started(namespaces: Sequence[Namespace], configuration: str) -> tuple
     word, _, rest = message.partition(" ")
     if word == "ready":
         entry = ["nsenter", "--target", rest, *(word for name in namespaces for word in _ENTRY[name]), "--"]
-        return RunningSandbox(keeper, control, entry), ""
+        return RunningSandbox(keeper, control, namespaces, entry), ""
     control.close()
     assert keeper.stderr is not None
     errors = (await keeper.stderr.read()).decode(errors="replace").strip()

@@ -19,6 +19,7 @@ from drahealth.suites.checking.sandbox.running import RunningSandbox, sandbox
 from drahealth.suites.checking.settings import Settings
 from drahealth.suites.checking.subject.adapters import AdaptersOf, Surroundings
 from drahealth.suites.checking.subject.gateway import Bind, Gateway, bound_here
+from drahealth.suites.checking.subject.helper_process import HelperProcess, Helpers
 from drahealth.suites.checking.subject.objects import create_objects
 from drahealth.suites.checking.subject.places import Places
 from drahealth.suites.checking.subject.private_places import private_folders, private_places
@@ -144,7 +145,14 @@ async def _started(
         server=server,
         profile=profile_of(settings.kubernetes or DEFAULT_KUBERNETES) if settings.api_server == "real" else KEP,
         sandbox=running,
+        helpers=_helpers(settings, places, clock, running),
     )
+
+
+def _helpers(settings: Settings, places: Places, clock: Clock, running: RunningSandbox | None) -> Helpers:
+    entry = running.entry if running else ()
+    folder = settings.working_directory
+    return Helpers([HelperProcess(one, places, clock, folder=folder, entry=entry) for one in settings.helpers])
 
 
 def _places(settings: Settings, root: Path, kubeconfig: Path | None, node: str) -> Places:

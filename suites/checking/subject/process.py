@@ -101,6 +101,11 @@ class DriverProcess:
         """Whether it has not ended."""
         return not self._exit.done()
 
+    @property
+    def exit_code(self) -> int:
+        """The exit code, below zero for a signal. Only after the end."""
+        return self._exit.result()[0]
+
     def signal(self, number: signal.Signals) -> None:
         """Sends a signal; no effect after its end."""
         if self.running and self._held >= 0:

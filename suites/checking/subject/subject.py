@@ -28,6 +28,7 @@ from drahealth.suites.checking.outcomes import Incomplete
 from drahealth.suites.checking.sandbox.running import RunningSandbox
 from drahealth.suites.checking.subject.adapters import Adapters
 from drahealth.suites.checking.subject.gateway import Gateway
+from drahealth.suites.checking.subject.helper_process import Helpers
 from drahealth.suites.checking.subject.places import Places, filled, placeholders_in
 from drahealth.suites.checking.subject.process import DriverProcess
 from drahealth.suites.targets.api_servers.server import ApiServerProcess
@@ -58,6 +59,7 @@ class Subject:
         server: ApiServerProcess | None = None,
         profile: Profile = KEP,
         sandbox: RunningSandbox | None = None,
+        helpers: Helpers | None = None,
     ) -> None:
         self.label = label
         self.faults: tuple[Fault, ...] = ()
@@ -83,6 +85,9 @@ class Subject:
         self._gateway = gateway
         self.entry = sandbox.entry if sandbox else ()
         """The words before a command that run it in the driver's sandbox; empty without one."""
+        self.helpers = helpers or Helpers()
+        """The programs that the driver dials."""
+        self.kept.push_async_callback(self.helpers.close)
         self._process: DriverProcess | None = None
         self._exit: asyncio.Task[ProcessExited] | None = None
         self._children: asyncio.Task[None] | None = None
@@ -114,11 +119,12 @@ class Subject:
         return not node or not self.places.node_name or node == self.places.node_name
 
     async def start(self, more: Mapping[str, str] | None = None) -> None:
-        """Starts the driver, also again after its end, with further variables.
+        """Starts the driver, also again after its end, with further variables; the first time, its helpers before it.
 
-        Raises ConfigurationError if the command cannot be run.
+        Raises ConfigurationError if a command cannot be run, and HarnessError for a helper that fails.
         """
         assert not self._process or not self._process.running, "it already runs"
+        await self.helpers.start()
         values = self.places.placeholders()
         argv = [filled(word, values) for word in self._command]
         given = {name: filled(value, values) for name, value in self._environment.items()}

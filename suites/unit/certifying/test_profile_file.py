@@ -13,6 +13,7 @@ from drahealth.fakes.program.user_files import FileError
 from drahealth.suites.certifying.profile.file import read_profile
 from drahealth.suites.certifying.profile.schema import driver_profile_schema
 from drahealth.suites.certifying.profile.settings import settings_of
+from drahealth.suites.checking.sandbox.declared import Helper, Sandbox
 from drahealth.suites.checking.settings import Settings
 
 FIRST = 'format = "driver-profile/v1"\n'
@@ -66,6 +67,13 @@ def test_running_driver_has_its_places_beside_the_file(tmp_path: Path) -> None:
     assert (found.command, found.registry_dir, found.kubeconfig) == ((), tmp_path / "reg", Path("/etc/k"))
 
 
+def test_sandbox_and_helpers_are_those_of_the_file(tmp_path: Path) -> None:
+    helper = '[[helper]]\ncommand = ["daemon"]\nready = "{driver_dir}/d"\nlimit = "1m"\n[[helper]]\ncommand = ["nri"]\n'
+    found = settings(tmp_path, SMALL + '[sandbox]\nprivate = ["/dev"]\n' + helper)
+    assert found.sandbox == Sandbox(private=("/dev",))
+    assert found.helpers == (Helper(("daemon",), ready="{driver_dir}/d", limit=60.0), Helper(("nri",)))
+
+
 def test_driver_that_cannot_run_twice_is_checked_one_process_at_a_time(tmp_path: Path) -> None:
     assert settings(tmp_path, SMALL + "[abilities]\nseveral-processes = false\n").sequential
 
@@ -103,6 +111,14 @@ def test_all_mistakes_are_reported_at_once_with_their_lines(tmp_path: Path) -> N
         (SMALL + "[api-server]\nkind = 'none'\nobjects = ['a.yaml']\n", 4),
         (SMALL + "[api-server]\nobjects = [\n'a.yaml']\n", 6),
         (SMALL + "[claim]\ndevices = 2\nmanifests = ['a.yaml']\n", 4),
+        (SMALL + "[sandbox]\nnamespaces = ['mounts']\n", 5),
+        (SMALL + "[sandbox]\nprivate = ['dev']\n", 5),
+        (SMALL + "[sandbox]\nnamespaces = ['pid']\nprivate = ['/dev']\n", 4),
+        (SMALL + "[[helper]]\n", 4),
+        (SMALL + "[[helper]]\ncommand = ['{x}']\n", 5),
+        (SMALL + "[[helper]]\ncommand = ['a']\nready = 'b'\nready-command = ['{x}']\n", 4),
+        (SMALL + "[[helper]]\ncommand = ['a']\nready = 'b'\n[[helper]]\ncommand = []\nlimit = 5\n", 8),
+        (FIRST + "[driver]\nrunning = {socket = '/r'}\n[sandbox]\n", 1),
         (SMALL.replace("/v1", "/v2"), 1),
         ("[driver]\ncommand = ['./d']\n", 1),
     ],

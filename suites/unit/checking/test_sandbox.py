@@ -50,6 +50,9 @@ os.setgroups([]), os.setgid(65534), os.setuid(65534)
 os.execv(python, [python, *words])
 """
 """A program that gives up its rights, and then runs another one, whose Python other users can read from now on."""
+FORBID = 'for name in user mnt net pid; do echo 0 > /proc/sys/user/max_${name}_namespaces; done; exec "$@"'
+WITHOUT_NAMESPACES = ["unshare", "--user", "--map-root-user", "sh", "-c", FORBID, "sh"]
+"""The words before a command that run it where no namespace can be made."""
 OWNER = """
 import asyncio, os, sys
 from pathlib import Path
@@ -220,12 +223,20 @@ def test_user_namespace_is_tried_where_it_is_needed(declared: Sandbox, root: boo
 
 
 def test_machine_without_namespaces_gets_an_error_and_starts_nothing(tmp_path: Path) -> None:
-    names = " ".join(("user", "mnt", "net", "pid"))
-    forbid = f'for n in {names}; do echo 0 > /proc/sys/user/max_${{n}}_namespaces; done; exec "$@"'
     words = [sys.executable, "-c", COMMAND, "check", "--sandbox", "--", "touch", str(tmp_path / "started")]
-    inside = ["unshare", "--user", "--map-root-user", "sh", "-c", forbid, "sh"]
-    done = subprocess.run([*inside, *words], capture_output=True, text=True, check=False)
+    done = subprocess.run([*WITHOUT_NAMESPACES, *words], capture_output=True, text=True, check=False)
     assert (done.returncode, "namespaces" in done.stderr, list(tmp_path.iterdir())) == (3, True, [])
+
+
+def test_plan_says_whether_the_sandbox_is_possible(tmp_path: Path) -> None:
+    profile = tmp_path / "gpu.toml"
+    profile.write_text('format = "driver-profile/v1"\n[driver]\ncommand = ["true"]\n[sandbox]\n')
+    words = [sys.executable, "-c", COMMAND, "certify", "--plan", str(profile)]
+    outputs = [
+        subprocess.run([*inside, *words], capture_output=True, text=True, check=True).stdout.splitlines()
+        for inside in ([], WITHOUT_NAMESPACES)
+    ]
+    assert [output[-1].partition(" here")[0] for output in outputs] == ["sandbox: possible", "sandbox: not possible"]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
