@@ -33,6 +33,8 @@ from drahealth.proto.events.checks import (
     KubeletSwitched,
     OutputMeasured,
     PodRequested,
+    PreparedClaim,
+    PreparedClaimsRead,
     ProcessExited,
     ProcessStarted,
     SignalSent,
@@ -158,6 +160,7 @@ Event = (
     | FaultInjected
     | PodRequested
     | OutputMeasured
+    | PreparedClaimsRead
     | ProcessExited
     | ProcessStarted
     | SignalSent
@@ -280,6 +283,8 @@ __all__ = [
     "PodRequested",
     "PodsNotified",
     "Prepared",
+    "PreparedClaim",
+    "PreparedClaimsRead",
     "ProcessExited",
     "ProcessStarted",
     "Record",

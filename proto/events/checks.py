@@ -219,6 +219,27 @@ class PodRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class PreparedClaim:
+    """A claim that a real kubelet has prepared."""
+
+    claim_uid: str
+    driver: str
+    devices: tuple[dict[str, Any], ...]
+    """As in the answer of NodePrepareResources: `pool_name`, `device_name`, `request_names`, `cdi_device_ids`."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedClaimsRead:
+    """The prepared claims were read from the checkpoint of a real kubelet, whose calls are not seen."""
+
+    event: ClassVar[str] = "prepared-claims-read"
+    emitters: ClassVar[tuple[str, ...]] = (CHECK,)
+
+    claims: tuple[PreparedClaim, ...]
+    """Each with claim_uid, driver, and `devices` as in the answer of NodePrepareResources."""
+
+
+@dataclass(frozen=True, slots=True)
 class ApiServerSwitched:
     """The API server of a driver process became reachable or unreachable."""
 

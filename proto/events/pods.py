@@ -65,7 +65,7 @@ class EventSeen:
     """A client of the API saw an event (core/v1) on a pod. Emitted again when its count grows."""
 
     event: ClassVar[str] = "event-seen"
-    emitters: ClassVar[tuple[str, ...]] = (SCENARIO,)
+    emitters: ClassVar[tuple[str, ...]] = (SCENARIO, CHECK)
 
     pod: str
     uid: str

@@ -17,7 +17,7 @@ from drahealth.suites.checking.evidence import Evidence, EvidenceWriter, Header
 from drahealth.suites.checking.experiments.experiment import Experiment, Process
 from drahealth.suites.checking.experiments.runs import RUNS
 from drahealth.suites.checking.lab import Facts, Lab
-from drahealth.suites.checking.outcomes import Incomplete, NotApplicable
+from drahealth.suites.checking.outcomes import Incomplete, NotApplicable, Unavailable
 from drahealth.suites.checking.recorder import Listener, Recorder
 from drahealth.suites.checking.redaction import Redaction, options_in, secrets_in
 from drahealth.suites.checking.settings import Settings, plan
@@ -230,6 +230,8 @@ def _result(work: "asyncio.Task[None]") -> tuple[Outcome, str]:
         return "not applicable", one_line(str(reason), REASON_LIMIT)
     except Incomplete as reason:
         return "incomplete", one_line(str(reason), REASON_LIMIT)
+    except Unavailable as reason:
+        return "error", one_line(str(reason), REASON_LIMIT)
     except HarnessError:
         raise
     except Exception as error:

@@ -4,38 +4,49 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from drahealth.manager.status import cut
-from drahealth.proto.events import CdiSpecsRead, PluginRegistered, StreamClosed
+from drahealth.proto.events import CdiSpecsRead, EventSeen, StreamClosed
 from drahealth.suites.checking.checks.registry import check
 from drahealth.suites.checking.evidence import Evidence, Observation
 from drahealth.suites.checking.observed.devices import Device, named
+from drahealth.suites.checking.observed.plain import texts
 from drahealth.suites.checking.observed.pods import PodRun, Reports, Shown, pod_runs, resources, shown_health
+from drahealth.suites.checking.observed.registrations import get_info
 from drahealth.suites.checking.verdicts import Finding, failed, not_applicable, not_tested, passed
 
-LATE = 5.0
-"""Seconds from a report, or from the end of a timeout, to the Pod status. The reference syncs a Pod every 3 s."""
-_REFERENCE = "pod-status"
+LATE = {"pod-status": 5.0, "kubelet-pod-status": 10.0}
+"""Seconds from a report, or from the end of a timeout, to the Pod status. The reference syncs a Pod every 3 s, and the
+real kubelet every 6 to 9 s."""
+_REFERENCE, _KUBELET = LATE
 
 
-def pod_check(
-    requirement: str, experiment: str, fix: str
-) -> Callable[[Callable[[Evidence, PodRun], Finding]], Callable[[Evidence, PodRun], Finding]]:
-    """Registers a check of the Pod of an experiment."""
+PodJudge = Callable[[Evidence, PodRun], Finding]
 
-    def register(judge: Callable[[Evidence, PodRun], Finding]) -> Callable[[Evidence, PodRun], Finding]:
-        def whole(evidence: Evidence) -> Finding:
-            found = pod_runs(evidence, experiment)
-            return judge(evidence, found[0]) if found else not_tested("no Pod was created")
 
-        whole.__name__ = judge.__name__
-        check(requirement, experiment, fix=fix)(whole)
+def pod_check(requirement: str, kubelet_requirement: str, fix: str) -> Callable[[PodJudge], PodJudge]:
+    """Registers a check of the Pod on the reference, and one of that on a real kubelet, if a requirement binds it."""
+
+    def register(judge: PodJudge) -> PodJudge:
+        name = judge.__name__
+        _register(judge, name, requirement, _REFERENCE, fix)
+        if kubelet_requirement:
+            _register(judge, f"kubelet_{name}", kubelet_requirement, _KUBELET, fix)
         return judge
 
     return register
 
 
+def _register(judge: PodJudge, name: str, requirement: str, experiment: str, fix: str) -> None:
+    def whole(evidence: Evidence) -> Finding:
+        found = pod_runs(evidence, experiment)
+        return judge(evidence, found[0]) if found else not_tested("no Pod was created")
+
+    whole.__name__ = name
+    check(requirement, experiment, fix=fix)(whole)
+
+
 @pod_check(
     "POD-01",
-    _REFERENCE,
+    "POD-11",
     fix="Answer NodePrepareResources without an error, also while a health stream is open.",
 )
 def pod_with_a_claim_starts(evidence: Evidence, pod: PodRun) -> Finding:
@@ -47,15 +58,18 @@ def pod_with_a_claim_starts(evidence: Evidence, pod: PodRun) -> Finding:
     if not pod.delete_requested:
         return not_tested("the run ended before the Pod could start", pod.created.number)
     if not problems:
-        seen = "NodePrepareResources was not called" if not prepares else "the Pod did not start"
-        return not_tested(seen, pod.created.number, *(call.number for call in prepares))
+        last, warnings = pod.statuses[-1:], [one for one in evidence.of(EventSeen, pod.experiment) if _warns(one, pod)]
+        seen = f"its last phase is {last[0].what.phase}" if last else "it has no status"
+        seen += f"; {warnings[-1].what.reason}: {warnings[-1].what.message}" if warnings else ""
+        records = (*_prepares(pod), *(one.number for one in last), *(one.number for one in warnings))
+        return failed("a running Pod", seen, pod.created.number, *records)
     call, problem = problems[-1]
     return failed("a running Pod", f"NodePrepareResources: {problem}", pod.created.number, call.number)
 
 
 @pod_check(
     "POD-02",
-    _REFERENCE,
+    "POD-12",
     fix="Return the pool and the name of each allocated device, and its request, from NodePrepareResources.",
 )
 def pod_status_lists_allocated_devices(evidence: Evidence, pod: PodRun) -> Finding:
@@ -73,20 +87,23 @@ def pod_status_lists_allocated_devices(evidence: Evidence, pod: PodRun) -> Findi
 
 @pod_check(
     "POD-03",
-    _REFERENCE,
+    "POD-13",
     fix="Report each device by the pool and the name of its ResourceSlice, and keep reporting while it is prepared.",
 )
 def pod_status_shows_reported_health(evidence: Evidence, pod: PodRun) -> Finding:
-    """The status shows each report that is valid for 5 s, and at the end the last report."""
-    if absent := _without_health(evidence, pod.experiment):
+    """The status shows each report that is valid for some seconds, and at the end the last report.
+
+    A kubelet shows devices with the same ID as one: only the first of them is judged.
+    """
+    if absent := _without_health(evidence, pod):
         return absent
     if not pod.running:
         return not_tested("the Pod did not run", pod.created.number)
     seen: list[int] = []
-    for driver, device in pod.allocated:
-        if not _last(pod, driver, device):
+    for name, device in _by_id(pod).items():
+        if shown_health(pod.running[-1].what, name) is None:
             continue
-        name, reports = pod.id_of(driver, device), pod.reports.get(device, [])
+        reports = pod.reports.get(device, [])
         if not reports:
             others = named(set(pod.reports)) if pod.reports else "no device"
             return failed(f"a report of {device}", f"reported: {others}", pod.running[-1].number)
@@ -97,13 +114,13 @@ def pod_status_shows_reported_health(evidence: Evidence, pod: PodRun) -> Finding
                 return failed(expected, f"{device} {shown[0]}", sample.record, shown[1])
             seen += [sample.record, shown[1]] if shown else []
     if not seen:
-        return not_tested("no report was valid for 5 s while the Pod status listed its device", pod.created.number)
+        return not_tested("no report was valid long enough while the status listed its device", pod.created.number)
     return passed("the Pod status shows what was reported", *seen[:10])
 
 
 @pod_check(
     "POD-04",
-    _REFERENCE,
+    "POD-14",
     fix="Answer NodeUnprepareResources without an error for each claim that was prepared.",
 )
 def deleted_pod_ends(evidence: Evidence, pod: PodRun) -> Finding:
@@ -123,7 +140,7 @@ def deleted_pod_ends(evidence: Evidence, pod: PodRun) -> Finding:
 
 @pod_check(
     "POD-05",
-    _REFERENCE,
+    "",
     fix="Write the CDI spec before NodePrepareResources returns, and keep it until the claim is unprepared.",
 )
 def cdi_devices_exist_while_the_pod_runs(evidence: Evidence, pod: PodRun) -> Finding:
@@ -142,6 +159,10 @@ def cdi_devices_exist_while_the_pod_runs(evidence: Evidence, pod: PodRun) -> Fin
     return passed("the CDI specs have all CDI devices of the Pod", *(read.number for read in reads))
 
 
+def _warns(event: "Observation[EventSeen]", pod: PodRun) -> bool:
+    return event.what.uid == pod.created.what.uid and event.what.type == "Warning"
+
+
 def _defined(read: "Observation[CdiSpecsRead]") -> set[str]:
     return {device for spec in read.what.specs if not spec.problem for device in spec.devices}
 
@@ -150,17 +171,25 @@ def _prepares(pod: PodRun) -> tuple[int, ...]:
     return tuple(call.number for call in pod.calls if call.kind == "prepare")
 
 
+def _by_id(pod: PodRun) -> dict[str, Device]:
+    """The allocated devices by what names them in the status."""
+    found: dict[str, Device] = {}
+    for driver, device in pod.allocated:
+        found.setdefault(pod.id_of(driver, device), device)
+    return found
+
+
 def _last(pod: PodRun, driver: str, device: Device) -> Shown | None:
     """What the last status of the running Pod shows of a device."""
     return shown_health(pod.running[-1].what, pod.id_of(driver, device))
 
 
-def _without_health(evidence: Evidence, experiment: str) -> Finding | None:
+def _without_health(evidence: Evidence, pod: PodRun) -> Finding | None:
     """Not applicable, if the driver advertises no health API, or serves none."""
-    plugin = next(evidence.of(PluginRegistered, experiment), None)
-    if plugin and plugin.what.health_api is None:
-        return not_applicable("health is not advertised", plugin.number)
-    closed = [one for one in evidence.of(StreamClosed, experiment) if one.what.code == "UNIMPLEMENTED"]
+    info = next((one for one in get_info(evidence, pod.experiment) if one.what.code == "OK"), None)
+    if info and not set(texts(info.what.response, "supported_versions")) & set(pod.profile.health_apis):
+        return not_applicable("health is not advertised", info.number)
+    closed = [one for one in evidence.of(StreamClosed, pod.experiment) if one.what.code == "UNIMPLEMENTED"]
     return not_applicable("the health API answers Unimplemented", closed[-1].number) if closed else None
 
 
@@ -174,22 +203,23 @@ class _Sample:
 
 
 def _samples(reports: Reports, pod: PodRun) -> list[_Sample]:
-    """A sample after each report that no other one contradicts for 5 s; and one at the end."""
-    start = pod.running[0].at
+    """A sample after each report that no other one contradicts for some seconds; and one at the end."""
+    start, late = pod.running[0].at, LATE[pod.experiment]
     found = []
     for at, number, reported in reports:
-        time = max(at, start) + LATE
+        time = max(at, start) + late
         if time <= pod.end:
             found.append((time, number, reported))
-    before = [one for one in reports if one[0] <= pod.end - LATE]
+    before = [one for one in reports if one[0] <= pod.end - late]
     found += [(pod.end, before[-1][1], before[-1][2])] if before else []
-    return [_Sample(time, _cut(one, pod), number) for time, number, one in found if _stays(reports, time, one)]
+    valid = (sample for sample in found if _stays(reports, sample[0] - late, sample[0], sample[2]))
+    return [_Sample(time, _cut(shown, pod), number) for time, number, shown in valid]
 
 
-def _stays(reports: Reports, time: float, value: Shown) -> bool:
-    """Whether the last report more than 5 s before `time`, and all reports since then, have this value."""
-    before = [one for at, _, one in reports if at <= time - LATE]
-    return before[-1:] == [value] and all(one == value for at, _, one in reports if time - LATE < at <= time)
+def _stays(reports: Reports, start: float, end: float, value: Shown) -> bool:
+    """Whether the last report until the start, and all others until the end, have this value."""
+    before = [one for at, _, one in reports if at <= start]
+    return before[-1:] == [value] and all(one == value for at, _, one in reports if start < at <= end)
 
 
 def _cut(shown: Shown, pod: PodRun) -> Shown:

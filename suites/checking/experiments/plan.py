@@ -129,6 +129,14 @@ EXPERIMENTS: dict[str, Experiment] = {
             frozenset({"start", "claim", "api-server"}),
             scope="core",
         ),
+        Experiment(
+            "kubelet-pod-status",
+            "Run a Pod with claims for the driver on a real kubelet, follow its status, and delete it.",
+            "kubelet",
+            35,
+            frozenset({"start", "claim", "api-server"}),
+            scope="full",
+        ),
         *DEVICE_PLUGIN_EXPERIMENTS,
         *FAULT_EXPERIMENTS,
     )

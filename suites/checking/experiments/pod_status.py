@@ -1,17 +1,20 @@
 """The experiments that run a Pod with claims for the driver, and follow its status."""
 
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-from dataclasses import replace
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Protocol
 
-from drahealth.fakes.cluster.api import PODS
+from drahealth.fakes.cluster.api import EVENTS, PODS, Object
 from drahealth.fakes.cluster.list_watch import ListWatch
+from drahealth.manager.plugin import pick_health_api
 from drahealth.manager.profile import Profile
 from drahealth.proto.events import (
     IN_SHORT,
     CdiSpecsRead,
     CheckpointWritten,
     Event,
+    EventSeen,
     PodRequested,
     StatusSeen,
     StreamClosed,
@@ -20,21 +23,30 @@ from drahealth.proto.values import ClaimRef
 from drahealth.suites.checking.experiments.allocating import Allocator, allocator
 from drahealth.suites.checking.experiments.first_steps import SOCKET_LIMIT, described, started
 from drahealth.suites.checking.experiments.pod_watch import PodWatch, watched_pod
+from drahealth.suites.checking.experiments.real_kubelet import SCHEDULER, real_kubelet
 from drahealth.suites.checking.kubelet.cdi_specs import read_specs
 from drahealth.suites.checking.kubelet.outside import dra_manager
 from drahealth.suites.checking.kubelet.plugin import Plugin
 from drahealth.suites.checking.kubelet.registration import plugin_of
-from drahealth.suites.checking.kubelet.subscriber import CANCELLED_BY_US
+from drahealth.suites.checking.kubelet.subscriber import CANCELLED_BY_US, subscribed
 from drahealth.suites.checking.lab import Lab
 from drahealth.suites.checking.outcomes import Incomplete
 from drahealth.suites.story import manifests
 
-START_LIMIT = 20.0
-"""Seconds until a Pod must run whose claims are allocated. Calls to prepare that fail are retried meanwhile."""
-WATCH_SECONDS = 12.0
-"""Seconds for which the status of a running Pod is followed: time for several reports of most drivers."""
-END_LIMIT = 15.0
-"""Seconds until a deleted Pod must be gone; its grace period is 1 s."""
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Seconds for the parts of a run."""
+
+    start: float
+    """Until a Pod must run whose claims are allocated. Calls to prepare that fail are retried meanwhile."""
+    watch: float
+    """For which the status of a running Pod is followed: time for several reports of most drivers."""
+    end: float
+    """Until a deleted Pod must be gone; its grace period is 1 s."""
+
+
+REFERENCE, KUBELET = Limits(20, 12, 15), Limits(30, 20, 20)
 RESYNC = 3.0
 """Seconds between two syncs of the Pod on the reference; kubelets sync a Pod after 60 to 90 s (B-03)."""
 _IMAGE = "workload.example.com/job:1"
@@ -43,18 +55,33 @@ _CONTAINER = "main"
 
 async def pod_status(lab: Lab) -> None:
     """Runs a Pod on the reference with profile kep, in the directories of the driver process."""
-    async with _reference(lab) as profile:
+    async with _reference(lab) as node:
         await started(lab)
-        await _run_pod(lab, profile)
+        await _run_pod(lab, await _plugin(lab), node, REFERENCE)
+
+
+async def kubelet_pod_status(lab: Lab) -> None:
+    """Runs a Pod on a real kubelet, in its directories. drahealth subscribes to the driver's health beside it."""
+    if lab.subject.entry:
+        raise Incomplete("the driver runs in a sandbox, which hides the directories of a real kubelet")
+    async with real_kubelet(lab) as node:
+        await started(lab)
+        plugin = await _plugin(lab)
+        async with AsyncExitStack() as stack:
+            for api in pick_health_api(plugin.versions, node.profile)[:1]:
+                await stack.enter_async_context(subscribed(plugin, api, lab.subject.clock, lab.record))
+            await _run_pod(lab, plugin, node, KUBELET)
+        node.check()
 
 
 @asynccontextmanager
-async def _reference(lab: Lab) -> AsyncGenerator[Profile, None]:
-    """The reference as the node of the driver process. Yields its profile."""
+async def _reference(lab: Lab) -> AsyncGenerator["_Reference", None]:
+    """The reference as the node of the driver process."""
     from drahealth.suites.targets.reference.cluster import ReferenceCluster
 
-    server, places = lab.subject.server, lab.subject.places
-    assert server, "drahealth does not run the API server of the driver"
+    setup, places = lab.subject.kubelet_setup, lab.subject.places
+    assert setup, "drahealth does not start the driver"
+    assert setup.server, "drahealth does not run its API server"
 
     def observe(event: Event) -> None:
         if isinstance(event, StreamClosed) and event.code == "CANCELLED":
@@ -63,8 +90,8 @@ async def _reference(lab: Lab) -> AsyncGenerator[Profile, None]:
             lab.record(event)
 
     cluster = ReferenceCluster(
-        *(places.kubelet_dir, server),
-        profile=lab.subject.profile,
+        *(places.kubelet_dir, setup.server),
+        profile=setup.profile,
         clock=lab.subject.clock,
         name=places.node_name,
         resync=RESYNC,
@@ -73,29 +100,63 @@ async def _reference(lab: Lab) -> AsyncGenerator[Profile, None]:
     )
     try:
         await cluster.start()
-        yield lab.subject.profile
+        yield _Reference(setup.profile)
     finally:
         await cluster.stop()
 
 
-async def _run_pod(lab: Lab, profile: Profile) -> None:
+class PodNode(Protocol):
+    """What differs between the nodes that run a Pod."""
+
+    @property
+    def profile(self) -> Profile:
+        """Profile of the kubelet."""
+
+    async def schedule(self, pod: Object, claims: Sequence[ClaimRef]) -> None:
+        """Reserves the claims for the Pod, and binds it to the node, unless a scheduler does."""
+
+    def look(self) -> None:
+        """Records more about the running Pod."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Reference:
+    """Implements `PodNode`: it has a scheduler, and its calls are recorded."""
+
+    profile: Profile
+
+    async def schedule(self, pod: Object, claims: Sequence[ClaimRef]) -> None:
+        """Nothing."""
+
+    def look(self) -> None:
+        """Nothing."""
+
+
+async def _run_pod(lab: Lab, plugin: Plugin, node: PodNode, limits: Limits) -> None:
     """Runs a Pod from its creation to its deletion. A Pod that does not start is deleted, too: its records show why."""
-    plugin, api = await _plugin(lab), lab.subject.api
+    api = lab.subject.api
     assert api, "the driver has no API server"
     async with allocator(lab, plugin) as made:
         claims = await _claims(made)
         created = await api.create(PODS, _manifest(claims))
         metadata = created["metadata"]
         name, namespace, uid = metadata["name"], metadata["namespace"], metadata["uid"]
+        await node.schedule(created, claims)
         uids = tuple(one.uid for one in claims)
-        lab.record(PodRequested("created", name, uid, uids, profile.name))
+        request = PodRequested("created", name, uid, uids, node.profile.name)
+        lab.record(request)
         async with watched_pod(lab, api, uid) as pod:
-            if await pod.until(START_LIMIT, lambda: _runs(pod.status)):
+            if await pod.until(limits.start, lambda: _runs(pod.status)):
                 lab.record(CdiSpecsRead(read_specs(*lab.subject.places.cdi_dirs)))
-                await _observe(lab, pod)
+                await _observe(lab, pod, limits)
+                node.look()
                 lab.record(CdiSpecsRead(read_specs(*lab.subject.places.cdi_dirs)))
+            else:
+                await _record_events(lab, api, uid, namespace)
             lab.subject.check_running()
-            await _delete(lab, api, pod, PodRequested("deleted", name, uid, uids, profile.name), namespace)
+            lab.record(replace(request, change="deleted"))
+            await api.delete(PODS, name, namespace)
+            await pod.until(limits.end, lambda: pod.deleted)
 
 
 async def _plugin(lab: Lab) -> Plugin:
@@ -117,19 +178,23 @@ def _manifest(claims: list[ClaimRef]) -> dict[str, object]:
     """A Pod whose container uses all claims."""
     names = {f"claim-{number}": one.name for number, one in enumerate(claims)}
     uses = {_CONTAINER: [(name, None) for name in names]}
-    return manifests.pod(claims[0].namespace, f"{claims[0].name}-pod", uses, names, _IMAGE)
+    pod = manifests.pod(claims[0].namespace, f"{claims[0].name}-pod", uses, names, _IMAGE)
+    return {**pod, "spec": {**pod["spec"], "schedulerName": SCHEDULER}}
 
 
 def _runs(status: StatusSeen | None) -> bool:
     return status is not None and status.phase == "Running" and all(c.state == "running" for c in status.containers)
 
 
-async def _observe(lab: Lab, pod: PodWatch) -> None:
+async def _record_events(lab: Lab, api: ListWatch, uid: str, namespace: str) -> None:
+    """Records the Events of a Pod that does not start: they say why."""
+    for one in await api.list(EVENTS, namespace):
+        about = one.get("involvedObject", {})
+        if about.get("uid") == uid:
+            type_, reason, message = (one.get(key, "") for key in ("type", "reason", "message"))
+            lab.record(EventSeen(about.get("name", ""), uid, type_, reason, message, one.get("count") or 1))
+
+
+async def _observe(lab: Lab, pod: PodWatch, limits: Limits) -> None:
     """Follows the status of the running Pod."""
-    await pod.until(WATCH_SECONDS, lambda: pod.deleted or not lab.subject.running)
-
-
-async def _delete(lab: Lab, api: ListWatch, pod: PodWatch, request: PodRequested, namespace: str) -> None:
-    lab.record(request)
-    await api.delete(PODS, request.pod, namespace)
-    await pod.until(END_LIMIT, lambda: pod.deleted)
+    await pod.until(limits.watch, lambda: pod.deleted or not lab.subject.running)

@@ -14,7 +14,7 @@ from drahealth.suites.checking.mutants.table import mutant
 _SHOWS = "pod-status-shows-reported-health"
 
 
-@mutant("pod-with-a-claim-starts")
+@mutant("pod-with-a-claim-starts", "kubelet-pod-with-a-claim-starts")
 class BusyWhileWatched(Healthy):
     """NodePrepareResources fails while a health stream is open."""
 
@@ -22,7 +22,7 @@ class BusyWhileWatched(Healthy):
         return "the device library is in use" if self.open_streams else super().refusal(uid, results)
 
 
-@mutant("pod-status-lists-allocated-devices")
+@mutant("pod-status-lists-allocated-devices", "kubelet-pod-status-lists-allocated-devices")
 class PreparedUnderOtherName(Healthy):
     """NodePrepareResources names each device by its node and its name; health has the published names."""
 
@@ -38,7 +38,7 @@ class OneDeviceForAllClaims(Healthy):
         return replace(super().answer(uid, device), device=self.devices[0])
 
 
-@mutant(_SHOWS)
+@mutant(_SHOWS, "kubelet-pod-status-shows-reported-health")
 class HealthOfOtherPool(Healthy):
     """The reports have the name of the driver as pool; NodePrepareResources has the published pool."""
 
@@ -65,7 +65,7 @@ class SilentAfterPrepare(Healthy):
             super().wake(prepared_only=prepared_only)
 
 
-@mutant("deleted-pod-ends")
+@mutant("deleted-pod-ends", "kubelet-deleted-pod-ends")
 class UnprepareFailsWhileWatched(Healthy):
     """NodeUnprepareResources fails while a health stream is open."""
 

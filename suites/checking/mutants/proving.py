@@ -10,6 +10,7 @@ from drahealth.suites.checking.checks import CHECKS
 from drahealth.suites.checking.checks.registry import needed_experiments
 from drahealth.suites.checking.evidence import Evidence
 from drahealth.suites.checking.experiments.plan import EXPERIMENTS
+from drahealth.suites.checking.experiments.real_kubelet import absence
 from drahealth.suites.checking.judge import judge
 from drahealth.suites.checking.ledger import LEVELS, Level, requirements
 from drahealth.suites.checking.mutants.all_mutants import MUTANTS
@@ -51,11 +52,16 @@ class Proof:
 
 
 def level_of(name: str) -> Level:
-    """The smallest level that has the checks of a mutant; that without a real kubelet for the healthy driver."""
+    """The smallest level that has the checks of a mutant; that without a real kubelet for the healthy driver.
+
+    Where no real kubelet can run, the other checks of the mutant are proven.
+    """
     if name not in MUTANTS:
         return "core"
-    scopes = {requirements()[CHECKS[check].requirement].scope for check in MUTANTS[name].caught_by}
-    return max(scopes, key=LEVELS.index)
+    level = max(
+        (requirements()[CHECKS[check].requirement].scope for check in MUTANTS[name].caught_by), key=LEVELS.index
+    )
+    return "core" if level == "full" and absence() else level
 
 
 def experiments_of(mutant: Mutant) -> frozenset[str]:
@@ -112,7 +118,9 @@ async def prove_one(name: str, adapters: AdaptersOf | None = None) -> Proof:
 
 def proof_of(name: str, evidence: Evidence, seconds: float) -> Proof:
     """Judges the evidence of a driver. Pure."""
-    must_fail = MUTANTS[name].caught_by if name in MUTANTS else ()
+    level = evidence.header.level
+    named = MUTANTS[name].caught_by if name in MUTANTS else ()
+    must_fail = [check for check in named if requirements()[CHECKS[check].requirement].is_judged_at(level)]
     found = {check: finding for one in judge(evidence) for check, finding in one.findings.items()}
     if error := _void(evidence, found):
         return Proof(name, seconds, error=error)

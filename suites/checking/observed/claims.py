@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from drahealth.proto.events import ClaimAllocated, GrpcCall
 from drahealth.proto.services import PREPARE, UNPREPARE
@@ -25,6 +25,12 @@ class Answered:
     device: Device
     requests: tuple[str, ...]
     cdi_ids: tuple[str, ...]
+
+
+def answered(device: Any) -> Answered:
+    """A device as plain data."""
+    name = Device(text(device, "pool_name"), text(device, "device_name"))
+    return Answered(name, texts(device, "request_names"), texts(device, "cdi_device_ids"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +59,7 @@ class ClaimCall:
 
     def devices(self, uid: str) -> tuple[Answered, ...]:
         """The devices that the answer has for the claim."""
-        return tuple(
-            Answered(
-                Device(text(one, "pool_name"), text(one, "device_name")),
-                texts(one, "request_names"),
-                texts(one, "cdi_device_ids"),
-            )
-            for one in sequence(self.call.response, "claims", uid, "devices")
-        )
+        return tuple(map(answered, sequence(self.call.response, "claims", uid, "devices")))
 
 
 @dataclass(frozen=True, slots=True)

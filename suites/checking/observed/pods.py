@@ -1,17 +1,18 @@
 """The Pods with claims for the driver: what was allocated, prepared, reported and shown in the status."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from drahealth.manager.profile import KEP, PROFILES, Profile
 from drahealth.manager.status import resource_id
-from drahealth.proto.events import ContainerSeen, PluginRegistered, PodDeleted, PodRequested, StatusSeen
+from drahealth.proto.events import ContainerSeen, PodDeleted, PodRequested, PreparedClaimsRead, StatusSeen
 from drahealth.proto.values import DeviceId, Health, PreparedDevice, ResourceHealth
 from drahealth.suites.checking.evidence import Evidence, Observation
-from drahealth.suites.checking.observed.claims import ClaimCall, allocated, allocations, claim_calls
+from drahealth.suites.checking.observed.claims import Answered, ClaimCall, allocated, allocations, answered, claim_calls
 from drahealth.suites.checking.observed.devices import Device
 from drahealth.suites.checking.observed.plain import text
+from drahealth.suites.checking.observed.registrations import get_info
 from drahealth.suites.checking.observed.streams import arrivals, streams
 
 Reports = list[tuple[float, int, "Shown"]]
@@ -39,7 +40,9 @@ class PodRun:
     allocated: tuple[tuple[str, Device], ...]
     """The driver's devices of its claims, with the name of the driver."""
     calls: tuple[ClaimCall, ...]
-    """The prepare and unprepare calls of its claims."""
+    """The prepare and unprepare calls of its claims; those of a real kubelet are not seen."""
+    prepared: tuple[Answered, ...]
+    """The devices that the driver returned for its claims."""
     reports: dict[Device, Reports]
     """When each device was reported on the stream of the kubelet."""
 
@@ -63,10 +66,7 @@ class PodRun:
 
     def id_of(self, driver: str, device: Device) -> str:
         """What names a device in its status."""
-        prepared = (
-            one for call in self.calls if call.kind == "prepare" for uid in call.claims for one in call.devices(uid)
-        )
-        cdi_ids = next((one.cdi_ids for one in prepared if one.device == device), ())
+        cdi_ids = next((one.cdi_ids for one in self.prepared if one.device == device), ())
         return resource_id(PreparedDevice(DeviceId(driver, *device), (), cdi_ids), self.profile)
 
 
@@ -90,13 +90,15 @@ def shown_health(status: StatusSeen, name: str) -> Shown | None:
 
 def _run(evidence: Evidence, created: Observation[PodRequested]) -> PodRun:
     experiment, uid = created.experiment, created.what.uid
-    driver = next((one.what.driver for one in evidence.of(PluginRegistered, experiment)), "")
+    info = next((one for one in get_info(evidence, experiment) if one.what.code == "OK"), None)
+    driver = text(info.what.response, "name") if info else ""
     requests = [one for one in evidence.of(PodRequested, experiment) if one.what.uid == uid]
     found = allocations(evidence, experiment)
     claims = [found[claim].what for claim in created.what.claims if claim in found]
     of_driver = {
         (_driver(results[0]), device): None for one in claims for device, results in allocated(one, driver).items()
     }
+    calls = tuple(call for call in claim_calls(evidence, experiment) if set(call.claims) & set(created.what.claims))
     reports: dict[Device, Reports] = {}
     for stream in streams(evidence, experiment):
         for device, times in arrivals(stream).items():
@@ -108,9 +110,24 @@ def _run(evidence: Evidence, created: Observation[PodRequested]) -> PodRun:
         next((one for one in evidence.of(PodDeleted, experiment) if one.what.uid == uid), None),
         tuple(one for one in evidence.of(StatusSeen, experiment) if one.what.uid == uid),
         tuple(of_driver),
-        tuple(call for call in claim_calls(evidence, experiment) if set(call.claims) & set(created.what.claims)),
+        calls,
+        (*_answers(calls), *_checkpointed(evidence, created)),
         {device: sorted(times, key=lambda one: one[0]) for device, times in reports.items()},
     )
+
+
+def _answers(calls: Sequence[ClaimCall]) -> Iterator[Answered]:
+    for call in calls:
+        if call.kind == "prepare":
+            for uid in call.claims:
+                yield from call.devices(uid)
+
+
+def _checkpointed(evidence: Evidence, created: Observation[PodRequested]) -> Iterator[Answered]:
+    for read in evidence.of(PreparedClaimsRead, created.experiment):
+        for claim in read.what.claims:
+            if claim.claim_uid in created.what.claims:
+                yield from map(answered, claim.devices)
 
 
 def _driver(result: dict[str, object]) -> str:

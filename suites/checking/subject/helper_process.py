@@ -25,7 +25,7 @@ class HelperProcess:
     ) -> None:
         """`folder` is its working directory. `entry` are the words before a command that run it in a sandbox."""
         self.helper = helper
-        self._places = places
+        self.places = places
         self._clock = clock
         self._folder = folder
         self._entry = entry
@@ -54,7 +54,7 @@ class HelperProcess:
 
     async def _run(self, words: Sequence[str]) -> DriverProcess:
         given = {name: filled(value, self._values) for name, value in self.helper.environment.items()}
-        variables = {**os.environ, **self._places.environment(), **given}
+        variables = {**os.environ, **self.places.environment(), **given}
         argv = [filled(word, self._values) for word in words]
         return await DriverProcess.start(argv, variables, self._folder, entry=self._entry)
 
@@ -67,7 +67,7 @@ class HelperProcess:
     async def _is_ready(self) -> bool:
         if self.helper.ready_command:
             return await self._succeeds(self.helper.ready_command)
-        return not self._ready_path or _exists(self._places.outside(Path(self._ready_path)))
+        return not self._ready_path or _exists(self.places.outside(Path(self._ready_path)))
 
     @property
     def _ready_path(self) -> str:
@@ -102,6 +102,11 @@ class Helpers:
         self._processes = processes
         self._turn = asyncio.Lock()
         self._started = asyncio.Event()
+
+    def move(self, places: Places) -> None:
+        """Gives them the directories of another kubelet, before they start."""
+        for process in self._processes:
+            process.places = places
 
     async def start(self) -> None:
         """Starts them; no effect if they run. Raises HarnessError as `HelperProcess.start`."""

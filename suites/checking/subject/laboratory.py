@@ -20,6 +20,7 @@ from drahealth.suites.checking.settings import Settings
 from drahealth.suites.checking.subject.adapters import AdaptersOf, Surroundings
 from drahealth.suites.checking.subject.gateway import Bind, Gateway, bound_here
 from drahealth.suites.checking.subject.helper_process import HelperProcess, Helpers
+from drahealth.suites.checking.subject.kubelet_setup import KubeletSetup
 from drahealth.suites.checking.subject.objects import create_objects
 from drahealth.suites.checking.subject.places import Places
 from drahealth.suites.checking.subject.private_places import private_folders, private_places
@@ -126,7 +127,8 @@ async def _started(
     kubeconfig = root / "kubeconfig" if settings.api_server != "none" else None
     places = _places(settings, root, kubeconfig, node)
     running = await servers.sandbox(settings.sandbox, root) if settings.sandbox else None
-    if kubeconfig:
+    profile = profile_of(settings.kubernetes or DEFAULT_KUBERNETES) if settings.api_server == "real" else KEP
+    if kubeconfig and label != "kubelet":  # a real kubelet brings its own API server
         server = await servers.of(root)
         api = server.api
         await create_objects(api, settings.objects, places)
@@ -142,10 +144,9 @@ async def _started(
         folder=settings.working_directory,
         api=api,
         gateway=gateway,
-        server=server,
-        profile=profile_of(settings.kubernetes or DEFAULT_KUBERNETES) if settings.api_server == "real" else KEP,
         sandbox=running,
         helpers=_helpers(settings, places, clock, running),
+        kubelet_setup=KubeletSetup(server, profile, settings.objects, records.hide),
     )
 
 

@@ -29,7 +29,15 @@ async def create_objects(api: ListWatch, given: Sequence[Mapping[str, Any]], pla
                 what = f"the API server rejects {one['kind']} {name}: {error}"
                 raise ConfigurationError(what, "correct the objects of [api-server]") from None
     if not any(one["kind"] == NODES.kind and one["metadata"].get("name") == places.node_name for one in objects):
-        await api.create(NODES, {"metadata": {"name": places.node_name}})
+        await _create_node(api, places.node_name)
+
+
+async def _create_node(api: ListWatch, name: str) -> None:
+    try:
+        await api.create(NODES, {"metadata": {"name": name}})
+    except ApiError as error:
+        if error.reason != "AlreadyExists":  # a real kubelet has created it
+            raise
 
 
 def _filled(value: Any, values: Mapping[str, str]) -> Any:

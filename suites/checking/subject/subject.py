@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from drahealth.fakes.cluster.list_watch import ListWatch
-from drahealth.manager.profile import KEP, Profile
 from drahealth.proto.clock import Clock
 from drahealth.proto.events import (
     ApiServerSwitched,
@@ -29,9 +28,9 @@ from drahealth.suites.checking.sandbox.running import RunningSandbox
 from drahealth.suites.checking.subject.adapters import Adapters
 from drahealth.suites.checking.subject.gateway import Gateway
 from drahealth.suites.checking.subject.helper_process import Helpers
+from drahealth.suites.checking.subject.kubelet_setup import KubeletSetup
 from drahealth.suites.checking.subject.places import Places, filled, placeholders_in
 from drahealth.suites.checking.subject.process import DriverProcess
-from drahealth.suites.targets.api_servers.server import ApiServerProcess
 
 CHILDREN_LIMIT = 10.0
 """Seconds that the children of a terminated driver have to end after it."""
@@ -56,10 +55,9 @@ class Subject:
         folder: Path | None = None,
         api: ListWatch | None = None,
         gateway: Gateway | None = None,
-        server: ApiServerProcess | None = None,
-        profile: Profile = KEP,
         sandbox: RunningSandbox | None = None,
         helpers: Helpers | None = None,
+        kubelet_setup: KubeletSetup | None = None,
     ) -> None:
         self.label = label
         self.faults: tuple[Fault, ...] = ()
@@ -74,10 +72,8 @@ class Subject:
         """What lives as long as the subject: closed after its process has ended."""
         self.record_for_all = record_exit or record
         """Records an event in each running experiment of the process."""
-        self.server = server
-        """The API server, if drahealth runs it."""
-        self.profile = profile
-        """Profile of a reference with this API server."""
+        self.kubelet_setup = kubelet_setup
+        """What a kubelet for it needs; None for a driver that was started by others."""
         self._record = record
         self._command = tuple(command)
         self._environment = environment or {}
@@ -117,6 +113,12 @@ class Subject:
         if not self.started_by_us and resource_slice["spec"].get("driver") != driver:
             return False
         return not node or not self.places.node_name or node == self.places.node_name
+
+    def move(self, places: Places, api: ListWatch) -> None:
+        """Gives a driver that does not run yet the directories and the API server of another kubelet."""
+        assert not self._process, "it was started"
+        self.places, self.api = places, api
+        self.helpers.move(places)
 
     async def start(self, more: Mapping[str, str] | None = None) -> None:
         """Starts the driver, also again after its end, with further variables; the first time, its helpers before it.

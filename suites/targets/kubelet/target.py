@@ -90,6 +90,11 @@ class KubeletTarget:
 
     @property
     def api(self) -> ListWatch:
+        return self.client
+
+    @property
+    def client(self) -> KubeClient:
+        """The client behind `api`, which can also bind Pods."""
         assert self._client, "the target is not started"
         return self._client
 

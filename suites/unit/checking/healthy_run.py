@@ -21,6 +21,8 @@ from drahealth.proto.events import (
     PluginRegistered,
     PodDeleted,
     PodRequested,
+    PreparedClaim,
+    PreparedClaimsRead,
     ProcessExited,
     ProcessStarted,
     ReportReceived,
@@ -109,16 +111,14 @@ def allocated(uid: str, device: str, **more: object) -> ClaimAllocated:
 def prepare(claims: Mapping[str, str | None], **errors: str) -> GrpcCall:
     """NodePrepareResources of claims with their devices; those with an error have None."""
     answers = {
-        uid: {
-            "devices": [
-                {"request_names": ["gpu"], "pool_name": POOL, "device_name": name, "cdi_device_ids": [cdi(name)]}
-            ]
-        }
-        if name
-        else {"error": errors.get(uid, "not possible")}
+        uid: {"devices": [_prepared(name)]} if name else {"error": errors.get(uid, "not possible")}
         for uid, name in claims.items()
     }
     return _call(PREPARE["v1.DRAPlugin"].path, {"claims": [{"uid": uid} for uid in claims]}, {"claims": answers})
+
+
+def _prepared(name: str) -> dict[str, Any]:
+    return {"request_names": ["gpu"], "pool_name": POOL, "device_name": name, "cdi_device_ids": [cdi(name)]}
 
 
 def unprepare(*uids: str) -> GrpcCall:
@@ -178,6 +178,7 @@ def _records() -> Iterator[Record]:
     yield from _slow_prepare()
     yield from _others()
     yield from _pod()
+    yield from _kubelet_pod()
     for name, experiment in EXPERIMENTS.items():
         yield (END if name == "end" else 0.0), name, ExperimentStarted(experiment.process)
 
@@ -244,16 +245,19 @@ def _others() -> Iterator[Record]:
     yield 12.0, "api-server-down", ApiServerSwitched("cut-off", True)
 
 
-def status(at: float, *names: str, phase: str = "Running", state: str = "running") -> StatusSeen:
+def status(
+    at: float, *names: str, phase: str = "Running", state: str = "running", prefix: str = f"{DRIVER}/{POOL}/"
+) -> StatusSeen:
     """The status of a Pod with these devices, as the driver reported them at that time."""
     shown = [reported(name, at) for name in names]
-    found = tuple(ResourceHealth(f"{DRIVER}/{POOL}/{one.device}", one.health, one.message) for one in shown)
+    found = tuple(ResourceHealth(f"{prefix}{one.device}", one.health, one.message) for one in shown)
     main = ContainerSeen("main", state, 0, (ResourceStatus("claim:claim-0/gpu", found),))
     return StatusSeen("job", "pod", phase, (main,), namespace="default")
 
 
 def _pod() -> Iterator[Record]:
     """A Pod with gpu-0, which becomes unhealthy and recovers, and gpu-1."""
+    yield 0.4, "pod-status", _registration()[0]
     yield 0.5, "pod-status", PluginRegistered(DRIVER, SOCKET, V1.advertised)
     yield from stream("pod-status", "pod", V1, 0.6, [0.7, 9.0, CHANGE, 24.0, RECOVERY, 36.0], END)
     yield 1.0, "pod-status", allocated("p", "gpu-0")
@@ -270,6 +274,22 @@ def _pod() -> Iterator[Record]:
     yield 38.2, "pod-status", unprepare("p")
     yield 38.3, "pod-status", unprepare("q")
     yield 38.4, "pod-status", PodDeleted("job", "pod", "default")
+
+
+def _kubelet_pod() -> Iterator[Record]:
+    """The same Pod on a real kubelet, whose calls are not seen."""
+    run = "kubelet-pod-status"
+    yield 0.6, run, _registration()[0]
+    yield from stream(run, "beside", V1, 0.6, [0.7, 9.0, CHANGE, 24.0, RECOVERY, 36.0], END + 5)
+    yield 1.0, run, allocated("p", "gpu-0")
+    yield 1.0, run, allocated("q", "gpu-1")
+    yield 1.1, run, PodRequested("created", "job", "pod", ("p", "q"), "v1.37")
+    for at in (1.5, CHANGE, RECOVERY):
+        yield at + 0.1, run, status(at, "gpu-0", "gpu-1", prefix=cdi(""))
+    devices = {"p": _prepared("gpu-0"), "q": _prepared("gpu-1")}
+    yield 42.0, run, PreparedClaimsRead(tuple(PreparedClaim(uid, DRIVER, (one,)) for uid, one in devices.items()))
+    yield 42.1, run, PodRequested("deleted", "job", "pod", ("p", "q"), "v1.37")
+    yield 43.0, run, PodDeleted("job", "pod", "default")
 
 
 RECORDS = tuple(_records())

@@ -15,6 +15,7 @@ from drahealth.proto.events import (
     ClaimReadHeld,
     ContainerSeen,
     Event,
+    EventSeen,
     ExperimentEnded,
     ExperimentStarted,
     GrpcCall,
@@ -22,6 +23,8 @@ from drahealth.proto.events import (
     PluginRegistered,
     PodDeleted,
     PodRequested,
+    PreparedClaim,
+    PreparedClaimsRead,
     ProcessExited,
     ProcessStarted,
     RegistrationFailed,
@@ -134,6 +137,10 @@ EVENTS: st.SearchStrategy[Event] = st.one_of(
         st.sampled_from(["kep", "v1.37", "other"]),
     ),
     st.builds(PodDeleted, IDS, IDS, IDS),
+    st.builds(EventSeen, IDS, IDS, st.sampled_from(["Normal", "Warning"]), IDS, IDS),
+    st.lists(st.builds(PreparedClaim, IDS, IDS, st.lists(plain(), max_size=1).map(tuple)), max_size=2)
+    .map(tuple)
+    .map(PreparedClaimsRead),
     st.builds(
         StatusSeen, IDS, IDS, st.sampled_from(["Running", "Pending"]), st.lists(CONTAINERS, max_size=1).map(tuple)
     ),

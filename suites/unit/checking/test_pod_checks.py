@@ -8,10 +8,11 @@ import pytest
 from drahealth.proto.events import (
     CdiSpecsRead,
     Event,
+    EventSeen,
     GrpcCall,
-    PluginRegistered,
     PodDeleted,
     PodRequested,
+    PreparedClaimsRead,
     ReportReceived,
     StatusSeen,
     StreamClosed,
@@ -19,20 +20,23 @@ from drahealth.proto.events import (
 from drahealth.proto.values import DeviceHealth, Health
 from drahealth.suites.checking.verdicts import Verdict
 from drahealth.suites.unit.checking.edits import (
+    INFOS,
     PREPARES,
     UNPREPARES,
+    answering,
     calls,
     devices,
     failing,
     finding,
     reports,
 )
-from drahealth.suites.unit.checking.healthy_run import CHANGE, DRIVER, POOL, Edit, status, without
+from drahealth.suites.unit.checking.healthy_run import CHANGE, DRIVER, INFO, POOL, Edit, cdi, status, without
 
-RUN = "pod-status"
+RUN, KUBELET_RUN = "pod-status", "kubelet-pod-status"
 STARTS, LISTS = "pod-with-a-claim-starts", "pod-status-lists-allocated-devices"
 SHOWS, ENDS = "pod-status-shows-reported-health", "deleted-pod-ends"
 CDI = "cdi-devices-exist-while-the-pod-runs"
+BOTH = (STARTS, LISTS, SHOWS, ENDS)
 FAIL, PASS, NOT_TESTED = Verdict.FAIL, Verdict.PASS, Verdict.NOT_TESTED
 
 
@@ -68,7 +72,7 @@ def pod_devices(change: Callable[[DeviceHealth], DeviceHealth]) -> Edit:
     return devices(change, "pod")
 
 
-@pytest.mark.parametrize("check", [STARTS, LISTS, SHOWS, ENDS, CDI])
+@pytest.mark.parametrize("check", [*BOTH, *(f"kubelet-{one}" for one in BOTH), CDI])
 def test_pod_of_a_healthy_driver_passes(check: str) -> None:
     assert finding(check).verdict is PASS
 
@@ -77,8 +81,11 @@ def test_pod_of_a_healthy_driver_passes(check: str) -> None:
     ("check", "edit", "expected"),
     [
         (STARTS, all_of(never_running, calls(PREPARES, failing(), RUN)), FAIL),
-        (STARTS, never_running, NOT_TESTED),
-        (STARTS, all_of(never_running, without(PodRequested)), NOT_TESTED),
+        (STARTS, never_running, FAIL),
+        (f"kubelet-{STARTS}", never_running, FAIL),
+        (f"kubelet-{LISTS}", without(PreparedClaimsRead, KUBELET_RUN), FAIL),
+        (f"kubelet-{ENDS}", without(PodDeleted, KUBELET_RUN), FAIL),
+        (STARTS, all_of(never_running, without(PodRequested, RUN)), NOT_TESTED),
         (LISTS, never_running, NOT_TESTED),
         (LISTS, statuses("gpu-0", at=1), FAIL),
         (SHOWS, never_running, NOT_TESTED),
@@ -118,15 +125,34 @@ def test_report_shortly_before_another_one_need_not_be_shown() -> None:
 
 
 def test_driver_without_health_is_not_judged_by_its_health() -> None:
-    def no_health(_: str, event: Event) -> Event | None:
-        return replace(event, health_api=None) if isinstance(event, PluginRegistered) else event
-
     def unimplemented(where: str, event: Event) -> Event | None:
         return replace(event, code="UNIMPLEMENTED") if where == RUN and isinstance(event, StreamClosed) else event
 
+    no_health = calls(INFOS, answering({**INFO, "supported_versions": ["v1.DRAPlugin"]}), RUN)
     found = [finding(SHOWS, edit).verdict for edit in (no_health, unimplemented)]
     assert found == [Verdict.NOT_APPLICABLE] * 2
     assert finding(LISTS, no_health).verdict is PASS
+
+
+def test_event_of_a_pod_says_why_it_does_not_start() -> None:
+    warning = EventSeen("job", "pod", "Warning", "FailedScheduling", "no node")
+    start = f"kubelet-{STARTS}"
+
+    def edit(where: str, event: Event) -> Event | None:
+        return warning if isinstance(event, StatusSeen) and "kubelet" in where else event
+
+    assert "FailedScheduling: no node" in finding(start, edit).seen
+
+
+def test_devices_with_one_id_are_judged_by_the_first_on_a_real_kubelet() -> None:
+    def shared(_: str, event: Event) -> Event:
+        if not isinstance(event, PreparedClaimsRead):
+            return event
+        devices = ({**event.claims[0].devices[0], "cdi_device_ids": [cdi("gpu-1")]},)
+        return replace(event, claims=(replace(event.claims[0], devices=devices), event.claims[1]))
+
+    assert finding(f"kubelet-{LISTS}", shared).verdict is PASS
+    assert finding(f"kubelet-{SHOWS}", shared).verdict is FAIL
 
 
 def cdi_ids(*ids: str) -> Edit:

@@ -1,0 +1,154 @@
+"""A real kubelet with its control plane as the node of a driver process."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from drahealth.fakes.cluster.api import CLAIMS, Object
+from drahealth.fakes.cluster.clients.kube_client import access_of
+from drahealth.fakes.cluster.scheduling.claims import reserved
+from drahealth.manager.profile import Profile
+from drahealth.proto.events import PreparedClaim, PreparedClaimsRead
+from drahealth.proto.values import ClaimRef
+from drahealth.suites.checking.lab import Lab
+from drahealth.suites.checking.observed.plain import at, mapping, sequence, text, texts
+from drahealth.suites.checking.outcomes import Unavailable
+from drahealth.suites.checking.subject.objects import create_objects
+from drahealth.suites.checking.subject.places import Places
+from drahealth.suites.errors import HarnessError
+from drahealth.suites.targets.kubelet.target import KubeletTarget
+
+SCHEDULER = "drahealth"
+"""Name of a scheduler that a real control plane does not have."""
+_one_at_a_time = asyncio.Lock()
+"""A control plane needs much of a small machine: the experiments of several runs take turns."""
+CLAIMS_FILE = "dra_manager_state"
+"""The checkpoint of prepared claims, in the kubelet's root directory (P-33)."""
+
+
+@dataclass(frozen=True, slots=True)
+class RealKubelet:
+    """A running kubelet."""
+
+    lab: Lab
+    target: KubeletTarget
+    root: Path
+    """Its root directory."""
+
+    @property
+    def profile(self) -> Profile:
+        """Profile of its release."""
+        return self.target.profile
+
+    async def schedule(self, pod: Object, claims: Sequence[ClaimRef]) -> None:
+        """Reserves the claims for the Pod, and binds it: kube-scheduler ignores it.
+
+        kube-scheduler cannot reserve a claim that drahealth has allocated.
+        """
+        api = self.target.client
+        for ref in claims:
+            claim = await api.get(CLAIMS, ref.name, ref.namespace)
+            await api.replace_status(CLAIMS, reserved(claim, pod))
+        await api.bind(pod["metadata"]["name"], pod["metadata"]["namespace"], self.target.node_name)
+
+    def look(self) -> None:
+        """Records the claims that it has prepared."""
+        try:
+            data = json.loads((self.root / CLAIMS_FILE).read_bytes())
+        except (OSError, ValueError):  # no claim was prepared
+            return
+        self.lab.record(PreparedClaimsRead(tuple(prepared_claims(data))))
+
+    def check(self) -> None:
+        """Raises Unavailable if it has died."""
+        try:
+            self.target.check()
+        except HarnessError as error:
+            raise Unavailable(f"the kubelet failed: {error}") from None
+
+
+@asynccontextmanager
+async def real_kubelet(lab: Lab) -> AsyncGenerator[RealKubelet, None]:
+    """A kubelet of the default release, in whose directories the driver starts.
+
+    Raises Unavailable if this machine cannot run it.
+    """
+    async with _one_at_a_time:
+        target = _target()
+        try:
+            try:
+                await target.start()
+            except HarnessError as error:
+                raise Unavailable(f"no real kubelet can run here: {error}") from None
+            await _move(lab, target)
+            yield RealKubelet(lab, target, target.registry_dir.parent)
+        finally:
+            await target.stop()
+
+
+def absence() -> str:
+    """Why no real kubelet can run here, as far as can be seen without a start; empty if there is no reason."""
+    from drahealth.suites.targets.kubelet.binaries.ensure import installed
+    from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION
+    from drahealth.suites.targets.kubelet.node.doctor import private_namespaces
+
+    # A download or a build takes minutes, in which no other experiment could go on.
+    if DEFAULT_VERSION not in {one.version for one in installed()}:
+        return f"the programs of Kubernetes {DEFAULT_VERSION} are not in the cache; run `drahealth binaries ensure`"
+    namespaces = private_namespaces()
+    return "" if namespaces.ok else f"{namespaces.found}; {namespaces.hint}"
+
+
+def _target() -> KubeletTarget:
+    from drahealth.suites.targets.definition import Launch
+    from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION
+    from drahealth.suites.targets.kubelet.configuration import KubeletConfiguration
+    from drahealth.suites.targets.versions import profile_of
+
+    if reason := absence():
+        raise Unavailable(f"no real kubelet can run here: {reason}")
+    try:
+        return KubeletConfiguration(profile_of(DEFAULT_VERSION), DEFAULT_VERSION).make(Launch())
+    except HarnessError as error:
+        raise Unavailable(f"no real kubelet can run here: {error}") from None
+
+
+async def _move(lab: Lab, target: KubeletTarget) -> None:
+    """Gives the driver the directories and the API server of the kubelet."""
+    subject, setup = lab.subject, lab.subject.kubelet_setup
+    assert setup, "drahealth does not start the driver"
+    kubeconfig = await target.kubeconfig()
+    for secret in (await (await access_of(kubeconfig)).headers()).values():
+        setup.hide(secret.removeprefix("Bearer "))
+    old, root = subject.places, target.registry_dir.parent
+    places = Places(
+        root, target.registry_dir, target.plugins_dir, old.cdi_dir, kubeconfig, target.node_name, old.driver_name
+    )
+    places.make()
+    await create_objects(target.api, setup.objects, places)
+    subject.move(places, target.api)
+
+
+def prepared_claims(checkpoint: Any) -> Iterator[PreparedClaim]:
+    """The prepared claims in a kubelet's checkpoint. Another format has none."""
+    try:
+        state = json.loads(text(checkpoint, "Data"))
+    except ValueError:
+        return
+    for claim in sequence(state, "ClaimInfoStateList"):
+        for driver in mapping(claim, "DriverState"):
+            devices = sequence(at(claim, "DriverState", driver), "Devices")
+            yield PreparedClaim(text(claim, "ClaimUID"), driver, tuple(map(_device, devices)))
+
+
+def _device(device: Any) -> dict[str, Any]:
+    return {
+        "pool_name": text(device, "PoolName"),
+        "device_name": text(device, "DeviceName"),
+        "request_names": list(texts(device, "RequestNames")),
+        "cdi_device_ids": list(texts(device, "CDIDeviceIDs")),
+    }
