@@ -206,16 +206,16 @@ class Repeat(Part):
 
 VERBS: Mapping[str, str] = {
     **{name: definition.help.partition("\n")[0] for name, definition in STEPS.items()},
-    "set": "Set the health, message or timeout of `device`, or the heartbeat of its driver.",
+    "set": "Set the reported health, message or timeout of `device`, or the heartbeat of its driver.",
     "stream": "Add a fault to the health streams, or send a message.",
     "driver": "Start, stop, restart, upgrade, crash or unregister the driver.",
-    "plugin": "The same for the device plugin; or set its report of `device`.",
-    "pod": "Let the Pod with the devices fail repeatedly, let it run, or delete it.",
+    "plugin": "Start, stop, restart or crash the device plugin, or set what it reports for `device`.",
+    "pod": "Make the containers of the Pod fail at each start, let them run again, or delete the Pod.",
     "kubelet": "Kill the kubelet and start it again, immediately or later.",
     "flap": "Add and remove a fault repeatedly.",
-    "repeat": "Repeat steps; their times count from the start of each round.",
-    "parallel": "Play lists of steps at the same time; ends with the longest list.",
-    "expect": "Check that a Pod status shows this health, within a window, and holds it.",
+    "repeat": "Repeat steps. The times in them count from the start of each round.",
+    "parallel": "Play several lists of steps at the same time. The step ends with the longest list.",
+    "expect": "Check that a Pod status shows this health, within a window.",
     "mark": "Add a line to the report.",
 }
 """Each step has one of these; what it means."""
