@@ -57,13 +57,16 @@ def common(
 def run(
     given: Given,
     match: Annotated[
-        str | None, typer.Option("-k", metavar="EXPR", help="Run only the scenarios that match, as in pytest -k.")
+        str | None,
+        typer.Option("-k", metavar="EXPR", help="Run only the scenarios whose names match, as with pytest -k."),
     ] = None,
     report: Annotated[str | None, typer.Option(metavar="FILE.json", help="Write the report of the run.")] = None,
     junitxml: Annotated[str | None, typer.Option(metavar="FILE.xml", help="Write JUnit XML.")] = None,
-    histories: Annotated[str | None, typer.Option(metavar="DIR", help="Write the history of each scenario.")] = None,
+    histories: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Write the history of each scenario into this directory.")
+    ] = None,
 ) -> None:
-    """Run the scenarios of KEP-4680. Exit codes: 0 passed, 1 failed, 2 wrong usage, 3 environment."""
+    """Run the scenarios of KEP-4680. Exit codes: 0 passed, 1 failed, 2 wrong usage, 3 error in the environment."""
     from drahealth.suites.commands.run_scenarios import run_scenarios
 
     raise typer.Exit(run_scenarios(given, match=match, report=report, junitxml=junitxml, histories=histories))
@@ -84,7 +87,7 @@ def scenarios() -> None:
 @app.command("doctor", cls=TargetCommand)
 @takes_target_options("doctor")
 def doctor(given: Given) -> None:
-    """List the targets that can run on this machine. Exits with 3 if only the reference can run."""
+    """Check which targets can run on this machine. Exit codes: 0 if a checked target can run, else 3."""
     from drahealth.suites.commands.doctor import show_doctor
 
     raise typer.Exit(show_doctor(given))
@@ -93,49 +96,61 @@ def doctor(given: Given) -> None:
 @app.command("manager")
 def run_manager(
     root_dir: Annotated[
-        Path, typer.Option(metavar="DIR", help="The kubelet's root directory, in which drivers register.")
+        Path,
+        typer.Option(metavar="DIR", help="Root directory, in place of /var/lib/kubelet. Drivers register below it."),
     ],
     pods: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Directory of manifests and statuses; default: ROOT/pods.")
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Directory with manifests; the manager writes statuses there. Default: pods in the root directory.",
+        ),
     ] = None,
     profile: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Behavior: kep (default), or v1.34 to v1.37; with a real API server, its release is the default.",
+            help="Behavior: kep (default), or v1.34 to v1.37. With a real API server it is that of its release.",
         ),
     ] = None,
     api_server: Annotated[
-        str, typer.Option(metavar="KIND", help="API server: memory, or real (kube-apiserver and etcd).")
+        str,
+        typer.Option(metavar="KIND", help="API server: memory (default), or real, which is kube-apiserver and etcd."),
     ] = "memory",
     kubernetes: Annotated[
-        str | None, typer.Option(metavar="VERSION", help="Kubernetes release of a real API server.")
+        str | None, typer.Option(metavar="VERSION", help="Kubernetes release of a real API server; default: 1.37.1.")
     ] = None,
     node_name: Annotated[
         str | None, typer.Option(metavar="NAME", help="Name of the node; default: this machine's name.")
     ] = None,
-    resync: Annotated[float, typer.Option(metavar="SECONDS", help="Time between two syncs of each Pod.")] = 60.0,
+    resync: Annotated[
+        float, typer.Option(metavar="SECONDS", help="Time between two resyncs of each Pod status.")
+    ] = 60.0,
     feature_gates: Annotated[
         str | None,
-        typer.Option(metavar="GATE=BOOL,...", help="Feature gates: ResourceHealthStatus, ResourceHealthStatusMessage."),
+        typer.Option(
+            metavar="GATE=BOOL,...",
+            help="Feature gates: ResourceHealthStatus and ResourceHealthStatusMessage; default: both true.",
+        ),
     ] = None,
     metrics_port: Annotated[
         int | None,
         typer.Option(
             metavar="PORT",
             help="Port for Prometheus metrics on 127.0.0.1; 0 selects a free port. "
-            "The token is in metrics-token of the root directory.",
+            "Clients need the token in the file metrics-token of the root directory.",
         ),
     ] = None,
     history: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write everything that the kubelet side sees to this new file.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Write all messages of drivers and device plugins to this new file."),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON lines, also on a terminal.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print lines of JSON, even on a terminal.")] = False,
 ) -> None:
-    """Run the reference in place of a kubelet: run Pods from manifests, and show the health that drivers report.
+    """Run the reference in place of a kubelet. It runs Pods from manifests, and shows the health that drivers report.
 
-    SIGTERM or Ctrl-C ends it. The next run with the same root directory continues from its state.
-    Exit codes: 2 usage, 3 environment.
+    SIGTERM or Ctrl-C ends it. The next manager with the same root directory continues from its state.
+    Exit codes: 2 wrong usage, 3 error in the environment.
     """
     from drahealth.suites.manager_command.options import Options
     from drahealth.suites.manager_command.program import serve
@@ -161,7 +176,7 @@ def run_manager(
 def clean(
     kept: Annotated[bool, typer.Option("--kept", help="Also remove clusters that were kept with --keep.")] = False,
 ) -> None:
-    """Remove leftovers of interrupted runs: run directories, and unused kind clusters that drahealth created."""
+    """Remove what interrupted runs left: their directories, and kind clusters that drahealth created."""
     from drahealth.suites.commands.listing import clean_up
 
     clean_up(kept=kept)
@@ -169,7 +184,7 @@ def clean(
 
 @binaries.command("ensure")
 def binaries_ensure(kubernetes: Kubernetes = None) -> None:
-    """Get the binaries of a release: from the cache, by download, or built with Go."""
+    """Get the binaries of a release. Download them, or build them with Go, if they are not in the cache."""
     from drahealth.suites.targets.kubelet.binaries.listing import ensure_binaries
 
     ensure_binaries(kubernetes)
@@ -177,7 +192,7 @@ def binaries_ensure(kubernetes: Kubernetes = None) -> None:
 
 @binaries.command("helm")
 def binaries_helm() -> None:
-    """Get Helm, for the test of the chart: from the cache, by download, or built with Go."""
+    """Get Helm, for the tests of the chart. Download it, or build it with Go, if it is not in the cache."""
     from drahealth.suites.targets.kubelet.binaries.listing import ensure_helm
 
     ensure_helm()
@@ -212,8 +227,10 @@ def faults_list(
 
 @faults_app.command("show")
 def faults_show(
-    fault: Annotated[str, typer.Argument(help="Id of the fault, such as xid/79.")],
-    catalogue: Annotated[str | None, typer.Option(help="Catalogue, if several have this fault.")] = None,
+    fault: Annotated[str, typer.Argument(help="Name of the fault, such as xid/79.")],
+    catalogue: Annotated[
+        str | None, typer.Option(help="Catalogue of the fault, if several catalogues have it.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Show a fault, and its health in each policy."""
@@ -224,8 +241,8 @@ def faults_show(
 
 @faults_app.command("diff")
 def faults_diff(
-    policy: Annotated[str, typer.Argument(metavar="POLICY")],
-    other: Annotated[str, typer.Argument(metavar="POLICY")],
+    policy: Annotated[str, typer.Argument(metavar="POLICY", help="Name of a policy, such as nvidia-plugin.")],
+    other: Annotated[str, typer.Argument(metavar="POLICY", help="Name of another policy, such as gpud.")],
     json: Json = False,
 ) -> None:
     """Show the faults that two policies map to different health."""
@@ -237,13 +254,17 @@ def faults_diff(
 @app.command()
 def plan(
     file: Annotated[Path | None, typer.Argument(help="The timeline file.", show_default=False)] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed; default: that of the file.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of random values; default: the seed of the file.")] = None,
     devices: Annotated[int, typer.Option(min=1, help="Number of GPUs, if the file has no inventory.")] = 2,
-    partitions: Annotated[int, typer.Option(min=0, help="Number of partitions of each GPU.")] = 0,
-    inventory: Annotated[Path | None, typer.Option(help="Inventory file; default: that of the timeline.")] = None,
-    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of timelines instead.")] = False,
+    partitions: Annotated[
+        int, typer.Option(min=0, help="Number of partitions of each GPU, if the file has no inventory.")
+    ] = 0,
+    inventory: Annotated[
+        Path | None, typer.Option(help="Inventory file; default: the inventory of the timeline.")
+    ] = None,
+    schema: Annotated[bool, typer.Option("--schema", help="Print only the JSON Schema of timelines.")] = False,
 ) -> None:
-    """Print the actions of a timeline and their times, as JSON lines. The same file and seed give the same plan."""
+    """Print the actions of a timeline and their times, as lines of JSON. The same file and seed give the same plan."""
     from drahealth.suites.commands.plans import show_plan
 
     show_plan(file, seed=seed, devices=devices, partitions=partitions, inventory=inventory, schema=schema)
@@ -253,13 +274,15 @@ def plan(
 @takes_target_options("run")
 def play(
     given: Given,
-    file: Annotated[Path, typer.Argument(help="A *.timeline.yaml file, or a directory of them.")],
-    seed: Annotated[int | None, typer.Option(help="Seed; default: that of the file.")] = None,
-    speed: Annotated[float | None, typer.Option(min=0.001, help="Speed factor, such as 10.")] = None,
+    file: Annotated[Path, typer.Argument(help="A *.timeline.yaml file, or a directory with such files.")],
+    seed: Annotated[int | None, typer.Option(help="Seed of random values; default: the seed of the file.")] = None,
+    speed: Annotated[float | None, typer.Option(min=0.001, help="Play this many times as fast, such as 10.")] = None,
     report: Annotated[str | None, typer.Option(metavar="FILE.json", help="Write the report of the run.")] = None,
-    histories: Annotated[str | None, typer.Option(metavar="DIR", help="Write the history of each timeline.")] = None,
+    histories: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Write the history of each timeline into this directory.")
+    ] = None,
 ) -> None:
-    """Play timelines of faults on devices that a Pod holds. Exit codes as for `run`."""
+    """Play timelines on the devices of a Pod, and check the Pod status. It has the exit codes of `run`."""
     from drahealth.suites.commands.play import play_timelines
 
     played = {"seed": None if seed is None else str(seed), "speed": None if speed is None else str(speed)}
@@ -268,16 +291,18 @@ def play(
 
 @app.command()
 def record(
-    socket: Annotated[Path, typer.Argument(help="The driver's registration socket, or its plugin socket.")],
+    socket: Annotated[Path, typer.Argument(help="Registration socket of the driver, or its plugin socket.")],
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Output file; default: standard output.", show_default=False)
     ] = None,
-    seconds: Annotated[float | None, typer.Option(min=0.001, help="Stop after this time.", show_default=False)] = None,
+    seconds: Annotated[
+        float | None, typer.Option(min=0.001, help="Stop after this number of seconds.", show_default=False)
+    ] = None,
     messages: Annotated[
         int | None, typer.Option(min=1, help="Stop after this number of messages.", show_default=False)
     ] = None,
 ) -> None:
-    """Record a driver's health stream as a timeline, until the stream ends or Ctrl-C."""
+    """Record the health reports of a driver as a timeline, until its stream ends, or until Ctrl-C."""
     from drahealth.suites.commands.plans import write_recording
 
     write_recording(socket, output, seconds=seconds, messages=messages)

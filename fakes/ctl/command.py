@@ -81,12 +81,17 @@ def ctl(
     context: typer.Context,
     socket: Annotated[
         Path | None,
-        typer.Option(metavar="PATH", help=f"Control socket; default: {VARIABLE}, or the default of `driver serve`."),
+        typer.Option(metavar="PATH", help=f"Control socket; default: {VARIABLE}, or that of `drahealth driver serve`."),
     ] = None,
-    driver: Annotated[str, typer.Option(metavar="NAME", help="Driver, if the process has several.")] = "",
+    driver: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", help="Name of the driver, or resource of the device plugin, if the process has several."
+        ),
+    ] = "",
 ) -> None:
     """Control running fake drivers and device plugins.
 
-    Exit codes: 0 done, 1 a fault stays or was absent, 2 wrong usage, 3 environment.
+    Exit codes: 0 done, 1 a fault stays or was absent, 2 wrong usage, 3 no process serves the control socket.
     """
     context.obj = (socket or default_path(), driver)

@@ -15,7 +15,7 @@ from drahealth.proto.quoting import printable
 
 app = typer.Typer()
 
-Json = Annotated[bool, typer.Option("--json", help="As JSON.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command("set")
@@ -23,12 +23,12 @@ def set_(
     context: typer.Context,
     device: Annotated[list[str] | None, typer.Argument(metavar="DEVICE", help=DEVICE, show_default=False)] = None,
     health: Annotated[str | None, typer.Option(metavar="HEALTH", help="Healthy, Unhealthy or Unknown.")] = None,
-    message: Annotated[str | None, typer.Option(metavar="TEXT", help="The message of the health report.")] = None,
+    message: Annotated[str | None, typer.Option(metavar="TEXT", help="Message of the devices.")] = None,
     timeout: Annotated[
-        int | None, typer.Option(metavar="SECONDS", help="Timeout of the devices; 0: the kubelet's default.")
+        int | None, typer.Option(metavar="SECONDS", help="Timeout of the devices; 0 means the default of the kubelet.")
     ] = None,
     heartbeat: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="Period of the driver's own reports; 0 for none.")
+        float | None, typer.Option(metavar="SECONDS", help="Time between two heartbeats of the driver; 0 for none.")
     ] = None,
     listed: Annotated[
         bool | None,
@@ -39,9 +39,10 @@ def set_(
         ),
     ] = None,
 ) -> None:
-    """Override the reported health of devices, or set the driver's heartbeat.
+    """Report this health, message or timeout for devices, or set the heartbeat of the driver.
 
-    For a device plugin, the health can be any word. Kubelets treat every word except `Healthy` as Unhealthy.
+    The values apply until the next `set`, fault or recovery of a device. For a device plugin, the health can be any
+    word. Kubelets treat every word except `Healthy` as Unhealthy.
     """
     options = {"health": health, "message": message, "timeout": timeout, "listed": listed}
     changes = {key: value for key, value in options.items() if value is not None}
@@ -67,7 +68,7 @@ def _nothing_to_set(devices: Sequence[str]) -> str:
 
 @app.command("watch")
 def watch(context: typer.Context, json: Json = False) -> None:
-    """Print events until Ctrl-C, or until the drivers' process ends."""
+    """Print events as they happen, until Ctrl-C or the end of the process."""
     path, name = context.obj
     with Connection(path) as connection:
         names = {}

@@ -58,7 +58,7 @@ def serve(
         str | None, _of_file("Driver name, if the file has none; default: gpu.example.com.", "NAME")
     ] = None,
     instance: Annotated[
-        str | None, _of_file("Instance ID, needed for rolling updates, such as the Pod's UID.", "ID")
+        str | None, _of_file("Instance ID for rolling updates, such as the UID of the Pod.", "ID")
     ] = None,
     catalogue: Annotated[
         str | None, _of_file("Fault catalogue: nvidia (default), amd, intel, nic, tpu.", "NAME")
@@ -67,8 +67,8 @@ def serve(
         str | None, _of_file("Policy that maps faults to health; default: nvidia-catalogue.", "NAME")
     ] = None,
     seed: Annotated[int | None, _of_file("Seed of random values; default: 0, or that of the timeline.", "N")] = None,
-    play: Annotated[Path | None, _of_file("Timeline to play when the driver is registered.", "FILE")] = None,
-    speed: Annotated[float | None, _of_file("Speed factor; default: 1.", "X")] = None,
+    play: Annotated[Path | None, _of_file("Timeline to play after the driver is registered.", "FILE")] = None,
+    speed: Annotated[float | None, _of_file("Play the timeline this many times as fast; default: 1.", "X")] = None,
     pod_annotations: Annotated[
         bool,
         typer.Option(

@@ -102,7 +102,8 @@ def _details(found: Fault) -> list[tuple[str, str]]:
     details = [("message", found.message_for("gpu-0")), ("scope", found.reaches)]
     details.append(("recovery", f"{found.recovery}, {found.takes}" + (", may fail" if found.may_fail else "")))
     details += [("then", found.then)] if found.then else []
-    details += [("listed", "the next report has the device; later reports omit it until a recovery")] if found.vanishes else []
+    if found.vanishes:
+        details.append(("listed", "the next report has the device; later reports omit it until a recovery"))
     details += [("silent", "the driver does not report it")] if found.silent else []
     return [*details, ("source", found.source)]
 

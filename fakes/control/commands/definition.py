@@ -5,7 +5,7 @@
         '''Give devices a fault of the catalogue.'''
 
         fault: str = argument("Fault of the driver's catalogue, such as xid/79.")
-        device: Devices = argument("Such as gpu-0, gpu-0/mig-1, gpu-* or all.", Kind.DEVICES)
+        device: Devices = argument("A device such as gpu-0, a pattern such as gpu-*, or all.", Kind.DEVICES)
 
 From it follow the call on the control socket (`wire`) and the methods of drivers in this process and elsewhere
 (`surface`). So do the subcommand of `drahealth ctl`, the step of a timeline, its JSON Schema, and docs/commands.md.

@@ -11,23 +11,23 @@ from drahealth.fakes.control.taint import TAINT_EFFECTS, Taint
 
 _SHORTEST = 0.01
 """Seconds between two changes of a flap; with less, reports would use all processor time."""
-DEVICE = "Such as gpu-0, gpu-0/mig-1, gpu-* or all."
+DEVICE = "A device such as gpu-0 or gpu-0/mig-1, a pattern such as gpu-*, or all."
 
 
 @command("inject", undo=lambda done: Clear(done.fault, done.device))
 class Inject(Command[None]):
-    """Add a fault of the catalogue to devices. The driver immediately reports the health that its policy assigns.
+    """Add a fault of the catalogue to devices. The driver immediately reports the health that its policy assigns to it.
 
     If a device already has the fault, the command fails and changes nothing.
     """
 
-    fault: str = argument("Fault of the driver's catalogue (drahealth faults list), such as xid/79.")
+    fault: str = argument("Name of a fault, such as xid/79. `drahealth faults list` prints all.")
     device: Devices = argument(DEVICE, Kind.DEVICES)
 
 
 @command("clear")
 class Clear(Command[Sequence[str]]):
-    """Remove a fault from devices. Return the devices that had it."""
+    """Remove a fault from devices. The reply names the devices that had it."""
 
     fault: str = argument("The fault to clear.")
     device: Devices = argument(DEVICE, Kind.DEVICES)
@@ -45,16 +45,16 @@ class Attempt:
 
 @command("recover")
 class Recover(Command[Attempt]):
-    """Run a recovery action on devices. Faults that need a stronger action stay."""
+    """Run a recovery action on devices. It clears the faults that need this action or a weaker one."""
 
     action: str = argument("app-restart, gpu-reset, reboot or replace.")
     device: Devices = argument(f"{DEVICE} Default: all.", Kind.DEVICES, default="")
-    fails: bool = argument("The action has no effect.", Kind.FLAG, option="--fails", default=False)
+    fails: bool = argument("Let the action have no effect.", Kind.FLAG, option="--fails", default=False)
     claimed: bool = argument(
-        "The action has no effect, but the driver reports Healthy.", Kind.FLAG, option="--claimed", default=False
+        "Let the action have no effect, but report Healthy.", Kind.FLAG, option="--claimed", default=False
     )
     takes: float | None = argument(
-        "Duration of the action, such as 30s; `catalogue`: the time of each fault in the catalogue.",
+        "Duration of the action, such as 30s. `catalogue` means the recovery time of each fault in the catalogue.",
         Kind.RECOVERY_TIME,
         option="--takes",
         metavar="TIME",
@@ -70,16 +70,16 @@ class Recover(Command[Attempt]):
 
 @command("flap", step="")
 class Flap(Command[None]):
-    """Add a fault to devices immediately, then remove it and add it again, once in each interval.
+    """Let a fault of devices come and go: add it immediately, then remove it and add it again at each interval.
 
-    `clear`, a recovery action that clears the fault, `reset` and a stop of the driver end the flapping. If a device
-    already has the fault, the command fails and changes nothing.
+    The flapping ends with `clear`, `reset`, a stop of the driver, or a recovery action that clears the fault. If a
+    device already has the fault, the command fails and changes nothing.
     """
 
     device: Devices = argument(DEVICE, Kind.DEVICES)
     every: float = argument("The interval, such as 2s.", Kind.DURATION, option="--every", metavar="TIME")
     fault: str = argument(
-        "The fault; default: the first of the catalogue that makes a device Unhealthy.",
+        "Name of the fault; default: the first one of the catalogue that makes a device Unhealthy.",
         option="--fault",
         metavar="NAME",
         default="",
@@ -92,7 +92,7 @@ class Flap(Command[None]):
 
 @command("reset", old_names=("heal",))
 class Reset(Command[None]):
-    """Reset all devices: no faults, no taints, Healthy. Clear all stream faults."""
+    """Make all devices Healthy, without faults and taints. Clear all stream faults."""
 
 
 def _parse_taint(text: str) -> dict[str, str]:
@@ -113,29 +113,33 @@ def _parse_untaint(text: str) -> dict[str, str]:
     joined=Joined("TAINT", "KEY[=VALUE][:EFFECT], such as example.com/unhealthy:NoExecute.", _parse_taint),
 )
 class TaintDevices(Command[None]):
-    """Publish devices with a taint. It replaces a taint of the same key and effect.
+    """Publish devices with a taint. It replaces a taint with the same key and effect.
 
-    The command returns when the API server has the taint. It does not wait for an unavailable API server. If the API
-    server rejects or drops the taint, nothing changes. A stopped driver publishes the taint at its start.
+    The command returns when the API server has stored the taint. It does not wait for an unavailable API server. If
+    the API server rejects or drops the taint, nothing changes. A stopped driver publishes the taint at its next start.
     """
 
     device: Devices = argument(DEVICE, Kind.DEVICES)
-    key: str = argument("Such as gpu.example.com/unhealthy.")
-    value: str = argument("The taint's value.", default="")
-    effect: str = argument("None, NoSchedule or NoExecute.", choices=TAINT_EFFECTS, default="NoSchedule")
+    key: str = argument("Key of the taint, such as gpu.example.com/unhealthy.")
+    value: str = argument("Value of the taint.", default="")
+    effect: str = argument(
+        "Effect of the taint: None, NoSchedule or NoExecute.", choices=TAINT_EFFECTS, default="NoSchedule"
+    )
 
     def __post_init__(self) -> None:
         Taint(self.key, self.value, self.effect)
 
 
 @command(
-    "untaint", DRIVER, joined=Joined("TAINT", "KEY[:EFFECT]; without an effect, all taints of the key.", _parse_untaint)
+    "untaint",
+    DRIVER,
+    joined=Joined("TAINT", "KEY[:EFFECT]. Without an effect, all taints with this key.", _parse_untaint),
 )
 class UntaintDevices(Command[None]):
-    """Publish devices without this taint again. Changes nothing for a device without it."""
+    """Remove a taint from devices. Nothing changes for a device without it."""
 
     device: Devices = argument(DEVICE, Kind.DEVICES)
-    key: str = argument("Such as gpu.example.com/unhealthy.")
+    key: str = argument("Key of the taint, such as gpu.example.com/unhealthy.")
     effect: str = argument("Effect of the taint; default: every effect.", choices=TAINT_EFFECTS, default="")
 
     def __post_init__(self) -> None:

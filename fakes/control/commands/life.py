@@ -7,27 +7,27 @@ from drahealth.fakes.control.commands.arguments import Kind, argument
 from drahealth.fakes.control.commands.definition import DEVICE_PLUGIN, DRIVER, Command, command
 from drahealth.fakes.control.commands.surface import Control, Method
 
-_OFFER = "Health API from now on: v1, v1alpha1 or a full name; default: unchanged."
+_OFFER = "Health API to serve from now on: v1, v1alpha1 or a full name; default: as before."
 
 
 @command("start", step="life start")
 class Start(Command[None]):
-    """Start the driver. A running driver only creates a missing registration socket again.
+    """Start the driver. If it is running, only create a missing registration socket again.
 
-    A second start waits for the first. It fails if something ends the driver before it runs.
+    If another start has not ended yet, the command waits for it. It fails if the driver ends before it runs.
     """
 
 
 @command("stop", step="life stop", undo=lambda done: Start())
 class Stop(Command[None]):
-    """Stop in order: unregister, end the streams, remove the sockets. The process stays, for `start`."""
+    """Stop the driver: unregister, end the streams, remove the sockets. The process keeps running, for `start`."""
 
 
 @command("restart", DRIVER, step="life restart")
 class Restart(Command[None]):
-    """Stop in order and start again, with the health APIs of `offer` if given.
+    """Stop the driver and start it again, with other health APIs if `offer` names them.
 
-    An unknown health API is rejected; the driver then continues unchanged.
+    If a health API is unknown, the command fails, and the driver continues unchanged.
     """
 
     offer: Sequence[str] = argument(_OFFER, Kind.TEXTS, option="--offer", metavar="API", default=())
@@ -35,23 +35,25 @@ class Restart(Command[None]):
 
 @command("restart", DEVICE_PLUGIN, step="life restart")
 class RestartDevicePlugin(Command[None]):
-    """Stop in order and start again."""
+    """Stop the device plugin and start it again."""
 
 
 @command("upgrade", DRIVER, step="life upgrade")
 class Upgrade(Command[None]):
-    """Run a rolling update: a newer instance takes over. Returns when the older one has ended.
+    """Run a rolling update: a newer instance takes over. The command returns when the older instance has ended.
 
-    The newer instance starts beside the older one, with sockets of its own. If a kubelet has registered the older one,
-    it has to register the newer one too. Both run for the overlap; then the older one stops in order. Devices keep
-    their faults, taints, recoveries and set health; stream faults end with the older instance.
+    The newer instance starts beside the older one, with its own sockets. If a kubelet has registered the older
+    instance, it must register the newer one, too. Both instances run for the overlap. Then the older one stops.
 
-    It is rejected for a driver that does not run or is being upgraded. If the newer instance cannot start or no kubelet
-    registers it, the older one continues. The upgrade continues if the caller disconnects.
+    Devices keep their faults, taints, running recoveries and the values of `set`. Stream faults end with the older
+    instance.
+
+    The command fails for a driver that does not run, or that is being upgraded. If the newer instance cannot start, or
+    no kubelet registers it, the older instance continues. The upgrade continues if the caller disconnects.
     """
 
     overlap: float = argument(
-        "How long both instances run, such as 2s.", Kind.DURATION, option="--overlap", metavar="TIME", default=1.0
+        "Time for which both instances run, such as 2s.", Kind.DURATION, option="--overlap", metavar="TIME", default=1.0
     )
     offer: Sequence[str] = argument(_OFFER, Kind.TEXTS, option="--offer", metavar="API", default=())
 
@@ -62,22 +64,22 @@ class Upgrade(Command[None]):
 
 @command("unregister", DRIVER, step="life unregister", undo=lambda done: Start())
 class Unregister(Command[None]):
-    """Remove the registration socket. The next start creates it again."""
+    """Remove the registration socket. The driver keeps running; `start` creates the socket again."""
 
 
 @command("crash", step="life crash", undo=lambda done: Start())
 class Crash(Command[None]):
-    """End immediately, as after SIGKILL: streams break, socket files stay."""
+    """End the driver as after SIGKILL: the streams break, and the socket files stay. The process keeps running."""
 
 
 @command("retire", ctl="", step="")
 class Retire(Command[None]):
-    """Stop for good, and delete the ResourceSlices."""
+    """Stop the driver finally, and delete its ResourceSlices."""
 
 
 @command("wait_registered", changes=False, ctl="", step="")
 class WaitRegistered(Command[None]):
-    """Return when a kubelet has registered the driver, since its last start."""
+    """Wait until a kubelet has registered the driver after its last start."""
 
 
 class Life(Control):

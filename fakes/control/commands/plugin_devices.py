@@ -11,19 +11,19 @@ class SetListedHealth(Command[None]):
     """List devices with this health, which can be any word. Kubelets treat every word except `Healthy` as Unhealthy."""
 
     device: Devices = argument(DEVICE, Kind.DEVICES)
-    health: str = argument("Any word.")
+    health: str = argument("Healthy, or any other word.")
 
 
 @command("remove", DEVICE_PLUGIN, ctl="", step="")
 class Remove(Command[None]):
-    """Remove devices from the list. Unlisted devices are rejected."""
+    """Remove devices from the list. The command fails for a device that is not listed."""
 
     device: Devices = argument(DEVICE, Kind.DEVICES)
 
 
 @command("restore", DEVICE_PLUGIN, ctl="", step="")
 class Restore(Command[None]):
-    """Add devices to the list again, with their current health. Listed devices are rejected."""
+    """Add devices to the list again, with their current health. The command fails for a listed device."""
 
     device: Devices = argument(DEVICE, Kind.DEVICES)
 

@@ -8,7 +8,7 @@ from drahealth.proto.values import DeviceHealth
 
 @command("devices", DRIVER, changes=False, ctl="", step="")
 class GetDevices(Command[tuple[DeviceHealth, ...]]):
-    """Return the health of each device, as the driver reports it now."""
+    """Return the health of each device as the driver would report it now."""
 
 
 @command("state", DRIVER, changes=False, ctl="", step="")
@@ -18,7 +18,7 @@ class GetState(Command[DriverState]):
 
 @command("devices", DEVICE_PLUGIN, changes=False, ctl="", step="")
 class GetListedDevices(Command[tuple[ListedDevice, ...]]):
-    """Return each device, as the device plugin lists it now."""
+    """Return each device as the device plugin lists it now."""
 
 
 @command("state", DEVICE_PLUGIN, changes=False, ctl="", step="")

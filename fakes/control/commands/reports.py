@@ -11,24 +11,26 @@ from drahealth.proto.values import DeviceHealth, Health
 
 @command("set_health", DRIVER, ctl="", step="")
 class SetHealth(Command[None]):
-    """Override the reported health of devices, even of devices with faults."""
+    """Report this health for devices, even for devices with faults."""
 
     device: Devices = argument(DEVICE, Kind.DEVICES)
-    health: Health | None = argument("Healthy, Unhealthy or Unknown; default: unchanged.")
-    message: str | None = argument("The message; default: unchanged.", default="")
-    timeout: int | None = argument("Whole seconds; 0: the kubelet's default; default: unchanged.", default=None)
+    health: Health | None = argument("Healthy, Unhealthy or Unknown; None leaves the health as it is.")
+    message: str | None = argument("Message of the report; None leaves it as it is.", default="")
+    timeout: int | None = argument(
+        "Timeout in whole seconds. 0 means the default of the kubelet, None leaves it as it is.", default=None
+    )
 
 
 @command("play", DRIVER, ctl="", step="")
 class Play(Command[None]):
-    """Report changes in their order, each in its own complete report, as fast as possible."""
+    """Report these changes in their order, as fast as possible. Each change has its own complete report."""
 
     changes: Sequence[DeviceHealth] = argument("The changes, in their order.", Kind.DATA)
 
 
 @command("report", DRIVER, ctl="", step="")
 class Report(Command[None]):
-    """Send this report, independent of the state of the devices: a partial, empty or invalid report."""
+    """Send this report, whatever the state of the devices is. It can be partial, empty or invalid."""
 
     devices: Sequence[DeviceHealth] = argument("The devices of the report.", Kind.DATA)
 

@@ -45,17 +45,17 @@ def _undone(done: StreamFault) -> Command[None]:
 
 @command("stream_silence", DRIVER, ctl="stream silence", step="stream silence", undo=_undone, old_names=("hush",))
 class StreamSilence(StreamFault):
-    """Send no reports: none on a new stream, no heartbeat, no changes. Changes are not reported later either."""
+    """Send no reports: no first report on a new stream, no heartbeats and no changes. The changes are lost."""
 
 
 @command("stream_stall", DRIVER, ctl="stream stall", step="stream stall", undo=_undone, old_names=_OLD_NAMES)
 class StreamStall(StreamFault):
-    """Hold back all messages. Send them when the stall ends."""
+    """Hold back all messages. `stream restore` sends them."""
 
 
 @command("stream_delay", DRIVER, ctl="stream delay", step="stream delay", undo=_undone, old_names=_OLD_NAMES)
 class StreamDelay(StreamFault):
-    """Send each message later."""
+    """Delay each message by this time."""
 
     seconds: float = argument("The delay, such as 500ms or 3s.", Kind.DURATION, metavar="TIME")
 
@@ -68,7 +68,7 @@ class StreamDelay(StreamFault):
 class StreamDrop(StreamFault):
     """Lose a share of the messages."""
 
-    share: float = argument("Such as 20%.", Kind.SHARE, default=1.0)
+    share: float = argument("Share of the messages, such as 20%.", Kind.SHARE, default=1.0)
 
     def __post_init__(self) -> None:
         _check_share(self)
@@ -80,7 +80,7 @@ class StreamDrop(StreamFault):
 class StreamDuplicate(StreamFault):
     """Send a share of the messages twice."""
 
-    share: float = argument("Such as 20%.", Kind.SHARE, default=1.0)
+    share: float = argument("Share of the messages, such as 20%.", Kind.SHARE, default=1.0)
 
     def __post_init__(self) -> None:
         _check_share(self)
@@ -90,7 +90,7 @@ class StreamDuplicate(StreamFault):
 class StreamReorder(StreamFault):
     """Swap a share of the messages with the next one."""
 
-    share: float = argument("Such as 20%.", Kind.SHARE, default=1.0)
+    share: float = argument("Share of the messages, such as 20%.", Kind.SHARE, default=1.0)
 
     def __post_init__(self) -> None:
         _check_share(self)
@@ -98,12 +98,12 @@ class StreamReorder(StreamFault):
 
 @command("stream_partial", DRIVER, ctl="stream partial", step="stream partial", undo=_undone, old_names=_OLD_NAMES)
 class StreamPartial(StreamFault):
-    """Report only the devices that changed, not all."""
+    """Report only the changed devices, not all devices."""
 
 
 @command("stream_skew", DRIVER, ctl="stream skew", step="stream skew", undo=_undone, old_names=_OLD_NAMES)
 class StreamSkew(StreamFault):
-    """Shift the timestamps of the driver."""
+    """Shift the timestamps in the reports."""
 
     seconds: float = argument("The shift, such as -5m.", Kind.OFFSET, metavar="TIME")
 
@@ -121,9 +121,9 @@ KINDS = tuple(map(_kind, FAULTS))
 
 @command("stream_restore", DRIVER, ctl="stream restore", step="", old_names=("hush", "restore_streams"))
 class StreamRestore(Command[None]):
-    """Clear one stream fault, or all."""
+    """Clear one stream fault, or all of them."""
 
-    kind: str = argument(f"{', '.join(KINDS)}; default: all.", metavar="FAULT", default="")
+    kind: str = argument(f"{', '.join(KINDS)}; default: all of them.", metavar="FAULT", default="")
 
     def __post_init__(self) -> None:
         if self.kind not in ("", "all", *KINDS):
@@ -134,7 +134,7 @@ class StreamRestore(Command[None]):
 class StreamClose(Command[None]):
     """End every open stream with a gRPC status code."""
 
-    code: str = argument("Such as UNAVAILABLE.", default="OK")
+    code: str = argument("gRPC status code, such as UNAVAILABLE.", default="OK")
 
     def __post_init__(self) -> None:
         if self.code not in CODES:
@@ -145,7 +145,7 @@ class StreamClose(Command[None]):
 class StreamSend(Command[None]):
     """Send these bytes as a message on every open stream."""
 
-    payload: str = argument("In hexadecimal, such as 0aff.", metavar="HEX")
+    payload: str = argument("The bytes in hexadecimal, such as 0aff.", metavar="HEX")
 
     def __post_init__(self) -> None:
         try:
@@ -156,9 +156,9 @@ class StreamSend(Command[None]):
 
 @command("set_heartbeat", DRIVER, ctl="", step="")
 class SetHeartbeat(Command[None]):
-    """Set the period of reports without a change; 0 for none."""
+    """Set the time between two heartbeats. 0 means no heartbeats."""
 
-    seconds: float = argument("Seconds, 0 for none.", Kind.INTERVAL)
+    seconds: float = argument("Seconds between two heartbeats; 0 for none.", Kind.INTERVAL)
 
     def __post_init__(self) -> None:
         if not 0 <= self.seconds < math.inf:
