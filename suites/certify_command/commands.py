@@ -121,7 +121,8 @@ def verify_report(
     """Judge the evidence of a certificate again, and compare it with the report.
 
     It finds mistakes and edits of one file. It does not find a forgery of both.
-    Exit codes: 0 the report says the same, 1 it differs or a file was edited, 2 wrong files.
+    Exit codes: 0 the report says the same, 1 it differs or a file was edited, 2 wrong files,
+    4 same verdicts of another version or ledger.
     """
     from drahealth.suites.certify_command.comparing import verify
 

@@ -14,7 +14,9 @@ from drahealth.suites.errors import ConfigurationError
 
 
 def verify(report_path: Path, evidence_path: Path) -> int:
-    """Judges the evidence again, and compares. Returns 0 if the report says the same, otherwise 1.
+    """Judges the evidence again, and compares. Returns 0 if the report says the same, and 1 if it differs.
+
+    Returns 4 if another version or ledger judged the report: then only the verdicts are compared.
 
     Raises ConfigurationError for files that are no report or no evidence.
     """
@@ -38,13 +40,13 @@ def verify(report_path: Path, evidence_path: Path) -> int:
         )
     _, again = judged(evidence, digest, certificate.waivers, certificate.judged, report.rerun)
     assert again.certificate
-    found = differences(report, again, same_run=True)
-    if again.certificate.ledger_sha256 != certificate.ledger_sha256:
-        _print(
-            f"The report was judged by drahealth {certificate.drahealth} with ledger {certificate.ledger_sha256[:8]}; "
-            f"this is drahealth {again.certificate.drahealth} with ledger {again.certificate.ledger_sha256[:8]}."
-        )
-        found = _verdicts(report, again)
+    judges = [(one.drahealth, one.ledger_sha256) for one in (certificate, again.certificate)]
+    found = differences(report, again, same_run=True) if judges[0] == judges[1] else _verdicts(report, again)
+    if not found and judges[0] != judges[1]:
+        _print("incomplete: the evidence gives the same verdicts, but other requirements or checks judged them")
+        for what, (version, ledger) in zip(("report", "here"), judges, strict=True):
+            _print(f"  {what}: drahealth {version}, ledger {ledger[:8]}")
+        return 4
     if found:
         return _fail(f"{report_path} differs from its evidence", found, ("the report has", "the evidence gives"))
     _print(f"verified: {certificate.text}")

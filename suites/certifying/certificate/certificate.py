@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import date
+from typing import get_args
 
 from drahealth.proto.health_apis import HEALTH_APIS
 from drahealth.proto.version import __version__
@@ -13,7 +14,7 @@ from drahealth.suites.checking.evidence import Evidence
 from drahealth.suites.checking.ledger import Level, requirements
 from drahealth.suites.checking.observed.streams import streams
 from drahealth.suites.checking.summary import Outcome, Summary
-from drahealth.suites.checking.verdicts import Verdict
+from drahealth.suites.checking.verdicts import Grade, Verdict
 from drahealth.suites.checking.waivers import Waiver
 
 OPEN = (Verdict.FAIL, Verdict.NOT_TESTED, Verdict.ERROR)
@@ -86,10 +87,25 @@ def _text(certificate: Certificate, summary: Summary) -> str:
     if waived := summary.of_any(Verdict.WAIVED):
         parts.append(f"waived {' + '.join(one.requirement.id for one in waived)}")
     parts.append(f"health {' + '.join(names)}" if names else "no health API")
+    if names:
+        parts.append(_faults(summary))
     parts.append(f"Kubernetes {certificate.releases}")
     parts.append(f"drahealth {certificate.drahealth}")
     parts.append(f"ledger {certificate.ledger_sha256[:_SHOWN]}")
     return ", ".join(parts)
+
+
+def _faults(summary: Summary) -> str:
+    """How faults were caused, the weakest way first: seen, asked of the driver, or forced underneath it."""
+    findings = [
+        finding
+        for one in summary.judgements
+        for finding in one.findings.values()
+        if one.requirement.family == "faults" and finding.verdict in (Verdict.PASS, Verdict.FAIL)
+    ]
+    grades = {finding.grade for finding in findings}
+    found = [grade for grade in get_args(Grade) if grade and grade in grades]
+    return f"faults {' + '.join(found)}" if found else "no faults"
 
 
 def health_apis(evidence: Evidence) -> tuple[str, ...]:

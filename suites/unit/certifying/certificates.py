@@ -14,16 +14,17 @@ from drahealth.suites.checking.evidence import Evidence, EvidenceWriter
 from drahealth.suites.checking.experiments.plan import EXPERIMENTS
 from drahealth.suites.checking.summary import Summary
 from drahealth.suites.checking.waivers import Waiver
-from drahealth.suites.unit.checking.healthy_run import RECORDS, Edit, healthy_run
+from drahealth.suites.unit.checking.healthy_run import Edit, healthy_run
 
 TODAY = date(2026, 11, 22)
 
 
 def core_run(change: Edit = lambda _, event: event, **ends: ExperimentEnded) -> Evidence:
     """The evidence of a healthy driver at level core, with changes. No experiment of certification applies."""
-    present = {experiment for _, experiment, _ in RECORDS}
     absent = {
-        name: ExperimentEnded("not applicable", "not a part of this test") for name in EXPERIMENTS.keys() - present
+        name: ExperimentEnded("not applicable", "not a part of this test")
+        for name, experiment in EXPERIMENTS.items()
+        if experiment.scope != "check"
     }
     run = healthy_run(change, ends=absent | ends)
     return replace(run, header=replace(run.header, level="core", profile="gpu", profile_sha256="ab" * 32))

@@ -37,7 +37,14 @@ def test_healthy_driver_is_certified_in_more_than_one_word() -> None:
     assert report.certificate is not None
     assert (report.certificate.certified, summary.exit_code) == (True, 0)
     parts = report.verdict.split(", ")
-    assert [part.partition(" ")[0] for part in parts] == ["certified", "health", "Kubernetes", "drahealth", "ledger"]
+    assert [part.partition(" ")[0] for part in parts] == [
+        "certified",
+        "health",
+        "no",
+        "Kubernetes",
+        "drahealth",
+        "ledger",
+    ]
     assert parts[-1] == f"ledger {ledger_sha256()[:8]}"
 
 

@@ -194,3 +194,14 @@ def test_differences_of_two_reports_are_printed(certificate: Path, tmp_path: Pat
     done = drahealth("diff", certificate / REPORT, tmp_path / "other" / REPORT)
     assert (done.returncode, done.stdout) == (1, "PLUGIN-18: PASS -> FAIL\n")
     assert drahealth("diff", certificate / REPORT, certificate / REPORT).returncode == 0
+
+
+def test_report_of_another_ledger_is_not_verified_in_full(certificate: Path) -> None:
+    path = certificate / REPORT
+    report = json.loads(path.read_text())
+    report["certificate"]["ledger_sha256"] = "ab" * 32
+    path.write_text(json.dumps(report))
+    assert drahealth("verify", path, certificate / EVIDENCE).returncode == 4
+    report["requirements"][0]["verdict"] = "STATIC"
+    path.write_text(json.dumps(report))
+    assert drahealth("verify", path, certificate / EVIDENCE).returncode == 1
