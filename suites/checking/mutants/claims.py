@@ -121,21 +121,12 @@ class OneErrorForAll(Healthy):
 class NoResultForRefusedClaim(Healthy):
     """A refused claim has no result if the call has other claims."""
 
-    def methods(self) -> dict[Any, Any]:
-        return {method: self._without_errors(of) for method, of in super().methods().items()}
-
-    def _without_errors(self, call: Any) -> Any:
-        if not asyncio.iscoroutinefunction(call):
-            return call
-
-        async def answer(request: Any, context: Any) -> Any:
-            response = await call(request, context)
-            refused = [uid for uid, result in response.claims.items() if result.error]
-            for uid in refused if len(response.claims) > 1 else ():
-                del response.claims[uid]
-            return response
-
-        return answer
+    async def answer_claims(self, call: Any, request: Any, context: Any) -> Any:
+        response = await super().answer_claims(call, request, context)
+        refused = [uid for uid, result in response.claims.items() if result.error]
+        for uid in refused if len(response.claims) > 1 else ():
+            del response.claims[uid]
+        return response
 
 
 @mutant("error-of-a-claim-is-in-its-result")

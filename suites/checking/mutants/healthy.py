@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
@@ -171,7 +172,12 @@ class Healthy:
             verbatim=True,
         )
         functions: dict[Method, Any] = {api.method: self._serve(api) for api in HEALTH_APIS.values()}
-        return functions | NodeService(self, options).methods()
+        claim_calls = NodeService(self, options).methods()
+        return functions | {method: partial(self.answer_claims, call) for method, call in claim_calls.items()}
+
+    async def answer_claims(self, call: Any, request: Any, context: Any) -> Any:
+        """Answers a NodePrepareResources or NodeUnprepareResources with `call`."""
+        return await call(request, context)
 
     async def prepare_resource_claims(self, claims: Sequence[Object]) -> Mapping[str, PrepareResult]:
         return {claim["metadata"]["uid"]: self.prepare(claim) for claim in claims}

@@ -112,21 +112,12 @@ class DiesWithApiServer(Healthy):
 class PrepareNeedsApiServer(Healthy):
     """NodePrepareResources fails while the API server is unreachable, also without claims."""
 
-    def methods(self) -> dict[Any, Any]:
-        return {method: self._connected(of) for method, of in super().methods().items()}
-
-    def _connected(self, call: Any) -> Any:
-        if not asyncio.iscoroutinefunction(call):
-            return call
-
-        async def answer(request: Any, context: Any) -> Any:
-            try:
-                await self.around.api.list(SLICES)
-            except ApiError as error:
-                await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
-            return await call(request, context)
-
-        return answer
+    async def answer_claims(self, call: Any, request: Any, context: Any) -> Any:
+        try:
+            await self.around.api.list(SLICES)
+        except ApiError as error:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
+        return await super().answer_claims(call, request, context)
 
 
 @mutant(_END)

@@ -10,7 +10,7 @@ import grpc
 
 from drahealth.proto.health_apis import NODE_HEALTH, NODE_HEALTH_DRAFT, V1, V1ALPHA1, HealthApi
 from drahealth.proto.values import DeviceHealth, Health
-from drahealth.suites.checking.mutants.healthy import Healthy
+from drahealth.suites.checking.mutants.healthy import Healthy, Surroundings
 from drahealth.suites.checking.mutants.table import mutant
 
 _PROMPT = "first-report-is-prompt"
@@ -104,19 +104,13 @@ class PartialNodeHealthReports(Healthy):
 class HealthWaitsForPrepare(Healthy):
     """Health reports wait for the lock of NodePrepareResources."""
 
-    def methods(self) -> dict[Any, Any]:
+    def __init__(self, around: Surroundings) -> None:
+        super().__init__(around)
         self.lock = asyncio.Lock()
-        return {method: self._locked(of) for method, of in super().methods().items()}
 
-    def _locked(self, call: Any) -> Any:
-        if not asyncio.iscoroutinefunction(call):
-            return call
-
-        async def answer(request: Any, context: Any) -> Any:
-            async with self.lock:
-                return await call(request, context)
-
-        return answer
+    async def answer_claims(self, call: Any, request: Any, context: Any) -> Any:
+        async with self.lock:
+            return await super().answer_claims(call, request, context)
 
     async def watch(self, api: HealthApi, context: Any) -> AsyncGenerator[Any, None]:
         async for message in super().watch(api, context):
