@@ -1,7 +1,7 @@
 """Makes the subjects of a run: directories, API servers and gateways for each driver process."""
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from socket import gethostname
@@ -14,7 +14,6 @@ from drahealth.manager.profile import KEP
 from drahealth.proto.clock import Clock
 from drahealth.proto.events import Event
 from drahealth.suites.checking.experiments.experiment import Process
-from drahealth.suites.checking.sandbox.declared import Sandbox
 from drahealth.suites.checking.sandbox.running import RunningSandbox, sandbox
 from drahealth.suites.checking.settings import Settings
 from drahealth.suites.checking.subject.adapters import AdaptersOf, Surroundings
@@ -59,11 +58,10 @@ async def laboratory(
     Raises ConfigurationError, and HarnessError if the API server cannot be started.
     """
     async with AsyncExitStack() as stack:
-        servers = _Servers(settings, stack, records.hide)
         found = {}
         for number, label in enumerate(processes):
             if settings.command:
-                subject = await _started(settings, label, root / str(number), clock, records, servers)
+                subject = await _started(settings, label, root / str(number), clock, records, stack)
             else:
                 subject = await _running(settings, label, clock, records, stack)
             if settings.faults:
@@ -84,55 +82,28 @@ async def _add_faults(subject: Subject, settings: Settings, adapters: AdaptersOf
     await subject.adapters.start(settings.faults, places.placeholders())
 
 
-class _Servers:
-    """The API servers of a run, one for each driver process: ResourceSlices can belong to no node."""
-
-    def __init__(self, settings: Settings, stack: AsyncExitStack, hide: Callable[[str], None]) -> None:
-        self._settings = settings
-        self._stack = stack
-        self._hide = hide
-
-    async def of(self, folder: Path) -> "ApiServerProcess":
-        """The server of a driver process with this folder."""
-        kind: ApiServerKind = "real" if self._settings.api_server == "real" else "memory"
-        server = api_server(kind, _made(folder / "api"), kubernetes=self._settings.kubernetes)
-        return await self._stack.enter_async_context(server)
-
-    async def gateway(self, server: "ApiServerProcess", kubeconfig: Path, bind: Bind) -> Gateway:
-        """A gateway to the server, for a driver with this kubeconfig."""
-        access = await access_of(await server.kubeconfig())
-        gateway = Gateway(access, bind)
-        for secret in (gateway.token, *(await access.headers()).values()):
-            self._hide(secret.removeprefix("Bearer "))
-        self._stack.push_async_callback(gateway.stop)
-        await gateway.start(kubeconfig)
-        return gateway
-
-    async def sandbox(self, declared: Sandbox, root: Path) -> RunningSandbox:
-        """The sandbox of a driver process with this folder."""
-        return await self._stack.enter_async_context(sandbox(declared, private_folders(declared, root), [root]))
-
-
-def _made(folder: Path) -> Path:
-    folder.mkdir(mode=0o700, parents=True)
-    return folder
-
-
 async def _started(
-    settings: Settings, label: Process, root: Path, clock: Clock, records: Records, servers: _Servers
+    settings: Settings, label: Process, root: Path, clock: Clock, records: Records, stack: AsyncExitStack
 ) -> Subject:
-    """A driver that drahealth starts, with a kubelet's directories of its own."""
+    """A driver that drahealth starts, with a kubelet's directories and an API server of its own.
+
+    It does not share the API server, because ResourceSlices can belong to no node.
+    """
     node = f"node-{label}"
     api, gateway, server = None, None, None
     kubeconfig = root / "kubeconfig" if settings.api_server != "none" else None
     places = _places(settings, root, kubeconfig, node)
-    running = await servers.sandbox(settings.sandbox, root) if settings.sandbox else None
+    running = None
+    if declared := settings.sandbox:
+        running = await stack.enter_async_context(sandbox(declared, private_folders(declared, root), [root]))
     profile = profile_of(settings.kubernetes or DEFAULT_KUBERNETES) if settings.api_server == "real" else KEP
     if kubeconfig and label != "kubelet":  # a real kubelet brings its own API server
-        server = await servers.of(root)
+        server = await stack.enter_async_context(_api_server(settings, root / "api"))
         api = server.api
         await create_objects(api, settings.objects, places)
-        gateway = await servers.gateway(server, kubeconfig, running.bound if running else bound_here)
+        gateway = await _gateway(server, running.bound if running else bound_here, records)
+        stack.push_async_callback(gateway.stop)
+        await gateway.start(kubeconfig)
     return Subject(
         label,
         places,
@@ -154,6 +125,21 @@ def _helpers(settings: Settings, places: Places, clock: Clock, running: RunningS
     entry = running.entry if running else ()
     folder = settings.working_directory
     return Helpers([HelperProcess(one, places, clock, folder=folder, entry=entry) for one in settings.helpers])
+
+
+def _api_server(settings: Settings, folder: Path) -> AbstractAsyncContextManager[ApiServerProcess]:
+    folder.mkdir(mode=0o700, parents=True)
+    kind: ApiServerKind = "real" if settings.api_server == "real" else "memory"
+    return api_server(kind, folder, kubernetes=settings.kubernetes)
+
+
+async def _gateway(server: ApiServerProcess, bind: Bind, records: Records) -> Gateway:
+    """A gateway to the server, not started. Its credentials, and those of the server, are secrets."""
+    access = await access_of(await server.kubeconfig())
+    gateway = Gateway(access, bind)
+    for secret in (gateway.token, *(await access.headers()).values()):
+        records.hide(secret.removeprefix("Bearer "))
+    return gateway
 
 
 def _places(settings: Settings, root: Path, kubeconfig: Path | None, node: str) -> Places:
