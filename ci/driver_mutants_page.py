@@ -8,13 +8,13 @@ from drahealth.suites.checking.mutants.all_mutants import MUTANTS
 from drahealth.suites.checking.summary import proven
 
 INTRODUCTION = """\
-These drivers prove the checks of [`drahealth check`](check.md). Each mutant is a real process with one fault. Its
-checks must fail, and no other MUST may fail. A driver without a fault must pass all checks. `drahealth selftest` runs
-them all in about three minutes, and prints what each check caught:
+These drivers and device plugins prove the checks of [`drahealth check`](check.md). Each mutant is a real process with
+one fault. Its checks must fail, and no other MUST may fail. A driver and a device plugin without a fault must pass all
+checks. `drahealth selftest` runs them all in about five minutes, and prints what each check caught:
 
     drahealth selftest                       # all
     drahealth selftest wrong-pool            # one
-    drahealth selftest --sample 12 --seed 4  # the healthy driver and twelve others
+    drahealth selftest --sample 12 --seed 4  # twelve at random, and the two without a fault
 
 It exits with 1 if a mutant is not caught or fails an unrelated MUST, and with 3 if a mutant does not start. A check
 that catches no mutant is unproven: its failure is a remark, and cannot fail a driver.
@@ -38,7 +38,8 @@ def by_check() -> Iterator[str]:
 
 
 def by_mutant() -> Iterator[str]:
-    yield f"\n## By mutant\n\n{len(MUTANTS)} drivers.\n\n| mutant | fault | caught by |\n| --- | --- | --- |\n"
+    yield f"\n## By mutant\n\n{len(MUTANTS)} drivers and device plugins.\n\n"
+    yield "| mutant | fault | caught by |\n| --- | --- | --- |\n"
     for mutant in MUTANTS.values():
         caught = [
             f"{check} ({CHECKS[check].requirement})"

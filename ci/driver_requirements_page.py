@@ -1,13 +1,14 @@
-"""docs/driver-requirements.md: what binds DRA drivers, written from the ledger, the checks and the experiments."""
+"""docs/driver-requirements.md: requirements and experiments, written from the ledger, the checks and the plan."""
 
 from collections.abc import Iterator
 
 from drahealth.suites.checking.checks import CHECKS
 from drahealth.suites.checking.experiments.plan import EXPERIMENTS
-from drahealth.suites.checking.ledger import DriverRequirement, requirements
+from drahealth.suites.checking.ledger import DriverRequirement, SubjectKind, requirements
 
 INTRODUCTION = """\
-`drahealth check` judges a DRA driver by these requirements ([check.md](check.md)). A driver conforms if it meets
+`drahealth check` judges a DRA driver by these requirements ([check.md](check.md)), and a device plugin by those whose
+IDs start with DP ([check-device-plugin.md](check-device-plugin.md)). A driver or device plugin conforms if it meets
 every MUST that applies to it. A SHOULD that is not met is listed.
 
 """
@@ -20,6 +21,14 @@ processes run side by side; a driver that was already running is process `main`.
 | experiment | process | seconds | what it does |
 |---|---|---|---|
 """
+PLUGIN_EXPERIMENTS_HEAD = """
+## Experiments on device plugins
+
+Each process has a kubelet of its own, with a directory of its own.
+
+| experiment | process | seconds | what it does |
+|---|---|---|---|
+"""
 
 
 def driver_requirements_page(note: str) -> str:
@@ -28,14 +37,20 @@ def driver_requirements_page(note: str) -> str:
 
 
 def _parts(note: str) -> Iterator[str]:
-    yield f"# Requirements of DRA drivers\n\n{note}{INTRODUCTION}"
+    yield f"# Requirements of DRA drivers and device plugins\n\n{note}{INTRODUCTION}"
     for family in dict.fromkeys(one.family for one in requirements().values()):
         yield f"## {family[0].upper()}{family[1:]}\n\n"
         for one in requirements().values():
             if one.family == family:
                 yield from _requirement(one)
     yield EXPERIMENTS_HEAD.removeprefix("\n")
-    for experiment in (one for one in EXPERIMENTS.values() if one.subject == "dra-driver"):
+    yield from _table("dra-driver")
+    yield PLUGIN_EXPERIMENTS_HEAD
+    yield from _table("device-plugin")
+
+
+def _table(subject: SubjectKind) -> Iterator[str]:
+    for experiment in (one for one in EXPERIMENTS.values() if one.subject == subject):
         yield f"| {experiment.name} | {experiment.process} | {experiment.seconds:g} | {experiment.sentence} |\n"
 
 

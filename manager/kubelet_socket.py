@@ -32,11 +32,15 @@ class KubeletSocket:
     used, only this way of registration is missing.
     """
 
-    def __init__(self, directory: Path, register: Register, clock: Clock, observe: Observe = ignore) -> None:
+    def __init__(
+        self, directory: Path, register: Register, clock: Clock, observe: Observe = ignore, *, logs: bool = True
+    ) -> None:
+        """`logs`: log rejected registrations."""
         self.path = directory / KUBELET_SOCKET
         self._register = register
         self._clock = clock
         self._observe = observe
+        self._logs = logs
         self._server: grpc.aio.Server | None = None
 
     async def start(self) -> None:
@@ -68,8 +72,9 @@ class KubeletSocket:
         except Refused as refused:
             self._ended(request, began, str(refused))
             reason = one_line(str(refused), REASON_LIMIT)
-            resource, endpoint = one_line(repr(request.resource_name)), one_line(repr(request.endpoint))
-            log.warning("device plugin of %s at %s rejected: %s", resource, endpoint, reason)
+            if self._logs:
+                resource, endpoint = one_line(repr(request.resource_name)), one_line(repr(request.endpoint))
+                log.warning("device plugin of %s at %s rejected: %s", resource, endpoint, reason)
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, reason)
         self._ended(request, began)
         return REGISTER.response()

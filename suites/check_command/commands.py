@@ -26,6 +26,9 @@ def check_driver(
             show_default=False,
         ),
     ] = None,
+    device_plugin: Annotated[
+        bool, typer.Option("--device-plugin", help="COMMAND starts a device plugin instead of a DRA driver.")
+    ] = False,
     registry_dir: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Registration directory of a running driver.")
     ] = None,
@@ -79,7 +82,7 @@ def check_driver(
     junitxml: Annotated[str | None, typer.Option(metavar="FILE.xml", help="Write JUnit XML.")] = None,
     html: Annotated[str | None, typer.Option(metavar="FILE.html", help="Write the report as a web page.")] = None,
 ) -> None:
-    """Check a DRA driver in any language: its plugin contract, and how it reports health.
+    """Check a DRA driver in any language: its plugin contract, and how it reports health. Or check a device plugin.
 
     Placeholders in COMMAND: {kubelet_dir} {registry_dir} {plugins_dir} {device_plugins_dir} {driver_dir} {cdi_dir}
     {kubeconfig} {node_name} {driver_name}.
@@ -90,6 +93,7 @@ def check_driver(
 
     settings = settings_of(
         command or [],
+        device_plugin=device_plugin,
         registry_dir=registry_dir,
         kubeconfig=kubeconfig,
         cdi_dirs=cdi_dir or (),
@@ -167,7 +171,8 @@ def write_report(
 
 def selftest(
     mutants: Annotated[
-        list[str] | None, typer.Argument(metavar="MUTANT", help="Mutants, or `healthy`; default: all.")
+        list[str] | None,
+        typer.Argument(metavar="MUTANT", help="Mutants, `healthy` or `healthy-device-plugin`; default: all."),
     ] = None,
     sample: Annotated[int | None, typer.Option(min=1, help="Number of mutants, drawn at random.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of --sample.")] = None,

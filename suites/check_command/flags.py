@@ -20,6 +20,7 @@ from drahealth.suites.targets.option import choice
 def settings_of(
     words: Sequence[str],
     *,
+    device_plugin: bool = False,
     registry_dir: Path | None = None,
     kubeconfig: Path | None = None,
     cdi_dirs: Sequence[Path] = (),
@@ -47,6 +48,7 @@ def settings_of(
         raise ConfigurationError("--private is for a sandbox", "pass --sandbox too")
     return Settings(
         command=command,
+        subject="device-plugin" if device_plugin else "dra-driver",
         environment=dict(_variable(one) for one in env),
         driver_name=driver_name,
         registry_dir=registry_dir.absolute() if registry_dir else None,

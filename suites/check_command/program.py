@@ -18,12 +18,14 @@ from drahealth.suites.check_command.report import annotations, to_json, to_junit
 from drahealth.suites.check_command.table import show
 from drahealth.suites.check_command.terminable import run_terminable
 from drahealth.suites.checking.evidence import Evidence, EvidenceError, read_evidence
-from drahealth.suites.checking.ledger import Level, requirements
+from drahealth.suites.checking.ledger import Level, SubjectKind, requirements
 from drahealth.suites.checking.settings import CDI_DIRS, DEADLINE, Settings, plan
 from drahealth.suites.checking.summary import Summary, summarize
 from drahealth.suites.checking.waivers import Waiver, read_waivers
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.output_paths import check_output_file
+
+_SUBJECTS: dict[SubjectKind, str] = {"dra-driver": "DRA driver", "device-plugin": "device plugin"}
 
 
 @dataclass(frozen=True)
@@ -46,9 +48,12 @@ class Outputs:
             if name not in requirements():
                 raise ConfigurationError(f"unknown requirement {name!r}", near(name, requirements()))
 
-    def check_level(self, level: Level) -> None:
-        """Raises ConfigurationError for a requirement that runs of this level do not judge."""
+    def check_level(self, level: Level, subject: SubjectKind) -> None:
+        """Raises ConfigurationError for a requirement that runs of this level on such a subject do not judge."""
         for name in self.requirements:
+            if requirements()[name].binds != subject:
+                other = "pass --device-plugin" if subject == "dra-driver" else "leave out --device-plugin"
+                raise ConfigurationError(f"{name} does not bind a {_SUBJECTS[subject]}", other)
             if not requirements()[name].is_judged_at(level):
                 scope = requirements()[name].scope
                 raise ConfigurationError(
@@ -72,7 +77,7 @@ def check(settings: Settings, outputs: Outputs, rerun: str = "") -> int:
     `rerun` is the command that repeats a part of the run; by default, the one of `drahealth check`.
     """
     outputs.check()
-    outputs.check_level(settings.level)
+    outputs.check_level(settings.level, settings.subject)
     evidence = run_with_progress(settings)
     if rerun:
         return _conclude(evidence, outputs, rerun, rerun)
@@ -99,7 +104,7 @@ def judge_file(path: Path, outputs: Outputs) -> int:
         raise ConfigurationError(f"{path}, {error}", "pass evidence that `drahealth check --evidence` wrote") from None
     except OSError as error:
         raise ConfigurationError(f"cannot read {path}: {error.strerror}", "pass an evidence file") from None
-    outputs.check_level(evidence.header.level)
+    outputs.check_level(evidence.header.level, evidence.header.subject)
     return _conclude(evidence, outputs, *[f"drahealth judge {quote(str(path))} --requirement REQUIREMENT"] * 2)
 
 
@@ -111,7 +116,8 @@ def show_plan(settings: Settings) -> None:
         console.print(f"{cost:9}  {experiment.process:10} {experiment.name}: {experiment.sentence}", soft_wrap=True)
         if excluded:
             console.print(f"{'':9}  {'':10} reason: {excluded}", soft_wrap=True)
-    console.print("\nThe processes run side by side: 40 to 50 s for a driver that answers at once.", soft_wrap=True)
+    usual = "40 to 50 s for a driver" if settings.subject == "dra-driver" else "about 20 s for a device plugin"
+    console.print(f"\nThe processes run side by side: {usual} that answers at once.", soft_wrap=True)
 
 
 def _conclude(evidence: Evidence, outputs: Outputs, rerun: str, shared_rerun: str) -> int:
@@ -150,6 +156,7 @@ def rerun_command(settings: Settings) -> str:
         "--deadline": f"{settings.deadline:g}" if settings.deadline != DEADLINE else None,
     }
     words = ["drahealth", "check", "--requirement", "REQUIREMENT"]
+    words += ["--device-plugin"] if settings.subject == "device-plugin" else []
     words += [f"--env={name}=..." for name in settings.environment]
     words += [f"{name}={value}" for name, value in options.items() if value is not None]
     words += [f"--cdi-dir={path}" for path in settings.cdi_dirs if settings.cdi_dirs != CDI_DIRS]

@@ -16,8 +16,7 @@ from drahealth.suites.certifying.faults.adapters import FaultAdapters
 from drahealth.suites.check_command.terminable import run_terminable
 from drahealth.suites.checking.checks import CHECKS
 from drahealth.suites.checking.mutants.all_mutants import MUTANTS
-from drahealth.suites.checking.mutants.driver import HEALTHY
-from drahealth.suites.checking.mutants.proving import Proof, prove
+from drahealth.suites.checking.mutants.proving import WITHOUT_FAULT, Proof, prove
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.output_paths import check_output_file
 
@@ -55,7 +54,7 @@ def selftest(names: Sequence[str], *, sample: int | None, seed: int | None, as_j
 
 def choice(names: Sequence[str], sample: int | None, seed: int | None) -> list[str]:
     """The drivers to check: these, or a random sample beside the healthy one, or all. Raises ConfigurationError."""
-    known = [HEALTHY, *MUTANTS]
+    known = [*WITHOUT_FAULT, *MUTANTS]
     for name in names:
         if name not in known:
             raise ConfigurationError(f"unknown mutant {name!r}", near(name, known))
@@ -65,7 +64,7 @@ def choice(names: Sequence[str], sample: int | None, seed: int | None) -> list[s
         raise ConfigurationError("--seed is for --sample", "pass --sample, too")
     if sample is None:
         return list(dict.fromkeys(names)) or known
-    return [HEALTHY, *random.Random(seed).sample(sorted(MUTANTS), min(sample, len(MUTANTS)))]
+    return [*WITHOUT_FAULT, *random.Random(seed).sample(sorted(MUTANTS), min(sample, len(MUTANTS)))]
 
 
 def exit_code(proofs: Sequence[Proof], planned: int) -> int:
@@ -98,7 +97,7 @@ def summary_lines(proofs: Sequence[Proof], *, whole: bool) -> list[str]:
     found = {check: mutants for check, mutants in catches(proofs).items() if mutants or whole}
     width = max(map(len, found), default=0)
     lines = ["", *(f"{check:{width}}  {', '.join(mutants) or 'UNPROVEN'}" for check, mutants in found.items()), ""]
-    mutants = [proof for proof in proofs if proof.driver != HEALTHY]
+    mutants = [proof for proof in proofs if proof.driver not in WITHOUT_FAULT]
     right = sum(proof.ok for proof in mutants)
     lines.append(f"{right} of {len(mutants)} mutants caught, by {sum(map(bool, found.values()))} checks")
     return lines

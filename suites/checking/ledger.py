@@ -1,4 +1,4 @@
-"""The ledger of requirements that bind DRA drivers: `driver_requirements.toml`."""
+"""The ledger of requirements: `driver_requirements.toml` binds DRA drivers, another file binds device plugins."""
 
 import tomllib
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from functools import cache
 from importlib import resources
 from typing import Literal, get_args
 
-Family = Literal["plugin contract", "health", "Pod status", "faults"]
+Family = Literal["plugin contract", "health", "Pod status", "faults", "device plugin"]
 Level = Literal["check", "core", "full"]
 """How much of the ledger a run judges: that of `drahealth check`, or one of the two of `drahealth certify`."""
 LEVELS: tuple[Level, ...] = get_args(Level)
@@ -50,11 +50,15 @@ def includes(level: Level, scope: Level) -> bool:
     return LEVELS.index(scope) <= LEVELS.index(level)
 
 
+_FILES = ("driver_requirements.toml", "device_plugins/device_plugin_requirements.toml")
+
+
 @cache
 def requirements() -> dict[str, DriverRequirement]:
-    """All requirements by ID, in the order of the file."""
-    text = resources.files("drahealth.suites.checking").joinpath("driver_requirements.toml").read_text()
-    entries = tomllib.loads(text)
+    """All requirements by ID, in the order of the files."""
+    folder = resources.files("drahealth.suites.checking")
+    files = (tomllib.loads(folder.joinpath(file).read_text()) for file in _FILES)
+    entries = {name: entry for file in files for name, entry in file.items()}
     return {
         name: DriverRequirement(id=name, **{**entry, "apis": tuple(entry.get("apis", ()))})
         for name, entry in entries.items()

@@ -112,6 +112,13 @@ class Settings:
                 "--env, --driver-name and --api-server are for a driver that drahealth starts",
                 "leave them out for a driver that runs",
             )
+        if self.subject == "device-plugin" and not self.command:
+            raise ConfigurationError(
+                "a check of a device plugin must start it: a running one is registered with its own kubelet",
+                "`drahealth check --device-plugin -- COMMAND...`",
+            )
+        if self.subject == "device-plugin" and (self.claim or self.driver_name):
+            raise ConfigurationError("--claim and --driver-name are for DRA drivers", "leave them out")
         if not (math.isfinite(self.deadline) and self.deadline > 0):
             raise ConfigurationError(
                 f"--deadline must be a number of seconds above 0, got {self.deadline:g}", "the default is 180"

@@ -17,10 +17,18 @@ from drahealth.suites.checking.checks import (
     subscribers,
 )
 from drahealth.suites.checking.checks.registry import CHECKS, Check
+from drahealth.suites.checking.device_plugins.checks import (
+    allocating,
+    listing,
+    living,
+    options,
+    registering,
+)
 
 __all__ = [
     "CHECKS",
     "Check",
+    "allocating",
     "answers",
     "api_server",
     "cdi",
@@ -30,8 +38,12 @@ __all__ = [
     "health_lists",
     "health_streams",
     "health_timing",
+    "listing",
+    "living",
+    "options",
     "pods",
     "preparing",
+    "registering",
     "registration",
     "slices",
     "subscribers",

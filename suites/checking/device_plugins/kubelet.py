@@ -35,16 +35,21 @@ class DevicePluginKubelet:
     def __init__(self, label: Process, places: Places, clock: Clock, observe: Observe) -> None:
         self.answer: Answer = ACCEPT
         """The answer to each registration."""
+        self.refusal = ""
+        """Why it refused the last registration, apart from `answer`; empty if it refused none since its start."""
+        self.refused_at = 0.0
+        """When."""
         self._label = label
         self._places = places
         self._clock = clock
         self._observe = observe
-        self._socket = KubeletSocket(places.device_plugins_dir, self._called, clock, observe)
+        self._socket = KubeletSocket(places.device_plugins_dir, self._called, clock, observe, logs=False)
         self._answered: asyncio.Queue[RegisteredPlugin] = asyncio.Queue()
         self._search: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Removes the sockets of all device plugins, as a starting kubelet does, and serves. Raises HarnessError."""
+        self.refusal = ""
         await self._socket.start()
         if not self._socket.path.exists():
             raise HarnessError(f"cannot serve {self._socket.path}", "set TMPDIR to a short path on a local disk")
@@ -75,9 +80,7 @@ class DevicePluginKubelet:
 
     async def _called(self, resource: str, endpoint: Path, version: str) -> None:
         """Handles a call of Register. Raises Refused."""
-        if problem := registration_problem(resource, version):
-            raise Refused(problem)
-        plugin = await self._described(RegisteredPlugin(resource, endpoint, "kubelet.sock"))
+        plugin = await self._accepted(RegisteredPlugin(resource, endpoint, "kubelet.sock"), version)
         await self._clock.sleep(self.answer.delay)
         self._answered.put_nowait(plugin)
         if not self.answer.registered:
@@ -104,15 +107,24 @@ class DevicePluginKubelet:
     async def _found(self, found: Found, calls: Registrar) -> None:
         info = found.info
         endpoint = self._places.outside(Path(info.endpoint)) if info.endpoint else found.socket.path
+        described = RegisteredPlugin(info.name, endpoint, "plugins_registry")
         try:
-            if problem := registration_problem(info.name, *info.supported_versions):
-                raise Refused(problem)
-            plugin = await self._described(RegisteredPlugin(info.name, endpoint, "plugins_registry"))
+            plugin = await self._accepted(described, *info.supported_versions)
         except Refused as refused:
             await calls.notify(Answer(registered=False, error=str(refused)))
             return
         await calls.notify(self.answer)
         self._answered.put_nowait(plugin)
+
+    async def _accepted(self, plugin: RegisteredPlugin, *versions: str) -> RegisteredPlugin:
+        """The plugin with its options, if its registration is valid. Raises Refused."""
+        try:
+            if problem := registration_problem(plugin.resource, *versions):
+                raise Refused(problem)
+            return await self._described(plugin)
+        except Refused as refused:
+            self.refusal, self.refused_at = str(refused), self._clock.now()
+            raise
 
     async def _described(self, plugin: RegisteredPlugin) -> RegisteredPlugin:
         """The plugin with its options: a kubelet connects, and asks for them. Raises Refused."""

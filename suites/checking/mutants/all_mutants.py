@@ -1,6 +1,21 @@
 """All mutants: importing this module fills the table."""
 
+from drahealth.suites.checking.device_plugins.mutants import allocating, listing, living
+from drahealth.suites.checking.device_plugins.mutants import registering as plugin_registering
 from drahealth.suites.checking.mutants import claims, faults, fields, lifetime, pods, registering, streams
 from drahealth.suites.checking.mutants.table import MUTANTS
 
-__all__ = ["MUTANTS", "claims", "faults", "fields", "lifetime", "pods", "registering", "streams"]
+__all__ = [
+    "MUTANTS",
+    "allocating",
+    "claims",
+    "faults",
+    "fields",
+    "lifetime",
+    "listing",
+    "living",
+    "plugin_registering",
+    "pods",
+    "registering",
+    "streams",
+]

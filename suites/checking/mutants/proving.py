@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from drahealth.proto.events import ProcessExited
 from drahealth.suites.checking.checks import CHECKS
 from drahealth.suites.checking.checks.registry import needed_experiments
+from drahealth.suites.checking.device_plugins.mutants.process import HEALTHY_PLUGIN, plugin_command
 from drahealth.suites.checking.evidence import Evidence
 from drahealth.suites.checking.experiments.plan import EXPERIMENTS
 from drahealth.suites.checking.experiments.real_kubelet import absence
 from drahealth.suites.checking.judge import judge
-from drahealth.suites.checking.ledger import LEVELS, Level, requirements
+from drahealth.suites.checking.ledger import LEVELS, Level, SubjectKind, requirements
 from drahealth.suites.checking.mutants.all_mutants import MUTANTS
 from drahealth.suites.checking.mutants.driver import FAULTS, HEALTHY, command
 from drahealth.suites.checking.mutants.table import Mutant
@@ -27,6 +28,10 @@ PARALLEL = 10
 """Drivers that are checked at the same time. Most of the time they are watched, which costs little."""
 STAGGER = 0.5
 """Seconds between two starts: processes that start together delay each other."""
+
+
+WITHOUT_FAULT: dict[str, SubjectKind] = {HEALTHY: "dra-driver", HEALTHY_PLUGIN: "device-plugin"}
+"""The driver and the device plugin without a fault, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +67,20 @@ def level_of(name: str) -> Level:
         (requirements()[CHECKS[check].requirement].scope for check in MUTANTS[name].caught_by), key=LEVELS.index
     )
     return "core" if level == "full" and absence() else level
+
+
+def subject_of(name: str) -> SubjectKind:
+    """Whether this name is that of a driver, or of a device plugin."""
+    return MUTANTS[name].subject if name in MUTANTS else WITHOUT_FAULT[name]
+
+
+def _settings(name: str) -> Settings:
+    only = experiments_of(MUTANTS[name]) if name in MUTANTS else frozenset[str]()
+    if subject_of(name) == "device-plugin":
+        return Settings(command=plugin_command(name), only=only, level=level_of(name), subject="device-plugin")
+    needs = {need for each in only or EXPERIMENTS for need in EXPERIMENTS[each].needs}
+    faults = FAULTS if "fault" in needs else ()
+    return Settings(command=command(name), only=only, level=level_of(name), faults=faults)
 
 
 def experiments_of(mutant: Mutant) -> frozenset[str]:
@@ -105,12 +124,8 @@ def _cost(name: str) -> float:
 async def prove_one(name: str, adapters: AdaptersOf | None = None) -> Proof:
     """Checks one driver: a mutant only with the experiments that its checks need."""
     began = time.monotonic()
-    only = experiments_of(MUTANTS[name]) if name in MUTANTS else frozenset[str]()
     try:
-        needs = {need for each in only or EXPERIMENTS for need in EXPERIMENTS[each].needs}
-        faults = FAULTS if "fault" in needs else ()
-        settings = Settings(command=command(name), only=only, level=level_of(name), faults=faults)
-        evidence = await run_experiments(settings, adapters=adapters)
+        evidence = await run_experiments(_settings(name), adapters=adapters)
     except HarnessError as error:
         return Proof(name, time.monotonic() - began, error=str(error))
     return proof_of(name, evidence, time.monotonic() - began)
@@ -138,7 +153,7 @@ def proof_of(name: str, evidence: Evidence, seconds: float) -> Proof:
 
 def _counts(name: str, check: str) -> bool:
     """Whether a failure is one too many: of a MUST, and for the healthy driver of any requirement."""
-    return name == HEALTHY or requirements()[CHECKS[check].requirement].level == "MUST"
+    return name in WITHOUT_FAULT or requirements()[CHECKS[check].requirement].level == "MUST"
 
 
 def _void(evidence: Evidence, found: dict[str, Finding]) -> str:

@@ -4,37 +4,38 @@ import inspect
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from drahealth.suites.checking.mutants.healthy import Healthy
+from drahealth.suites.checking.ledger import SubjectKind
 
-T = TypeVar("T", bound=Healthy)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A driver with one fault."""
+    """A driver or a device plugin with one fault."""
 
     name: str
     fault: str
     """The fault, in a sentence."""
-    driver: type[Healthy]
+    driver: type[Any]
     caught_by: tuple[str, ...]
     """Names of the checks that must fail."""
+    subject: SubjectKind = "dra-driver"
 
 
 MUTANTS: dict[str, Mutant] = {}
 """All mutants by name; `all_mutants` fills it."""
 
 
-def mutant(*caught_by: str) -> Callable[[type[T]], type[T]]:
+def mutant(*caught_by: str, subject: SubjectKind = "dra-driver") -> Callable[[type[T]], type[T]]:
     """Registers a class as a mutant. Its docstring is the fault, and its name that of the mutant."""
 
     def register(driver: type[T]) -> type[T]:
         name = re.sub(r"(?<!^)(?=[A-Z])", "-", driver.__name__).lower()
         assert name not in MUTANTS, f"two mutants are named {name}"
         fault = inspect.cleandoc(driver.__doc__ or "")
-        MUTANTS[name] = Mutant(name, fault, driver, caught_by)
+        MUTANTS[name] = Mutant(name, fault, driver, caught_by, subject)
         return driver
 
     return register

@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from drahealth.proto.device_plugin import ALLOCATE, GET_OPTIONS, GET_PREFERRED_ALLOCATION, PRE_START_CONTAINER, REGISTER
 from drahealth.proto.events import (
     ApiServerSwitched,
     CdiSpec,
@@ -19,6 +20,8 @@ from drahealth.proto.events import (
     ExperimentEnded,
     ExperimentStarted,
     GrpcCall,
+    KubeletSwitched,
+    ListReceived,
     MalformedReceived,
     PluginRegistered,
     PodDeleted,
@@ -32,12 +35,14 @@ from drahealth.proto.events import (
     SignalSent,
     SliceChanged,
     SlicesListed,
+    SocketRemoved,
     SocketsListed,
     StatusSeen,
     StreamClosed,
     StreamOpened,
     Undecoded,
 )
+from drahealth.proto.extended_resources import PluginDevice
 from drahealth.proto.health_apis import HEALTH_APIS
 from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, PREPARE, UNPREPARE
 from drahealth.proto.values import DeviceHealth, Health, ResourceHealth, ResourceStatus
@@ -48,12 +53,21 @@ from drahealth.suites.checking.judge import judge
 from drahealth.suites.checking.ledger import requirements
 from drahealth.suites.checking.verdicts import Verdict
 from drahealth.suites.unit.checking.evidence_of import HEADER, evidence_of
+from drahealth.suites.unit.checking.healthy_plugin_run import plugin_run
 from drahealth.suites.unit.checking.healthy_run import healthy_run
 
-PATHS = [GET_INFO.path, NOTIFY_REGISTRATION.path, *(method.path for method in (*PREPARE.values(), *UNPREPARE.values()))]
+PLUGIN_METHODS = (REGISTER, GET_OPTIONS, ALLOCATE, GET_PREFERRED_ALLOCATION, PRE_START_CONTAINER)
+PATHS = [
+    *(one.path for one in PLUGIN_METHODS),
+    GET_INFO.path,
+    NOTIFY_REGISTRATION.path,
+    *(method.path for method in (*PREPARE.values(), *UNPREPARE.values())),
+]
 KEYS = [
     *("claims", "uid", "devices", "pool_name", "device_name", "request_names", "cdi_device_ids", "error", "name"),
     *("type", "supported_versions", "plugin_registered", "spec", "metadata", "pool", "driver", "device", "request"),
+    *("container_requests", "container_responses", "devices_ids", "deviceIDs", "available_deviceIDs", "envs"),
+    *("allocation_size", "must_include_deviceIDs", "resource_name", "version", "endpoint", "options"),
     *("health", "health_status", "allowMultipleAllocations", "adminAccess", "pool", "a", "b"),
 ]
 SCALARS = st.none() | st.booleans() | st.integers(0, 3) | st.sampled_from(["a", "b", "", "DRAPlugin", "v1.DRAPlugin"])
@@ -111,6 +125,12 @@ EVENTS: st.SearchStrategy[Event] = st.one_of(
         *(IDS, IDS, IDS, st.integers(0, 9), st.lists(DEVICES, max_size=3).map(tuple)),
         st.lists(st.builds(Undecoded, st.integers(-1, 3), plain()), max_size=2).map(tuple),
     ),
+    st.builds(
+        ListReceived,
+        *(IDS, IDS, IDS, st.integers(0, 9), st.lists(st.builds(PluginDevice, IDS, IDS), max_size=3).map(tuple)),
+    ),
+    st.builds(KubeletSwitched, PROCESSES, st.booleans()),
+    st.builds(SocketRemoved, PROCESSES, IDS),
     st.builds(MalformedReceived, IDS, IDS, IDS, st.integers(0, 9), IDS),
     st.builds(StreamClosed, IDS, IDS, IDS, st.sampled_from(["", "cancelled by drahealth"]), IDS, CODES),
     st.builds(ProcessStarted, PROCESSES, st.just(1), st.just(("x",))),
@@ -160,7 +180,7 @@ def test_no_check_raises_on_any_evidence(records: list[tuple[float, str, Event]]
 @given(st.data())
 @settings(max_examples=150, deadline=None)
 def test_no_check_raises_on_mixed_evidence_of_a_real_run(data: st.DataObject) -> None:
-    whole = healthy_run()
+    whole = data.draw(st.sampled_from([healthy_run(), plugin_run()]))
     records = list(data.draw(st.permutations(whole.records)))[: data.draw(st.integers(0, len(whole.records)))]
     wrong = data.draw(st.dictionaries(st.integers(0, len(whole.records)), EVENTS, max_size=20))
     mixed = [replace(one, what=wrong.get(index, one.what)) for index, one in enumerate(records)]
@@ -192,7 +212,8 @@ def test_requirements_have_known_levels_families_and_apis() -> None:
     found = requirements().values()
     levels, families = {one.level for one in found}, {one.family for one in found}
     apis = {api for one in found for api in one.apis}
-    assert (levels, families) == ({"MUST", "SHOULD"}, {"plugin contract", "health", "Pod status", "faults"})
+    known = {"plugin contract", "health", "Pod status", "faults", "device plugin"}
+    assert (levels, families) == ({"MUST", "SHOULD"}, known)
     assert apis <= HEALTH_APIS.keys()
 
 

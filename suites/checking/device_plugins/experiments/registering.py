@@ -21,6 +21,8 @@ LIST_LIMIT = 10.0
 """Seconds until a stream must have its first list."""
 AGAIN_LIMIT = 60.0
 """Seconds in which a plugin must register after a restart of the kubelet. Some look for its socket every 10 s."""
+RETRY_LIMIT = 5.0
+"""Seconds in which a plugin must repeat a registration that the kubelet had to refuse."""
 REMOVED_LIMIT = 30.0
 """Seconds in which a plugin must have a new socket."""
 
@@ -106,6 +108,8 @@ async def next_registration(
             if restarts and not lab.subject.running:
                 await lab.subject.start()
             lab.subject.check_running()
+            if kubelet.refusal and lab.subject.clock.now() > kubelet.refused_at + RETRY_LIMIT:
+                raise Incomplete(f"the kubelet refused the registration: {kubelet.refusal}")
             await lab.subject.clock.sleep(PAUSE)
         if waiting.done():
             return waiting.result()

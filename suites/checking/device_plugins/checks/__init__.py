@@ -1,0 +1,1 @@
+"""The checks of device plugins: pure functions from evidence to findings."""

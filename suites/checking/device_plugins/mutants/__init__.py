@@ -1,0 +1,1 @@
+"""Wrong device plugins, each with one fault, that prove the checks."""

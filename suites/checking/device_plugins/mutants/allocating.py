@@ -1,0 +1,118 @@
+"""Mutants that answer Allocate and the optional calls wrongly."""
+
+from collections.abc import Sequence
+from itertools import count
+from typing import Any
+
+from drahealth.proto.device_plugin import GET_PREFERRED_ALLOCATION, PRE_START_CONTAINER
+from drahealth.proto.services import Method
+from drahealth.suites.checking.device_plugins.mutants.healthy import HealthyPlugin
+from drahealth.suites.checking.device_plugins.mutants.table import plugin_mutant
+
+_RESPONSES = "each-container-has-its-response"
+_PREFERRED = "preferred-devices-are-as-requested"
+
+
+@plugin_mutant(_RESPONSES)
+class NoResponses(HealthyPlugin):
+    """Allocate returns no response for any container."""
+
+    def responses(self, wanted: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
+        return []
+
+
+@plugin_mutant(_RESPONSES)
+class OneResponseForAll(HealthyPlugin):
+    """Allocate returns one response for all containers."""
+
+    def responses(self, wanted: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
+        return [self.response([device for devices in wanted for device in devices])]
+
+
+@plugin_mutant(_RESPONSES)
+class SwappedResponses(HealthyPlugin):
+    """The responses are in the reverse order of the requests."""
+
+    def responses(self, wanted: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
+        return super().responses(wanted)[::-1]
+
+
+@plugin_mutant("responses-give-access")
+class EmptyResponse(HealthyPlugin):
+    """The response for a container is empty."""
+
+    def response(self, devices: Sequence[str]) -> dict[str, Any]:
+        return {}
+
+
+@plugin_mutant("unknown-device-is-refused")
+class AllocatesAnything(HealthyPlugin):
+    """Allocate succeeds for a device that is not listed."""
+
+    def refusal(self, devices: Sequence[str]) -> str:
+        return ""
+
+
+@plugin_mutant("device-can-be-allocated-again")
+class DeviceStaysAllocated(HealthyPlugin):
+    """A device that was allocated alone cannot be allocated alone again."""
+
+    held: frozenset[str] = frozenset()
+
+    def refusal(self, devices: Sequence[str]) -> str:
+        if len(devices) == 1 and devices[0] in self.held:
+            return f"device {devices[0]} is in use"
+        self.held |= set(devices[:1] if len(devices) == 1 else ())
+        return super().refusal(devices)
+
+
+@plugin_mutant("second-response-is-the-same")
+class CountingResponse(HealthyPlugin):
+    """Each response has another variable."""
+
+    def __init__(self, *places: Any) -> None:
+        super().__init__(*places)
+        self.numbers = count()
+
+    def response(self, devices: Sequence[str]) -> dict[str, Any]:
+        return {"envs": {"ALLOCATION": str(next(self.numbers))}}
+
+
+@plugin_mutant("advertised-preference-is-served")
+class PreferenceNotServed(HealthyPlugin):
+    """GetPreferredAllocation is advertised, and not implemented."""
+
+    def methods(self) -> dict[Method, Any]:
+        return {key: value for key, value in super().methods().items() if key is not GET_PREFERRED_ALLOCATION}
+
+
+@plugin_mutant(_PREFERRED)
+class PrefersTheFirstDevice(HealthyPlugin):
+    """GetPreferredAllocation returns the first devices, available or not."""
+
+    def choice(self, available: list[str], included: list[str], size: int) -> list[str]:
+        return list(dict.fromkeys((*included, *self.devices)))[:size]
+
+
+@plugin_mutant(_PREFERRED)
+class ForgetsIncludedDevices(HealthyPlugin):
+    """GetPreferredAllocation ignores the devices that it must include."""
+
+    def choice(self, available: list[str], included: list[str], size: int) -> list[str]:
+        return available[:size]
+
+
+@plugin_mutant(_PREFERRED)
+class PrefersAllDevices(HealthyPlugin):
+    """GetPreferredAllocation returns all available devices."""
+
+    def choice(self, available: list[str], included: list[str], size: int) -> list[str]:
+        return available
+
+
+@plugin_mutant("required-pre-start-is-served")
+class PreStartNotServed(HealthyPlugin):
+    """PreStartContainer is required, and not implemented."""
+
+    def methods(self) -> dict[Method, Any]:
+        return {key: value for key, value in super().methods().items() if key is not PRE_START_CONTAINER}

@@ -1,0 +1,32 @@
+"""A device plugin as a process: `python -m drahealth.suites.checking.device_plugins.mutants.process NAME DIRECTORY`."""
+
+import asyncio
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from drahealth.suites.checking.device_plugins.mutants.healthy import HealthyPlugin
+from drahealth.suites.checking.mutants.all_mutants import MUTANTS
+
+HEALTHY_PLUGIN = "healthy-device-plugin"
+"""Name of the device plugin without a fault."""
+
+
+def plugin_command(name: str) -> tuple[str, ...]:
+    """The command line of a mutant, or of the healthy device plugin, for `drahealth check`."""
+    return (sys.executable, "-m", __spec__.name if __spec__ else __name__, name, "{device_plugins_dir}")
+
+
+async def main(words: Sequence[str]) -> None:
+    """Runs a device plugin until SIGTERM or SIGINT."""
+    name, folder = words
+    plugin_class = HealthyPlugin if name == HEALTHY_PLUGIN else MUTANTS[name].driver
+    plugin = plugin_class(Path(folder))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, plugin.stopped.set)
+    await plugin.run()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1:]))

@@ -1,0 +1,151 @@
+"""What evidence shows of a device plugin: registrations, calls and ListAndWatch streams. Pure."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from drahealth.proto.device_plugin import ALLOCATE, GET_OPTIONS, REGISTER
+from drahealth.proto.events import GrpcCall, ListReceived, MalformedReceived, StreamClosed, StreamOpened
+from drahealth.proto.services import Unary
+from drahealth.suites.checking.evidence import Evidence, Observation
+from drahealth.suites.checking.kubelet.registration import DEVICE_PLUGIN
+from drahealth.suites.checking.kubelet.subscriber import CANCELLED_BY_US
+from drahealth.suites.checking.observed.plain import mapping, sequence, text, texts
+from drahealth.suites.checking.observed.registrations import Call, get_info, notified
+
+FIRST_LIST_LIMIT = 10.0
+"""Seconds until a stream must have its first list."""
+
+
+def calls(evidence: Evidence, method: Unary[Any, Any], *experiments: str) -> list[Call]:
+    """The calls of a method."""
+    return [one for one in evidence.of(GrpcCall, *experiments) if f"/{one.what.method}" == method.path]
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """A registration: a call of Register, or a registration socket."""
+
+    number: int
+    resource: str
+    versions: tuple[str, ...]
+    endpoint: str
+    problem: str
+    """Why the kubelet refused it; empty if it accepted it."""
+    options: dict[str, Any] | None
+    """The options in Register; None for a registration socket."""
+
+
+def registrations(evidence: Evidence, *experiments: str) -> list[Registration]:
+    """The registrations that a kubelet answered, in order."""
+    found = [
+        Registration(
+            one.number,
+            text(one.what.request, "resource_name"),
+            (text(one.what.request, "version"),),
+            text(one.what.request, "endpoint"),
+            one.what.details if one.what.code != "OK" else "",
+            mapping(one.what.request, "options"),
+        )
+        for one in calls(evidence, REGISTER, *experiments)
+    ]
+    infos = {
+        one.what.endpoint: one
+        for one in get_info(evidence, *experiments)
+        if text(one.what.response, "type") == DEVICE_PLUGIN
+    }
+    for one in notified(evidence, *experiments):
+        if info := infos.get(one.what.endpoint):
+            response = info.what.response
+            versions = texts(response, "supported_versions")
+            problem = text(one.what.request, "error")
+            endpoint = text(response, "endpoint")
+            found.append(Registration(one.number, text(response, "name"), versions, endpoint, problem, None))
+    return sorted(found, key=lambda one: one.number)
+
+
+def options_calls(evidence: Evidence, resource: str, *experiments: str) -> list[Call]:
+    """The calls of GetDevicePluginOptions of a resource."""
+    return [one for one in calls(evidence, GET_OPTIONS, *experiments) if one.what.driver == resource]
+
+
+@dataclass
+class ListStreamSeen:
+    """A ListAndWatch stream."""
+
+    opened: Observation[StreamOpened]
+    lists: list[Observation[ListReceived]] = field(default_factory=list)
+    malformed: Observation[MalformedReceived] | None = None
+    closed: Observation[StreamClosed] | None = None
+
+    @property
+    def ended_early(self) -> bool:
+        """Whether it ended, and not by drahealth."""
+        return self.closed is not None and not self.closed.what.why.startswith(CANCELLED_BY_US)
+
+
+def list_streams(evidence: Evidence, *experiments: str) -> list[ListStreamSeen]:
+    """The streams in the order in which they were opened."""
+    found: dict[str, ListStreamSeen] = {}
+    for record in evidence.records:
+        if experiments and record.experiment not in experiments:
+            continue
+        match record.what:
+            case StreamOpened():
+                observation = Observation(record.number, record.at, record.experiment, record.what)
+                found[record.what.stream] = ListStreamSeen(observation)
+            case ListReceived() if seen := found.get(record.what.stream):
+                seen.lists.append(Observation(record.number, record.at, record.experiment, record.what))
+            case MalformedReceived() if seen := found.get(record.what.stream):
+                seen.malformed = Observation(record.number, record.at, record.experiment, record.what)
+            case StreamClosed() if seen := found.get(record.what.stream):
+                seen.closed = Observation(record.number, record.at, record.experiment, record.what)
+            case _:
+                continue
+    return list(found.values())
+
+
+def all_lists(evidence: Evidence) -> Iterator[Observation[ListReceived]]:
+    """All lists of all experiments."""
+    return evidence.of(ListReceived)
+
+
+def ids(listed: Observation[ListReceived]) -> frozenset[str]:
+    """The IDs of a list."""
+    return frozenset(one.id for one in listed.what.devices)
+
+
+@dataclass(frozen=True, slots=True)
+class AllocateCall:
+    """A call of Allocate."""
+
+    call: Call
+    containers: tuple[tuple[str, ...], ...]
+    """The device IDs of each container request."""
+    responses: tuple[dict[str, Any], ...]
+
+    @property
+    def number(self) -> int:
+        """The record of the call."""
+        return self.call.number
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the call succeeded, with any response."""
+        return self.call.what.code == "OK"
+
+
+def allocations(evidence: Evidence, *experiments: str) -> list[AllocateCall]:
+    """The calls of Allocate, in order."""
+    return [
+        AllocateCall(
+            one,
+            tuple(texts(request, "devices_ids") for request in sequence(one.what.request, "container_requests")),
+            tuple(
+                response
+                for response in sequence(one.what.response, "container_responses")
+                if isinstance(response, dict)
+            ),
+        )
+        for one in calls(evidence, ALLOCATE, *experiments)
+    ]

@@ -1,0 +1,114 @@
+"""The evidence of a run with a healthy device plugin, written by hand. Tests edit it to break one thing."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from drahealth.proto.device_plugin import ALLOCATE, GET_OPTIONS, GET_PREFERRED_ALLOCATION, PRE_START_CONTAINER, REGISTER
+from drahealth.proto.events import (
+    Event,
+    ExperimentEnded,
+    ExperimentStarted,
+    GrpcCall,
+    KubeletSwitched,
+    ListReceived,
+    ProcessExited,
+    ProcessStarted,
+    SignalSent,
+    SocketRemoved,
+    SocketsListed,
+    StreamClosed,
+    StreamOpened,
+)
+from drahealth.proto.extended_resources import PluginDevice
+from drahealth.proto.services import Unary
+from drahealth.suites.checking.device_plugins.experiments.allocating import UNKNOWN_DEVICE
+from drahealth.suites.checking.device_plugins.plan import DEVICE_PLUGIN_EXPERIMENTS
+from drahealth.suites.checking.evidence import Evidence
+from drahealth.suites.checking.kubelet.subscriber import CANCELLED_BY_US
+from drahealth.suites.unit.checking.evidence_of import HEADER, evidence_at
+
+Edit = Callable[[str, Event], Event | None]
+"""Gets an experiment and an event; returns the event that takes its place, or None to leave it out."""
+
+RESOURCE, SOCKET, PATH = "example.com/gpu", "gpu.sock", "{run_dir}/device-plugins/gpu.sock"
+A, B = PluginDevice("gpu-0"), PluginDevice("gpu-1")
+OPTIONS = {"pre_start_required": True, "get_preferred_allocation_available": True}
+REGISTRATION = {"version": "v1beta1", "endpoint": SOCKET, "resource_name": RESOURCE, "options": OPTIONS}
+FIRST, AGAIN, AFTER_RESTART = "kubelet#1", "kubelet#2", "kubelet#3"
+PLUGIN_HEADER = replace(HEADER, subject="device-plugin")
+
+
+def called(method: Unary[Any, Any], request: Mapping[str, Any], response: Mapping[str, Any] | None) -> GrpcCall:
+    """A call; with None as response it failed."""
+    path = method.path.removeprefix("/")
+    by: Any = {"caller": "plugin"} if method is REGISTER else {}
+    code, answer = ("NOT_FOUND", None) if response is None else ("OK", {**response})
+    return GrpcCall(RESOURCE, PATH, path, {**request}, answer, 0.01, code, "" if response is not None else "no", **by)
+
+
+def allocated(*containers: str) -> GrpcCall:
+    """A call of Allocate for containers with one device each."""
+    requests = [{"devices_ids": [device]} for device in containers]
+    responses = [{"envs": {"DEVICES": device}} for device in containers]
+    known = UNKNOWN_DEVICE not in containers
+    answer = {"container_responses": responses} if known else None
+    return called(ALLOCATE, {"container_requests": requests}, answer)
+
+
+def preferred(available: list[str], included: list[str], chosen: list[str]) -> GrpcCall:
+    """A call of GetPreferredAllocation."""
+    wanted = {"available_deviceIDs": available, "must_include_deviceIDs": included, "allocation_size": len(chosen)}
+    response = {"container_responses": [{"deviceIDs": chosen}]}
+    return called(GET_PREFERRED_ALLOCATION, {"container_requests": [wanted]}, response)
+
+
+def listing(stream: str, *lists: tuple[PluginDevice, ...]) -> list[Event]:
+    """A stream with these lists, which drahealth cancelled."""
+    received = (ListReceived(RESOURCE, PATH, stream, 20, devices) for devices in lists)
+    opened = StreamOpened(RESOURCE, "", stream, "v1beta1.DevicePlugin", PATH)
+    return [opened, *received, StreamClosed(RESOURCE, "", stream, CANCELLED_BY_US, PATH, "CANCELLED")]
+
+
+def sockets(process: str, moment: Any, *device_plugins: str) -> SocketsListed:
+    """The sockets of device plugins."""
+    return SocketsListed(process, moment, (), (), device_plugins)
+
+
+ASKED = called(GET_OPTIONS, {}, OPTIONS)
+REGISTERED = called(REGISTER, REGISTRATION, {})
+REFUSED = replace(REGISTERED, code="INVALID_ARGUMENT", response=None, details="refused by drahealth")
+UP, DOWN = KubeletSwitched("main", running=True), KubeletSwitched("main", running=False)
+STARTED, SICK = ProcessStarted("main", 7, ("./plugin",)), PluginDevice("gpu-1", "Unhealthy")
+EVENTS: dict[str, list[Event]] = {
+    "plugin-registration": [UP, STARTED, ASKED, REGISTERED, sockets("main", "registered", PATH)],
+    "list-and-watch": [*listing(FIRST, (A, B), (A, SICK)), *listing(AGAIN, (A, SICK))],
+    "allocation": [
+        *(allocated("gpu-1"), allocated("gpu-1"), allocated("gpu-0"), allocated("gpu-1", "gpu-0")),
+        allocated(UNKNOWN_DEVICE),
+    ],
+    "preferred-allocation": [
+        preferred(["gpu-0", "gpu-1"], [], ["gpu-0"]),
+        preferred(["gpu-0", "gpu-1"], ["gpu-1"], ["gpu-1"]),
+    ],
+    "container-start": [allocated("gpu-1"), called(PRE_START_CONTAINER, {"devices_ids": ["gpu-1"]}, {})],
+    "kubelet-restart": [DOWN, UP, ASKED, REGISTERED, *listing(AFTER_RESTART, (A, B)), allocated("gpu-1")],
+    "plugin-end": [SignalSent("main", "SIGTERM"), ProcessExited("main", 7, 0, 0, ()), sockets("main", "ended")],
+    "refused-plugin": [UP, ASKED, REFUSED, DOWN, UP, ASKED, REGISTERED],
+    "removed-socket": [UP, ASKED, REGISTERED, SocketRemoved("restarted", PATH), ASKED, REGISTERED],
+}
+"""What happens in each experiment."""
+
+
+def plugin_run(edit: Edit = lambda _, event: event, *, ends: Mapping[str, ExperimentEnded] | None = None) -> Evidence:
+    """The evidence after an edit of each event. `ends` replaces the ends of experiments."""
+    records: list[tuple[float, str, Event]] = []
+    at = 0.0
+    for name, happened in EVENTS.items():
+        process = next(one.process for one in DEVICE_PLUGIN_EXPERIMENTS if one.name == name)
+        end = (ends or {}).get(name, ExperimentEnded("done"))
+        for event in (ExperimentStarted(process), *happened, end):
+            at += 0.5
+            if kept := edit(name, event):
+                records.append((at, name, kept))
+    return evidence_at(*records, header=PLUGIN_HEADER)

@@ -1,0 +1,288 @@
+"""The checks of device plugins: what each finds in the run of a healthy plugin, and of wrong ones."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from drahealth.proto.device_plugin import ALLOCATE, GET_OPTIONS, GET_PREFERRED_ALLOCATION, PRE_START_CONTAINER, REGISTER
+from drahealth.proto.events import (
+    Event,
+    ExperimentEnded,
+    GrpcCall,
+    ListReceived,
+    ProcessExited,
+    RegistrationFailed,
+    SignalSent,
+    SocketRemoved,
+    StreamClosed,
+)
+from drahealth.proto.extended_resources import PluginDevice
+from drahealth.proto.services import Unary
+from drahealth.suites.checking.checks import CHECKS
+from drahealth.suites.checking.judge import judge
+from drahealth.suites.checking.ledger import requirements
+from drahealth.suites.checking.verdicts import Verdict
+from drahealth.suites.unit.checking.healthy_plugin_run import (
+    AFTER_RESTART,
+    AGAIN,
+    FIRST,
+    PATH,
+    REGISTRATION,
+    A,
+    Edit,
+    plugin_run,
+    sockets,
+)
+
+FAIL, PASS, NOT_TESTED, STATIC = Verdict.FAIL, Verdict.PASS, Verdict.NOT_TESTED, Verdict.STATIC
+NOT_APPLICABLE = Verdict.NOT_APPLICABLE
+
+
+def calls(method: Unary[Any, Any], change: Callable[[GrpcCall], Event | None], *experiments: str) -> Edit:
+    """Changes the calls of a method."""
+
+    def edit(where: str, event: Event) -> Event | None:
+        mine = isinstance(event, GrpcCall) and f"/{event.method}" == method.path
+        return change(event) if mine and (not experiments or where in experiments) else event  # type: ignore[arg-type]
+
+    return edit
+
+
+def failing(call: GrpcCall) -> GrpcCall:
+    return replace(call, code="INTERNAL", response=None, details="no")
+
+
+def answering(**response: Any) -> Callable[[GrpcCall], GrpcCall]:
+    return lambda call: replace(call, response=response) if call.code == "OK" else call
+
+
+def registering(**fields: Any) -> Edit:
+    return calls(REGISTER, lambda call: replace(call, request={**REGISTRATION, **fields}))
+
+
+def lists(change: Callable[[tuple[PluginDevice, ...]], tuple[PluginDevice, ...]], *streams: str) -> Edit:
+    """Changes the lists of these streams, or of all."""
+
+    def edit(_: str, event: Event) -> Event:
+        if isinstance(event, ListReceived) and (not streams or event.stream in streams):
+            return replace(event, devices=change(event.devices))
+        return event
+
+    return edit
+
+
+def without(kind: type[Event], experiment: str = "") -> Edit:
+    return lambda where, event: None if isinstance(event, kind) and experiment in ("", where) else event
+
+
+def instead(kind: type[Event], other: Event, experiment: str = "") -> Edit:
+    return lambda where, event: other if isinstance(event, kind) and experiment in ("", where) else event
+
+
+def unregistered(experiment: str, after: type[Event] | None = None) -> Edit:
+    """There is no registration in an experiment; or none after an event."""
+    seen: list[bool] = [after is None]
+
+    def edit(where: str, event: Event) -> Event | None:
+        if where != experiment:
+            return event
+        if after is not None and isinstance(event, after):
+            seen[0] = True
+        if isinstance(event, GrpcCall) and seen[0] and event.code == "OK":
+            return None
+        return event
+
+    return edit
+
+
+def swapped(call: GrpcCall) -> GrpcCall:
+    responses = (call.response or {}).get("container_responses", [])
+    return replace(call, response={"container_responses": responses[::-1]}) if call.response else call
+
+
+def both(*edits: Edit) -> Edit:
+    def edit(where: str, event: Event) -> Event | None:
+        kept: Event | None = event
+        for one in edits:
+            kept = one(where, kept) if kept is not None else None
+        return kept
+
+    return edit
+
+
+def missing(experiment: str) -> Edit:
+    """The plugin does not register in time."""
+    failed = RegistrationFailed("{device_plugins_dir}", "no device plugin registered within 60 s")
+    gone = unregistered(experiment)
+    return both(gone, lambda where, event: failed if isinstance(event, StreamClosed) and where == experiment else event)
+
+
+CLOSED = StreamClosed("example.com/gpu", "", FIRST, "ended by the plugin", PATH, "OK")
+CHILD = ProcessExited("main", 7, 0, 2, ())
+CRASH = ProcessExited("main", 7, 3, 0, ("Segmentation fault",))
+
+
+def second_allocation(change: Callable[[GrpcCall], GrpcCall]) -> Edit:
+    """Changes the second Allocate of gpu-1."""
+    count = [0]
+
+    def apply(call: GrpcCall) -> GrpcCall:
+        if call.request != {"container_requests": [{"devices_ids": ["gpu-1"]}]}:
+            return call
+        count[0] += 1
+        return change(call) if count[0] == 2 else call
+
+    return calls(ALLOCATE, apply, "allocation")
+
+
+def closing_first(where: str, event: Event) -> Event:
+    return CLOSED if isinstance(event, StreamClosed) and event.stream == FIRST else event
+
+
+def late(where: str, event: Event) -> Event | None:
+    """The first stream has no list, and was cancelled."""
+    return None if isinstance(event, ListReceived) and event.stream == FIRST else event
+
+
+WRONG: list[tuple[str, str, Edit, Verdict]] = [
+    ("registration-fields-are-valid", "old version", registering(version="v1alpha"), FAIL),
+    ("registration-fields-are-valid", "no domain", registering(resource_name="gpu"), FAIL),
+    ("registration-fields-are-valid", "path", registering(endpoint=f"/x/{PATH}"), FAIL),
+    ("registration-fields-are-valid", "kubernetes.io", registering(resource_name="kubernetes.io/gpu"), FAIL),
+    ("device-plugin-registers", "never", unregistered("plugin-registration"), NOT_TESTED),
+    ("plugin-is-served-when-it-registers", "no options", calls(GET_OPTIONS, failing), FAIL),
+    ("options-agree", "none in Register", registering(options={}), FAIL),
+    ("first-list-is-prompt", "cancelled at once", late, NOT_TESTED),
+    ("first-list-is-prompt", "stream ends", both(late, closing_first), FAIL),
+    ("device-ids-are-unique", "twice", lists(lambda found: (*found, A)), FAIL),
+    ("device-ids-are-unique", "empty", lists(lambda found: (*found, PluginDevice(""))), FAIL),
+    ("device-ids-are-unique", "no device", lists(lambda _: ()), NOT_TESTED),
+    ("device-ids-have-at-most-63-characters", "64", lists(lambda _: (PluginDevice("x" * 64),)), FAIL),
+    ("device-ids-have-at-most-63-characters", "63", lists(lambda _: (PluginDevice("x" * 63),)), PASS),
+    ("device-health-is-known", "lower case", lists(lambda _: (PluginDevice("a", "healthy"),)), FAIL),
+    ("device-health-is-known", "empty", lists(lambda _: (PluginDevice("a", ""),)), FAIL),
+    ("every-list-has-all-devices", "order", lists(lambda found: found[::-1], AGAIN), PASS),
+    (
+        "every-list-has-all-devices",
+        "only the change",
+        lists(lambda found: found[found[1] != PluginDevice("gpu-1") :], FIRST),
+        FAIL,
+    ),
+    ("list-stream-stays-open", "ends", closing_first, FAIL),
+    ("new-stream-lists-all-devices", "later stream", lists(lambda found: found[:1], AGAIN), FAIL),
+    ("new-stream-lists-all-devices", "after restart", lists(lambda found: found[1:], AFTER_RESTART), FAIL),
+    ("new-stream-lists-all-devices", "another order", lists(lambda found: found[::-1], AGAIN), PASS),
+    ("each-container-has-its-response", "none", calls(ALLOCATE, answering(container_responses=[])), FAIL),
+    ("each-container-has-its-response", "swapped", calls(ALLOCATE, swapped, "allocation"), FAIL),
+    ("each-container-has-its-response", "error", calls(ALLOCATE, failing), FAIL),
+    ("responses-give-access", "empty", calls(ALLOCATE, answering(container_responses=[{}])), FAIL),
+    ("responses-give-access", "empty map", calls(ALLOCATE, answering(container_responses=[{"envs": {}}])), FAIL),
+    ("unknown-device-is-refused", "accepted", calls(ALLOCATE, lambda call: replace(call, code="OK")), FAIL),
+    ("device-can-be-allocated-again", "busy", second_allocation(failing), FAIL),
+    (
+        "second-response-is-the-same",
+        "other",
+        second_allocation(answering(container_responses=[{"envs": {"N": "2"}}])),
+        FAIL,
+    ),
+    ("advertised-preference-is-served", "not served", calls(GET_PREFERRED_ALLOCATION, failing), FAIL),
+    ("required-pre-start-is-served", "not served", calls(PRE_START_CONTAINER, failing), FAIL),
+    ("plugin-registers-with-a-restarted-kubelet", "never", missing("kubelet-restart"), FAIL),
+    ("plugin-registers-with-a-restarted-kubelet", "not watched", unregistered("kubelet-restart"), NOT_TESTED),
+    ("plugin-serves-a-new-socket", "other way", unregistered("removed-socket"), NOT_TESTED),
+    ("plugin-exits-after-sigterm", "killed", instead(ProcessExited, SignalSent("main", "SIGKILL"), "plugin-end"), FAIL),
+    ("plugin-exits-after-sigterm", "child", instead(ProcessExited, CHILD, "plugin-end"), FAIL),
+    ("refused-plugin-registers-with-the-next-kubelet", "never", unregistered("refused-plugin"), FAIL),
+]
+
+
+@pytest.mark.parametrize(("check", "edit", "verdict"), [pytest.param(c, e, v, id=f"{c}-{n}") for c, n, e, v in WRONG])
+def test_check_finds_what_a_wrong_plugin_does(check: str, edit: Edit, verdict: Verdict) -> None:
+    assert CHECKS[check].judge(plugin_run(edit)).verdict is verdict
+
+
+MINE = [name for name, check in CHECKS.items() if requirements()[check.requirement].binds == "device-plugin"]
+
+
+@pytest.mark.parametrize("check", MINE)
+def test_healthy_plugin_passes(check: str) -> None:
+    assert CHECKS[check].judge(plugin_run()).verdict is PASS
+
+
+def test_run_of_a_device_plugin_is_judged_by_its_requirements_alone() -> None:
+    found = {one.requirement.id: one.verdict for one in judge(plugin_run())}
+    assert found == {one.id: PASS for one in requirements().values() if one.binds == "device-plugin"}
+
+
+def test_plugin_without_changes_is_static() -> None:
+    last: list[str] = []
+
+    def once(_: str, event: Event) -> Event | None:
+        if isinstance(event, ListReceived):
+            last.append(event.stream)
+            return event if last.count(event.stream) == 1 else None
+        return event
+
+    assert CHECKS["every-list-has-all-devices"].judge(plugin_run(once)).verdict is STATIC
+
+
+@pytest.mark.parametrize(
+    ("chosen", "verdict"),
+    [(["gpu-1"], PASS), (["gpu-0"], FAIL), (["gpu-9"], FAIL), (["gpu-1", "gpu-0"], FAIL), ([], FAIL)],
+)
+def test_preferred_devices_are_available_included_and_of_the_right_number(chosen: list[str], verdict: Verdict) -> None:
+    def apply(call: GrpcCall) -> GrpcCall:
+        included = call.request["container_requests"][0]["must_include_deviceIDs"]
+        return replace(call, response={"container_responses": [{"deviceIDs": chosen}]}) if included else call
+
+    found = CHECKS["preferred-devices-are-as-requested"].judge(plugin_run(calls(GET_PREFERRED_ALLOCATION, apply)))
+    assert found.verdict is verdict
+
+
+@pytest.mark.parametrize(("left", "verdict"), [((), PASS), ((PATH,), FAIL)])
+def test_sockets_that_remain_are_found(left: tuple[str, ...], verdict: Verdict) -> None:
+    ended = sockets("main", "ended", *left)
+
+    def edit(where: str, event: Event) -> Event:
+        return ended if where == "plugin-end" and event == sockets("main", "ended") else event
+
+    assert CHECKS["plugin-removes-its-sockets"].judge(plugin_run(edit)).verdict is verdict
+
+
+@pytest.mark.parametrize(("found", "verdict"), [((), FAIL), ((PATH,), PASS)])
+def test_removed_socket_must_be_there_again(found: tuple[str, ...], verdict: Verdict) -> None:
+    gone = unregistered("removed-socket", after=SocketRemoved)
+    listed = sockets("restarted", "registered", *found)
+    evidence = plugin_run(
+        both(gone, lambda where, event: event),
+        ends={"removed-socket": ExperimentEnded("done")},
+    )
+    records = [*evidence.records]
+    last = next(index for index, one in enumerate(records) if isinstance(one.what, SocketRemoved))
+    records.insert(last + 1, replace(records[last], what=listed, number=records[last].number + 1))
+    assert CHECKS["plugin-serves-a-new-socket"].judge(replace(evidence, records=tuple(records))).verdict is verdict
+
+
+@pytest.mark.parametrize("experiment", ["preferred-allocation", "container-start"])
+def test_call_that_is_not_advertised_does_not_apply(experiment: str) -> None:
+    ends = {experiment: ExperimentEnded("not applicable", "the plugin does not advertise it")}
+    found = {one.verdict for one in judge(plugin_run(ends=ends))}
+    assert found == {PASS, NOT_APPLICABLE}
+
+
+def test_exit_without_a_signal_is_a_violation_but_after_a_kubelet_restart() -> None:
+    def crashing(experiment: str) -> Edit:
+        return lambda where, event: CRASH if isinstance(event, StreamClosed) and where == experiment else event
+
+    check = CHECKS["plugin-runs-until-it-is-stopped"]
+    found = [check.judge(plugin_run(crashing(name))).verdict for name in ("list-and-watch", "kubelet-restart")]
+    assert found == [FAIL, PASS]
+
+
+def test_healthy_run_that_was_cut_short_has_no_failure() -> None:
+    whole = plugin_run()
+    cut = (replace(whole, records=whole.records[:count], complete=False) for count in range(len(whole.records)))
+    worst = {judgement.verdict for evidence in cut for judgement in judge(evidence)}
+    assert worst.isdisjoint({FAIL, Verdict.ERROR})
