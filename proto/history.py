@@ -12,7 +12,6 @@ form, with `at`, monotonic seconds. A process that is killed loses at most the l
 import io
 import json
 import logging
-import math
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -21,6 +20,7 @@ from typing import Any
 
 from drahealth.proto.clock import Clock
 from drahealth.proto.events import Record, from_json, to_json_text
+from drahealth.proto.json_records import parse_object, seconds_in, write_line
 from drahealth.proto.quoting import one_line
 from drahealth.proto.version import __version__
 
@@ -90,10 +90,8 @@ class HistoryWriter:
 
     def _write(self, line: str) -> None:
         assert self._file
-        data = memoryview(line.encode() + b"\n")
         try:
-            while data:
-                data = data[self._file.write(data) :]
+            write_line(self._file, line.encode() + b"\n")
         except OSError as error:
             log.error("failed to write history %s, which ends here: %s", self._path, error.strerror)
             self.close()
@@ -134,7 +132,7 @@ def load_history(data: bytes) -> HistoryFile:
                 header = _header(line)
             else:
                 records.append(_record(line))
-        except (ValueError, OverflowError, RecursionError) as error:
+        except ValueError as error:
             if header and not is_whole:
                 return HistoryFile(header, records, truncated=number)
             raise HistoryError(f"line {number}: {error}") from None
@@ -148,7 +146,7 @@ def _header_json(header: Header) -> dict[str, Any]:
 
 
 def _header(line: bytes) -> Header:
-    data = _object(line)
+    data = parse_object(line)
     if "history" in data:
         raise ValueError(f"header key `history` was renamed to `format`; expected format {FORMAT}")
     if (format_ := data.get("format")) != FORMAT:
@@ -157,24 +155,13 @@ def _header(line: bytes) -> Header:
         values = {name: data[name] for name in ("drahealth", "profile", "started")}
         if not all(isinstance(value, str) for value in values.values()):
             raise ValueError("drahealth, profile and started must be strings")
-        return Header(**values, monotonic=_seconds(data["monotonic"]))
+        return Header(**values, monotonic=seconds_in(data, "monotonic"))
     except KeyError as error:
         raise ValueError(f"the header has no {error.args[0]}") from None
 
 
 def _record(line: bytes) -> Record:
-    data = _object(line)
-    return Record(_seconds(data.pop("at", None)), from_json(data))
-
-
-def _object(line: bytes) -> dict[str, Any]:
-    data = json.loads(line)
-    if not isinstance(data, dict):
-        raise ValueError("not a JSON object")
-    return data
-
-
-def _seconds(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(f"time must be a number of seconds, got {one_line(repr(value))}")
-    return value
+    data = parse_object(line)
+    at = seconds_in(data, "at")
+    del data["at"]
+    return Record(at, from_json(data))

@@ -9,13 +9,13 @@ A file without it was cut short: its run is incomplete.
 import hashlib
 import io
 import json
-import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from drahealth.proto.events import Event, from_json, to_json_text
+from drahealth.proto.json_records import parse_object, seconds_in, write_line
 from drahealth.proto.quoting import one_line
 from drahealth.suites.checking.ledger import LEVELS, SUBJECT_KINDS, Level, SubjectKind
 from drahealth.suites.checking.redaction import HOST, Redaction
@@ -157,10 +157,8 @@ class EvidenceWriter:
         data = line.encode() + b"\n"
         self._digest.update(data)
         if self._file:
-            view = memoryview(data)
             try:
-                while view:
-                    view = view[self._file.write(view) :]
+                write_line(self._file, data)
             except OSError as error:
                 raise HarnessError(
                     f"cannot write {self._path}: {error.strerror}", "choose a file on a disk with free space"
@@ -228,25 +226,14 @@ def _header(data: dict[str, Any]) -> Header:
 
 
 def _record(data: dict[str, Any], number: int) -> Observation[Event]:
-    at, experiment = data.pop("at", None), data.pop("experiment", None)
-    if isinstance(at, bool) or not isinstance(at, int | float) or not math.isfinite(at):
-        raise EvidenceError(f"line {number}: `at` must be a number of seconds, got {one_line(repr(at))}")
-    if not isinstance(experiment, str):
-        raise EvidenceError(f"line {number}: `experiment` must be a string, got {one_line(repr(experiment))}")
     try:
-        return Observation(number, at, experiment, from_json(data))
+        at, experiment = seconds_in(data, "at"), data.get("experiment")
+        if not isinstance(experiment, str):
+            raise ValueError(f"`experiment` must be a string, got {one_line(repr(experiment))}")
+        event = {key: value for key, value in data.items() if key not in ("at", "experiment")}
+        return Observation(number, at, experiment, from_json(event))
     except ValueError as error:
         raise EvidenceError(f"line {number}: {error}") from None
-
-
-def _object(line: bytes, number: int) -> dict[str, Any]:
-    try:
-        data = json.loads(line)
-    except (ValueError, RecursionError):
-        raise EvidenceError(f"line {number}: not JSON") from None
-    if not isinstance(data, dict):
-        raise EvidenceError(f"line {number}: not a JSON object")
-    return data
 
 
 def _level(value: Any) -> Level:
@@ -261,6 +248,13 @@ def _subject(value: Any) -> SubjectKind:
         raise EvidenceError(f"line 1: subject must be {' or '.join(SUBJECT_KINDS)}, got {one_line(repr(value))}")
     found: SubjectKind = value
     return found
+
+
+def _object(line: bytes, number: int) -> dict[str, Any]:
+    try:
+        return parse_object(line)
+    except ValueError as error:
+        raise EvidenceError(f"line {number}: {error}") from None
 
 
 def _text(value: Any) -> str:

@@ -109,3 +109,11 @@ def test_unknown_level_or_subject_is_an_error_in_line_1(file: Path, field: str) 
     first = json.loads(file.read_bytes().split(b"\n")[0])
     with pytest.raises(EvidenceError, match=f"line 1: {field}"):
         load_evidence(json.dumps({**first, field: "gold"}).encode() + b"\n")
+
+
+@pytest.mark.parametrize("at", ["1e999", "NaN", "true", '"1"', "null", "9" * 400])
+def test_time_that_is_no_number_of_seconds_is_an_error_with_its_line(file: Path, at: str) -> None:
+    header = file.read_bytes().split(b"\n")[0]
+    line = f'{{"at": {at}, "experiment": "services", "event": "experiment-started", "process": "main"}}\n'
+    with pytest.raises(EvidenceError, match="line 2: `at` must be a number of seconds"):
+        load_evidence(header + b"\n" + line.encode())
