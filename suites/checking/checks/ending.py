@@ -56,8 +56,9 @@ def children_end_with_the_driver(evidence: Evidence) -> Finding:
     if ended is None:
         return not_tested("the driver did not exit after SIGTERM by itself")
     if killed := ended.what.killed:
-        seen = f"{killed} child process{'es' if killed > 1 else ''} still ran 10 s after the driver's exit"
-        return failed("no child process outlives the driver", f"{seen}; drahealth killed them", ended.number)
+        number = f"{killed} child processes" if killed > 1 else "a child process"
+        seen = f"{number} still ran 10 s after the driver's exit"
+        return failed("no child process outlives the driver", seen, ended.number)
     return passed("no child process outlived the driver", ended.number)
 
 
