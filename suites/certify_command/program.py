@@ -13,6 +13,7 @@ from drahealth.suites.certify_command import folder
 from drahealth.suites.certify_command.files import read_report
 from drahealth.suites.certifying.certificate.certificate import certificate_of
 from drahealth.suites.certifying.certificate.comparison import exit_code_beside, new_findings
+from drahealth.suites.certifying.pod_status.lines import release_lines
 from drahealth.suites.certifying.profile.file import ProfileFile, read_profile
 from drahealth.suites.certifying.report.badge import badge
 from drahealth.suites.certifying.report.document import Report, report_of
@@ -69,6 +70,8 @@ def certify(settings: Settings, request: Request) -> int:
         summary, report = judged(evidence, digest, outputs.waivers, today, rerun)
         write_files(new, summary, report, evidence)
     show(summary, standard_output(), rerun)
+    for line in ("", *release_lines(report.releases)):
+        _print(line)
     write_annotations(summary)
     _print(f"\n{request.out}: {', '.join(name for name in folder.FILES if (request.out / name).exists())}")
     return _beside(report, baseline) if baseline else summary.exit_code

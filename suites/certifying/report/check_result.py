@@ -3,12 +3,16 @@
 from collections.abc import Iterator
 from shlex import join
 
+from drahealth.suites.certifying.pod_status.lines import shown_text
+from drahealth.suites.certifying.pod_status.releases import ReleaseView
 from drahealth.suites.certifying.report.document import CheckFinding, Report, RequirementResult
 from drahealth.suites.certifying.report.lanes import lanes_of
-from drahealth.suites.certifying.report.results import Cell, Detail, Requirement, Result, link, shown, some
+from drahealth.suites.certifying.report.results import Cell, Detail, ReleaseRow, Requirement, Result, link, shown, some
 from drahealth.suites.checking.evidence import Evidence
 from drahealth.suites.checking.verdicts import Verdict
 
+RELEASE_ROWS = 80
+"""The most rows about releases: twenty devices."""
 _RECORDS = 10
 """The most line numbers of one finding."""
 
@@ -26,6 +30,7 @@ def check_result(report: Report, evidence: Evidence | None = None, name: str = "
         requirements={one.id: _requirement(one) for one in report.requirements},
         cells={one.id: Cell(one.verdict, tuple(_details(one, report.rerun))) for one in report.requirements},
         lanes=lanes_of(evidence, suspects) if evidence else None,
+        releases=tuple(map(_release, report.releases[:RELEASE_ROWS])),
         why_no_lanes="" if evidence else "The lanes over time need the evidence of the run.",
     )
 
@@ -46,6 +51,11 @@ def _facts(report: Report) -> Iterator[tuple[str, str]]:
     yield "API server", shown(run.api_server)
     yield "started", shown(run.started)
     yield "drahealth", shown(run.drahealth)
+
+
+def _release(one: ReleaseView) -> ReleaseRow:
+    reasons = tuple(map(shown, one.reasons))
+    return ReleaseRow(shown(one.device), one.release, shown(one.resource_id), shown(shown_text(one.shown)), reasons)
 
 
 def _requirement(one: RequirementResult) -> Requirement:

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal
 
 from drahealth.suites.certifying.certificate.certificate import Certificate
+from drahealth.suites.certifying.pod_status.releases import ReleaseView, shown_by_releases
 from drahealth.suites.checking.checks import CHECKS
 from drahealth.suites.checking.evidence import Evidence, Header
 from drahealth.suites.checking.judge import Judgement, worst
@@ -72,6 +73,8 @@ class Report:
     """The command that repeats a part of the run. REQUIREMENT stands for an ID."""
     certificate: Certificate | None = None
     """What a certification certifies, or that it does not; null for a check."""
+    releases: tuple[ReleaseView, ...] = ()
+    """What kubelets of each release show of the same reports: an entry for each prepared device and release."""
 
     def contradiction(self) -> str:
         """What does not fit together, as in an edited file; empty if all does."""
@@ -103,6 +106,7 @@ def report_of(summary: Summary, evidence: Evidence, rerun: str = "", certificate
         requirements=tuple(map(_requirement, summary.judgements)),
         rerun=rerun,
         certificate=certificate,
+        releases=shown_by_releases(evidence),
     )
 
 

@@ -62,6 +62,18 @@ class Requirement:
 
 
 @dataclass(frozen=True, slots=True)
+class ReleaseRow:
+    """What the user of a release sees of a device."""
+
+    device: str
+    release: str
+    name: str
+    """What names the device in the Pod status."""
+    shown: str
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
     """One result: a column of the page."""
 
@@ -77,6 +89,7 @@ class Result:
     cells: Mapping[str, Cell]
     lanes: Lanes | None = None
     why_no_lanes: str = ""
+    releases: tuple[ReleaseRow, ...] = ()
 
     @property
     def counts(self) -> tuple[tuple[str, int], ...]:

@@ -1,0 +1,1 @@
+"""What users of kubelets see of the reports of a driver."""
