@@ -8,6 +8,9 @@ from dataclasses import asdict, dataclass, replace
 from datetime import date
 from typing import get_args
 
+from drahealth.manager.device_plugin import API as DEVICE_PLUGIN_API
+from drahealth.proto.device_plugin import VERSION
+from drahealth.proto.events import ListReceived
 from drahealth.proto.health_apis import HEALTH_APIS
 from drahealth.proto.version import __version__
 from drahealth.suites.checking.evidence import Evidence
@@ -80,14 +83,18 @@ def _text(certificate: Certificate, summary: Summary) -> str:
     if not certificate.certified:
         outcome = Outcome.INCOMPLETE if summary.outcome is Outcome.CONFORMS else summary.outcome
         what += f" ({outcome})"
-    names = [name.removesuffix(_HEALTH) for name in certificate.health_apis]
+    names = [name.removesuffix(_HEALTH) for name in certificate.health_apis if name != DEVICE_PLUGIN_API]
+    is_device_plugin = DEVICE_PLUGIN_API in certificate.health_apis
     parts = [what]
     if summary.running:
         parts.append("driver not started by drahealth")
     if waived := summary.of_any(Verdict.WAIVED):
         parts.append(f"waived {' + '.join(one.requirement.id for one in waived)}")
-    parts.append(f"health {' + '.join(names)}" if names else "no health API")
-    if names:
+    if is_device_plugin:
+        parts.append(f"device plugin API {VERSION}")
+    else:
+        parts.append(f"health {' + '.join(names)}" if names else "no health API")
+    if names or is_device_plugin:
         parts.append(_faults(summary))
     parts.append(f"Kubernetes {certificate.releases}")
     parts.append(f"drahealth {certificate.drahealth}")
@@ -101,7 +108,7 @@ def _faults(summary: Summary) -> str:
         finding
         for one in summary.judgements
         for finding in one.findings.values()
-        if one.requirement.family == "faults" and finding.verdict in (Verdict.PASS, Verdict.FAIL)
+        if one.requirement.family in ("faults", "device plugin") and finding.verdict in (Verdict.PASS, Verdict.FAIL)
     ]
     grades = {finding.grade for finding in findings}
     found = [grade for grade in get_args(Grade) if grade and grade in grades]
@@ -109,7 +116,9 @@ def _faults(summary: Summary) -> str:
 
 
 def health_apis(evidence: Evidence) -> tuple[str, ...]:
-    """The names of the health APIs with a report, the best one first."""
+    """The names of the health APIs with a report, the best one first; of a device plugin, the API of its lists."""
+    if evidence.header.subject == "device-plugin":
+        return (DEVICE_PLUGIN_API,) if any(evidence.of(ListReceived)) else ()
     seen = {stream.api.name for stream in streams(evidence) if stream.reports}
     return tuple(name for name in HEALTH_APIS if name in seen)
 

@@ -121,6 +121,8 @@ class RunningDriver(Section):
 class DriverSection(Section):
     """[driver]: how to start the driver, or where it runs."""
 
+    kind: Literal["dra", "device-plugin"] = "dra"
+    """A DRA driver, or a device plugin."""
     name: DriverName = Field(default="", examples=["gpu.example.com"])
     """The driver's name, which is also the name of {driver_dir}."""
     command: tuple[Text, ...] = Field(default=(), examples=[["./my-driver", "--registry={registry_dir}"]])
@@ -140,6 +142,8 @@ class DriverSection(Section):
     def _starts_or_runs(self) -> "DriverSection":
         if bool(self.command) == bool(self.running):
             raise ValueError("set either command or running")
+        if self.kind == "device-plugin" and (self.running or self.name):
+            raise ValueError("a device plugin needs a command, and cannot have running or name")
         started = self.model_fields_set & {"environment", "working_directory", "grace", "name"}
         if self.running and started:
             names = ", ".join(sorted(name.replace("_", "-") for name in started))

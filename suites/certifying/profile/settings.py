@@ -22,6 +22,7 @@ def settings_of(
     running = driver.running or RunningDriver.model_construct()
     return Settings(
         command=driver.command,
+        subject="device-plugin" if driver.kind == "device-plugin" else "dra-driver",
         environment=driver.environment,
         driver_name=driver.name,
         working_directory=file.folder / driver.working_directory if driver.command else None,

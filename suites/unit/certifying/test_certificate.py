@@ -15,6 +15,7 @@ from drahealth.suites.checking.ledger import requirements
 from drahealth.suites.checking.verdicts import Verdict
 from drahealth.suites.checking.waivers import Waiver
 from drahealth.suites.unit.certifying.certificates import TODAY, certified, core_run
+from drahealth.suites.unit.checking.healthy_plugin_run import plugin_run
 
 TOMORROW = TODAY + timedelta(days=1)
 
@@ -76,6 +77,14 @@ def test_expired_or_unnecessary_waiver_is_not_certified(expired: Waiver) -> None
         1,
         1,
     ]
+
+
+def test_certificate_of_a_device_plugin_names_its_api() -> None:
+    run = plugin_run()
+    summary, report = certified(replace(run, header=replace(run.header, level="core")))
+    assert report.certificate
+    assert report.certificate.health_apis == ("v1beta1.DevicePlugin",)
+    assert "device plugin API v1beta1" in summary.verdict
 
 
 def test_running_driver_is_named_as_such() -> None:

@@ -184,3 +184,14 @@ def test_schema_accepts_what_the_model_accepts(tmp_path: Path) -> None:
     text = SMALL + 'grace = "5s"\n[api-server]\nkind = "real"\nkubernetes = "1.37.1"\n[claim]\ndevices = "all"\n'
     settings(tmp_path, text)
     jsonschema.validate(tomllib.loads(text), json.loads(json.dumps(driver_profile_schema())))
+
+
+def test_device_plugin_is_the_subject_of_its_profile(tmp_path: Path) -> None:
+    path = tmp_path / "plugin.toml"
+    path.write_text(FIRST + '[driver]\nkind = "device-plugin"\ncommand = ["./plugin", "{device_plugins_dir}"]\n')
+    assert settings_of(read_profile(path)).subject == "device-plugin"
+
+
+def test_device_plugin_must_be_started(tmp_path: Path) -> None:
+    text = FIRST + '[driver]\nkind = "device-plugin"\nrunning = { registry-dir = "/r" }\n'
+    assert problems(tmp_path, text).keys() == {2}
