@@ -10,15 +10,16 @@ async def test_a_device_missing_from_reports_keeps_its_health_until_its_timeout(
     driver = await node.driver(devices=2)
     gpu, other = driver.gpus
     pod = await node.running_pod((await node.claim(driver, gpu=2))["gpu"])
-    await gpu.becomes(Health.UNHEALTHY, message="missing from later reports", timeout=4)
+    await gpu.becomes(Health.UNHEALTHY, message="missing from later reports", timeout=8)
     await pod.shows(gpu, Health.UNHEALTHY, message="missing from later reports")
     await driver.is_silenced()
+    await node.advance_time(6)
     alone = other.reading(Health.UNHEALTHY, "the only device in this report", timeout=600)
-    await driver.control.report([alone])
+    await driver.control.report([alone])  # the sync for it is the last one before the next report
     await pod.shows(other, Health.UNHEALTHY, message="the only device in this report")
     with node.judging("CACHE-01", "within its timeout it keeps its health"):
         pod.still_shows(gpu, Health.UNHEALTHY, message="missing from later reports")
-    await node.advance_time(4.1)
+    await node.advance_time(2.1)
     await driver.control.report([alone])
     with node.judging("CACHE-02", "after the next report it shows as Unknown"):
         await pod.shows(gpu, Health.UNKNOWN, message="")

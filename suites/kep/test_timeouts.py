@@ -47,7 +47,9 @@ async def test_a_device_without_a_timeout_expires_after_thirty_seconds(node: Nod
     await pod.shows(other, Health.UNHEALTHY)
     pod.still_shows(silent, Health.UNHEALTHY)
     await node.advance_time(5.1)
-    await pod.shows(silent, Health.UNKNOWN, within="resync")
+    await driver.control.report([other.reading(Health.HEALTHY, "a later report", timeout=3600)])
+    await pod.shows(other, Health.HEALTHY)
+    pod.still_shows(silent, Health.UNKNOWN)
 
 
 @scenario("TIMEOUT-04", "TIMEOUT-01")
