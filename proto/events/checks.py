@@ -84,7 +84,7 @@ class ChildrenEnded:
 
     process: str
     pid: int
-    """Process ID of the driver."""
+    """That of the driver's process."""
     killed: int
     """Number of the children that still ran 10 s after it; they were killed."""
 

@@ -1,0 +1,85 @@
+"""Which scenarios run which lines of the changed modules: a program, and the map that it writes.
+
+python -m drahealth.suites.mutation.coverage_map FILE
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drahealth.suites.mutation.modules import ROOT, changed_modules
+
+SCENARIOS = "suites/kep"
+
+
+@dataclass(frozen=True)
+class CoverageMap:
+    """The map of one run of all scenarios."""
+
+    lines: dict[str, dict[str, list[str]]]
+    """By module and line, the names of the scenarios that ran it; lines that ran at import are not there."""
+    seconds: dict[str, float]
+    """The duration of each scenario."""
+
+    def scenarios(self, path: str, line: int, *, in_function: bool) -> list[str]:
+        """The scenarios to run for a change, the fastest first.
+
+        A line outside of functions runs at import: then each scenario that uses the module counts.
+        """
+        module = self.lines.get(path, {})
+        found = module.get(str(line), [])
+        if not in_function:
+            found = sorted({name for names in module.values() for name in names})
+        return sorted(found, key=self.seconds.__getitem__)
+
+
+def read_map(file: Path) -> CoverageMap:
+    """Reads a map. Raises OSError, ValueError."""
+    return CoverageMap(**json.loads(file.read_text()))
+
+
+class _Contexts:
+    def __init__(self, coverage: Any) -> None:
+        self._coverage = coverage
+        self.seconds: dict[str, float] = {}
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
+        self._coverage.switch_context(item.name)
+        try:
+            return (yield)
+        finally:
+            self._coverage.switch_context("")
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call":
+            self.seconds[report.nodeid.rpartition("::")[2]] = round(report.duration, 3)
+
+
+def main(file: Path) -> int:
+    """Runs all scenarios, and writes the map. Returns pytest's exit code."""
+    from coverage import Coverage
+
+    coverage = Coverage(data_file=None, include=[str(ROOT / path) for path in changed_modules()])
+    contexts = _Contexts(coverage)
+    coverage.start()
+    code = int(pytest.main(["-q", "-p", "no:cacheprovider", str(ROOT / SCENARIOS)], plugins=[contexts]))
+    coverage.stop()
+    data = coverage.get_data()
+    lines = {}
+    for path in changed_modules():
+        by_line = data.contexts_by_lineno(str(ROOT / path))
+        named = {str(line): sorted(set(names) - {""}) for line, names in sorted(by_line.items())}
+        lines[path] = {line: names for line, names in named.items() if names}
+    if code == 0:
+        file.write_text(json.dumps({"lines": lines, "seconds": contexts.seconds}))
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

@@ -1,0 +1,65 @@
+"""The modules that are changed, and the import of a changed one in place of its file."""
+
+import ast
+import sys
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.util import find_spec
+from pathlib import Path
+from types import CodeType, ModuleType
+
+ROOT = Path(__file__).resolve().parents[2]
+"""The checkout."""
+
+_LEFT_OUT = ("manager/__init__.py", "manager/profile.py", "fakes/cluster/pod_worker/__init__.py")
+"""Modules without behaviour of a kubelet: exports, and the table of profiles."""
+
+
+def changed_modules() -> list[str]:
+    """The modules that are changed, relative to the checkout: what the reference and its surroundings decide with."""
+    folders = ("manager", "fakes/cluster/pod_worker")
+    found = [str(path.relative_to(ROOT)) for folder in folders for path in sorted((ROOT / folder).glob("*.py"))]
+    rules = [f"fakes/cluster/api_server/{name}.py" for name in ("gates", "pod_validation")]
+    return [path for path in (*found, *rules) if path not in _LEFT_OUT]
+
+
+def module_name(path: str) -> str:
+    """The name to import a module by."""
+    return "drahealth." + path.removesuffix(".py").replace("/", ".")
+
+
+def install(path: str, tree: ast.Module) -> None:
+    """Makes the next import of the module run this tree. The file stays as it is. Raises RuntimeError if it is late."""
+    name = module_name(path)
+    if name in sys.modules:
+        raise RuntimeError(f"{name} is imported already")
+    sys.meta_path.insert(0, _Finder(name, compile(tree, str(ROOT / path), "exec")))
+
+
+class _Loader(SourceFileLoader):
+    def __init__(self, name: str, path: str, code: CodeType) -> None:
+        super().__init__(name, path)
+        self._code = code
+
+    def get_code(self, fullname: str) -> CodeType:
+        return self._code
+
+
+class _Finder(MetaPathFinder):
+    def __init__(self, name: str, code: CodeType) -> None:
+        self._name = name
+        self._code = code
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname != self._name:
+            return None
+        sys.meta_path.remove(self)
+        spec = find_spec(fullname)
+        sys.meta_path.insert(0, self)
+        assert spec
+        assert spec.origin
+        spec.loader = _Loader(fullname, spec.origin, self._code)
+        return spec

@@ -1,0 +1,201 @@
+"""The operators: each makes one small change of a module, as an implementer could get it wrong. Pure.
+
+Left out by rule are annotations, decorators, docstrings and messages, and whatever only logs, observes, asserts or
+raises: such a change is no change of what a kubelet does.
+"""
+
+import ast
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+_SWAPPED: dict[type[ast.AST], type[ast.AST]] = {
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.And: ast.Or,
+    ast.Or: ast.And,
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Div,
+    ast.Div: ast.Mult,
+    ast.BitOr: ast.BitAnd,
+    ast.BitAnd: ast.BitOr,
+}
+_NAMES = {"min": "max", "max": "min", "any": "all", "all": "any"}
+
+OPERATORS = {
+    "comparison": "A comparison becomes its opposite, or includes or excludes the equal: == and !=, < and <=, in, is.",
+    "connective": "`and` becomes `or`, and the other way round.",
+    "condition": "The condition of an `if` or of a conditional expression is negated.",
+    "negation": "`not x` becomes `x`.",
+    "constant": "True becomes False, and the other way round; an integer grows by one; another number grows tenfold.",
+    "arithmetic": "+ and -, * and /, | and & are swapped.",
+    "function": "`min` and `max`, `any` and `all` are swapped.",
+    "statement": "A call or an assignment to an attribute or an item is left out.",
+    "jump": "A `return` without a value, a `continue` or a `break` is left out.",
+}
+"""The operators by name, each with its sentence."""
+
+_SILENT = ("log", "_observe", "observe", "_log_problem", "_observe_report", "_observe_restored")
+"""Names of loggers, and of functions that only log or observe."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """One change of one module."""
+
+    path: str
+    """The module, relative to the checkout."""
+    index: int
+    """Its number among the changes of this module."""
+    function: str
+    """The qualified name of the function or class around it; empty at the top of the module."""
+    line: int
+    operator: str
+    before: str
+    after: str
+
+    @property
+    def key(self) -> str:
+        """What names it also after changes elsewhere in the module."""
+        return f"{self.path} {self.function}: {self.before} -> {self.after}"
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line} {self.function} [{self.operator}] {self.before} -> {self.after}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    operator: str
+    node: ast.AST
+    other: ast.AST
+    """What the node becomes."""
+
+
+def mutations(path: str, source: str) -> list[Mutation]:
+    """All changes of a module."""
+    found = []
+    for index, (function, change) in enumerate(_changes(ast.parse(source))):
+        before, after = _text(change.node), _text(change.other)
+        line = getattr(change.node, "lineno", 0)
+        found.append(Mutation(path, index, function, line, change.operator, before, after))
+    return found
+
+
+def mutated(source: str, index: int) -> ast.Module:
+    """The module with one change. Raises IndexError if it has no such change."""
+    tree = ast.parse(source)
+    change = list(_changes(tree))[index][1]
+    _Replacer(change).visit(tree)
+    return ast.fix_missing_locations(tree)
+
+
+class _Replacer(ast.NodeTransformer):
+    def __init__(self, change: _Change) -> None:
+        self._change = change
+
+    def visit(self, node: ast.AST) -> Any:
+        if node is self._change.node:
+            return ast.copy_location(self._change.other, node)
+        return super().generic_visit(node)
+
+
+def _text(node: ast.AST) -> str:
+    return " ".join(ast.unparse(node).split())[:120]
+
+
+def _changes(tree: ast.Module) -> Iterator[tuple[str, _Change]]:
+    """All changes in the order of the source, each with the function around it."""
+    for function, node in _mutable(tree, ""):
+        for change in _of(node):
+            yield function, change
+
+
+def _mutable(node: ast.AST, function: str) -> Iterator[tuple[str, ast.AST]]:
+    if _is_left_out(node):
+        return
+    yield function, node
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        name = f"{function}.{node.name}".lstrip(".")
+        if node.name in ("__str__", "__repr__", *_SILENT):
+            return
+        for statement in node.body:
+            yield from _mutable(statement, name)
+        return
+    for child in ast.iter_child_nodes(node):
+        yield from _mutable(child, function)
+
+
+def _is_left_out(node: ast.AST) -> bool:
+    match node:
+        case ast.AnnAssign(value=None) | ast.Assert() | ast.Raise() | ast.JoinedStr() | ast.Import() | ast.ImportFrom():
+            return True
+        case ast.Expr(value=ast.Constant()) | ast.arguments() | ast.Subscript(slice=ast.Constant(value=str())):
+            return True
+        case ast.Expr(value=ast.Call() as call):
+            return _is_silent(call)
+        case ast.If(test=test):
+            return "ignore" in {name.id for name in ast.walk(test) if isinstance(name, ast.Name)}
+    return False
+
+
+def _is_silent(call: ast.Call) -> bool:
+    name = call.func
+    while isinstance(name, ast.Attribute):
+        if name.attr in _SILENT:
+            return True
+        name = name.value
+    return isinstance(name, ast.Name) and name.id in _SILENT
+
+
+def _of(node: ast.AST) -> Iterator[_Change]:
+    match node:
+        case ast.Compare(ops=[op]) if type(op) in _SWAPPED:
+            yield _Change("comparison", node, _with(node, ops=[_SWAPPED[type(op)]()]))
+        case ast.BoolOp(op=op):
+            yield _Change("connective", node, _with(node, op=_SWAPPED[type(op)]()))
+        case ast.BinOp(op=op) if type(op) in _SWAPPED and not _is_text(node):
+            yield _Change("arithmetic", node, _with(node, op=_SWAPPED[type(op)]()))
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            yield _Change("negation", node, operand)
+        case ast.Constant(value=bool() as value):
+            yield _Change("constant", node, ast.Constant(not value))
+        case ast.Constant(value=int() as value):
+            yield _Change("constant", node, ast.Constant(value + 1))
+        case ast.Constant(value=float() as value):
+            yield _Change("constant", node, ast.Constant(value * 10))
+        case ast.Name(id=name, ctx=ast.Load()) if name in _NAMES:
+            yield _Change("function", node, _with(node, id=_NAMES[name]))
+        case ast.If(test=test) | ast.IfExp(test=test) if not isinstance(test, ast.Compare | ast.UnaryOp):
+            yield _Change("condition", test, ast.UnaryOp(ast.Not(), test))
+        case ast.Expr(value=ast.Call() | ast.Await()) | ast.AugAssign():
+            yield _Change("statement", node, ast.Pass())
+        case ast.Assign(targets=[ast.Attribute() | ast.Subscript()]):
+            yield _Change("statement", node, ast.Pass())
+        case ast.Return(value=None) | ast.Continue() | ast.Break():
+            yield _Change("jump", node, ast.Pass())
+
+
+def _is_text(node: ast.BinOp) -> bool:
+    return any(isinstance(side, ast.JoinedStr) or _is_string(side) for side in (node.left, node.right))
+
+
+def _is_string(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def _with(node: ast.AST, **fields: Any) -> ast.AST:
+    """A copy of a node with other fields."""
+    found = copy.copy(node)
+    for name, value in fields.items():
+        setattr(found, name, value)
+    return found

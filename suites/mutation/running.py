@@ -1,0 +1,143 @@
+"""Runs trials side by side, each in a process of its own, and keeps the results so that a later run continues."""
+
+import asyncio
+import hashlib
+import json
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from drahealth.suites.mutation.coverage_map import CoverageMap
+from drahealth.suites.mutation.modules import ROOT
+from drahealth.suites.mutation.operators import Mutation
+from drahealth.suites.mutation.trial import NO_IMPORT
+
+LIMIT = 120.0
+"""Seconds of a trial. One that takes longer hangs."""
+_PARTS = ("manager", "fakes", "proto", "suites/kep", "suites/story", "suites/judging", "suites/run", "suites/targets")
+_FAILED = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """The result of one change."""
+
+    key: str
+    outcome: str
+    """killed, survived, not covered, or no import; error: the reference stopped working, and no scenario could be
+    judged; hangs; harness error: pytest itself failed."""
+    requirements: tuple[str, ...] = ()
+    """The requirements that the first failing scenario judged as violated."""
+    scenario: str = ""
+    """The first failing scenario."""
+    reason: str = ""
+    """The last line of output, if it was neither killed nor survived."""
+
+
+def digest() -> str:
+    """What names the present state of the reference and of the scenarios."""
+    found = hashlib.sha256()
+    for part in _PARTS:
+        for path in sorted((ROOT / part).rglob("*")):
+            if path.suffix in (".py", ".toml"):
+                found.update(str(path.relative_to(ROOT)).encode() + path.read_bytes())
+    return found.hexdigest()[:16]
+
+
+class Results:
+    """The results so far, in a file of JSON lines. A line that was cut short is ignored."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self.by_key: dict[str, Trial] = {}
+        text = file.read_text() if file.exists() else ""
+        if text and not text.endswith("\n"):
+            file.write_text(text + "\n")
+        for line in text.splitlines():
+            try:
+                fields = json.loads(line)
+            except ValueError:
+                continue
+            found = Trial(**{**fields, "requirements": tuple(fields["requirements"])})
+            self.by_key[found.key] = found
+
+    def add(self, trial: Trial) -> None:
+        """Adds a result."""
+        self.by_key[trial.key] = trial
+        with self._file.open("a") as file:
+            file.write(json.dumps(asdict(trial)) + "\n")
+
+
+async def run_all(
+    wanted: Sequence[Mutation], covered: CoverageMap, results: Results, workers: int, done: Callable[[Trial], None]
+) -> None:
+    """Tries all changes without a result. A cancelled run ends all its processes."""
+    waiting = iter([one for one in wanted if one.key not in results.by_key])
+
+    async def work() -> None:
+        for mutation in waiting:
+            trial = await _try(mutation, covered.scenarios(mutation.path, mutation.line, in_function=_inside(mutation)))
+            if trial.outcome != "harness error":  # it is tried again
+                results.add(trial)
+            done(trial)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(workers):
+            group.create_task(work())
+
+
+def _inside(mutation: Mutation) -> bool:
+    """Whether the change is inside of a function, whose name does not begin with a capital letter."""
+    return mutation.function.rpartition(".")[2].lstrip("_")[:1].islower()
+
+
+async def _try(mutation: Mutation, scenarios: Sequence[str]) -> Trial:
+    if not scenarios:
+        return Trial(mutation.key, "not covered")
+    with tempfile.NamedTemporaryFile(suffix=".json") as report:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "drahealth.suites.mutation.trial", mutation.path, str(mutation.index), report.name),
+            *scenarios,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            async with asyncio.timeout(LIMIT):
+                output, _ = await process.communicate()
+        except TimeoutError:
+            return Trial(mutation.key, "hangs", reason=f"it did not end within {LIMIT:g} s")
+        finally:
+            _end(process)
+            await process.wait()
+        assert process.returncode is not None
+        report.seek(0)
+        return _judged(mutation.key, process.returncode, report.read().decode(), output.decode())
+
+
+def _end(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is None:
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _judged(key: str, code: int, report: str, output: str) -> Trial:
+    last = next((line for line in reversed(output.splitlines()) if line.strip()), "")
+    if code == 0:
+        return Trial(key, "survived")
+    if code == NO_IMPORT:
+        return Trial(key, "no import", reason=last)
+    failed = [one for one in json.loads(report)["scenarios"] if one["outcome"] == "failed"] if report else []
+    if code != _FAILED:
+        return Trial(key, "harness error", reason=last)
+    if not failed:
+        return Trial(key, "error", reason=last)
+    return Trial(key, "killed", tuple(failed[0]["broken"]), failed[0]["name"])
+
+
+def sources(paths: Iterable[str]) -> dict[str, str]:
+    """The text of each module by its path."""
+    return {path: (ROOT / path).read_text() for path in paths}

@@ -1,0 +1,82 @@
+"""The operators that change the reference."""
+
+import ast
+
+import pytest
+
+from drahealth.suites.mutation.modules import ROOT, changed_modules
+from drahealth.suites.mutation.operators import OPERATORS, mutated, mutations
+
+
+def changes(source: str) -> list[tuple[str, str, str]]:
+    return [(one.operator, one.before, one.after) for one in mutations("m.py", source)]
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("a == b", ("comparison", "a == b", "a != b")),
+        ("a < b", ("comparison", "a < b", "a <= b")),
+        ("a and b", ("connective", "a and b", "a or b")),
+        ("a + b", ("arithmetic", "a + b", "a - b")),
+        ("x = not a", ("negation", "not a", "a")),
+        ("x = True", ("constant", "True", "False")),
+        ("x = 5", ("constant", "5", "6")),
+        ("x = 0.5", ("constant", "0.5", "5.0")),
+        ("x = min(a)", ("function", "min", "max")),
+        ("if a: b", ("condition", "a", "not a")),
+        ("self.x = a", ("statement", "self.x = a", "pass")),
+        ("f()", ("statement", "f()", "pass")),
+        ("while a: break", ("jump", "break", "pass")),
+    ],
+)
+def test_each_operator_makes_one_change(source: str, expected: tuple[str, str, str]) -> None:
+    assert changes(source) == [expected]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        '"""A docstring."""',
+        "log.info('x', 1)",
+        "self._observe(E(1))",
+        "raise ValueError(1)",
+        "assert a == 1",
+        "import a",
+        "def _observe_report(self):\n    f(1)",
+        "def f(a: int = 1) -> None: ...",
+        "def __str__(self):\n    return 1 + 1",
+        "if self._observe is not ignore:\n    f(1)",
+        "x = f'{1 + 1}'",
+        "x = 'a' + b",
+    ],
+)
+def test_what_no_kubelet_does_is_left_out(source: str) -> None:
+    assert changes(source) == []
+
+
+def test_a_changed_module_has_only_the_change() -> None:
+    source = "def f(a, b):\n    if a == b:\n        return a + 1\n"
+    found = [ast.unparse(mutated(source, one.index)) for one in mutations("m.py", source)]
+    assert found == [
+        "def f(a, b):\n    if a != b:\n        return a + 1",
+        "def f(a, b):\n    if a == b:\n        return a - 1",
+        "def f(a, b):\n    if a == b:\n        return a + 2",
+    ]
+
+
+def test_a_change_is_named_by_its_function() -> None:
+    source = "class A:\n    async def f(self):\n        self.x = a\n"
+    assert [one.key for one in mutations("m.py", source)] == ["m.py A.f: self.x = a -> pass"]
+
+
+@pytest.mark.parametrize("path", changed_modules())
+def test_each_change_of_the_reference_compiles(path: str) -> None:
+    source = (ROOT / path).read_text()
+    for one in mutations(path, source):
+        compile(mutated(source, one.index), path, "exec")
+
+
+def test_each_operator_changes_the_reference() -> None:
+    found = {one.operator for path in changed_modules() for one in mutations(path, (ROOT / path).read_text())}
+    assert found == OPERATORS.keys()

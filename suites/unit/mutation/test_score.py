@@ -1,0 +1,56 @@
+"""The results of trials, and the score."""
+
+from pathlib import Path
+
+import pytest
+
+from drahealth.suites.mutation.operators import Mutation
+from drahealth.suites.mutation.running import Results, Trial
+from drahealth.suites.mutation.score import EquivalentError, Score, page, read_equivalent
+
+
+def mutation(number: int) -> Mutation:
+    return Mutation("m.py", number, "f", number, "comparison", f"a{number} == b", f"a{number} != b")
+
+
+def score(*outcomes: str, equivalent: tuple[int, ...] = ()) -> Score:
+    every = tuple(mutation(number) for number, _ in enumerate(outcomes))
+    pairs = [(one, outcome) for one, outcome in zip(every, outcomes, strict=True) if outcome]
+    trials = {one.key: Trial(one.key, outcome, ("STATUS-01",)) for one, outcome in pairs}
+    return Score(trials, every, {mutation(number).key: "no effect" for number in equivalent})
+
+
+def test_the_share_leaves_out_equivalent_changes_and_those_without_a_result() -> None:
+    found = score("killed", "survived", "survived", "", "hangs", equivalent=(2,))
+    assert (found.share, found.counts["equivalent"], found.counts["missing"]) == (2 / 3, 1, 1)
+
+
+def test_a_change_in_the_list_that_a_scenario_noticed_is_killed() -> None:
+    assert score("killed", equivalent=(0,)).counts == {"killed": 1}
+
+
+def test_a_run_without_results_has_no_share() -> None:
+    assert score("", "").share == 0
+
+
+def test_the_page_names_survivors_and_kills_by_requirement() -> None:
+    lines = page(score("killed", "survived"), "All changes:", ["STATUS-01", "STATUS-02"]).splitlines()
+    assert {"| STATUS-01 | 1 |", "| STATUS-02 | 0 |", f"- `{mutation(1)}`"} <= set(lines)
+
+
+def test_an_interrupted_run_continues(tmp_path: Path) -> None:
+    file = tmp_path / "results.jsonl"
+    Results(file).add(Trial("a", "killed", ("STATUS-01",), "test_x"))
+    with file.open("a") as open_file:
+        open_file.write('{"key": "b", "outc')
+    Results(file).add(Trial("c", "survived"))
+    assert Results(file).by_key == {
+        "a": Trial("a", "killed", ("STATUS-01",), "test_x"),
+        "c": Trial("c", "survived"),
+    }
+
+
+@pytest.mark.parametrize("text", ["[[mutation]]\nchange = 'a'", "[[mutation]]\nchange = 'a'\nreason = ''", "=", "x"])
+def test_an_invalid_list_of_equivalent_changes_is_rejected(text: str) -> None:
+    with pytest.raises(EquivalentError):
+        read_equivalent(text)
