@@ -144,7 +144,9 @@ class Settings:
         if "fault" not in experiment.needs:
             return experiment.seconds
         each = [fault.seconds for fault in self.faults]
-        return experiment.seconds + (sum(each) if experiment.name == "faults" else max(each, default=0))
+        return experiment.seconds + (
+            sum(each) if experiment.name in ("faults", "plugin-faults") else max(each, default=0)
+        )
 
     def excluded(self, experiment: Experiment) -> str:
         """Why an experiment cannot run with these settings; empty if it can."""

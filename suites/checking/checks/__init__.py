@@ -19,6 +19,7 @@ from drahealth.suites.checking.checks import (
 from drahealth.suites.checking.checks.registry import CHECKS, Check
 from drahealth.suites.checking.device_plugins.checks import (
     allocating,
+    breaking,
     listing,
     living,
     options,
@@ -31,6 +32,7 @@ __all__ = [
     "allocating",
     "answers",
     "api_server",
+    "breaking",
     "cdi",
     "ending",
     "faults",

@@ -27,6 +27,8 @@ class ListStream:
 
     def __init__(self, channel: grpc.aio.Channel, clock: Clock, observe: Observe, plugin: RegisteredPlugin) -> None:
         self.first: asyncio.Future[tuple[PluginDevice, ...]] = asyncio.get_running_loop().create_future()
+        self.latest: tuple[PluginDevice, ...] = ()
+        """The last list."""
         self._clock = clock
         self._observe = observe
         self._plugin = plugin
@@ -60,6 +62,7 @@ class ListStream:
                 devices = tuple(PluginDevice(device.ID, device.health) for device in response.devices)
                 more = undecoded_list(response)
                 self._observe(ListReceived(resource, endpoint, stream, responses.size, devices, more))
+                self.latest = devices
                 if not self.first.done():
                     self.first.set_result(devices)
                 count += 1

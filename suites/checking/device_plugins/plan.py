@@ -97,5 +97,14 @@ DEVICE_PLUGIN_EXPERIMENTS = (
         "restarted",
         15,
     ),
+    Experiment(
+        "plugin-faults",
+        "Cause each fault of the driver profile in one device, and heal it, while a stream is open.",
+        "broken",
+        5,
+        frozenset({"start", "fault"}),
+        subject="device-plugin",
+        scope="core",
+    ),
 )
 """In the order of a run."""

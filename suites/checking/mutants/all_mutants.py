@@ -1,6 +1,6 @@
 """All mutants: importing this module fills the table."""
 
-from drahealth.suites.checking.device_plugins.mutants import allocating, listing, living
+from drahealth.suites.checking.device_plugins.mutants import allocating, breaking, listing, living
 from drahealth.suites.checking.device_plugins.mutants import registering as plugin_registering
 from drahealth.suites.checking.mutants import claims, faults, fields, lifetime, pods, registering, streams
 from drahealth.suites.checking.mutants.table import MUTANTS
@@ -8,6 +8,7 @@ from drahealth.suites.checking.mutants.table import MUTANTS
 __all__ = [
     "MUTANTS",
     "allocating",
+    "breaking",
     "claims",
     "faults",
     "fields",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from drahealth.proto.events import ProcessExited
 from drahealth.suites.checking.checks import CHECKS
 from drahealth.suites.checking.checks.registry import needed_experiments
-from drahealth.suites.checking.device_plugins.mutants.process import HEALTHY_PLUGIN, plugin_command
+from drahealth.suites.checking.device_plugins.mutants.process import HEALTHY_PLUGIN, PLUGIN_FAULTS, plugin_command
 from drahealth.suites.checking.evidence import Evidence
 from drahealth.suites.checking.experiments.plan import EXPERIMENTS
 from drahealth.suites.checking.experiments.real_kubelet import absence
@@ -76,11 +76,11 @@ def subject_of(name: str) -> SubjectKind:
 
 def _settings(name: str) -> Settings:
     only = experiments_of(MUTANTS[name]) if name in MUTANTS else frozenset[str]()
-    if subject_of(name) == "device-plugin":
-        return Settings(command=plugin_command(name), only=only, level=level_of(name), subject="device-plugin")
     needs = {need for each in only or EXPERIMENTS for need in EXPERIMENTS[each].needs}
-    faults = FAULTS if "fault" in needs else ()
-    return Settings(command=command(name), only=only, level=level_of(name), faults=faults)
+    subject = subject_of(name)
+    argv, faults = (plugin_command(name), PLUGIN_FAULTS) if subject == "device-plugin" else (command(name), FAULTS)
+    chosen = faults if "fault" in needs else ()
+    return Settings(command=argv, only=only, level=level_of(name), faults=chosen, subject=subject)
 
 
 def experiments_of(mutant: Mutant) -> frozenset[str]:

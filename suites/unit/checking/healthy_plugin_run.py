@@ -9,6 +9,8 @@ from drahealth.proto.events import (
     Event,
     ExperimentEnded,
     ExperimentStarted,
+    FaultCleared,
+    FaultInjected,
     GrpcCall,
     KubeletSwitched,
     ListReceived,
@@ -36,7 +38,8 @@ A, B = PluginDevice("gpu-0"), PluginDevice("gpu-1")
 OPTIONS = {"pre_start_required": True, "get_preferred_allocation_available": True}
 REGISTRATION = {"version": "v1beta1", "endpoint": SOCKET, "resource_name": RESOURCE, "options": OPTIONS}
 FIRST, AGAIN, AFTER_RESTART = "kubelet#1", "kubelet#2", "kubelet#3"
-PLUGIN_HEADER = replace(HEADER, subject="device-plugin")
+BROKEN = "kubelet#4"
+PLUGIN_HEADER = replace(HEADER, subject="device-plugin", level="core")
 
 
 def called(method: Unary[Any, Any], request: Mapping[str, Any], response: Mapping[str, Any] | None) -> GrpcCall:
@@ -96,6 +99,16 @@ EVENTS: dict[str, list[Event]] = {
     "plugin-end": [SignalSent("main", "SIGTERM"), ProcessExited("main", 7, 0, 0, ()), sockets("main", "ended")],
     "refused-plugin": [UP, ASKED, REFUSED, DOWN, UP, ASKED, REGISTERED],
     "removed-socket": [UP, ASKED, REGISTERED, SocketRemoved("restarted", PATH), ASKED, REGISTERED],
+    "plugin-faults": [
+        *listing(BROKEN, (A, B))[:2],
+        FaultInjected(
+            *("broken", "hot", "break", "", "gpu-1", "write health/gpu-1", "forced", "Unhealthy", 1.0, "done", 0.01)
+        ),
+        ListReceived(RESOURCE, PATH, BROKEN, 20, (A, SICK)),
+        FaultCleared("broken", "hot", "", "gpu-1", "remove health/gpu-1", 1.0, "done", 0.01),
+        ListReceived(RESOURCE, PATH, BROKEN, 20, (A, B)),
+        listing(BROKEN)[-1],
+    ],
 }
 """What happens in each experiment."""
 

@@ -10,6 +10,8 @@ from drahealth.proto.device_plugin import ALLOCATE, GET_OPTIONS, GET_PREFERRED_A
 from drahealth.proto.events import (
     Event,
     ExperimentEnded,
+    FaultCleared,
+    FaultInjected,
     GrpcCall,
     ListReceived,
     ProcessExited,
@@ -27,6 +29,7 @@ from drahealth.suites.checking.verdicts import Verdict
 from drahealth.suites.unit.checking.healthy_plugin_run import (
     AFTER_RESTART,
     AGAIN,
+    BROKEN,
     FIRST,
     PATH,
     REGISTRATION,
@@ -196,6 +199,55 @@ WRONG: list[tuple[str, str, Edit, Verdict]] = [
     ("plugin-exits-after-sigterm", "child", instead(ProcessExited, CHILD, "plugin-end"), FAIL),
     ("refused-plugin-registers-with-the-next-kubelet", "never", unregistered("refused-plugin"), FAIL),
 ]
+
+BREAK, HEAL = "broken-device-is-listed-unhealthy", "healed-device-is-listed-healthy"
+OTHERS = "other-devices-stay-as-they-are"
+
+
+def fault(**fields: Any) -> Edit:
+    """Changes the fault, and its heal as far as it has these fields."""
+
+    def edit(_: str, event: Event) -> Event:
+        if isinstance(event, FaultInjected | FaultCleared):
+            return replace(event, **{name: value for name, value in fields.items() if hasattr(event, name)})
+        return event
+
+    return edit
+
+
+def list_after(kind: type[Event], *devices: PluginDevice) -> Edit:
+    """Changes the lists after the break or the heal."""
+    seen: list[bool] = []
+
+    def edit(where: str, event: Event) -> Event:
+        if where == "plugin-faults" and isinstance(event, kind):
+            seen.append(True)
+        if seen and isinstance(event, ListReceived) and event.stream == BROKEN:
+            return replace(event, devices=devices)
+        return event
+
+    return edit
+
+
+NOW: dict[str, Any] = {"settle": -5.0}
+"""No time to settle: half a second after the step is late."""
+B, SICK = PluginDevice("gpu-1"), PluginDevice("gpu-1", "Unhealthy")
+NO_EFFECT = fault(**NOW, on_no_effect="NOT_TESTED")
+FAULTS: list[tuple[str, str, Edit, Verdict]] = [
+    (BREAK, "stays healthy", both(fault(**NOW), list_after(FaultInjected, A, B)), FAIL),
+    (BREAK, "disappears", both(fault(**NOW), list_after(FaultInjected, A)), FAIL),
+    (BREAK, "not read long enough", list_after(FaultInjected, A, B), NOT_TESTED),
+    (BREAK, "may have no effect", both(NO_EFFECT, list_after(FaultInjected, A, B)), NOT_TESTED),
+    (BREAK, "adapter fails", fault(outcome="failed", problem="no such file"), NOT_TESTED),
+    (BREAK, "adapter must work", fault(outcome="timed out", on_error="FAIL"), FAIL),
+    (HEAL, "not read long enough", list_after(FaultCleared, A, SICK), NOT_TESTED),
+    (HEAL, "no heal", without(FaultCleared), STATIC),
+    (OTHERS, "all break", list_after(FaultInjected, PluginDevice("gpu-0", "Unhealthy"), SICK), FAIL),
+    (OTHERS, "another one disappears", list_after(FaultInjected, SICK), FAIL),
+    (OTHERS, "break not listed", list_after(FaultInjected, A, B), NOT_TESTED),
+    (OTHERS, "one device", lists(lambda found: found[1:], BROKEN), STATIC),
+]
+WRONG += FAULTS
 
 
 @pytest.mark.parametrize(("check", "edit", "verdict"), [pytest.param(c, e, v, id=f"{c}-{n}") for c, n, e, v in WRONG])

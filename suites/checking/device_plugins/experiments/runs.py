@@ -8,6 +8,7 @@ from drahealth.suites.checking.device_plugins.experiments.allocating import (
     container_start,
     preferred_allocation,
 )
+from drahealth.suites.checking.device_plugins.experiments.breaking import plugin_faults
 from drahealth.suites.checking.device_plugins.experiments.listing import list_and_watch
 from drahealth.suites.checking.device_plugins.experiments.registering import (
     kubelet_restart,
@@ -28,4 +29,5 @@ DEVICE_PLUGIN_RUNS: dict[str, Callable[[Lab], Coroutine[Any, Any, None]]] = {
     "plugin-end": end,
     "refused-plugin": refused_plugin,
     "removed-socket": removed_socket,
+    "plugin-faults": plugin_faults,
 }

@@ -39,8 +39,10 @@ class HealthyPlugin:
     change: ClassVar[float] = 3.0
     """Seconds between changes of the health of the last device; 0 for none."""
 
-    def __init__(self, folder: Path) -> None:
-        """`folder` has the kubelet's socket."""
+    def __init__(self, folder: Path, data_dir: Path) -> None:
+        """`folder` has the kubelet's socket. A device with a file in `data_dir/health` is broken."""
+        self.health_dir = data_dir / "health"
+        self.broken: frozenset[str] = frozenset()
         self.kubelet = folder / KUBELET_SOCKET
         self.path = folder / "mutant.sock"
         self.stopped = asyncio.Event()
@@ -67,6 +69,7 @@ class HealthyPlugin:
         await self.socket.start()
         self.spawn(self.keep_registered())
         self.spawn(self.alternate())
+        self.spawn(self.watch_health())
 
     async def stop(self) -> None:
         """Ends everything, and removes the socket."""
@@ -146,7 +149,8 @@ class HealthyPlugin:
 
     def health_of(self, device: str) -> str:
         """The health of a device, as it is sent."""
-        return str(Health.UNHEALTHY if self.sick and device == self.devices[-1] else Health.HEALTHY)
+        sick = device in self.broken or (self.sick and device == self.devices[-1])
+        return str(Health.UNHEALTHY if sick else Health.HEALTHY)
 
     def listed(self, stream: int, number: int) -> list[tuple[str, str]]:
         """The IDs and the health of a list; `stream` and `number` are 0 for the first ones."""
@@ -178,12 +182,33 @@ class HealthyPlugin:
         return True
 
     async def alternate(self) -> None:
-        """Changes the health of the last device."""
+        """Changes the health of the last device, until a device is broken from outside."""
+        await asyncio.sleep(self.change)
         while self.change:
             await asyncio.sleep(self.change)
-            self.sick = not self.sick
-            for waker in self.wakers:
-                waker.put_nowait(None)
+            if not self.health_dir.exists():
+                self.sick = not self.sick
+                self.wake()
+
+    def wake(self) -> None:
+        """A list is due on all streams."""
+        for waker in self.wakers:
+            waker.put_nowait(None)
+
+    async def watch_health(self) -> None:
+        """Lists devices that are broken or healed from outside."""
+        while True:
+            await asyncio.sleep(_LOOK)
+            found = self.files()
+            if found != self.broken:
+                self.broken = found
+                self.wake()
+
+    def files(self) -> frozenset[str]:
+        """The names of the broken devices."""
+        with suppress(OSError):
+            return frozenset(path.name for path in self.health_dir.iterdir() if not path.name.startswith("."))
+        return frozenset()
 
     # -- devices
 

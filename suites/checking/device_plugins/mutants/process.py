@@ -1,4 +1,4 @@
-"""A device plugin as a process: `python -m drahealth.suites.checking.device_plugins.mutants.process NAME DIRECTORY`."""
+"""A device plugin as a process: `python -m ...mutants.process NAME DIRECTORIES`, see `plugin_command`."""
 
 import asyncio
 import signal
@@ -7,22 +7,28 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from drahealth.suites.checking.device_plugins.mutants.healthy import HealthyPlugin
+from drahealth.suites.checking.faults import Fault, RemoveFile, WriteFile
 from drahealth.suites.checking.mutants.all_mutants import MUTANTS
 
 HEALTHY_PLUGIN = "healthy-device-plugin"
 """Name of the device plugin without a fault."""
 
 
+_FILE = "{driver_dir}/health/{device}"
+PLUGIN_FAULTS = (Fault("hot", WriteFile(_FILE, "hot"), RemoveFile(_FILE), settle=1),)
+"""What breaks the devices of these plugins."""
+
+
 def plugin_command(name: str) -> tuple[str, ...]:
     """The command line of a mutant, or of the healthy device plugin, for `drahealth check`."""
-    return (sys.executable, "-m", __spec__.name if __spec__ else __name__, name, "{device_plugins_dir}")
+    return (sys.executable, "-m", __spec__.name if __spec__ else __name__, name, "{device_plugins_dir}", "{driver_dir}")
 
 
 async def main(words: Sequence[str]) -> None:
     """Runs a device plugin until SIGTERM or SIGINT."""
-    name, folder = words
+    name, *folders = words
     plugin_class = HealthyPlugin if name == HEALTHY_PLUGIN else MUTANTS[name].driver
-    plugin = plugin_class(Path(folder))
+    plugin = plugin_class(*map(Path, folders))
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, plugin.stopped.set)
     await plugin.run()
