@@ -62,6 +62,16 @@ def test_driver_on_the_helper_conforms(api_server: str, tmp_path: Path) -> None:
     assert (done.exit_code, set(done.verdicts) - done.of("PASS")) == (0, OTHER_APIS), done.output
 
 
+@pytest.mark.parametrize("level", ["core", "full"])
+def test_driver_with_fixed_paths_runs_pods_in_a_sandbox(level: str, tmp_path: Path) -> None:
+    profile = tmp_path / "filehealth.toml"
+    profile.write_text(f'format = "driver-profile/v1"\n[driver]\ncommand = ["{os.environ["FILEHEALTH"]}"]\n[sandbox]\n')
+    only = {"core": ("POD-01", "POD-03"), "full": ("POD-11", "POD-13")}[level]  # on the reference, on a real kubelet
+    words = ["certify", "--level", level, *(f"--requirement={name}" for name in only), str(profile)]
+    done = subprocess.run([DRAHEALTH, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize(("service", "applicable"), [("off", set()), ("unimplemented", {"HEALTH-01"})])
 def test_driver_without_health_conforms(service: str, applicable: set[str], tmp_path: Path) -> None:
     done = check(tmp_path, [], (os.environ["FILEHEALTH"], *PLACES, "--health-service", service))

@@ -62,8 +62,6 @@ async def pod_status(lab: Lab) -> None:
 
 async def kubelet_pod_status(lab: Lab) -> None:
     """Runs a Pod on a real kubelet, in its directories. drahealth subscribes to the driver's health beside it."""
-    if lab.subject.entry:
-        raise Incomplete("the driver runs in a sandbox, which hides the directories of a real kubelet")
     async with real_kubelet(lab) as node:
         await started(lab)
         plugin = await _plugin(lab)

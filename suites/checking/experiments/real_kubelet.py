@@ -4,11 +4,12 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from drahealth.fakes.cluster.api import CLAIMS, Object
+from drahealth.fakes.cluster.clients.access import Access
 from drahealth.fakes.cluster.clients.kube_client import access_of
 from drahealth.fakes.cluster.scheduling.claims import reserved
 from drahealth.manager.profile import Profile
@@ -17,6 +18,9 @@ from drahealth.proto.values import ClaimRef
 from drahealth.suites.checking.lab import Lab
 from drahealth.suites.checking.observed.plain import at, mapping, sequence, text, texts
 from drahealth.suites.checking.outcomes import Unavailable
+from drahealth.suites.checking.sandbox.declared import KUBELET_DIR
+from drahealth.suites.checking.sandbox.running import RunningSandbox
+from drahealth.suites.checking.subject.gateway import Gateway
 from drahealth.suites.checking.subject.objects import create_objects
 from drahealth.suites.checking.subject.places import Places
 from drahealth.suites.errors import HarnessError
@@ -122,15 +126,39 @@ async def _move(lab: Lab, target: KubeletTarget) -> None:
     subject, setup = lab.subject, lab.subject.kubelet_setup
     assert setup, "drahealth does not start the driver"
     kubeconfig = await target.kubeconfig()
-    for secret in (await (await access_of(kubeconfig)).headers()).values():
+    access = await access_of(kubeconfig)
+    for secret in (await access.headers()).values():
         setup.hide(secret.removeprefix("Bearer "))
     old, root = subject.places, target.registry_dir.parent
     places = Places(
         root, target.registry_dir, target.plugins_dir, old.cdi_dir, kubeconfig, target.node_name, old.driver_name
     )
     places.make()
+    if setup.sandbox:
+        places = await _in_sandbox(lab, setup.sandbox, places, access, target.device_plugins_dir)
     await create_objects(target.api, setup.objects, places)
     subject.move(places, target.api)
+
+
+async def _in_sandbox(
+    lab: Lab, sandbox: RunningSandbox, places: Places, access: Access, device_plugins: Path
+) -> Places:
+    """Shows the directories of the kubelet and its API server in the driver's sandbox. Raises HarnessError."""
+    old, setup = lab.subject.places, lab.subject.kubelet_setup
+    assert setup
+    assert old.kubeconfig
+    gateway = Gateway(access, sandbox.bound)
+    lab.subject.kept.push_async_callback(gateway.stop)
+    await gateway.start(old.kubeconfig)
+    setup.hide(gateway.token)
+    places = replace(places, kubeconfig=old.kubeconfig, more_cdi_dirs=old.more_cdi_dirs)
+    if not old.seen:  # without a mount namespace it sees the paths of this machine
+        return places
+    for folder, directory in ((places.kubelet_dir, KUBELET_DIR), (device_plugins, f"{KUBELET_DIR}/device-plugins")):
+        await sandbox.mount(folder, directory)
+    others = [pair for pair in old.seen if not pair[0].is_relative_to(KUBELET_DIR)]
+    seen = ((Path(KUBELET_DIR, "device-plugins"), device_plugins), (Path(KUBELET_DIR), places.kubelet_dir), *others)
+    return replace(places, seen=seen)
 
 
 def prepared_claims(checkpoint: Any) -> Iterator[PreparedClaim]:

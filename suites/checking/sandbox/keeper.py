@@ -6,8 +6,9 @@ CONTROL is an inherited Unix socket (SOCK_SEQPACKET). Its messages to the caller
 
     ready PID               all is mounted; PID is this process as the caller sees it
     failed REASON           a mount was refused; this process ends
-    (with a socket)         the answer to `bind PORT`: a TCP socket at this port of the sandbox's loopback
-    busy REASON             the other answer to it
+    done                    the answer to `bind PORT`, with a TCP socket at this port of the sandbox's loopback, and to
+                            `mount JSON`, for a folder and the directory at which it is mounted
+    failed REASON           the other answer to them
 
 CONFIGURATION is JSON: `folders` (directory in the sandbox -> folder of the run), `needed` (folders that must stay
 visible), `namespaces`. With a process namespace this process is the first in it: the kernel kills all others at its
@@ -22,8 +23,9 @@ from pathlib import Path
 
 from drahealth.suites.checking.sandbox.mounting import Mounts, mount_proc, protect_sys
 from drahealth.suites.checking.sandbox.sockets import bound, enable_loopback
+from drahealth.suites.namespaces.mounts import BIND, REC, mount
 
-_LONGEST = 1024
+_LONGEST = 4096
 
 
 def main(control: socket.socket, folders: dict[str, str], needed: list[str], namespaces: list[str]) -> None:
@@ -42,15 +44,22 @@ def main(control: socket.socket, folders: dict[str, str], needed: list[str], nam
         return
     control.send(f"ready {pid}".encode())
     while request := control.recv(_LONGEST):
-        _answer(control, int(request.split()[1]))
+        word, _, rest = request.decode().partition(" ")
+        try:
+            _answer(control, word, rest)
+        except OSError as error:
+            control.send(f"failed {error.strerror}".encode())
 
 
-def _answer(control: socket.socket, port: int) -> None:
-    try:
-        with bound(port) as listening:
-            socket.send_fds(control, [b"bound"], [listening.fileno()])
-    except OSError as error:
-        control.send(f"busy {error.strerror}".encode())
+def _answer(control: socket.socket, word: str, rest: str) -> None:
+    match word:
+        case "bind":
+            with bound(int(rest)) as listening:
+                socket.send_fds(control, [b"done"], [listening.fileno()])
+        case "mount":
+            folder, directory = json.loads(rest)
+            mount(folder, directory, flags=BIND | REC)
+            control.send(b"done")
 
 
 if __name__ == "__main__":

@@ -54,13 +54,25 @@ class RunningSandbox:
 
     async def bound(self, port: int) -> socket.socket:
         """A TCP socket at this port of the sandbox's loopback; 0 for a free one. Raises HarnessError."""
+        message, descriptors = await self._asked(f"bind {port}")
+        if not descriptors:
+            raise HarnessError(f"cannot open port {port} in the sandbox: {message}")
+        return socket.socket(fileno=descriptors[0])
+
+    async def mount(self, folder: Path, directory: str) -> None:
+        """Mounts a folder, which the sandbox must see, at a directory in the sandbox. Raises HarnessError."""
+        message, _ = await self._asked(f"mount {json.dumps([str(folder), directory])}")
+        if message:
+            raise HarnessError(f"cannot mount {folder} at {directory} in the sandbox: {message}")
+
+    async def _asked(self, request: str) -> tuple[str, list[int]]:
+        """The reason why the sandbox did not do this, empty if it did, and the sockets of the answer."""
         async with self._turn:
             with contextlib.suppress(BrokenPipeError):
-                self._control.send(f"bind {port}".encode())
+                self._control.send(request.encode())
             message, descriptors = await _received(self._control)
-        if not descriptors:
-            raise HarnessError(f"cannot open port {port} in the sandbox: {_after_word(message) or 'it has ended'}")
-        return socket.socket(fileno=descriptors[0])
+        word, _, rest = message.partition(" ")
+        return "" if word == "done" else rest or "it has ended", descriptors
 
     async def close(self) -> None:
         """Ends the sandbox. Afterwards no process of it runs, if it has a process namespace, and nothing is mounted."""
@@ -175,7 +187,3 @@ async def _ended(keeper: asyncio.subprocess.Process) -> None:
     except TimeoutError:
         keeper.kill()  # kills the first process of the namespace too
         await keeper.wait()
-
-
-def _after_word(message: str) -> str:
-    return message.partition(" ")[2]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from drahealth.manager.profile import Profile
+from drahealth.suites.checking.sandbox.running import RunningSandbox
 from drahealth.suites.targets.api_servers.server import ApiServerProcess
 
 
@@ -20,3 +21,5 @@ class KubeletSetup:
     """The user's objects, for another API server."""
     hide: Callable[[str], None]
     """Keeps a secret out of the evidence."""
+    sandbox: RunningSandbox | None = None
+    """The sandbox of the driver process."""

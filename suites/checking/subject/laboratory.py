@@ -117,7 +117,7 @@ async def _started(
         gateway=gateway,
         sandbox=running,
         helpers=_helpers(settings, places, clock, running),
-        kubelet_setup=KubeletSetup(server, profile, settings.objects, records.hide),
+        kubelet_setup=KubeletSetup(server, profile, settings.objects, records.hide, running),
     )
 
 

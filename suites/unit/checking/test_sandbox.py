@@ -163,6 +163,16 @@ async def test_driver_reaches_our_socket_on_a_loopback_of_its_own(tmp_path: Path
             await caller
 
 
+@pytest.mark.parametrize("declared", KINDS)
+async def test_folder_can_be_mounted_later(tmp_path: Path, declared: Sandbox) -> None:
+    (tmp_path / "kubelet" / "plugins").mkdir(parents=True)
+    async with in_sandbox(tmp_path, declared) as running:
+        await running.mount(tmp_path / "kubelet", "/var/lib/kubelet")
+        assert await output_of(running, "ls", "/var/lib/kubelet") == ("plugins",)
+        with pytest.raises(HarnessError, match="No such file"):
+            await running.mount(tmp_path / "kubelet", "/var/lib/kubelet/other")
+
+
 @pytest.mark.parametrize("declared", [*KINDS, Sandbox(("mount",))])
 async def test_child_that_escapes_is_killed(tmp_path: Path, declared: Sandbox) -> None:
     mark = f"mark-{os.getpid()}-{tmp_path.name}"

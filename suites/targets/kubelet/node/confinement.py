@@ -1,10 +1,10 @@
 """The mounts of the cluster's processes: they can read the machine, and write only to the folder of the run.
 
 A kubelet assumes that it owns its machine: it sets sysctls, deletes files that match the log path of a container, and
-makes folders below /var/lib and /var/log. So its keeper has a private mount namespace. There every mount but the folder
-of the run is read-only, /var/lib and /var/log are empty memory, and two files of the run resolve names. No flag moves
-/var/lib/kubelet/device-plugins, so a folder of the run is mounted there. A user namespace alone is not enough for root,
-who can still write the files of root.
+makes folders below /var/lib and /var/log. So its keeper has a private mount namespace. There every mount but the
+folder of the run is read-only, /var/lib and /var/log are empty memory, and two files of the run resolve names. The
+kubelet's root is mounted at /var/lib/kubelet too. No flag moves device-plugins below it, so a folder of the run is
+mounted there. A user namespace alone is not enough for root, who can still write the files of root.
 """
 
 import contextlib
@@ -26,6 +26,8 @@ from drahealth.suites.namespaces.mounts import (
     mount,
 )
 
+ROOT = "k"
+"""The folder of the run that is the kubelet's root, also mounted at /var/lib/kubelet: drivers name paths there."""
 DEVICE_PLUGINS = "device-plugins"
 """The folder of the run that is mounted at /var/lib/kubelet/device-plugins."""
 RESOLUTION = {
@@ -33,6 +35,7 @@ RESOLUTION = {
     "resolv.conf": "nameserver 127.255.255.254\n",  # refuses at once, where a lost network would let a kubelet wait
 }
 """Files of the run that are mounted in /etc, and their content."""
+_HOME = Path("/var/lib/kubelet")
 _OFTEN_WRITTEN = ("/var/lib", "/var/log")
 
 
@@ -55,9 +58,10 @@ def confine(run_dir: Path, needed: Sequence[Path]) -> list[str]:
         with contextlib.suppress(FileNotFoundError):  # nothing to replace on a machine without it
             mount(str(run_dir / name), f"/etc/{name}", flags=BIND)
     if (run_dir / DEVICE_PLUGINS).is_dir():
-        plugins = Path("/var/lib/kubelet") / DEVICE_PLUGINS
-        plugins.mkdir(parents=True)
-        mount(str(run_dir / DEVICE_PLUGINS), str(plugins), flags=BIND)
+        _HOME.mkdir()
+        mount(str(run_dir / ROOT), str(_HOME), flags=BIND)
+        (_HOME / DEVICE_PLUGINS).mkdir(exist_ok=True)
+        mount(str(run_dir / DEVICE_PLUGINS), str(_HOME / DEVICE_PLUGINS), flags=BIND)
     return writable
 
 
@@ -70,9 +74,9 @@ def open_writable(folder: Path, through: Path) -> int:
 
 
 def release(folder: Path) -> None:
-    """Removes every mount at or below the folder."""
+    """Removes every mount at or below the folder, also where it is mounted at /var/lib/kubelet."""
     for entry in reversed(mounts.table()):
-        if Path(entry.point).is_relative_to(folder):
+        if any(Path(entry.point).is_relative_to(place) for place in (folder, _HOME)):
             with contextlib.suppress(OSError):
                 detach(entry.point)
 

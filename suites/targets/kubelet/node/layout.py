@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from drahealth.suites.targets.kubelet.node.confinement import DEVICE_PLUGINS, RESOLUTION
+from drahealth.suites.targets.kubelet.node.confinement import DEVICE_PLUGINS, RESOLUTION, ROOT
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,7 @@ class Layout:
     @property
     def kubelet_root(self) -> Path:
         """The --root-dir of the kubelet. Its name has one letter because it contains sockets with long names."""
-        return self.root / "k"
+        return self.root / ROOT
 
     @property
     def plugins_dir(self) -> Path:
