@@ -16,6 +16,13 @@ _WIDTH = 7
 def badge(report: Report) -> str:
     """The badge of a run: green only if it is complete and the driver meets all MUSTs of its level."""
     label = f"drahealth {report.run.level}"
-    verdict = one_line(report.verdict, _LIMIT)
+    verdict = one_line(_short(report), _LIMIT)
     left, right = (_WIDTH * len(text) + 10 for text in (label, verdict))
-    return render("badge.svg.jinja", label=label, verdict=verdict, color=COLORS[tone(report)], left=left, right=right)
+    color, title = COLORS[tone(report)], f"{label}: {one_line(report.verdict)}"
+    return render("badge.svg.jinja", label=label, verdict=verdict, title=title, color=color, left=left, right=right)
+
+
+def _short(report: Report) -> str:
+    if report.certificate is None:
+        return report.verdict
+    return "certified" if report.certificate.certified else "not certified"

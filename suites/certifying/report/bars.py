@@ -17,8 +17,8 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Late:
-    """A time after the timeout of the last report, and before the next one."""
+class Stretch:
+    """A time in which a report was late, or in which a device had a fault."""
 
     start: float
     end: float
@@ -34,7 +34,10 @@ class Bar:
     spans: tuple[Span, ...]
     ticks: tuple[float, ...] = ()
     """When it was reported."""
-    late: tuple[Late, ...] = ()
+    late: tuple[Stretch, ...] = ()
+    """Times after the timeout of the last report, and before the next one."""
+    faults: tuple[Stretch, ...] = ()
+    """Times in which drahealth had broken the device."""
 
 
 def merged(spans: Iterable[Span]) -> Iterator[Span]:

@@ -20,10 +20,12 @@ _RECORDS = 10
 def check_result(report: Report, evidence: Evidence | None = None, name: str = "") -> Result:
     """The report as a result; with its evidence also the lanes."""
     problems = (Verdict.FAIL, Verdict.ERROR, Verdict.NOT_TESTED, Verdict.WAIVED)
+    verdict, _, scope = report.verdict.partition(", ") if report.certificate else (report.verdict, "", "")
     suspects = (one.seen for each in report.requirements for one in each.findings if one.verdict in problems)
     return Result(
         name=shown(name) or f"drahealth {report.run.level}",
-        verdict=shown(report.verdict),
+        verdict=shown(verdict),
+        scope=shown(scope),
         tone=tone(report),
         reasons=some(report.reasons),
         facts=tuple(_facts(report)),
@@ -36,9 +38,10 @@ def check_result(report: Report, evidence: Evidence | None = None, name: str = "
 
 
 def tone(report: Report) -> str:
-    """good only for a run that is complete and whose driver meets its requirements."""
-    if report.exit_code == 0:
-        return "good" if report.complete and not report.partial else "open"
+    """good only for a run that is complete and whose driver meets its requirements; of a certification: certified."""
+    certified = report.certificate is None or report.certificate.certified
+    if report.exit_code == 0 and report.complete and not report.partial and certified:
+        return "good"
     return "bad" if report.exit_code == 1 else "open"
 
 
@@ -51,6 +54,10 @@ def _facts(report: Report) -> Iterator[tuple[str, str]]:
     yield "API server", shown(run.api_server)
     yield "started", shown(run.started)
     yield "drahealth", shown(run.drahealth)
+    if certificate := report.certificate:
+        yield "judged", f"{certificate.judged}, by drahealth {shown(certificate.drahealth)}"
+        yield "ledger", f"sha256 {shown(certificate.ledger_sha256)}"
+        yield "evidence", f"sha256 {shown(certificate.evidence_sha256)}"
 
 
 def _release(one: ReleaseView) -> ReleaseRow:
@@ -80,5 +87,6 @@ def _detail(finding: CheckFinding, verdict: str, rerun: str) -> Detail:
         expected=shown(finding.expected),
         evidence=f"line {lines}" if lines else "",
         fix=shown(finding.fix) if failed else "",
+        grade=finding.grade,
         rerun=shown(rerun) if failed or finding.verdict is Verdict.ERROR else "",
     )

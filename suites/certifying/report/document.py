@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal
 
-from drahealth.suites.certifying.certificate.certificate import Certificate
+from drahealth.suites.certifying.certificate.certificate import OPEN, Certificate
 from drahealth.suites.certifying.pod_status.releases import ReleaseView, shown_by_releases
 from drahealth.suites.checking.checks import CHECKS
 from drahealth.suites.checking.evidence import Evidence, Header
@@ -86,9 +86,11 @@ class Report:
         for one in self.requirements:
             if one.verdict != worst(finding.verdict for finding in one.findings):
                 return f"the verdict of {one.id} differs from its findings"
-        failed = any(one.verdict is Verdict.FAIL and one.level == "MUST" for one in self.requirements)
-        if failed and self.exit_code == 0:
+        verdicts = {one.verdict for one in self.requirements if one.level == "MUST"}
+        if Verdict.FAIL in verdicts and self.exit_code == 0:
             return "`exit_code` must not be 0 for a violated MUST"
+        if self.certificate and self.certificate.certified and verdicts & set(OPEN):
+            return "`certified` must be false if a MUST is violated or not tested"
         return ""
 
 

@@ -1,9 +1,9 @@
 """Where the parts of lanes are in the picture: times as percentages of the run's duration. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from drahealth.suites.certifying.report.bars import Bar
+from drahealth.suites.certifying.report.bars import Bar, Stretch
 from drahealth.suites.certifying.report.lanes import Group, Lane, Lanes
 from drahealth.suites.certifying.report.results import shown
 
@@ -94,8 +94,7 @@ def picture(lanes: Lanes) -> Picture:
 
 def _group(group: Group, scale: _Scale) -> DrawnGroup:
     marks = tuple(
-        Shape(mark.kind.replace(" ", "-"), scale.percent(mark.at), 0, f"{mark.at:.1f} s: {shown(mark.text, 300)}")
-        for mark in group.marks
+        Shape(mark.kind, scale.percent(mark.at), 0, f"{mark.at:.1f} s: {shown(mark.text, 300)}") for mark in group.marks
     )
     lanes = tuple(_lane(lane, scale) for lane in group.lanes)
     return DrawnGroup(group.process, lanes, marks, tuple(mark.text for mark in marks), group.left_out)
@@ -107,9 +106,14 @@ def _lane(lane: Lane, scale: _Scale) -> DrawnLane:
 
 
 def _bar(bar: Bar, y: int, scale: _Scale) -> DrawnBar:
-    shapes = (*_spans(bar, scale), *_ticks(bar, scale), *_late(bar, scale))
+    shapes = (
+        *_spans(bar, scale),
+        *_ticks(bar, scale),
+        *_stretches("late", bar.late, scale),
+        *_stretches("faulted", bar.faults, scale),
+    )
     changes = [f"{span.health} from {span.start:.1f} s" for span in bar.spans[: scale.shapes]]
-    summary = "; ".join([*changes[:20], *(late.text for late in bar.late[:5])])
+    summary = "; ".join([*changes[:20], *(shown(one.text, 300) for one in (*bar.late[:5], *bar.faults[:5]))])
     return DrawnBar(shown(bar.source, 100), y, shapes, summary)
 
 
@@ -130,8 +134,8 @@ def _ticks(bar: Bar, scale: _Scale) -> Iterator[Shape]:
             yield Shape("report", x, 0, f"report at {at:.1f} s")
 
 
-def _late(bar: Bar, scale: _Scale) -> Iterator[Shape]:
-    for late in bar.late[: scale.shapes]:
-        x = scale.percent(late.start)
-        text = f"late: {late.text}, {late.start:.1f} s to {late.end:.1f} s"
-        yield Shape("late", x, round(scale.percent(late.end) - x, 2), text)
+def _stretches(kind: str, stretches: Sequence[Stretch], scale: _Scale) -> Iterator[Shape]:
+    for one in stretches[: scale.shapes]:
+        x = scale.percent(one.start)
+        text = f"{kind}: {shown(one.text, 300)}, {one.start:.1f} s to {one.end:.1f} s"
+        yield Shape(kind, x, round(scale.percent(one.end) - x, 2), text)

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from drahealth.proto.events import ExperimentStarted
 from drahealth.proto.values import DeviceHealth, Health
-from drahealth.suites.certifying.report.bars import Bar, Late, Span, merged
+from drahealth.suites.certifying.report.bars import Bar, Span, Stretch, merged
+from drahealth.suites.certifying.report.fault_bars import fault_bars
 from drahealth.suites.certifying.report.list_bars import list_bars, pod_bars
 from drahealth.suites.certifying.report.marks import Mark, marks
 from drahealth.suites.checking.checks.health_timing import timeout_of
@@ -34,8 +35,10 @@ class Lane:
 
     @property
     def is_eventful(self) -> bool:
-        """Whether it was ever late, or not healthy."""
-        return any(bar.late or any(span.health != Health.HEALTHY for span in bar.spans) for bar in self.bars)
+        """Whether it was ever broken, late, or not healthy."""
+        return any(
+            bar.faults or bar.late or any(span.health != Health.HEALTHY for span in bar.spans) for bar in self.bars
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +87,8 @@ def _bars_of(evidence: Evidence, process_of: Mapping[str, str]) -> _Bars:
     for stream in streams(evidence):
         if stream.experiment != _UNREAD and stream.open_seconds >= _SHORTEST:
             watched.setdefault(process_of.get(stream.experiment, ""), []).append(stream)
+    for process, device, bar in fault_bars(evidence):
+        found.setdefault(process, {}).setdefault(device, []).append(bar)
     for process, each in watched.items():
         for device, bar in stream_bars(each):
             found.setdefault(process, {}).setdefault(device, []).append(bar)
@@ -135,8 +140,10 @@ def _bars(stream: Stream) -> Iterator[tuple[str, Bar]]:
         yield str(device), Bar(f"{stream.api.name}, stream {stream.id}", tuple(merged(spans)), ticks, tuple(late))
 
 
-def _late(at: float, stop: float, reported: DeviceHealth) -> Late:
-    return Late(at + timeout_of(reported), stop, f"no report for {stop - at:.1f} s; timeout {timeout_of(reported)} s")
+def _late(at: float, stop: float, reported: DeviceHealth) -> Stretch:
+    return Stretch(
+        at + timeout_of(reported), stop, f"no report for {stop - at:.1f} s; timeout {timeout_of(reported)} s"
+    )
 
 
 def _unlisted(stream: Stream) -> dict[Device, list[float]]:

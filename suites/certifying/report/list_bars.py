@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from drahealth.proto.events import ListReceived, StatusSeen, StreamClosed
+from drahealth.proto.events import ListReceived, PodDeleted, StatusSeen, StreamClosed
 from drahealth.proto.values import Health
 from drahealth.suites.certifying.report.bars import Bar, Span, merged
 from drahealth.suites.checking.evidence import Evidence
@@ -20,6 +20,10 @@ def pod_bars(evidence: Evidence) -> Iterator[tuple[str, str, Bar]]:
             key = (one.experiment, one.what.pod, container)
             if shown or key in found:
                 found.setdefault(key, []).append((one.at, shown))
+    for gone in evidence.of(PodDeleted):
+        for (experiment, pod, _), states in found.items():
+            if (experiment, pod) == (gone.experiment, gone.what.pod):
+                states.append((gone.at, {}))
     for (experiment, pod, container), states in found.items():
         source = f"status of Pod {pod}" + (f", container {container}" if container else "")
         yield from ((experiment, name, bar) for name, bar in _bars(source, states, _end(evidence)))

@@ -6,9 +6,14 @@ from typing import Literal
 
 from drahealth.proto.events import (
     ApiServerSwitched,
+    BackendSwitched,
     Event,
+    FaultCleared,
+    FaultInjected,
     GrpcCall,
+    KubeletSwitched,
     MalformedReceived,
+    PodRequested,
     ProcessExited,
     ProcessStarted,
     SignalSent,
@@ -18,7 +23,7 @@ from drahealth.proto.services import GET_INFO, PREPARE, UNPREPARE
 from drahealth.suites.checking.evidence import Evidence
 from drahealth.suites.checking.observed.streams import OURS
 
-Kind = Literal["fault", "recovery", "process", "api server", "call", "problem"]
+Kind = Literal["fault", "cleared", "process", "server", "call", "problem"]
 _LIMIT = 200
 """The most marks of one process."""
 _CALLS = {one.path.removeprefix("/") for one in (GET_INFO, *PREPARE.values(), *UNPREPARE.values())}
@@ -52,7 +57,20 @@ def _mark(event: Event) -> tuple[Kind, str] | None:
         case SignalSent():
             return "process", f"{event.signal} sent"
         case ApiServerSwitched():
-            return "api server", f"API server {'reachable' if event.reachable else 'unreachable'}"
+            return "server", f"API server {'reachable' if event.reachable else 'unreachable'}"
+        case BackendSwitched():
+            return "server", f"backend {event.script} {'started' if event.running else 'killed'}"
+        case FaultInjected() | FaultCleared() if event.outcome != "done":
+            return "problem", f"fault {event.fault}, {event.action}: {event.outcome}: {event.problem}"
+        case FaultInjected():
+            step = "injected" if event.step == "break" else "cause changed"
+            return "fault", f"fault {event.fault} {step} on {event.device}: {event.action}"
+        case FaultCleared():
+            return "cleared", f"fault {event.fault} cleared on {event.device}: {event.action}"
+        case KubeletSwitched():
+            return "server", f"kubelet {'started' if event.running else 'stopped'}"
+        case PodRequested():
+            return "call", f"Pod {event.pod} {event.change}"
         case GrpcCall(method=method) if method in _CALLS:
             name = method.rpartition("/")[2]
             return ("call", name) if event.code == "OK" else ("problem", f"{name}: {event.code} {event.details}")

@@ -12,7 +12,7 @@ _ROWS = 20
 """The most requirements in the table."""
 _TEXT = 200
 """Characters of the longest text."""
-_SPECIAL = re.compile(r"([\\`*_{}\[\]()!|~@<>&$]|^[-+#=]|(?<=^\d)[.)])")
+_SPECIAL = re.compile(r"([\\`*_{}\[\]()!|~@<>&$]|^[-+#=]|(?<=^\d)[.)](?=\s|$))")
 """What Markdown and HTML treat as more than text: anywhere, or at the start of a line."""
 _LISTED = (Verdict.ERROR, Verdict.FAIL, Verdict.NOT_TESTED, Verdict.WAIVED)
 _SIGNS = {"good": "✅", "bad": "❌", "open": "⚠️"}
@@ -25,7 +25,8 @@ def pull_request_text(report: Report) -> str:
 
 def _lines(report: Report) -> Iterator[str]:
     yield f"### {_SIGNS[tone(report)]} drahealth {report.run.level}: {_plain(report.verdict)}"
-    yield ""
+    if report.reasons:
+        yield ""
     for reason in report.reasons[:5]:
         yield f"- {_plain(reason)}"
     listed = sorted((one for one in report.requirements if one.verdict in _LISTED), key=lambda one: one.verdict)

@@ -32,6 +32,8 @@ class Detail:
     """Where the evidence shows it."""
     fix: str = ""
     rerun: str = ""
+    grade: str = ""
+    """How the capability was proven: observed, asked or forced; empty where this does not apply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,8 @@ class Result:
     """What was tested and how, as names and values."""
     requirements: Mapping[str, Requirement]
     cells: Mapping[str, Cell]
+    scope: str = ""
+    """What a certificate holds for; the verdict and this are one sentence."""
     lanes: Lanes | None = None
     why_no_lanes: str = ""
     releases: tuple[ReleaseRow, ...] = ()

@@ -7,10 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from drahealth.proto.events import ExperimentEnded
 from drahealth.suites.certifying.report.badge import COLORS, badge
 from drahealth.suites.certifying.report.document import Report, report_of
 from drahealth.suites.certifying.report.pull_request import pull_request_text
 from drahealth.suites.checking.summary import Outcome, Summary
+from drahealth.suites.unit.certifying.certificates import certified, core_run
 from drahealth.suites.unit.certifying.reports import RERUN, failing, summaries, summary_of
 from drahealth.suites.unit.checking.healthy_run import healthy_run
 
@@ -25,6 +27,20 @@ CONFORMS = report(summary_of(healthy_run()))
 def test_badge_names_level_and_verdict() -> None:
     svg = ET.fromstring(badge(CONFORMS))
     assert svg.get("aria-label") == "drahealth check: conforms"
+
+
+def test_badge_of_a_certificate_says_certified_and_its_title_what_for() -> None:
+    _, run = certified(core_run())
+    assert run.certificate
+    report = replace(run, exit_code=0, certificate=replace(run.certificate, certified=True))
+    svg = ET.fromstring(badge(report))
+    texts = [one.text for one in svg.findall(".//{*}text")]
+    assert (texts, svg.findtext("{*}title")) == (["drahealth core", "certified"], f"drahealth core: {report.verdict}")
+
+
+def test_badge_without_a_certificate_is_not_green() -> None:
+    _, report = certified(core_run(watch=ExperimentEnded("incomplete", "the deadline is over")))
+    assert ("not certified" in badge(report), COLORS["good"] in badge(report)) == (True, False)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,10 @@ from drahealth.proto.events import (
     ContainerSeen,
     Event,
     ExperimentStarted,
+    FaultCleared,
+    FaultInjected,
     ListReceived,
+    PodDeleted,
     ReportReceived,
     SignalSent,
     StatusSeen,
@@ -97,6 +100,13 @@ def test_pod_status_is_a_bar_of_its_device(resource: str) -> None:
     assert lane.bars[1].spans[0].message == "XID 79"
 
 
+def test_health_in_a_pod_status_ends_with_the_pod() -> None:
+    shown = ResourceStatus("claim:gpu", (ResourceHealth("gpu.example.com/pool/a", UNHEALTHY),))
+    status = StatusSeen("pod-1", "uid", "Running", (ContainerSeen("main", "running", 0, (shown,)),))
+    lanes = lanes_of(run((2, "pod", status), (6, "pod", PodDeleted("pod-1", "uid", "")), *watch(end=20)))
+    assert spans(lanes, "gpu.example.com/pool/a") == [(2, 6, UNHEALTHY)]
+
+
 def test_device_that_vanishes_from_a_device_plugins_list_has_no_health() -> None:
     lists = [("a", "b"), ("a",)]
     records = [
@@ -105,6 +115,16 @@ def test_device_that_vanishes_from_a_device_plugins_list_has_no_health() -> None
     ]
     lanes = lanes_of(run(*records))
     assert (spans(lanes, "a"), spans(lanes, "b")) == ([(1, 2, HEALTHY)], [(1, 2, HEALTHY)])
+
+
+def test_fault_is_a_bar_of_its_device_and_marks_of_its_process() -> None:
+    injected = FaultInjected("main", "cable", "break", "pool", "b", "write x", "forced", "Unhealthy", 2, "done", 0.1)
+    cleared = FaultCleared("main", "cable", "pool", "b", "remove x", 2, "done", 0.1)
+    lanes = lanes_of(run(*watch(report(1, "a", "b"), end=20), (5, "watch", injected), (9, "watch", cleared)))
+    (group,) = lanes.groups
+    (stretch,) = group.lanes[0].bars[0].faults
+    assert (group.lanes[0].name, stretch.start, stretch.end) == ("pool/b", 5, 9)
+    assert [(mark.at, mark.kind) for mark in group.marks] == [(5, "fault"), (9, "cleared")]
 
 
 def test_signals_are_marks_of_their_process() -> None:

@@ -15,6 +15,7 @@ from drahealth.suites.certifying.report.document import Report, report_of
 from drahealth.suites.certifying.report.page import page
 from drahealth.suites.checking.evidence import Evidence
 from drahealth.suites.checking.summary import Summary
+from drahealth.suites.unit.certifying.certificates import certified, core_run
 from drahealth.suites.unit.certifying.html_parts import Parts
 from drahealth.suites.unit.certifying.reports import RERUN, failing, summaries, summary_of
 from drahealth.suites.unit.checking.evidence_of import evidence_at
@@ -59,6 +60,14 @@ def test_page_begins_with_the_verdict_and_its_reason() -> None:
     (verdict,) = parts.of("h1")
     assert verdict.text.endswith("fails")
     assert [one.text.strip() for one in parts.of("ul", "reasons")] == ["The driver violates PLUGIN-18."]
+
+
+def test_page_of_a_certificate_names_what_it_holds_for() -> None:
+    _, found = certified(core_run())
+    parts = Parts(page(found))
+    verdict = parts.of("h1")[0].text[2:]
+    assert f"{verdict}, {parts.of('p', 'scope')[0].text}" == found.verdict
+    assert parts.of("title")[0].text == f"{verdict} - drahealth"
 
 
 def test_table_begins_with_the_violated_requirement_and_explains_it() -> None:

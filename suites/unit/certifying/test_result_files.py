@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,8 @@ from drahealth.suites.checking.evidence import Evidence, EvidenceWriter
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.judging.report import Outcome, Run
 from drahealth.suites.judging.report import Result as Scenario
-from drahealth.suites.unit.certifying.reports import RERUN, failing, summary_of
+from drahealth.suites.unit.certifying.certificates import certified, core_run
+from drahealth.suites.unit.certifying.reports import RERUN, failing, leave_sockets, summary_of
 from drahealth.suites.unit.checking.healthy_run import healthy_run
 
 Edit = Callable[[dict[str, Any]], object]
@@ -124,6 +125,15 @@ def test_edited_report_is_rejected(folder: Path, edit: Edit) -> None:
     with pytest.raises(ConfigurationError) as error:
         results(path)
     assert (error.value.message.startswith(str(path)), error.value.hint != "") == (True, True)
+
+
+def test_report_that_certifies_a_driver_with_violations_is_rejected(tmp_path: Path) -> None:
+    _, report = certified(core_run(leave_sockets))
+    assert report.certificate
+    forged = replace(report, exit_code=4, certificate=replace(report.certificate, certified=True))
+    (tmp_path / "report.json").write_text(to_json(forged))
+    with pytest.raises(ConfigurationError):
+        results(tmp_path)
 
 
 @pytest.mark.parametrize("edit", [lambda run: run.update(exit_code=0), lambda run: run["counts"].update(failed=2)])

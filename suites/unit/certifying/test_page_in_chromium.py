@@ -1,0 +1,65 @@
+"""The page in a browser: no messages on the console, no sideways scrolling, filters that work without scripts."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from drahealth.suites.certifying.report.check_result import check_result
+from drahealth.suites.certifying.report.document import report_of
+from drahealth.suites.certifying.report.page import page_of
+from drahealth.suites.unit.certifying.chromium import PROGRAM, Page, Theme, chromium
+from drahealth.suites.unit.certifying.reports import RERUN, failing, summary_of
+from drahealth.suites.unit.checking.healthy_run import healthy_run
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(PROGRAM is None, reason="Chromium is not installed; on Debian: apt install chromium"),
+]
+SHOWN_ROWS = "[...document.querySelectorAll('tr.row')].filter(row => row.offsetHeight > 0).map(row => row.id)"
+TOO_WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+
+
+@pytest.fixture
+async def browser() -> AsyncIterator[Page]:
+    async with chromium() as page:
+        yield page
+
+
+@pytest.fixture(params=["one result", "two results"])
+def file(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A page of a driver that violates PLUGIN-18, also beside a healthy one."""
+    summary, evidence = failing()
+    results = [check_result(report_of(summary, evidence, RERUN), evidence)]
+    if request.param == "two results":
+        results.append(check_result(report_of(summary_of(healthy_run()), healthy_run(), RERUN), name="healthy.json"))
+    path = tmp_path / "page.html"
+    path.write_text(page_of(results), encoding="utf-8")
+    return path
+
+
+async def test_page_fits_each_width_and_theme_without_messages(browser: Page, file: Path) -> None:
+    too_wide = {}
+    for width in (400, 1400):
+        for theme in ("light", "dark"):
+            chosen: Theme = "dark" if theme == "dark" else "light"
+            await browser.open(file, width=width, theme=chosen)
+            too_wide[width, theme] = await browser.value(TOO_WIDE)
+    assert set(too_wide.values()) == {0}, too_wide
+    assert browser.problems == []
+
+
+async def test_theme_changes_the_background_and_print_is_light(browser: Page, file: Path) -> None:
+    found = []
+    for theme, media in (("light", "screen"), ("dark", "screen"), ("dark", "print")):
+        chosen: Theme = "dark" if theme == "dark" else "light"
+        await browser.open(file, width=1400, theme=chosen, media=media)
+        found.append(await browser.value("getComputedStyle(document.body).backgroundColor"))
+    assert found == ["rgb(255, 255, 255)", "rgb(13, 17, 23)", "rgb(255, 255, 255)"]
+
+
+async def test_checkboxes_filter_the_table_without_scripts(browser: Page, file: Path) -> None:
+    await browser.open(file, width=1400, theme="light")
+    for verdict in ("pass", "static", "not-applicable"):
+        await browser.value(f"document.querySelector('input.f-{verdict}')?.click()")
+    assert await browser.value(SHOWN_ROWS) == ["PLUGIN-18"]
