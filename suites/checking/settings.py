@@ -26,6 +26,8 @@ FAULTS_MISSING = "the driver profile says that faults can be caused, and declare
 """Why experiments with faults do not run: their requirements are NOT_TESTED."""
 
 
+_ALL_FAULTS = ("faults", "plugin-faults", "pod-faults", "kubelet-pod-faults")
+"""Experiments that cause one fault after another."""
 CDI_DIRS = (Path("/etc/cdi"), Path("/var/run/cdi"))
 """Directories of CDI specs of a node. Source: Container Device Interface, SPEC.md, "Defaults"."""
 GRACE = 10.0
@@ -144,9 +146,7 @@ class Settings:
         if "fault" not in experiment.needs:
             return experiment.seconds
         each = [fault.seconds for fault in self.faults]
-        return experiment.seconds + (
-            sum(each) if experiment.name in ("faults", "plugin-faults") else max(each, default=0)
-        )
+        return experiment.seconds + (sum(each) if experiment.name in _ALL_FAULTS else max(each, default=0))
 
     def excluded(self, experiment: Experiment) -> str:
         """Why an experiment cannot run with these settings; empty if it can."""

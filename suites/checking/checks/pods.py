@@ -13,10 +13,10 @@ from drahealth.suites.checking.observed.pods import PodRun, Reports, Shown, pod_
 from drahealth.suites.checking.observed.registrations import get_info
 from drahealth.suites.checking.verdicts import Finding, failed, not_applicable, not_tested, passed
 
-LATE = {"pod-status": 5.0, "kubelet-pod-status": 10.0}
+LATE = {"pod-status": 5.0, "kubelet-pod-status": 10.0, "pod-faults": 5.0, "kubelet-pod-faults": 10.0}
 """Seconds from a report, or from the end of a timeout, to the Pod status. The reference syncs a Pod every 3 s, and the
 real kubelet every 6 to 9 s."""
-_REFERENCE, _KUBELET = LATE
+_REFERENCE, _KUBELET = "pod-status", "kubelet-pod-status"
 
 
 PodJudge = Callable[[Evidence, PodRun], Finding]

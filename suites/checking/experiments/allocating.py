@@ -103,10 +103,11 @@ class Allocator:
 
 
 @asynccontextmanager
-async def allocator(lab: Lab, plugin: Plugin) -> AsyncGenerator[Allocator, None]:
+async def allocator(lab: Lab, plugin: Plugin, named: Collection[str] = ()) -> AsyncGenerator[Allocator, None]:
     """Claims for what the driver publishes, or those of the claim file. Raises Incomplete if nothing can be allocated.
 
-    The claims are deleted at the end.
+    Without claims of the user, claims for one device are for the devices with these names, if there are any. The claims
+    are deleted at the end.
     """
     assert lab.subject.api, "the driver has no API server"
     async with watched_slices(lab, plugin.driver) as watched:
@@ -116,7 +117,9 @@ async def allocator(lab: Lab, plugin: Plugin) -> AsyncGenerator[Allocator, None]
         if lab.claim:
             shapes = await _given(lab, lab.subject.api, slices)
         else:
-            shapes = shapes_of(published_devices(slices), lab.claim_devices)
+            published = published_devices(slices)
+            wanted = [one for one in published if one.id.device in named] if lab.claim_devices == 1 else []
+            shapes = [shape_of([one]) for one in wanted] or shapes_of(published, lab.claim_devices)
         if not shapes:
             raise Incomplete("the driver publishes no device; a claim can be given with --claim")
         made = Allocator(lab, lab.subject.api, shapes)

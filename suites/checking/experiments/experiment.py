@@ -5,7 +5,7 @@ from typing import Literal
 
 from drahealth.suites.checking.ledger import Level, SubjectKind
 
-Process = Literal["main", "refused", "restarted", "cut-off", "pod", "kubelet", "broken"]
+Process = Literal["main", "refused", "restarted", "cut-off", "pod", "kubelet", "broken", "pod-broken", "kubelet-broken"]
 """Label of a driver process. Each has its own directories, API server objects and node name; all run side by side."""
 
 

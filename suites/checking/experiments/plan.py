@@ -137,6 +137,22 @@ EXPERIMENTS: dict[str, Experiment] = {
             frozenset({"start", "claim", "api-server"}),
             scope="full",
         ),
+        Experiment(
+            "pod-faults",
+            "Run a Pod on the reference, break and heal its devices, and follow its status.",
+            "pod-broken",
+            5,
+            frozenset({"start", "claim", "api-server", "health", "fault"}),
+            scope="core",
+        ),
+        Experiment(
+            "kubelet-pod-faults",
+            "Run a Pod on a real kubelet, break and heal its devices, and follow its status.",
+            "kubelet-broken",
+            15,
+            frozenset({"start", "claim", "api-server", "health", "fault"}),
+            scope="full",
+        ),
         *DEVICE_PLUGIN_EXPERIMENTS,
         *FAULT_EXPERIMENTS,
     )

@@ -15,6 +15,7 @@ from drahealth.proto.events import (
     CheckpointWritten,
     Event,
     EventSeen,
+    GrpcCall,
     PodRequested,
     StatusSeen,
     StreamClosed,
@@ -22,6 +23,7 @@ from drahealth.proto.events import (
 from drahealth.proto.values import ClaimRef
 from drahealth.suites.checking.experiments.allocating import Allocator, allocator
 from drahealth.suites.checking.experiments.first_steps import SOCKET_LIMIT, described, started
+from drahealth.suites.checking.experiments.pod_faults import break_devices, devices_to_break
 from drahealth.suites.checking.experiments.pod_watch import PodWatch, watched_pod
 from drahealth.suites.checking.experiments.real_kubelet import SCHEDULER, real_kubelet
 from drahealth.suites.checking.kubelet.cdi_specs import read_specs
@@ -30,6 +32,9 @@ from drahealth.suites.checking.kubelet.plugin import Plugin
 from drahealth.suites.checking.kubelet.registration import plugin_of
 from drahealth.suites.checking.kubelet.subscriber import CANCELLED_BY_US, subscribed
 from drahealth.suites.checking.lab import Lab
+from drahealth.suites.checking.observed.claims import answered
+from drahealth.suites.checking.observed.devices import Device
+from drahealth.suites.checking.observed.plain import mapping, sequence
 from drahealth.suites.checking.outcomes import Incomplete
 from drahealth.suites.story import manifests
 
@@ -44,9 +49,11 @@ class Limits:
     """For which the status of a running Pod is followed: time for several reports of most drivers."""
     end: float
     """Until a deleted Pod must be gone; its grace period is 1 s."""
+    late: float
+    """From a report to the Pod status, when a device breaks or heals."""
 
 
-REFERENCE, KUBELET = Limits(20, 12, 15), Limits(30, 20, 20)
+REFERENCE, KUBELET = Limits(20, 12, 15, 5), Limits(30, 20, 20, 10)
 RESYNC = 3.0
 """Seconds between two syncs of the Pod on the reference; kubelets sync a Pod after 60 to 90 s (B-03)."""
 _IMAGE = "workload.example.com/job:1"
@@ -60,15 +67,31 @@ async def pod_status(lab: Lab) -> None:
         await _run_pod(lab, await _plugin(lab), node, REFERENCE)
 
 
+async def pod_faults(lab: Lab) -> None:
+    """Does the same, and breaks the devices of the Pod."""
+    async with _reference(lab) as node:
+        await started(lab)
+        await _run_pod(lab, await _plugin(lab), node, REFERENCE, breaks=True)
+
+
 async def kubelet_pod_status(lab: Lab) -> None:
     """Runs a Pod on a real kubelet, in its directories. drahealth subscribes to the driver's health beside it."""
+    await _on_kubelet(lab, breaks=False)
+
+
+async def kubelet_pod_faults(lab: Lab) -> None:
+    """Does the same, and breaks the devices of the Pod."""
+    await _on_kubelet(lab, breaks=True)
+
+
+async def _on_kubelet(lab: Lab, *, breaks: bool) -> None:
     async with real_kubelet(lab) as node:
         await started(lab)
         plugin = await _plugin(lab)
         async with AsyncExitStack() as stack:
             for api in pick_health_api(plugin.versions, node.profile)[:1]:
                 await stack.enter_async_context(subscribed(plugin, api, lab.subject.clock, lab.record))
-            await _run_pod(lab, plugin, node, KUBELET)
+            await _run_pod(lab, plugin, node, KUBELET, breaks=breaks)
         node.check()
 
 
@@ -81,9 +104,13 @@ async def _reference(lab: Lab) -> AsyncGenerator["_Reference", None]:
     assert setup, "drahealth does not start the driver"
     assert setup.server, "drahealth does not run its API server"
 
+    calls: list[GrpcCall] = []
+
     def observe(event: Event) -> None:
         if isinstance(event, StreamClosed) and event.code == "CANCELLED":
             event = replace(event, why=CANCELLED_BY_US)
+        if isinstance(event, GrpcCall):
+            calls.append(event)
         if not isinstance(event, (*IN_SHORT, CheckpointWritten)):  # reports are there in full
             lab.record(event)
 
@@ -98,7 +125,7 @@ async def _reference(lab: Lab) -> AsyncGenerator["_Reference", None]:
     )
     try:
         await cluster.start()
-        yield _Reference(setup.profile)
+        yield _Reference(setup.profile, calls)
     finally:
         await cluster.stop()
 
@@ -116,12 +143,16 @@ class PodNode(Protocol):
     def look(self) -> None:
         """Records more about the running Pod."""
 
+    def cdi_ids(self, device: Device) -> tuple[str, ...]:
+        """The CDI device IDs of a prepared device."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Reference:
     """Implements `PodNode`: it has a scheduler, and its calls are recorded."""
 
     profile: Profile
+    calls: list[GrpcCall]
 
     async def schedule(self, pod: Object, claims: Sequence[ClaimRef]) -> None:
         """Nothing."""
@@ -129,12 +160,22 @@ class _Reference:
     def look(self) -> None:
         """Nothing."""
 
+    def cdi_ids(self, device: Device) -> tuple[str, ...]:
+        """Those of the recorded answers."""
+        for call in self.calls:
+            for uid in mapping(call.response, "claims"):
+                for one in map(answered, sequence(call.response, "claims", uid, "devices")):
+                    if one.device == device:
+                        return one.cdi_ids
+        return ()
 
-async def _run_pod(lab: Lab, plugin: Plugin, node: PodNode, limits: Limits) -> None:
+
+async def _run_pod(lab: Lab, plugin: Plugin, node: PodNode, limits: Limits, *, breaks: bool = False) -> None:
     """Runs a Pod from its creation to its deletion. A Pod that does not start is deleted, too: its records show why."""
     api = lab.subject.api
     assert api, "the driver has no API server"
-    async with allocator(lab, plugin) as made:
+    named = devices_to_break(lab.subject.faults) if breaks else ()
+    async with allocator(lab, plugin, named) as made:
         claims = await _claims(made)
         created = await api.create(PODS, _manifest(claims))
         metadata = created["metadata"]
@@ -146,8 +187,12 @@ async def _run_pod(lab: Lab, plugin: Plugin, node: PodNode, limits: Limits) -> N
         async with watched_pod(lab, api, uid) as pod:
             if await pod.until(limits.start, lambda: _runs(pod.status)):
                 lab.record(CdiSpecsRead(read_specs(*lab.subject.places.cdi_dirs)))
-                await _observe(lab, pod, limits)
                 node.look()
+                if breaks:
+                    devices = [Device(one.pool, one.device) for shape in made.shapes for one in sorted(shape.devices)]
+                    await break_devices(lab, plugin, pod, devices, node.profile, node.cdi_ids, limits.late)
+                else:
+                    await _observe(lab, pod, limits)
                 lab.record(CdiSpecsRead(read_specs(*lab.subject.places.cdi_dirs)))
             else:
                 await _record_events(lab, api, uid, namespace)

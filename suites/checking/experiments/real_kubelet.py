@@ -16,6 +16,8 @@ from drahealth.manager.profile import Profile
 from drahealth.proto.events import PreparedClaim, PreparedClaimsRead
 from drahealth.proto.values import ClaimRef
 from drahealth.suites.checking.lab import Lab
+from drahealth.suites.checking.observed.claims import answered
+from drahealth.suites.checking.observed.devices import Device
 from drahealth.suites.checking.observed.plain import at, mapping, sequence, text, texts
 from drahealth.suites.checking.outcomes import Unavailable
 from drahealth.suites.checking.sandbox.declared import KUBELET_DIR
@@ -61,11 +63,18 @@ class RealKubelet:
 
     def look(self) -> None:
         """Records the claims that it has prepared."""
+        self.lab.record(PreparedClaimsRead(tuple(self._prepared())))
+
+    def cdi_ids(self, device: Device) -> tuple[str, ...]:
+        """Those in its checkpoint."""
+        found = (answered(one) for claim in self._prepared() for one in claim.devices)
+        return next((one.cdi_ids for one in found if one.device == device), ())
+
+    def _prepared(self) -> list[PreparedClaim]:
         try:
-            data = json.loads((self.root / CLAIMS_FILE).read_bytes())
+            return list(prepared_claims(json.loads((self.root / CLAIMS_FILE).read_bytes())))
         except (OSError, ValueError):  # no claim was prepared
-            return
-        self.lab.record(PreparedClaimsRead(tuple(prepared_claims(data))))
+            return []
 
     def check(self) -> None:
         """Raises Unavailable if it has died."""

@@ -8,7 +8,12 @@ from drahealth.suites.checking.experiments.api_server import api_server_down
 from drahealth.suites.checking.experiments.claims import claims, slow_prepare
 from drahealth.suites.checking.experiments.ending import driver_restart, end
 from drahealth.suites.checking.experiments.faults import FAULT_RUNS
-from drahealth.suites.checking.experiments.pod_status import kubelet_pod_status, pod_status
+from drahealth.suites.checking.experiments.pod_status import (
+    kubelet_pod_faults,
+    kubelet_pod_status,
+    pod_faults,
+    pod_status,
+)
 from drahealth.suites.checking.experiments.registration import refused_registration, registration, reregistration
 from drahealth.suites.checking.experiments.services import services
 from drahealth.suites.checking.experiments.slices import slice_deletion, slices
@@ -32,6 +37,8 @@ RUNS: dict[str, Callable[[Lab], Coroutine[Any, Any, None]]] = {
     "api-server-down": api_server_down,
     "pod-status": pod_status,
     "kubelet-pod-status": kubelet_pod_status,
+    "pod-faults": pod_faults,
+    "kubelet-pod-faults": kubelet_pod_faults,
     **DEVICE_PLUGIN_RUNS,
     **FAULT_RUNS,
 }

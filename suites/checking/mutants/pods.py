@@ -65,6 +65,24 @@ class SilentAfterPrepare(Healthy):
             super().wake(prepared_only=prepared_only)
 
 
+@mutant("fault-appears-in-the-pod-status", "kubelet-fault-appears-in-the-pod-status")
+class BrokenDeviceInOtherPool(Healthy):
+    """The reports of a broken device have the name of the driver as pool."""
+
+    def health_of(self, device: str, api: HealthApi) -> DeviceHealth:
+        found = super().health_of(device, api)
+        return replace(found, pool=self.name) if device in self.faults else found
+
+
+@mutant("fault-appears-in-the-pod-status")
+class PreparedDevicesAreNotExamined(Healthy):
+    """The driver does not look at the health of prepared devices."""
+
+    def apply_faults(self, found: dict[str, DeviceHealth]) -> None:
+        held = {device.device for devices in self.prepared.values() for device in devices}
+        super().apply_faults({name: one for name, one in found.items() if name not in held})
+
+
 @mutant("deleted-pod-ends", "kubelet-deleted-pod-ends")
 class UnprepareFailsWhileWatched(Healthy):
     """NodeUnprepareResources fails while a health stream is open."""

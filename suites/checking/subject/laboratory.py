@@ -97,7 +97,7 @@ async def _started(
     if declared := settings.sandbox:
         running = await stack.enter_async_context(sandbox(declared, private_folders(declared, root), [root]))
     profile = profile_of(settings.kubernetes or DEFAULT_KUBERNETES) if settings.api_server == "real" else KEP
-    if kubeconfig and label != "kubelet":  # a real kubelet brings its own API server
+    if kubeconfig and label not in ("kubelet", "kubelet-broken"):  # a real kubelet brings its own API server
         server = await stack.enter_async_context(_api_server(settings, root / "api"))
         api = server.api
         await create_objects(api, settings.objects, places)

@@ -16,6 +16,8 @@ from drahealth.proto.events import (
     Event,
     ExperimentEnded,
     ExperimentStarted,
+    FaultCleared,
+    FaultInjected,
     GrpcCall,
     OutputMeasured,
     PluginRegistered,
@@ -179,6 +181,8 @@ def _records() -> Iterator[Record]:
     yield from _others()
     yield from _pod()
     yield from _kubelet_pod()
+    yield from _broken_pod("pod-faults", "kep", f"{DRIVER}/{POOL}/")
+    yield from _broken_pod("kubelet-pod-faults", "v1.37", cdi(""))
     for name, experiment in EXPERIMENTS.items():
         yield (END if name == "end" else 0.0), name, ExperimentStarted(experiment.process)
 
@@ -290,6 +294,22 @@ def _kubelet_pod() -> Iterator[Record]:
     yield 42.0, run, PreparedClaimsRead(tuple(PreparedClaim(uid, DRIVER, (one,)) for uid, one in devices.items()))
     yield 42.1, run, PodRequested("deleted", "job", "pod", ("p", "q"), "v1.37")
     yield 43.0, run, PodDeleted("job", "pod", "default")
+
+
+def _broken_pod(run: str, profile: str, prefix: str) -> Iterator[Record]:
+    """A Pod whose gpu-1 breaks and heals."""
+    yield 0.6, run, _registration()[0]
+    yield 1.0, run, allocated("p", "gpu-1")
+    yield 1.1, run, PodRequested("created", "job", "pod", ("p",), profile)
+    yield 1.2, run, PreparedClaimsRead((PreparedClaim("p", DRIVER, (_prepared("gpu-1"),)),))
+    step, device = (EXPERIMENTS[run].process, "hot"), (POOL, "gpu-1")
+    yield 5.0, run, FaultInjected(*step, "break", *device, "write health", "forced", "Unhealthy", 1.0, "done", 0.1)
+    yield 9.0, run, FaultCleared(*step, *device, "remove health", 1.0, "done", 0.1)
+    for at, health in ((1.5, Health.HEALTHY), (5.5, Health.UNHEALTHY), (9.5, Health.HEALTHY)):
+        shown = ResourceStatus("claim:claim-0", (ResourceHealth(f"{prefix}gpu-1", health),))
+        yield at, run, StatusSeen("job", "pod", "Running", (ContainerSeen("main", "running", 0, (shown,)),))
+    yield 12.0, run, PodRequested("deleted", "job", "pod", ("p",), profile)
+    yield 13.0, run, PodDeleted("job", "pod", "default")
 
 
 RECORDS = tuple(_records())

@@ -149,7 +149,7 @@ def test_devices_with_one_id_are_judged_by_the_first_on_a_real_kubelet() -> None
         if not isinstance(event, PreparedClaimsRead):
             return event
         devices = ({**event.claims[0].devices[0], "cdi_device_ids": [cdi("gpu-1")]},)
-        return replace(event, claims=(replace(event.claims[0], devices=devices), event.claims[1]))
+        return replace(event, claims=(replace(event.claims[0], devices=devices), *event.claims[1:]))
 
     assert finding(f"kubelet-{LISTS}", shared).verdict is PASS
     assert finding(f"kubelet-{SHOWS}", shared).verdict is FAIL

@@ -1,0 +1,77 @@
+"""Checks of what a Pod shows while drahealth breaks and heals its devices."""
+
+from drahealth.proto.events import FaultCleared, FaultInjected
+from drahealth.proto.values import Health
+from drahealth.suites.checking.checks.pods import LATE
+from drahealth.suites.checking.checks.registry import check
+from drahealth.suites.checking.evidence import Evidence, Observation
+from drahealth.suites.checking.faults import MARGIN
+from drahealth.suites.checking.observed.devices import Device
+from drahealth.suites.checking.observed.faults import Step, began
+from drahealth.suites.checking.observed.pods import PodRun, pod_runs, shown_health
+from drahealth.suites.checking.verdicts import Finding, Grade, failed, not_tested, passed
+
+_FIX = "Report a broken device under the names that NodePrepareResources returned for it, also while it is prepared."
+
+
+@check("POD-06", "pod-faults", fix=_FIX)
+def fault_appears_in_the_pod_status(evidence: Evidence) -> Finding:
+    """The Pod status shows each break with the declared health, and each heal as Healthy."""
+    return _judged(evidence, "pod-faults")
+
+
+@check("POD-15", "kubelet-pod-faults", fix=_FIX)
+def kubelet_fault_appears_in_the_pod_status(evidence: Evidence) -> Finding:
+    """The same on a real kubelet."""
+    return _judged(evidence, "kubelet-pod-faults")
+
+
+def _judged(evidence: Evidence, experiment: str) -> Finding:
+    """The worst finding of all steps."""
+    pod = next(iter(pod_runs(evidence, experiment)), None)
+    if pod is None or not pod.running:
+        return not_tested("the Pod did not run")
+    breaks = [one for one in evidence.of(FaultInjected, experiment) if one.what.step == "break"]
+    steps: list[Step] = sorted([*breaks, *evidence.of(FaultCleared, experiment)], key=lambda one: one.at)
+    if not breaks:
+        return not_tested("no fault was caused", pod.created.number)
+    grade: Grade = "forced" if any(one.what.grade == "forced" for one in breaks) else "asked"
+    found = [_step(pod, step) for step in steps]
+    worst = min(one.verdict for one in found)
+    mine = [one for one in found if one.verdict is worst]
+    records = tuple(dict.fromkeys(record for one in mine for record in one.records))
+    return Finding(worst, "; ".join(one.seen for one in mine), mine[0].expected, records, grade)
+
+
+def _step(pod: PodRun, step: Step) -> Finding:
+    device = Device(step.what.pool, step.what.device)
+    about = f"{device}, fault {step.what.fault}"
+    if step.what.outcome != "done":
+        seen = f"{about}: `{step.what.action}` {step.what.outcome}: {step.what.problem}"
+        return failed("the fault adapter works", seen, step.number) if _penalty(step) else not_tested(seen, step.number)
+    wanted = step.what.health if isinstance(step.what, FaultInjected) else str(Health.HEALTHY)
+    shown, late = _first(pod, step, device, wanted), LATE[pod.experiment]
+    if shown:
+        return passed(
+            f"{about}: {wanted} in the Pod status after {max(shown.at - step.at, 0):.1f} s", step.number, shown.number
+        )
+    seen = f"{about}: not {wanted} in the Pod status"
+    if isinstance(step.what, FaultInjected) and step.what.on_no_effect == "NOT_TESTED":
+        return not_tested(seen, step.number)
+    return failed(f"{wanted} within {step.what.settle + MARGIN + late:g} s", seen, step.number)
+
+
+def _penalty(step: Step) -> bool:
+    return step.what.on_error == "FAIL"
+
+
+def _first(pod: PodRun, step: Step, device: Device, wanted: str) -> "Observation[object] | None":
+    """The first status since the begin of the step that shows the health in time."""
+    driver = next((driver for driver, one in pod.allocated if one == device), "")
+    name, limit = pod.id_of(driver, device), step.at + step.what.settle + MARGIN + LATE[pod.experiment]
+    since = [one for one in pod.running if began(step) <= one.at <= limit]
+    for one in since:
+        shown = shown_health(one.what, name)
+        if shown and str(shown.health) == wanted:
+            return Observation(one.number, one.at, one.experiment, one.what)
+    return None
