@@ -243,7 +243,7 @@ class DriverProfile(Section):
 
     @model_validator(mode="after")
     def _fits_the_driver(self) -> "DriverProfile":
-        if self.driver.running and "api_server" in self.model_fields_set:
+        if self.driver.running and self.api_server.model_fields_set:
             raise ValueError("[api-server] is for a driver that drahealth starts; set kubeconfig of driver.running")
         if self.driver.running and (self.sandbox or self.helper):
             raise ValueError("[sandbox] and [[helper]] are for a driver that drahealth starts")

@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -205,3 +206,15 @@ def test_report_of_another_ledger_is_not_verified_in_full(certificate: Path) -> 
     report["requirements"][0]["verdict"] = "STATIC"
     path.write_text(json.dumps(report))
     assert drahealth("verify", path, certificate / EVIDENCE).returncode == 1
+
+
+def test_terminated_certification_is_incomplete_and_leaves_nothing(profile: Path) -> None:
+    out = profile.parent / "certificate"
+    command = [sys.executable, "-c", COMMAND, "certify", str(profile)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
+        assert process.stderr is not None
+        process.stderr.readline()  # the first experiment has begun
+        process.terminate()
+        process.communicate()
+    assert process.returncode == 4
+    assert {path.name for path in out.iterdir()} == set(FILES)

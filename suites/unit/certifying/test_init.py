@@ -39,6 +39,14 @@ def test_template_without_a_command_is_valid(capsys: pytest.CaptureFixture[str],
     assert read_profile(path).profile.driver.command
 
 
+def test_written_profile_of_a_running_driver_is_valid(tmp_path: Path) -> None:
+    path = tmp_path / "gpu.toml"
+    path.write_text(driver_profile({"driver": {"running": {"registry-dir": "/r", "kubeconfig": "/k"}}}, "Driver x."))
+    running = read_profile(path).profile.driver.running
+    assert running is not None
+    assert (running.registry_dir, running.kubeconfig) == ("/r", "/k")
+
+
 def test_every_key_has_a_comment_and_a_valid_example() -> None:
     lines = driver_profile({}).splitlines()
     keys = [line.removeprefix("# ") for line in lines if line.startswith("# ") and " = " in line]
