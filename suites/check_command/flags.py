@@ -83,7 +83,7 @@ def _not_runnable(command: Sequence[str]) -> ConfigurationError:
         return ConfigurationError(
             f"there is no socket {command[0]}", "pass the registration socket of a running driver, or `-- COMMAND...`"
         )
-    return ConfigurationError(f"cannot run {command[0]}", "pass the path of a program that may be executed")
+    return ConfigurationError(f"cannot run {command[0]}", "pass the path of an executable program")
 
 
 def _variable(text: str) -> tuple[str, str]:

@@ -98,8 +98,8 @@ class Settings:
         running = self.registry_dir or self.socket
         if bool(self.command) == bool(running):
             raise ConfigurationError(
-                "pass either a command that starts the driver, or a running driver",
-                "`drahealth check -- COMMAND...`, `drahealth check SOCKET`, or `drahealth check --registry-dir DIR`",
+                "a command and a running driver exclude each other" if running else "missing driver",
+                "use `drahealth check -- COMMAND...`, `drahealth check SOCKET` or `drahealth check --registry-dir DIR`",
             )
         if self.command and self.kubeconfig:
             raise ConfigurationError(

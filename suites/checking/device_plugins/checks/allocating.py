@@ -96,7 +96,7 @@ def device_can_be_allocated_again(evidence: Evidence) -> Finding:
     return passed("Allocate succeeded again", *(one.number for pair in pairs for one in pair))
 
 
-@check("DP-15", _NAME, fix="Derive the response from the devices alone.", reads=_READS)
+@check("DP-15", _NAME, fix="Make the response depend only on the devices.", reads=_READS)
 def second_response_is_the_same(evidence: Evidence) -> Finding:
     """The second Allocate of the same devices has the same response."""
     pairs = [(before, again) for before, again in _repeated(evidence) if again.succeeded]

@@ -52,7 +52,7 @@ def _prompt(stream: ListStreamSeen) -> Finding:
     return failed(f"a list within {FIRST_LIST_LIMIT:g} s", seen, opened.number, stream.closed.number)
 
 
-@check("DP-05", _WATCH, fix="Give each device an ID of its own, such as its serial number.")
+@check("DP-05", _WATCH, fix="Give each device its own ID, such as its serial number.")
 def device_ids_are_unique(evidence: Evidence) -> Finding:
     """No ID is empty, and none occurs twice in a list."""
     for listed in all_lists(evidence):
@@ -74,7 +74,7 @@ def device_ids_have_at_most_63_characters(evidence: Evidence) -> Finding:
     return _on_lists(evidence, f"no ID has more than {_LONGEST_ID} characters")
 
 
-@check("DP-07", _WATCH, fix="Set health to Healthy or Unhealthy. A kubelet takes all other words for Unhealthy.")
+@check("DP-07", _WATCH, fix="Set health to Healthy or Unhealthy. A kubelet treats all other words as Unhealthy.")
 def device_health_is_known(evidence: Evidence) -> Finding:
     """Each device has one of the two words of the API."""
     known = (str(Health.HEALTHY), str(Health.UNHEALTHY))
