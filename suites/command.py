@@ -17,7 +17,7 @@ from drahealth.suites.errors import ConfigurationError, HarnessError, full_text
 app = typer.Typer(
     name="drahealth",
     cls=FakesGroup,
-    help="Conformance and end-to-end suite, with fake hardware, for the health of a Pod's devices (KEP-4680).",
+    help="Test how kubelets and drivers report the health of a Pod's devices (KEP-4680), with fake hardware.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -49,7 +49,7 @@ def common(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Conformance and end-to-end suite, with fake hardware, for the health of a Pod's devices (KEP-4680)."""
+    """Test how kubelets and drivers report the health of a Pod's devices (KEP-4680), with fake hardware."""
 
 
 @app.command("run", cls=TargetCommand)

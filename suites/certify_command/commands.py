@@ -37,7 +37,7 @@ def certify_driver(
         Path | None,
         typer.Option(
             metavar="PATH",
-            help="Directory of the certificate; default: certificate/ beside FILE.toml. With --init: the file.",
+            help="Directory of the certificate; default: certificate/ beside FILE.toml. With --init: the driver profile.",
         ),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the certificate in the directory.")] = False,
@@ -120,9 +120,9 @@ def verify_report(
 ) -> None:
     """Judge the evidence of a certificate again, and compare it with the report.
 
-    It finds mistakes and edits of one file. It does not find a forgery of both.
-    Exit codes: 0 the report says the same, 1 it differs or a file was edited, 2 wrong files,
-    4 same verdicts of another version or ledger.
+    It finds an edit of one file. It does not find a forgery of both files.
+    Exit codes: 0 same verdicts, 1 other verdicts, or an edited file, 2 unreadable files, 4 same verdicts, but another
+    version of drahealth or of the ledger judged the report.
     """
     from drahealth.suites.certify_command.comparing import verify
 

@@ -53,7 +53,7 @@ def check_driver(
         str, typer.Option(metavar="KIND", help="API server for the driver: memory (default), real or none.")
     ] = "memory",
     kubernetes: Annotated[
-        str | None, typer.Option(metavar="VERSION", help="Kubernetes release, such as 1.37.1.")
+        str | None, typer.Option(metavar="VERSION", help="Kubernetes release of a real API server, such as 1.37.1.")
     ] = None,
     claim: Annotated[
         Path | None,
@@ -67,11 +67,14 @@ def check_driver(
         typer.Option("--sequential", help="Run the processes of the driver one after another instead of side by side."),
     ] = False,
     sandbox: Annotated[
-        bool, typer.Option("--sandbox", help="Give each driver process a private /var/lib/kubelet and CDI directories.")
+        bool,
+        typer.Option(
+            "--sandbox", help="Give each driver process a private /var/lib/kubelet and private CDI directories."
+        ),
     ] = False,
     private: Annotated[
         list[Path] | None,
-        typer.Option(metavar="DIR", help="Another private directory in the sandbox, such as /run/nri."),
+        typer.Option(metavar="DIR", help="Make another directory private in the sandbox, such as /run/nri."),
     ] = None,
     deadline: Annotated[float, typer.Option(metavar="SECONDS", help="Longest duration of the run.")] = 180.0,
     plan: Annotated[bool, typer.Option("--plan", help="Print the experiments and their costs, and exit.")] = False,
@@ -142,7 +145,7 @@ def write_report(
         list[Path] | None,
         typer.Argument(
             metavar="RESULT...",
-            help="Files of --report, their evidence, or folders of certificates.",
+            help="Files of --report, files of --evidence, or directories of certificates.",
             show_default=False,
         ),
     ] = None,
@@ -150,10 +153,10 @@ def write_report(
         str | None, typer.Option(metavar="FILE.html", help="Write a web page with all results side by side.")
     ] = None,
     summary: Annotated[
-        str | None, typer.Option(metavar="FILE.md", help="Write a text for a pull request; for one result.")
+        str | None, typer.Option(metavar="FILE.md", help="Write a text for a pull request from one result.")
     ] = None,
     badge: Annotated[
-        str | None, typer.Option(metavar="FILE.svg", help="Write a badge with the verdict; for one result.")
+        str | None, typer.Option(metavar="FILE.svg", help="Write a badge with the verdict of one result.")
     ] = None,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of reports instead.")] = False,
 ) -> None:
