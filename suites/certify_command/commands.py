@@ -37,7 +37,7 @@ def certify_driver(
         Path | None,
         typer.Option(
             metavar="PATH",
-            help="Directory of the certificate; default: certificate/ beside FILE.toml. With --init: the file to write.",
+            help="Directory of the certificate; default: certificate/ beside FILE.toml. With --init: a file.",
         ),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the certificate in the directory.")] = False,
