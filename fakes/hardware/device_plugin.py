@@ -9,6 +9,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import grpc
+
 from drahealth.fakes.control.commands.arguments import Devices
 from drahealth.fakes.control.commands.devices import Reset
 from drahealth.fakes.control.commands.life import Crash, RestartDevicePlugin, Retire, Start, Stop, WaitRegistered
@@ -254,7 +256,9 @@ class FakeDevicePlugin(FaultHandlers, PluginControl, Registered):
         request = REGISTER.request(
             version=VERSION, endpoint=self.endpoint.name, resource_name=o.resource, options=self._plugin_options()
         )
-        return KubeletRegistration(Path(o.plugins_dir), request, self._is_served, self._on_result).run()
+        return KubeletRegistration(
+            Path(o.plugins_dir), request, self._is_served, self._on_result, lambda: self._plugin.has_file
+        ).run()
 
     async def _is_served(self) -> bool:
         """Whether the plugin is served. Restores a socket that a kubelet removed, unless another process uses it."""
@@ -334,8 +338,10 @@ class FakeDevicePlugin(FaultHandlers, PluginControl, Registered):
 
     async def _allocate(self, request: Any, context: Any) -> Any:
         response = ALLOCATE.response()
-        for container in request.container_requests:
-            devices = tuple(container.devices_ids)
+        wanted = [tuple(container.devices_ids) for container in request.container_requests]
+        if unknown := {one for devices in wanted for one in devices} - set(self.options.devices):
+            await context.abort(grpc.StatusCode.NOT_FOUND, f"unknown devices: {', '.join(sorted(unknown))}")
+        for devices in wanted:
             self._allocated.add(devices)
             kind = self.options.cdi_kind
             names = [{"name": f"{kind}={device}"} for device in devices] if kind else []

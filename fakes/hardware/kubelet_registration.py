@@ -1,4 +1,4 @@
-"""Register a device plugin at the kubelet's socket, and again after each restart of the kubelet.
+"""Register a device plugin at the kubelet's socket, and again after each restart of the kubelet, or without its socket.
 
 A starting kubelet removes the sockets of all plugins from that directory (D-11).
 """
@@ -23,26 +23,33 @@ log = logging.getLogger(__name__)
 
 
 class KubeletRegistration:
-    """Registers with each kubelet socket that appears in a directory.
+    """Registers with each kubelet socket that appears in a directory, and again when the plugin's socket was removed.
 
-    `ready()` returns whether the plugin is served; `on_result(ok, error)` receives the kubelet's answer.
+    `ready()` returns whether the plugin is served; `on_result(ok, error)` receives the kubelet's answer; `has_socket()`
+    returns whether the plugin's socket exists.
     """
 
     def __init__(
-        self, folder: Path, request: Any, ready: Callable[[], Awaitable[bool]], on_result: Callable[[bool, str], None]
+        self,
+        folder: Path,
+        request: Any,
+        ready: Callable[[], Awaitable[bool]],
+        on_result: Callable[[bool, str], None],
+        has_socket: Callable[[], bool],
     ) -> None:
+        self._has_socket = has_socket
         self._kubelet = folder / KUBELET_SOCKET
         self._request = request
         self._ready = ready
         self._on_result = on_result
 
     async def run(self) -> None:
-        """Registers with each new kubelet socket, until cancelled."""
+        """Registers with each new kubelet socket, and after each removal of the plugin's socket, until cancelled."""
         known = None
         self._kubelet.parent.mkdir(parents=True, exist_ok=True)
         async for _ in _ticks(self._kubelet.parent):
             found = _identity(self._kubelet)
-            if found is None or found == known:
+            if found is None or (found == known and self._has_socket()):
                 continue
             if await self._ready() and await self._register():
                 known = found

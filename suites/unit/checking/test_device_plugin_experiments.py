@@ -126,7 +126,7 @@ async def test_devices_are_allocated_as_far_as_there_are_some(
     lab.facts.plugin_devices.set_result(tuple(map(PluginDevice, devices)))
     rig.story()
     await allocation(lab)
-    assert rig.story() == ["Allocate OK"] * calls
+    assert rig.story() == ["Allocate OK"] * (calls - 1) + ["Allocate NOT_FOUND"]
 
 
 @pytest.mark.parametrize("experiment", [preferred_allocation, container_start])
@@ -169,7 +169,7 @@ async def test_refused_plugin_registers_with_the_next_kubelet(rig: PluginRig, la
 
 async def test_socket_is_removed_while_a_stream_is_open(rig: PluginRig, lab: Lab) -> None:
     await rig.device_plugin()
-    async with rig.time_flies():
-        await removed_socket(lab)
+    await removed_socket(lab)
     removed = ["stream-opened", "3 devices", "socket-removed"]
     assert rig.story()[:6] == ["kubelet up", *REGISTERED, *removed]
+    assert (rig.places.device_plugins_dir / "example.com_gpu.sock").is_socket()

@@ -110,6 +110,23 @@ async def test_it_registers_again_with_a_kubelet_that_removed_its_socket(rig: Ri
         await kubelet.socket.stop()
 
 
+async def test_it_serves_and_registers_again_when_its_socket_was_removed(rig: Rig, plugin: PluginControl) -> None:
+    kubelet = Kubelet(rig)
+    await kubelet.socket.start()
+    await plugin.start()
+    await kubelet.is_asked()
+    (rig.root / SOCKET).unlink()
+    await kubelet.is_asked()
+    assert (rig.root / SOCKET).is_socket()
+
+
+async def test_allocation_of_an_unknown_device_fails(rig: Rig, plugin: PluginControl) -> None:
+    await plugin.start()
+    with pytest.raises(grpc.aio.AioRpcError) as failed:
+        await rig.call(ALLOCATE, SOCKET, container_requests=[{"devices_ids": ["gpu-0", "gpu-9"]}])
+    assert (failed.value.code(), (await plugin.state()).allocations) == (grpc.StatusCode.NOT_FOUND, 0)
+
+
 async def test_rejected_registration_shows_in_the_state(rig: Rig, plugin: PluginControl) -> None:
     kubelet = Kubelet(rig)
     kubelet.error = "no such resource"
