@@ -9,6 +9,7 @@ from typing import Any
 import grpc
 import pytest
 
+from drahealth.fakes.control.driver import Returned
 from drahealth.manager.dra import PrepareError
 from drahealth.manager.registration import find_sockets
 from drahealth.proto.events import Registered
@@ -31,8 +32,8 @@ def every_line_is_a_line(caplog: pytest.LogCaptureFixture) -> Any:
 
 @odd_text
 async def test_a_device_of_any_name_shows_and_outlives_a_restart(any_node: Node, odd: str) -> None:
-    driver = await any_node.run_driver(pool=odd, cdi_ids=False)
-    await any_node.run_pod("pod", await any_node.claim("gpu", odd, pool=odd))
+    driver = await any_node.run_driver(cdi_ids=False, returns={"gpu-0": (Returned(odd, odd),)})
+    await any_node.run_pod("pod", await any_node.claim("gpu", "gpu-0"))
     await until(lambda: driver.health.open)
     await driver.report([DeviceHealth(odd, odd, Health.UNHEALTHY, odd)])
     message = odd[:1021] + "..." if len(odd) > 1024 else odd

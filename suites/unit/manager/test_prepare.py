@@ -146,7 +146,7 @@ async def fail_second(node: Node) -> tuple[FakeDriver, Sequence[AllocatedClaim]]
 
 async def test_a_claim_that_fails_is_tried_again_alone(node: Node) -> None:
     _, claims = await fail_second(node)
-    await node.run_driver(OTHER)
+    await node.run_driver(OTHER, devices=("nic-0",))
     await node.run_pod("pod", *claims)
     assert [event.driver for event in node.happened(Prepared)] == [DRIVER, OTHER]
 
