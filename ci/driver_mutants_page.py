@@ -8,16 +8,17 @@ from drahealth.suites.checking.mutants.all_mutants import MUTANTS
 from drahealth.suites.checking.summary import proven
 
 INTRODUCTION = """\
-These drivers and device plugins prove the checks of [`drahealth check`](check.md). Each mutant is a real process with
-one fault. Its checks must fail, and no other MUST may fail. A driver and a device plugin without a fault must pass all
-checks. `drahealth selftest` runs them all in about five minutes, and prints what each check caught:
+A mutant is a driver or a device plugin with one deliberate defect. The mutants on this page prove the checks of
+[`drahealth check`](check.md). Each mutant is a real process. The checks for its defect must fail, and no other MUST may
+fail. A driver and a device plugin without a defect must pass all checks. `drahealth selftest` runs them all in about
+five minutes, and prints which checks caught each mutant:
 
     drahealth selftest                       # all
     drahealth selftest wrong-pool            # one
-    drahealth selftest --sample 12 --seed 4  # twelve at random, and the two without a fault
+    drahealth selftest --sample 12 --seed 4  # twelve random mutants, and the two without a defect
 
-It exits with 1 if a mutant is not caught or fails an unrelated MUST, and with 3 if a mutant does not start. A check
-that catches no mutant is unproven: its failure is a remark, and cannot fail a driver.
+The exit code is 1 if no check catches a mutant, or if a mutant fails another MUST. It is 3 if a mutant does not start.
+A check that catches no mutant is unproven. If an unproven check fails, the driver can still conform.
 
 """
 
@@ -31,7 +32,7 @@ def by_check() -> Iterator[str]:
     caught = {check: proven().get(check, []) for check in CHECKS}
     order = list(requirements())
     yield f"## By check\n\n{sum(map(bool, caught.values()))} of {len(caught)} checks are proven.\n\n"
-    yield "| requirement | check | catches |\n| --- | --- | --- |\n"
+    yield "| requirement | check | catches these mutants |\n| --- | --- | --- |\n"
     for check in sorted(CHECKS.values(), key=lambda one: (order.index(one.requirement), one.name)):
         mutants = ", ".join(f"`{name}`" for name in caught[check.name]) or "**unproven**"
         yield f"| {check.requirement} | {check.name} | {mutants} |\n"
@@ -39,7 +40,7 @@ def by_check() -> Iterator[str]:
 
 def by_mutant() -> Iterator[str]:
     yield f"\n## By mutant\n\n{len(MUTANTS)} drivers and device plugins.\n\n"
-    yield "| mutant | fault | caught by |\n| --- | --- | --- |\n"
+    yield "| mutant | defect | caught by |\n| --- | --- | --- |\n"
     for mutant in MUTANTS.values():
         caught = [
             f"{check} ({CHECKS[check].requirement})"

@@ -7,18 +7,19 @@ from drahealth.suites.checking.experiments.plan import EXPERIMENTS
 from drahealth.suites.checking.ledger import DriverRequirement, SubjectKind, requirements
 
 INTRODUCTION = """\
-`drahealth check` judges a DRA driver by these requirements ([check.md](check.md)), and a device plugin by those whose
-IDs start with DP ([check-device-plugin.md](check-device-plugin.md)). A driver or device plugin conforms if it meets
-every MUST that applies to it. A SHOULD that is not met is listed.
+`drahealth check` judges a DRA driver by these requirements ([check.md](check.md)). It judges a device plugin by those
+whose IDs start with DP ([check-device-plugin.md](check-device-plugin.md)). A driver or device plugin conforms if it
+meets every MUST that applies to it. The result also lists each violated SHOULD, but it does not decide.
 
 """
 EXPERIMENTS_HEAD = """
 ## Experiments
 
-An experiment does something to a driver and records what it sees. It judges nothing. Experiments of different
-processes run side by side; a driver that was already running is process `main`.
+An experiment does something to a driver and records what happens. It judges nothing. drahealth starts the driver
+several times: each value in the column `process` is one process of the driver. Experiments of different processes run
+at the same time. If the driver was already running, its only process is `main`.
 
-| experiment | process | seconds | what it does |
+| experiment | process | seconds | what the experiment does |
 |---|---|---|---|
 """
 PLUGIN_EXPERIMENTS_HEAD = """
@@ -61,13 +62,17 @@ def _commands(one: DriverRequirement) -> str:
     return "`drahealth certify`" if one.scope == "core" else "`drahealth certify --level full`"
 
 
+def _releases(kubernetes: str) -> str:
+    return "the KEP only; no release has this API" if kubernetes == "KEP only" else f"Kubernetes {kubernetes}"
+
+
 def _requirement(one: DriverRequirement) -> Iterator[str]:
     checks = [check for check in CHECKS.values() if check.requirement == one.id]
     experiments = dict.fromkeys(name for check in checks for name in check.experiments)
     yield f"### {one.id}\n\n**{one.level}**. {one.sentence}\n\n"
     if len({other.scope for other in requirements().values()}) > 1:
         yield f"- Judged by: {_commands(one)}\n"
-    yield f"- Source: [{one.source}]({one.link})\n- Holds for Kubernetes: {one.kubernetes}\n"
+    yield f"- Source: [{one.source}]({one.link})\n- Applies to: {_releases(one.kubernetes)}\n"
     if one.apis:
         yield f"- Health APIs: {', '.join(f'`{api}`' for api in one.apis)}\n"
     yield f"- Experiments: {', '.join(experiments)}\n"

@@ -10,25 +10,26 @@ from typing import Any
 from drahealth.proto.events import EVENTS, IN_FULL, IN_SHORT
 
 INTRODUCTION = """\
-Each event is one thing that happened. `drahealth driver serve --json`, `drahealth ctl watch --json` and
-`drahealth manager --json` print these events as JSON Lines; `drahealth manager --history FILE` and
-`drahealth run --histories DIR` write them to files.
-`drahealth check --evidence FILE` writes evidence ([check.md](check.md)).
-Each line is one object, with the name of the event as `event`. In Python the events are the types of
-`drahealth.proto.events`.
+An event is one thing that happened. On the wire and in files it is a line with one JSON object; the key `event` has its
+name. In Python the events are the types of `drahealth.proto.events`. There are three kinds of output:
 
-- Live output (`--json`) adds `time`, RFC 3339. `left_out_before` counts skipped lines of a slow reader.
-- A history adds `at`, monotonic seconds. Its first line is a header: `{"format": "drahealth-history/v1",
-  "drahealth": VERSION, "profile": NAME, "started": RFC 3339, "monotonic": SECONDS}`.
-  `drahealth.proto.history.read_history(path)` reads it.
-- Events marked **history only** contain complete messages. Live output summarizes reports as `report` and `change`.
+- **Live output**: `drahealth driver serve --json`, `drahealth ctl watch --json` and `drahealth manager --json` print
+  events. Each line also has `time` (RFC 3339). A slow reader misses lines; `left_out_before` is their number.
+- **Histories**: `drahealth manager --history FILE` and `drahealth run --histories DIR` write events to files. Each line
+  also has `at`, in monotonic seconds. The first line is a header: `{"format": "drahealth-history/v1", "drahealth":
+  VERSION, "profile": NAME, "started": RFC 3339, "monotonic": SECONDS}`.
+  `drahealth.proto.history.read_history(path)` reads a history.
+- **Evidence**: `drahealth check --evidence FILE` writes events to a file ([check.md](check.md#evidence)).
+
+Histories have complete messages, in the events marked **history only**. In live output, `report` and `change` summarize
+them.
 
 """
 
 SECTIONS = {
     "plugin": "What a driver or device plugin does",
     "kubelet": "What the kubelet side sees",
-    "summary": "Reports in short",
+    "summary": "Summaries of reports, for live output",
     "pods": "Pods, and actions of a scenario on the node",
     "programs": "Programs",
     "timelines": "Timelines",
@@ -38,7 +39,7 @@ SECTIONS = {
 
 FIELDS = {
     "driver": "Name of the driver; for a device plugin its resource.",
-    "instance": "Instance ID in a rolling update; empty without one, and on the kubelet side.",
+    "instance": "Instance ID in a rolling update; empty if there is none, and on the kubelet side.",
     "endpoint": "Path of the plugin's socket; empty on the driver side.",
     "stream": "Name of the stream, unique in a history.",
     "health_api": "API of the stream, as in [health-apis.md](health-apis.md).",

@@ -84,7 +84,7 @@ class ChildrenEnded:
 
     process: str
     pid: int
-    """That of the driver's process."""
+    """Process ID of the driver."""
     killed: int
     """Number of the children that still ran 10 s after it; they were killed."""
 

@@ -46,7 +46,7 @@ class FaultInjected:
 
 @dataclass(frozen=True, slots=True)
 class FaultCleared:
-    """A fault adapter healed a device; the time of the event is the end of that."""
+    """A fault adapter cleared the fault of a device. The time of the event is the end of this action."""
 
     event: ClassVar[str] = "fault-cleared"
     emitters: ClassVar[tuple[str, ...]] = (CHECK,)

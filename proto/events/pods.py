@@ -35,7 +35,7 @@ class StatusSeen:
     containers: tuple[ContainerSeen, ...]
     """Each with name, state, restarts, and `resources`: allocatedResourcesStatus, null if the field is missing."""
     init_containers: tuple[ContainerSeen, ...] = ()
-    """Likewise."""
+    """Init containers, with the same keys as `containers`."""
     resources: tuple[ResourceStatus, ...] | None = None
     """allocatedResourcesStatus of the pod itself, for claims that no container uses; null if the field is missing."""
     namespace: str = ""

@@ -91,7 +91,7 @@ class ManagerStarted:
 
 @dataclass(frozen=True, slots=True)
 class ManagerStopped:
-    """The manager has stopped in order."""
+    """The manager has stopped after SIGTERM or Ctrl-C."""
 
     event: ClassVar[str] = "stopped"
     emitters: ClassVar[tuple[str, ...]] = (MANAGER,)

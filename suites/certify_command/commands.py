@@ -31,7 +31,7 @@ def certify_driver(
         ),
     ] = None,
     level: Annotated[
-        str, typer.Option(metavar="LEVEL", help="Level of the certificate: core (default) or full.")
+        str, typer.Option(metavar="LEVEL", help="Requirements to judge: core (default), or full for more of them.")
     ] = "core",
     out: Annotated[
         Path | None,
@@ -42,34 +42,37 @@ def certify_driver(
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the certificate in the directory.")] = False,
     plan: Annotated[
-        bool, typer.Option("--plan", help="Print what would be judged, what not and why, and the time; start nothing.")
+        bool, typer.Option("--plan", help="Print the experiments, the requirements and the duration; start nothing.")
     ] = False,
     requirement: Annotated[
         list[str] | None,
-        typer.Option(metavar="ID", help="Check only this requirement, such as PLUGIN-05; without a certificate."),
+        typer.Option(metavar="ID", help="Check only this requirement, such as PLUGIN-05. There is no certificate."),
     ] = None,
     api_server: Annotated[
-        str | None, typer.Option(metavar="KIND", help="API server in place of the profile's: memory, real or none.")
+        str | None,
+        typer.Option(metavar="KIND", help="API server instead of that of the profile: memory, real or none."),
     ] = None,
     deadline: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="Longest duration; default: 180, or 420 for level full.")
+        float | None,
+        typer.Option(metavar="SECONDS", help="End the run after this time; default: 180, or 420 for level full."),
     ] = None,
-    waivers: Annotated[Path | None, typer.Option(metavar="FILE.toml", help="Accepted violations.")] = None,
+    waivers: Annotated[Path | None, typer.Option(metavar="FILE.toml", help="File with accepted violations.")] = None,
     baseline: Annotated[
         Path | None,
-        typer.Option(metavar="REPORT.json", help="Fail only for findings that this earlier report does not have."),
+        typer.Option(metavar="REPORT.json", help="Fail only for violations that this earlier report does not have."),
     ] = None,
-    init: Annotated[bool, typer.Option("--init", help="Write a commented driver profile instead.")] = False,
+    init: Annotated[bool, typer.Option("--init", help="Write a driver profile with comments; check nothing.")] = False,
     driver: Annotated[
         str,
         typer.Option(
             metavar="NAME",
-            help="With --init: a starting driver profile: dra-example-driver, nvidia, intel, tpu or cpu.",
+            help="With --init: write the profile of dra-example-driver, nvidia, intel, tpu or cpu.",
         ),
     ] = "",
     registry_dir: Registry = None,
     kubeconfig: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="With --init: API server of a running driver.")
+        Path | None,
+        typer.Option(metavar="FILE", help="With --init: kubeconfig for the API server of a running driver."),
     ] = None,
 ) -> None:
     """Certify a driver that a driver profile describes, and write its certificate to a directory.

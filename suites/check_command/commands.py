@@ -33,21 +33,24 @@ def check_driver(
         Path | None, typer.Option(metavar="DIR", help="Registration directory of a running driver.")
     ] = None,
     kubeconfig: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="API server of a running driver, for claims and ResourceSlices.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Kubeconfig for the API server of a running driver, for claims and ResourceSlices."
+        ),
     ] = None,
     cdi_dir: Annotated[
         list[Path] | None,
         typer.Option(metavar="DIR", help="CDI directory of a running driver; default: /etc/cdi and /var/run/cdi."),
     ] = None,
     node_name: Annotated[
-        str, typer.Option(metavar="NAME", help="Node of a running driver, if it differs from the host name.")
+        str, typer.Option(metavar="NAME", help="Node of a running driver; default: the name of this host.")
     ] = "",
     env: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="Environment variable for the driver, with placeholders."),
+        typer.Option(metavar="NAME=VALUE", help="Environment variable for the driver; VALUE can have placeholders."),
     ] = None,
     driver_name: Annotated[
-        str, typer.Option(metavar="NAME", help="The driver's name, which is also the name of {driver_dir}.")
+        str, typer.Option(metavar="NAME", help="Name of the driver, and of the directory {driver_dir}.")
     ] = "",
     api_server: Annotated[
         str, typer.Option(metavar="KIND", help="API server for the driver: memory (default), real or none.")
@@ -57,14 +60,16 @@ def check_driver(
     ] = None,
     claim: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="ResourceClaim to prepare; default: one of the published devices."),
+        typer.Option(
+            metavar="FILE", help="File with the ResourceClaim to prepare; default: a claim for one published device."
+        ),
     ] = None,
     requirement: Annotated[
         list[str] | None, typer.Option(metavar="ID", help="Check only this requirement, such as PLUGIN-05.")
     ] = None,
     sequential: Annotated[
         bool,
-        typer.Option("--sequential", help="Run the processes of the driver one after another instead of side by side."),
+        typer.Option("--sequential", help="Run the processes of the driver one after another, not at the same time."),
     ] = False,
     sandbox: Annotated[
         bool,
@@ -76,16 +81,16 @@ def check_driver(
         list[Path] | None,
         typer.Option(metavar="DIR", help="Make another directory private in the sandbox, such as /run/nri."),
     ] = None,
-    deadline: Annotated[float, typer.Option(metavar="SECONDS", help="Longest duration of the run.")] = 180.0,
-    plan: Annotated[bool, typer.Option("--plan", help="Print the experiments and their costs, and exit.")] = False,
+    deadline: Annotated[float, typer.Option(metavar="SECONDS", help="End the run after this time.")] = 180.0,
+    plan: Annotated[bool, typer.Option("--plan", help="Print the experiments and their duration, and exit.")] = False,
     evidence: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the evidence to this new file.")] = None,
     redact: Annotated[bool, typer.Option(help="Replace secrets and host paths in the evidence.")] = True,
-    waivers: Annotated[Path | None, typer.Option(metavar="FILE.toml", help="Accepted violations.")] = None,
-    report: Annotated[str | None, typer.Option(metavar="FILE.json", help="Write the report.")] = None,
-    junitxml: Annotated[str | None, typer.Option(metavar="FILE.xml", help="Write JUnit XML.")] = None,
+    waivers: Annotated[Path | None, typer.Option(metavar="FILE.toml", help="File with accepted violations.")] = None,
+    report: Annotated[str | None, typer.Option(metavar="FILE.json", help="Write the report as JSON.")] = None,
+    junitxml: Annotated[str | None, typer.Option(metavar="FILE.xml", help="Write the verdicts as JUnit XML.")] = None,
     html: Annotated[str | None, typer.Option(metavar="FILE.html", help="Write the report as a web page.")] = None,
 ) -> None:
-    """Check a DRA driver in any language: its plugin contract, and how it reports health. Or check a device plugin.
+    """Check a DRA driver or a device plugin in any language: how it works with kubelets, and how it reports health.
 
     Placeholders in COMMAND: {kubelet_dir} {registry_dir} {plugins_dir} {device_plugins_dir} {driver_dir} {cdi_dir}
     {kubeconfig} {node_name} {driver_name}.
@@ -123,16 +128,18 @@ def check_driver(
 
 @harness_errors
 def judge_evidence(
-    evidence: Annotated[Path, typer.Argument(metavar="EVIDENCE", help="A file of `drahealth check --evidence`.")],
+    evidence: Annotated[
+        Path, typer.Argument(metavar="EVIDENCE", help="Evidence that `drahealth check --evidence` wrote.")
+    ],
     requirement: Annotated[
         list[str] | None, typer.Option(metavar="ID", help="Judge only this requirement, such as PLUGIN-05.")
     ] = None,
-    waivers: Annotated[Path | None, typer.Option(metavar="FILE.toml", help="Accepted violations.")] = None,
-    report: Annotated[str | None, typer.Option(metavar="FILE.json", help="Write the report.")] = None,
-    junitxml: Annotated[str | None, typer.Option(metavar="FILE.xml", help="Write JUnit XML.")] = None,
+    waivers: Annotated[Path | None, typer.Option(metavar="FILE.toml", help="File with accepted violations.")] = None,
+    report: Annotated[str | None, typer.Option(metavar="FILE.json", help="Write the report as JSON.")] = None,
+    junitxml: Annotated[str | None, typer.Option(metavar="FILE.xml", help="Write the verdicts as JUnit XML.")] = None,
     html: Annotated[str | None, typer.Option(metavar="FILE.html", help="Write the report as a web page.")] = None,
 ) -> None:
-    """Judge the evidence of an earlier check again. Exit codes as for `check`."""
+    """Judge the evidence of an earlier check again. It has the exit codes of `check`."""
     from drahealth.suites.check_command import program
 
     outputs = program.Outputs(report, junitxml, waivers, tuple(requirement or ()), html)
@@ -158,7 +165,7 @@ def write_report(
     badge: Annotated[
         str | None, typer.Option(metavar="FILE.svg", help="Write a badge with the verdict of one result.")
     ] = None,
-    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of reports instead.")] = False,
+    schema: Annotated[bool, typer.Option("--schema", help="Print only the JSON Schema of reports.")] = False,
 ) -> None:
     """Write a page, a text or a badge from the results of `check`, `certify` and `run`.
 
@@ -175,19 +182,22 @@ def write_report(
 def selftest(
     mutants: Annotated[
         list[str] | None,
-        typer.Argument(metavar="MUTANT", help="Mutants, `healthy` or `healthy-device-plugin`; default: all."),
+        typer.Argument(
+            metavar="MUTANT",
+            help="Names of mutants, `healthy` or `healthy-device-plugin`, which have no defect; default: all.",
+        ),
     ] = None,
-    sample: Annotated[int | None, typer.Option(min=1, help="Number of mutants, drawn at random.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of --sample.")] = None,
+    sample: Annotated[int | None, typer.Option(min=1, help="Run this number of random mutants.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed for --sample.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     write: Annotated[
-        Path | None, typer.Option(metavar="FILE.toml", help="Write the mutants that each check caught.")
+        Path | None, typer.Option(metavar="FILE.toml", help="Write which mutants each check caught.")
     ] = None,
 ) -> None:
-    """Prove the checks of `check`: run wrong drivers, and print the checks that catch them.
+    """Test the checks of `drahealth check`: run wrong drivers, and print the checks that catch them.
 
-    Each mutant has one fault, must fail its checks, and may violate no other MUST. The healthy driver must conform.
-    Exit codes: 0 each mutant is caught, 1 one is not, 2 usage, 3 harness error, or a mutant did not start.
+    Each mutant has one defect. Its checks must fail, and no other MUST may fail. The driver without a defect must
+    conform. Exit codes: 0 all mutants are caught, 1 a mutant is not, 2 wrong usage, 3 harness error.
     """
     from drahealth.suites.check_command.selftest import selftest as run_selftest
 

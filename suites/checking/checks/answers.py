@@ -78,7 +78,7 @@ def _wrong_results(call: ClaimCall, preparable: frozenset[str]) -> tuple[str, st
 @check(
     "PLUGIN-23",
     "claims",
-    fix="Put the error of a claim into `error` of its own result, and return no gRPC error.",
+    fix="Put the error of a claim into the field `error` of its result, and return no gRPC error.",
 )
 def error_of_a_claim_is_in_its_result(evidence: Evidence) -> Finding:
     """A call with a claim that can be prepared, and another one that cannot, succeeds."""
@@ -142,7 +142,7 @@ def _request_names(request: str) -> tuple[str, str]:
 @check(
     "PLUGIN-22",
     "claims",
-    fix="Return each allocated device from NodePrepareResources, also without CDI device IDs.",
+    fix="Return each allocated device from NodePrepareResources, even without CDI device IDs.",
 )
 def all_allocated_devices_are_returned(evidence: Evidence) -> Finding:
     """No allocated device of this driver is missing in the answer."""

@@ -140,7 +140,7 @@ def heal_is_reported(episode: Episode) -> Finding | None:
     "FAULT-03",
     "faults",
     none="no fault of the driver profile has a change of its cause",
-    fix="Send a report when the message of a device changes, also if its health does not.",
+    fix="Send a report when the message of a device changes, even if its health does not.",
 )
 def change_of_the_cause_is_reported(episode: Episode) -> Finding | None:
     """After a change of the cause a report has another health or message."""
@@ -206,7 +206,7 @@ def _last_seen(episode: Episode) -> float:
 @fault_check(
     "FAULT-06",
     "faults",
-    fix="Give each stream a channel of its own, and send each change to all of them.",
+    fix="Give each stream its own channel, and send each change to all of them.",
 )
 def all_subscribers_hear_a_fault(episode: Episode) -> Finding | None:
     """Each step that one stream shows in time is shown by all streams in time."""

@@ -18,7 +18,7 @@ _IN_FLIGHT = 0.25
     "HEALTH-02",
     "slices",
     "watch",
-    fix="List all devices of the ResourceSlices in the first report of each stream, also healthy and unknown ones.",
+    fix="List all devices of the ResourceSlices in the first report of each stream, even healthy and unknown ones.",
     reads=("subscribers", "slow-prepare"),
 )
 def first_report_lists_published_devices(evidence: Evidence, found: list[Stream]) -> Finding:

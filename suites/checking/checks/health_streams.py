@@ -92,7 +92,7 @@ def _no_report(found: list[Stream]) -> Finding:
 @health_check(
     "HEALTH-12",
     "slow-prepare",
-    fix="Send health reports from a goroutine or thread of its own, without the lock that NodePrepareResources holds.",
+    fix="Send health reports from a separate goroutine or thread, without the lock that NodePrepareResources holds.",
 )
 def health_is_reported_while_prepare_is_pending(evidence: Evidence, found: list[Stream]) -> Finding:
     """A stream that opens while a claim is being prepared has its first report before the claim is released."""

@@ -119,7 +119,7 @@ def _refreshed(evidence: Evidence, found: list[Stream], share: float, expected: 
 @health_check(
     "HEALTH-06",
     "watch",
-    fix="Report each device again before its timeout ends, also when nothing changed; 0 means 30 s.",
+    fix="Report each device again before its timeout ends, even when nothing changed; 0 means 30 s.",
     reads=("slices",),
 )
 def devices_are_refreshed_within_their_timeout(evidence: Evidence, found: list[Stream]) -> Finding:

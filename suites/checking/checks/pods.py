@@ -47,7 +47,7 @@ def _register(judge: PodJudge, name: str, requirement: str, experiment: str, fix
 @pod_check(
     "POD-01",
     "POD-11",
-    fix="Answer NodePrepareResources without an error, also while a health stream is open.",
+    fix="Answer NodePrepareResources without an error, even while a health stream is open.",
 )
 def pod_with_a_claim_starts(evidence: Evidence, pod: PodRun) -> Finding:
     """The Pod has run."""

@@ -87,7 +87,7 @@ def _value_in_both(one: Stream, other: Stream) -> Value:
     "HEALTH-10",
     "watch",
     "subscribers",
-    fix="Give each stream a channel of its own, and send each change to all of them.",
+    fix="Give each stream its own channel, and send each change to all of them.",
     reads=("slow-subscriber",),
 )
 def all_subscribers_receive_all_reports(evidence: Evidence, found: list[Stream]) -> Finding:

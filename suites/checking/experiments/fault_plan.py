@@ -5,7 +5,7 @@ from drahealth.suites.checking.experiments.experiment import Experiment
 FAULT_EXPERIMENTS = (
     Experiment(
         "faults",
-        "Cause each fault of the driver profile, change its cause, and heal it, while two streams are open.",
+        "Cause each fault of the driver profile, change its cause, and clear it, while two streams are open.",
         "broken",
         8,
         frozenset({"health", "fault"}),

@@ -11,15 +11,20 @@ from drahealth.suites.targets.shared_options import KUBERNETES
 _name = matching(r"[a-z0-9]([a-z0-9.-]{0,40}[a-z0-9])?", "lower-case letters, digits, dots and hyphens")
 
 NODES = Option("nodes", "N", "Number of nodes of the cluster.", whole_number(1, 20))
-IMAGE = Option("image", "NODE_IMAGE", "Node image; default: kind's image for the release.", text, ("run", "doctor"))
-KIND_CONFIG = Option("kind-config", "FILE", "Your kind configuration; drahealth adds its own settings.", readable_file)
+IMAGE = Option(
+    "image", "NODE_IMAGE", "Node image; default: the image of kind for the release.", text, ("run", "doctor")
+)
+KIND_CONFIG = Option("kind-config", "FILE", "Your configuration of kind; drahealth adds its settings.", readable_file)
 NAME = Option("name", "NAME", "Name of the cluster.", _name)
 KEEP = Option(
-    "keep", "WHEN", "Keep the cluster afterwards: never (default), failed, always.", choice("never", "failed", "always")
+    "keep",
+    "WHEN",
+    "Keep the cluster after the run: never (default), failed or always.",
+    choice("never", "failed", "always"),
 )
 REUSE = Option("reuse", "NAME", "Use an existing cluster; never delete it.", _name)
-DRIVER_IMAGE = Option("driver-image", "IMAGE", "Existing image of the fake driver; none is built.", text)
-DRIVER_BASE = Option("driver-base", "IMAGE", "Base image with Python for the image of the fake driver.", text)
+DRIVER_IMAGE = Option("driver-image", "IMAGE", "Use this image of the fake driver; do not build one.", text)
+DRIVER_BASE = Option("driver-base", "IMAGE", "Base image, with Python, for the image of the fake driver.", text)
 
 OPTIONS: tuple[Option[Any], ...] = (NODES, IMAGE, KIND_CONFIG, NAME, KEEP, REUSE, DRIVER_IMAGE, DRIVER_BASE)
 _OF_NEW_CLUSTERS = (NODES, IMAGE, KIND_CONFIG, NAME, KEEP)
