@@ -15,9 +15,9 @@ from drahealth.suites.checking.observed.plain import text, texts
 from drahealth.suites.checking.observed.registrations import get_info
 from drahealth.suites.checking.observed.streams import Stream, is_served, served_apis, streams
 
-_SOURCES = (("pod-status", "pod-status"), ("registration", "claims"))
-"""Experiments whose GetInfo and whose claims are of one driver process; the first one with claims counts."""
-_STREAMS = {"pod-status": ("pod-status", "watch"), "claims": ("watch",)}
+_SOURCES = (("pod-faults", "pod-faults"), ("pod-status", "pod-status"), ("registration", "claims"))
+"""Experiments whose GetInfo and whose claims are of one driver process; the first one with reports counts."""
+_STREAMS = {"pod-faults": ("pod-faults",), "pod-status": ("pod-status", "watch"), "claims": ("watch",)}
 _GATED = ("1.34", "1.35")
 """Releases whose feature gate ResourceHealthStatus is off by default (facts, section 0)."""
 
@@ -43,15 +43,17 @@ def shown_by_releases(evidence: Evidence) -> tuple[ReleaseView, ...]:
 
     The Pod uses all prepared devices at once, through one claim that the release shows.
     """
-    for described, claims in _SOURCES:
+    found = [(described, claims) for described, claims in _SOURCES if _prepared(evidence, claims, "")]
+    reported = [one for one in found if any(stream.reports for stream in streams(evidence, *_STREAMS[one[1]]))]
+    for described, claims in (reported or found)[:1]:
         info = next((one for one in get_info(evidence, described) if one.what.code == "OK"), None)
-        driver = text(info.what.response, "name") if info else ""
-        devices = _prepared(evidence, claims, driver)
-        if info and devices:
+        if info:
+            driver = text(info.what.response, "name")
+            devices = _prepared(evidence, claims, driver)
             advertised = texts(info.what.response, "supported_versions")
-            releases = [profile for profile in PROFILES.values() if profile.release]
-            found = [_Release(evidence, claims, driver, devices, advertised, profile) for profile in releases]
-            return tuple(view for one in sorted(found, key=lambda one: one.release) for view in one.views())
+            releases = sorted((one for one in PROFILES.values() if one.release), key=lambda one: one.name)
+            views = (_Release(evidence, claims, driver, devices, advertised, one).views() for one in releases)
+            return tuple(view for each in views for view in each)
     return ()
 
 

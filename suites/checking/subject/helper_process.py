@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import stat
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -26,11 +26,15 @@ class HelperProcess:
         """`folder` is its working directory. `entry` are the words before a command that run it in a sandbox."""
         self.helper = helper
         self.places = places
+        """What its placeholders stand for."""
         self._clock = clock
         self._folder = folder
         self._entry = entry
         self._process: DriverProcess | None = None
-        self._values = places.placeholders()
+
+    @property
+    def _values(self) -> Mapping[str, str]:
+        return self.places.placeholders()
 
     async def start(self) -> None:
         """Starts it, and waits until it is ready. Raises HarnessError if it ends before, or is not ready in time."""

@@ -96,8 +96,19 @@ def test_fixed_timeout_of_1_34_expires_a_device_with_a_longer_one() -> None:
     assert (Health.UNKNOWN, "") not in shown(found["1.37", SECOND])
 
 
+def test_driver_without_health_is_unknown_to_all_releases() -> None:
+    def edit(where: str, event: Event) -> Event | None:
+        if isinstance(event, ReportReceived):
+            return None
+        return calls(INFOS, answering({**INFO, "supported_versions": ["v1.DRAPlugin"]}))(where, event)
+
+    found = views(edit)
+    assert {shown(one)[-1] for one in found.values()} == {(Health.UNKNOWN, "")}
+    assert "the driver advertises no health API that this kubelet calls" in found["1.37", FIRST].reasons
+
+
 def test_without_a_prepared_device_nothing_is_shown() -> None:
-    assert shown_by_releases(healthy_run(without(GrpcCall, RUN, "claims", "registration"))) == ()
+    assert shown_by_releases(healthy_run(without(GrpcCall, RUN, "pod-faults", "claims", "registration"))) == ()
 
 
 def test_lines_name_device_release_health_and_reasons() -> None:

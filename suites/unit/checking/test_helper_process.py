@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,18 @@ async def test_end_of_a_helper_ends_the_run(places: Places, started: list[Helper
     with pytest.raises(ExceptionGroup) as caught:
         await helpers.run()
     assert isinstance(first_error(caught.value), HarnessError)
+
+
+async def test_helper_of_a_moved_driver_uses_the_directories_of_the_other_kubelet(
+    places: Places, started: list[HelperProcess], tmp_path: Path
+) -> None:
+    other = replace(places, plugins_dir=tmp_path / "other")
+    other.make()
+    started.append(HelperProcess(python(LISTENS, SOCKET, ready=SOCKET), places, SystemClock()))
+    helpers = Helpers(started)
+    helpers.move(other)
+    await helpers.start()
+    assert (other.driver_dir / "daemon.sock").exists()
 
 
 async def test_helper_and_driver_are_in_the_same_sandbox(tmp_path: Path, started: list[HelperProcess]) -> None:
