@@ -50,21 +50,20 @@ def duration(settings: Settings) -> float:
     for experiment, excluded in plan(settings):
         if not excluded:
             by_process.setdefault(experiment.process, []).append(experiment)
-    times = [_seconds(experiments) for experiments in by_process.values()]
+    times = [_seconds(settings, experiments) for experiments in by_process.values()]
     servers = REAL_SERVER * (len(times) if settings.sequential else 1) if settings.api_server == "real" else 0.0
     return (sum(times) if settings.sequential else max(times, default=0.0)) + servers
 
 
-def _seconds(experiments: Sequence[Experiment]) -> float:
+def _seconds(settings: Settings, experiments: Sequence[Experiment]) -> float:
     """The time of one process: experiments wait for those that must be done or have ended before."""
     waiting, ends = {one.name: one for one in experiments}, dict[str, float]()
     while waiting:
         for one in list(waiting.values()):
             before = {one.requires, *one.after}
             if not before & waiting.keys():
-                ends[waiting.pop(one.name).name] = (
-                    max((ends.get(name, 0.0) for name in before), default=0) + one.seconds
-                )
+                start = max((ends.get(name, 0.0) for name in before), default=0)
+                ends[waiting.pop(one.name).name] = start + settings.seconds_of(one)
     return max(ends.values(), default=0.0)
 
 
@@ -91,7 +90,7 @@ def sandbox_line(declared: Sandbox) -> str:
 def plan_lines(settings: Settings) -> Iterator[str]:
     """The plan as text."""
     for experiment, excluded in plan(settings):
-        cost = "not run" if excluded else f"{experiment.seconds:.0f} s"
+        cost = "not run" if excluded else f"{settings.seconds_of(experiment):.0f} s"
         yield f"{cost:>7}  {experiment.process:10} {experiment.name}: {experiment.sentence}"
         if excluded:
             yield f"{'':20}reason: {excluded}"

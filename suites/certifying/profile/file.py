@@ -18,6 +18,7 @@ from drahealth.fakes.program.user_files import (
     valid_fields,
     validated,
 )
+from drahealth.suites.certifying.profile.faults import ActionSection, FaultSection
 from drahealth.suites.certifying.profile.manifests import api_objects, claim_objects
 from drahealth.suites.certifying.profile.model import (
     ApiServerSection,
@@ -27,6 +28,7 @@ from drahealth.suites.certifying.profile.model import (
     HelperSection,
 )
 from drahealth.suites.certifying.profile.toml_document import toml_document
+from drahealth.suites.checking.faults import strings
 from drahealth.suites.checking.subject.places import NAMES, placeholders_in
 
 
@@ -97,6 +99,7 @@ def _mistakes(document: Document, folder: Path) -> Iterator[Finding]:
     where = folder / driver.get("working-directory", ".")
     if not where.is_dir():
         yield ("driver", "working-directory"), f"{where} is no directory"
+    yield from _fault_mistakes(data.get("fault"), folder)
     names = valid_fields(ApiServerSection, data.get("api-server"), ["objects"]).get("objects", ())
     for number, name in enumerate(names):
         yield from _file(folder / name, api_objects, ("api-server", "objects", number))
@@ -111,9 +114,23 @@ def _mistakes(document: Document, folder: Path) -> Iterator[Finding]:
         yield ("claim", "manifests"), "the files have neither a ResourceClaim nor a ResourceClaimTemplate"
 
 
-def _placeholders(word: str, place: Place) -> Iterator[Finding]:
-    for name in sorted(placeholders_in([word]).difference(NAMES)):
-        yield place, f"unknown placeholder {{{name}}}; {near(name, NAMES)}"
+def _fault_mistakes(data: Any, folder: Path) -> Iterator[Finding]:
+    """Unknown placeholders and missing scripts in the faults that are readable."""
+    for number, one in enumerate(data if isinstance(data, list) else ()):
+        for key in ("break", "change", "heal"):
+            action = valid_fields(FaultSection, one, [key]).get(key)
+            if not isinstance(action, ActionSection):
+                continue
+            place: Place = ("fault", number, key)
+            for word in strings(action.action(folder, key)):
+                yield from _placeholders(word, place, "device")
+            if action.backend and not (folder / action.backend).is_file():
+                yield (*place, "backend"), f"{folder / action.backend} is no file"
+
+
+def _placeholders(word: str, place: Place, *more: str) -> Iterator[Finding]:
+    for name in sorted(placeholders_in([word]).difference((*NAMES, *more))):
+        yield place, f"unknown placeholder {{{name}}}; {near(name, (*NAMES, *more))}"
 
 
 def _file(path: Path, reading: Callable[[Path], Any], place: Place) -> Iterator[Finding]:

@@ -1,100 +1,29 @@
 """What a driver profile may say (`driver-profile/v1`), section by section; `file` checks the sections together."""
 
-import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
     Field,
     StrictBool,
     StrictStr,
-    WithJsonSchema,
     model_validator,
 )
 
-from drahealth.fakes.durations import Duration
-from drahealth.fakes.inventory.file import check_driver_name
-from drahealth.suites.checking.sandbox.declared import NAMESPACES, READY_LIMIT, Namespace, check_private
+from drahealth.suites.certifying.profile.faults import FaultSection
+from drahealth.suites.certifying.profile.values import (
+    DeviceCount,
+    DriverName,
+    PrivateDirectory,
+    Release,
+    Seconds,
+    Section,
+    Text,
+    Variable,
+)
+from drahealth.suites.checking.sandbox.declared import NAMESPACES, READY_LIMIT, Namespace
 from drahealth.suites.checking.settings import GRACE
 
 FORMAT: Literal["driver-profile/v1"] = "driver-profile/v1"
-
-_VARIABLE, _RELEASE = r"[A-Za-z_][A-Za-z0-9_]*", r"\d+\.\d+\.\d+"
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str) or not value:
-        raise ValueError(f"must be a text that is not empty, got {value!r}")
-    return value
-
-
-def _driver_name(value: Any) -> str:
-    if value:
-        check_driver_name(value)
-    return str(value)
-
-
-def _variable(value: Any) -> str:
-    if not re.fullmatch(_VARIABLE, str(value)):
-        raise ValueError(f"must be the name of a variable such as LOG_LEVEL, got {value!r}")
-    return str(value)
-
-
-def _release(value: Any) -> str:
-    if not isinstance(value, str) or not re.fullmatch(_RELEASE, value):
-        raise ValueError(f"must be a release such as 1.37.1, got {value!r}")
-    return value
-
-
-def _seconds(value: Any) -> float:
-    duration = Duration.parse(value) if isinstance(value, str) else None
-    if duration is None or duration.kind != "fixed":
-        raise ValueError(f"must be a duration such as 500ms, 90s or 1m30s, got {value!r}")
-    return duration.low
-
-
-def _count(value: Any) -> int | str:
-    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 32:
-        return value
-    if value == "all":
-        return "all"
-    raise ValueError(f'must be "all" or between 1 and 32, got {value!r}')
-
-
-def _private_directory(value: Any) -> str:
-    check_private(path := _text(value))
-    return path
-
-
-Text = Annotated[str, BeforeValidator(_text), Field(min_length=1)]
-PrivateDirectory = Annotated[str, BeforeValidator(_private_directory)]
-DriverName = Annotated[str, BeforeValidator(_driver_name)]
-Variable = Annotated[str, BeforeValidator(_variable)]
-Release = Annotated[str, BeforeValidator(_release), WithJsonSchema({"type": "string", "pattern": f"^{_RELEASE}$"})]
-Seconds = Annotated[
-    float,
-    BeforeValidator(_seconds),
-    WithJsonSchema({"type": "string", "pattern": r"^ *\d", "examples": ["500ms", "90s", "1m30s"]}),
-]
-"""A fixed duration, in seconds."""
-DeviceCount = Annotated[
-    int | Literal["all"],
-    BeforeValidator(_count),
-    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1, "maximum": 32}, {"const": "all"}]}),
-]
-
-
-class Section(BaseModel):
-    """A part of a driver profile; keys have hyphens in place of underscores."""
-
-    model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
-        use_attribute_docstrings=True,
-        alias_generator=lambda name: name.replace("_", "-"),
-    )
 
 
 class RunningDriver(Section):
@@ -173,7 +102,7 @@ class HelperSection(Section):
         tuple[Text, ...], Field(min_length=1, examples=[["./vendor-daemon", "--socket={driver_dir}/daemon.sock"]])
     ]
     """Program and arguments, with placeholders. It must run until drahealth ends it."""
-    environment: dict[Variable, StrictStr] = {}
+    environment: dict[Variable, StrictStr] = Field(default={})
     """Variables for the helper, with placeholders."""
     ready: StrictStr = Field("", examples=["{driver_dir}/daemon.sock"])
     """File, or socket with a listener, that exists when the helper is ready, with placeholders."""
@@ -228,6 +157,8 @@ class AbilitiesSection(Section):
 
     several_processes: StrictBool = True
     """Whether several processes of the driver can run at the same time on one machine."""
+    faults: StrictBool = False
+    """Whether faults can be caused: then a profile without [[fault]] gives no certificate."""
 
 
 class DriverProfile(Section):
@@ -239,7 +170,18 @@ class DriverProfile(Section):
     helper: tuple[HelperSection, ...] = ()
     api_server: ApiServerSection = ApiServerSection()
     claim: ClaimSection = ClaimSection()
+    fault: tuple[FaultSection, ...] = ()
     abilities: AbilitiesSection = AbilitiesSection()
+
+    @model_validator(mode="after")
+    def _faults_fit(self) -> "DriverProfile":
+        names = [one.name for one in self.fault]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise ValueError(f"two faults are named {twice}")
+        starting = next((one.name for one in self.fault if one.starts_the_driver), None)
+        if self.driver.running and starting:
+            raise ValueError(f"fault {starting} starts the driver again, but drahealth does not start this driver")
+        return self
 
     @model_validator(mode="after")
     def _fits_the_driver(self) -> "DriverProfile":

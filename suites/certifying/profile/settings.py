@@ -40,6 +40,8 @@ def settings_of(
         sandbox=Sandbox(profile.sandbox.namespaces, profile.sandbox.private) if profile.sandbox else None,
         helpers=tuple(_helper(one) for one in profile.helper),
         sequential=not profile.abilities.several_processes,
+        faults=tuple(one.fault(file.folder) for one in profile.fault),
+        can_break=profile.abilities.faults,
         deadline=deadline,
         only=only,
         level=level,
