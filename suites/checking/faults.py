@@ -10,6 +10,8 @@ from drahealth.suites.checking.verdicts import Grade
 
 MARGIN = 5.0
 """Seconds by which this machine may delay a report: they are added to the settle time of a fault."""
+BACKEND_LIMIT = 60.0
+"""Seconds in which a driver must use a restarted backend again."""
 ACTION_LIMIT = 10.0
 """Seconds in which an adapter must be done by default."""
 

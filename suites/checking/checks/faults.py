@@ -100,7 +100,7 @@ def _problem(step: Observation[FaultInjected] | Observation[FaultCleared]) -> st
     return f"`{step.what.action}` {step.what.outcome}: {step.what.problem}"
 
 
-def _is_reported(episode: Episode) -> bool:
+def is_reported(episode: Episode) -> bool:
     """Whether the break was shown at all, so that what follows can be judged."""
     best = episode.best(episode.broken, episode.shows_break) if episode.broken.what.outcome == "done" else None
     return best is not None and best.outcome in ("in time", "late")
@@ -131,7 +131,7 @@ def heal_is_reported(episode: Episode) -> Finding | None:
     """After the heal a report has the health Healthy within the settle time."""
     if episode.healed is None:
         return None
-    if not _is_reported(episode):
+    if not is_reported(episode):
         return not_tested(f"{episode.device}: the break was not reported", episode.broken.number)
     return judged_step(episode, episode.healed, shows_heal, "reported as Healthy")
 
@@ -146,7 +146,7 @@ def change_of_the_cause_is_reported(episode: Episode) -> Finding | None:
     """After a change of the cause a report has another health or message."""
     if episode.changed is None:
         return None
-    if not _is_reported(episode):
+    if not is_reported(episode):
         return not_tested(f"{episode.device}: the break was not reported", episode.broken.number)
     return judged_step(episode, episode.changed, episode.shows_change, "reported with another health or message")
 
@@ -172,7 +172,7 @@ def unknown_is_not_unhealthy(episode: Episode) -> Finding | None:
 )
 def fault_leaves_other_devices_alone(episode: Episode) -> Finding | None:
     """From the break to the end of the fault no other device changes its health or message."""
-    if not _is_reported(episode):
+    if not is_reported(episode):
         return not_tested(f"{episode.device}: the break was not reported", episode.broken.number)
     start, end, others = began(episode.broken), _last_seen(episode), set()
     for stream in episode.streams:
@@ -210,7 +210,7 @@ def _last_seen(episode: Episode) -> float:
 )
 def all_subscribers_hear_a_fault(episode: Episode) -> Finding | None:
     """Each step that one stream shows in time is shown by all streams in time."""
-    if not _is_reported(episode):
+    if not is_reported(episode):
         return not_tested(f"{episode.device}: the break was not reported", episode.broken.number)
     compared, slowest = 0, 0.0
     for step, wanted in episode.steps:

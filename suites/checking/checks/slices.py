@@ -98,7 +98,11 @@ def _untainted(device: dict[str, Any]) -> dict[str, Any]:
 )
 def deleted_slice_returns(evidence: Evidence) -> Finding:
     """The devices of a ResourceSlice that drahealth deleted are published again."""
-    deletions = [one for one in evidence.of(SliceChanged) if one.what.by == "check" and one.what.change == "DELETED"]
+    deletions = [
+        one
+        for one in evidence.of(SliceChanged, "slice-deletion")
+        if one.what.by == "check" and one.what.change == "DELETED"
+    ]
     if not deletions:
         return not_tested("no ResourceSlice was deleted")
     for deleted in deletions:

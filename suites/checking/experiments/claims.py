@@ -124,7 +124,7 @@ async def slow_prepare(lab: Lab) -> None:
         async with subject.hold_claim_reads(claim.namespace, claim.name, claim.uid) as asked:
             pending = asyncio.create_task(calls.prepare(claim), name="slow prepare")
             try:
-                if not await _reads(lab, asked, pending):
+                if not await reads_claim(lab, asked, pending):
                     raise NotApplicable("the driver does not read the claim from the API server when it prepares it")
                 async with subscribed(plugin, apis[0], subject.clock, lab.record) as stream:
                     await stream.reported(FIRST_REPORT_LIMIT)
@@ -139,7 +139,7 @@ async def slow_prepare(lab: Lab) -> None:
             return
 
 
-async def _reads(lab: Lab, asked: asyncio.Event, pending: "asyncio.Task[Called]") -> bool:
+async def reads_claim(lab: Lab, asked: asyncio.Event, pending: "asyncio.Task[Called]") -> bool:
     """Whether the driver reads the claim before it answers."""
     reading = asyncio.create_task(asked.wait())
     try:

@@ -5,7 +5,20 @@ from typing import Literal
 
 from drahealth.suites.checking.ledger import Level, SubjectKind
 
-Process = Literal["main", "refused", "restarted", "cut-off", "pod", "kubelet", "broken", "pod-broken", "kubelet-broken"]
+Process = Literal[
+    "main",
+    "refused",
+    "restarted",
+    "cut-off",
+    "pod",
+    "kubelet",
+    "broken",
+    "pod-broken",
+    "kubelet-broken",
+    "disturbed",
+    "interrupted",
+    "idle",
+]
 """Label of a driver process. Each has its own directories, API server objects and node name; all run side by side."""
 
 

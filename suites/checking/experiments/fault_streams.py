@@ -49,6 +49,18 @@ class FaultStreams:
             await self._fence(device, all_show)
         return any(map(shown, self.of(device)))
 
+    async def report_again(self) -> None:
+        """Waits until each stream has one more report, within the timeout of its devices."""
+        counts = [one.reports for one in self._streams]
+        longest = max((one.largest_timeout for one in self._streams), default=0)
+
+        def reported_again() -> bool:
+            self._lab.subject.check_running()
+            return all(one.reports > count for one, count in zip(self._streams, counts, strict=True))
+
+        limit = (longest if longest > 0 else DEFAULT_TIMEOUT) + MARGIN
+        await until(self._lab.subject.clock, limit, reported_again)
+
     async def _fence(self, device: Device, all_show: Callable[[], bool]) -> None:
         counts = [one.counts[device] for one in self._streams]
         timeout = max((one.timeout for one in self.of(device)), default=0)

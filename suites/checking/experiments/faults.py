@@ -4,8 +4,17 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from drahealth.proto.values import Health
+from drahealth.suites.checking.experiments.fault_moments import (
+    backend_restart,
+    fault_during_kubelet_restart,
+    fault_during_prepare,
+    fault_over_restart,
+    fault_without_api_server,
+    fault_without_stream,
+)
 from drahealth.suites.checking.experiments.fault_steps import Bench, bench_of
 from drahealth.suites.checking.experiments.fault_streams import expected
+from drahealth.suites.checking.experiments.interruptions import idle, kubelet_restart, stop_and_continue
 from drahealth.suites.checking.faults import Fault
 from drahealth.suites.checking.lab import Lab
 
@@ -32,5 +41,16 @@ async def _one(bench: Bench, fault: Fault) -> None:
         await bench.shows(device, expected(Health.HEALTHY), fault)
 
 
-FAULT_RUNS: dict[str, Callable[[Lab], Coroutine[Any, Any, None]]] = {"faults": faults}
+FAULT_RUNS: dict[str, Callable[[Lab], Coroutine[Any, Any, None]]] = {
+    "faults": faults,
+    "fault-during-prepare": fault_during_prepare,
+    "fault-without-stream": fault_without_stream,
+    "fault-without-api-server": fault_without_api_server,
+    "fault-during-kubelet-restart": fault_during_kubelet_restart,
+    "backend-restart": backend_restart,
+    "stop-and-continue": stop_and_continue,
+    "fault-over-restart": fault_over_restart,
+    "idle": idle,
+    "kubelet-restart": kubelet_restart,
+}
 """The function of each experiment of `fault_plan`."""

@@ -14,6 +14,7 @@ from drahealth.suites.checking.experiments.first_steps import (
 )
 from drahealth.suites.checking.experiments.services import call_without_claims
 from drahealth.suites.checking.experiments.sockets import list_sockets
+from drahealth.suites.checking.kubelet.plugin import Plugin
 from drahealth.suites.checking.kubelet.registration import Answer, register, registrar
 from drahealth.suites.checking.kubelet.waiting import within
 from drahealth.suites.checking.lab import Lab
@@ -46,11 +47,16 @@ async def registration(lab: Lab) -> None:
 async def reregistration(lab: Lab) -> None:
     """Registers at the same socket again, and calls the driver."""
     plugin = await known(lab.facts.plugin)
+    await register_again(lab, plugin)
+    await call_without_claims(lab, plugin)
+
+
+async def register_again(lab: Lab, plugin: Plugin) -> None:
+    """Registers at the same socket, as a restarted kubelet does. Raises Incomplete if the socket is gone."""
     socket = next((one for one in find_sockets(lab.subject.places.registry_dir) if one.path == plugin.socket), None)
     if socket is None:
         raise Incomplete(f"registration socket {plugin.socket.name} is gone")
     await register(socket, lab.subject.clock, lab.record)
-    await call_without_claims(lab, plugin)
 
 
 async def refused_registration(lab: Lab) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from drahealth.fakes.cluster.clients.kube_client import KubeClient
 from drahealth.proto.values import Health
-from drahealth.suites.checking.faults import Fault, RemoveFile, WriteFile
+from drahealth.suites.checking.faults import Fault, RemoveFile, TellBackend, WriteFile
 from drahealth.suites.checking.mutants.all_mutants import MUTANTS
 from drahealth.suites.checking.mutants.healthy import Healthy, Surroundings
 
@@ -16,6 +16,7 @@ HEALTHY = "healthy"
 """Name of the driver without a fault."""
 
 
+_BACKEND = Path(__file__).with_name("backend.py")
 _FILE = "{driver_dir}/health/{device}"
 FAULTS = (
     Fault(
@@ -23,6 +24,12 @@ FAULTS = (
         WriteFile(_FILE, "Unhealthy too hot"),
         RemoveFile(_FILE),
         changes=WriteFile(_FILE, "Unhealthy fan broken"),
+        settle=1,
+    ),
+    Fault(
+        "unlinked",
+        TellBackend(_BACKEND, ("{driver_dir}/backend.sock",), "break {device}"),
+        TellBackend(_BACKEND, (), "heal {device}"),
         settle=1,
     ),
     Fault("lost", WriteFile(_FILE, "Unknown no answer"), RemoveFile(_FILE), health=Health.UNKNOWN, settle=1),

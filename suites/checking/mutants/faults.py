@@ -5,9 +5,12 @@ from collections.abc import AsyncGenerator
 from dataclasses import replace
 from typing import Any
 
+from drahealth.fakes.cluster.api import SLICES, ApiError
 from drahealth.proto.health_apis import HealthApi
 from drahealth.proto.values import DeviceHealth, Health
 from drahealth.suites.checking.mutants.healthy import Healthy, give_up
+from drahealth.suites.checking.mutants.lifetime import SliceNotRestored
+from drahealth.suites.checking.mutants.streams import HealthWaitsForPrepare
 from drahealth.suites.checking.mutants.table import mutant
 
 _BREAK, _HEAL = "break-is-reported", "heal-is-reported"
@@ -107,3 +110,120 @@ class ExitsWhenADeviceBreaks(Healthy):
         super().apply_faults(found)
         if found:
             give_up("a device is broken")
+
+
+@mutant("break-is-reported-during-prepare")
+class FaultWaitsForPrepare(HealthWaitsForPrepare):
+    """A changed health is reported when no NodePrepareResources call is pending."""
+
+    async def watch(self, api: HealthApi, context: Any) -> AsyncGenerator[Any, None]:
+        async for message in Healthy.watch(self, api, context):
+            yield message
+
+    def apply_faults(self, found: dict[str, DeviceHealth]) -> None:
+        self.spawn(self._apply(found))
+
+    async def _apply(self, found: dict[str, DeviceHealth]) -> None:
+        async with self.lock:
+            super().apply_faults(found)
+
+
+@mutant("new-stream-starts-with-the-fault", "new-kubelet-hears-of-the-fault")
+class FollowsHealthWithStreams(Healthy):
+    """Without a stream the health is not followed; it is read 1 s after a stream was opened."""
+
+    followed = 0.0
+
+    def apply_faults(self, found: dict[str, DeviceHealth]) -> None:
+        if self.open_streams and asyncio.get_running_loop().time() > self.followed:
+            super().apply_faults(found)
+
+    async def watch(self, api: HealthApi, context: Any) -> AsyncGenerator[Any, None]:
+        loop = asyncio.get_running_loop()
+        if not self.open_streams:
+            self.followed = loop.time() + 1
+            loop.call_later(1.1, lambda: self.apply_faults(self.read_faults()))
+        async for message in super().watch(api, context):
+            yield message
+
+
+@mutant("break-is-reported-without-api-server")
+class ReportsNeedApiServer(Healthy):
+    """A changed health is reported when the API server answers."""
+
+    def apply_faults(self, found: dict[str, DeviceHealth]) -> None:
+        self.spawn(self._apply(found))
+
+    async def _apply(self, found: dict[str, DeviceHealth]) -> None:
+        while True:
+            try:
+                await self.around.api.list(SLICES)
+            except ApiError:
+                await asyncio.sleep(0.5)
+            else:
+                super().apply_faults(found)
+                return
+
+
+@mutant("restarted-driver-reports-the-fault")
+class HealthyAtTheStart(Healthy):
+    """The driver reports only devices that break after its start."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.earlier = self.read_faults()
+
+    def apply_faults(self, found: dict[str, DeviceHealth]) -> None:
+        super().apply_faults({name: one for name, one in found.items() if one != self.earlier.get(name)})
+
+
+@mutant("break-is-reported-after-a-backend-restart")
+class StaysWithDeadBackend(Healthy):
+    """The driver does not connect to its backend again."""
+
+    connections = 0
+
+    async def read_backend(self) -> None:
+        self.connections += 1
+        if self.connections > 1:
+            await asyncio.Event().wait()
+        await super().read_backend()
+
+
+@mutant("reports-continue-after-a-stop")
+class TimerEndsAfterPause(Healthy):
+    """The timer of heartbeats ends if the process was paused."""
+
+    heartbeat = 1
+    timeout = 10
+
+    async def beat(self) -> None:
+        clock = asyncio.get_running_loop().time
+        while True:
+            before = clock()
+            await asyncio.sleep(self.heartbeat)
+            if clock() - before > self.heartbeat + 3:
+                return
+            self.wake()
+
+
+@mutant("stream-after-a-pause-starts-with-all-devices")
+class ForgetsDevicesWhenIdle(Healthy):
+    """After 20 s without a stream the first report lists one device."""
+
+    idle_since = 0.0
+
+    async def watch(self, api: HealthApi, context: Any) -> AsyncGenerator[Any, None]:
+        clock = asyncio.get_running_loop().time
+        forgot = not self.open_streams and 0 < self.idle_since < clock() - 20
+        try:
+            async for message in super().watch(api, context):
+                yield api.encode(self.listed(api, 0)[:1], {}) if forgot else message
+                forgot = False
+        finally:
+            self.idle_since = clock()
+
+
+@mutant("slices-return-after-a-kubelet-restart")
+class PublishesOnlyOnce(SliceNotRestored):
+    """The driver does not publish its ResourceSlices again after a kubelet restart deleted them."""

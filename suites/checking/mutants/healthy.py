@@ -80,6 +80,8 @@ class Healthy:
         """Whether the last device is unhealthy."""
         self.faults: dict[str, DeviceHealth] = {}
         """The devices that have a file of a fault, with their health."""
+        self.unlinked: dict[str, DeviceHealth] = {}
+        """The devices that the backend reports as broken."""
         self.prepared: dict[str, list[Device]] = self.load()
         self.stopped = asyncio.Event()
         self._wakers: dict[asyncio.Queue[None], HealthApi] = {}
@@ -114,6 +116,7 @@ class Healthy:
         self.spawn(self.beat())
         self.spawn(self.alternate())
         self.spawn(self.follow_faults())
+        self.spawn(self.follow_backend())
 
     async def stop(self) -> None:
         """Ends everything, and removes the sockets."""
@@ -248,7 +251,7 @@ class Healthy:
         """The health of a device."""
         sick = self.sick and device == self.devices[-1]
         health, message = (Health.UNHEALTHY, "too hot") if sick else (Health.HEALTHY, "")
-        if fault := self.faults.get(device):
+        if fault := self.faults.get(device) or self.unlinked.get(device):
             health, message = fault.health, fault.message
         return DeviceHealth(self.around.node, device, health, message, self.timeout, self.time())
 
@@ -270,6 +273,24 @@ class Healthy:
                 self.apply_faults(found)
             before = found
             await asyncio.sleep(self.poll)
+
+    async def follow_backend(self) -> None:
+        """Reports the devices that the backend reports as broken; connects again after its end."""
+        while True:
+            with suppress(OSError):
+                await self.read_backend()
+            await asyncio.sleep(self.poll)
+
+    async def read_backend(self) -> None:
+        """Follows the backend until its end. Raises OSError if there is none."""
+        reader, writer = await asyncio.open_unix_connection(self.around.data_dir / "backend.sock")
+        while line := await reader.readline():
+            self.unlinked = {
+                name: DeviceHealth(self.around.node, name, Health.UNHEALTHY, message)
+                for name, message in json.loads(line).items()
+            }
+            self.changed()
+        writer.close()
 
     def apply_faults(self, found: dict[str, DeviceHealth]) -> None:
         """Takes over the health of the devices with files."""

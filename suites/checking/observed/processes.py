@@ -32,7 +32,8 @@ def _signalled(evidence: Evidence, exit_: Observation[ProcessExited]) -> bool:
     process = exit_.what.process
     starts = [one.number for one in evidence.of(ProcessStarted) if one.what.process == process]
     start = max((number for number in starts if number < exit_.number), default=0)
-    sent = [one.number for one in evidence.of(SignalSent) if one.what.process == process]
+    ending = (one for one in evidence.of(SignalSent) if one.what.signal not in ("SIGSTOP", "SIGCONT"))
+    sent = [one.number for one in ending if one.what.process == process]
     return any(start < number < exit_.number for number in sent)
 
 

@@ -141,7 +141,8 @@ class Subject:
     async def signal(self, number: signal.Signals) -> None:
         """Sends a signal to the driver's process."""
         assert self._process, "it was not started"
-        self._signal = number
+        if number not in (signal.SIGSTOP, signal.SIGCONT):
+            self._signal = number
         self._record(SignalSent(self.label, number.name))
         self._process.signal(number)
 

@@ -1,0 +1,119 @@
+"""Checks of drivers that are interrupted: stopped, without a subscriber, and without their kubelet."""
+
+from drahealth.proto.events import SignalSent, SliceChanged, SlicesListed
+from drahealth.suites.checking.checks.health_timing import timeout_of
+from drahealth.suites.checking.checks.registry import check, health_check
+from drahealth.suites.checking.evidence import Evidence
+from drahealth.suites.checking.observed.devices import devices_of, named
+from drahealth.suites.checking.observed.processes import is_done
+from drahealth.suites.checking.observed.registrations import notified, outcome
+from drahealth.suites.checking.observed.streams import Stream, listed
+from drahealth.suites.checking.verdicts import Finding, failed, not_tested, passed
+
+_DELAY = 1.0
+"""Seconds by which this machine may receive a report late."""
+_FIRST = 5.0
+"""Seconds until the first report of a stream."""
+_IDLE = 30.0
+"""Seconds without a subscriber that count as idle: the default timeout."""
+
+
+@health_check(
+    "HEALTH-18",
+    "stop-and-continue",
+    fix="Use timers that continue after a pause of the process, and keep the streams open.",
+)
+def reports_continue_after_a_stop(evidence: Evidence, found: list[Stream]) -> Finding:
+    """After SIGCONT each stream has a report within the timeout of its devices."""
+    continued = next(
+        (one for one in evidence.of(SignalSent, "stop-and-continue") if one.what.signal == "SIGCONT"), None
+    )
+    if continued is None:
+        return not_tested("the driver was not stopped and continued")
+    records, slowest = [continued.number], 0.0
+    for stream in found:
+        end = stream.opened.at + stream.open_seconds
+        if stream.opened.at > continued.at or end < continued.at or not stream.reports:
+            continue
+        timeouts = [timeout_of(one) for report in stream.reports for one in report.what.devices]
+        limit = max(timeouts, default=30) + _DELAY
+        after = next((one for one in stream.reports if one.at > continued.at), None)
+        if after is None and not stream.cancelled and stream.end:
+            return failed("the stream continues", f"{stream} ended: {stream.end.what.why}", *records, stream.end.number)
+        took = (after.at if after else end) - continued.at
+        if took > limit:
+            seen = f"{stream}: {'a report' if after else 'no report'} {took:.1f} s after SIGCONT"
+            return failed(f"a report within {limit:g} s", seen, *records, stream.opened.number)
+        if after is None:
+            return not_tested(f"{stream} was open for {took:.1f} s only after SIGCONT", *records)
+        slowest = max(slowest, took)
+        records.append(after.number)
+    if len(records) == 1:
+        return not_tested("no stream was open at SIGCONT", *records)
+    return passed(f"all streams had a report within {slowest:.1f} s after SIGCONT", *records)
+
+
+@health_check(
+    "HEALTH-19",
+    "idle",
+    fix="Keep the health of all devices also without a subscriber, and start each stream with all of them.",
+)
+def stream_after_a_pause_starts_with_all_devices(evidence: Evidence, found: list[Stream]) -> Finding:
+    """A stream that opens after 30 s without a subscriber has a first report with all devices within 5 s."""
+    records, pauses = [], []
+    for stream in found:
+        before = [one for one in found if one.end and one.end.at <= stream.opened.at]
+        pause = stream.opened.at - max((one.end.at for one in before if one.end), default=stream.opened.at)
+        if pause < _IDLE:
+            continue
+        expected = frozenset(device for one in before for report in one.reports for device in listed(report))
+        if not stream.reports:
+            if stream.open_seconds >= _FIRST - 0.1:
+                return failed("a first report within 5 s", f"{stream}: no report", stream.opened.number)
+            return not_tested(f"{stream} was open for {stream.open_seconds:.1f} s only", stream.opened.number)
+        first = stream.reports[0]
+        took, missing = first.at - stream.opened.at, expected - listed(first)
+        if missing or took > _FIRST:
+            seen = f"without {named(missing)}" if missing else f"after {took:.1f} s"
+            return failed(f"a first report within 5 s with {named(expected)}", f"{stream}: {seen}", first.number)
+        records.append(first.number)
+        pauses.append(pause)
+    if pauses:
+        return passed(f"after {max(pauses):.0f} s without a subscriber new streams start with all devices", *records)
+    return not_tested("no stream was opened after 30 s without a subscriber")
+
+
+@check(
+    "PLUGIN-26",
+    "kubelet-restart",
+    fix="Watch the ResourceSlices of the node, and publish all of them again after they were deleted.",
+)
+def slices_return_after_a_kubelet_restart(evidence: Evidence) -> Finding:
+    """After a restart of the kubelet, which deletes all slices, the driver registers and publishes them again."""
+    name = "kubelet-restart"
+    deleted = [
+        one for one in evidence.of(SliceChanged, name) if one.what.by == "check" and one.what.change == "DELETED"
+    ]
+    if not deleted:
+        return not_tested("no ResourceSlice was deleted")
+    last = deleted[-1]
+    again = next((one for one in notified(evidence, name) if one.number > last.number), None)
+    if again and again.what.code != "OK":
+        return failed("the driver can be registered again", outcome(again.what), last.number, again.number)
+    wanted = {device for one in deleted for device in devices_of(one.what.slice)}
+    written = [
+        (one.at, devices_of(one.what.slice))
+        for one in evidence.of(SliceChanged, name)
+        if one.number > deleted[0].number and one.what.by == "driver" and one.what.change != "DELETED"
+    ]
+    lists = [one for one in evidence.of(SlicesListed, name) if one.number > last.number]
+    found = {device for _, devices in written for device in devices}
+    found |= {device for one in lists for each in one.what.slices for device in devices_of(each)}
+    if missing := wanted - found:
+        if again is None or not is_done(evidence, name):
+            return not_tested("the run did not wait for the ResourceSlices", last.number)
+        waited = max((one.at for one in lists), default=last.at) - last.at
+        seen = f"{named(missing)} did not return in {waited:.0f} s"
+        return failed(f"{named(wanted)} are published again", seen, last.number, again.number)
+    took = max((at for at, _ in written), default=last.at) - last.at
+    return passed(f"all devices were published again after {max(took, 0):.0f} s", last.number)

@@ -1,0 +1,119 @@
+"""The checks of faults at bad moments, and of interrupted drivers: what each finds in right and in wrong runs."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from drahealth.proto.events import (
+    BackendSwitched,
+    Event,
+    GrpcCall,
+    ReportReceived,
+    SignalSent,
+    SliceChanged,
+    SlicesListed,
+    StreamClosed,
+    StreamOpened,
+)
+from drahealth.proto.health_apis import V1
+from drahealth.proto.services import NOTIFY_REGISTRATION
+from drahealth.proto.values import DeviceHealth, Health
+from drahealth.suites.checking.checks import CHECKS
+from drahealth.suites.checking.evidence import Evidence
+from drahealth.suites.checking.observed.streams import OURS
+from drahealth.suites.checking.verdicts import Verdict
+from drahealth.suites.unit.checking.evidence_of import evidence_at
+from drahealth.suites.unit.checking.fault_run import BROKEN, CLEARED
+
+FAIL, PASS, NOT_TESTED = Verdict.FAIL, Verdict.PASS, Verdict.NOT_TESTED
+SICK, WELL = Health.UNHEALTHY, Health.HEALTHY
+Record = tuple[float, Event]
+BREAK, CLEAR = (10.0, BROKEN), (30.0, CLEARED)
+
+
+def stream(name: str, start: float, end: float, reports: Mapping[float, Health], devices: int = 3) -> list[Record]:
+    """A stream with reports in which gpu-1 has this health; the other devices are healthy."""
+    found: list[Record] = [(start, StreamOpened("d", "", name, V1.name, "/s"))]
+    for at, health in reports.items():
+        listed = tuple(
+            DeviceHealth("node-a", f"gpu-{number}", health if number == 1 else WELL) for number in range(devices)
+        )
+        found.append((at, ReportReceived("d", "/s", name, 90, listed)))
+    return [*found, (end, StreamClosed("d", "", name, OURS, "/s", "CANCELLED"))]
+
+
+def verdict(check: str, *records: Record) -> Verdict:
+    experiment = CHECKS[check].experiments[-1]
+    evidence: Evidence = evidence_at(*((at, experiment, event) for at, event in records))
+    return CHECKS[check].judge(evidence).verdict
+
+
+@pytest.mark.parametrize("check", ["break-is-reported-during-prepare", "break-is-reported-without-api-server"])
+def test_break_must_be_reported_in_time(check: str) -> None:
+    right, late = {1.0: WELL, 10.5: SICK, 30.5: WELL}, {1.0: WELL, 20.0: SICK, 30.5: WELL}
+    assert verdict(check, *stream("a", 0, 60, right), BREAK, CLEAR) is PASS
+    assert verdict(check, *stream("a", 0, 60, late), BREAK, CLEAR) is FAIL
+
+
+@pytest.mark.parametrize("check", ["new-stream-starts-with-the-fault", "new-kubelet-hears-of-the-fault"])
+def test_first_report_of_a_new_stream_must_show_the_fault(check: str) -> None:
+    before = stream("a", 0, 9, {1.0: WELL})
+    assert verdict(check, *before, BREAK, *stream("b", 17, 25, {17.1: SICK})) is PASS
+    assert verdict(check, *before, BREAK, *stream("b", 17, 25, {17.1: WELL, 17.5: SICK})) is FAIL
+    assert verdict(check, *before, BREAK, *stream("b", 17, 18, {17.1: WELL}, devices=1)) is FAIL
+    assert verdict(check, *before, BREAK, *stream("b", 17, 25, {})) is FAIL
+    assert verdict(check, *before, BREAK) is NOT_TESTED
+
+
+def test_first_report_after_a_heal_must_show_it() -> None:
+    check = "new-stream-starts-with-the-fault"
+    broken = (*stream("a", 0, 9, {1.0: WELL}), BREAK, *stream("b", 17, 25, {17.1: SICK}), CLEAR)
+    assert verdict(check, *broken, *stream("c", 40, 50, {40.1: WELL})) is PASS
+    assert verdict(check, *broken, *stream("c", 40, 50, {40.1: SICK})) is FAIL
+
+
+def test_new_process_must_report_a_fault_of_the_earlier_one() -> None:
+    check = "restarted-driver-reports-the-fault"
+    before = (*stream("a", 0, 15, {1.0: WELL, 10.5: SICK}), BREAK)
+    assert verdict(check, *before, *stream("b", 20, 29, {20.1: SICK})) is PASS
+    assert verdict(check, *before, *stream("b", 20, 29, {20.1: WELL})) is FAIL
+    assert verdict(check, *stream("a", 0, 60, {1.0: WELL, 20: WELL}), BREAK) is NOT_TESTED
+
+
+def test_driver_must_use_a_backend_that_returned() -> None:
+    check, back = "break-is-reported-after-a-backend-restart", (5.0, BackendSwitched("interrupted", "b.py", True))
+    right = stream("a", 0, 60, {1.0: WELL, 10.5: SICK})
+    assert verdict(check, *right, back, BREAK) is PASS
+    assert verdict(check, *stream("a", 0, 60, {1.0: WELL, 20.0: WELL}), back, BREAK) is FAIL
+    assert verdict(check, *stream("a", 0, 60, {1.0: WELL, 6.0: SICK, 10.5: SICK}), back, BREAK) is FAIL
+    assert verdict(check, *right, BREAK) is NOT_TESTED
+
+
+def test_reports_must_continue_after_a_stop() -> None:
+    check, signals = (
+        "reports-continue-after-a-stop",
+        ((5.0, SignalSent("p", "SIGSTOP")), (10.0, SignalSent("p", "SIGCONT"))),
+    )
+    assert verdict(check, *signals, *stream("a", 0, 60, {1.0: WELL, 40.0: WELL})) is PASS
+    assert verdict(check, *signals, *stream("a", 0, 60, {1.0: WELL})) is FAIL
+    assert verdict(check, *signals, *stream("a", 0, 20, {1.0: WELL})) is NOT_TESTED
+    assert verdict(check, *stream("a", 0, 60, {1.0: WELL})) is NOT_TESTED
+
+
+def test_stream_after_a_pause_must_start_with_all_devices() -> None:
+    check, before = "stream-after-a-pause-starts-with-all-devices", stream("a", 0, 5, {1.0: WELL})
+    assert verdict(check, *before, *stream("b", 41, 45, {41.1: WELL}), *stream("c", 41, 45, {41.1: WELL})) is PASS
+    fewer = stream("c", 41, 45, {41.1: WELL}, devices=1)
+    assert verdict(check, *before, *stream("b", 41, 45, {41.1: WELL}), *fewer) is FAIL
+    assert verdict(check, *before, *stream("b", 41, 47, {})) is FAIL
+    assert verdict(check, *before, *stream("b", 10, 15, {10.1: WELL})) is NOT_TESTED
+
+
+def test_slices_must_return_after_a_kubelet_restart() -> None:
+    check = "slices-return-after-a-kubelet-restart"
+    one = {"metadata": {"name": "s"}, "spec": {"pool": {"name": "p"}, "devices": [{"name": "gpu-0"}]}}
+    notified = GrpcCall("d", "/s", NOTIFY_REGISTRATION.path.removeprefix("/"), {}, {}, 0.01)
+    deleted = ((1.0, SliceChanged("DELETED", one, "check")), (2.0, notified))
+    assert verdict(check, *deleted, (60.0, SliceChanged("ADDED", one)), (61.0, SlicesListed((one,)))) is PASS
+    assert verdict(check, *deleted, (92.0, SlicesListed(()))) is FAIL
+    assert verdict(check, (92.0, SlicesListed((one,)))) is NOT_TESTED
