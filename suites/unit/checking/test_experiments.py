@@ -68,7 +68,7 @@ def lab_of(rig: LabRig, *command: str) -> Lab:
 @pytest.mark.parametrize(
     ("command", "expected"),
     [
-        (("driver",), "drahealth certify"),
+        (("driver",), "a driver with fixed paths needs --sandbox"),
         (("driver", "--node={node_name}"), "pass {registry_dir} or {kubelet_dir}"),
         (("driver", "{kubelet_dir}"), "no registration socket within 30 s in {registry_dir};"),
         ((), "no registration socket within 30 s in /"),

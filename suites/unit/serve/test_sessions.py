@@ -135,10 +135,10 @@ async def test_a_session_makes_no_driver_in_the_place_of_one_that_stands(serving
         ([ATTACH, b"{\n"], "JSON"),
         ([ATTACH, {"id": 1, "call": "fly"}], "'fly'"),
         ([ATTACH, {"id": 1, "call": "use", "args": {"name": "nic"}}], "'nic'"),
-        ([ATTACH, {"id": 1, "call": "use", "args": {"nam": "nic"}}], "nam: Unexpected keyword argument"),
+        ([ATTACH, {"id": 1, "call": "use", "args": {"nam": "nic"}}], "nam: unknown field"),
         ([ATTACH, call(1, "watch", None, driver=7)], "7 is not a served driver of this session; call `use` first"),
         ([ATTACH, USE, call(2, "fly")], "'fly'"),
-        ([ATTACH, USE, call(2, "inject", fault="xid/79")], "device: Field required"),
+        ([ATTACH, USE, call(2, "inject", fault="xid/79")], "device: this field is required"),
         ([ATTACH, b"x" * (LINE_LIMIT + 2) + b"\n"], str(LINE_LIMIT)),
     ],
 )
