@@ -12,6 +12,8 @@ _SHAPES = 150
 _ALL_SHAPES = 4000
 """About the most spans and reports of a picture: with many bars, each has fewer."""
 _STEPS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600)
+_LABELS = 8
+"""The most labels of a time axis."""
 _HEIGHT = 14
 """Pixels of a bar."""
 
@@ -20,13 +22,14 @@ _HEIGHT = 14
 class _Scale:
     """The time axis."""
 
+    start: float
     seconds: float
     shapes: int
     """The most spans, and the most reports, of one bar."""
 
     def percent(self, at: float) -> float:
         """Where a time is."""
-        return round(min(max(100 * at / self.seconds, 0.0), 100.0), 2)
+        return round(min(max(100 * (at - self.start) / self.seconds, 0.0), 100.0), 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,33 +74,34 @@ class DrawnGroup:
     events: tuple[str, ...]
     """The marks as lines of text."""
     left_out: int
-
-
-@dataclass(frozen=True, slots=True)
-class Picture:
-    """The lanes of a run."""
-
-    groups: tuple[DrawnGroup, ...]
     grid: tuple[tuple[float, str], ...]
     """The time axis: positions and their labels."""
 
 
-def picture(lanes: Lanes) -> Picture:
-    """The picture of lanes."""
-    seconds = max(lanes.seconds, 0.001)
-    bars = sum(len(lane.bars) for group in lanes.groups for lane in group.lanes)
-    scale = _Scale(seconds, max(5, min(_SHAPES, _ALL_SHAPES // max(bars, 1))))
-    step = next((one for one in _STEPS if seconds / one <= 8), seconds / 8)
-    grid = tuple((scale.percent(n * step), f"{n * step:g} s") for n in range(1, int(seconds / step) + 1))
-    return Picture(tuple(_group(group, scale) for group in lanes.groups), grid)
+def picture(lanes: Lanes) -> tuple[DrawnGroup, ...]:
+    """The picture of lanes. Each process has a time axis of its own."""
+    bars = sum(len(lane.bars) for group in lanes for lane in group.lanes)
+    shapes = max(5, min(_SHAPES, _ALL_SHAPES // max(bars, 1)))
+    return tuple(_group(group, shapes) for group in lanes)
 
 
-def _group(group: Group, scale: _Scale) -> DrawnGroup:
+def _group(group: Group, shapes: int) -> DrawnGroup:
+    start, end = group.times
+    margin = max((end - start) / 100, 0.05)
+    scale = _Scale(max(0.0, start - margin), end - start + 2 * margin, shapes)
     marks = tuple(
         Shape(mark.kind, scale.percent(mark.at), 0, f"{mark.at:.1f} s: {shown(mark.text, 300)}") for mark in group.marks
     )
     lanes = tuple(_lane(lane, scale) for lane in group.lanes)
-    return DrawnGroup(group.process, lanes, marks, tuple(mark.text for mark in marks), group.left_out)
+    grid = tuple(_grid(scale))
+    return DrawnGroup(group.process, lanes, marks, tuple(mark.text for mark in marks), group.left_out, grid)
+
+
+def _grid(scale: _Scale) -> Iterator[tuple[float, str]]:
+    """Round times on the axis, with their labels."""
+    step = next((one for one in _STEPS if scale.seconds / one <= _LABELS), scale.seconds / _LABELS)
+    for number in range(int(scale.start / step) + 1, int((scale.start + scale.seconds) / step) + 1):
+        yield scale.percent(number * step), f"{number * step:g} s"
 
 
 def _lane(lane: Lane, scale: _Scale) -> DrawnLane:

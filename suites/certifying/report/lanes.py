@@ -23,7 +23,7 @@ LANES = 40
 _UNREAD = "slow-subscriber"
 """The experiment that leaves its reports unread: they only seem late."""
 _SHORTEST = 1.0
-"""Seconds of the shortest stream with a bar; many experiments open one only for its first report."""
+"""Seconds of the shortest stream with a bar, if all its devices are Healthy; many experiments read only one report."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +51,18 @@ class Group:
     left_out: int = 0
     """Number of its devices without a lane, because there are too many."""
 
+    @property
+    def times(self) -> tuple[float, float]:
+        """From its first to its last part, in seconds since the start of the run."""
+        found = [mark.at for mark in self.marks]
+        for bar in (bar for lane in self.lanes for bar in lane.bars):
+            found += [at for span in bar.spans for at in (span.start, span.end)]
+            found += [at for stretch in (*bar.late, *bar.faults) for at in (stretch.start, stretch.end)]
+        return min(found, default=0.0), max(found, default=0.0)
 
-@dataclass(frozen=True, slots=True)
-class Lanes:
-    """The lanes of a run."""
 
-    seconds: float
-    """Its duration."""
-    groups: tuple[Group, ...]
-
+Lanes = tuple[Group, ...]
+"""The lanes of a run."""
 
 _Bars = dict[str, dict[str, list[Bar]]]
 """By process of the driver, then by device."""
@@ -78,14 +81,14 @@ def lanes_of(evidence: Evidence, suspects: Iterable[str] = ()) -> Lanes:
         free -= len(kept)
         if lanes or process in found:
             groups.append(Group(process, kept, found.get(process, ()), len(lanes) - len(kept)))
-    return Lanes(max((one.at for one in evidence.records), default=0.0), tuple(groups))
+    return tuple(groups)
 
 
 def _bars_of(evidence: Evidence, process_of: Mapping[str, str]) -> _Bars:
     found: _Bars = {process: {} for process in process_of.values()}
     watched: dict[str, list[Stream]] = {}
     for stream in streams(evidence):
-        if stream.experiment != _UNREAD and stream.open_seconds >= _SHORTEST:
+        if stream.experiment != _UNREAD and (stream.open_seconds >= _SHORTEST or _has_news(stream)):
             watched.setdefault(process_of.get(stream.experiment, ""), []).append(stream)
     for process, device, bar in fault_bars(evidence):
         found.setdefault(process, {}).setdefault(device, []).append(bar)
@@ -96,6 +99,10 @@ def _bars_of(evidence: Evidence, process_of: Mapping[str, str]) -> _Bars:
         bars = found.setdefault(process_of.get(experiment, ""), {})
         bars.setdefault(_device(resource, bars), []).append(bar)
     return found
+
+
+def _has_news(stream: Stream) -> bool:
+    return any(one.health != Health.HEALTHY for report in stream.reports for one in report.what.devices)
 
 
 def _device(resource: str, known: Iterable[str]) -> str:

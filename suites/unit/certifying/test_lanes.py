@@ -44,7 +44,7 @@ def watch(*reports: Record, end: float = 40, api: HealthApi = V1) -> tuple[Recor
 
 def spans(lanes: Lanes, device: str) -> list[tuple[float, float, Health]]:
     """Those of the device's first bar."""
-    (bar, *_) = next(lane.bars for group in lanes.groups for lane in group.lanes if lane.name == device)
+    (bar, *_) = next(lane.bars for group in lanes for lane in group.lanes if lane.name == device)
     return [(span.start, span.end, span.health) for span in bar.spans]
 
 
@@ -59,31 +59,31 @@ def test_health_lasts_until_the_next_report() -> None:
 
 def test_equal_reports_are_one_span_with_two_ticks() -> None:
     lanes = lanes_of(run(*watch(report(1, "a"), report(5, "a"))))
-    (bar,) = lanes.groups[0].lanes[0].bars
+    (bar,) = lanes[0].lanes[0].bars
     assert (len(bar.spans), bar.ticks) == (1, (1, 5))
 
 
 @pytest.mark.parametrize(("timeout", "late"), [(30, [(31, 33), (63, 70)]), (0, [(31, 33), (63, 70)]), (60, [])])
 def test_time_after_the_timeout_is_late(timeout: int, late: list[tuple[float, float]]) -> None:
     reports = (report(at, "a", timeout=timeout) for at in (1, 33))
-    (bar,) = lanes_of(run(*watch(*reports, end=70))).groups[0].lanes[0].bars
+    (bar,) = lanes_of(run(*watch(*reports, end=70)))[0].lanes[0].bars
     assert [(one.start, one.end) for one in bar.late] == late
 
 
 def test_device_without_a_claim_is_not_late_in_the_first_draft() -> None:
     lanes = lanes_of(run(*watch(report(1, "a"), report(5), end=70, api=NODE_HEALTH_DRAFT)))
-    (bar,) = lanes.groups[0].lanes[0].bars
+    (bar,) = lanes[0].lanes[0].bars
     assert (spans(lanes, "pool/a"), bar.late) == ([(1, 5, HEALTHY)], ())
 
 
 def test_devices_with_findings_come_first_then_those_with_events() -> None:
     lanes = lanes_of(run(*watch(report(1, "a", "b", "c"), report(5, "b", health=UNHEALTHY), end=20)), ["pool/c: wrong"])
-    assert [lane.name for lane in lanes.groups[0].lanes] == ["pool/c", "pool/b", "pool/a"]
+    assert [lane.name for lane in lanes[0].lanes] == ["pool/c", "pool/b", "pool/a"]
 
 
 def test_many_devices_are_left_out_by_number() -> None:
     names = [f"d{number}" for number in range(LANES + 7)]
-    (group,) = lanes_of(run(*watch(report(1, *names))), ["d46 has no pool"]).groups
+    (group,) = lanes_of(run(*watch(report(1, *names))), ["d46 has no pool"])
     assert (len(group.lanes), group.left_out, group.lanes[0].name) == (LANES, 7, "pool/d46")
 
 
@@ -92,7 +92,7 @@ def test_pod_status_is_a_bar_of_its_device(resource: str) -> None:
     shown = ResourceStatus("claim:gpu", (ResourceHealth(resource, UNHEALTHY, "XID 79"),))
     status = StatusSeen("pod-1", "uid", "Running", (ContainerSeen("main", "running", 0, (shown,)),))
     lanes = lanes_of(run(*watch(report(1, "a")), (2, "watch", status)))
-    (lane,) = lanes.groups[0].lanes
+    (lane,) = lanes[0].lanes
     assert [bar.source for bar in lane.bars] == [
         "v1.DRAResourceHealth, stream s",
         "status of Pod pod-1, container main",
@@ -117,18 +117,29 @@ def test_device_that_vanishes_from_a_device_plugins_list_has_no_health() -> None
     assert (spans(lanes, "a"), spans(lanes, "b")) == ([(1, 2, HEALTHY)], [(1, 2, HEALTHY)])
 
 
+@pytest.mark.parametrize(("health", "bars"), [(HEALTHY, 0), (UNHEALTHY, 1)])
+def test_stream_of_a_moment_has_bars_only_if_a_device_is_not_healthy(health: Health, bars: int) -> None:
+    (group, *_) = (*lanes_of(run(*watch(report(0.1, "a", health=health), end=0.3))), None)
+    assert len(group.lanes if group else ()) == bars
+
+
+def test_each_process_has_its_own_times() -> None:
+    (group,) = lanes_of(run(*watch(report(21, "a"), end=30), (20, "watch", SignalSent("main", "SIGTERM"))))
+    assert group.times == (20, 30)
+
+
 def test_fault_is_a_bar_of_its_device_and_marks_of_its_process() -> None:
     injected = FaultInjected("main", "cable", "break", "pool", "b", "write x", "forced", "Unhealthy", 2, "done", 0.1)
     cleared = FaultCleared("main", "cable", "pool", "b", "remove x", 2, "done", 0.1)
     lanes = lanes_of(run(*watch(report(1, "a", "b"), end=20), (5, "watch", injected), (9, "watch", cleared)))
-    (group,) = lanes.groups
+    (group,) = lanes
     (stretch,) = group.lanes[0].bars[0].faults
     assert (group.lanes[0].name, stretch.start, stretch.end) == ("pool/b", 5, 9)
     assert [(mark.at, mark.kind) for mark in group.marks] == [(5, "fault"), (9, "cleared")]
 
 
 def test_signals_are_marks_of_their_process() -> None:
-    (group,) = lanes_of(run((0, "end", ExperimentStarted("main")), (3, "end", SignalSent("main", "SIGTERM")))).groups
+    (group,) = lanes_of(run((0, "end", ExperimentStarted("main")), (3, "end", SignalSent("main", "SIGTERM"))))
     assert (group.process, group.marks) == ("main", (Mark(3, "process", "SIGTERM sent"),))
 
 
