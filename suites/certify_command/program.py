@@ -67,8 +67,12 @@ def certify(settings: Settings, request: Request) -> int:
         evidence = run_with_progress(replace(settings, evidence=new / folder.EVIDENCE))
         digest = hashlib.sha256((new / folder.EVIDENCE).read_bytes()).hexdigest()
         today = datetime.now(UTC).date()
-        summary, report = judged(evidence, digest, outputs.waivers, today, rerun)
-        write_files(new, summary, report, evidence)
+        try:
+            summary, report = judged(evidence, digest, outputs.waivers, today, rerun)
+            write_files(new, summary, report, evidence)
+        except Exception:  # a mistake of drahealth: what was seen is kept, so that it can be judged again
+            (new / folder.EVIDENCE).replace(request.out / folder.EVIDENCE)
+            raise
     show(summary, standard_output(), rerun)
     for line in ("", *release_lines(report.releases)):
         _print(line)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from drahealth.suites.certify_command.folder import EVIDENCE, FILES, REPORT, certificate_folder
+from drahealth.suites.checking.evidence import read_evidence
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.unit import command_process
 from drahealth.suites.unit.certifying.certificates import core_run, written
@@ -206,6 +207,14 @@ def test_report_of_another_ledger_is_not_verified_in_full(certificate: Path) -> 
     report["requirements"][0]["verdict"] = "STATIC"
     path.write_text(json.dumps(report))
     assert drahealth("verify", path, certificate / EVIDENCE).returncode == 1
+
+
+def test_evidence_is_kept_if_drahealth_fails_to_report(profile: Path) -> None:
+    program = f"import drahealth.suites.certify_command.program as program\nprogram.page = lambda *_: 1 / 0\n{COMMAND}"
+    done = command_process.run(program, "certify", str(profile), "--deadline=2")
+    evidence = profile.parent / "certificate" / EVIDENCE
+    assert (done.returncode, [path.name for path in evidence.parent.iterdir()]) == (3, [EVIDENCE]), done.stderr
+    assert read_evidence(evidence).complete
 
 
 def test_terminated_certification_is_incomplete_and_leaves_nothing(profile: Path) -> None:
