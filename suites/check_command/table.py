@@ -27,7 +27,7 @@ EXPLAINED = (Verdict.ERROR, Verdict.FAIL, Verdict.WAIVED)
 def show(summary: Summary, console: Console, rerun: str) -> None:
     """Prints the table, the explanations and the verdict. REQUIREMENT in `rerun` is replaced."""
     for family, judgements in _by_family(summary.judgements):
-        console.print(Text(f"\n{family}", style="bold"))
+        console.print(Text(f"\n{family}: {summary.families[family]}", style="bold"))
         if console.is_terminal:
             console.print(_table(judgements))
         else:

@@ -1,7 +1,7 @@
 """The verdict on a driver from its evidence: conforms, fails, incomplete, or an error of the harness. Pure."""
 
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import date
 from enum import StrEnum
@@ -38,6 +38,11 @@ EXIT_CODES: dict[Outcome, ExitCode] = {
     Outcome.INCOMPLETE: 4,
 }
 """Exit code of the command by outcome; 2 is wrong usage."""
+_WORST = {
+    Verdict.FAIL: Outcome.FAILS,
+    Verdict.ERROR: Outcome.HARNESS_ERROR,
+    Verdict.NOT_TESTED: Outcome.INCOMPLETE,
+}
 _JUDGED = {Verdict.PASS, Verdict.FAIL, Verdict.STATIC, Verdict.WAIVED}
 
 
@@ -73,6 +78,15 @@ class Summary:
         """Exit code of the command."""
         return EXIT_CODES[self.outcome]
 
+    @property
+    def families(self) -> dict[str, str]:
+        """The outcome for each family of requirements by itself: a driver can fail in one, and conform in others."""
+        found: dict[str, str] = {}
+        for family in dict.fromkeys(one.requirement.family for one in self.judgements):
+            verdicts = {one.verdict for one in self.judgements if one.requirement.family == family and _is_must(one)}
+            found[family] = _family_outcome(verdicts)
+        return found
+
     def of(self, verdict: Verdict, *levels: str) -> list[Judgement]:
         """The judgements with a verdict; of all levels if none is named."""
         return [
@@ -82,6 +96,18 @@ class Summary:
     def of_any(self, *verdicts: Verdict) -> list[Judgement]:
         """The judgements on MUSTs with one of these verdicts."""
         return [one for one in self.judgements if one.verdict in verdicts and one.requirement.level == "MUST"]
+
+
+def _is_must(judgement: Judgement) -> bool:
+    return judgement.requirement.level == "MUST"
+
+
+def _family_outcome(verdicts: Set[Verdict]) -> str:
+    """The outcome in words, from the verdicts on MUSTs."""
+    for verdict, outcome in _WORST.items():
+        if verdict in verdicts:
+            return outcome
+    return Outcome.CONFORMS if verdicts & _JUDGED else "does not apply"
 
 
 def summarize(

@@ -48,6 +48,8 @@ def tone(report: Report) -> str:
 def _facts(report: Report) -> Iterator[tuple[str, str]]:
     run = report.run
     yield "level", run.level
+    for family, outcome in report.families.items():
+        yield family, shown(outcome)
     if run.profile:
         yield "driver profile", shown(run.profile)
     yield "command", shown(join(run.command)) if run.command else "a driver that was already running"

@@ -5,7 +5,7 @@ The writer and the JSON Schema derive from these types, so they cannot differ.
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Literal
 
 from drahealth.suites.certifying.certificate.certificate import OPEN, Certificate
@@ -73,6 +73,9 @@ class Report:
     """The command that repeats a part of the run. REQUIREMENT stands for an ID."""
     certificate: Certificate | None = None
     """What a certification certifies, or that it does not; null for a check."""
+    families: Mapping[str, str] = field(default_factory=dict)
+    """The result for each family of requirements by itself, such as plugin contract, health and Pod status: conforms,
+    fails, incomplete, harness error, or does not apply."""
     releases: tuple[ReleaseView, ...] = ()
     """What kubelets of each release show of the same reports: an entry for each prepared device and release."""
 
@@ -108,6 +111,7 @@ def report_of(summary: Summary, evidence: Evidence, rerun: str = "", certificate
         requirements=tuple(map(_requirement, summary.judgements)),
         rerun=rerun,
         certificate=certificate,
+        families=dict(summary.families),
         releases=shown_by_releases(evidence),
     )
 

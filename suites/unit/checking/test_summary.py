@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from rich.console import Console
 
-from drahealth.proto.events import Event, ExperimentEnded, GrpcCall, SocketsListed
+from drahealth.proto.events import Event, ExperimentEnded, GrpcCall, PodDeleted, SocketsListed
 from drahealth.suites.check_command.report import to_junit
 from drahealth.suites.check_command.table import show
 from drahealth.suites.checking.checks import CHECKS
@@ -142,3 +142,13 @@ def test_table_and_junit_name_the_check_that_does_not_apply_beside_a_pass() -> N
     )
     assert (row[:4], row[-len(why) - 2 :]) == ("PASS", f"({why})")
     assert case.findtext("system-out") == why
+
+
+def test_families_are_judged_apart() -> None:
+    def no_pod(_: str, event: Event) -> Event | None:
+        return None if isinstance(event, PodDeleted) else event
+
+    evidence = healthy_run(no_pod)
+    core = replace(evidence, header=replace(evidence.header, level="core"))
+    found = summary(core).families
+    assert [found[name] for name in ("plugin contract", "health", "Pod status")] == ["conforms", "conforms", "fails"]
