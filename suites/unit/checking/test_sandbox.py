@@ -10,11 +10,12 @@ import tempfile
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from drahealth.suites.checking.sandbox.declared import Sandbox
+from drahealth.suites.checking.sandbox.declared import ALWAYS_PRIVATE, Sandbox
 from drahealth.suites.checking.sandbox.running import RunningSandbox, sandbox, ways
 from drahealth.suites.checking.subject.private_places import private_folders, private_places
 from drahealth.suites.checking.subject.process import DriverProcess
@@ -129,6 +130,15 @@ async def test_mounts_of_the_machine_do_not_change(tmp_path: Path, declared: San
     assert mounts.table() == before
 
 
+@pytest.mark.parametrize("declared", KINDS)
+async def test_missing_directories_are_not_created_on_the_machine(tmp_path: Path, declared: Sandbox) -> None:
+    missing = Path(f"/run/drahealth-{os.getpid()}")
+    with_missing = replace(declared, private=(str(missing / "deeper"),))
+    async with in_sandbox(tmp_path, with_missing) as running:
+        seen = await output_of(running, "sh", "-c", f"touch {missing}/deeper/file; ls {missing}")
+        assert (seen, found_in("/run", f"{missing.name}*")) == (("deeper",), [])
+
+
 async def test_sys_is_read_only(tmp_path: Path) -> None:
     async with in_sandbox(tmp_path, Sandbox()) as running:
         (line,) = await output_of(running, "sh", "-c", "LC_ALL=C touch /sys/fs/drahealth 2>&1")
@@ -156,7 +166,8 @@ async def test_driver_reaches_our_socket_on_a_loopback_of_its_own(tmp_path: Path
             port = listening.getsockname()[1]
             code = f"import socket; socket.create_connection(('127.0.0.1', {port})).send(b'hello')"
             caller = asyncio.create_task(output_of(running, sys.executable, "-c", code))
-            connection, _ = await asyncio.get_running_loop().sock_accept(listening)
+            async with asyncio.timeout(60):
+                connection, _ = await asyncio.get_running_loop().sock_accept(listening)
             with connection, socket.socket() as outside:
                 assert await asyncio.get_running_loop().sock_recv(connection, 10) == b"hello"
                 assert outside.connect_ex(("127.0.0.1", port)) == errno.ECONNREFUSED
@@ -277,12 +288,12 @@ async def test_two_runs_at_once_of_a_driver_with_fixed_paths(tmp_path: Path) -> 
     driver = [sys.executable, "-c", COMMAND, "driver", "serve", "-f", str(inventory)]
     words = ["check", "--sandbox", "--private=/run/drahealth", "--requirement=PLUGIN-02", "--requirement=PLUGIN-10"]
     words += ["--", *driver, "--kubeconfig={kubeconfig}", "--node-name={node_name}"]
-    before = found_in("/var/lib/kubelet", "/var/run/cdi", "/etc/cdi")
+    before = [found_in(folder) for folder in ALWAYS_PRIVATE]
     done = await asyncio.gather(*(command_process.run_async(COMMAND, *words) for _ in range(2)))
-    after = found_in("/var/lib/kubelet", "/var/run/cdi", "/etc/cdi")
+    after = [found_in(folder) for folder in ALWAYS_PRIVATE]
     assert ([one.returncode for one in done], after) == ([0, 0], before), [one.stdout for one in done]
 
 
-def found_in(*folders: str) -> list[Path]:
-    """Everything in these folders of the machine."""
-    return sorted(path for folder in folders for path in Path(folder).rglob("*"))
+def found_in(folder: str, pattern: str = "**/*") -> list[Path]:
+    """What a folder of the machine has that fits the pattern."""
+    return sorted(Path(folder).glob(pattern))
