@@ -153,9 +153,10 @@ async def test_private_dev_has_the_devices_of_containers_alone(tmp_path: Path) -
 
 async def test_private_tmp_keeps_the_folder_of_the_run(tmp_path: Path) -> None:
     top = Path("/", tmp_path.parts[1])
-    async with in_sandbox(tmp_path, Sandbox(private=(str(top),))) as running:
-        seen = await output_of(running, "ls", str(top))
-    assert seen == (tmp_path.parts[2],)
+    with tempfile.NamedTemporaryFile(dir=top) as hidden:
+        async with in_sandbox(tmp_path, Sandbox(private=(str(top),))) as running:
+            seen = await output_of(running, "ls", str(top))
+    assert (tmp_path.parts[2] in seen, Path(hidden.name).name in seen) == (True, False)
 
 
 async def test_driver_reaches_our_socket_on_a_loopback_of_its_own(tmp_path: Path) -> None:
