@@ -66,7 +66,7 @@ DEVICE_PLUGIN_EXPERIMENTS = (
         after=("allocation", "preferred-allocation"),
     ),
     _experiment(
-        "kubelet-restart",
+        "plugin-kubelet-restart",
         "Restart the kubelet: it removes the sockets of all device plugins. Wait up to 60 s for a registration, and "
         "list again.",
         "main",
@@ -81,7 +81,7 @@ DEVICE_PLUGIN_EXPERIMENTS = (
         "main",
         2,
         requires="plugin-registration",
-        after=("list-and-watch", *_CALLS, "kubelet-restart"),
+        after=("list-and-watch", *_CALLS, "plugin-kubelet-restart"),
         ends_driver=True,
     ),
     _experiment(

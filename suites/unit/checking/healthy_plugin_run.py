@@ -95,7 +95,7 @@ EVENTS: dict[str, list[Event]] = {
         preferred(["gpu-0", "gpu-1"], ["gpu-1"], ["gpu-1"]),
     ],
     "container-start": [allocated("gpu-1"), called(PRE_START_CONTAINER, {"devices_ids": ["gpu-1"]}, {})],
-    "kubelet-restart": [DOWN, UP, ASKED, REGISTERED, *listing(AFTER_RESTART, (A, B)), allocated("gpu-1")],
+    "plugin-kubelet-restart": [DOWN, UP, ASKED, REGISTERED, *listing(AFTER_RESTART, (A, B)), allocated("gpu-1")],
     "plugin-end": [SignalSent("main", "SIGTERM"), ProcessExited("main", 7, 0, 0, ()), sockets("main", "ended")],
     "refused-plugin": [UP, ASKED, REFUSED, DOWN, UP, ASKED, REGISTERED],
     "removed-socket": [UP, ASKED, REGISTERED, SocketRemoved("restarted", PATH), ASKED, REGISTERED],

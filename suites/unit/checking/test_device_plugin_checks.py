@@ -192,8 +192,8 @@ WRONG: list[tuple[str, str, Edit, Verdict]] = [
     ),
     ("advertised-preference-is-served", "not served", calls(GET_PREFERRED_ALLOCATION, failing), FAIL),
     ("required-pre-start-is-served", "not served", calls(PRE_START_CONTAINER, failing), FAIL),
-    ("plugin-registers-with-a-restarted-kubelet", "never", missing("kubelet-restart"), FAIL),
-    ("plugin-registers-with-a-restarted-kubelet", "not watched", unregistered("kubelet-restart"), NOT_TESTED),
+    ("plugin-registers-with-a-restarted-kubelet", "never", missing("plugin-kubelet-restart"), FAIL),
+    ("plugin-registers-with-a-restarted-kubelet", "not watched", unregistered("plugin-kubelet-restart"), NOT_TESTED),
     ("plugin-serves-a-new-socket", "other way", unregistered("removed-socket"), NOT_TESTED),
     ("plugin-exits-after-sigterm", "killed", instead(ProcessExited, SignalSent("main", "SIGKILL"), "plugin-end"), FAIL),
     ("plugin-exits-after-sigterm", "child", instead(ProcessExited, CHILD, "plugin-end"), FAIL),
@@ -329,7 +329,7 @@ def test_exit_without_a_signal_is_a_violation_but_after_a_kubelet_restart() -> N
         return lambda where, event: CRASH if isinstance(event, StreamClosed) and where == experiment else event
 
     check = CHECKS["plugin-runs-until-it-is-stopped"]
-    found = [check.judge(plugin_run(crashing(name))).verdict for name in ("list-and-watch", "kubelet-restart")]
+    found = [check.judge(plugin_run(crashing(name))).verdict for name in ("list-and-watch", "plugin-kubelet-restart")]
     assert found == [FAIL, PASS]
 
 

@@ -17,7 +17,11 @@ from drahealth.proto.events import (
 )
 from drahealth.proto.health_apis import HEALTH_APIS
 from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, PREPARE
+from drahealth.suites.checking.device_plugins.experiments.runs import DEVICE_PLUGIN_RUNS
+from drahealth.suites.checking.device_plugins.plan import DEVICE_PLUGIN_EXPERIMENTS
+from drahealth.suites.checking.experiments.fault_plan import FAULT_EXPERIMENTS
 from drahealth.suites.checking.experiments.first_steps import described
+from drahealth.suites.checking.experiments.plan import EXPERIMENTS
 from drahealth.suites.checking.experiments.registration import LATE
 from drahealth.suites.checking.experiments.runs import RUNS
 from drahealth.suites.checking.kubelet.plugin import Plugin
@@ -240,3 +244,10 @@ async def test_slow_subscriber_reads_one_report_until_the_watch_ends(rig: LabRig
     streams = [opened.stream for opened in rig.happened(StreamOpened)]
     reports = Counter(report.stream for report in rig.happened(ReportReceived))
     assert sorted(min(reports[stream], 2) for stream in streams) == [1, 2]
+
+
+def test_no_experiment_takes_the_name_of_another_one() -> None:
+    plans = (DEVICE_PLUGIN_EXPERIMENTS, FAULT_EXPERIMENTS)
+    assert all(EXPERIMENTS[one.name] is one for plan in plans for one in plan)
+    assert {RUNS[name] for name in DEVICE_PLUGIN_RUNS} == set(DEVICE_PLUGIN_RUNS.values())
+    assert RUNS.keys() == EXPERIMENTS.keys()

@@ -127,11 +127,11 @@ def list_stream_stays_open(evidence: Evidence) -> Finding:
     "DP-10",
     _WATCH,
     fix="Send the list of all devices at the start of each call of ListAndWatch.",
-    reads=("kubelet-restart",),
+    reads=("plugin-kubelet-restart",),
 )
 def new_stream_lists_all_devices(evidence: Evidence) -> Finding:
     """The second stream, and that after a restart of the kubelet, starts with the list of all devices."""
-    streams = list_streams(evidence, _WATCH, "kubelet-restart")
+    streams = list_streams(evidence, _WATCH, "plugin-kubelet-restart")
     before = next((one for one in streams if one.lists), None)
     later = [one for one in streams if before and one.opened.number > before.opened.number]
     if before is None or not later:

@@ -48,7 +48,9 @@ def plugin_removes_its_sockets(evidence: Evidence) -> Finding:
 )
 def plugin_runs_until_it_is_stopped(evidence: Evidence) -> Finding:
     """The process does not end before a signal, except after a restart of the kubelet."""
-    found = (one for one in crashes(evidence, "main", "restarted", "broken") if one.experiment != "kubelet-restart")
+    found = (
+        one for one in crashes(evidence, "main", "restarted", "broken") if one.experiment != "plugin-kubelet-restart"
+    )
     if ended := next(found, None):
         seen = f"in experiment {ended.experiment}, {exit_text(ended.what)}"
         return failed("the plugin runs until it gets a signal", seen, ended.number)

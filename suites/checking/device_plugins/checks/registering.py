@@ -96,13 +96,13 @@ def options_agree(evidence: Evidence) -> Finding:
 
 @check(
     "DP-19",
-    "kubelet-restart",
+    "plugin-kubelet-restart",
     fix="Watch the directory for a new kubelet.sock, or for the removal of the plugin's socket. Then serve a new "
     "socket, and call Register again.",
 )
 def plugin_registers_with_a_restarted_kubelet(evidence: Evidence) -> Finding:
     """A registration is accepted within 60 s after the start of the kubelet."""
-    name = "kubelet-restart"
+    name = "plugin-kubelet-restart"
     up = _kubelet_start(evidence, name)
     if up is None:
         return not_tested("the kubelet was not restarted")

@@ -25,7 +25,7 @@ DEVICE_PLUGIN_RUNS: dict[str, Callable[[Lab], Coroutine[Any, Any, None]]] = {
     "allocation": allocation,
     "preferred-allocation": preferred_allocation,
     "container-start": container_start,
-    "kubelet-restart": kubelet_restart,
+    "plugin-kubelet-restart": kubelet_restart,
     "plugin-end": end,
     "refused-plugin": refused_plugin,
     "removed-socket": removed_socket,
