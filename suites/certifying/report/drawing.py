@@ -14,6 +14,8 @@ _ALL_SHAPES = 4000
 _STEPS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600)
 _LABELS = 8
 """The most labels of a time axis."""
+_LABEL_WIDTH = 5
+"""Percent of the axis that a label takes in a narrow window."""
 _HEIGHT = 14
 """Pixels of a bar."""
 
@@ -101,7 +103,8 @@ def _grid(scale: _Scale) -> Iterator[tuple[float, str]]:
     """Round times on the axis, with their labels."""
     step = next((one for one in _STEPS if scale.seconds / one <= _LABELS), scale.seconds / _LABELS)
     for number in range(int(scale.start / step) + 1, int((scale.start + scale.seconds) / step) + 1):
-        yield scale.percent(number * step), f"{number * step:g} s"
+        if (x := scale.percent(number * step)) > _LABEL_WIDTH:  # the label ends at the position
+            yield x, f"{number * step:g} s"
 
 
 def _lane(lane: Lane, scale: _Scale) -> DrawnLane:
