@@ -149,7 +149,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             "kubelet-pod-faults",
             "Run a Pod on a real kubelet, break and heal its devices, and follow its status.",
             "kubelet-broken",
-            15,
+            35,
             frozenset({"start", "claim", "api-server", "health", "fault"}),
             scope="full",
         ),
