@@ -99,7 +99,7 @@ DEVICE_PLUGIN_EXPERIMENTS = (
     ),
     Experiment(
         "plugin-faults",
-        "Cause each fault of the driver profile in one device, and heal it, while a stream is open.",
+        "Cause each fault of the driver profile in one device, and clear it, while a stream is open.",
         "broken",
         5,
         frozenset({"start", "fault"}),

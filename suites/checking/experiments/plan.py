@@ -139,7 +139,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         ),
         Experiment(
             "pod-faults",
-            "Run a Pod on the reference, break and heal its devices, and follow its status.",
+            "Run a Pod on the reference, cause and clear faults of its devices, and follow its status.",
             "pod-broken",
             5,
             frozenset({"start", "claim", "api-server", "health", "fault"}),
@@ -147,7 +147,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         ),
         Experiment(
             "kubelet-pod-faults",
-            "Run a Pod on a real kubelet, break and heal its devices, and follow its status.",
+            "Run a Pod on a real kubelet, cause and clear faults of its devices, and follow its status.",
             "kubelet-broken",
             35,
             frozenset({"start", "claim", "api-server", "health", "fault"}),
