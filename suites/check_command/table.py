@@ -63,7 +63,7 @@ def _table(judgements: Iterable[Judgement]) -> Table:
 
 def _row(judgement: Judgement) -> Text:
     requirement = judgement.requirement
-    return Text(f"{judgement.verdict:14} {requirement.id:9} {requirement.level:6} ") + _sentence(judgement)
+    return Text(f"{judgement.verdict:14} {requirement.id:12} {requirement.level:6} ") + _sentence(judgement)
 
 
 def _sentence(judgement: Judgement) -> Text:

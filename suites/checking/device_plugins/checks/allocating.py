@@ -14,7 +14,7 @@ _READS = ("list-and-watch",)  # it has the devices
 
 
 @check(
-    "DP-11",
+    "DEVPLUGIN-11",
     _NAME,
     fix="Return one ContainerAllocateResponse for each ContainerAllocateRequest, in the order of the requests.",
     reads=_READS,
@@ -50,7 +50,7 @@ def _swapped(pair: AllocateCall, found: list[AllocateCall]) -> str:
 
 
 @check(
-    "DP-12",
+    "DEVPLUGIN-12",
     _NAME,
     fix="Return device nodes, mounts, variables, annotations or CDI devices for the container.",
     reads=_READS,
@@ -67,7 +67,9 @@ def responses_give_access(evidence: Evidence) -> Finding:
     return passed(f"{len(found)} answers with content", *(one.number for one in found))
 
 
-@check("DP-13", _NAME, fix="Return an error, such as NOT_FOUND, for an ID that is not in the list.", reads=_READS)
+@check(
+    "DEVPLUGIN-13", _NAME, fix="Return an error, such as NOT_FOUND, for an ID that is not in the list.", reads=_READS
+)
 def unknown_device_is_refused(evidence: Evidence) -> Finding:
     """Allocate of an unknown device fails."""
     for one in allocations(evidence, _NAME):
@@ -79,7 +81,7 @@ def unknown_device_is_refused(evidence: Evidence) -> Finding:
 
 
 @check(
-    "DP-14",
+    "DEVPLUGIN-14",
     _NAME,
     fix="Do not remember allocated devices: a kubelet allocates a device again when its container has ended.",
     reads=_READS,
@@ -96,7 +98,7 @@ def device_can_be_allocated_again(evidence: Evidence) -> Finding:
     return passed("Allocate succeeded again", *(one.number for pair in pairs for one in pair))
 
 
-@check("DP-15", _NAME, fix="Make the response depend only on the devices.", reads=_READS)
+@check("DEVPLUGIN-15", _NAME, fix="Make the response depend only on the devices.", reads=_READS)
 def second_response_is_the_same(evidence: Evidence) -> Finding:
     """The second Allocate of the same devices has the same response."""
     pairs = [(before, again) for before, again in _repeated(evidence) if again.succeeded]

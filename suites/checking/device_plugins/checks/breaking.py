@@ -100,7 +100,7 @@ def _judged(episode: _Episode, step: Step, health: Health, until: float, unseen:
     )
 
 
-@check("DP-25", _NAME, fix="Watch the health of the hardware, and send the list of all devices when it changes.")
+@check("DEVPLUGIN-25", _NAME, fix="Watch the health of the hardware, and send the list of all devices when it changes.")
 def broken_device_is_listed_unhealthy(evidence: Evidence) -> Finding:
     """After the break a list has the device as Unhealthy within the settle time."""
     return _worst(evidence, _break)
@@ -112,7 +112,11 @@ def _break(episode: _Episode) -> Finding:
     return _judged(episode, broken, episode.wanted, until, broken.what.on_no_effect)
 
 
-@check("DP-26", _NAME, fix="Watch the recovery of a device, too, and send the list of all devices when it is healthy.")
+@check(
+    "DEVPLUGIN-26",
+    _NAME,
+    fix="Watch the recovery of a device, too, and send the list of all devices when it is healthy.",
+)
 def healed_device_is_listed_healthy(evidence: Evidence) -> Finding:
     """After the heal a list has the device as Healthy within the settle time."""
     return _worst(evidence, _heal)
@@ -128,7 +132,7 @@ def _heal(episode: _Episode) -> Finding:
     return _judged(replace(episode, lists=later, before=shown), episode.healed, Health.HEALTHY, episode.end, "FAIL")
 
 
-@check("DP-27", _NAME, fix="Change the health of the broken device alone, and list all devices.")
+@check("DEVPLUGIN-27", _NAME, fix="Change the health of the broken device alone, and list all devices.")
 def other_devices_stay_as_they_are(evidence: Evidence) -> Finding:
     """From the break until the device is listed as healthy again, the other devices do not change."""
     return _worst(evidence, _others)

@@ -22,7 +22,7 @@ _WATCH = "list-and-watch"
 
 
 @check(
-    "DP-04",
+    "DEVPLUGIN-04",
     _WATCH,
     fix="Send the list of all devices at the start of ListAndWatch, before you wait for changes.",
 )
@@ -52,7 +52,7 @@ def _prompt(stream: ListStreamSeen) -> Finding:
     return failed(f"a list within {FIRST_LIST_LIMIT:g} s", seen, opened.number, stream.closed.number)
 
 
-@check("DP-05", _WATCH, fix="Give each device its own ID, such as its serial number.")
+@check("DEVPLUGIN-05", _WATCH, fix="Give each device its own ID, such as its serial number.")
 def device_ids_are_unique(evidence: Evidence) -> Finding:
     """No ID is empty, and none occurs twice in a list."""
     for listed in all_lists(evidence):
@@ -64,7 +64,7 @@ def device_ids_are_unique(evidence: Evidence) -> Finding:
     return _on_lists(evidence, "all IDs are unique")
 
 
-@check("DP-06", _WATCH, fix="Use shorter IDs.")
+@check("DEVPLUGIN-06", _WATCH, fix="Use shorter IDs.")
 def device_ids_have_at_most_63_characters(evidence: Evidence) -> Finding:
     """No ID is longer than the API allows."""
     for listed in all_lists(evidence):
@@ -74,7 +74,7 @@ def device_ids_have_at_most_63_characters(evidence: Evidence) -> Finding:
     return _on_lists(evidence, f"no ID has more than {_LONGEST_ID} characters")
 
 
-@check("DP-07", _WATCH, fix="Set health to Healthy or Unhealthy. A kubelet treats all other words as Unhealthy.")
+@check("DEVPLUGIN-07", _WATCH, fix="Set health to Healthy or Unhealthy. A kubelet treats all other words as Unhealthy.")
 def device_health_is_known(evidence: Evidence) -> Finding:
     """Each device has one of the two words of the API."""
     known = (str(Health.HEALTHY), str(Health.UNHEALTHY))
@@ -86,7 +86,7 @@ def device_health_is_known(evidence: Evidence) -> Finding:
     return _on_lists(evidence, "each device is Healthy or Unhealthy")
 
 
-@check("DP-08", _WATCH, fix="Send all devices in each ListAndWatchResponse. A kubelet removes the others.")
+@check("DEVPLUGIN-08", _WATCH, fix="Send all devices in each ListAndWatchResponse. A kubelet removes the others.")
 def every_list_has_all_devices(evidence: Evidence) -> Finding:
     """The last list of the first stream has the devices that the next stream lists."""
     streams = list_streams(evidence, _WATCH)
@@ -105,7 +105,11 @@ def every_list_has_all_devices(evidence: Evidence) -> Finding:
     return passed(seen, start.number, end.number, again.number)
 
 
-@check("DP-09", _WATCH, fix="Return from ListAndWatch only when the kubelet cancels the call, or when the plugin ends.")
+@check(
+    "DEVPLUGIN-09",
+    _WATCH,
+    fix="Return from ListAndWatch only when the kubelet cancels the call, or when the plugin ends.",
+)
 def list_stream_stays_open(evidence: Evidence) -> Finding:
     """The plugin does not end a stream."""
     streams = list_streams(evidence, _WATCH)
@@ -124,7 +128,7 @@ def list_stream_stays_open(evidence: Evidence) -> Finding:
 
 
 @check(
-    "DP-10",
+    "DEVPLUGIN-10",
     _WATCH,
     fix="Send the list of all devices at the start of each call of ListAndWatch.",
     reads=("plugin-kubelet-restart",),

@@ -9,7 +9,7 @@ from drahealth.suites.checking.verdicts import Finding, failed, not_tested, pass
 _END = "plugin-end"
 
 
-@check("DP-21", _END, fix="Handle SIGTERM: stop the gRPC servers and all child processes, and exit.")
+@check("DEVPLUGIN-21", _END, fix="Handle SIGTERM: stop the gRPC servers and all child processes, and exit.")
 def plugin_exits_after_sigterm(evidence: Evidence) -> Finding:
     """After SIGTERM the process exits by itself, and none of its children runs."""
     sent = _signal(evidence, "SIGTERM")
@@ -28,7 +28,7 @@ def plugin_exits_after_sigterm(evidence: Evidence) -> Finding:
     return passed(seen, sent.number, ended.number)
 
 
-@check("DP-22", _END, fix="Remove the plugin's socket, and its registration socket, at the end.")
+@check("DEVPLUGIN-22", _END, fix="Remove the plugin's socket, and its registration socket, at the end.")
 def plugin_removes_its_sockets(evidence: Evidence) -> Finding:
     """No socket remains after the exit."""
     listed = next((one for one in evidence.of(SocketsListed, _END) if one.what.moment == "ended"), None)
@@ -41,7 +41,7 @@ def plugin_removes_its_sockets(evidence: Evidence) -> Finding:
 
 
 @check(
-    "DP-23",
+    "DEVPLUGIN-23",
     _END,
     fix="Find the cause of the exit in the output of the plugin.",
     reads=("plugin-registration", "list-and-watch", "allocation", "preferred-allocation", "container-start"),

@@ -16,7 +16,7 @@ _READS = ("list-and-watch",)  # it has the devices
 
 
 @check(
-    "DP-16",
+    "DEVPLUGIN-16",
     _PREFERRED,
     fix="Implement GetPreferredAllocation, or set get_preferred_allocation_available to false.",
     reads=_READS,
@@ -33,7 +33,7 @@ def advertised_preference_is_served(evidence: Evidence) -> Finding:
 
 
 @check(
-    "DP-17",
+    "DEVPLUGIN-17",
     _PREFERRED,
     fix="Choose allocation_size devices of available_deviceIDs, first those of must_include_deviceIDs, each once.",
     reads=_READS,
@@ -70,7 +70,7 @@ def _wrong(request: Any, chosen: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 
 
 @check(
-    "DP-18",
+    "DEVPLUGIN-18",
     "container-start",
     fix="Implement PreStartContainer, or set pre_start_required to false.",
     reads=_READS,

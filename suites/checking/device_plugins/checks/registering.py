@@ -13,7 +13,7 @@ _AGAIN = 60.0
 
 
 @check(
-    "DP-01",
+    "DEVPLUGIN-01",
     "plugin-registration",
     fix="Call Register at kubelet.sock in the directory that `{device_plugins_dir}` in the command stands for, or "
     "serve a registration socket in `{registry_dir}`.",
@@ -30,7 +30,7 @@ def device_plugin_registers(evidence: Evidence) -> Finding:
 
 
 @check(
-    "DP-01",
+    "DEVPLUGIN-01",
     fix="Register with version v1beta1, a resource name such as example.com/gpu, and the file name of the socket.",
     reads=("plugin-registration",),
 )
@@ -58,7 +58,7 @@ def _wrong_fields(one: Registration) -> tuple[str, str] | None:
 
 
 @check(
-    "DP-02",
+    "DEVPLUGIN-02",
     "plugin-registration",
     fix="Listen on the plugin's socket, and serve the DevicePlugin service, before you call Register.",
 )
@@ -77,7 +77,9 @@ def plugin_is_served_when_it_registers(evidence: Evidence) -> Finding:
     return not_tested("there was no valid registration")
 
 
-@check("DP-03", "plugin-registration", fix="Fill `options` of RegisterRequest as you answer GetDevicePluginOptions.")
+@check(
+    "DEVPLUGIN-03", "plugin-registration", fix="Fill `options` of RegisterRequest as you answer GetDevicePluginOptions."
+)
 def options_agree(evidence: Evidence) -> Finding:
     """Register has the options of GetDevicePluginOptions."""
     found = registrations(evidence, "plugin-registration")
@@ -95,7 +97,7 @@ def options_agree(evidence: Evidence) -> Finding:
 
 
 @check(
-    "DP-19",
+    "DEVPLUGIN-19",
     "plugin-kubelet-restart",
     fix="Watch the directory for a new kubelet.sock, or for the removal of the plugin's socket. Then serve a new "
     "socket, and call Register again.",
@@ -120,7 +122,7 @@ def plugin_registers_with_a_restarted_kubelet(evidence: Evidence) -> Finding:
 
 
 @check(
-    "DP-20",
+    "DEVPLUGIN-20",
     "removed-socket",
     fix="Watch the plugin's socket. After its removal serve a new one, and call Register again.",
 )
@@ -142,7 +144,7 @@ def plugin_serves_a_new_socket(evidence: Evidence) -> Finding:
 
 
 @check(
-    "DP-24",
+    "DEVPLUGIN-24",
     "refused-plugin",
     fix="Keep watching kubelet.sock after a refused registration, or exit so that the Pod restarts.",
 )
