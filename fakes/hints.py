@@ -12,8 +12,11 @@ _MIN_MARGIN = 0.05
 """Minimum difference between the similarity of the best and the second name, if the message lists all names."""
 
 
-def near(name: str, known: Iterable[str]) -> str:
-    """The end of an error message about an unknown name: a suggestion, if one is similar, and the known names."""
+def near(name: str, known: Iterable[str], listed_in: str = "") -> str:
+    """The end of an error message about an unknown name: a suggestion, if one is similar, and the known names.
+
+    `listed_in`: a page that lists all names; it replaces a long list of names.
+    """
     names = list(known)
     if not names:
         return "none exist"
@@ -24,7 +27,11 @@ def near(name: str, known: Iterable[str]) -> str:
     from difflib import get_close_matches  # slow import, needed only for errors
 
     close = get_close_matches(name[:_MAX_LENGTH], names[:_MAX_COMPARED], 3)
-    return f"did you mean {' or '.join(close)}?" if close else f"valid: {', '.join(names[:_MAX_LISTED])}, ..."
+    if close:
+        return f"did you mean {' or '.join(close)}?"
+    if listed_in:
+        return f"{listed_in} lists all names"
+    return f"valid: {', '.join(names[:_MAX_LISTED])} and {len(names) - _MAX_LISTED} more"
 
 
 def with_hint(message: str, hint: str) -> str:

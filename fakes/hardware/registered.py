@@ -15,7 +15,7 @@ REGISTRATION_TIMEOUT = 30.0
 
 
 class FakeNode(Protocol):
-    """The node of a fake: the parts that a fake needs. Paths are the kubelet's."""
+    """What a fake needs to know of its node: name, API client, clock, and the kubelet's directories."""
 
     @property
     def name(self) -> str:

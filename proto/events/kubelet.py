@@ -71,7 +71,7 @@ class GrpcCall:
     details: str = ""
     """Text of the error."""
     caller: Literal["kubelet", "plugin"] = "kubelet"
-    """Device plugins call Register at the kubelet's socket; the kubelet makes all other calls."""
+    """`plugin` for the call Register of a device plugin, `kubelet` for all other calls."""
 
 
 @dataclass(frozen=True, slots=True)

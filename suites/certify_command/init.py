@@ -42,7 +42,7 @@ def write_profile(
 def write_starting_profile(name: str, out: Path | None) -> None:
     """Writes a starting driver profile, and beside it the files that it names. Raises ConfigurationError."""
     if name not in NAMES:
-        raise ConfigurationError(f"there is no starting driver profile {name!r}", near(name, NAMES))
+        raise ConfigurationError(f"unknown driver {name!r}", near(name, NAMES))
     files = starting_profile(name)
     profile = f"{name}.toml"
     if out is None:

@@ -57,7 +57,7 @@ def choice(names: Sequence[str], sample: int | None, seed: int | None) -> list[s
     known = [*WITHOUT_FAULT, *MUTANTS]
     for name in names:
         if name not in known:
-            raise ConfigurationError(f"unknown mutant {name!r}", near(name, known))
+            raise ConfigurationError(f"unknown mutant {name!r}", near(name, known, "docs/driver-mutants.md"))
     if names and sample is not None:
         raise ConfigurationError("--sample and names exclude each other", "leave out one of them")
     if seed is not None and sample is None:

@@ -101,7 +101,7 @@ class Fault:
     breaks: Action
     heals: Heals
     device: str = ""
-    """Name of the device; empty for one that is not the first in any list."""
+    """Name of the device; empty for one that is first neither in the ResourceSlices nor in the report."""
     changes: Action | None = None
     """Changes the cause while the device is broken, so that the driver reports another message or health."""
     health: Health = Health.UNHEALTHY
@@ -111,7 +111,10 @@ class Fault:
     limit: float = ACTION_LIMIT
     """Seconds in which each action must be done."""
     grade: Grade = ""
-    """`asked` if the actions ask the driver to report a fault, `forced` if they act below it; empty for the usual."""
+    """`asked` if the actions ask the driver to report a fault, `forced` if they act below it.
+
+    Empty: it depends on the action (`capability`).
+    """
     on_error: Penalty = "NOT_TESTED"
     """Verdict if an action fails or does not end."""
     on_no_effect: Penalty = "FAIL"

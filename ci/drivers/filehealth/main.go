@@ -1,4 +1,4 @@
-// Command filehealth is a small DRA driver on the upstream helper k8s.io/dynamic-resource-allocation/kubeletplugin.
+// Command filehealth is a small DRA driver that uses the upstream package k8s.io/dynamic-resource-allocation/kubeletplugin.
 // Its devices are made up: gpu-0, gpu-1, and so on, in a pool that is named after the node. Their health comes from a
 // file (see health.go).
 package main

@@ -16,7 +16,7 @@ DEVICE = "A device such as gpu-0 or gpu-0/mig-1, a pattern such as gpu-*, or all
 
 @command("inject", undo=lambda done: Clear(done.fault, done.device))
 class Inject(Command[None]):
-    """Add a fault of the catalogue to devices. The driver immediately reports the health that its policy assigns to it.
+    """Add a fault of the catalogue to devices. The fake immediately reports the health that its policy assigns to it.
 
     If a device already has the fault, the command fails and changes nothing.
     """
@@ -72,7 +72,7 @@ class Recover(Command[Attempt]):
 class Flap(Command[None]):
     """Let a fault of devices come and go: add it immediately, then remove it and add it again at each interval.
 
-    The flapping ends with `clear`, `reset`, a stop of the driver, or a recovery action that clears the fault. If a
+    The flapping ends with `clear`, `reset`, a stop of the fake, or a recovery action that clears the fault. If a
     device already has the fault, the command fails and changes nothing.
     """
 
@@ -92,7 +92,7 @@ class Flap(Command[None]):
 
 @command("reset", old_names=("heal",))
 class Reset(Command[None]):
-    """Make all devices Healthy, without faults and taints. Clear all stream faults."""
+    """Make all devices Healthy, without faults. A driver also removes all taints and clears all stream faults."""
 
 
 def _parse_taint(text: str) -> dict[str, str]:

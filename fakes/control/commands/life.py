@@ -12,15 +12,16 @@ _OFFER = "Health API to serve from now on: v1, v1alpha1 or a full name; default:
 
 @command("start", step="life start")
 class Start(Command[None]):
-    """Start the driver. If it is running, only create a missing registration socket again.
+    """Start the fake. If a driver is running, only create its missing registration socket again.
 
-    If another start has not ended yet, the command waits for it. It fails if the driver ends before it runs.
+    If another start of the driver has not ended yet, the command waits for it. It fails if the driver ends before it
+    runs.
     """
 
 
 @command("stop", step="life stop", undo=lambda done: Start())
 class Stop(Command[None]):
-    """Stop the driver: unregister, end the streams, remove the sockets. The process keeps running, for `start`."""
+    """Stop the fake: unregister, end the streams, remove the sockets. The process keeps running, for `start`."""
 
 
 @command("restart", DRIVER, step="life restart")
@@ -69,17 +70,17 @@ class Unregister(Command[None]):
 
 @command("crash", step="life crash", undo=lambda done: Start())
 class Crash(Command[None]):
-    """End the driver as after SIGKILL: the streams break, and the socket files stay. The process keeps running."""
+    """End the fake as after SIGKILL: the streams break, and the socket files stay. The process keeps running."""
 
 
 @command("retire", ctl="", step="")
 class Retire(Command[None]):
-    """Stop the driver finally, and delete its ResourceSlices."""
+    """Stop the fake finally. A driver deletes its ResourceSlices. A device plugin removes its CDI specification."""
 
 
 @command("wait_registered", changes=False, ctl="", step="")
 class WaitRegistered(Command[None]):
-    """Wait until a kubelet has registered the driver after its last start."""
+    """Wait until a kubelet has registered the fake after its last start."""
 
 
 class Life(Control):

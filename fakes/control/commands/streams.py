@@ -45,7 +45,10 @@ def _undone(done: StreamFault) -> Command[None]:
 
 @command("stream_silence", DRIVER, ctl="stream silence", step="stream silence", undo=_undone, old_names=("hush",))
 class StreamSilence(StreamFault):
-    """Send no reports: no first report on a new stream, no heartbeats and no changes. The changes are lost."""
+    """Send no reports: no first report on a new stream, no heartbeats, no reports of changes.
+
+    The next complete report (heartbeat) after the silence has the current health.
+    """
 
 
 @command("stream_stall", DRIVER, ctl="stream stall", step="stream stall", undo=_undone, old_names=_OLD_NAMES)

@@ -156,7 +156,7 @@ class FaultSection(Section):
     name: Text = Field(examples=["unplugged"])
     """Name of the fault, in the report."""
     device: StrictStr = ""
-    """Name of the device, or POOL/NAME; empty for one that is not the first in any list."""
+    """Name of the device, or POOL/NAME; default: one that is first neither in the ResourceSlices nor in the report."""
     break_: ActionSection = Field(alias="break", examples=[{"write": "{driver_dir}/health/{device}", "text": "broken"}])
     """What breaks the device; texts have the placeholders of the driver, and {device}."""
     change: ActionSection | None = Field(
@@ -174,7 +174,7 @@ class FaultSection(Section):
     limit: Seconds = Field(default=ACTION_LIMIT, examples=["10s"])
     """Longest time of an action."""
     grade: Literal["asked", "forced"] | None = Field(default=None, examples=["forced"])
-    """Whether the driver is asked to report a fault, or the fault is forced below it; left out for the usual."""
+    """asked: the driver is asked to report a fault; forced: the fault acts below it; default: depends on the action."""
     on_error: Literal["NOT_TESTED", "FAIL"] = "NOT_TESTED"
     """Verdict if an action fails or takes too long."""
     on_no_effect: Literal["NOT_TESTED", "FAIL"] = "FAIL"

@@ -158,7 +158,7 @@ class AbilitiesSection(Section):
     several_processes: StrictBool = True
     """Whether several processes of the driver can run at the same time on one machine."""
     faults: StrictBool = False
-    """Whether faults can be caused: then a profile without [[fault]] gives no certificate."""
+    """If true, faults can be caused, so there is no certificate without a [[fault]]."""
 
 
 class DriverProfile(Section):

@@ -21,7 +21,8 @@ FAULT_EXPERIMENTS = (
     ),
     Experiment(
         "fault-without-stream",
-        "Break a device while no health stream is open, open streams, and clear the fault in the same way.",
+        "Break a device while no health stream is open, then open streams. Close them, clear the fault, and open "
+        "streams again.",
         "disturbed",
         20,
         frozenset({"start", "health", "fault"}),

@@ -29,7 +29,10 @@ def _examine(values: Values, progress: Progress) -> Iterator[Check]:
 DEFINITION = TargetDefinition(
     name="kubelet",
     title="a real kubelet",
-    summary="A real kubelet and control plane on this machine, with a fake container runtime. Needs user namespaces.",
+    summary=(
+        "A real kubelet and control plane on this machine, with a fake container runtime. "
+        "Needs user namespaces or root."
+    ),
     options=(KUBERNETES, DRIVER, HEALTH_API, START),
     missing={Capability.ADVANCE_TIME: "a real kubelet reads the clock of the machine"},
     configure=_configure,
