@@ -31,6 +31,7 @@ from drahealth.suites.checking.subject.helper_process import Helpers
 from drahealth.suites.checking.subject.kubelet_setup import KubeletSetup
 from drahealth.suites.checking.subject.places import Places, filled, placeholders_in
 from drahealth.suites.checking.subject.process import DriverProcess
+from drahealth.suites.checking.subject.socket_files import socket_files
 
 CHILDREN_LIMIT = 10.0
 """Seconds that the children of a terminated driver have to end after it."""
@@ -84,6 +85,8 @@ class Subject:
         self.helpers = helpers or Helpers()
         """The programs that the driver dials."""
         self.kept.push_async_callback(self.helpers.close)
+        self.foreign_sockets = frozenset[Path]()
+        """Sockets that existed before the driver first started: of its helpers, and of scripted backends."""
         self._process: DriverProcess | None = None
         self._exit: asyncio.Task[ProcessExited] | None = None
         self._children: asyncio.Task[None] | None = None
@@ -127,6 +130,9 @@ class Subject:
         """
         assert not self._process or not self._process.running, "it already runs"
         await self.helpers.start()
+        if not self._process:
+            folders = (self.places.plugins_dir, self.places.device_plugins_dir)
+            self.foreign_sockets = frozenset(path for folder in folders for path in socket_files(folder))
         values = self.places.placeholders()
         argv = [filled(word, values) for word in self._command]
         given = {name: filled(value, values) for name, value in self._environment.items()}

@@ -32,6 +32,7 @@ from drahealth.proto.events import (
 from drahealth.suites.checking.evidence import Evidence
 from drahealth.suites.checking.recorder import Listener
 from drahealth.suites.checking.run import run_experiments
+from drahealth.suites.checking.sandbox.declared import Helper
 from drahealth.suites.checking.settings import Settings
 
 SERVE = (
@@ -210,3 +211,15 @@ async def test_driver_that_dies_makes_the_running_experiments_incomplete(serve: 
     evidence = await run(serve, *names, listener=listener)
     expected = {"registration": "done", "services": "done", "subscribers": "incomplete"}
     assert outcomes(evidence) == {**expected, "watch": "incomplete", "end": "incomplete"}
+
+
+DAEMON = "import socket, sys, time; s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(); time.sleep(600)"
+
+
+async def test_sockets_of_a_helper_are_not_those_of_the_driver(serve: tuple[str, ...]) -> None:
+    socket = "{plugins_dir}/daemon.sock"
+    helper = Helper((sys.executable, "-c", DAEMON, socket), ready=socket)
+    settings = Settings(command=serve, only=frozenset({"registration", "end"}), helpers=(helper,))
+    evidence = await run_experiments(settings, clock=JumpClock())
+    named = [Path(path).name for one in evidence.of(SocketsListed) for path in one.what.plugins]
+    assert (bool(named), "daemon.sock" in named) == (True, False)

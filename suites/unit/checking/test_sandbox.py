@@ -104,7 +104,10 @@ def environments() -> list[bytes]:
 
 async def ended(pid: int) -> None:
     """Waits for the end of any process."""
-    gone, handle = asyncio.Event(), os.pidfd_open(pid)
+    try:
+        gone, handle = asyncio.Event(), os.pidfd_open(pid)
+    except ProcessLookupError:  # it has already ended
+        return
     asyncio.get_running_loop().add_reader(handle, gone.set)
     async with asyncio.timeout(60):
         await gone.wait()
