@@ -23,7 +23,7 @@ _LOCK, _NEW = ".lock", ".new-"
 def certificate_folder(path: Path, *, overwrite: bool = False) -> Generator[Path, None, None]:
     """A directory for the files of a run. They move to `path` at its end; after an exception `path` is as before.
 
-    Raises ConfigurationError if `path` has a certificate and `overwrite` is not set, if another run uses it, or if it
+    Raises ConfigurationError if `path` has files of a run and `overwrite` is not set, if another run uses it, or if it
     cannot be written.
     """
     try:
@@ -37,7 +37,9 @@ def certificate_folder(path: Path, *, overwrite: bool = False) -> Generator[Path
         raise ConfigurationError(f"cannot write to {path}: {error.strerror}", "pass another --out") from None
     try:
         if not overwrite and (found := [name for name in FILES if (path / name).exists()]):
-            raise ConfigurationError(f"{path} has a certificate: {found[0]}", "pass --overwrite, or another --out")
+            raise ConfigurationError(
+                f"{path} has files of an earlier run, such as {found[0]}", "pass --overwrite, or another --out"
+            )
         for left in path.glob(f"{_NEW}*"):  # of a run that was killed
             shutil.rmtree(left)
         with tempfile.TemporaryDirectory(prefix=_NEW, dir=path) as made:

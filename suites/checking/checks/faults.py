@@ -79,7 +79,9 @@ def judged_step(episode: Episode, step: Step, wanted: Wanted, what: str, *, unse
         return passed(f"{about}: {what} after {best.seconds:.1f} s", step.number, best.record)
     records = (step.number, *filter(None, (best.record,)))
     seen = (
-        f"{about}: {what} only after {best.seconds:.1f} s" if best.outcome == "late" else _unseen(episode, about, what)
+        f"{about}: {what} only after {best.seconds:.1f} s"
+        if best.outcome == "late"
+        else _unseen(episode, step, about, what)
     )
     expected = f"{what} within {step.what.settle:g} s, with {MARGIN:g} s for a busy machine"
     if best.outcome == "never" and unseen == "NOT_TESTED":
@@ -87,11 +89,12 @@ def judged_step(episode: Episode, step: Step, wanted: Wanted, what: str, *, unse
     return failed(expected, seen, *records)
 
 
-def _unseen(episode: Episode, about: str, what: str) -> str:
+def _unseen(episode: Episode, step: Step, about: str, what: str) -> str:
     last = [times[-1] for stream in episode.streams if (times := arrivals(stream).get(episode.device))]
     state = max(last, key=lambda one: one[0])[2] if last else None
     message = f" {state.message!r}" if state and state.message else ""
-    return f"{about}: not {what}" + (f"; the last report has {state.health}{message}" if state else "")
+    said = f"; the last report has {state.health}{message}" if state else ""
+    return f"{about}: `{step.what.action}` was done, but the device was not {what}{said}"
 
 
 def _problem(step: Observation[FaultInjected] | Observation[FaultCleared]) -> str:
@@ -110,7 +113,8 @@ def is_reported(episode: Episode) -> bool:
     "FAULT-01",
     "faults",
     none="each fault makes the health unknown",
-    fix="Watch the health of the hardware, and send a report on all streams as soon as it changes.",
+    fix="Make sure that the action of the fault has an effect on the device, for example that its path is right. "
+    "Watch the health of the hardware, and send a report on all streams as soon as it changes.",
 )
 def break_is_reported(episode: Episode) -> Finding | None:
     """After the break a report has the declared health within the settle time."""

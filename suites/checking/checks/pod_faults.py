@@ -1,5 +1,7 @@
 """Checks of what a Pod shows while drahealth breaks and heals its devices."""
 
+from collections.abc import Sequence
+
 from drahealth.proto.events import FaultCleared, FaultInjected
 from drahealth.proto.values import Health
 from drahealth.suites.checking.checks.pods import LATE
@@ -36,14 +38,14 @@ def _judged(evidence: Evidence, experiment: str) -> Finding:
     if not breaks:
         return not_tested("no fault was caused", pod.created.number)
     grade: Grade = "forced" if any(one.what.grade == "forced" for one in breaks) else "asked"
-    found = [_step(pod, step) for step in steps]
+    found = [_step(pod, step, steps) for step in steps]
     worst = min(one.verdict for one in found)
     mine = [one for one in found if one.verdict is worst]
     records = tuple(dict.fromkeys(record for one in mine for record in one.records))
     return Finding(worst, "; ".join(one.seen for one in mine), mine[0].expected, records, grade)
 
 
-def _step(pod: PodRun, step: Step) -> Finding:
+def _step(pod: PodRun, step: Step, steps: Sequence[Step]) -> Finding:
     device = Device(step.what.pool, step.what.device)
     about = f"{device}, fault {step.what.fault}"
     if step.what.outcome != "done":
@@ -55,10 +57,29 @@ def _step(pod: PodRun, step: Step) -> Finding:
         return passed(
             f"{about}: {wanted} in the Pod status after {max(shown.at - step.at, 0):.1f} s", step.number, shown.number
         )
+    if not _is_reported(pod, step, wanted):
+        return not_tested(f"{about}: the driver reported no device as {wanted} after it", step.number)
+    if (broken := _break_of(step, steps)) and not _first(pod, broken, device, broken.what.health):
+        return not_tested(f"{about}: the Pod status did not show the break", step.number)
     seen = f"{about}: not {wanted} in the Pod status"
     if isinstance(step.what, FaultInjected) and step.what.on_no_effect == "NOT_TESTED":
         return not_tested(seen, step.number)
     return failed(f"{wanted} within {step.what.settle + MARGIN + late:g} s", seen, step.number)
+
+
+def _is_reported(pod: PodRun, step: Step, wanted: str) -> bool:
+    """Whether a report after the step had the health, for a device of any name: a wrong name is the driver's fault."""
+    each = (one for reports in pod.reports.values() for one in reports)
+    return any(at >= began(step) and str(shown.health) == wanted for at, _, shown in each)
+
+
+def _break_of(step: Step, steps: Sequence[Step]) -> "Observation[FaultInjected] | None":
+    """The break that a heal ends; None for a break."""
+    if isinstance(step.what, FaultInjected):
+        return None
+    earlier = [one for one in steps if one.at < step.at and isinstance(one.what, FaultInjected)]
+    mine = [one for one in earlier if (one.what.fault, one.what.device) == (step.what.fault, step.what.device)]
+    return mine[-1] if mine else None
 
 
 def _penalty(step: Step) -> bool:

@@ -305,7 +305,10 @@ def _broken_pod(run: str, profile: str, prefix: str) -> Iterator[Record]:
     step, device = (EXPERIMENTS[run].process, "hot"), (POOL, "gpu-1")
     yield 5.0, run, FaultInjected(*step, "break", *device, "write health", "forced", "Unhealthy", 1.0, "done", 0.1)
     yield 9.0, run, FaultCleared(*step, *device, "remove health", 1.0, "done", 0.1)
+    yield 1.3, run, StreamOpened(DRIVER, "", "pod", V1.name, SOCKET)
     for at, health in ((1.5, Health.HEALTHY), (5.5, Health.UNHEALTHY), (9.5, Health.HEALTHY)):
+        report = (replace(reported("gpu-1", at - 0.1, V1), health=health),)
+        yield at - 0.1, run, ReportReceived(DRIVER, SOCKET, "pod", 90, report)
         shown = ResourceStatus("claim:claim-0", (ResourceHealth(f"{prefix}gpu-1", health),))
         yield at, run, StatusSeen("job", "pod", "Running", (ContainerSeen("main", "running", 0, (shown,)),))
     yield 12.0, run, PodRequested("deleted", "job", "pod", ("p",), profile)

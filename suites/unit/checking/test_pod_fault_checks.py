@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from drahealth.proto.events import Event, FaultInjected, PodRequested, StatusSeen
+from drahealth.proto.events import Event, FaultInjected, PodRequested, ReportReceived, StatusSeen
 from drahealth.proto.values import Health
 from drahealth.suites.checking.experiments.pod_faults import devices_to_break, faults_of_pods
 from drahealth.suites.checking.faults import Fault, RemoveFile, SetEnvironment, WriteFile
@@ -47,6 +47,17 @@ def test_break_and_heal_that_the_pod_shows_pass_with_the_times(check: str, run: 
 @both
 def test_break_that_the_pod_does_not_show_fails(check: str, run: str) -> None:
     assert finding(check, never(Health.UNHEALTHY)).verdict is Verdict.FAIL
+
+
+@both
+def test_break_that_the_driver_does_not_report_is_not_tested(check: str, run: str) -> None:
+    def unreported(where: str, event: Event) -> Event | None:
+        if isinstance(event, ReportReceived):
+            well = tuple(replace(one, health=Health.HEALTHY) for one in event.devices)
+            return replace(event, devices=well)
+        return never(Health.UNHEALTHY)(where, event)
+
+    assert finding(check, unreported).verdict is Verdict.NOT_TESTED
 
 
 @both
