@@ -64,11 +64,11 @@ class DriverProcess:
         watched, held = os.pipe()
         source, sink = os.pipe()
         reports = asyncio.StreamReader()
-        guard = None
+        starting: asyncio.Task[asyncio.subprocess.Process] | None = None
         try:
             loop = asyncio.get_running_loop()
             await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reports), os.fdopen(source, "rb", 0))
-            guard = await asyncio.shield(
+            starting = asyncio.create_task(
                 asyncio.create_subprocess_exec(
                     *(*entry, sys.executable, "-I", "-S", str(_GUARD), str(watched), str(sink), where, *argv),
                     stdin=stdin,
@@ -79,11 +79,16 @@ class DriverProcess:
                     pass_fds=[watched, sink],
                 )
             )
+            guard = await asyncio.shield(starting)
+        except BaseException:
+            os.close(held)  # which ends the guard
+            if starting:
+                with contextlib.suppress(OSError):
+                    await (await starting).wait()
+            raise
         finally:
             os.close(watched)
             os.close(sink)
-            if guard is None:
-                os.close(held)
         try:
             word, _, rest = (await reports.readline()).decode().strip().partition(" ")
             if word != "started":

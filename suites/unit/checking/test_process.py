@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 
 from drahealth.suites.checking.subject import guard
@@ -133,3 +134,15 @@ async def test_flood_of_output_keeps_the_last_lines() -> None:
 async def test_program_that_cannot_be_run_is_named(program: str) -> None:
     with pytest.raises(ConfigurationError, match=program):
         await DriverProcess.start([program], os.environ)
+
+
+@pytest.mark.parametrize("turns", [1, 2, 3, 5, 10, 100])
+async def test_cancelled_start_leaves_no_process(turns: int) -> None:
+    before = psutil.Process().children()
+    starting = asyncio.create_task(DriverProcess.start(["sleep", "600"], os.environ))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    assert psutil.Process().children() == before
