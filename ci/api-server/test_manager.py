@@ -102,9 +102,9 @@ async def test_a_pod_from_a_manifest_keeps_its_uid_and_shows_health_on_a_real_ap
     await manager.start()
     await driver.set_health("gpu-0", Health.UNHEALTHY)
     after = await seen(manager.api, PODS, {"claim:gpu": ["Unhealthy"]})
+    await manager.stop()  # which writes the last statuses; the health is unknown after the end of the driver
     await driver.stop()
     await api.close()
-    await manager.stop()  # which writes the last statuses
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
     assert "health: Unhealthy" in (manager.root / "pods" / "default.job.status.yaml").read_text()
 
