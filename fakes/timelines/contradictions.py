@@ -26,7 +26,7 @@ def contradictions(actions: Iterable[Action], catalogue: str, *, by_chance: bool
             yield from ((action_.place, what) for what in story.next(action_))
     for (place, at), helped in story.helped.items():
         if not helped and not by_chance:
-            yield place, f"no device has a fault at {at:g} s; inject one first, or remove this step"
+            yield place, f"no device of this step has a fault at {at:g} s; inject one first, or remove this step"
 
 
 _NAMES = {"driver": "driver", "plugin": "device plugin", "kubelet": "kubelet"}

@@ -77,7 +77,7 @@ class ProcessExited:
 
 @dataclass(frozen=True, slots=True)
 class ChildrenEnded:
-    """After a SIGTERM to a process of the driver and its end, its child processes ended, too."""
+    """A process of the driver ended after a SIGTERM, and now none of its child processes runs."""
 
     event: ClassVar[str] = "children-ended"
     emitters: ClassVar[tuple[str, ...]] = (CHECK,)
@@ -86,7 +86,7 @@ class ChildrenEnded:
     pid: int
     """Process ID of the driver."""
     killed: int
-    """Number of the children that still ran 10 s after it; they were killed."""
+    """Number of child processes that still ran 10 s after the end of the driver; drahealth killed them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,10 @@ class ReportSummary:
 
 @dataclass(frozen=True, slots=True)
 class DeviceChanged:
-    """A device is reported with another health or message than before; on the kubelet side, its current health."""
+    """The health or message of a device changed.
+
+    On the driver side it has the reported values, on the kubelet side the values that a Pod status shows now.
+    """
 
     event: ClassVar[str] = "change"
     emitters: ClassVar[tuple[str, ...]] = (DRIVER, KUBELET)

@@ -43,7 +43,7 @@ def settings_of(
     if registry_dir and not registry_dir.is_dir():
         raise ConfigurationError(f"--registry-dir {registry_dir} is no directory", "start the driver, or its kubelet")
     if command and "{" not in command[0] and shutil.which(command[0]) is None:
-        raise _not_runnable(command)
+        raise _not_runnable(command, device_plugin=device_plugin)
     if private and not sandbox:
         raise ConfigurationError("--private is for a sandbox", "pass --sandbox too")
     return Settings(
@@ -78,11 +78,11 @@ def api_server_kind(text: str) -> DriverApiServer:
     return found
 
 
-def _not_runnable(command: Sequence[str]) -> ConfigurationError:
+def _not_runnable(command: Sequence[str], *, device_plugin: bool) -> ConfigurationError:
     if len(command) == 1 and command[0].endswith(".sock"):
-        return ConfigurationError(
-            f"there is no socket {command[0]}", "pass the registration socket of a running driver, or `-- COMMAND...`"
-        )
+        running = "pass the registration socket of a running driver, or `-- COMMAND...`"
+        started = "pass `-- COMMAND...`, because a check of a device plugin must start it"
+        return ConfigurationError(f"there is no socket {command[0]}", started if device_plugin else running)
     return ConfigurationError(f"cannot run {command[0]}", "pass the path of an executable program")
 
 

@@ -101,7 +101,7 @@ class Fault:
     breaks: Action
     heals: Heals
     device: str = ""
-    """Name of the device; empty for one that is first neither in the ResourceSlices nor in the report."""
+    """Name of the device; empty for one that is neither the first of the ResourceSlices nor the first of the report."""
     changes: Action | None = None
     """Changes the cause while the device is broken, so that the driver reports another message or health."""
     health: Health = Health.UNHEALTHY

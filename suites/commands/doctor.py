@@ -38,10 +38,14 @@ def _chosen(name: str | None) -> list[TargetDefinition]:
     """The target with this name, or all that have checks. Raises ConfigurationError."""
     if not name:
         return [target for target in registry.definitions() if target.examine]
+    checked = [target.name for target in registry.definitions() if target.examine]
+    if name not in registry.FOLDERS:
+        raise ConfigurationError(f"--target must be one of {', '.join(checked)}, got {name!r}")
     target = registry.definition(name)
     if not target.examine:
         raise ConfigurationError(
-            f"--target {name} has nothing to check, because it needs only Python", "pass --target kubelet or kind"
+            f"--target {name} has nothing to check, because it needs only Python",
+            f"pass --target {' or '.join(checked)}",
         )
     return [target]
 

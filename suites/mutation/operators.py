@@ -33,7 +33,7 @@ _SWAPPED: dict[type[ast.AST], type[ast.AST]] = {
 _NAMES = {"min": "max", "max": "min", "any": "all", "all": "any"}
 
 OPERATORS = {
-    "comparison": "A comparison becomes its opposite, or includes or excludes the equal: == and !=, < and <=, in, is.",
+    "comparison": "A comparison becomes its opposite, such as == and !=, or < becomes <=, and the other way round.",
     "connective": "`and` becomes `or`, and the other way round.",
     "condition": "The condition of an `if` or of a conditional expression is negated.",
     "negation": "`not x` becomes `x`.",

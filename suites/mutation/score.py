@@ -113,6 +113,6 @@ A change that no scenario notices is a survivor: a hole in the scenarios, or a c
 can see.
 """
 _BY_REQUIREMENT = """\
-The requirements that the first failing scenario judged as violated. A requirement without changes is not proven by
-them; `suites/unit/suites/test_mutants.py` has a wrong reference for each requirement.
+The requirements that the first failing scenario judged as violated. If the number is 0, no change of the sample proves
+the requirement; `suites/unit/suites/test_mutants.py` has a wrong reference for each requirement.
 """

@@ -156,7 +156,8 @@ class FaultSection(Section):
     name: Text = Field(examples=["unplugged"])
     """Name of the fault, in the report."""
     device: StrictStr = ""
-    """Name of the device, or POOL/NAME; default: one that is first neither in the ResourceSlices nor in the report."""
+    """Name of the device, or POOL/NAME; default: one that is neither the first of the ResourceSlices nor the first of
+    the report."""
     break_: ActionSection = Field(alias="break", examples=[{"write": "{driver_dir}/health/{device}", "text": "broken"}])
     """What breaks the device; texts have the placeholders of the driver, and {device}."""
     change: ActionSection | None = Field(

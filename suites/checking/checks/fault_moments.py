@@ -57,7 +57,8 @@ def break_is_reported_without_api_server(episode: Episode) -> Finding | None:
 @fault_check(
     "FAULT-11",
     "fault-during-kubelet-restart",
-    fix="Follow the health of the hardware also while no kubelet is registered, and start each stream with it.",
+    fix="Follow the health of the hardware also while the driver is not registered, and start each stream with the "
+    "current health.",
 )
 def new_kubelet_hears_of_the_fault(episode: Episode) -> Finding | None:
     """After a restart of the kubelet the first report shows a break of the meantime."""

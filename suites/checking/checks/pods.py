@@ -88,7 +88,8 @@ def pod_status_lists_allocated_devices(evidence: Evidence, pod: PodRun) -> Findi
 @pod_check(
     "POD-03",
     "POD-13",
-    fix="Report each device by the pool and the name of its ResourceSlice, and keep reporting while it is prepared.",
+    fix="Report each device with the pool name and the device name from its ResourceSlice, and keep reporting while it "
+    "is prepared.",
 )
 def pod_status_shows_reported_health(evidence: Evidence, pod: PodRun) -> Finding:
     """The status shows each report that is valid for some seconds, and at the end the last report.

@@ -80,7 +80,7 @@ def driver_has_a_registration_socket(evidence: Evidence) -> Finding:
 @check(
     "PLUGIN-21",
     "registration",
-    fix="Return an empty response from NotifyRegistrationStatus, even for an accepted registration.",
+    fix="If the kubelet accepts the registration, return an empty response and no error from NotifyRegistrationStatus.",
 )
 def accepted_registration_is_acknowledged(evidence: Evidence) -> Finding:
     """NotifyRegistrationStatus succeeds after an accepted registration."""

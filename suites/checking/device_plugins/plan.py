@@ -37,7 +37,7 @@ DEVICE_PLUGIN_EXPERIMENTS = (
     ),
     _experiment(
         "list-and-watch",
-        "Keep a ListAndWatch stream open until the calls have ended; cancel it, and open it again.",
+        "Keep a ListAndWatch stream open while other experiments call the device plugin; cancel it, and open it again.",
         "main",
         12,
         requires="plugin-registration",

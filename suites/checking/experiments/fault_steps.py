@@ -118,7 +118,7 @@ class Bench:
         return "done", ""
 
     async def _device(self, fault: Fault) -> Device:
-        """The named device, or one that is first neither in its slice nor in the report."""
+        """The named device, or one that is neither the first of its slice nor the first of the report."""
         reported = self.streams.reported()
         if fault.device:
             found = [one for one in reported if fault.device in (one.name, str(one))]

@@ -125,7 +125,7 @@ def test_a_pod_holds_no_more_than_there_is_and_shows_no_more_than_it_holds(devic
         ),
         (
             "- mark: a\n- {recover: reboot, device: gpu-0}\n",
-            "timeline.1: no device has a fault at 0 s",
+            "timeline.1: no device of this step has a fault at 0 s",
         ),
         (
             "- driver: crash\n- stream: {close: UNAVAILABLE}\n",
