@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from watchfiles import awatch
 
 from drahealth.fakes.cluster.api import PODS, SLICES, Kind, Object
 from drahealth.fakes.cluster.clients.kube_client import KubeClient
@@ -82,6 +83,18 @@ async def seen(api: KubeClient, kind: Kind, wanted: object) -> Object:
     raise AssertionError("the watch has ended")
 
 
+async def written(file: Path, text: str) -> None:
+    """Waits until a file has the text."""
+    async with asyncio.timeout(3 * PATIENCE):
+        async for _ in awatch(file.parent, rust_timeout=200, yield_on_timeout=True):
+            if has(file, text):
+                return
+
+
+def has(file: Path, text: str) -> bool:
+    return file.exists() and text in file.read_text()
+
+
 def health(pod: Object) -> object:
     statuses = pod["status"].get("containerStatuses") or [{}]
     entries = statuses[0].get("allocatedResourcesStatus") or ()
@@ -102,11 +115,11 @@ async def test_a_pod_from_a_manifest_keeps_its_uid_and_shows_health_on_a_real_ap
     await manager.start()
     await driver.set_health("gpu-0", Health.UNHEALTHY)
     after = await seen(manager.api, PODS, {"claim:gpu": ["Unhealthy"]})
-    await manager.stop()  # which writes the last statuses; the health is unknown after the end of the driver
+    await written(manager.root / "pods" / "default.job.status.yaml", "health: Unhealthy")
     await driver.stop()
     await api.close()
+    await manager.stop()
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
-    assert "health: Unhealthy" in (manager.root / "pods" / "default.job.status.yaml").read_text()
 
 
 @pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl is not on the PATH")
