@@ -1,5 +1,6 @@
 """Verdicts on requirements, and the findings that support them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
@@ -50,6 +51,14 @@ class Finding:
     """Numbers of the records in the evidence that show it."""
     grade: Grade = ""
     """How the run showed the capability."""
+
+
+def worst(findings: Sequence[Finding]) -> Finding:
+    """All findings with the worst verdict as one, without a grade."""
+    verdict = min(finding.verdict for finding in findings)
+    mine = [finding for finding in findings if finding.verdict is verdict]
+    records = dict.fromkeys(record for finding in mine for record in finding.records)
+    return Finding(verdict, "; ".join(finding.seen for finding in mine), mine[0].expected, tuple(records))
 
 
 def passed(seen: str, *records: int) -> Finding:

@@ -36,9 +36,10 @@ def show_doctor(given: Mapping[str, str | None]) -> int:
 
 def _chosen(name: str | None) -> list[TargetDefinition]:
     """The target with this name, or all that have checks. Raises ConfigurationError."""
+    found = [target for target in registry.definitions() if target.examine]
     if not name:
-        return [target for target in registry.definitions() if target.examine]
-    checked = [target.name for target in registry.definitions() if target.examine]
+        return found
+    checked = [target.name for target in found]
     if name not in registry.FOLDERS:
         raise ConfigurationError(f"--target must be one of {', '.join(checked)}, got {name!r}")
     target = registry.definition(name)

@@ -1,13 +1,23 @@
 """Checks of what a driver reports while drahealth breaks, changes and heals a device."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
-from drahealth.proto.events import FaultCleared, FaultInjected
+from drahealth.proto.events import FaultInjected
 from drahealth.proto.values import Health
 from drahealth.suites.checking.checks.registry import check
-from drahealth.suites.checking.evidence import Evidence, Observation
+from drahealth.suites.checking.evidence import Evidence
 from drahealth.suites.checking.faults import MARGIN
-from drahealth.suites.checking.observed.faults import Episode, Step, Wanted, began, deadline, episodes, shows_heal
+from drahealth.suites.checking.observed.faults import (
+    Episode,
+    Step,
+    Wanted,
+    began,
+    deadline,
+    episodes,
+    failed_adapter,
+    shows_heal,
+)
 from drahealth.suites.checking.observed.processes import crashes, exit_text
 from drahealth.suites.checking.observed.streams import absence, arrivals
 from drahealth.suites.checking.verdicts import (
@@ -19,6 +29,7 @@ from drahealth.suites.checking.verdicts import (
     not_tested,
     passed,
     static,
+    worst,
 )
 
 FaultJudge = Callable[[Episode], Finding | None]
@@ -50,28 +61,16 @@ def fault_check(requirement: str, *experiments: str, fix: str, none: str = "") -
 
 def combined(found: Sequence[tuple[Episode, Finding]]) -> Finding:
     """The findings with the worst verdict as one. Its grade is `forced` if any fault of them was."""
-    worst = min(finding.verdict for _, finding in found)
-    mine = [(episode, finding) for episode, finding in found if finding.verdict is worst]
-    grade: Grade = "forced" if any(episode.broken.what.grade == "forced" for episode, _ in mine) else "asked"
-    return Finding(
-        worst,
-        "; ".join(finding.seen for _, finding in mine),
-        next((finding.expected for _, finding in mine), ""),
-        tuple(dict.fromkeys(record for _, finding in mine for record in finding.records)),
-        grade,
-    )
+    finding = worst([one for _, one in found])
+    grades = {episode.broken.what.grade for episode, one in found if one.verdict is finding.verdict}
+    return replace(finding, grade="forced" if "forced" in grades else "asked")
 
 
 def judged_step(episode: Episode, step: Step, wanted: Wanted, what: str, *, unseen: str = "FAIL") -> Finding:
     """Whether any stream showed a step in time; `unseen` is the verdict if none did."""
     about = f"{episode.device}, fault {step.what.fault} ({episode.broken.what.grade})"
-    if problem := _problem(step):
-        seen = f"{about}: {problem}"
-        return (
-            failed("the fault adapter works", seen, step.number)
-            if step.what.on_error == "FAIL"
-            else not_tested(seen, step.number)
-        )
+    if problem := failed_adapter(step, about):
+        return problem
     best = episode.best(step, wanted)
     if best is None or best.outcome == "unproven":
         return not_tested(f"{about}: no stream was open long enough", step.number)
@@ -95,12 +94,6 @@ def _unseen(episode: Episode, step: Step, about: str, what: str) -> str:
     message = f" {state.message!r}" if state and state.message else ""
     said = f"; the last report has {state.health}{message}" if state else ""
     return f"{about}: `{step.what.action}` was done, but the device was not {what}{said}"
-
-
-def _problem(step: Observation[FaultInjected] | Observation[FaultCleared]) -> str:
-    if step.what.outcome == "done":
-        return ""
-    return f"`{step.what.action}` {step.what.outcome}: {step.what.problem}"
 
 
 def is_reported(episode: Episode) -> bool:

@@ -1,17 +1,18 @@
 """Checks of what a Pod shows while drahealth breaks and heals its devices."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from drahealth.proto.events import FaultCleared, FaultInjected
+from drahealth.proto.events import FaultCleared, FaultInjected, StatusSeen
 from drahealth.proto.values import Health
 from drahealth.suites.checking.checks.pods import LATE
 from drahealth.suites.checking.checks.registry import check
 from drahealth.suites.checking.evidence import Evidence, Observation
 from drahealth.suites.checking.faults import MARGIN
 from drahealth.suites.checking.observed.devices import Device
-from drahealth.suites.checking.observed.faults import Step, began
+from drahealth.suites.checking.observed.faults import Step, began, deadline, failed_adapter
 from drahealth.suites.checking.observed.pods import PodRun, pod_runs, shown_health
-from drahealth.suites.checking.verdicts import Finding, Grade, failed, not_tested, passed
+from drahealth.suites.checking.verdicts import Finding, Grade, failed, not_tested, passed, worst
 
 _FIX = "Report a broken device under the names that NodePrepareResources returned for it, also while it is prepared."
 
@@ -38,19 +39,14 @@ def _judged(evidence: Evidence, experiment: str) -> Finding:
     if not breaks:
         return not_tested("no fault was caused", pod.created.number)
     grade: Grade = "forced" if any(one.what.grade == "forced" for one in breaks) else "asked"
-    found = [_step(pod, step, steps) for step in steps]
-    worst = min(one.verdict for one in found)
-    mine = [one for one in found if one.verdict is worst]
-    records = tuple(dict.fromkeys(record for one in mine for record in one.records))
-    return Finding(worst, "; ".join(one.seen for one in mine), mine[0].expected, records, grade)
+    return replace(worst([_step(pod, step, steps) for step in steps]), grade=grade)
 
 
 def _step(pod: PodRun, step: Step, steps: Sequence[Step]) -> Finding:
     device = Device(step.what.pool, step.what.device)
     about = f"{device}, fault {step.what.fault}"
-    if step.what.outcome != "done":
-        seen = f"{about}: `{step.what.action}` {step.what.outcome}: {step.what.problem}"
-        return failed("the fault adapter works", seen, step.number) if _penalty(step) else not_tested(seen, step.number)
+    if problem := failed_adapter(step, about):
+        return problem
     wanted = step.what.health if isinstance(step.what, FaultInjected) else str(Health.HEALTHY)
     shown, late = _first(pod, step, device, wanted), LATE[pod.experiment]
     if shown:
@@ -82,17 +78,12 @@ def _break_of(step: Step, steps: Sequence[Step]) -> "Observation[FaultInjected] 
     return mine[-1] if mine else None
 
 
-def _penalty(step: Step) -> bool:
-    return step.what.on_error == "FAIL"
-
-
-def _first(pod: PodRun, step: Step, device: Device, wanted: str) -> "Observation[object] | None":
+def _first(pod: PodRun, step: Step, device: Device, wanted: str) -> Observation[StatusSeen] | None:
     """The first status since the begin of the step that shows the health in time."""
     driver = next((driver for driver, one in pod.allocated if one == device), "")
-    name, limit = pod.id_of(driver, device), step.at + step.what.settle + MARGIN + LATE[pod.experiment]
-    since = [one for one in pod.running if began(step) <= one.at <= limit]
-    for one in since:
-        shown = shown_health(one.what, name)
+    name, limit = pod.id_of(driver, device), deadline(step) + LATE[pod.experiment]
+    for one in pod.running:
+        shown = shown_health(one.what, name) if began(step) <= one.at <= limit else None
         if shown and str(shown.health) == wanted:
-            return Observation(one.number, one.at, one.experiment, one.what)
+            return one
     return None

@@ -9,6 +9,7 @@ from drahealth.suites.checking.evidence import Evidence, Observation
 from drahealth.suites.checking.faults import MARGIN
 from drahealth.suites.checking.observed.devices import Device
 from drahealth.suites.checking.observed.streams import Stream, arrivals, streams
+from drahealth.suites.checking.verdicts import Finding, failed, not_tested
 
 Step = Observation[FaultInjected] | Observation[FaultCleared]
 Wanted = Callable[[DeviceHealth], bool]
@@ -94,6 +95,16 @@ class Episode:
 def shows_heal(reported: DeviceHealth) -> bool:
     """Whether a report shows a healthy device."""
     return reported.health is Health.HEALTHY
+
+
+def failed_adapter(step: Step, about: str) -> Finding | None:
+    """What the driver profile declares for a step whose adapter failed; None for a step that is done."""
+    if step.what.outcome == "done":
+        return None
+    seen = f"{about}: `{step.what.action}` {step.what.outcome}: {step.what.problem}"
+    if step.what.on_error == "FAIL":
+        return failed("the fault adapter works", seen, step.number)
+    return not_tested(seen, step.number)
 
 
 def began(step: Step) -> float:

@@ -10,7 +10,7 @@ from drahealth.proto.values import Health
 from drahealth.suites.checking.checks.registry import check
 from drahealth.suites.checking.evidence import Evidence, Observation
 from drahealth.suites.checking.faults import MARGIN
-from drahealth.suites.checking.observed.faults import Step, began, deadline
+from drahealth.suites.checking.observed.faults import Step, began, deadline, failed_adapter
 from drahealth.suites.checking.verdicts import Finding, Grade, Verdict, failed, not_tested, passed, static
 
 _NAME = "plugin-faults"
@@ -78,10 +78,8 @@ def _worst(evidence: Evidence, judge: _Judge) -> Finding:
 def _judged(episode: _Episode, step: Step, health: Health, until: float, unseen: str) -> Finding:
     """Whether a list shows the health in time; `until` is how long the lists were read."""
     about = f"{one_line(episode.device)}, fault {step.what.fault}"
-    if step.what.outcome != "done":
-        seen = f"{about}: `{step.what.action}` {step.what.outcome}: {step.what.problem}"
-        is_failure = step.what.on_error == "FAIL"
-        return failed("the fault adapter works", seen, step.number) if is_failure else not_tested(seen, step.number)
+    if problem := failed_adapter(step, about):
+        return problem
     limit = deadline(step)
     shown = episode.shown(step, health)
     if shown and shown.at <= limit:
