@@ -98,16 +98,16 @@ class ReadsOneList(DevicePluginManager):
             super()._listed(plugin, devices)
 
 
-class TiresOfLists(DevicePluginManager):
-    """Only the first fifty lists of a plugin count."""
+class TiresOfFaults(DevicePluginManager):
+    """Only the first ten lists with an Unhealthy device count."""
 
     def __init__(self, root: Path, **known: Any) -> None:
         super().__init__(root, **known)
-        self._read: dict[DevicePlugin, int] = {}
+        self._faults = 0
 
     def _listed(self, plugin: DevicePlugin, devices: Sequence[PluginDevice]) -> None:
-        self._read[plugin] = self._read.get(plugin, 0) + 1
-        if self._read[plugin] <= 50:
+        self._faults += any(device.health != "Healthy" for device in devices)
+        if self._faults <= 10:
             super()._listed(plugin, devices)
 
 

@@ -259,7 +259,7 @@ CASES = [
     Case("GATE-06", KUBELET_PARTS, mutants.IgnoresTheGate),
     Case("GATE-06", KUBELET_PARTS, device_plugins=plugin_mutants.IgnoresTheGate),
     Case("GATE-04", DP_GATE, device_plugins=plugin_mutants.StaysOff),
-    Case("STATUS-08", DP_FLAPPING, device_plugins=plugin_mutants.TiresOfLists),
+    Case("STATUS-08", DP_FLAPPING, device_plugins=plugin_mutants.TiresOfFaults),
     Case("EVENT-01", DP_EVENT, profile=replace(KEP, health_events=False)),
     Case("CRASH-01", DP_CRASH_LOOP, device_plugins=plugin_mutants.ReadsOneList),
     Case("STORY-01", DP_STORY, device_plugins=plugin_mutants.ReadsOneList),
