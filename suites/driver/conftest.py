@@ -7,12 +7,24 @@ from pathlib import Path
 import pytest
 
 from drahealth.fakes.program.errors import CommandError
+from drahealth.suites.checking.ledger import requirements
 from drahealth.suites.checking.run import run_experiments
 from drahealth.suites.checking.summary import Summary, summarize
 from drahealth.suites.driver.options import Run, run_of
 from drahealth.suites.errors import ConfigurationError
 
 _RUN = pytest.StashKey[Run]()
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Parametrize the tests with the requirements of the subject. Wrong options are rejected after the collection."""
+    if "requirement" in metafunc.fixturenames:
+        try:
+            subject = _run(metafunc.config).settings.subject
+        except pytest.UsageError:
+            subject = "dra-driver"
+        judged = [one.id for one in requirements().values() if one.is_judged("check", subject)]
+        metafunc.parametrize("requirement", judged)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -22,10 +34,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """
     is_ours = any(item.path.parent == Path(__file__).parent for item in items)
     if is_ours and not config.option.collectonly and not hasattr(config, "workerinput"):
-        config.stash[_RUN] = _run(config)
+        _run(config)
 
 
 def _run(config: pytest.Config) -> Run:
+    """The run of the options, which is made once. Raises UsageError."""
+    if _RUN not in config.stash:
+        config.stash[_RUN] = _new_run(config)
+    return config.stash[_RUN]
+
+
+def _new_run(config: pytest.Config) -> Run:
     command, flags, evidence = (
         config.getoption(f"--drahealth-check{end}") or "" for end in ("", "-options", "-evidence")
     )
@@ -37,7 +56,7 @@ def _run(config: pytest.Config) -> Run:
 
 @pytest.fixture(scope="session")
 def summary(pytestconfig: pytest.Config) -> Summary:
-    """The judged run of the driver of --drahealth-check."""
-    run = pytestconfig.stash.get(_RUN, None) or _run(pytestconfig)
+    """The judged run of the driver or device plugin of --drahealth-check."""
+    run = _run(pytestconfig)
     evidence = asyncio.run(run_experiments(run.settings))
     return summarize(evidence, waivers=run.waivers, today=datetime.now(UTC).date())

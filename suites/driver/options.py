@@ -17,7 +17,6 @@ from drahealth.suites.command import app
 from drahealth.suites.errors import ConfigurationError
 
 _INSTEAD = {
-    "device_plugin": "run `drahealth check --device-plugin`",
     "plan": "run `drahealth check --plan`",
     "report": "run `drahealth check --report`",
     "html": "run `drahealth check --html`",

@@ -46,6 +46,16 @@ def test_tests_can_be_listed_without_a_driver(tmp_path: Path) -> None:
     assert command_process.run(PYTEST, *SUITE, "--collect-only", "-q", folder=tmp_path).returncode == 0
 
 
+@pytest.mark.parametrize(
+    ("flags", "first", "other"), [("", "PLUGIN-01", "DEVPLUGIN-01"), ("--device-plugin", "DEVPLUGIN-01", "HEALTH-01")]
+)
+def test_requirements_of_the_subject_are_the_tests(tmp_path: Path, flags: str, first: str, other: str) -> None:
+    options = (f"--drahealth-check-options={flags}", "--drahealth-check=true", "--collect-only", "-q")
+    done = command_process.run(PYTEST, *SUITE, *options, folder=tmp_path)
+    found = [line.partition("[")[2].rstrip("]") for line in done.stdout.splitlines() if "test_driver_meets" in line]
+    assert (done.returncode, found[:1], other in found) == (0, [first], False), done
+
+
 def test_flags_of_check_are_settings(tmp_path: Path) -> None:
     waivers = tmp_path / "waivers.toml"
     waivers.write_text(WAIVERS)
