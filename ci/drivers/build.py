@@ -2,8 +2,8 @@
 
     python ci/drivers/build.py
 
-Prints a variable with the path of each: FILEHEALTH, DRA_TEST_DRIVER. Exits 1 if one cannot be compiled, and 3, with the
-reason, without Go or its module proxy.
+Prints a variable with the path of each: FILEHEALTH, DRA_TEST_DRIVER, SAMPLE_DEVICE_PLUGIN. Exits 1 if one
+cannot be compiled, and 3, with the reason, without Go or its module proxy.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.kubelet.binaries.build import GoBuild, GoFailed, run_go
-from drahealth.suites.targets.kubelet.binaries.releases import Package, dra_test_driver
+from drahealth.suites.targets.kubelet.binaries.releases import Package, dra_test_driver, sample_device_plugin
 from drahealth.suites.targets.kubelet.binaries.sources import Order, Unavailable
 from drahealth.suites.targets.kubelet.binaries.store import Store
 from drahealth.suites.targets.progress import Progress
@@ -59,7 +59,11 @@ def progress(stage: str, done: int | None = None, total: int | None = None) -> N
 def main() -> int:
     store = Store()
     try:
-        for package, source in ((dra_test_driver(), GoBuild()), (filehealth(), FolderBuild())):
+        for package, source in (
+            (dra_test_driver(), GoBuild()),
+            (sample_device_plugin(), GoBuild()),
+            (filehealth(), FolderBuild()),
+        ):
             (program,) = package.programs
             path = store.ensure(package, source, progress) / program
             sys.stdout.write(f"{program.upper().replace('-', '_')}={path}\n")

@@ -1,4 +1,4 @@
-"""Tests of the real Go drivers that FILEHEALTH and DRA_TEST_DRIVER name (`ci/check-drivers` runs them)."""
+"""Tests of the real Go drivers that variables such as FILEHEALTH name (`ci/check-drivers` runs them)."""
 
 import pytest
 

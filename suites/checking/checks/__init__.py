@@ -23,6 +23,7 @@ from drahealth.suites.checking.checks.registry import CHECKS, Check
 from drahealth.suites.checking.device_plugins.checks import (
     allocating,
     breaking,
+    container_devices,
     listing,
     living,
     options,
@@ -37,6 +38,7 @@ __all__ = [
     "api_server",
     "breaking",
     "cdi",
+    "container_devices",
     "ending",
     "fault_moments",
     "faults",

@@ -3,6 +3,7 @@
 from drahealth.proto.events import CdiSpecsRead
 from drahealth.suites.checking.checks.registry import check
 from drahealth.suites.checking.evidence import Evidence, Observation
+from drahealth.suites.checking.kubelet.cdi_specs import defined_in, files_text
 from drahealth.suites.checking.observed.claims import Step, steps
 from drahealth.suites.checking.observed.devices import Device, published
 from drahealth.suites.checking.observed.streams import absence
@@ -33,11 +34,11 @@ def cdi_device_ids_are_in_a_valid_spec(evidence: Evidence) -> Finding:
     if not judged:
         return not_tested("the CDI directory was not read after a claim was prepared", prepared[0].number)
     for step, read in judged:
-        defined = {name for spec in read.what.specs if not spec.problem for name in spec.devices}
+        defined = defined_in(read.what)
         wanted = [name for one in step.devices for name in one.cdi_ids]
         if missing := [name for name in wanted if name not in defined]:
             expected = f"{missing[0]} is defined in a valid CDI spec"
-            return failed(expected, _files(read.what), step.number, read.number)
+            return failed(expected, files_text(read.what), step.number, read.number)
     names = {name for step, _ in judged for one in step.devices for name in one.cdi_ids}
     return passed(f"defined: {', '.join(sorted(names))}", *dict.fromkeys(read.number for _, read in judged))
 
@@ -53,15 +54,6 @@ def _held(evidence: Evidence, read: Observation[CdiSpecsRead]) -> list[Step]:
         elif not step.problem:
             held.pop(step.uid, None)
     return [step for step in held.values() if any(device.cdi_ids for device in step.devices)]
-
-
-def _files(read: CdiSpecsRead) -> str:
-    if not read.specs:
-        return "no CDI spec in the CDI directory"
-    return "; ".join(
-        f"{one.file} is invalid: {one.problem}" if one.problem else f"{one.file} defines {', '.join(one.devices)}"
-        for one in read.specs
-    )
 
 
 @check(

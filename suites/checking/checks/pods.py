@@ -7,6 +7,7 @@ from drahealth.manager.status import cut
 from drahealth.proto.events import CdiSpecsRead, EventSeen, StreamClosed
 from drahealth.suites.checking.checks.registry import check
 from drahealth.suites.checking.evidence import Evidence, Observation
+from drahealth.suites.checking.kubelet.cdi_specs import defined_in
 from drahealth.suites.checking.observed.devices import Device, named
 from drahealth.suites.checking.observed.plain import texts
 from drahealth.suites.checking.observed.pods import PodRun, Reports, Shown, pod_runs, resources, shown_health
@@ -154,7 +155,7 @@ def cdi_devices_exist_while_the_pod_runs(evidence: Evidence, pod: PodRun) -> Fin
     if not ids:
         return not_applicable("NodePrepareResources returned no CDI device IDs", *_prepares(pod))
     for read in reads:
-        if missing := ids - _defined(read):
+        if missing := ids - defined_in(read.what):
             seen = f"without {', '.join(sorted(missing)[:5])}"
             return failed(f"CDI specs with {', '.join(sorted(ids)[:5])}", seen, *_prepares(pod), read.number)
     return passed("the CDI specs have all CDI devices of the Pod", *(read.number for read in reads))
@@ -162,10 +163,6 @@ def cdi_devices_exist_while_the_pod_runs(evidence: Evidence, pod: PodRun) -> Fin
 
 def _warns(event: "Observation[EventSeen]", pod: PodRun) -> bool:
     return event.what.uid == pod.created.what.uid and event.what.type == "Warning"
-
-
-def _defined(read: "Observation[CdiSpecsRead]") -> set[str]:
-    return {device for spec in read.what.specs if not spec.problem for device in spec.devices}
 
 
 def _prepares(pod: PodRun) -> tuple[int, ...]:

@@ -130,9 +130,27 @@ class AllocateCall:
         return self.call.number
 
     @property
+    def cdi_names(self) -> tuple[str, ...]:
+        """The CDI devices of all responses, in their field and in annotations, each once."""
+        found = (name for response in self.responses for name in _cdi_names(response))
+        return tuple(dict.fromkeys(found))
+
+    @property
     def succeeded(self) -> bool:
         """Whether the call succeeded, with any response."""
         return self.call.what.code == "OK"
+
+
+_CDI_ANNOTATION = "cdi.k8s.io/"
+"""Prefix of annotations with CDI devices. Source: the Go package `cdi`, `AnnotationPrefix`."""
+
+
+def _cdi_names(response: dict[str, Any]) -> Iterator[str]:
+    for device in sequence(response, "cdi_devices"):
+        yield text(device, "name")
+    for key, value in mapping(response, "annotations").items():
+        if key.startswith(_CDI_ANNOTATION):
+            yield from str(value).split(",")
 
 
 def allocations(evidence: Evidence, *experiments: str) -> list[AllocateCall]:

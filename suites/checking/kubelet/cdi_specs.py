@@ -1,6 +1,7 @@
 """Reads CDI specs as container runtimes do. Source: Container Device Interface, SPEC.md, and its Go package `cdi`."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -12,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from pydantic.alias_generators import to_camel
 
 from drahealth.fakes.inventory.cdi import KIND
-from drahealth.proto.events import CdiSpec
+from drahealth.proto.events import CdiSpec, CdiSpecsRead
 from drahealth.proto.quoting import one_line
 
 SUFFIXES = (".json", ".yaml")
@@ -99,12 +100,32 @@ class _Spec(_Part):
         return self
 
 
+def is_qualified(name: str) -> bool:
+    """Whether it is the name of a CDI device with vendor and class, such as example.com/gpu=gpu-0."""
+    return re.fullmatch(f"{KIND}={_DEVICE}", name) is not None
+
+
 def read_specs(*directories: Path) -> tuple[CdiSpec, ...]:
     """All CDI specs of directories, by file name.
 
     A device can be in two directories: the later one wins. Source: SPEC.md, "Defaults".
     """
     return tuple(spec for directory in directories for spec in _specs_in(directory))
+
+
+def defined_in(read: CdiSpecsRead) -> frozenset[str]:
+    """The qualified names of the devices in valid specs."""
+    return frozenset(device for spec in read.specs if not spec.problem for device in spec.devices)
+
+
+def files_text(read: CdiSpecsRead) -> str:
+    """What each file defines, or why it is invalid."""
+    if not read.specs:
+        return "no CDI spec in the CDI directory"
+    return "; ".join(
+        f"{one.file} is invalid: {one.problem}" if one.problem else f"{one.file} defines {', '.join(one.devices)}"
+        for one in read.specs
+    )
 
 
 def _specs_in(directory: Path) -> tuple[CdiSpec, ...]:

@@ -106,6 +106,11 @@ class Subject:
         return placeholders_in([*self._command, *self._environment.values()])
 
     @property
+    def knows_cdi_dir(self) -> bool:
+        """Whether its command names the directory of CDI specs, or its sandbox has a private one."""
+        return "cdi_dir" in self.placeholders or self.places.inside(self.places.cdi_dir) != self.places.cdi_dir
+
+    @property
     def running(self) -> bool:
         """Whether its process runs; True for a driver that was started by others."""
         return self._process.running if self._process else not self.started_by_us

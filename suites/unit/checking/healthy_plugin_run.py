@@ -6,6 +6,8 @@ from typing import Any
 
 from drahealth.proto.device_plugin import ALLOCATE, GET_OPTIONS, GET_PREFERRED_ALLOCATION, PRE_START_CONTAINER, REGISTER
 from drahealth.proto.events import (
+    CdiSpec,
+    CdiSpecsRead,
     Event,
     ExperimentEnded,
     ExperimentStarted,
@@ -53,7 +55,8 @@ def called(method: Unary[Any, Any], request: Mapping[str, Any], response: Mappin
 def allocated(*containers: str) -> GrpcCall:
     """A call of Allocate for containers with one device each."""
     requests = [{"devices_ids": [device]} for device in containers]
-    responses = [{"envs": {"DEVICES": device}} for device in containers]
+    names = {device: [{"name": f"{RESOURCE}={device}"}] for device in containers}
+    responses = [{"envs": {"DEVICES": device}, "cdi_devices": names[device]} for device in containers]
     known = UNKNOWN_DEVICE not in containers
     answer = {"container_responses": responses} if known else None
     return called(ALLOCATE, {"container_requests": requests}, answer)
@@ -83,12 +86,13 @@ REGISTERED = called(REGISTER, REGISTRATION, {})
 REFUSED = replace(REGISTERED, code="INVALID_ARGUMENT", response=None, details="refused by drahealth")
 UP, DOWN = KubeletSwitched("main", running=True), KubeletSwitched("main", running=False)
 STARTED, SICK = ProcessStarted("main", 7, ("./plugin",)), PluginDevice("gpu-1", "Unhealthy")
+CDI_SPECS = CdiSpecsRead((CdiSpec("gpu.json", "", (f"{RESOURCE}=gpu-0", f"{RESOURCE}=gpu-1")),))
 EVENTS: dict[str, list[Event]] = {
     "plugin-registration": [UP, STARTED, ASKED, REGISTERED, sockets("main", "registered", PATH)],
     "list-and-watch": [*listing(FIRST, (A, B), (A, SICK)), *listing(AGAIN, (A, SICK))],
     "allocation": [
         *(allocated("gpu-1"), allocated("gpu-1"), allocated("gpu-0"), allocated("gpu-1", "gpu-0")),
-        allocated(UNKNOWN_DEVICE),
+        *(CDI_SPECS, allocated(UNKNOWN_DEVICE)),
     ],
     "preferred-allocation": [
         preferred(["gpu-0", "gpu-1"], [], ["gpu-0"]),

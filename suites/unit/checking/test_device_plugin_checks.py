@@ -8,6 +8,8 @@ import pytest
 
 from drahealth.proto.device_plugin import ALLOCATE, GET_OPTIONS, GET_PREFERRED_ALLOCATION, PRE_START_CONTAINER, REGISTER
 from drahealth.proto.events import (
+    CdiSpec,
+    CdiSpecsRead,
     Event,
     ExperimentEnded,
     FaultCleared,
@@ -122,6 +124,20 @@ def missing(experiment: str) -> Edit:
     return both(gone, lambda where, event: failed if isinstance(event, StreamClosed) and where == experiment else event)
 
 
+CDI = "example.com/gpu=gpu-"
+INVALID_SPEC = CdiSpecsRead((CdiSpec("gpu.json", "kind: missing", ()),))
+
+
+def with_cdi(*names: str) -> Callable[[GrpcCall], GrpcCall]:
+    """Changes the CDI devices of each response."""
+    return answering(container_responses=[{"envs": {"A": "1"}, "cdi_devices": [{"name": name} for name in names]}])
+
+
+def annotated(value: str) -> Callable[[GrpcCall], GrpcCall]:
+    """Each response has its CDI devices in an annotation."""
+    return answering(container_responses=[{"annotations": {"cdi.k8s.io/gpu": value}}])
+
+
 CLOSED = StreamClosed("example.com/gpu", "", FIRST, "ended by the plugin", PATH, "OK")
 CHILD = ProcessExited("main", 7, 0, 2, ())
 CRASH = ProcessExited("main", 7, 3, 0, ("Segmentation fault",))
@@ -182,6 +198,17 @@ WRONG: list[tuple[str, str, Edit, Verdict]] = [
     ("each-container-has-its-response", "error", calls(ALLOCATE, failing), FAIL),
     ("responses-give-access", "empty", calls(ALLOCATE, answering(container_responses=[{}])), FAIL),
     ("responses-give-access", "empty map", calls(ALLOCATE, answering(container_responses=[{"envs": {}}])), FAIL),
+    ("cdi-names-are-qualified", "no kind", calls(ALLOCATE, with_cdi("gpu-0")), FAIL),
+    ("cdi-names-are-qualified", "digit first", calls(ALLOCATE, with_cdi("0.example.com/gpu=gpu-0")), FAIL),
+    ("cdi-names-are-qualified", "annotation", calls(ALLOCATE, annotated("example.com/gpu=gpu-0,gpu-1")), FAIL),
+    ("cdi-names-are-qualified", "two in an annotation", calls(ALLOCATE, annotated(f"{CDI}0,{CDI}1")), PASS),
+    ("cdi-names-are-qualified", "no CDI devices", calls(ALLOCATE, with_cdi()), NOT_APPLICABLE),
+    ("cdi-devices-are-in-a-valid-spec", "another", calls(ALLOCATE, with_cdi("example.com/gpu=gpu-9")), FAIL),
+    ("cdi-devices-are-in-a-valid-spec", "annotation", calls(ALLOCATE, annotated("example.com/gpu=gpu-9")), FAIL),
+    ("cdi-devices-are-in-a-valid-spec", "no spec", instead(CdiSpecsRead, CdiSpecsRead(())), FAIL),
+    ("cdi-devices-are-in-a-valid-spec", "invalid", instead(CdiSpecsRead, INVALID_SPEC), FAIL),
+    ("cdi-devices-are-in-a-valid-spec", "unknown directory", without(CdiSpecsRead), NOT_APPLICABLE),
+    ("cdi-devices-are-in-a-valid-spec", "no CDI devices", calls(ALLOCATE, with_cdi()), NOT_APPLICABLE),
     ("unknown-device-is-refused", "accepted", calls(ALLOCATE, lambda call: replace(call, code="OK")), FAIL),
     ("device-can-be-allocated-again", "busy", second_allocation(failing), FAIL),
     (

@@ -2,11 +2,13 @@
 
 from contextlib import AbstractAsyncContextManager
 
+from drahealth.proto.events import CdiSpecsRead
 from drahealth.proto.extended_resources import health_of
 from drahealth.proto.values import Health
 from drahealth.suites.checking.device_plugins.calls import PluginClient, plugin_client
 from drahealth.suites.checking.device_plugins.registered import RegisteredPlugin
 from drahealth.suites.checking.experiments.first_steps import known
+from drahealth.suites.checking.kubelet.cdi_specs import read_specs
 from drahealth.suites.checking.lab import Lab
 from drahealth.suites.checking.outcomes import NotApplicable
 
@@ -15,7 +17,10 @@ UNKNOWN_DEVICE = "drahealth-no-such-device"
 
 
 async def allocation(lab: Lab) -> None:
-    """Allocates one device twice, two devices for two containers in each order, and an unknown device."""
+    """Allocates one device twice, two devices for two containers in each order, and an unknown device.
+
+    Reads the CDI specs, if their directory is known.
+    """
     plugin, devices = await known(lab.facts.device_plugin), await healthy_devices(lab)
     first, last = devices[0], devices[-1]
     async with _client(lab, plugin) as client:
@@ -24,6 +29,8 @@ async def allocation(lab: Lab) -> None:
         if first != last:
             await client.allocate([first])
             await client.allocate([last], [first])
+        if lab.subject.knows_cdi_dir:
+            lab.record(CdiSpecsRead(read_specs(*lab.subject.places.cdi_dirs)))
         await client.allocate([UNKNOWN_DEVICE])
 
 

@@ -116,3 +116,29 @@ class PreStartNotServed(HealthyPlugin):
 
     def methods(self) -> dict[Method, Any]:
         return {key: value for key, value in super().methods().items() if key is not PRE_START_CONTAINER}
+
+
+@plugin_mutant("cdi-names-are-qualified")
+class UnqualifiedCdiName(HealthyPlugin):
+    """Allocate names CDI devices without vendor and class."""
+
+    def cdi_name(self, device: str) -> str:
+        return device
+
+
+@plugin_mutant("cdi-devices-are-in-a-valid-spec")
+class CdiDeviceNotDefined(HealthyPlugin):
+    """The CDI spec does not have the last device."""
+
+    def cdi_devices(self) -> tuple[str, ...]:
+        return self.devices[:-1]
+
+
+@plugin_mutant("cdi-devices-are-in-a-valid-spec")
+class CdiSpecWithUnknownField(HealthyPlugin):
+    """The CDI spec has an unknown field."""
+
+    def write_cdi_spec(self) -> None:
+        super().write_cdi_spec()
+        path = self.cdi_dir / "mutant.json"
+        path.write_text(path.read_text().replace('"env"', '"environment"'))

@@ -1,6 +1,7 @@
 """The healthy device plugin that mutants are made from: one method for each decision."""
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -39,9 +40,10 @@ class HealthyPlugin:
     change: ClassVar[float] = 3.0
     """Seconds between changes of the health of the last device; 0 for none."""
 
-    def __init__(self, folder: Path, data_dir: Path) -> None:
+    def __init__(self, folder: Path, data_dir: Path, cdi_dir: Path) -> None:
         """`folder` has the kubelet's socket. A device with a file in `data_dir/health` is broken."""
         self.health_dir = data_dir / "health"
+        self.cdi_dir = cdi_dir
         self.broken: frozenset[str] = frozenset()
         self.kubelet = folder / KUBELET_SOCKET
         self.path = folder / "mutant.sock"
@@ -65,8 +67,9 @@ class HealthyPlugin:
             await self.stop()
 
     async def start(self) -> None:
-        """Opens the socket, and registers."""
+        """Opens the socket, writes the CDI spec, and registers."""
         await self.socket.start()
+        self.write_cdi_spec()
         self.spawn(self.keep_registered())
         self.spawn(self.alternate())
         self.spawn(self.watch_health())
@@ -228,7 +231,23 @@ class HealthyPlugin:
 
     def response(self, devices: Sequence[str]) -> dict[str, Any]:
         """The response for a container."""
-        return {"envs": {"MUTANT_DEVICES": ",".join(devices)}}
+        names = [{"name": self.cdi_name(device)} for device in devices]
+        return {"envs": {"MUTANT_DEVICES": ",".join(devices)}, "cdi_devices": names}
+
+    def cdi_name(self, device: str) -> str:
+        """The qualified name of a device for container runtimes."""
+        return f"{RESOURCE}={device}"
+
+    def write_cdi_spec(self) -> None:
+        """Writes the CDI spec of all devices."""
+        edits = {"env": ["MUTANT=1"]}
+        devices = [{"name": device, "containerEdits": edits} for device in self.cdi_devices()]
+        spec = {"cdiVersion": "0.6.0", "kind": RESOURCE, "devices": devices}
+        self.cdi_dir.joinpath("mutant.json").write_text(json.dumps(spec))
+
+    def cdi_devices(self) -> tuple[str, ...]:
+        """The devices in the CDI spec."""
+        return self.devices
 
     async def prefer(self, request: Any, context: Any) -> Any:
         chosen = [

@@ -21,7 +21,8 @@ PLUGIN_FAULTS = (Fault("hot", WriteFile(_FILE, "hot"), RemoveFile(_FILE), settle
 
 def plugin_command(name: str) -> tuple[str, ...]:
     """The command line of a mutant, or of the healthy device plugin, for `drahealth check`."""
-    return (sys.executable, "-m", __spec__.name if __spec__ else __name__, name, "{device_plugins_dir}", "{driver_dir}")
+    places = ("{device_plugins_dir}", "{driver_dir}", "{cdi_dir}")
+    return (sys.executable, "-m", __spec__.name if __spec__ else __name__, name, *places)
 
 
 async def main(words: Sequence[str]) -> None:

@@ -18,8 +18,12 @@ _MODULES = {
     "etcd": "go.etcd.io/etcd/server/v3",
     "helm": "helm.sh/helm/v4",
     "dra-test-driver": "k8s.io/kubernetes",
+    "sample-device-plugin": "k8s.io/kubernetes",
 }
-_FOLDERS = {"dra-test-driver": "test/e2e/dra/test-driver"}
+_FOLDERS = {
+    "dra-test-driver": "test/e2e/dra/test-driver",
+    "sample-device-plugin": "test/images/sample-device-plugin",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,6 +73,12 @@ def dra_test_driver(version: str = DEFAULT_VERSION) -> Package:
     return Package("dra-test-driver", "the DRA test driver of Kubernetes", version, ("dra-test-driver",))
 
 
+def sample_device_plugin(version: str = DEFAULT_VERSION) -> Package:
+    """The sample device plugin of Kubernetes' own tests, which is not released: it can only be built."""
+    title = "the sample device plugin of Kubernetes"
+    return Package("sample-device-plugin", title, version, ("sample-device-plugin",))
+
+
 def this_platform() -> Platform:
     """The platform of this machine. Raises HarnessError if no kubelet can run on it."""
     system, machine = platform.system().lower(), platform.machine()
