@@ -5,7 +5,7 @@ python -m drahealth.suites.mutation.coverage_map FILE
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,16 +26,14 @@ class CoverageMap:
     seconds: dict[str, float]
     """The duration of each scenario."""
 
-    def scenarios(self, path: str, line: int, *, in_function: bool) -> list[str]:
-        """The scenarios to run for a change, the fastest first.
+    def scenarios(self, path: str, lines: Iterable[int], *, at_import: bool) -> list[str]:
+        """The scenarios to run for a change of these lines, the fastest first.
 
         A line outside of functions runs at import: then each scenario that uses the module counts.
         """
         module = self.lines.get(path, {})
-        found = module.get(str(line), [])
-        if not in_function:
-            found = sorted({name for names in module.values() for name in names})
-        return sorted(found, key=self.seconds.__getitem__)
+        ran = module.values() if at_import else [module.get(str(line), []) for line in lines]
+        return sorted({name for names in ran for name in names}, key=lambda name: (self.seconds[name], name))
 
 
 def read_map(file: Path) -> CoverageMap:

@@ -2,7 +2,7 @@
 
 import ast
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import find_spec
@@ -29,12 +29,25 @@ def module_name(path: str) -> str:
     return "drahealth." + path.removesuffix(".py").replace("/", ".")
 
 
-def install(path: str, tree: ast.Module) -> None:
-    """Makes the next import of the module run this tree. The file stays as it is. Raises RuntimeError if it is late."""
+def runs_at_import(source: str, lines: Iterable[int]) -> bool:
+    """Whether one of these lines is outside of functions, so that it runs when the module is imported."""
+    inside: set[int] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            inside.update(range(node.body[0].lineno, (node.end_lineno or node.lineno) + 1))
+    blank = {number for number, line in enumerate(source.splitlines(), start=1) if not line.strip()}
+    return not set(lines) <= inside | blank
+
+
+def install(path: str, source: str) -> None:
+    """Makes the next import of the module run this text. The file stays as it is.
+
+    Raises SyntaxError, and RuntimeError if it is too late.
+    """
     name = module_name(path)
     if name in sys.modules:
         raise RuntimeError(f"{name} is imported already")
-    sys.meta_path.insert(0, _Finder(name, compile(tree, str(ROOT / path), "exec")))
+    sys.meta_path.insert(0, _Finder(name, compile(source, str(ROOT / path), "exec")))
 
 
 class _Loader(SourceFileLoader):

@@ -69,6 +69,19 @@ class Mutation:
         """What names it also after changes elsewhere in the module."""
         return f"{self.path} {self.function}: {self.before} -> {self.after}"
 
+    @property
+    def trial_key(self) -> str:
+        """What names its result."""
+        return self.key
+
+    def changed(self, source: str) -> str:
+        """The module with the change. Raises IndexError if it has no such change."""
+        return ast.unparse(mutated(source, self.index))
+
+    def lines(self, source: str) -> range:
+        """The lines of the module that it changes: the first of them."""
+        return range(self.line, self.line + 1)
+
     def __str__(self) -> str:
         return f"{self.path}:{self.line} {self.function} [{self.operator}] {self.before} -> {self.after}"
 

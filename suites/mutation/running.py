@@ -10,10 +10,11 @@ import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Protocol
 
 from drahealth.suites.mutation.coverage_map import CoverageMap
-from drahealth.suites.mutation.modules import ROOT
-from drahealth.suites.mutation.operators import Mutation
+from drahealth.suites.mutation.hand import DoesNotApplyError
+from drahealth.suites.mutation.modules import ROOT, runs_at_import
 from drahealth.suites.mutation.trial import NO_IMPORT
 
 LIMIT = 120.0
@@ -22,14 +23,36 @@ _PARTS = ("manager", "fakes", "proto", "suites/kep", "suites/story", "suites/jud
 _FAILED = 1
 
 
+class Change(Protocol):
+    """A change of one module."""
+
+    @property
+    def path(self) -> str:
+        """The module, relative to the checkout."""
+
+    @property
+    def key(self) -> str:
+        """What names it among all changes."""
+
+    @property
+    def trial_key(self) -> str:
+        """What names its result."""
+
+    def changed(self, source: str) -> str:
+        """The module with the change. Raises DoesNotApplyError."""
+
+    def lines(self, source: str) -> range:
+        """The lines of the module that it changes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Trial:
     """The result of one change."""
 
     key: str
     outcome: str
-    """killed, survived, not covered, or no import; error: the reference stopped working, and no scenario could be
-    judged; hangs; harness error: pytest itself failed."""
+    """killed, survived, not covered, does not apply, or no import; error: the reference stopped working, and no
+    scenario could be judged; hangs; harness error: pytest itself failed."""
     requirements: tuple[str, ...] = ()
     """The requirements that the first failing scenario judged as violated."""
     scenario: str = ""
@@ -73,34 +96,42 @@ class Results:
 
 
 async def run_all(
-    wanted: Sequence[Mutation], covered: CoverageMap, results: Results, workers: int, done: Callable[[Trial], None]
+    wanted: Sequence[Change],
+    covered: CoverageMap,
+    results: Results,
+    workers: int,
+    done: Callable[[Change, Trial], None],
 ) -> None:
     """Tries all changes without a result. A cancelled run ends all its processes."""
-    waiting = iter([one for one in wanted if one.key not in results.by_key])
+    waiting = iter([one for one in wanted if one.trial_key not in results.by_key])
 
     async def work() -> None:
-        for mutation in waiting:
-            trial = await _try(mutation, covered.scenarios(mutation.path, mutation.line, in_function=_inside(mutation)))
+        for change in waiting:
+            trial = await _try(change, covered)
             if trial.outcome != "harness error":  # it is tried again
                 results.add(trial)
-            done(trial)
+            done(change, trial)
 
     async with asyncio.TaskGroup() as group:
         for _ in range(workers):
             group.create_task(work())
 
 
-def _inside(mutation: Mutation) -> bool:
-    """Whether the change is inside of a function, whose name does not begin with a capital letter."""
-    return mutation.function.rpartition(".")[2].lstrip("_")[:1].islower()
-
-
-async def _try(mutation: Mutation, scenarios: Sequence[str]) -> Trial:
+async def _try(change: Change, covered: CoverageMap) -> Trial:
+    key, source = change.trial_key, (ROOT / change.path).read_text()
+    try:
+        text = change.changed(source)
+    except DoesNotApplyError as error:
+        return Trial(key, "does not apply", reason=str(error))
+    lines = change.lines(source)
+    scenarios = covered.scenarios(change.path, lines, at_import=runs_at_import(source, lines))
     if not scenarios:
-        return Trial(mutation.key, "not covered")
-    with tempfile.NamedTemporaryFile(suffix=".json") as report:
+        return Trial(key, "not covered")
+    with tempfile.TemporaryDirectory(prefix="drahealth-mutant-") as folder:
+        report, changed = Path(folder) / "report.json", Path(folder) / "module.py"
+        changed.write_text(text)
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "drahealth.suites.mutation.trial", mutation.path, str(mutation.index), report.name),
+            *(sys.executable, "-m", "drahealth.suites.mutation.trial", change.path, str(changed), str(report)),
             *scenarios,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
@@ -110,13 +141,12 @@ async def _try(mutation: Mutation, scenarios: Sequence[str]) -> Trial:
             async with asyncio.timeout(LIMIT):
                 output, _ = await process.communicate()
         except TimeoutError:
-            return Trial(mutation.key, "hangs", reason=f"it did not end within {LIMIT:g} s")
+            return Trial(key, "hangs", reason=f"it did not end within {LIMIT:g} s")
         finally:
             _end(process)
             await process.wait()
         assert process.returncode is not None
-        report.seek(0)
-        return _judged(mutation.key, process.returncode, report.read().decode(), output.decode())
+        return _judged(key, process.returncode, report.read_text() if report.exists() else "", output.decode())
 
 
 def _end(process: asyncio.subprocess.Process) -> None:

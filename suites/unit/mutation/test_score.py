@@ -4,16 +4,18 @@ from pathlib import Path
 
 import pytest
 
+from drahealth.suites.mutation.hand import HandMutant
 from drahealth.suites.mutation.operators import Mutation
+from drahealth.suites.mutation.page import page
 from drahealth.suites.mutation.running import Results, Trial
-from drahealth.suites.mutation.score import EquivalentError, Score, page, read_equivalent
+from drahealth.suites.mutation.score import EquivalentError, Score, read_equivalent
 
 
 def mutation(number: int) -> Mutation:
     return Mutation("m.py", number, "f", number, "comparison", f"a{number} == b", f"a{number} != b")
 
 
-def score(*outcomes: str, equivalent: tuple[int, ...] = ()) -> Score:
+def score(*outcomes: str, equivalent: tuple[int, ...] = ()) -> Score[Mutation]:
     every = tuple(mutation(number) for number, _ in enumerate(outcomes))
     pairs = [(one, outcome) for one, outcome in zip(every, outcomes, strict=True) if outcome]
     trials = {one.key: Trial(one.key, outcome, ("STATUS-01",)) for one, outcome in pairs}
@@ -29,13 +31,21 @@ def test_a_change_in_the_list_that_a_scenario_noticed_is_killed() -> None:
     assert score("killed", equivalent=(0,)).counts == {"killed": 1}
 
 
+def test_a_change_that_is_no_kubelet_counts_neither_way() -> None:
+    found = score("killed", "no import", "does not apply", "survived")
+    assert (found.share, [one.line for one in found.invalid()]) == (0.5, [1, 2])
+
+
 def test_a_run_without_results_has_no_share() -> None:
     assert score("", "").share == 0
 
 
-def test_the_page_names_survivors_and_kills_by_requirement() -> None:
-    lines = page(score("killed", "survived"), "All changes:", ["STATUS-01", "STATUS-02"]).splitlines()
-    assert {"| STATUS-01 | 1 |", "| STATUS-02 | 0 |", f"- `{mutation(1)}`"} <= set(lines)
+def test_the_page_names_parts_kills_and_survivors() -> None:
+    one = HandMutant("no-clear", "streams", "It keeps the health.", "m.py", "a", "b")
+    hand = Score({one.trial_key: Trial(one.trial_key, "survived")}, (one,), {})
+    lines = page(hand, score("killed", "survived"), "all changes", ["STATUS-01", "STATUS-02"]).splitlines()
+    wanted = {"| streams | 0 | 1 |", "| STATUS-01 | 0 | 1 |", "Unproven here: STATUS-02.", f"- `{mutation(1)}`"}
+    assert {*wanted, "- no-clear (streams): It keeps the health."} <= set(lines)
 
 
 def test_an_interrupted_run_continues(tmp_path: Path) -> None:

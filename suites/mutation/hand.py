@@ -1,0 +1,101 @@
+"""Changes of the reference that were written by hand: small, plausible errors of somebody who implements a kubelet.
+
+Each is data: a file in `ci/hand-mutants` has those of one part of a kubelet's work. Pure, except for `read_hand`.
+"""
+
+import hashlib
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_KEYS = {"name", "does", "file", "old", "new"}
+
+
+class HandMutantError(ValueError):
+    """An invalid file of changes; the message names the file and the change."""
+
+
+class DoesNotApplyError(ValueError):
+    """The text to replace does not occur exactly once in its module."""
+
+
+@dataclass(frozen=True, slots=True)
+class HandMutant:
+    """One wrong kubelet: a text of one module that another one replaces."""
+
+    name: str
+    """Names it, in words with hyphens."""
+    part: str
+    """The part of a kubelet's work that it gets wrong."""
+    does: str
+    """The wrong behaviour, in one sentence."""
+    path: str
+    """The module, relative to the checkout."""
+    old: str
+    new: str
+
+    @property
+    def key(self) -> str:
+        """What names it among all changes."""
+        return f"hand {self.name}"
+
+    @property
+    def trial_key(self) -> str:
+        """What names its result: another text is another change."""
+        text = "\0".join((self.path, self.old, self.new))
+        return f"{self.key} {hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+    def changed(self, source: str) -> str:
+        """The module with the change. Raises DoesNotApplyError."""
+        if (number := source.count(self.old)) != 1:
+            raise DoesNotApplyError(f"its old text must occur once in {self.path}, but occurs {number} times")
+        return source.replace(self.old, self.new)
+
+    def lines(self, source: str) -> range:
+        """The lines of the module that it changes; empty if it does not apply."""
+        if source.count(self.old) != 1:
+            return range(0)
+        before = source[: source.index(self.old)].count("\n") + 1
+        same = _same_lines(self.old, self.new)
+        return range(before + same, before + self.old.count("\n") + 1)
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.part}): {self.does}"
+
+
+def _same_lines(old: str, new: str) -> int:
+    """The number of whole lines at the start that a change leaves as they are; at least one line counts as changed."""
+    pairs = zip(old.split("\n")[:-1], new.split("\n"), strict=False)
+    return next((number for number, (one, other) in enumerate(pairs) if one != other), old.count("\n"))
+
+
+def read_hand(folder: Path) -> list[HandMutant]:
+    """The changes of all files in the folder. Raises HandMutantError, OSError."""
+    found = [one for file in sorted(folder.glob("*.toml")) for one in parse_hand(file.read_text(), file.name)]
+    if twice := [name for name, number in Counter(one.name for one in found).items() if number > 1]:
+        raise HandMutantError(f"two changes have the name {twice[0]}")
+    return found
+
+
+def parse_hand(text: str, file: str) -> list[HandMutant]:
+    """The changes of one file. Raises HandMutantError."""
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise HandMutantError(f"{file}: invalid TOML: {error}") from None
+    part = data.get("part")
+    if not isinstance(part, str) or set(data) != {"part", "mutant"}:
+        raise HandMutantError(f"{file}: must have the text `part` and the list `mutant`")
+    return list(_mutants(file, part, data["mutant"]))
+
+
+def _mutants(file: str, part: str, entries: Iterable[dict[str, Any]]) -> Iterator[HandMutant]:
+    for number, entry in enumerate(entries, start=1):
+        if set(entry) != _KEYS or not all(isinstance(value, str) for value in entry.values()):
+            raise HandMutantError(f"{file}: mutant {number} must have the texts {', '.join(sorted(_KEYS))}")
+        if not all(entry[key] for key in _KEYS - {"new"}):
+            raise HandMutantError(f"{file}: mutant {number} has an empty text")
+        yield HandMutant(entry["name"], part, entry["does"], entry["file"], entry["old"], entry["new"])

@@ -1,0 +1,87 @@
+"""docs/mutants.md: what the scenarios notice, by part of a kubelet's work, by operator and by requirement. Pure."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+
+from drahealth.suites.mutation.hand import HandMutant
+from drahealth.suites.mutation.operators import OPERATORS, Mutation
+from drahealth.suites.mutation.score import CAUGHT, INVALID, C, Score, summary
+
+
+def page(hand: Score[HandMutant], automatic: Score[Mutation], about: str, names: Iterable[str]) -> str:
+    """The documentation page. `about`: which automatic changes were tried; `names`: all requirements."""
+    lines = [_HEADER]
+    lines += ["## Changes that were written by hand\n", _HAND, f"{summary(hand)}.\n", *_by_part(hand), ""]
+    lines += ["## Automatic changes\n", _AUTOMATIC, f"Tried: {about}. {summary(automatic)}.\n"]
+    lines += [*_by_operator(automatic), ""]
+    lines += ["## By requirement\n", _BY_REQUIREMENT, *_by_requirement(hand, automatic, names)]
+    lines += ["", "## Survivors\n", "Written by hand:\n", *_list(hand.survivors()), ""]
+    lines += ["Automatic:\n", *(f"- `{one}`" for one in automatic.survivors())]
+    lines += ["", "## Equivalent changes\n", *(_equivalent(hand) + _equivalent(automatic) or ["None."])]
+    return "\n".join(lines) + "\n"
+
+
+def _list(mutants: Sequence[HandMutant]) -> list[str]:
+    return [f"- {one.name} ({one.part}): {one.does}" for one in mutants] or ["None."]
+
+
+def _equivalent(score: Score[C]) -> list[str]:
+    equal = [one for one in score.changes if score.outcome(one) == "equivalent"]
+    return [f"- `{one.key}`: {score.equivalent[one.key]}" for one in equal]
+
+
+def _counted(score: Score[C], group: Callable[[C], str]) -> dict[str, list[int]]:
+    """The number of caught changes and of all, by group."""
+    caught: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+    for one in score.changes:
+        if (outcome := score.outcome(one)) not in ("equivalent", "missing", *INVALID):
+            caught[group(one)][0] += outcome in CAUGHT
+            caught[group(one)][1] += 1
+    return caught
+
+
+def _by_part(score: Score[HandMutant]) -> list[str]:
+    caught = _counted(score, lambda one: one.part)
+    rows = [(part, *map(str, caught[part])) for part in dict.fromkeys(one.part for one in score.changes)]
+    return _table(("part of the work", "caught", "of"), rows)
+
+
+def _by_operator(score: Score[Mutation]) -> list[str]:
+    caught = _counted(score, lambda one: one.operator)
+    rows = [(name, text, *map(str, caught[name])) for name, text in OPERATORS.items()]
+    return _table(("operator", "change", "caught", "of"), rows)
+
+
+def _by_requirement(hand: Score[HandMutant], automatic: Score[Mutation], names: Iterable[str]) -> list[str]:
+    kills, more = hand.by_requirement(), automatic.by_requirement()
+    rows = [(name, str(kills.get(name, 0)), str(more.get(name, 0))) for name in names]
+    table = _table(("requirement", "by hand", "automatic"), rows)
+    unproven = [name for name, *counts in rows if counts == ["0", "0"]]
+    return [*table, "", f"Unproven here: {', '.join(unproven) or 'none'}."]
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    return [f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows)]
+
+
+_HEADER = """\
+# The mutation score of the scenarios
+
+<!-- written by ci/mutants --hand --sample 300 --write -->
+
+A conformance suite is worth what it catches. `ci/mutants` changes the reference in one place, as an implementer could
+get it wrong, and runs the scenarios that run the changed lines. Only scenarios and invariants count, never unit tests.
+A change that no scenario notices is a survivor: a hole in the scenarios, or a change without an effect that a client
+can see.
+"""
+_HAND = """\
+Each is one plausible error, chosen from the texts and not from the scenarios. The files in `ci/hand-mutants` describe
+each with one sentence.
+"""
+_AUTOMATIC = """\
+An operator makes one change. Changes of messages, and of what only logs, observes, asserts or raises, are left out.
+"""
+_BY_REQUIREMENT = """\
+The requirements that the first failing scenario judged as violated: how many changes each caught. A requirement that
+caught none is unproven here; `suites/unit/suites/test_mutants.py` has a wrong reference for each requirement.
+"""
