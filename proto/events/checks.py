@@ -72,7 +72,7 @@ class ProcessExited:
     children: int
     """Number of its child processes that still ran."""
     output: tuple[str, ...]
-    """The last lines of its output."""
+    """The first and the last lines of its output."""
 
 
 @dataclass(frozen=True, slots=True)

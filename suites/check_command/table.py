@@ -7,6 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from drahealth.proto.quoting import printable
+from drahealth.suites.checking.abilities import by_grade
 from drahealth.suites.checking.checks import CHECKS
 from drahealth.suites.checking.judge import Judgement
 from drahealth.suites.checking.summary import Summary
@@ -41,6 +42,8 @@ def show(summary: Summary, console: Console, rerun: str) -> None:
     for judgement in summary.judgements:
         for name, finding in judgement.remarks.items():
             console.print(Text(f"remark by the unproven check {name}: {printable(finding.seen)}", style="yellow"))
+    for grade, names in by_grade(summary.abilities).items():
+        console.print(Text(f"\n{grade}: {', '.join(names)}", style="dim"), soft_wrap=True, end="")
     console.print(_verdict(summary))
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from drahealth.proto.events import ExperimentEnded
+from drahealth.suites.checking.abilities import graded
 from drahealth.suites.checking.checks import CHECKS, Check
 from drahealth.suites.checking.evidence import Evidence
 from drahealth.suites.checking.experiments.plan import EXPERIMENTS
@@ -53,7 +54,7 @@ def judge(evidence: Evidence, checks: Iterable[Check] = CHECKS.values()) -> list
     found: dict[str, dict[str, Finding]] = {name: {} for name in included}
     for check in checks:
         if check.requirement in included:
-            found[check.requirement][check.name] = _finding(check, evidence)
+            found[check.requirement][check.name] = graded(check.name, _finding(check, evidence))
     return [Judgement(requirement, found[name]) for name, requirement in included.items()]
 
 

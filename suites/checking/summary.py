@@ -9,11 +9,12 @@ from functools import cache
 from importlib import resources
 from typing import Literal
 
+from drahealth.suites.checking.abilities import shown_abilities
 from drahealth.suites.checking.checks import CHECKS
 from drahealth.suites.checking.evidence import Evidence
 from drahealth.suites.checking.experiments.plan import EXPERIMENTS
 from drahealth.suites.checking.judge import Judgement, judge
-from drahealth.suites.checking.verdicts import Verdict
+from drahealth.suites.checking.verdicts import Grade, Verdict
 from drahealth.suites.checking.waivers import Waiver, waive
 
 
@@ -86,6 +87,11 @@ class Summary:
             verdicts = {one.verdict for one in self.judgements if one.requirement.family == family and _is_must(one)}
             found[family] = _family_outcome(verdicts)
         return found
+
+    @property
+    def abilities(self) -> dict[str, Grade]:
+        """How the run showed each ability of the driver."""
+        return shown_abilities(item for one in self.judgements for item in one.findings.items())
 
     def of(self, verdict: Verdict, *levels: str) -> list[Judgement]:
         """The judgements with a verdict; of all levels if none is named."""

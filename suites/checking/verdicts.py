@@ -1,15 +1,16 @@
 """Verdicts on requirements, and the findings that support them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, get_args
 
 Grade = Literal["", "observed", "asked", "forced"]
-"""How a run showed a capability: the driver changed by itself, was asked to report a change, or was forced from below.
+"""How a run showed an ability, the weakest way first: the driver did it by itself, was asked to, or was forced.
 
-Empty if the finding is not about a change.
+Empty if the finding is not about an ability.
 """
+GRADES: tuple[Grade, ...] = get_args(Grade)
 
 
 class Verdict(StrEnum):
@@ -50,15 +51,21 @@ class Finding:
     records: tuple[int, ...] = ()
     """Numbers of the records in the evidence that show it."""
     grade: Grade = ""
-    """How the run showed the capability."""
+    """How the run showed the ability."""
 
 
 def worst(findings: Sequence[Finding]) -> Finding:
-    """All findings with the worst verdict as one, without a grade."""
+    """All findings with the worst verdict as one, with their strongest grade."""
     verdict = min(finding.verdict for finding in findings)
     mine = [finding for finding in findings if finding.verdict is verdict]
     records = dict.fromkeys(record for finding in mine for record in finding.records)
-    return Finding(verdict, "; ".join(finding.seen for finding in mine), mine[0].expected, tuple(records))
+    seen, grade = "; ".join(finding.seen for finding in mine), strongest(finding.grade for finding in mine)
+    return Finding(verdict, seen, mine[0].expected, tuple(records), grade)
+
+
+def strongest(grades: Iterable[Grade]) -> Grade:
+    """The grade of the strongest way: forced before asked before observed; empty without any."""
+    return max(grades, key=GRADES.index, default="")
 
 
 def passed(seen: str, *records: int) -> Finding:

@@ -6,18 +6,17 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import date
-from typing import get_args
 
 from drahealth.manager.device_plugin import API as DEVICE_PLUGIN_API
 from drahealth.proto.device_plugin import VERSION
-from drahealth.proto.events import ListReceived
+from drahealth.proto.events import FaultInjected, ListReceived
 from drahealth.proto.health_apis import HEALTH_APIS
 from drahealth.proto.version import __version__
 from drahealth.suites.checking.evidence import Evidence
 from drahealth.suites.checking.ledger import Level, requirements
 from drahealth.suites.checking.observed.streams import streams
 from drahealth.suites.checking.summary import Outcome, Summary
-from drahealth.suites.checking.verdicts import Grade, Verdict
+from drahealth.suites.checking.verdicts import GRADES, Verdict
 from drahealth.suites.checking.waivers import Waiver
 
 OPEN = (Verdict.FAIL, Verdict.NOT_TESTED, Verdict.ERROR)
@@ -25,6 +24,8 @@ OPEN = (Verdict.FAIL, Verdict.NOT_TESTED, Verdict.ERROR)
 _SHOWN = 8
 """Characters of a digest in a text."""
 _HEALTH = ".DRAResourceHealth"
+_FAULTS = ("faults", "plugin-faults")
+"""The experiments that cause each fault of the driver profile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ def certificate_of(
         judged=today,
         waivers=tuple(waivers),
     )
-    return replace(found, text=_text(found, summary))
+    return replace(found, text=_text(found, summary, evidence))
 
 
 def is_certified(summary: Summary) -> bool:
@@ -78,7 +79,7 @@ def is_certified(summary: Summary) -> bool:
     return summary.outcome is Outcome.CONFORMS and not summary.only and not summary.of_any(*OPEN)
 
 
-def _text(certificate: Certificate, summary: Summary) -> str:
+def _text(certificate: Certificate, summary: Summary, evidence: Evidence) -> str:
     what = f"certified {certificate.level}" if certificate.certified else f"not certified {certificate.level}"
     if not certificate.certified:
         outcome = Outcome.INCOMPLETE if summary.outcome is Outcome.CONFORMS else summary.outcome
@@ -95,24 +96,22 @@ def _text(certificate: Certificate, summary: Summary) -> str:
     else:
         parts.append(f"health {' + '.join(names)}" if names else "no health API")
     if names or is_device_plugin:
-        parts.append(_faults(summary))
+        parts.append(_faults(summary, evidence))
     parts.append(f"Kubernetes {certificate.releases}")
     parts.append(f"drahealth {certificate.drahealth}")
     parts.append(f"ledger {certificate.ledger_sha256[:_SHOWN]}")
     return ", ".join(parts)
 
 
-def _faults(summary: Summary) -> str:
-    """How faults were caused, the weakest way first: seen, asked of the driver, or forced underneath it."""
-    findings = [
-        finding
-        for one in summary.judgements
-        for finding in one.findings.values()
-        if one.requirement.family in ("faults", "device plugin") and finding.verdict in (Verdict.PASS, Verdict.FAIL)
-    ]
-    grades = {finding.grade for finding in findings}
-    found = [grade for grade in get_args(Grade) if grade and grade in grades]
-    return f"faults {' + '.join(found)}" if found else "no faults"
+def _faults(summary: Summary, evidence: Evidence) -> str:
+    """How faults were caused, the weakest way first: asked of the driver, or forced underneath it.
+
+    Without faults it names changes of health that the driver made by itself.
+    """
+    caused = {one.what.grade for one in evidence.of(FaultInjected, *_FAULTS) if one.what.outcome == "done"}
+    if found := [grade for grade in GRADES if grade in caused]:
+        return f"faults {' + '.join(found)}"
+    return "no faults (changes of health observed)" if "changes of health" in summary.abilities else "no faults"
 
 
 def health_apis(evidence: Evidence) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from drahealth.suites.checking.faults import (
     WriteFile,
 )
 from drahealth.suites.checking.kubelet.waiting import within
+from drahealth.suites.checking.output_text import output_text
 from drahealth.suites.checking.subject.adapters import ActionFailed, Surroundings
 from drahealth.suites.checking.subject.places import filled
 from drahealth.suites.checking.subject.process import DriverProcess
@@ -110,9 +111,7 @@ class FaultAdapters:
         finally:
             await process.close()
         if code:
-            output = process.output()
-            last = f"; its last line of output: {output[-1]}" if output else ""
-            raise ActionFailed(f"{command[0]} exited with code {code}{last}")
+            raise ActionFailed(f"{command[0]} exited with code {code}{output_text(process.output())}")
 
 
 def with_values(action: A, values: Mapping[str, str]) -> A:

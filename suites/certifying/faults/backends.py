@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from drahealth.suites.checking.kubelet.waiting import within
+from drahealth.suites.checking.output_text import output_text
 from drahealth.suites.checking.subject.adapters import ActionFailed, Surroundings
 from drahealth.suites.checking.subject.process import DriverProcess
 from drahealth.suites.errors import ConfigurationError
@@ -52,7 +53,7 @@ class Backend:
     async def tell(self, line: str, limit: float) -> None:
         """Sends a command, and waits for the answer. Raises ActionFailed."""
         if self._process is None or not self._process.running:
-            raise ActionFailed(f"{self._name} does not run{self._last_line()}")
+            raise ActionFailed(f"{self._name} does not run{self._output_text()}")
         self._process.write(line)
         answer = await self._answer(limit, "done", "failed")
         if not answer.startswith("done"):
@@ -79,7 +80,7 @@ class Backend:
                 task.cancel()
             await asyncio.gather(reading, ended, return_exceptions=True)
         if reading.cancelled():
-            raise ActionFailed(f"{self._name} exited{self._last_line()}")
+            raise ActionFailed(f"{self._name} exited{self._output_text()}")
         return reading.result()
 
     async def _matching(self, words: Sequence[str]) -> str:
@@ -88,9 +89,8 @@ class Backend:
             if line.startswith(tuple(words)):
                 return line
 
-    def _last_line(self) -> str:
-        output = self._process.output() if self._process else ()
-        return f"; its last line of output: {output[-1]}" if output else ""
+    def _output_text(self) -> str:
+        return output_text(self._process.output()) if self._process else ""
 
 
 async def _first(*tasks: "asyncio.Future[Any]") -> None:

@@ -8,6 +8,7 @@ from drahealth.suites.certifying.pod_status.releases import ReleaseView
 from drahealth.suites.certifying.report.document import CheckFinding, Report, RequirementResult
 from drahealth.suites.certifying.report.lanes import lanes_of
 from drahealth.suites.certifying.report.results import Cell, Detail, ReleaseRow, Requirement, Result, link, shown, some
+from drahealth.suites.checking.abilities import by_grade
 from drahealth.suites.checking.evidence import Evidence
 from drahealth.suites.checking.verdicts import Verdict
 
@@ -50,6 +51,8 @@ def _facts(report: Report) -> Iterator[tuple[str, str]]:
     yield "level", run.level
     for family, outcome in report.families.items():
         yield family, shown(outcome)
+    for grade, names in by_grade(report.abilities).items():
+        yield grade, shown(", ".join(names))
     if run.profile:
         yield "driver profile", shown(run.profile)
     yield "command", shown(join(run.command)) if run.command else "a driver that was already running"

@@ -15,7 +15,7 @@ from drahealth.suites.checking.evidence import Evidence, Header
 from drahealth.suites.checking.judge import Judgement, worst
 from drahealth.suites.checking.ledger import DriverRequirement
 from drahealth.suites.checking.summary import ExitCode, Summary
-from drahealth.suites.checking.verdicts import Finding, Verdict
+from drahealth.suites.checking.verdicts import Finding, Grade, Verdict
 
 Format = Literal["drahealth-check-report/v1"]
 FORMAT: Format = "drahealth-check-report/v1"
@@ -76,6 +76,9 @@ class Report:
     families: Mapping[str, str] = field(default_factory=dict)
     """The result for each family of requirements by itself, such as plugin contract, health and Pod status: conforms,
     fails, incomplete, harness error, or does not apply."""
+    abilities: Mapping[str, Grade] = field(default_factory=dict)
+    """How the run showed each ability of the driver: observed, asked of the driver, or forced underneath it. A
+    ability that is missing was not shown."""
     releases: tuple[ReleaseView, ...] = ()
     """What kubelets of each release show of the same reports: an entry for each prepared device and release."""
 
@@ -112,6 +115,7 @@ def report_of(summary: Summary, evidence: Evidence, rerun: str = "", certificate
         rerun=rerun,
         certificate=certificate,
         families=dict(summary.families),
+        abilities=summary.abilities,
         releases=shown_by_releases(evidence),
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from drahealth.proto.quoting import one_line
 from drahealth.suites.certifying.report.check_result import tone
 from drahealth.suites.certifying.report.document import Report, RequirementResult
+from drahealth.suites.checking.abilities import by_grade
 from drahealth.suites.checking.verdicts import Verdict
 
 _ROWS = 20
@@ -36,6 +37,8 @@ def _lines(report: Report) -> Iterator[str]:
         if len(listed) > _ROWS:
             yield f"\nand {len(listed) - _ROWS} more"
     yield ""
+    if abilities := by_grade(report.abilities):
+        yield "; ".join(f"{grade}: {_plain(', '.join(names))}" for grade, names in abilities.items()) + ".\n"
     counts = ", ".join(f"{count} {verdict}" for verdict, count in report.counts.items()).replace("_", " ")
     yield f"{counts}. Run of {_plain(report.run.started)}, drahealth {_plain(report.run.drahealth)}."
 

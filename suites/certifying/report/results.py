@@ -33,7 +33,7 @@ class Detail:
     fix: str = ""
     rerun: str = ""
     grade: str = ""
-    """How the capability was proven: observed, asked or forced; empty where this does not apply."""
+    """How the ability was proven: observed, asked or forced; empty where this does not apply."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Checks of what a driver reports while drahealth breaks, changes and heals a device."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from drahealth.proto.events import FaultInjected
@@ -22,13 +22,13 @@ from drahealth.suites.checking.observed.processes import crashes, exit_text
 from drahealth.suites.checking.observed.streams import absence, arrivals
 from drahealth.suites.checking.verdicts import (
     Finding,
-    Grade,
     Verdict,
     failed,
     not_applicable,
     not_tested,
     passed,
     static,
+    strongest,
     worst,
 )
 
@@ -47,23 +47,18 @@ def fault_check(requirement: str, *experiments: str, fix: str, none: str = "") -
             if absent := absence(evidence):
                 return not_applicable(absent[0], *absent[1])
             found = list(episodes(evidence, *experiments))
-            judged = [(episode, finding) for episode in found if (finding := judge(episode))]
+            judged = [
+                replace(finding, grade=episode.broken.what.grade) for episode in found if (finding := judge(episode))
+            ]
             if not found:
                 return not_tested("no fault was caused")
-            return combined(judged) if judged else static(none, *(one.broken.number for one in found))
+            return worst(judged) if judged else static(none, *(one.broken.number for one in found))
 
         whole.__name__ = judge.__name__
         check(requirement, "services", *experiments, fix=fix)(whole)
         return judge
 
     return register
-
-
-def combined(found: Sequence[tuple[Episode, Finding]]) -> Finding:
-    """The findings with the worst verdict as one. Its grade is `forced` if any fault of them was."""
-    finding = worst([one for _, one in found])
-    grades = {episode.broken.what.grade for episode, one in found if one.verdict is finding.verdict}
-    return replace(finding, grade="forced" if "forced" in grades else "asked")
 
 
 def judged_step(episode: Episode, step: Step, wanted: Wanted, what: str, *, unseen: str = "FAIL") -> Finding:
@@ -254,6 +249,6 @@ def driver_survives_faults(evidence: Evidence) -> Finding:
     breaks = [one for one in injected if one.what.step == "break" and one.what.outcome == "done"]
     if not breaks:
         return not_tested("no fault was caused")
-    grade: Grade = "forced" if any(one.what.grade == "forced" for one in breaks) else "asked"
+    grade = strongest(one.what.grade for one in breaks)
     text = f"the driver kept running with {len(breaks)} faults, one after another"
     return Finding(Verdict.PASS, text, records=tuple(one.number for one in breaks), grade=grade)

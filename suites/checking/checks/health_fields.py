@@ -8,9 +8,10 @@ from drahealth.proto.health_apis import HEALTH_NUMBERS, NODE_HEALTH, NODE_HEALTH
 from drahealth.proto.values import MESSAGE_LIMIT, DeviceHealth, Health
 from drahealth.suites.checking.checks.registry import health_check
 from drahealth.suites.checking.evidence import Evidence
+from drahealth.suites.checking.ledger import requirements
 from drahealth.suites.checking.observed.devices import named, published
 from drahealth.suites.checking.observed.plain import at, text
-from drahealth.suites.checking.observed.streams import Stream, arrivals, device_of, listed
+from drahealth.suites.checking.observed.streams import Stream, arrivals, device_of, listed, streams
 from drahealth.suites.checking.verdicts import Finding, failed, not_tested, passed, static
 
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -93,9 +94,12 @@ def _new_name(evidence: Evidence, found: list[Stream]) -> Finding | None:
     "HEALTH-09",
     "watch",
     fix="Cut messages to 1024 bytes of UTF-8, between two characters.",
+    reads=("faults",),
 )
 def messages_have_at_most_1024_bytes(evidence: Evidence, found: list[Stream]) -> Finding:
-    """The longest message of all reports is within the limit."""
+    """The longest message of all reports of all processes is within the limit."""
+    apis = requirements()["HEALTH-09"].apis
+    found = [one for one in streams(evidence) if one.api.name in apis]
     longest, records = 0, []
     for stream, number, _, one in _reported(found):
         size = len(one.message.encode(errors="surrogatepass"))

@@ -12,7 +12,7 @@ from drahealth.suites.checking.faults import MARGIN
 from drahealth.suites.checking.observed.devices import Device
 from drahealth.suites.checking.observed.faults import Step, began, deadline, failed_adapter
 from drahealth.suites.checking.observed.pods import PodRun, pod_runs, shown_health
-from drahealth.suites.checking.verdicts import Finding, Grade, failed, not_tested, passed, worst
+from drahealth.suites.checking.verdicts import Finding, failed, not_tested, passed, strongest, worst
 
 _FIX = "Report a broken device under the names that NodePrepareResources returned for it, also while it is prepared."
 
@@ -38,7 +38,7 @@ def _judged(evidence: Evidence, experiment: str) -> Finding:
     steps: list[Step] = sorted([*breaks, *evidence.of(FaultCleared, experiment)], key=lambda one: one.at)
     if not breaks:
         return not_tested("no fault was caused", pod.created.number)
-    grade: Grade = "forced" if any(one.what.grade == "forced" for one in breaks) else "asked"
+    grade = strongest(one.what.grade for one in breaks)
     return replace(worst([_step(pod, step, steps) for step in steps]), grade=grade)
 
 

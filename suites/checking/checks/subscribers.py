@@ -1,8 +1,10 @@
 """Checks of several subscribers: two at once, one after another, and two health APIs."""
 
 from collections.abc import Hashable, Iterator
+from dataclasses import replace
 from itertools import combinations, groupby
 
+from drahealth.proto.events import FaultInjected
 from drahealth.proto.health_apis import NODE_HEALTH_DRAFT
 from drahealth.proto.values import DeviceHealth, Health
 from drahealth.suites.checking.checks.health_streams import FIRST_REPORT
@@ -11,9 +13,11 @@ from drahealth.suites.checking.checks.registry import health_check
 from drahealth.suites.checking.evidence import Evidence
 from drahealth.suites.checking.observed.agreement import LATE, Times, Value, changes, contradiction, lost_change
 from drahealth.suites.checking.observed.devices import Device, named, published
-from drahealth.suites.checking.observed.streams import Stream, arrivals, listed
-from drahealth.suites.checking.verdicts import Finding, failed, not_applicable, not_tested, passed, static
+from drahealth.suites.checking.observed.streams import Stream, arrivals, listed, streams
+from drahealth.suites.checking.verdicts import Finding, failed, not_applicable, not_tested, passed, static, strongest
 
+_FAULTS = "faults"
+"""The experiment in which two streams of another driver process show the faults of the driver profile."""
 _SHARED = 5.0
 """Seconds for which two streams must be open at the same time to be compared."""
 _FEWER, _SHARE = 3, 0.6
@@ -88,12 +92,13 @@ def _value_in_both(one: Stream, other: Stream) -> Value:
     "watch",
     "subscribers",
     fix="Give each stream its own channel, and send each change to all of them.",
-    reads=("slow-subscriber",),
+    reads=("slow-subscriber", _FAULTS),
 )
 def all_subscribers_receive_all_reports(evidence: Evidence, found: list[Stream]) -> Finding:
     """Streams of one health API that are open at the same time show the same changes, and both are refreshed."""
-    records, compared, reported, changed = [], 0, 0, 0
-    for one, other in _together(found):
+    faults = list(evidence.of(FaultInjected, _FAULTS))
+    records, compared, reported, changed, caused = [], 0, 0, 0, 0
+    for one, other in (*_together(found), *_together(streams(evidence, _FAULTS))):
         compared += 1
         end = min(one.opened.at + one.open_seconds, other.opened.at + other.open_seconds)
         start = max(one.opened.at, other.opened.at)
@@ -107,7 +112,8 @@ def all_subscribers_receive_all_reports(evidence: Evidence, found: list[Stream])
                     "both subscribers receive all reports", seen, one.opened.number, other.opened.number, number
                 )
             reported += 1
-            changed += min(changes(a, _value), changes(b, _value))
+            both = min(changes(a, _value), changes(b, _value))
+            changed, caused = changed + both, caused + both * (one.experiment == _FAULTS)
         records += [one.opened.number, other.opened.number]
     if not compared:
         return not_tested("no two streams of a health API were open at the same time")
@@ -115,7 +121,8 @@ def all_subscribers_receive_all_reports(evidence: Evidence, found: list[Stream])
         return not_tested("no device was reported", *dict.fromkeys(records))
     if not changed:
         return static("all subscribers were refreshed, and no device changed", *dict.fromkeys(records))
-    return passed(f"all subscribers received {changed} changes", *dict.fromkeys(records))
+    grade = "observed" if changed > caused else strongest(one.what.grade for one in faults)
+    return replace(passed(f"all subscribers received {changed} changes", *dict.fromkeys(records)), grade=grade)
 
 
 def _together(found: list[Stream]) -> Iterator[tuple[Stream, Stream]]:

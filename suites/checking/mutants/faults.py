@@ -87,11 +87,12 @@ class NextDeviceBreaks(Healthy):
         super().apply_faults({name: replace(one, health=Health.UNKNOWN) for name, one in after.items()} | found)
 
 
-@mutant("all-subscribers-hear-a-fault")
+@mutant("all-subscribers-hear-a-fault", "all-subscribers-receive-all-reports")
 class OneSubscriberHears(Healthy):
     """Only the stream that was opened last shows changes; the others repeat the health of their start."""
 
     heartbeat = 1
+    change = 0
     newest = 0
 
     async def watch(self, api: HealthApi, context: Any) -> AsyncGenerator[Any, None]:

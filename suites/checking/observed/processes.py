@@ -5,6 +5,7 @@ from math import inf
 
 from drahealth.proto.events import ExperimentEnded, ExperimentStarted, ProcessExited, ProcessStarted, SignalSent
 from drahealth.suites.checking.evidence import Evidence, Observation
+from drahealth.suites.checking.output_text import output_text
 
 
 def is_done(evidence: Evidence, *experiments: str) -> bool:
@@ -22,10 +23,9 @@ def crashes(evidence: Evidence, *processes: str) -> Iterator[Observation[Process
 
 
 def exit_text(exit_: ProcessExited) -> str:
-    """How a process ended, with the last line of its output."""
+    """How a process ended, with the lines of its output that explain it."""
     how = f"signal {-exit_.exit_code}" if exit_.exit_code < 0 else f"code {exit_.exit_code}"
-    last = f"; last line of output: {exit_.output[-1]}" if exit_.output else ""
-    return f"the driver exited with {how}{last}"
+    return f"the driver exited with {how}{output_text(exit_.output)}"
 
 
 def _signalled(evidence: Evidence, exit_: Observation[ProcessExited]) -> bool:

@@ -11,6 +11,7 @@ from typing import NoReturn
 from drahealth.proto.clock import Clock
 from drahealth.proto.sockets import PATH_LIMIT, is_served
 from drahealth.suites.checking.kubelet.waiting import PAUSE, within
+from drahealth.suites.checking.output_text import output_text
 from drahealth.suites.checking.sandbox.declared import Helper
 from drahealth.suites.checking.subject.places import Places, filled
 from drahealth.suites.checking.subject.process import DriverProcess
@@ -91,10 +92,8 @@ class HelperProcess:
         return self._failure(process, f"exited {how}")
 
     def _failure(self, process: DriverProcess, problem: str) -> HarnessError:
-        output = process.output()
-        last = f"; its last line of output: {output[-1]}" if output else ""
         return HarnessError(
-            f"helper {self.helper.name} {problem}{last}",
+            f"helper {self.helper.name} {problem}{output_text(process.output())}",
             "correct [[helper]] in the driver profile; a helper must run until drahealth ends it",
         )
 

@@ -13,6 +13,8 @@ from pathlib import Path
 from drahealth.proto.quoting import printable_lines
 from drahealth.suites.errors import ConfigurationError
 
+FIRST_LINES = 10
+"""Number of the first lines of output that are kept: many programs begin with the cause, and then print their usage."""
 OUTPUT_LINES = 20
 """Number of the last lines of output that are kept."""
 LINE_LIMIT = 1000
@@ -39,7 +41,10 @@ class DriverProcess:
         """The process id, in a sandbox that of its process namespace."""
         self.output_bytes = 0
         """The size of its output so far."""
+        self._first: list[bytes] = []
         self._lines: deque[bytes] = deque(maxlen=OUTPUT_LINES)
+        self._left_out = 0
+        """Number of lines between the first and the last ones."""
         self._reading = asyncio.create_task(self._read())
         self._exit = asyncio.create_task(self._wait(reports))
         self._end = asyncio.create_task(self._wait_for_children(reports))
@@ -134,8 +139,9 @@ class DriverProcess:
         await asyncio.shield(self._end)
 
     def output(self) -> tuple[str, ...]:
-        """The last lines of its output."""
-        texts = (line.decode(errors="replace") for line in self._lines)
+        """The first and the last lines of its output. A line in brackets stands for those between them."""
+        more = [f"[{self._left_out} more lines]".encode()] if self._left_out else []
+        texts = (line.decode(errors="replace") for line in (*self._first, *more, *self._lines))
         return tuple(printable_lines(text)[:LINE_LIMIT] for text in texts if text.strip())
 
     async def close(self) -> int:
@@ -161,18 +167,25 @@ class DriverProcess:
         return int(line[1]) if line else 0
 
     async def _read(self) -> None:
-        """Reads the output to its end, however much it is, and keeps the last lines."""
+        """Reads the output to its end, however much it is, and keeps the first and the last lines."""
         assert self._guard.stdout is not None
         rest = b""
         while data := await self._guard.stdout.read(2**16):
             self.output_bytes += len(data)
             *lines, rest = (rest + data).split(b"\n")
-            self._lines.extend(lines[-OUTPUT_LINES:])
+            self._keep(lines)
             for line in lines:
                 self._on_line(line.decode(errors="replace"))
             rest = rest[: 4 * LINE_LIMIT]
         if rest:
-            self._lines.append(rest)
+            self._keep([rest])
+
+    def _keep(self, lines: list[bytes]) -> None:
+        first = max(FIRST_LINES - len(self._first), 0)
+        self._first += (line[: 4 * LINE_LIMIT] for line in lines[:first])
+        last = lines[first:]
+        self._left_out += max(len(self._lines) + len(last) - OUTPUT_LINES, 0)
+        self._lines.extend(line[: 4 * LINE_LIMIT] for line in last[-OUTPUT_LINES:])
 
 
 def _present_folder() -> str:

@@ -24,6 +24,7 @@ from drahealth.suites.checking.experiments.experiment import Process
 from drahealth.suites.checking.faults import Fault
 from drahealth.suites.checking.kubelet.waiting import within
 from drahealth.suites.checking.outcomes import Incomplete
+from drahealth.suites.checking.output_text import output_text
 from drahealth.suites.checking.sandbox.running import RunningSandbox
 from drahealth.suites.checking.subject.adapters import Adapters
 from drahealth.suites.checking.subject.gateway import Gateway
@@ -202,7 +203,7 @@ class Subject:
             self._record(OutputMeasured(self.label, self._process.pid, self._process.output_bytes, round(seconds, 3)))
 
     def output(self) -> tuple[str, ...]:
-        """The last lines of the output of its process."""
+        """The first and the last lines of the output of its process."""
         return self._process.output() if self._process else ()
 
     async def close(self) -> None:
@@ -235,11 +236,6 @@ class Subject:
 
 
 def exit_text(ended: ProcessExited) -> str:
-    """How the driver ended, with the last line of its output."""
+    """How the driver ended, with the lines of its output that explain it."""
     how = f"with code {ended.exit_code}" if ended.exit_code >= 0 else f"by {signal.Signals(-ended.exit_code).name}"
     return f"the driver exited {how}{output_text(ended.output)}"
-
-
-def output_text(output: Sequence[str]) -> str:
-    """The last line of a driver's output, to be added to a reason; empty without output."""
-    return f"; its last line of output: {output[-1]}" if output else ""

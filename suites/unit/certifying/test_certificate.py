@@ -138,3 +138,9 @@ def test_ledger_digest_changes_with_a_requirement(monkeypatch: pytest.MonkeyPatc
     before = ledger_sha256()
     monkeypatch.setitem(requirements(), "PLUGIN-01", replace(requirements()["PLUGIN-01"], level="MAY"))
     assert ledger_sha256() != before
+
+
+def test_certificate_names_changes_that_the_driver_made_by_itself() -> None:
+    _, report = certified(core_run())
+    assert report.verdict.split(", ")[2] == "no faults (changes of health observed)"
+    assert report.abilities["changes of health"] == "observed"

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from drahealth.suites.checking.subject import guard
-from drahealth.suites.checking.subject.process import OUTPUT_LINES, DriverProcess
+from drahealth.suites.checking.subject.process import FIRST_LINES, OUTPUT_LINES, DriverProcess
 from drahealth.suites.errors import ConfigurationError
 
 CHILD_IN_ITS_OWN_SESSION = """
@@ -121,13 +121,21 @@ async def test_driver_ends_if_the_caller_ends_before_the_driver_has_started() ->
         started.stdin.close()
 
 
-async def test_flood_of_output_keeps_the_last_lines() -> None:
+async def test_flood_of_output_keeps_the_first_and_the_last_lines() -> None:
     async with python("for i in range(100_000): print('x' * 100, i)") as process:
         await process.exited()
         assert process.output_bytes > 100 * 100_000
-        assert [line.split()[-1] for line in process.output()] == [
-            str(i) for i in range(100_000 - OUTPUT_LINES, 100_000)
-        ]
+        numbers = [*range(FIRST_LINES), *range(100_000 - OUTPUT_LINES, 100_000)]
+        shown = [line for line in process.output() if not line.startswith("[")]
+        assert [int(line.split()[-1]) for line in shown] == numbers
+        assert f"[{100_000 - len(numbers)} more lines]" in process.output()
+
+
+async def test_lines_that_are_kept_are_not_counted_as_left_out() -> None:
+    lines = FIRST_LINES + OUTPUT_LINES
+    async with python(f"for i in range({lines}): print(i)") as process:
+        await process.exited()
+        assert process.output() == tuple(map(str, range(lines)))
 
 
 @pytest.mark.parametrize("program", ["/no/such/driver", "/etc/hostname", "/tmp"])

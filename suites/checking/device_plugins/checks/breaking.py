@@ -11,7 +11,7 @@ from drahealth.suites.checking.checks.registry import check
 from drahealth.suites.checking.evidence import Evidence, Observation
 from drahealth.suites.checking.faults import MARGIN
 from drahealth.suites.checking.observed.faults import Step, began, deadline, failed_adapter
-from drahealth.suites.checking.verdicts import Finding, Grade, Verdict, failed, not_tested, passed, static
+from drahealth.suites.checking.verdicts import Finding, Verdict, failed, not_tested, passed, static, worst
 
 _NAME = "plugin-faults"
 
@@ -65,14 +65,10 @@ def _episodes(evidence: Evidence) -> list[_Episode]:
     return found
 
 
-def _worst(evidence: Evidence, judge: _Judge) -> Finding:
-    """The worst finding of all faults, with how the fault was caused."""
-    found = [(one, judge(one)) for one in _episodes(evidence)]
-    if not found:
-        return not_tested("no fault was caused")
-    episode, finding = min(found, key=lambda pair: pair[1].verdict)
-    grade: Grade = "forced" if episode.broken.what.grade == "forced" else "asked"
-    return replace(finding, grade=grade)
+def _of_all_faults(evidence: Evidence, judge: _Judge) -> Finding:
+    """The worst finding of all faults, with how they were caused."""
+    found = [replace(judge(one), grade=one.broken.what.grade) for one in _episodes(evidence)]
+    return worst(found) if found else not_tested("no fault was caused")
 
 
 def _judged(episode: _Episode, step: Step, health: Health, until: float, unseen: str) -> Finding:
@@ -101,7 +97,7 @@ def _judged(episode: _Episode, step: Step, health: Health, until: float, unseen:
 @check("DEVPLUGIN-25", _NAME, fix="Watch the health of the hardware, and send the list of all devices when it changes.")
 def broken_device_is_listed_unhealthy(evidence: Evidence) -> Finding:
     """After the break a list has the device as Unhealthy within the settle time."""
-    return _worst(evidence, _break)
+    return _of_all_faults(evidence, _break)
 
 
 def _break(episode: _Episode) -> Finding:
@@ -117,7 +113,7 @@ def _break(episode: _Episode) -> Finding:
 )
 def healed_device_is_listed_healthy(evidence: Evidence) -> Finding:
     """After the heal a list has the device as Healthy within the settle time."""
-    return _worst(evidence, _heal)
+    return _of_all_faults(evidence, _heal)
 
 
 def _heal(episode: _Episode) -> Finding:
@@ -133,7 +129,7 @@ def _heal(episode: _Episode) -> Finding:
 @check("DEVPLUGIN-27", _NAME, fix="Change the health of the broken device alone, and list all devices.")
 def other_devices_stay_as_they_are(evidence: Evidence) -> Finding:
     """From the break until the device is listed as healthy again, the other devices do not change."""
-    return _worst(evidence, _others)
+    return _of_all_faults(evidence, _others)
 
 
 def _others(episode: _Episode) -> Finding:
