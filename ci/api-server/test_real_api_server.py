@@ -19,6 +19,7 @@ from drahealth.manager.gates import Gates
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.api_servers.real import real_api_servers
 from drahealth.suites.targets.api_servers.serving import api_server
+from drahealth.suites.unit.certifying.test_objects import check_objects_of_any_kind
 from drahealth.suites.unit.endings import PATIENCE
 
 PROGRAMS = {"etcd", "kube-apiserver", "kube-controller-manager"}
@@ -27,6 +28,7 @@ LONER = """
 import asyncio, sys
 from pathlib import Path
 from drahealth.suites.targets.api_servers.serving import api_server
+from drahealth.suites.unit.certifying.test_objects import check_objects_of_any_kind
 from drahealth.suites.unit.endings import PATIENCE
 
 async def main():
@@ -134,3 +136,8 @@ async def test_a_namespace_is_deleted_with_its_objects(root: Path) -> None:
                 if event.type == "DELETED":
                     break
         assert await server.api.list(CLAIMS) == []
+
+
+async def test_driver_profile_can_have_objects_of_any_kind(root: Path) -> None:
+    async with api_server("real", root) as server:
+        await check_objects_of_any_kind(server.api)

@@ -30,6 +30,7 @@ var objects = []any{
 	resource.ResourceSlice{}, resource.ResourceClaim{}, resource.ResourceClaimTemplate{}, resource.DeviceClass{},
 	resourcebeta.ResourceSlice{}, resourcebeta.ResourceClaim{}, resourcebeta.ResourceClaimTemplate{},
 	resourcebeta.DeviceClass{}, meta.DeleteOptions{},
+	core.ConfigMap{}, core.Secret{}, core.ServiceAccount{},
 }
 
 const prefix = "drahealth.kubernetes"

@@ -20,6 +20,8 @@ class Kind:
     plural: str
     api_version: str
     namespaced: bool
+    has_status: bool = False
+    """Whether it has the subresource `status`."""
 
     def path(self, namespace: str | None = None, name: str | None = None) -> str:
         """The URL path of the collection, or of one object."""
@@ -33,12 +35,12 @@ class Kind:
         return "/".join(parts)
 
 
-PODS = Kind("Pod", "pods", "v1", namespaced=True)
+PODS = Kind("Pod", "pods", "v1", namespaced=True, has_status=True)
 """The kind Pod."""
-NODES = Kind("Node", "nodes", "v1", namespaced=False)
+NODES = Kind("Node", "nodes", "v1", namespaced=False, has_status=True)
 """The kind Node."""
-NAMESPACES = Kind("Namespace", "namespaces", "v1", namespaced=False)
-CLAIMS = Kind("ResourceClaim", "resourceclaims", "resource.k8s.io/v1", namespaced=True)
+NAMESPACES = Kind("Namespace", "namespaces", "v1", namespaced=False, has_status=True)
+CLAIMS = Kind("ResourceClaim", "resourceclaims", "resource.k8s.io/v1", namespaced=True, has_status=True)
 """The kind ResourceClaim."""
 CLAIM_TEMPLATES = Kind("ResourceClaimTemplate", "resourceclaimtemplates", "resource.k8s.io/v1", namespaced=True)
 """The kind ResourceClaimTemplate."""

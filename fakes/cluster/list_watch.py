@@ -16,6 +16,9 @@ class Snapshot(NamedTuple):
 class ListWatch(Api, Protocol):
     """The `Api`, with a watch that continues from a list."""
 
+    async def kind_of(self, obj: Object) -> Kind:
+        """The kind of an object, by its apiVersion and kind; `ApiError` 404 if the server does not have it."""
+
     async def snapshot(self, kind: Kind, namespace: str | None = None) -> Snapshot:
         """The list, and the revision from which `watch` continues without loss."""
 

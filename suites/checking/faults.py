@@ -55,6 +55,8 @@ class PatchObject:
     namespace: str
     """Empty for kinds without namespaces."""
     merge: Mapping[str, Any]
+    api_version: str = ""
+    """Of a custom resource; empty for a kind of Kubernetes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +161,7 @@ def strings(value: Any) -> Iterator[str]:
             yield path
         case RunCommand(command):
             yield from command
-        case PatchObject(_, name, namespace, merge):
+        case PatchObject(_, name, namespace, merge, _):
             yield from strings((name, namespace, merge))
         case CallHttp(url, _, body, headers):
             yield from strings((url, body, headers))

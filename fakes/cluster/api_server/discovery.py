@@ -1,8 +1,7 @@
 """The discovery documents of the API server: its version, groups and kinds. Pure data."""
 
 from drahealth.fakes.cluster.api import Kind, Object
-from drahealth.fakes.cluster.api_server.served_kinds import SERVED
-from drahealth.fakes.cluster.api_server.strategies import WITH_STATUS
+from drahealth.fakes.cluster.api_server.kind_registry import KindRegistry
 
 VERSION: Object = {"major": "1", "minor": "37", "gitVersion": "v1.37.0+drahealth", "platform": "in-memory"}
 
@@ -11,16 +10,16 @@ _STATUS_VERBS = ["get", "patch", "update"]
 _SHORT_NAMES = {"Pod": ["po"], "Node": ["no"], "Namespace": ["ns"]}
 
 
-def documents() -> dict[str, Object]:
+def documents(kinds: KindRegistry) -> dict[str, Object]:
     """The discovery documents by their path."""
-    versions = list(dict.fromkeys(served.kind.api_version for served in SERVED))
+    versions = list(dict.fromkeys(served.kind.api_version for served in kinds))
     names = sorted({version.partition("/")[0] for version in versions if "/" in version})
     groups = [_group(name, [version for version in versions if version.startswith(f"{name}/")]) for name in names]
     return {
         "/version": VERSION,
         "/api": {"kind": "APIVersions", "versions": [version for version in versions if "/" not in version]},
         "/apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups},
-        **{_path(version): _resources(version) for version in versions},
+        **{_path(version): _resources(version, kinds) for version in versions},
     }
 
 
@@ -34,10 +33,10 @@ def _group(name: str, versions: list[str]) -> Object:
     return {"name": name, "versions": entries, "preferredVersion": entries[0]}
 
 
-def _resources(api_version: str) -> Object:
-    kinds = [served for served in SERVED if served.kind.api_version == api_version]
-    status = [_status(served.kind) for served in kinds if served.stored in WITH_STATUS]
-    listed = [_resource(served.kind, served.kind.plural, _VERBS) for served in kinds]
+def _resources(api_version: str, kinds: KindRegistry) -> Object:
+    found = [served.kind for served in kinds if served.kind.api_version == api_version]
+    status = [_status(kind) for kind in found if kind.has_status]
+    listed = [_resource(kind, kind.plural, _VERBS) for kind in found]
     return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": api_version, "resources": listed + status}
 
 

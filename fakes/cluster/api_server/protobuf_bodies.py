@@ -32,7 +32,7 @@ MAGIC = b"k8s\0"
 
 _CLAIM_KINDS = ("ResourceSlice", "ResourceClaim", "ResourceClaimTemplate", "DeviceClass")
 _FILES: tuple[tuple[str, FileDescriptor, tuple[str, ...]], ...] = (
-    ("v1", core_v1_pb2.DESCRIPTOR, ("Pod", "Node", "Namespace", "Event")),
+    ("v1", core_v1_pb2.DESCRIPTOR, ("Pod", "Node", "Namespace", "Event", "ConfigMap", "Secret", "ServiceAccount")),
     ("events.k8s.io/v1", events_v1_pb2.DESCRIPTOR, ("Event",)),
     ("apps/v1", apps_v1_pb2.DESCRIPTOR, ("ReplicaSet",)),
     ("coordination.k8s.io/v1", coordination_v1_pb2.DESCRIPTOR, ("Lease",)),

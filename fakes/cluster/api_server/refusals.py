@@ -64,6 +64,11 @@ def no_such_resource() -> ApiError:
     return ApiError(404, "NotFound", "the server could not find the requested resource")
 
 
+def unknown_kind(api_version: str, kind: str, hint: str) -> ApiError:
+    """The error for a kind that no API server of Kubernetes has."""
+    return ApiError(404, "NotFound", f"{api_version} has no kind {kind!r:.80}; {hint}")
+
+
 def already_exists(kind: Kind, name: str) -> ApiError:
     return ApiError(409, "AlreadyExists", f'{_qualified(kind.plural, kind)} "{name}" already exists')
 

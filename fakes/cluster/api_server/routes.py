@@ -27,7 +27,6 @@ from drahealth.fakes.cluster.api_server.request_patches import empty_object, is_
 from drahealth.fakes.cluster.api_server.selected_changes import Matches
 from drahealth.fakes.cluster.api_server.served_kinds import SERVED
 from drahealth.fakes.cluster.api_server.server import ApiServer
-from drahealth.fakes.cluster.api_server.strategies import WITH_STATUS
 from drahealth.fakes.cluster.api_server.versioned_server import VersionedServer
 
 _INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
@@ -37,23 +36,26 @@ def application(server: ApiServer, checks: RequestChecks) -> web.Application:
     """The server's paths, which answer requests that pass the checks, while the application is served."""
     app = web.Application(middlewares=[_refusing, _checking(checks)], client_max_size=BODY_LIMIT)
     app[REJECTIONS] = RejectionLog()
-    for path, document in documents().items():
-        app.router.add_get(path, _constant(document))
+    for path in ("/version", "/api", "/apis", "/api/v1", "/apis/{group}/{version}"):
+        app.router.add_get(path, _discovery(server))
     for path in ("/readyz", "/livez", "/healthz"):
         app.router.add_get(path, _health(server))
     versioned = VersionedServer(server)
     for served in SERVED:
-        app.add_routes(_Resource(versioned, served.kind, has_status=served.stored in WITH_STATUS).routes())
+        app.add_routes(_Resource(versioned, served.kind).routes())
+    for version in ("v1", "{group}/{version}"):
+        for namespaced in (True, False):
+            routes = _Resource(versioned, _any_kind(version, namespaced=namespaced)).routes()
+            app.add_routes([_of_any_kind(versioned, route) for route in routes])
     return app
 
 
 class _Resource:
     """The handlers of one kind in one version."""
 
-    def __init__(self, server: VersionedServer, kind: Kind, *, has_status: bool) -> None:
+    def __init__(self, server: VersionedServer, kind: Kind) -> None:
         self._server = server
         self._kind = kind
-        self._has_status = has_status
 
     def routes(self) -> list[web.RouteDef]:
         collection = self._kind.path("{namespace}")
@@ -66,9 +68,9 @@ class _Resource:
             web.patch(one, self._patch),
             web.delete(one, self._delete),
         ]
-        if self._kind.namespaced:
+        if self._kind.namespaced and self._kind.kind:
             routes.append(web.get(self._kind.path(), self._list_or_watch, allow_head=False))
-        if self._has_status:
+        if self._kind.has_status:
             routes.append(web.get(one + "/status", self._get, allow_head=False))
             routes.append(web.put(one + "/status", self._replace_status))
             routes.append(web.patch(one + "/status", self._patch_status))
@@ -153,7 +155,9 @@ class _Resource:
         """The object of the request, with the name and namespace of the path."""
         obj = await read_body(request)
         metadata = obj.setdefault("metadata", {})
-        for key, value in request.match_info.items():
+        for key in ("name", "namespace"):
+            if (value := request.match_info.get(key)) is None:
+                continue
             if not isinstance(metadata, dict) or metadata.setdefault(key, value) != value:
                 raise refusals.bad_request(f"the {key} of the object must match that of the request, {value}")
         return obj
@@ -223,8 +227,40 @@ def _number(text: Any) -> int:
         raise refusals.bad_request(f"must be a number of seconds, got {text!r}") from None
 
 
-def _constant(document: Object) -> Callable[[web.Request], Awaitable[web.Response]]:
-    async def answer(_: web.Request) -> web.Response:
+def _any_kind(api_version: str, *, namespaced: bool) -> Kind:
+    """The placeholder of all kinds at these paths."""
+    return Kind("", "{plural}", api_version, namespaced, has_status=True)
+
+
+def _of_any_kind(server: VersionedServer, route: web.RouteDef) -> web.RouteDef:
+    """A route of the placeholder, which finds the kind when a request comes: kinds can be added at any time."""
+    handler = getattr(_Resource, route.handler.__name__)
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        response: web.StreamResponse = await handler(_Resource(server, await _kind_at(server, request)), request)
+        return response
+
+    return web.RouteDef(route.method, route.path, handle, route.kwargs)
+
+
+async def _kind_at(server: VersionedServer, request: web.Request) -> Kind:
+    """The kind of a request. Raises `ApiError` 404, and HTTPMethodNotAllowed."""
+    place, resource = request.match_info, request.match_info.route.resource
+    assert resource
+    has_namespace, is_status = "namespace" in place, resource.canonical.endswith("/status")
+    version = f"{place['group']}/{place['version']}" if "group" in place else "v1"
+    kind = server.kinds.at(version, place["plural"])
+    if kind is None or (has_namespace and not kind.namespaced) or (is_status and not kind.has_status):
+        raise await not_served(request)
+    if kind.namespaced and not has_namespace and ("name" in place or request.method != "GET"):
+        raise web.HTTPMethodNotAllowed(request.method, ["GET"])
+    return kind
+
+
+def _discovery(server: ApiServer) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def answer(request: web.Request) -> web.Response:
+        if (document := documents(server.kinds).get(request.path)) is None:
+            raise refusals.no_such_resource()
         return web.json_response(document)
 
     return answer

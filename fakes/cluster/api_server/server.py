@@ -7,21 +7,22 @@ and the feature gates. Every call takes effect immediately and in order; only `w
 
 import asyncio
 import uuid
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 
-from drahealth.fakes.cluster.api import EVENTS, KINDS, NAMESPACES, NODES, PODS, Kind, Object, WatchEvent
+from drahealth.fakes.cluster.api import EVENTS, NAMESPACES, NODES, PODS, Kind, Object, WatchEvent
 from drahealth.fakes.cluster.api_server import deletion, refusals, strategies
 from drahealth.fakes.cluster.api_server.gates import KEP_RULES, FieldRules, HealthFields
+from drahealth.fakes.cluster.api_server.kind_registry import KindRegistry
 from drahealth.fakes.cluster.api_server.object_files import ObjectFiles
 from drahealth.fakes.cluster.api_server.patches import Change
 from drahealth.fakes.cluster.api_server.pod_validation import validate_status
 from drahealth.fakes.cluster.api_server.selected_changes import Matches, everything, selected
 from drahealth.fakes.cluster.api_server.storage import Storage, copied, fast_copy, key_of
 from drahealth.fakes.cluster.list_watch import Snapshot
+from drahealth.fakes.cluster.other_kinds import CRDS, custom_kinds
 from drahealth.fakes.cluster.pods import with_condition
 from drahealth.proto.clock import Clock, SystemClock
 
-_IN_NAMESPACES = tuple(kind for kind in KINDS if kind.namespaced)
 _NO_GATES: Mapping[str, bool] = {}
 
 
@@ -45,6 +46,8 @@ class ApiServer:
         self._fields = HealthFields.at_start(rules, gates)
         self._clock = clock or SystemClock()
         self._storage = Storage(files)
+        self.kinds = KindRegistry()
+        """The kinds that it serves."""
         self._ready = asyncio.Event()
         self._ready.set()
         for name in ("default", "kube-system"):
@@ -94,6 +97,13 @@ class ApiServer:
             self._expire_events()
         return self._served(kind, self._put(kind, self._gated(kind, new, None)))
 
+    async def kind_of(self, obj: Object) -> Kind:
+        """The kind of an object, in the version in which it is stored. It is served from now on.
+
+        404 for a kind that Kubernetes does not have.
+        """
+        return self.kinds[self.kinds.kind_of(obj)].stored
+
     async def get(self, kind: Kind, name: str, namespace: str | None = None) -> Object:
         """The object; 404 NotFound if it does not exist."""
         self._check_ready()
@@ -119,7 +129,7 @@ class ApiServer:
 
     async def replace_status(self, kind: Kind, obj: Object) -> Object:
         """Stores the status; spec and metadata stay. 422 Invalid for a health entry that breaks a rule."""
-        if kind not in strategies.WITH_STATUS:
+        if not kind.has_status:
             raise refusals.no_such_resource()
         old, new = self._precondition(kind, obj)
         new = self._gated(kind, strategies.status_updated(new, old), old)
@@ -213,15 +223,27 @@ class ApiServer:
     def _put(self, kind: Kind, new: Object) -> Object:
         """Stores the object; a write without a change is ignored, as in the real API server."""
         old = self._storage.get(kind, key_of(new))
+        if kind == CRDS:
+            self._serve(old, new)
+            new = {**new, "status": _established(new, self.time())}
         if old is not None:
             new = {**new, "metadata": {**new["metadata"], "resourceVersion": old["metadata"]["resourceVersion"]}}
         return old if old is not None and new == old else self._storage.put(kind, new)
+
+    def _serve(self, old: Object | None, new: Object) -> None:
+        """Serves the kinds of a CustomResourceDefinition, in place of those that it had before."""
+        kinds = custom_kinds(new)
+        if old is not None:
+            self.kinds.remove([kind for kind in custom_kinds(old) if kind not in kinds])
+        self.kinds.add(kinds)
 
     def _settle(self, kind: Kind, new: Object) -> Object:
         """Stores the object, or removes it if its deletion is due."""
         if kind != NAMESPACES and deletion.is_due(new):
             self._storage.remove(kind, new)
             self._finish(new["metadata"].get("namespace"))
+            if kind == CRDS:
+                self._remove_kinds(custom_kinds(new))
             return new
         stored = self._put(kind, new)
         if kind == NAMESPACES:
@@ -238,6 +260,13 @@ class ApiServer:
         else:
             self._settle(kind, new)
 
+    def _remove_kinds(self, kinds: Sequence[Kind]) -> None:
+        """Serves these kinds no longer, and deletes their objects."""
+        self.kinds.remove(kinds)
+        for kind in kinds:
+            for obj in self._storage.objects(kind):
+                self._delete(kind, obj, None)
+
     def _expire_events(self) -> None:
         wall = self._clock.wall()
         for event in self._storage.objects(EVENTS):
@@ -245,7 +274,7 @@ class ApiServer:
                 self._storage.remove(EVENTS, event)
 
     def _empty(self, namespace: str) -> None:
-        for kind in _IN_NAMESPACES:
+        for kind in self.kinds.namespaced:
             for obj in self._storage.objects(kind, namespace):
                 self._delete(kind, obj, None)
         self._finish(namespace)
@@ -255,8 +284,20 @@ class ApiServer:
         obj = self._storage.get(NAMESPACES, ("", namespace or ""))
         if obj is None or not deletion.is_due(obj):
             return
-        if not any(self._storage.objects(kind, namespace) for kind in _IN_NAMESPACES):
+        if not any(self._storage.objects(kind, namespace) for kind in self.kinds.namespaced):
             self._storage.remove(NAMESPACES, obj)
+
+
+def _established(definition: Object, time: str) -> Object:
+    """The status of a CustomResourceDefinition whose kinds are served."""
+    if found := definition.get("status"):
+        return {**found}
+    conditions = [
+        {"type": name, "status": "True", "lastTransitionTime": time, "reason": reason, "message": ""}
+        for name, reason in (("NamesAccepted", "NoConflicts"), ("Established", "InitialNamesAccepted"))
+    ]
+    stored = [one["name"] for one in definition["spec"]["versions"] if one.get("storage")]
+    return {"conditions": conditions, "acceptedNames": definition["spec"]["names"], "storedVersions": stored}
 
 
 def _revision(since: str | None) -> int | None:

@@ -6,6 +6,7 @@ from typing import Any
 from drahealth.fakes.cluster.api import CLAIM_TEMPLATES, CLAIMS, PODS, REPLICA_SETS, SLICES, Kind, Object
 from drahealth.fakes.cluster.api_server import refusals
 from drahealth.fakes.cluster.api_server.refusals import FieldError
+from drahealth.fakes.cluster.other_kinds import CRDS
 from drahealth.proto.extended_resources import is_extended_resource
 
 _REQUESTS = ("devices.requests[].name", "devices.requests[].firstAvailable[].name")
@@ -15,6 +16,7 @@ _REQUIRED: dict[Kind, tuple[str, ...]] = {
     CLAIMS: tuple(f"spec.{path}" for path in _REQUESTS),
     CLAIM_TEMPLATES: tuple(f"spec.spec.{path}" for path in _REQUESTS),
     REPLICA_SETS: ("spec.template.spec.containers[].name",),
+    CRDS: ("spec.group", "spec.scope", "spec.names.kind", "spec.names.plural", "spec.versions[].name"),
     SLICES: ("spec.driver", "spec.pool.name", "spec.devices[].name"),
 }
 """Paths of required names; `[]` means each element of a list. The list itself can be missing."""
@@ -30,6 +32,8 @@ def validate_spec(kind: Kind, obj: Object) -> None:
         errors += _amount_errors(obj.get("spec", {}))
     if kind == REPLICA_SETS:
         errors += _set_errors(obj.get("spec", {}))
+    if kind == CRDS and not errors:
+        errors += _definition_errors(obj)
     if errors:
         raise refusals.invalid(kind, str(obj["metadata"].get("name", "")), errors)
 
@@ -40,6 +44,17 @@ def _set_errors(spec: Object) -> Iterator[FieldError]:
         yield refusals.invalid_value("spec.replicas", replicas, "must be an integer, 0 or more")
     if not ((spec.get("template") or {}).get("spec") or {}).get("containers"):
         yield refusals.required_value("spec.template.spec.containers")
+
+
+def _definition_errors(definition: Object) -> Iterator[FieldError]:
+    spec, name = definition["spec"], definition["metadata"].get("name")
+    wanted = f"{spec['names']['plural']}.{spec['group']}"
+    if name != wanted:
+        yield refusals.invalid_value("metadata.name", name, f'must be spec.names.plural+"."+spec.group, so {wanted}')
+    if spec["scope"] not in ("Cluster", "Namespaced"):
+        yield refusals.unsupported_value("spec.scope", spec["scope"], ("Cluster", "Namespaced"))
+    if not spec.get("versions"):
+        yield refusals.required_value("spec.versions")
 
 
 def _missing(value: Any, parts: list[str], at: str) -> Iterator[FieldError]:

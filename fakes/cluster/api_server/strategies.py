@@ -4,6 +4,7 @@ As in Kubernetes each kind has a strategy: the fields that a create sets, the fi
 whether the kind has a status.
 """
 
+import base64
 import random
 import re
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Any
 from drahealth.fakes.cluster.api import (
     CLAIMS,
     DEVICE_CLASSES,
+    KINDS,
     NAMESPACES,
     NODES,
     PODS,
@@ -23,11 +25,8 @@ from drahealth.fakes.cluster.api import (
 from drahealth.fakes.cluster.api_server import refusals
 from drahealth.fakes.cluster.api_server.spec_validation import validate_spec
 
-WITH_STATUS = frozenset({PODS, CLAIMS, NODES, NAMESPACES})
-"""Kinds with a `status` subresource."""
-
 WITH_GENERATION = frozenset({PODS, DEVICE_CLASSES, SLICES, REPLICA_SETS})
-"""Kinds with `metadata.generation`, which counts changes of the spec."""
+"""Kinds of `api.KINDS` with `metadata.generation`, which counts changes of the spec. All other kinds have it, too."""
 
 _FIRST_STATUS: dict[Kind, Object] = {PODS: {"phase": "Pending"}, CLAIMS: {}, NAMESPACES: {"phase": "Active"}}
 _SERVER_FIELDS = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
@@ -56,12 +55,14 @@ def created(kind: Kind, obj: Object, server_fields: ServerFields) -> Object:
     metadata = {key: value for key, value in obj["metadata"].items() if key not in (*_SERVER_FIELDS, "resourceVersion")}
     validate_spec(kind, obj)
     metadata |= {"name": _name(kind, metadata), "uid": server_fields.uid, "creationTimestamp": server_fields.time}
-    if kind in WITH_GENERATION:
+    if kind in WITH_GENERATION or (kind not in KINDS and "spec" in obj):
         metadata["generation"] = 1
     new = {**obj, "apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
     if kind in _FIRST_STATUS:
         new["status"] = _FIRST_STATUS[kind]
-    return _with_pod_defaults(new) if kind == PODS else new
+    elif kind.has_status and kind != NODES:
+        new.pop("status", None)
+    return _with_defaults(kind, new)
 
 
 def updated(kind: Kind, obj: Object, old: Object) -> Object:
@@ -69,10 +70,9 @@ def updated(kind: Kind, obj: Object, old: Object) -> Object:
     validate_spec(kind, obj)
     metadata = {**obj["metadata"], **{key: old["metadata"][key] for key in _SERVER_FIELDS if key in old["metadata"]}}
     new = {**obj, "apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
-    if kind in WITH_STATUS:
+    if kind.has_status:
         new["status"] = old.get("status", {})
-    if kind == PODS:
-        new = _with_pod_defaults(new)
+    new = _with_defaults(kind, new)
     _check_immutable(kind, new, old)
     if "generation" in metadata and new.get("spec") != old.get("spec"):
         metadata["generation"] += 1
@@ -120,8 +120,10 @@ def _is_text_map(value: Any) -> bool:
     return value is None or (isinstance(value, dict) and all(isinstance(text, str) for text in value.values()))
 
 
-def is_name(name: object) -> bool:
-    """Whether this is a valid object name (RFC 1123 subdomain)."""
+def is_name(name: object, kind: Kind | None = None) -> bool:
+    """Whether this is a valid name of an object: an RFC 1123 subdomain; for RBAC, a part of a path."""
+    if kind and kind.api_version.startswith("rbac.") and isinstance(name, str):
+        return name not in ("", ".", "..") and not set(name) & set("/%")
     return isinstance(name, str) and _NAME.fullmatch(name) is not None
 
 
@@ -133,9 +135,20 @@ def _name(kind: Kind, metadata: Object) -> str:
             error = refusals.required_value("metadata.name", "name or generateName is required")
             raise refusals.invalid(kind, "", [error])
         name = f"{prefix}{''.join(random.choices(_SUFFIX_LETTERS, k=5))}"
-    if not is_name(name):
+    if not is_name(name, kind):
         raise refusals.invalid(kind, str(name), [refusals.invalid_value("metadata.name", name, _NAME_RULE)])
     return str(name)
+
+
+def _with_defaults(kind: Kind, obj: Object) -> Object:
+    """The object with what a server adds to objects of its kind."""
+    if kind == PODS:
+        return _with_pod_defaults(obj)
+    if (kind.kind, kind.api_version) == ("Secret", "v1") and "stringData" in obj:
+        encoded = {key: base64.b64encode(text.encode()).decode() for key, text in obj["stringData"].items()}
+        kept = {key: value for key, value in obj.items() if key != "stringData"}
+        return {**kept, "data": {**(obj.get("data") or {}), **encoded}}
+    return obj
 
 
 def _with_pod_defaults(pod: Object) -> Object:

@@ -5,69 +5,73 @@ from contextlib import aclosing
 
 from drahealth.fakes.cluster.api import Kind, Object, WatchEvent
 from drahealth.fakes.cluster.api_server.field_types import typed
+from drahealth.fakes.cluster.api_server.kind_registry import KindRegistry
 from drahealth.fakes.cluster.api_server.patches import Change
+from drahealth.fakes.cluster.api_server.protobuf_bodies import MESSAGES
 from drahealth.fakes.cluster.api_server.selected_changes import Matches, everything
-from drahealth.fakes.cluster.api_server.served_kinds import SERVED, ServedKind
+from drahealth.fakes.cluster.api_server.served_kinds import ServedKind
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.cluster.api_server.strategies import check_shape
 from drahealth.fakes.cluster.list_watch import Snapshot
 
-_SERVED = {served.kind: served for served in SERVED}
-
 
 class VersionedServer:
-    """Calls the server with the stored kind and converts the objects; `kind` is one of `SERVED`."""
+    """Calls the server with the stored kind and converts the objects; `kind` is one of its `kinds`."""
 
     def __init__(self, server: ApiServer) -> None:
         self._server = server
+
+    @property
+    def kinds(self) -> KindRegistry:
+        return self._server.kinds
 
     def time(self) -> str:
         return self._server.time()
 
     async def create(self, kind: Kind, obj: Object) -> Object:
-        served, stored = _stored(kind, obj)
+        served, stored = self._stored(kind, obj)
         return served.serve(await self._server.create(served.stored, stored))
 
     async def get(self, kind: Kind, name: str, namespace: str | None = None) -> Object:
-        served = _SERVED[kind]
+        served = self._server.kinds[kind]
         return served.serve(await self._server.get(served.stored, name, namespace))
 
     async def snapshot(self, kind: Kind, namespace: str | None = None, matches: Matches = everything) -> Snapshot:
-        served = _SERVED[kind]
+        served = self._server.kinds[kind]
         objects, revision = await self._server.snapshot(served.stored, namespace, matches)
         return Snapshot([served.serve(obj) for obj in objects], revision)
 
     async def replace(self, kind: Kind, obj: Object) -> Object:
-        served, stored = _stored(kind, obj)
+        served, stored = self._stored(kind, obj)
         return served.serve(await self._server.replace(served.stored, stored))
 
     async def replace_status(self, kind: Kind, obj: Object) -> Object:
-        served, stored = _stored(kind, obj)
+        served, stored = self._stored(kind, obj)
         return served.serve(await self._server.replace_status(served.stored, stored))
 
     async def patch(
         self, kind: Kind, name: str, namespace: str | None, change: Change, *, status: bool = False
     ) -> Object:
-        served = _SERVED[kind]
+        served = self._server.kinds[kind]
 
         def stored(old: Object) -> Object:
-            return _stored(kind, change(served.serve(old)))[1]
+            return self._stored(kind, change(served.serve(old)))[1]
 
         return served.serve(await self._server.patch(served.stored, name, namespace, stored, status=status))
 
     async def delete(self, kind: Kind, name: str, namespace: str | None = None, grace: int | None = None) -> None:
-        await self._server.delete(_SERVED[kind].stored, name, namespace, grace)
+        await self._server.delete(self._server.kinds[kind].stored, name, namespace, grace)
 
     async def watch(
         self, kind: Kind, namespace: str | None = None, since: str | None = None, matches: Matches = everything
     ) -> AsyncGenerator[WatchEvent, None]:
-        served = _SERVED[kind]
+        served = self._server.kinds[kind]
         async with aclosing(self._server.watch(served.stored, namespace, since, matches)) as watch:
             async for event in watch:
                 yield WatchEvent(event.type, served.serve(event.object))
 
-
-def _stored(kind: Kind, obj: Object) -> tuple[ServedKind, Object]:
-    """The version, and the object as it is stored. `ApiError` 400 for another kind, version or type of a field."""
-    check_shape(kind, obj)
-    return _SERVED[kind], _SERVED[kind].store(typed(kind, obj))
+    def _stored(self, kind: Kind, obj: Object) -> tuple[ServedKind, Object]:
+        """The version, and the object as it is stored. `ApiError` 400 for another kind, version or type of a field."""
+        check_shape(kind, obj)
+        served = self._server.kinds[kind]
+        return served, served.store(typed(kind, obj) if (kind.api_version, kind.kind) in MESSAGES else obj)

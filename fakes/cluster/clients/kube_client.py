@@ -62,6 +62,18 @@ class KubeClient:
         path = kind.path(namespace_of(kind, obj))
         return await self._connection.call("POST", path, body=_whole(kind, obj))
 
+    async def kind_of(self, obj: Object) -> Kind:
+        """The kind of an object, by discovery; 404 if the server does not have it."""
+        version, name = str(obj.get("apiVersion")), str(obj.get("kind"))
+        answer = await self._connection.call("GET", Kind("", "", version, namespaced=False).path().rstrip("/"))
+        names = {one["name"]: one for one in answer["resources"]}
+        found = next((one for key, one in names.items() if one["kind"] == name and "/" not in key), None)
+        if found is None:
+            raise ApiError(404, "NotFound", f"{version} has no kind {name!r}")
+        return Kind(
+            name, found["name"], version, namespaced=found["namespaced"], has_status=f"{found['name']}/status" in names
+        )
+
     async def get(self, kind: Kind, name: str, namespace: str | None = None) -> Object:
         """The object; 404 NotFound if it does not exist."""
         return await self._connection.call("GET", _path(kind, name, namespace))
@@ -158,6 +170,6 @@ def _own_path(kind: Kind, obj: Object) -> str:
 def _path(kind: Kind, name: str, namespace: str | None) -> str:
     """The path of one object. Names are checked: an empty name would be the path of all objects."""
     namespace = checked_namespace(kind, namespace)
-    if not is_name(name):
+    if not is_name(name, kind):
         raise refusals.not_found(kind, name)
     return kind.path(namespace, name)

@@ -83,10 +83,10 @@ class FaultAdapters:
                 files.write(self._path(path), text)
             case RunCommand(command):
                 await self._run(command)
-            case PatchObject(kind, name, namespace, merge):
+            case PatchObject():
                 from drahealth.suites.certifying.faults.requests import patch
 
-                await patch(self._around.api, kind, name, namespace, merge)
+                await patch(self._around.api, action)
             case CallHttp(url, method, body, headers):
                 from drahealth.suites.certifying.faults.requests import call_http
 

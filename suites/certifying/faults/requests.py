@@ -5,9 +5,12 @@ from typing import Any
 
 import aiohttp
 
-from drahealth.fakes.cluster.api import KINDS, ApiError, Object
+from drahealth.fakes.cluster.api import KINDS, ApiError, Kind, Object
 from drahealth.fakes.cluster.list_watch import ListWatch
+from drahealth.fakes.cluster.other_kinds import OTHER_KINDS
+from drahealth.fakes.hints import near
 from drahealth.proto.quoting import one_line
+from drahealth.suites.checking.faults import PatchObject
 from drahealth.suites.checking.subject.adapters import ActionFailed
 
 _ATTEMPTS = 5
@@ -30,25 +33,34 @@ async def call_http(url: str, method: str, body: str, headers: Mapping[str, str]
         raise ActionFailed(f"{method} {url} failed: {one_line(str(error) or type(error).__name__, _WORDS)}") from None
 
 
-async def patch(api: ListWatch | None, kind: str, name: str, namespace: str, merge: Mapping[str, Any]) -> None:
+async def patch(api: ListWatch | None, action: PatchObject) -> None:
     """Merges fields into an object. Raises ActionFailed."""
-    found = next((one for one in KINDS if one.kind == kind), None)
     if api is None:
         raise ActionFailed("the driver has no API server")
-    if found is None:
-        raise ActionFailed(f"kind must be one of {', '.join(one.kind for one in KINDS)}, got {kind}")
+    name, namespace, merge = action.name, action.namespace or "default", action.merge
     for attempt in range(_ATTEMPTS):
         try:
-            old = await api.get(found, name, (namespace or "default") if found.namespaced else None)
+            kind = await _kind(api, action)
+            old = await api.get(kind, name, namespace if kind.namespaced else None)
             new = merged(old, merge)
-            stored = await api.replace(found, new)
-            if "status" in merge:
-                await api.replace_status(found, {**stored, "status": new.get("status")})
+            stored = await api.replace(kind, new)
+            if "status" in merge and kind.has_status:
+                await api.replace_status(kind, {**stored, "status": new.get("status")})
         except ApiError as error:
             if error.status != _CONFLICT or attempt == _ATTEMPTS - 1:
-                raise ActionFailed(f"cannot patch {kind} {name}: {error}") from None
+                raise ActionFailed(f"cannot patch {action.kind} {name}: {error}") from None
         else:
             return
+
+
+async def _kind(api: ListWatch, action: PatchObject) -> Kind:
+    if action.api_version:
+        metadata = {"namespace": action.namespace} if action.namespace else {}
+        return await api.kind_of({"apiVersion": action.api_version, "kind": action.kind, "metadata": metadata})
+    known = {one.kind: one for one in (*OTHER_KINDS, *KINDS)}
+    if action.kind not in known:
+        raise ActionFailed(f"unknown kind {action.kind}; {near(action.kind, known)}")
+    return known[action.kind]
 
 
 def merged(target: Any, changes: Any) -> Any:

@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, StrictStr, WithJsonSchema, model_validator
 
 from drahealth.fakes.cluster.api import KINDS
+from drahealth.fakes.cluster.other_kinds import OTHER_KINDS
+from drahealth.fakes.hints import near
 from drahealth.proto.values import Health
 from drahealth.suites.certifying.profile.values import Seconds, Section, Text, Variable
 from drahealth.suites.checking.faults import (
@@ -29,8 +31,8 @@ _MORE = {
     "remove": set[str](),
     "write": {"text"},
     "run": set[str](),
-    "patch": {"merge"},
-    "annotate": {"annotations", "remove_annotations"},
+    "patch": {"merge", "api_version"},
+    "annotate": {"annotations", "remove_annotations", "api_version"},
     "http": {"method", "body", "headers"},
     "backend": {"arguments", "tell"},
     "environment": set[str](),
@@ -49,12 +51,18 @@ def _merge(value: Any) -> Any:
     return value
 
 
+_KINDS = {one.kind: one for one in (*OTHER_KINDS, *KINDS)}
+
+
 def _object(value: Any) -> str:
     kind, *names = str(value).split("/")
-    found = next((one for one in KINDS if one.kind == kind), None)
-    if found is None or len(names) != 1 + found.namespaced or not all(names):
+    namespaced = _KINDS[kind].namespaced if kind in _KINDS else len(names) == _BOTH
+    if not kind or len(names) != 1 + namespaced or not all(names):
         raise ValueError(f"must be KIND/NAME such as Node/{{node_name}}, or KIND/NAMESPACE/NAME, got {value!r}")
     return str(value)
+
+
+_BOTH = 2  # namespace and name
 
 
 ObjectName = Annotated[StrictStr, BeforeValidator(_object)]
@@ -82,6 +90,8 @@ class ActionSection(Section):
     """Merge fields into this object of the API server: KIND/NAME or KIND/NAMESPACE/NAME."""
     merge: Merge = Field(default_factory=dict)
     """The fields, as a JSON merge patch: a table, or JSON text, in which null removes a field."""
+    api_version: StrictStr = ""
+    """The apiVersion of the object if it is a custom resource."""
     annotate: ObjectName | None = None
     """Set annotations of this object."""
     annotations: dict[Text, StrictStr] = Field(default_factory=dict)
@@ -113,6 +123,9 @@ class ActionSection(Section):
         if more := self.model_fields_set - {kinds[0], *_MORE[kinds[0]]}:
             names = ", ".join(sorted(name.replace("_", "-") for name in more))
             raise ValueError(f"{kinds[0]} cannot have {names}")
+        kind = (self.patch or self.annotate or "").partition("/")[0]
+        if kind and kind not in _KINDS and not self.api_version:
+            raise ValueError(f"unknown kind {kind!r}; a custom resource needs api-version; {near(kind, _KINDS)}")
         if self.run is not None and not self.run:
             raise ValueError("run needs a program")
         return self
@@ -141,7 +154,7 @@ class ActionSection(Section):
         if self.annotate:
             removed: dict[str, str | None] = dict.fromkeys(self.remove_annotations)
             merge = {"metadata": {"annotations": {**self.annotations, **removed}}}
-        return PatchObject(kind, names[-1], "".join(names[:-1]), merge)
+        return PatchObject(kind, names[-1], "".join(names[:-1]), merge, self.api_version)
 
 
 def _heal(value: Any) -> Any:

@@ -5,27 +5,38 @@ from dataclasses import replace
 from pathlib import Path
 
 from drahealth.fakes.cluster.api import CLAIM_TEMPLATES, CLAIMS, Object
+from drahealth.fakes.cluster.api_server.kind_registry import kinds_in
 from drahealth.fakes.cluster.api_server.served_kinds import SERVED
+from drahealth.fakes.cluster.other_kinds import is_of_kubernetes
 from drahealth.fakes.hints import near
 from drahealth.fakes.program.user_files import Document, documents, read, validated
 from drahealth.suites.checking.claim_file import KINDS
-from drahealth.suites.checking.subject.objects import KINDS_BY_NAME
 
 _SERVED = {(one.kind.api_version, one.kind.kind): one for one in SERVED}
 
 
 def api_objects(path: Path) -> tuple[Object, ...]:
-    """The objects of a file, each of a kind that drahealth can create. Raises FileError, and OSError."""
+    """The objects of a file, of any kind. Raises FileError, and OSError."""
     found = []
     for document in documents(read(path), str(path)):
-        kind = _kind(document)
-        if kind not in KINDS_BY_NAME:
-            what = f"unknown kind {kind!r}; {near(kind, KINDS_BY_NAME)}"
-            raise document.error([(("kind",), what)])
+        kind, version = _kind(document), document.data.get("apiVersion")
+        if not isinstance(version, str) or not version:
+            raise document.error([(("apiVersion",), "this key is required")])
         if not isinstance(document.data.get("metadata"), dict):
             raise document.error([(("metadata",), "this key is required")])
-        found.append(_converted(document).data)
+        if (version, kind) in _SERVED or _stored_in(version, kind):
+            found.append(_converted(document).data)
+            continue
+        if is_of_kubernetes(version) and kind not in kinds_in(version):
+            raise document.error([(("kind",), f"{version} has no kind {kind!r}; {near(kind, kinds_in(version))}")])
+        found.append(document.data)
     return tuple(found)
+
+
+def _stored_in(version: str, kind: str) -> bool:
+    """Whether drahealth works with a kind of this name in the same group."""
+    group = version.rpartition("/")[0]
+    return any(known == kind and of.rpartition("/")[0] == group for of, known in _SERVED)
 
 
 def claim_objects(paths: Sequence[Path]) -> tuple[Object, ...]:

@@ -1,35 +1,93 @@
 """The objects in the API server of a driver process before the driver starts: its Node, and those of the user."""
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from drahealth.fakes.cluster.api import KINDS, NAMESPACES, NODES, ApiError, Kind, Object
+from drahealth.fakes.cluster.api import NAMESPACES, NODES, ApiError, Object
 from drahealth.fakes.cluster.list_watch import ListWatch
+from drahealth.fakes.cluster.other_kinds import CRDS, custom_kinds
 from drahealth.suites.checking.subject.places import Places, filled
-from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.errors import ConfigurationError, HarnessError
 
-KINDS_BY_NAME: Mapping[str, Kind] = {kind.kind: kind for kind in KINDS}
-"""The kinds that a driver's API server can be given."""
+ESTABLISHED_LIMIT = 30.0
+"""Seconds until an API server serves the kind of a CustomResourceDefinition."""
+_INTERVAL = 0.1
+_NOT_FOUND = 404
 
 
 async def create_objects(api: ListWatch, given: Sequence[Mapping[str, Any]], places: Places) -> None:
-    """Creates these objects, Namespaces first, and the Node of the driver if it is not among them.
+    """Creates these objects, and the Node of the driver if it is not among them.
 
-    Placeholders in their texts are replaced. Raises ConfigurationError if the API server rejects an object.
+    Namespaces come first, then CustomResourceDefinitions, whose kinds are served before the other objects are created.
+    Placeholders in texts are replaced. Raises ConfigurationError if the API server rejects an object, and HarnessError
+    if it does not serve a kind in time.
     """
     objects = [_filled(one, places.placeholders()) for one in given]
-    for one in sorted(objects, key=lambda one: one["kind"] != NAMESPACES.kind):
-        kind, name = KINDS_BY_NAME[one["kind"]], one["metadata"].get("name")
+    custom = set[tuple[str, str]]()
+    for one in sorted(objects, key=_order):
         try:
-            made = await api.create(kind, one)
-            if one.get("status"):
-                await api.replace_status(kind, {**made, "status": one["status"]})
+            if (one["apiVersion"], one["kind"]) in custom:
+                await _served(partial(_create, api, one))
+            else:
+                await _create(api, one)
         except ApiError as error:
             if error.reason != "AlreadyExists":
-                what = f"the API server rejects {one['kind']} {name}: {error}"
+                what = f"the API server rejects {one['kind']} {one['metadata'].get('name')}: {error}"
                 raise ConfigurationError(what, "correct the objects of [api-server]") from None
+        if one["kind"] == CRDS.kind:
+            await _wait_until_established(api, one["metadata"]["name"])
+            custom |= {(kind.api_version, kind.kind) for kind in custom_kinds(one)}
     if not any(one["kind"] == NODES.kind and one["metadata"].get("name") == places.node_name for one in objects):
         await _create_node(api, places.node_name)
+
+
+def _order(obj: Object) -> int:
+    return [NAMESPACES.kind, CRDS.kind, obj["kind"]].index(obj["kind"])
+
+
+async def _create(api: ListWatch, obj: Object) -> None:
+    """Creates an object with its status. Raises `ApiError`."""
+    kind = await api.kind_of(obj)
+    metadata = obj["metadata"]
+    if kind.namespaced and "namespace" not in metadata:
+        metadata = {**metadata, "namespace": "default"}
+    made = await api.create(kind, {**obj, "apiVersion": kind.api_version, "metadata": metadata})
+    if obj.get("status") and kind.has_status and kind != CRDS:
+        await api.replace_status(kind, {**made, "status": obj["status"]})
+
+
+async def _served(create: Callable[[], Awaitable[None]]) -> None:
+    """Creates a custom resource. An API server needs a moment until it serves a new kind."""
+    try:
+        async with asyncio.timeout(ESTABLISHED_LIMIT):
+            while True:
+                try:
+                    return await create()
+                except ApiError as error:
+                    if error.status != _NOT_FOUND or error.message.startswith("namespaces "):
+                        raise
+                await asyncio.sleep(_INTERVAL)
+    except TimeoutError:
+        raise HarnessError(f"the API server does not serve a new kind after {ESTABLISHED_LIMIT:g} s") from None
+
+
+async def _wait_until_established(api: ListWatch, name: str) -> None:
+    try:
+        async with asyncio.timeout(ESTABLISHED_LIMIT):
+            while True:
+                if _is_established(await api.get(CRDS, name)):
+                    return
+                await asyncio.sleep(_INTERVAL)
+    except TimeoutError:
+        what = f"CustomResourceDefinition {name} is not Established after {ESTABLISHED_LIMIT:g} s"
+        raise HarnessError(what, "look at its conditions") from None
+
+
+def _is_established(definition: Object) -> bool:
+    conditions = (definition.get("status") or {}).get("conditions") or ()
+    return any((one["type"], one["status"]) == ("Established", "True") for one in conditions)
 
 
 async def _create_node(api: ListWatch, name: str) -> None:

@@ -18,7 +18,7 @@ from drahealth.suites.errors import ConfigurationError
 
 DEVICES = [Published(DeviceId("gpu.example.com", "pool", f"gpu-{number}"), "node-a", {}) for number in range(4)]
 PLACES = Places(Path("/k"), Path("/k/r"), Path("/k/p"), Path("/c"), None, "node-a")
-NAMESPACE: Object = {"kind": "Namespace", "metadata": {"name": "system"}}
+NAMESPACE: Object = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "system"}}
 
 
 @pytest.mark.parametrize(
@@ -57,6 +57,7 @@ async def created(*objects: Mapping[str, Any]) -> ApiServer:
 
 async def test_objects_exist_with_their_placeholders_replaced() -> None:
     pod = {
+        "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": "driver-on-{node_name}", "namespace": "system"},
         "spec": {"nodeName": "{node_name}", "containers": [{"name": "c", "image": "i"}]},
@@ -69,10 +70,12 @@ async def test_objects_exist_with_their_placeholders_replaced() -> None:
 
 
 async def test_node_of_the_user_replaces_the_one_of_drahealth() -> None:
-    api = await created({"kind": "Node", "metadata": {"name": "{node_name}", "labels": {"gpu": "yes"}}})
+    api = await created(
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "{node_name}", "labels": {"gpu": "yes"}}}
+    )
     assert [one["metadata"]["labels"]["gpu"] for one in await api.list(NODES)] == ["yes"]
 
 
 async def test_rejected_object_is_an_error_of_the_profile() -> None:
     with pytest.raises(ConfigurationError, match="Pod p"):
-        await created({"kind": "Pod", "metadata": {"name": "p"}, "spec": {}})
+        await created({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {}})

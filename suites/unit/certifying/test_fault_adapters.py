@@ -25,7 +25,10 @@ from drahealth.suites.checking.faults import (
     WriteFile,
 )
 from drahealth.suites.checking.subject.adapters import ActionFailed, Surroundings
+from drahealth.suites.checking.subject.objects import create_objects
 from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.unit.certifying.test_claim_devices import PLACES
+from drahealth.suites.unit.certifying.test_objects import CONFIG, DEFINITION, GADGET, GADGETS
 
 BACKEND = """\
 import sys
@@ -109,6 +112,19 @@ async def test_an_object_is_patched_and_annotations_are_removed(adapters: FaultA
         found = (await adapters._around.api.get(NODES, "node-a"))["metadata"]
         assert (found.get("annotations") or {}) == ({"broken-{device}": "yes"} if value else {})
     assert found["labels"] == {"zone": "a"}
+
+
+async def test_an_object_of_any_kind_is_patched(adapters: FaultAdapters) -> None:
+    api = adapters._around.api
+    assert api
+    await create_objects(api, [CONFIG, DEFINITION, GADGET], PLACES)
+    config = PatchObject("ConfigMap", "gpus", "default", {"data": {"broken": "gpu-1"}})
+    await adapters.perform(config, {}, 30)
+    gadget = PatchObject("Gadget", "of-node-a", "default", {"spec": {"size": 2}}, "example.com/v1")
+    await adapters.perform(gadget, {}, 30)
+    stored = await api.get(await api.kind_of(CONFIG), "gpus", "default")
+    assert stored["data"] == {"broken": "gpu-1", "node": "node-a"}
+    assert (await api.get(GADGETS, "of-node-a", "default"))["spec"] == {"size": 2}
 
 
 @pytest.mark.parametrize(("kind", "name"), [("Node", "missing"), ("Toaster", "a")])

@@ -50,6 +50,10 @@ def mistakes(tmp_path: Path, text: str) -> list[tuple[int, str]]:
             PatchObject("ResourceClaim", "a", "default", {"metadata": {"labels": {"broken": "yes"}}}),
         ),
         (
+            '{ patch = "Gadget/a", api-version = "example.com/v1", merge = { spec = { broken = true } } }',
+            PatchObject("Gadget", "a", "", {"spec": {"broken": True}}, "example.com/v1"),
+        ),
+        (
             """{ patch = "Node/{node_name}", merge = '{"spec": {"taints": null}}' }""",
             PatchObject("Node", "{node_name}", "", {"spec": {"taints": None}}),
         ),
@@ -104,7 +108,7 @@ def test_all_keys_of_a_fault_are_in_the_settings(tmp_path: Path) -> None:
         ('break = { remove = "a", text = "b" }\nheal = "none"\n', 3, "fault.0.break"),
         ('break = { remov = "a" }\nheal = "none"\n', 3, "fault.0.break.remov"),
         ('break = { remove = "{devise}" }\nheal = "none"\n', 3, "fault.0.break"),
-        ('break = { patch = "Toaster/a" }\nheal = "none"\n', 3, "fault.0.break.patch"),
+        ('break = { patch = "Toaster/a" }\nheal = "none"\n', 3, "fault.0.break"),
         ('break = { backend = "missing.py" }\nheal = "none"\n', 3, "fault.0.break.backend"),
         ('break = { remove = "a" }\nheal = { run = [] }\n', 4, "fault.0.heal"),
         ('break = { remove = "a" }\nheal = "none"\nhealth = "Healthy"\n', 5, "fault.0.health"),

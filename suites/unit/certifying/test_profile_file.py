@@ -173,11 +173,27 @@ def test_wrong_manifest_is_a_mistake_at_its_name(tmp_path: Path, manifest: str) 
 
 
 @pytest.mark.parametrize(
-    "manifest", ["kind: Pood\n", "kind: Pod\n", "kind: DeviceClass\nmetadata: {name: a}\n", "- 1\n"]
+    "manifest",
+    [
+        "kind: Pod\n",
+        "kind: Pod\napiVersion: v1\n",
+        "kind: Pood\napiVersion: v1\nmetadata: {name: a}\n",
+        "kind: DeviceClass\nmetadata: {name: a}\n",
+        "kind: DeviceClass\napiVersion: resource.k8s.io/v3\nmetadata: {name: a}\n",
+        "- 1\n",
+    ],
 )
 def test_wrong_object_is_a_mistake_at_its_name(tmp_path: Path, manifest: str) -> None:
     (tmp_path / "objects.yaml").write_text(manifest)
     assert set(problems(tmp_path, SMALL + "[api-server]\nobjects = ['objects.yaml']\n")) == {5}
+
+
+def test_objects_can_be_of_any_kind(tmp_path: Path) -> None:
+    kinds = [("v1", "ConfigMap"), ("apiextensions.k8s.io/v1", "CustomResourceDefinition"), ("example.com/v1", "Node")]
+    texts = [f"apiVersion: {version}\nkind: {kind}\nmetadata: {{name: a}}\n" for version, kind in kinds]
+    (tmp_path / "objects.yaml").write_text("---\n".join(texts))
+    found = settings(tmp_path, SMALL + "[api-server]\nobjects = ['objects.yaml']\n").objects
+    assert [(one["apiVersion"], one["kind"]) for one in found] == kinds
 
 
 def test_schema_accepts_what_the_model_accepts(tmp_path: Path) -> None:

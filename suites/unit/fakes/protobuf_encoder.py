@@ -66,8 +66,9 @@ def _set(message: Any, field: FieldDescriptor, value: Any) -> None:
             setattr(message, field.name, base64.b64decode(value) if field.type == field.TYPE_BYTES else value)
     elif is_map(field):
         for key, item in value.items():
-            if isinstance(item, str) and field.message_type.fields_by_name["value"].message_type is None:
-                target[key] = item
+            inner = field.message_type.fields_by_name["value"]
+            if isinstance(item, str) and inner.message_type is None:
+                target[key] = base64.b64decode(item) if inner.type == inner.TYPE_BYTES else item
             else:
                 _fill_one(target[key], item)
     elif isinstance(target, Message):

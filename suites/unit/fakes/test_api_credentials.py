@@ -16,13 +16,14 @@ from drahealth.fakes.cluster.api import KINDS, NAMESPACES
 from drahealth.fakes.cluster.api_server.credentials import Credentials
 from drahealth.fakes.cluster.api_server.discovery import documents
 from drahealth.fakes.cluster.api_server.http import HttpApi
+from drahealth.fakes.cluster.api_server.kind_registry import KindRegistry
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.cluster.clients.kube_client import KubeClient
 from drahealth.fakes.cluster.clients.kubeconfig import access
 from drahealth.fakes.cluster.clients.static_kubeconfig import static_access
 
 PATHS = [
-    *documents(),
+    *documents(KindRegistry()),
     *("/readyz", "/livez", "/healthz", "/", "/nowhere", "/metrics", "/api/v1/nodes?watch=true"),
     *(kind.path() for kind in KINDS),
     *(kind.path("default", "a") for kind in KINDS),

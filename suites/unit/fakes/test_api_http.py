@@ -80,7 +80,7 @@ async def test_discovery_lists_the_served_kinds(web: Web) -> None:
     assert ("Pod", "pods/status") in served
     assert (await web.call("GET", "/version"))[1]["minor"] == "37"
     groups = (await web.call("GET", "/apis"))[1]["groups"]
-    names = ["apps", "coordination.k8s.io", "events.k8s.io", "resource.k8s.io"]
+    names = ["apiextensions.k8s.io", "apps", "coordination.k8s.io", "events.k8s.io", "resource.k8s.io"]
     assert [group["name"] for group in groups] == names
 
 
