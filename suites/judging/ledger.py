@@ -28,6 +28,8 @@ class Requirement:
     """The capabilities that a target must have for it."""
     needs_fields: tuple[str, ...] = ()
     """The fields of DeviceHealth that a health API must carry for it."""
+    readings: tuple[str, ...] = ()
+    """The readings that it depends on (`readings`)."""
 
     @classmethod
     def of(cls, name: str, entry: Mapping[str, Any]) -> "Requirement":
@@ -38,7 +40,8 @@ class Requirement:
             needs = named(entry.get("needs", ()))
         except ValueError as error:
             raise ValueError(f"{name}, `needs`: {error}; for fields of a health API use `needs_fields`") from None
-        return cls(id=name, **{**entry, "needs": needs, "needs_fields": tuple(entry.get("needs_fields", ()))})
+        lists = {key: tuple(entry.get(key, ())) for key in ("needs_fields", "readings")}
+        return cls(id=name, **{**entry, **lists, "needs": needs})
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,33 @@
+"""docs/readings.md: where the texts disagree, written from suites/judging/readings.toml."""
+
+from collections.abc import Iterator
+
+from drahealth.suites.judging.readings import TEXTS, Reading, readings
+
+INTRODUCTION = """\
+The texts of KEP-4680 disagree in places. This page names each place, what the texts say, which statement holds here,
+and why. The newest KEP holds. Where it is silent, the design document holds, then older revisions, then Kubernetes.
+[requirements.md](requirements.md) names the reading of each requirement that depends on one. Ids such as H-15 are facts
+in [facts.md](facts.md).
+
+"""
+
+
+def readings_page(note: str) -> str:
+    """The page; `note` names its source."""
+    return "".join(_parts(note)).rstrip() + "\n"
+
+
+def _parts(note: str) -> Iterator[str]:
+    yield f"# Readings\n\n{note}{INTRODUCTION}| text | meaning |\n|---|---|\n"
+    yield from (f"| {text} | {meaning} |\n" for text, meaning in TEXTS.items())
+    for reading in readings().values():
+        yield from _reading(reading)
+
+
+def _reading(reading: Reading) -> Iterator[str]:
+    yield f"\n## {reading.id}\n\n**{reading.topic}**\n\n| text | section | statement |\n|---|---|---|\n"
+    for statement in reading.statements:
+        yield f"| {statement.text} | {statement.section} | {statement.says} |\n"
+    named = ", ".join(f"[{name}](requirements.md#{name.lower()})" for name in reading.requirements)
+    yield f"\n- Holds: {reading.holds}\n- Reason: {reading.why}\n- Requirements: {named}\n"
