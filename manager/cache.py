@@ -120,8 +120,12 @@ class HealthCache:
         return self._drivers
 
     def restore(self, entries: Iterable[tuple[DeviceId, Entry]]) -> None:
-        """Restores the entries of a checkpoint."""
+        """Restores the entries of a checkpoint, without the fields that the profile does not know."""
         for device, entry in entries:
+            if not self._profile.messages:
+                entry.message = ""
+            if not self._profile.timeouts:
+                entry.timeout = _DEFAULT_TIMEOUT
             pool, name = self._name(device.pool, device.device)
             if pool is not device.pool:
                 entry.reported_name = device.pool, device.device

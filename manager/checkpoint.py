@@ -134,16 +134,20 @@ def _end(entry: Entry, updated: float) -> str:
 
 
 def load_health(data: dict[str, Any], now: float, wall: float) -> Iterator[tuple[DeviceId, Entry]]:
-    """The entries of a health file. Wrong entries are ignored, with one log line for each driver."""
+    """The entries of a health file. Wrong entries are ignored, with one log line for each driver.
+
+    The devices of a driver are a map, as in kubelets, or a list, as in the design document (READ-11).
+    """
     for driver, state in data.items():
         devices = state.get("Devices") if isinstance(state, dict) else None
+        listed = list(devices.values()) if isinstance(devices, dict) else devices
         wrong = 0
-        for device in devices.values() if isinstance(devices, dict) else ():
+        for device in listed if isinstance(listed, list) else ():
             try:
                 yield _load_entry(driver, device, now, wall)
             except _WRONG:
                 wrong += 1
-        if wrong or not isinstance(devices, dict):
+        if wrong or not isinstance(listed, list):
             what = f"{wrong} devices" if wrong else "the entry"
             log.error("checkpoint: ignoring %s of driver %s", what, one_line(repr(driver)))
 

@@ -304,6 +304,19 @@ def test_restored_entries_equal_the_saved_ones(story: Story) -> None:
 
 
 @pytest.mark.parametrize(
+    ("profile", "kept"),
+    [(V1_36, ("xid 79", 600.0)), (V1_35, ("", 600.0)), (V1_34, ("", 30.0))],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_a_release_ignores_fields_of_a_newer_checkpoint_that_it_does_not_know(
+    profile: Profile, kept: tuple[str, float]
+) -> None:
+    downgraded = Story(profile)
+    downgraded.cache.restore([(A, Entry(Health.UNHEALTHY, "xid 79", 600.0, 0.0))])
+    assert [(entry.message, entry.timeout) for entry in downgraded.known().values()] == [kept]
+
+
+@pytest.mark.parametrize(
     ("profile", "reads"),
     [(V1_36, ("xid 79", 600.0)), (V1_35, ("", 600.0)), (V1_34, ("", 30.0))],
     ids=lambda value: getattr(value, "name", ""),

@@ -209,6 +209,12 @@ def test_entries_of_older_kubelets_lack_timeout_and_message() -> None:
     assert loaded({**old, "LastUpdated": "2025-06-15T15:06:40Z"}) == {A: Entry(Health.UNHEALTHY, "", 30.0, 100.0)}
 
 
+def test_devices_in_a_list_as_the_texts_write_them_are_read(caplog: pytest.LogCaptureFixture) -> None:
+    data = {A.driver: {"Devices": [GOOD, {**GOOD, "DeviceName": "gpu-1"}, {**GOOD, "Health": "Sick"}]}}
+    assert dict(load_health(data, now=100.0, wall=WALL)) == loaded(GOOD, {**GOOD, "DeviceName": "gpu-1"})
+    assert errors(caplog) == ["checkpoint: ignoring 1 devices of driver 'gpu.example.com'"]
+
+
 @pytest.mark.parametrize("timeout", [0, -1])
 def test_an_entry_without_a_timeout_of_its_own_has_the_default(timeout: int) -> None:
     assert [entry.timeout for entry in loaded({**GOOD, "HealthCheckTimeout": timeout}).values()] == [30.0]
@@ -245,7 +251,7 @@ def test_what_is_no_entry_is_left_out_alone(device: Any) -> None:
     assert loaded(device, GOOD).keys() == {A}
 
 
-@pytest.mark.parametrize("state", [None, 7, [], {}, {"Devices": None}, {"Devices": [GOOD]}], ids=repr)
+@pytest.mark.parametrize("state", [None, 7, [], {}, {"Devices": None}, {"Devices": "all"}], ids=repr)
 def test_a_driver_without_devices_is_left_out_alone(state: Any, caplog: pytest.LogCaptureFixture) -> None:
     data = {"broken.example.com": state, "gpu.example.com": {"Devices": {"a": GOOD}}}
     assert dict(load_health(data, 0, WALL)).keys() == {A}
