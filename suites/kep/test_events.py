@@ -17,8 +17,10 @@ async def test_a_health_change_creates_a_pod_event_and_a_heartbeat_does_not(node
     before = pod.events(gpu)
     await gpu.driver.control.report([gpu.reading(Health.UNHEALTHY, "GPU has fallen off the bus")])
     await gpu.becomes(Health.UNHEALTHY, message="GPU has fallen off the bus", timeout=600)
+    await gpu.becomes(Health.UNHEALTHY, message="GPU was reset", timeout=600)
+    await pod.shows(gpu, Health.UNHEALTHY, message="GPU was reset")
     await node.events_arrive()
-    with node.judging("EVENT-02", "a heartbeat and a new timeout create no event"):
+    with node.judging("EVENT-02", "without a change of the shown health there is no event"):
         node.check(pod.events(gpu) == before, f"no other events than {before}", pod.events(gpu))
     await gpu.becomes(Health.HEALTHY)
     await pod.shows(gpu, Health.HEALTHY, message="")

@@ -35,6 +35,11 @@ class _Chatty(PodLifecycle):
         super()._record_health_events({}, after)
 
 
+class _Talkative(PodLifecycle):
+    def _record_health_events(self, before: Object, after: Object) -> None:
+        super()._record_health_events(before if "was reset" not in str(after) else {}, after)
+
+
 class _Impatient(PodLifecycle):
     def _record_health_events(self, before: Object, after: Object) -> None:
         if "Unhealthy" in str(after):
@@ -65,6 +70,12 @@ class TellsAtEachSync(ReferenceTarget):
     """Events for unhealthy devices are repeated."""
 
     workers = _workers(_Chatty)
+
+
+class TellsOfMessages(ReferenceTarget):
+    """A new message causes an event, although the health is the same."""
+
+    workers = _workers(_Talkative)
 
 
 class EndsTheSick(ReferenceTarget):

@@ -239,6 +239,7 @@ CASES = [
     Case("PERSIST-02", HEARD_OF, profile=replace(KEP, saves_heartbeats=False)),
     Case("EVENT-01", EVENT, profile=replace(KEP, health_events=False)),
     Case("EVENT-02", EVENT, target=target_mutants.TellsAtEachSync),
+    Case("EVENT-02", EVENT, target=target_mutants.TellsOfMessages),
     Case("STATUS-15", RECOVERED, target=target_mutants.EndsTheSick),
     Case("AWAY-01", AWAY, target=target_mutants.NeverTriesAgain),
     Case("AWAY-02", AWAY_DRIVER, stream_mutants.WatchesOnce),
