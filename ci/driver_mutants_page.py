@@ -9,9 +9,9 @@ from drahealth.suites.checking.summary import proven
 
 INTRODUCTION = """\
 A mutant is a driver or a device plugin with one deliberate defect. The mutants on this page prove the checks of
-[`drahealth check`](check.md). Each mutant is a real process. The checks for its defect must fail, and no other MUST may
-fail. A driver and a device plugin without a defect must pass all checks. `drahealth selftest` runs them all in about
-five minutes, and prints which checks caught each mutant:
+[`drahealth check`](check.md). Each mutant is a real process. The checks for its defect must fail, and the
+checks of all other MUST requirements must pass. A driver and a device plugin without a defect must pass all checks.
+`drahealth selftest` runs them all in about five minutes, and prints which checks caught each mutant:
 
     drahealth selftest                       # all
     drahealth selftest wrong-pool            # one

@@ -8,9 +8,9 @@ from drahealth.suites.checking.ledger import DriverRequirement, SubjectKind, req
 
 INTRODUCTION = """\
 `drahealth check` judges a DRA driver by these requirements ([check.md](check.md)). It judges a device plugin by those
-whose IDs start with DP ([check-device-plugin.md](check-device-plugin.md)). A driver or device plugin conforms if it
-meets every MUST that applies to it. The result also lists each violated SHOULD, but a violated SHOULD does not change
-the verdict.
+whose IDs start with DEVPLUGIN ([check-device-plugin.md](check-device-plugin.md)). A driver or device plugin conforms
+if it meets every MUST that applies to it. The result also lists each violated SHOULD, but a violated
+SHOULD does not change the verdict.
 
 """
 EXPERIMENTS_HEAD = """

@@ -50,8 +50,8 @@ FIELDS = {
     "devices": "Devices in the order of the message. DRA: pool, device, health, message, timeout (seconds), "
     "updated (Unix seconds). Device plugin: id, health.",
     "complete": "Whether it listed all devices of the driver.",
-    "undecoded": "Received content that does not fit into `devices`. `device`: index of the device, or -1 for the "
-    "message itself; `fields`: everything received, with `unknown` fields as number, wire type and value.",
+    "undecoded": "Devices with unknown or invalid fields. `device` is the index of the device, or -1 for the "
+    "message itself. `fields` has all fields that were received. `unknown` has number, wire type and value.",
     "size": "Size in bytes.",
     "claim_uid": "UID of the ResourceClaim.",
     "device": "Name of the device, POOL/NAME in reports of DRA drivers.",

@@ -78,7 +78,10 @@ class WatchEvent:
 
 
 class Api(Protocol):
-    """A client's view of an API server. All calls raise `ApiError` when the server rejects them."""
+    """Interface of a client of an API server: get, list, watch, create, patch, delete.
+
+    All calls raise `ApiError` when the server rejects them.
+    """
 
     async def create(self, kind: Kind, obj: Object) -> Object:
         """Creates and returns the stored object (namespace from its metadata; generateName works)."""

@@ -159,4 +159,4 @@ class DriverOptions:
 
 
 class DriverControl(DriverLife, DriverDevices, StreamControl, DriverReports, DriverQuestions):
-    """The control surface of a fake driver: a method for each of its commands (`commands`)."""
+    """Interface with one method for each command of a fake driver (`commands`)."""

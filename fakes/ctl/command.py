@@ -81,7 +81,9 @@ def ctl(
     context: typer.Context,
     socket: Annotated[
         Path | None,
-        typer.Option(metavar="PATH", help=f"Control socket; default: {VARIABLE}, or that of `drahealth driver serve`."),
+        typer.Option(
+            metavar="PATH", help=f"Control socket; default: {VARIABLE}, or the default of `drahealth driver serve`."
+        ),
     ] = None,
     driver: Annotated[
         str,
@@ -92,6 +94,6 @@ def ctl(
 ) -> None:
     """Control running fake drivers and device plugins.
 
-    Exit codes: 0 done, 1 a fault stays or was absent, 2 wrong usage, 3 no process serves the control socket.
+    Exit codes: 0 done, 1 a fault remains or was not found, 2 wrong usage, 3 no process serves the control socket.
     """
     context.obj = (socket or default_path(), driver)

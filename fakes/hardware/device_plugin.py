@@ -154,6 +154,7 @@ class FakeDevicePlugin(FaultHandlers, PluginControl, Registered):
     @handles(Crash)
     async def _crash(self, command: Crash) -> None:
         self._running = False
+        self._registered.clear()
         for stream in list(self._waiting):  # before a kubelet can report the end
             self._closed(stream, "the plugin has stopped")
         task, self._registering = self._registering, None

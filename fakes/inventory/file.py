@@ -73,7 +73,10 @@ def inventory_of(groups: Iterable[DeviceGroup]) -> Inventory:
 
 
 def load_inventory(path: Path) -> Inventory:
-    """Read the devices of a file with one driver. Raises FileError if it is invalid, OSError if it is unreadable."""
+    """Read an inventory file that has exactly one driver.
+
+    Raises FileError if it is invalid, OSError if it is unreadable.
+    """
     found = load_file(path)
     if len(found.drivers) > 1:
         raise found.drivers[1].error("the file has several drivers; use a file with one driver")

@@ -8,7 +8,12 @@ import typer
 from drahealth.fakes.program.errors import CommandError
 from drahealth.fakes.program.usage import CommandGroup
 
-app = typer.Typer(name="driver", cls=CommandGroup, help="Serve fake drivers as a process.", no_args_is_help=True)
+app = typer.Typer(
+    name="driver",
+    cls=CommandGroup,
+    help="Run fake drivers and device plugins in a separate process.",
+    no_args_is_help=True,
+)
 
 
 _PANEL = "Drivers of a file (-f)"
@@ -20,7 +25,7 @@ def _of_file(text: str, metavar: str) -> Any:
 
 @app.callback()
 def driver() -> None:
-    """Serve fake drivers as a process."""
+    """Run fake drivers and device plugins in a separate process."""
 
 
 @app.command("serve")
@@ -95,8 +100,8 @@ def serve(
 ) -> None:
     """Serve fake drivers and device plugins next to a kubelet until SIGTERM or Ctrl-C.
 
-    With -f, the file defines them and `drahealth ctl` controls them. Without -f, each connection creates and
-    controls drivers of its own; it sends JSON lines. Exit codes: 2 wrong usage, 3 environment.
+    With -f, the file defines them and `drahealth ctl` controls them. Without -f, clients create and control drivers
+    by JSON lines, on the socket or on standard input. Exit codes: 2 wrong usage, 3 environment.
     """
     given: dict[str, Any] = {
         "kubelet_dir": kubelet_dir,

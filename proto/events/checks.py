@@ -230,7 +230,9 @@ class PreparedClaim:
 
 @dataclass(frozen=True, slots=True)
 class PreparedClaimsRead:
-    """The prepared claims were read from the checkpoint of a real kubelet, whose calls are not seen."""
+    """drahealth read the prepared claims from the checkpoint of a real kubelet, because it cannot record the
+    calls of that kubelet.
+    """
 
     event: ClassVar[str] = "prepared-claims-read"
     emitters: ClassVar[tuple[str, ...]] = (CHECK,)
@@ -259,4 +261,4 @@ class ClaimReadHeld:
 
     claim_uid: str
     held: bool
-    """Whether the API server now holds the read; otherwise it released it."""
+    """true: the API server delays its answer to the read. false: it has answered."""

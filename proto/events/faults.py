@@ -11,7 +11,10 @@ ActionOutcome = Literal["done", "failed", "timed out"]
 
 @dataclass(frozen=True, slots=True)
 class FaultInjected:
-    """A fault adapter broke a device, or changed the cause of its fault; the time of the event is the end of that."""
+    """A fault adapter broke a device, or changed the cause of its fault.
+
+    The time of the event is the end of the action.
+    """
 
     event: ClassVar[str] = "fault-injected"
     emitters: ClassVar[tuple[str, ...]] = (CHECK,)

@@ -56,7 +56,7 @@ class DriverRetired:
 
 @dataclass(frozen=True, slots=True)
 class CommandDone:
-    """A command that changes something was done, from `drahealth ctl` or another client of the control socket."""
+    """A client of the control socket, such as `drahealth ctl`, ran a command that changes something."""
 
     event: ClassVar[str] = "command"
     emitters: ClassVar[tuple[str, ...]] = (SERVE,)
@@ -69,7 +69,7 @@ class CommandDone:
 
 @dataclass(frozen=True, slots=True)
 class ManagerStarted:
-    """The manager serves."""
+    """The manager has started and accepts registrations."""
 
     event: ClassVar[str] = "started"
     emitters: ClassVar[tuple[str, ...]] = (MANAGER,)

@@ -96,7 +96,7 @@ class ExpectationMet:
 
 @dataclass(frozen=True, slots=True)
 class ExpectationFailed:
-    """Pods did not show the expected status in time, or not for long enough."""
+    """Pods did not show the expected status in time, or the status changed before the end of `holds`."""
 
     event: ClassVar[str] = "expectation-failed"
     emitters: ClassVar[tuple[str, ...]] = (SERVE,)

@@ -77,7 +77,7 @@ def certify_driver(
 ) -> None:
     """Certify a driver that a driver profile describes, and write its certificate to a directory.
 
-    Exit codes: 0 certified, 1 fails, 2 wrong usage, 3 harness error, 4 incomplete.
+    Exit codes: 0 certified, 1 fails, 2 wrong usage, 3 error of drahealth or this machine, 4 incomplete.
     """
     from drahealth.suites.certify_command import program
     from drahealth.suites.certify_command.flags import certify_settings
@@ -139,7 +139,7 @@ def diff_reports(
 ) -> None:
     """Print the differences between two reports: what was checked, and the verdicts.
 
-    Exit codes: 0 no difference, 1 differences, 2 wrong files.
+    Exit codes: 0 no difference, 1 differences, 2 unreadable or unsupported files.
     """
     from drahealth.suites.certify_command.comparing import show_diff
 

@@ -94,7 +94,7 @@ def check_driver(
 
     Placeholders in COMMAND: {kubelet_dir} {registry_dir} {plugins_dir} {device_plugins_dir} {driver_dir} {cdi_dir}
     {kubeconfig} {node_name} {driver_name}.
-    Exit codes: 0 conforms, 1 fails, 2 wrong usage, 3 harness error, 4 incomplete.
+    Exit codes: 0 conforms, 1 fails, 2 wrong usage, 3 error of drahealth or this machine, 4 incomplete.
     """
     from drahealth.suites.check_command import program
     from drahealth.suites.check_command.flags import settings_of
@@ -196,8 +196,9 @@ def selftest(
 ) -> None:
     """Test the checks of `drahealth check`: run wrong drivers, and print the checks that catch them.
 
-    Each mutant has one defect. Its checks must fail, and no other MUST may fail. The driver without a defect must
-    conform. Exit codes: 0 all mutants are caught, 1 a mutant is not, 2 wrong usage, 3 harness error.
+    Each mutant has one defect. The checks for it must fail, and the checks of all other MUST requirements must pass.
+    The driver without a defect must conform. Exit codes: 0 all mutants are caught, 1 a mutant is not caught,
+    2 wrong usage, 3 error of drahealth or this machine.
     """
     from drahealth.suites.check_command.selftest import selftest as run_selftest
 

@@ -119,8 +119,8 @@ async def _subject(plan: Plan, say: Say) -> AsyncIterator[Subject]:
     target = configuration.make(Launch(progress, resync=NO_RESYNC))
     try:
         await target.start()
-        async with TargetSubject(target, lanes) as venue:
-            yield venue
+        async with TargetSubject(target, lanes) as subject:
+            yield subject
     finally:
         await target.stop()
 

@@ -105,14 +105,14 @@ async def test_a_container_without_a_request_name_has_an_entry_for_each_request(
         await pod.shows_entries({f"claim:{claim.name}/one": [one], f"claim:{claim.name}/two": two})
 
 
-@scenario("POD-01")
+@scenario("PODLEVEL-01")
 async def test_an_unused_claim_shows_in_the_status_of_the_pod_itself(node: Node) -> None:
     driver = await node.driver(devices=2)
     used, unused = await node.claim(driver), await node.claim(driver)
     pod = await node.running_pod(used["gpu"], unused=[unused])
     (gpu,), (idle,) = await node.allocated(used), await node.allocated(unused)
     await idle.becomes(Health.UNHEALTHY, message="the unused device failed")
-    with node.judging("POD-01", "the pod's own field shows it"):
+    with node.judging("PODLEVEL-01", "the pod's own field shows it"):
         await pod.own.shows(idle, Health.UNHEALTHY, message="the unused device failed")
         await pod.own.shows_entries({f"claim:{unused.name}/gpu": [idle]})
     await gpu.becomes(Health.UNHEALTHY, message="the used device failed")

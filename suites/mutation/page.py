@@ -69,8 +69,9 @@ _HEADER = """\
 
 <!-- written by ci/mutants --hand --sample 300 --write -->
 
-A conformance suite is worth what it catches. `ci/mutants` changes the reference in one place, as an implementer could
-get it wrong, and runs the scenarios that run the changed lines. Only scenarios and invariants count, never unit tests.
+The mutation score shows how many wrong kubelets the scenarios detect. `ci/mutants` makes one small change to the
+reference, its API server or its pod worker, and runs the scenarios that execute the changed lines. Only scenarios and
+invariants count, never unit tests.
 A change that no scenario notices is a survivor: a hole in the scenarios, or a change without an effect that a client
 can see.
 """
@@ -82,6 +83,7 @@ _AUTOMATIC = """\
 An operator makes one change. Changes of messages, and of what only logs, observes, asserts or raises, are left out.
 """
 _BY_REQUIREMENT = """\
-The requirements that the first failing scenario judged as violated: how many changes each caught. A requirement that
-caught none is unproven here; `suites/unit/suites/test_mutants.py` has a wrong reference for each requirement.
+For each requirement: the number of changes whose first failing scenario reports this requirement as violated. A
+requirement that caught none is unproven here; `suites/unit/suites/test_mutants.py` has a wrong reference for each
+requirement.
 """

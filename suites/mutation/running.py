@@ -54,7 +54,7 @@ class Trial:
     """killed, survived, not covered, does not apply, or no import; error: the reference stopped working, and no
     scenario could be judged; hangs; harness error: pytest itself failed."""
     requirements: tuple[str, ...] = ()
-    """The requirements that the first failing scenario judged as violated."""
+    """For each requirement: the number of changes whose first failing scenario reports this requirement as violated."""
     scenario: str = ""
     """The first failing scenario."""
     reason: str = ""

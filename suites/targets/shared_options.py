@@ -23,12 +23,15 @@ KUBERNETES = Option(
     ("run", "doctor"),
 )
 DRIVER = Option(
-    "driver", "WHERE", "Process of the fake driver: inline (default) or process.", choice("inline", "process")
+    "driver",
+    "WHERE",
+    "Run the fake driver in the process of drahealth (inline, default), or in its own process (process).",
+    choice("inline", "process"),
 )
 HEALTH_API = Option(
     "health-api",
     "NAME",
-    "The only health API of the drivers; default: v1 and v1alpha1.",
+    "Let drivers serve only this health API; default: v1.DRAResourceHealth and v1alpha1.DRAResourceHealth.",
     _health_api,
     old_names=("flavour",),
 )

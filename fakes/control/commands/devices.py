@@ -16,7 +16,8 @@ DEVICE = "A device such as gpu-0 or gpu-0/mig-1, a pattern such as gpu-*, or all
 
 @command("inject", undo=lambda done: Clear(done.fault, done.device))
 class Inject(Command[None]):
-    """Add a fault of the catalogue to devices. The fake immediately reports the health that its policy assigns to it.
+    """Add a fault of the catalogue to devices. The fake immediately reports the device with
+    the health that the policy assigns to the fault.
 
     If a device already has the fault, the command fails and changes nothing.
     """
@@ -51,7 +52,7 @@ class Recover(Command[Attempt]):
     device: Devices = argument(f"{DEVICE} Default: all.", Kind.DEVICES, default="")
     fails: bool = argument("Let the action have no effect.", Kind.FLAG, option="--fails", default=False)
     claimed: bool = argument(
-        "Let the action have no effect, but report Healthy.", Kind.FLAG, option="--claimed", default=False
+        "Report Healthy, although the fault remains.", Kind.FLAG, option="--claimed", default=False
     )
     takes: float | None = argument(
         "Duration of the action, such as 30s. `catalogue` means the recovery time of each fault in the catalogue.",
@@ -70,7 +71,7 @@ class Recover(Command[Attempt]):
 
 @command("flap", step="")
 class Flap(Command[None]):
-    """Let a fault of devices come and go: add it immediately, then remove it and add it again at each interval.
+    """Toggle a fault of devices: add it immediately, then remove it or add it at each interval.
 
     The flapping ends with `clear`, `reset`, a stop of the fake, or a recovery action that clears the fault. If a
     device already has the fault, the command fails and changes nothing.

@@ -26,7 +26,7 @@ class Stop(Command[None]):
 
 @command("restart", DRIVER, step="life restart")
 class Restart(Command[None]):
-    """Stop the driver and start it again, with other health APIs if `offer` names them.
+    """Stop the driver and start it again. `offer` selects the health APIs that it then serves.
 
     If a health API is unknown, the command fails, and the driver continues unchanged.
     """
@@ -75,7 +75,7 @@ class Crash(Command[None]):
 
 @command("retire", ctl="", step="")
 class Retire(Command[None]):
-    """Stop the fake finally. A driver deletes its ResourceSlices. A device plugin removes its CDI specification."""
+    """Stop the fake permanently. A driver deletes its ResourceSlices. A device plugin removes its CDI specification."""
 
 
 @command("wait_registered", changes=False, ctl="", step="")

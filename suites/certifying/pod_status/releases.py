@@ -111,7 +111,7 @@ class _Release:
         if profile.claims_shown == "listed":
             yield "only claims from a ResourceClaimTemplate are shown"
         if profile.claims_shown == "same name":
-            yield "only claims whose name in the Pod is that of the ResourceClaim are shown"
+            yield "shows a claim only if its name in the Pod is the name of the ResourceClaim"
         if not self._called:
             yield "the driver advertises no health API that this kubelet calls"
         elif self._stream is None:

@@ -15,7 +15,7 @@ from drahealth.suites.checking.verdicts import Finding, failed, not_tested, pass
 @check(
     "PLUGIN-10",
     "claims",
-    fix="Return a result for each claim UID of the request, and prepare each claim whatever the others are.",
+    fix="Return a result for each claim UID of the request, and prepare each claim independently of the other claims.",
 )
 def each_claim_of_a_call_has_a_result(evidence: Evidence) -> Finding:
     """Answers to calls with several claims have a result for each; claims that can be prepared have no error."""

@@ -64,7 +64,7 @@ def _wrong_info(call: Call) -> tuple[str, str] | None:
 @check(
     "PLUGIN-01",
     "registration",
-    fix="Create the registration socket in the directory that `{registry_dir}` in the command stands for.",
+    fix="Create the registration socket in the directory `{registry_dir}`.",
 )
 def driver_has_a_registration_socket(evidence: Evidence) -> Finding:
     """A driver that drahealth starts creates a socket in the registration directory."""

@@ -115,7 +115,8 @@ EXPERIMENTS: dict[str, Experiment] = {
         ),
         Experiment(
             "api-server-down",
-            "Start the driver while its API server is down; start the API server, wait for slices, and stop it again.",
+            "Start the driver while its API server is down; start the API server, wait for the ResourceSlices, and "
+            "stop the API server again.",
             "cut-off",
             20,
             frozenset({"start", "gateway"}),

@@ -49,7 +49,7 @@ class ReferenceConfiguration:
     @property
     def title(self) -> str:
         server = f", kube-apiserver {self.kubernetes}" if self.api_server == "real" else ""
-        return f"the reference in process, profile {self.profile.name}{server}{place_of(self.driver)}"
+        return f"the reference, profile {self.profile.name}{server}{place_of(self.driver)}"
 
     @property
     def flags(self) -> Mapping[str, str]:

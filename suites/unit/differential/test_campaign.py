@@ -42,13 +42,13 @@ class Moody:
     lanes = 1
 
     def __init__(self, *profiles: Profile | None) -> None:
-        self._venues = [ReferenceSubject(profile, 1) if profile else None for profile in profiles]
+        self._subjects = [ReferenceSubject(profile, 1) if profile else None for profile in profiles]
 
     async def play(self, script: Script, restart: Callable[[], Awaitable[None]] | None = None) -> Played:
-        venue = self._venues.pop(0) if len(self._venues) > 1 else self._venues[0]
-        if venue is None:
+        subject = self._subjects.pop(0) if len(self._subjects) > 1 else self._subjects[0]
+        if subject is None:
             raise HarnessError("no pod runs", "the machine may be too busy")
-        return await venue.play(script, restart)
+        return await subject.play(script, restart)
 
     async def restart(self) -> None:
         """Not used by these scripts."""

@@ -34,9 +34,9 @@ async def target() -> AsyncIterator[Counted]:
 
 
 async def test_a_play_leaves_no_objects_in_its_lane(target: Counted) -> None:
-    async with TargetSubject(target, 1, REFERENCE) as venue:
+    async with TargetSubject(target, 1, REFERENCE) as subject:
         before = [len(await target.api.list(kind)) for kind in (PODS, CLAIMS, DEVICE_CLASSES, SLICES)]
-        await venue.play(script(unhealthy(), Start(0, 1), Stop(0), Stop(0, 1)))
+        await subject.play(script(unhealthy(), Start(0, 1), Stop(0), Stop(0, 1)))
         assert [len(await target.api.list(kind)) for kind in (PODS, CLAIMS, DEVICE_CLASSES, SLICES)] == before
     assert list(target.plugins_dir.glob("*/*")) == []
 
@@ -45,14 +45,14 @@ async def test_lanes_play_concurrently_without_interference(target: Counted) -> 
     scripts = {
         number: script(unhealthy(f"script {number}"), Report(0, (Reading("pool", "gpu-0", 1),))) for number in range(4)
     }
-    async with TargetSubject(target, 2, REFERENCE) as venue:
-        outcomes = await Campaign(venue, V1_37, lambda _: None).run(scripts)
+    async with TargetSubject(target, 2, REFERENCE) as subject:
+        outcomes = await Campaign(subject, V1_37, lambda _: None).run(scripts)
     assert [(outcome.verdict, outcome.plays) for outcome in outcomes] == [("same", 1)] * 4
 
 
 async def test_scripts_that_restart_the_kubelet_share_one_restart(target: Counted) -> None:
     scripts = {number: script(unhealthy("before"), RestartKubelet(), unhealthy("after")) for number in range(2)}
-    async with TargetSubject(target, 2, REFERENCE) as venue:
-        outcomes = await Campaign(venue, V1_37, lambda _: None).run(scripts)
+    async with TargetSubject(target, 2, REFERENCE) as subject:
+        outcomes = await Campaign(subject, V1_37, lambda _: None).run(scripts)
     assert [(outcome.verdict, outcome.plays) for outcome in outcomes] == [("same", 1)] * 2
     assert target.restarts == 1

@@ -131,6 +131,12 @@ async def test_two_device_plugins_never_have_one_socket(alone: Rig) -> None:
     assert (await alone.told("state"))["running"]
 
 
+async def test_a_plugin_that_stopped_is_not_registered(alone: Rig) -> None:
+    await alone.told("stop")
+    state = await alone.told("state")
+    assert (state["running"], state["registered"]) == (False, False)
+
+
 async def test_a_plugin_that_stopped_does_not_start_in_anothers_place(alone: Rig) -> None:
     await alone.told("stop")
     await alone.serve(socket=alone.root / "other.sock")

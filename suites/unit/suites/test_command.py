@@ -120,7 +120,7 @@ def test_a_passed_run_writes_its_report_results_and_history(tmp_path: Path) -> N
         *("run", "-k", "recovered", "--report", "r.json", "--junitxml", "j.xml", "--histories", "h"), folder=tmp_path
     )
     assert (ran.returncode, ran.stderr) == (0, "")
-    assert ran.stdout.startswith("the reference in process, profile kep, 1 scenario\n\nPASS ")
+    assert ran.stdout.startswith("the reference, profile kep, 1 scenario\n\nPASS ")
     report = json.loads((tmp_path / "r.json").read_text())
     assert (report["exit_code"], [s["name"] for s in report["scenarios"]]) == (
         0,
@@ -191,7 +191,7 @@ def test_an_interrupted_run_stops_its_processes(tmp_path: Path, how: signal.Sign
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as run:
         assert run.stdout
-        assert run.stdout.readline().startswith("the reference in process")
+        assert run.stdout.readline().startswith("the reference")
         run.send_signal(how)
         _, said = run.communicate(timeout=60)
     assert (run.returncode, said.splitlines()[-1]) == (3, "drahealth: interrupted")

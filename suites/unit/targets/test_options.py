@@ -134,12 +134,12 @@ def test_as_options_of_pytest_the_names_have_a_prefix() -> None:
 @pytest.mark.parametrize(
     ("flags", "about"),
     [
-        ("--profile v1.37", "the reference in process, profile v1.37"),
-        ("--driver process", "the reference in process, profile kep, the fake driver in a process of its own"),
+        ("--profile v1.37", "the reference, profile v1.37"),
+        ("--driver process", "the reference, profile kep, the fake driver in a process of its own"),
         ("--target kubelet --kubernetes 1.37.0", "a real kubelet, Kubernetes 1.37.0"),
         (
             "--health-api v1alpha1.NodeHealth/WatchDevicesStatus",
-            "the reference in process, profile kep, health over v1alpha1.NodeHealth/WatchDevicesStatus",
+            "the reference, profile kep, health over v1alpha1.NodeHealth/WatchDevicesStatus",
         ),
         (f"{KIND} --kubernetes 1.37.1", "a kind cluster, Kubernetes 1.37.1"),
         (f"{KIND} --reuse mine", "the kind cluster mine, Kubernetes 1.37"),

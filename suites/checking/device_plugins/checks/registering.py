@@ -15,7 +15,7 @@ _AGAIN = 60.0
 @check(
     "DEVPLUGIN-01",
     "plugin-registration",
-    fix="Call Register at kubelet.sock in the directory that `{device_plugins_dir}` in the command stands for, or "
+    fix="Call Register at kubelet.sock in the directory `{device_plugins_dir}`, or "
     "serve a registration socket in `{registry_dir}`.",
 )
 def device_plugin_registers(evidence: Evidence) -> Finding:
