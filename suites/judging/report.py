@@ -43,6 +43,10 @@ class Result:
     """For a failed timeline: the step, with its file and line."""
     notes: tuple[str, ...] = ()
     """Remarks on a scenario that passed, one line each."""
+    history_file: str = ""
+    """The file with its history, relative to the directory of the report; empty without `--histories`."""
+    history_sha256: str = ""
+    """Digest of that file."""
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> "Result":
@@ -80,6 +84,8 @@ class Run:
     health_api: str | None = None
     """The only health API of the drivers; None for the default ones, v1 and v1alpha1."""
     results: list[Result] = field(default_factory=list)
+    interrupted: bool = False
+    """Whether it ended before all its scenarios had run."""
 
     def take(self, data: Mapping[str, Any]) -> Result:
         """Add a result from plain data. A later result of the same scenario is merged into the first one."""
@@ -97,13 +103,8 @@ class Run:
         return Counter(result.outcome for result in self.results)
 
     def exit_code(self) -> int:
-        """0 passed, 1 failed, 2 no scenario ran, 3 error of harness or environment."""
-        counts = self.counts()
-        if counts.get("error"):
-            return 3
-        if counts.get("failed"):
-            return 1
-        return 0 if self.results else 2
+        """0 passed, 1 failed, 2 no scenario ran, 3 error of harness or environment, or an interrupted run."""
+        return exit_code(self.counts(), interrupted=self.interrupted)
 
     def verdicts(self) -> dict[str, Verdict]:
         """The worst verdict per requirement; NOT_TESTED if no scenario of the run checked it."""
@@ -124,6 +125,7 @@ class Run:
                 "about": self.about,
                 "health_api": self.health_api,
                 "exit_code": self.exit_code(),
+                "interrupted": self.interrupted,
                 "counts": dict(self.counts()),
                 "requirements": {
                     name: {"level": ledger[name].level, "sentence": ledger[name].sentence, "verdict": verdict}
@@ -133,6 +135,15 @@ class Run:
             },
             indent=2,
         )
+
+
+def exit_code(counts: Mapping[Outcome, int], *, interrupted: bool) -> int:
+    """The exit code of a run with these outcomes."""
+    if interrupted or counts.get("error"):
+        return 3
+    if counts.get("failed"):
+        return 1
+    return 0 if any(counts.values()) else 2
 
 
 def _invariants() -> list[str]:

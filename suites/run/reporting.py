@@ -4,6 +4,7 @@ A scenario that failed only by known issues is an expected failure, with their I
 `happens = "always"` does not happen, the scenario fails: the entry is stale.
 """
 
+import hashlib
 import os
 from collections.abc import Generator, Iterable
 from dataclasses import asdict
@@ -69,6 +70,7 @@ class Reporting:
         if call.when == "setup" and report.skipped and scenario.beyond(*self._about):
             outcome = "not applicable"
         if call.when == "call" or report.failed or outcome == "not applicable":
+            file, digest = self._keep_history(played) if call.when == "call" and played else ("", "")
             result = Result(
                 name=scenario.name,
                 title=scenario.title,
@@ -84,6 +86,8 @@ class Reporting:
                 reason=scenario.why_not(*self._about) if outcome == "not applicable" else "",
                 where=getattr(call.excinfo.value, "where", "") if call.excinfo else "",
                 notes=(*played.node.status_changes, *played.node.notes) if played and call.when == "call" else (),
+                history_file=file,
+                history_sha256=digest,
             )
             report.drahealth = asdict(result)  # type: ignore[attr-defined]
         return report
@@ -122,7 +126,8 @@ class Reporting:
     def pytest_report_collectionfinish(self) -> str:
         return f"drahealth: {self.run.about}"
 
-    def pytest_sessionfinish(self) -> None:
+    def pytest_sessionfinish(self, exitstatus: int) -> None:
+        self.run.interrupted = exitstatus in (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR)
         path = self._config.getoption("drahealth_report")
         if path and not hasattr(self._config, "workerinput"):
             Path(path).write_text(self.run.to_json() + "\n")
@@ -130,8 +135,7 @@ class Reporting:
     def _judge(
         self, item: pytest.Item, report: pytest.TestReport, played: Played, outcome: Outcome, problem: str
     ) -> tuple[Outcome, str]:
-        """The outcome with known issues. It also writes the history file, and attaches the history of a failure."""
-        self._keep_history(played)
+        """The outcome with known issues. It also attaches the history of a failure."""
         if report.passed and played.stale:
             report.outcome = "failed"
             outcome = "failed"
@@ -157,13 +161,18 @@ class Reporting:
             return f"drahealth play {quote(os.path.relpath(item.path))} {options.flags}"
         return f"pytest {quote(item.nodeid)} {options.flags_as('--drahealth-')}"
 
-    def _keep_history(self, played: Played) -> None:
+    def _keep_history(self, played: Played) -> tuple[str, str]:
+        """Writes the history file. Returns its path, as seen from the report, and its digest."""
         directory = self._config.getoption("drahealth_histories")
-        if directory:
-            path = Path(directory, f"{played.scenario.name}.jsonl")
-            records = played.node.history.records
-            header = Header.make(played.node.profile.name, SystemClock(), records[0].at if records else None)
-            path.write_text("".join(f"{line}\n" for line in dump_lines(header, records)), encoding="utf-8")
+        if not directory:
+            return "", ""
+        path = Path(directory, f"{played.scenario.name}.jsonl")
+        records = played.node.history.records
+        header = Header.make(played.node.profile.name, SystemClock(), records[0].at if records else None)
+        content = "".join(f"{line}\n" for line in dump_lines(header, records)).encode()
+        path.write_bytes(content)
+        report = Path(self._config.getoption("drahealth_report") or "report.json")
+        return os.path.relpath(path, report.absolute().parent), hashlib.sha256(content).hexdigest()
 
 
 def _is_harness(call: pytest.CallInfo[Any]) -> bool:

@@ -4,14 +4,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from drahealth.suites.certifying.report.bars import Bar, Stretch
-from drahealth.suites.certifying.report.lanes import Group, Lane, Lanes
+from drahealth.suites.certifying.report.lanes import Group, Lane
 from drahealth.suites.certifying.report.results import shown
 
 _SHAPES = 150
 """The most spans of one bar, and the most reports of one bar."""
 _ALL_SHAPES = 4000
 """About the most spans and reports of a picture: with many bars, each has fewer."""
-_STEPS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600)
+_STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600)
 _LABELS = 8
 """The most labels of a time axis."""
 _LABEL_WIDTH = 5
@@ -80,7 +80,7 @@ class DrawnGroup:
     """The time axis: positions and their labels."""
 
 
-def picture(lanes: Lanes) -> tuple[DrawnGroup, ...]:
+def picture(lanes: Sequence[Group]) -> tuple[DrawnGroup, ...]:
     """The picture of lanes. Each process has a time axis of its own."""
     bars = sum(len(lane.bars) for group in lanes for lane in group.lanes)
     shapes = max(5, min(_SHAPES, _ALL_SHAPES // max(bars, 1)))
@@ -89,10 +89,11 @@ def picture(lanes: Lanes) -> tuple[DrawnGroup, ...]:
 
 def _group(group: Group, shapes: int) -> DrawnGroup:
     start, end = group.times
-    margin = max((end - start) / 100, 0.05)
+    margin = max((end - start) / 100, 0.001)
     scale = _Scale(max(0.0, start - margin), end - start + 2 * margin, shapes)
     marks = tuple(
-        Shape(mark.kind, scale.percent(mark.at), 0, f"{mark.at:.1f} s: {shown(mark.text, 300)}") for mark in group.marks
+        Shape(mark.kind, scale.percent(mark.at), 0, f"{_seconds(mark.at)} s: {shown(mark.text, 300)}")
+        for mark in group.marks
     )
     lanes = tuple(_lane(lane, scale) for lane in group.lanes)
     grid = tuple(_grid(scale))
@@ -119,7 +120,7 @@ def _bar(bar: Bar, y: int, scale: _Scale) -> DrawnBar:
         *_stretches("late", bar.late, scale),
         *_stretches("faulted", bar.faults, scale),
     )
-    changes = [f"{span.health} from {span.start:.1f} s" for span in bar.spans[: scale.shapes]]
+    changes = [f"{span.health} from {_seconds(span.start)} s" for span in bar.spans[: scale.shapes]]
     summary = "; ".join([*changes[:20], *(shown(one.text, 300) for one in (*bar.late[:5], *bar.faults[:5]))])
     return DrawnBar(shown(bar.source, 100), y, shapes, summary)
 
@@ -127,7 +128,7 @@ def _bar(bar: Bar, y: int, scale: _Scale) -> DrawnBar:
 def _spans(bar: Bar, scale: _Scale) -> Iterator[Shape]:
     for span in bar.spans[: scale.shapes]:
         message = f", {shown(span.message, 200)!r}" if span.message else ""
-        text = f"{span.health}{message}, {span.start:.1f} s to {span.end:.1f} s"
+        text = f"{span.health}{message}, {_seconds(span.start)} s to {_seconds(span.end)} s"
         x = scale.percent(span.start)
         yield Shape(span.health.lower(), x, round(scale.percent(span.end) - x, 2), text)
 
@@ -138,11 +139,16 @@ def _ticks(bar: Bar, scale: _Scale) -> Iterator[Shape]:
         x = scale.percent(at)
         if x - last >= 100 / scale.shapes:
             last = x
-            yield Shape("report", x, 0, f"report at {at:.1f} s")
+            yield Shape("report", x, 0, f"report at {_seconds(at)} s")
 
 
 def _stretches(kind: str, stretches: Sequence[Stretch], scale: _Scale) -> Iterator[Shape]:
     for one in stretches[: scale.shapes]:
         x = scale.percent(one.start)
-        text = f"{kind}: {shown(one.text, 300)}, {one.start:.1f} s to {one.end:.1f} s"
+        text = f"{kind}: {shown(one.text, 300)}, {_seconds(one.start)} s to {_seconds(one.end)} s"
         yield Shape(kind, x, round(scale.percent(one.end) - x, 2), text)
+
+
+def _seconds(time: float) -> str:
+    """A time for a reader: milliseconds count in scenarios of the reference, which take less than a second."""
+    return f"{time:.1f}" if time >= 1 or not time else f"{time:.3f}"

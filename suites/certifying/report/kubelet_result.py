@@ -3,11 +3,14 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal
 
-from drahealth.suites.certifying.report.results import Cell, Detail, Requirement, Result, shown
+from drahealth.proto.history import HistoryFile
+from drahealth.suites.certifying.report.results import Cell, Detail, Requirement, Result, ScenarioView, shown
+from drahealth.suites.certifying.report.scenario_lanes import scenario_group
 from drahealth.suites.judging.ledger import every_known_issue, requirements
-from drahealth.suites.judging.report import Outcome, Verdict
+from drahealth.suites.judging.report import Outcome, Verdict, exit_code
 from drahealth.suites.judging.report import Result as Scenario
 
 _SCENARIOS = 10
@@ -35,24 +38,24 @@ class KubeletReport:
     requirements: Mapping[str, Judged]
     scenarios: tuple[Scenario, ...]
     health_api: str | None = None
+    interrupted: bool = False
 
     def contradiction(self) -> str:
         """What does not fit together, as in an edited file; empty if all does."""
         if Counter(one.outcome for one in self.scenarios) != Counter(self.counts):
             return "`counts` differs from the scenarios"
-        outcomes = {one.outcome for one in self.scenarios}
-        code = 3 if "error" in outcomes else 1 if "failed" in outcomes else 0 if outcomes else 2
+        code = exit_code(self.counts, interrupted=self.interrupted)
         return "" if code == self.exit_code else f"`exit_code` must be {code} for these scenarios"
 
 
-def kubelet_result(report: KubeletReport, name: str = "") -> Result:
-    """The report as a result."""
+def kubelet_result(
+    report: KubeletReport, name: str = "", histories: Mapping[str, HistoryFile] = MappingProxyType({})
+) -> Result:
+    """The report as a result. `histories` are those of its scenarios, by name."""
     counts = ", ".join(f"{count} {outcome}" for outcome, count in report.counts.items())
-    verdict = {0: "passed", 1: "failed", 2: "no scenario ran"}.get(report.exit_code, "harness error")
-    issues = report.counts.get("known issue", 0)
     return Result(
         name=shown(name) or "drahealth run",
-        verdict=f"{verdict}, with known issues" if issues and not report.exit_code else verdict,
+        verdict=_verdict(report),
         tone=_tone(report),
         reasons=(f"Scenarios: {counts}.",) if counts else (),
         facts=(
@@ -61,8 +64,31 @@ def kubelet_result(report: KubeletReport, name: str = "") -> Result:
         ),
         requirements={id_: _requirement(id_, one) for id_, one in report.requirements.items()},
         cells={id_: Cell(one.verdict, _details(id_, report.scenarios)) for id_, one in report.requirements.items()},
-        why_no_lanes="A run of scenarios has no lanes over time. `drahealth run --histories DIR` writes what happened.",
+        scenarios={one.name: _scenario(one, histories.get(one.name)) for one in report.scenarios},
+        why_no_lanes=_why_no_lanes(report),
     )
+
+
+def _scenario(scenario: Scenario, history: HistoryFile | None) -> ScenarioView:
+    return ScenarioView(shown(scenario.title), scenario.outcome, scenario_group(history) if history else None)
+
+
+def _why_no_lanes(report: KubeletReport) -> str:
+    """Why there is no history, if there is none."""
+    if not any(one.history_file for one in report.scenarios):
+        return "The lanes over time need the histories of the run: `drahealth run --report FILE --histories DIR`."
+    return "The histories that the report names are not there."
+
+
+def _verdict(report: KubeletReport) -> str:
+    """The result in words: a run of some scenarios, or an interrupted one, never just passed."""
+    if report.interrupted:
+        return "interrupted"
+    verdict = {0: "passed", 1: "failed", 2: "no scenario ran"}.get(report.exit_code, "harness error")
+    if report.exit_code == 0 and report.counts.get("known issue", 0):
+        verdict += ", with known issues"
+    untested = sum(one.verdict == "NOT_TESTED" for one in report.requirements.values() if one.level == "MUST")
+    return f"{verdict}, {untested} MUST not tested" if report.exit_code == 0 and untested else verdict
 
 
 def _tone(report: KubeletReport) -> str:

@@ -125,14 +125,15 @@ def stream_bars(found: list[Stream]) -> Iterator[tuple[str, Bar]]:
     """The bars of one process, each with its device: of the longest stream of each API, and of those that differ."""
     drawn: dict[tuple[str, str], list[bool]] = {}
     for stream in sorted(found, key=lambda one: -one.open_seconds):
-        for device, bar in _bars(stream):
+        for device, bar in bars_of(stream):
             lateness = drawn.setdefault((stream.api.name, device), [])
             if not lateness or (bar.late and True not in lateness):
                 lateness.append(bool(bar.late))
                 yield device, bar
 
 
-def _bars(stream: Stream) -> Iterator[tuple[str, Bar]]:
+def bars_of(stream: Stream) -> Iterator[tuple[str, Bar]]:
+    """The bar of each device of a stream."""
     end = stream.opened.at + stream.open_seconds
     unlisted = _unlisted(stream) if stream.api.prepared_only else {}
     for device, times in arrivals(stream).items():

@@ -7,13 +7,13 @@ from drahealth.proto.values import Health
 from drahealth.suites.certifying.report.bars import Bar, Span, merged
 from drahealth.suites.checking.evidence import Evidence
 
-_States = list[tuple[float, Mapping[str, tuple[Health, str]]]]
+States = list[tuple[float, Mapping[str, tuple[Health, str]]]]
 """The devices with health and message, at each time at which they were seen."""
 
 
 def pod_bars(evidence: Evidence) -> Iterator[tuple[str, str, Bar]]:
     """The health in `allocatedResourcesStatus`: experiment, ID of the resource, and bar of each container."""
-    found: dict[tuple[str, str, str], _States] = {}
+    found: dict[tuple[str, str, str], States] = {}
     for one in evidence.of(StatusSeen):
         for container, entries in one.what.entries():
             shown = {each.resource_id: (each.health, each.message) for entry in entries for each in entry.resources}
@@ -26,12 +26,12 @@ def pod_bars(evidence: Evidence) -> Iterator[tuple[str, str, Bar]]:
                 states.append((gone.at, {}))
     for (experiment, pod, container), states in found.items():
         source = f"status of Pod {pod}" + (f", container {container}" if container else "")
-        yield from ((experiment, name, bar) for name, bar in _bars(source, states, _end(evidence)))
+        yield from ((experiment, name, bar) for name, bar in state_bars(source, states, _end(evidence)))
 
 
 def list_bars(evidence: Evidence) -> Iterator[tuple[str, str, Bar]]:
     """The health in the lists of a device plugin: experiment, ID of the device, and bar of each stream."""
-    found: dict[tuple[str, str], _States] = {}
+    found: dict[tuple[str, str], States] = {}
     ends: dict[tuple[str, str], float] = {}
     for one in evidence.of(ListReceived):
         listed = {each.id: (_health(each.health), "") for each in one.what.devices}
@@ -41,10 +41,11 @@ def list_bars(evidence: Evidence) -> Iterator[tuple[str, str, Bar]]:
     for (experiment, stream), states in found.items():
         end = ends.get((experiment, stream), _end(evidence))
         source = f"ListAndWatch, stream {stream}"
-        yield from ((experiment, name, bar) for name, bar in _bars(source, states, end))
+        yield from ((experiment, name, bar) for name, bar in state_bars(source, states, end))
 
 
-def _bars(source: str, states: _States, end: float) -> Iterator[tuple[str, Bar]]:
+def state_bars(source: str, states: States, end: float) -> Iterator[tuple[str, Bar]]:
+    """The bar of each device in these states. The last state lasts until `end`."""
     stops = [*(at for at, _ in states[1:]), end]
     for name in dict.fromkeys(name for _, health in states for name in health):
         spans = [

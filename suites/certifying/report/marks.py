@@ -23,7 +23,7 @@ from drahealth.proto.services import GET_INFO, PREPARE, UNPREPARE
 from drahealth.suites.checking.evidence import Evidence
 from drahealth.suites.checking.observed.streams import OURS
 
-Kind = Literal["fault", "cleared", "process", "server", "call", "problem"]
+Kind = Literal["fault", "cleared", "process", "server", "call", "problem", "step"]
 _LIMIT = 200
 """The most marks of one process."""
 _CALLS = {one.path.removeprefix("/") for one in (GET_INFO, *PREPARE.values(), *UNPREPARE.values())}
@@ -71,12 +71,19 @@ def _mark(event: Event) -> tuple[Kind, str] | None:
             return "server", f"kubelet {'started' if event.running else 'stopped'}"
         case PodRequested():
             return "call", f"Pod {event.pod} {event.change}"
-        case GrpcCall(method=method) if method in _CALLS:
-            name = method.rpartition("/")[2]
-            return ("call", name) if event.code == "OK" else ("problem", f"{name}: {event.code} {event.details}")
+        case GrpcCall():
+            return call_mark(event)
         case StreamClosed(why=why) if why != OURS and event.code not in ("UNIMPLEMENTED", "UNAVAILABLE"):
             return "problem", f"stream {event.stream} ended: {why}"
         case MalformedReceived():
             return "problem", f"malformed report on stream {event.stream}"
         case _:
             return None
+
+
+def call_mark(call: GrpcCall) -> tuple[Kind, str] | None:
+    """A call that registers a driver or prepares claims; a problem if it failed."""
+    if call.method not in _CALLS:
+        return None
+    name = call.method.rpartition("/")[2]
+    return ("call", name) if call.code == "OK" else ("problem", f"{name}: {call.code} {call.details}")

@@ -9,6 +9,7 @@ from drahealth.suites.certifying.report.check_result import check_result
 from drahealth.suites.certifying.report.document import Report
 from drahealth.suites.certifying.report.drawing import picture
 from drahealth.suites.certifying.report.results import ORDER, Result, sections
+from drahealth.suites.certifying.report.scenarios import scenario_table
 from drahealth.suites.certifying.report.templates import render, text_of
 from drahealth.suites.checking.evidence import Evidence
 
@@ -24,6 +25,16 @@ SIGNS = {
     "": "·",
 }
 """A sign for each verdict, so that a reader needs no colours."""
+
+OUTCOMES = {
+    "passed": "PASS",
+    "failed": "FAIL",
+    "error": "ERROR",
+    "known issue": "KNOWN ISSUE",
+    "not applicable": "NOT_APPLICABLE",
+    "": "",
+}
+"""The verdict by which the outcome of a scenario is shown."""
 
 
 def page(report: Report, evidence: Evidence | None = None) -> str:
@@ -43,10 +54,12 @@ def page_of(results: Sequence[Result]) -> str:
         "page.html.jinja",
         results=results,
         pictures=[picture(result.lanes) if result.lanes else None for result in results],
+        scenarios=scenario_table(results),
         sections=found,
         verdicts=[verdict for verdict in ORDER if verdict in worst],
         levels=list(dict.fromkeys(row.requirement.level for section in found for row in section.rows)),
         signs=SIGNS,
+        outcomes=OUTCOMES,
         style=Markup(style),  # our own file: escaped, it would be no style sheet, and not have this digest
         digest=digest,
         version=__version__,

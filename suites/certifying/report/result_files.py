@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from drahealth.fakes.program.error_wording import plain
+from drahealth.proto.history import HistoryFile
 from drahealth.proto.quoting import one_line
 from drahealth.suites.certifying.report.check_result import check_result
 from drahealth.suites.certifying.report.document import FORMAT, Report
+from drahealth.suites.certifying.report.history_files import read_histories
 from drahealth.suites.certifying.report.kubelet_result import KubeletReport, kubelet_result
 from drahealth.suites.certifying.report.reading import parse_report
 from drahealth.suites.certifying.report.results import Result
@@ -31,6 +33,8 @@ class Files:
     """By path."""
     evidence: dict[str, Evidence] = field(default_factory=dict)
     """By path."""
+    histories: dict[str, dict[str, HistoryFile]] = field(default_factory=dict)
+    """Those of the scenarios of a report, by its path."""
 
     def results(self) -> list[Result]:
         """The reports as results, each with its evidence. Raises ConfigurationError for evidence without a report."""
@@ -45,7 +49,7 @@ class Files:
 
     def _result(self, path: str, report: Report | KubeletReport) -> Result:
         if isinstance(report, KubeletReport):
-            return kubelet_result(report, path)
+            return kubelet_result(report, path, self.histories[path])
         evidence = next((one for one in self.evidence.values() if one.header == report.run), None)
         return check_result(report, evidence, path)
 
@@ -78,7 +82,9 @@ def _read(path: Path, name: str, found: Files) -> None:
         return
     if name in found.reports:
         raise ConfigurationError(f"{path} is given twice", "pass each result once")
-    found.reports[name] = _report(path, data)
+    found.reports[name] = report = _report(path, data)
+    if isinstance(report, KubeletReport):
+        found.histories[name] = read_histories(report, path.parent)
 
 
 def _is_evidence(data: bytes) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from drahealth.proto.quoting import printable_lines
-from drahealth.suites.certifying.report.lanes import Lanes
+from drahealth.suites.certifying.report.lanes import Group, Lanes
 
 TEXT_LIMIT = 2000
 """Characters of the longest text on a page. The middle of a longer one is left out: the cause is often at its end."""
@@ -76,6 +76,16 @@ class ReleaseRow:
 
 
 @dataclass(frozen=True, slots=True)
+class ScenarioView:
+    """A scenario of a run."""
+
+    title: str
+    outcome: str
+    group: Group | None = None
+    """Its devices over time; None without a history."""
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
     """One result: a column of the page."""
 
@@ -93,7 +103,14 @@ class Result:
     """What a certificate holds for; the verdict and this are one sentence."""
     lanes: Lanes | None = None
     why_no_lanes: str = ""
+    scenarios: Mapping[str, ScenarioView] | None = None
+    """The scenarios of a run by name; None for a check."""
     releases: tuple[ReleaseRow, ...] = ()
+
+    @property
+    def has_histories(self) -> bool:
+        """Whether it is a run with a history of at least one scenario."""
+        return any(view.group for view in (self.scenarios or {}).values())
 
     @property
     def counts(self) -> tuple[tuple[str, int], ...]:

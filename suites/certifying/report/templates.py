@@ -7,12 +7,17 @@ from typing import Any
 
 def render(name: str, **values: Any) -> str:
     """The template with these values. Raises jinja2.UndefinedError for a missing one."""
-    from jinja2 import Environment, StrictUndefined
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
 
     environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+        loader=FunctionLoader(text_of),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
     )
-    return environment.from_string(text_of(name)).render(values)
+    return environment.get_template(name).render(values)
 
 
 @cache

@@ -5,12 +5,16 @@ from pathlib import Path
 
 import pytest
 
+from drahealth.proto.values import Health
 from drahealth.suites.certifying.report.check_result import check_result
 from drahealth.suites.certifying.report.document import report_of
 from drahealth.suites.certifying.report.page import page_of
+from drahealth.suites.certifying.report.result_files import read_files
 from drahealth.suites.unit.certifying.chromium import PROGRAM, Page, Theme, chromium
+from drahealth.suites.unit.certifying.recorded_runs import write_run
 from drahealth.suites.unit.certifying.reports import RERUN, failing, summary_of
 from drahealth.suites.unit.checking.healthy_run import healthy_run
+from drahealth.suites.unit.suites.histories import closed, history, opened, report, status
 
 pytestmark = [
     pytest.mark.anyio,
@@ -26,9 +30,15 @@ async def browser() -> AsyncIterator[Page]:
         yield page
 
 
-@pytest.fixture(params=["one result", "two results"])
+@pytest.fixture(params=["one result", "two results", "runs of scenarios"])
 def file(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A page of a driver that violates PLUGIN-18, also beside a healthy one."""
+    """A page of a driver that violates PLUGIN-18, also beside a healthy one; or of two runs of scenarios."""
+    if request.param == "runs of scenarios":
+        records = history(opened(), report(timeout=2), 9, status(Health.UNKNOWN), report(Health.UNHEALTHY), 1, closed())
+        runs = [write_run(tmp_path / f"{name}.json", {"test_a": records, "test_b": records}) for name in ("kep", "old")]
+        path = tmp_path / "page.html"
+        path.write_text(page_of(read_files(runs).results()), encoding="utf-8")
+        return path
     summary, evidence = failing()
     results = [check_result(report_of(summary, evidence, RERUN), evidence)]
     if request.param == "two results":
@@ -58,6 +68,7 @@ async def test_theme_changes_the_background_and_print_is_light(browser: Page, fi
     assert found == ["rgb(255, 255, 255)", "rgb(13, 17, 23)", "rgb(255, 255, 255)"]
 
 
+@pytest.mark.parametrize("file", ["one result", "two results"], indirect=True)
 async def test_checkboxes_filter_the_table_without_scripts(browser: Page, file: Path) -> None:
     await browser.open(file, width=1400, theme="light")
     for verdict in ("pass", "static", "not-applicable"):

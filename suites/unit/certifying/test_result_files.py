@@ -98,7 +98,18 @@ def test_failed_scenario_explains_its_requirement(kubelet: Path) -> None:
 
 def test_run_that_leaves_a_must_untested_is_not_good(tmp_path: Path) -> None:
     (result,) = results(write_run(tmp_path / "run.json", "passed"))
-    assert (result.verdict, result.tone) == ("passed", "open")
+    assert (result.verdict.startswith("passed, "), result.tone) == (True, "open")
+
+
+def test_interrupted_run_is_not_passed(tmp_path: Path) -> None:
+    run = json.loads(write_run(tmp_path / "run.json", "passed").read_text())
+    path = tmp_path / "interrupted.json"
+    path.write_text(json.dumps(run | {"interrupted": True, "exit_code": 3}))
+    (result,) = results(path)
+    assert (result.verdict, result.tone) == ("interrupted", "open")
+    path.write_text(json.dumps(run | {"interrupted": True}))
+    with pytest.raises(ConfigurationError, match="exit_code"):
+        results(path)
 
 
 def test_drivers_and_kubelets_side_by_side_do_not_differ(folder: Path, kubelet: Path) -> None:

@@ -133,6 +133,9 @@ def test_a_passed_run_writes_its_report_results_and_history(tmp_path: Path) -> N
     ]
     (history,) = (tmp_path / "h").iterdir()
     assert any(isinstance(record.what, StatusSeen) for record in read_history(history).records)
+    assert report["scenarios"][0]["history_file"] == f"h/{history.name}"
+    done = drahealth("report", "r.json", "--html", "r.html", folder=tmp_path)
+    assert (done.returncode, '<details class="scenario"' in (tmp_path / "r.html").read_text()) == (0, True)
 
 
 def test_a_failure_of_the_subject_exits_with_1(tmp_path: Path) -> None:
@@ -188,6 +191,7 @@ def test_the_list_of_scenarios_has_all_requirements() -> None:
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM], ids=lambda how: how.name)
 def test_an_interrupted_run_stops_its_processes(tmp_path: Path, how: signal.Signals) -> None:
     words = [sys.executable, "-c", LISTENING + COMMAND, "run", "--profile", "v1.34", "-k", "own_timeout"]
+    words += ["--report", str(tmp_path.with_suffix(".json"))]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as run:
         assert run.stdout
@@ -195,4 +199,6 @@ def test_an_interrupted_run_stops_its_processes(tmp_path: Path, how: signal.Sign
         run.send_signal(how)
         _, said = run.communicate(timeout=60)
     assert (run.returncode, said.splitlines()[-1]) == (3, "drahealth: interrupted")
+    report = json.loads(tmp_path.with_suffix(".json").read_text())
+    assert (report["interrupted"], report["exit_code"]) == (True, 3)
     assert list(tmp_path.iterdir()) == []

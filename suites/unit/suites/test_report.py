@@ -114,6 +114,7 @@ def test_the_report_has_all_fields() -> None:
         "about": "the reference",
         "health_api": None,
         "exit_code": 0,
+        "interrupted": False,
         "counts": {"passed": 1},
     }
     assert report["scenarios"] == [json.loads(json.dumps({**asdict(passed), "name": "test_a_0"}))]
