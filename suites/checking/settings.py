@@ -15,8 +15,8 @@ from drahealth.suites.checking.subject.places import check_placeholders
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.targets.api_servers.options import ApiServerKind
 
-DriverApiServer = ApiServerKind | Literal["none"]
-"""The API server of a driver that is started; none: the driver gets no kubeconfig."""
+DriverApiServer = ApiServerKind | Literal["none", "kubeconfig"]
+"""The API server of a driver that is started; none: the driver gets no kubeconfig; kubeconfig: that of a cluster."""
 
 NOT_ASKED = "not needed for the requirements of this run"
 """Why an experiment does not run in a partial run."""
@@ -52,7 +52,7 @@ class Settings:
     node_name: str = ""
     """Node of a running driver; empty for the Node with the name of this host, if there is one."""
     kubeconfig: Path | None = None
-    """API server of a running driver."""
+    """API server of a running driver; or, with `api_server="kubeconfig"`, of a driver that is started."""
     api_server: DriverApiServer = "memory"
     """API server of a driver that is started."""
     kubernetes: str | None = None
@@ -101,7 +101,7 @@ class Settings:
                 "a command and a running driver exclude each other" if running else "missing driver",
                 "use `drahealth check -- COMMAND...`, `drahealth check SOCKET` or `drahealth check --registry-dir DIR`",
             )
-        if self.command and self.kubeconfig:
+        if self.command and self.kubeconfig and self.api_server != "kubeconfig":
             raise ConfigurationError(
                 "--kubeconfig is only for a running driver", "use {kubeconfig} in the driver's command line"
             )

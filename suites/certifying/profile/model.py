@@ -123,6 +123,8 @@ class ApiServerSection(Section):
 
     kind: Literal["none", "memory", "real"] = "memory"
     """none: no API server; memory: one in this process; real: kube-apiserver and etcd."""
+    kubeconfig: Text | None = Field(default=None, examples=["~/.kube/config"])
+    """Instead of kind: the kubeconfig of a cluster, in which drahealth creates objects, and deletes them at the end."""
     kubernetes: Release | None = Field(default=None, examples=["1.37.1"])
     """Release of a real API server, such as 1.37.1."""
     objects: tuple[Text, ...] = Field(default=(), examples=[["objects.yaml"]])
@@ -130,6 +132,8 @@ class ApiServerSection(Section):
 
     @model_validator(mode="after")
     def _is_consistent(self) -> "ApiServerSection":
+        if self.kubeconfig and "kind" in self.model_fields_set:
+            raise ValueError("set either kind or kubeconfig")
         if self.kubernetes and self.kind != "real":
             raise ValueError('kubernetes is only for kind = "real"')
         if self.objects and self.kind == "none":

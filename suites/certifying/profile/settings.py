@@ -19,6 +19,7 @@ def settings_of(
 ) -> Settings:
     """The settings of a certification. `api_server` replaces that of the profile. Raises ConfigurationError."""
     profile, driver = file.profile, file.profile.driver
+    kind = api_server or ("kubeconfig" if profile.api_server.kubeconfig else profile.api_server.kind)
     running = driver.running or RunningDriver.model_construct()
     return Settings(
         command=driver.command,
@@ -29,10 +30,10 @@ def settings_of(
         grace=driver.grace,
         registry_dir=_path(file, running.registry_dir),
         socket=_path(file, running.socket),
-        kubeconfig=_path(file, running.kubeconfig),
+        kubeconfig=_path(file, profile.api_server.kubeconfig if kind == "kubeconfig" else running.kubeconfig),
         node_name=running.node_name,
         cdi_dirs=tuple(file.folder / name for name in running.cdi_dirs) or CDI_DIRS,
-        api_server=api_server or profile.api_server.kind,
+        api_server=kind,
         kubernetes=profile.api_server.kubernetes,
         objects=file.objects,
         claim=file.claim,
@@ -61,4 +62,4 @@ def _helper(section: HelperSection) -> Helper:
 
 
 def _path(file: ProfileFile, name: str | None) -> Path | None:
-    return file.folder / name if name else None
+    return file.folder / Path(name).expanduser() if name else None

@@ -94,8 +94,8 @@ class Allocator:
         )
         self._made.append(ClaimRef(namespace, name, made["metadata"]["uid"]))
         made["status"] = {**(made.get("status") or {}), "allocation": shape.allocation}
-        if reserved and self._lab.subject.started_by_us:
-            # Some drivers look for the Pod of a claim. In the cluster of a running driver, a controller would find that
+        if reserved and not self._lab.subject.shares_api:
+            # Some drivers look for the Pod of a claim. In the cluster of others, a controller would find that
             # the Pod does not exist, and deallocate the claim.
             pod = {"metadata": {"name": "drahealth-check", "uid": str(uuid4())}}
             made = claim_objects.reserved(made, pod)
@@ -133,7 +133,7 @@ async def allocator(lab: Lab, plugin: Plugin, named: Collection[str] = ()) -> As
 async def _surroundings(lab: Lab, api: ListWatch) -> AsyncGenerator[None, None]:
     """The Namespaces and DeviceClasses of the claim file; those that exist are used.
 
-    The others are created. In the API server of a running driver they are deleted at the end.
+    The others are created. In the API server of others they are deleted at the end.
     """
     async with AsyncExitStack() as stack:
         for kind in (NAMESPACES, DEVICE_CLASSES):
@@ -144,7 +144,7 @@ async def _surroundings(lab: Lab, api: ListWatch) -> AsyncGenerator[None, None]:
 
 
 async def _delete(lab: Lab, api: ListWatch, kind: Kind, name: str) -> None:
-    if not lab.subject.started_by_us:
+    if lab.subject.shares_api:
         with suppress(ApiError):
             await api.delete(kind, name)
 
@@ -171,7 +171,7 @@ def _rejections(lab: Lab) -> Generator[None, None, None]:
     except ApiError as error:
         if lab.claim:
             raise Incomplete(f"the API server rejected an object of the claim file: {error}") from None
-        if not lab.subject.started_by_us:
+        if lab.subject.shares_api:
             raise Incomplete(f"the API server rejected the claim of drahealth: {error}") from None
         raise
 

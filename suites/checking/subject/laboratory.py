@@ -8,6 +8,7 @@ from socket import gethostname
 from typing import Protocol
 
 from drahealth.fakes.cluster.api import NODES, ApiError
+from drahealth.fakes.cluster.clients.access import Access
 from drahealth.fakes.cluster.clients.kube_client import KubeClient, access_of
 from drahealth.fakes.cluster.list_watch import ListWatch
 from drahealth.manager.profile import KEP
@@ -17,6 +18,7 @@ from drahealth.suites.checking.experiments.experiment import Process
 from drahealth.suites.checking.sandbox.running import RunningSandbox, sandbox
 from drahealth.suites.checking.settings import Settings
 from drahealth.suites.checking.subject.adapters import AdaptersOf, Surroundings
+from drahealth.suites.checking.subject.cluster import Cluster, cluster
 from drahealth.suites.checking.subject.gateway import Bind, Gateway, bound_here
 from drahealth.suites.checking.subject.helper_process import HelperProcess, Helpers
 from drahealth.suites.checking.subject.kubelet_setup import KubeletSetup
@@ -29,6 +31,9 @@ from drahealth.suites.targets.api_servers.options import DEFAULT_KUBERNETES, Api
 from drahealth.suites.targets.api_servers.server import ApiServerProcess
 from drahealth.suites.targets.api_servers.serving import api_server
 from drahealth.suites.targets.versions import profile_of
+
+_WITH_PODS = ("pod", "pod-broken")
+"""Processes with Pods: the reference needs an API server of its own, and runs no Pod in the cluster of others."""
 
 
 class Records(Protocol):
@@ -59,9 +64,10 @@ async def laboratory(
     """
     async with AsyncExitStack() as stack:
         found = {}
+        others = await _cluster(settings, stack)
         for number, label in enumerate(processes):
             if settings.command:
-                subject = await _started(settings, label, root / str(number), clock, records, stack)
+                subject = await _started(settings, label, root / str(number), clock, records, stack, others)
             else:
                 subject = await _running(settings, label, clock, records, stack)
             if settings.faults:
@@ -70,6 +76,14 @@ async def laboratory(
             stack.push_async_callback(subject.close)
             found[label] = subject
         yield found
+
+
+async def _cluster(settings: Settings, stack: AsyncExitStack) -> Cluster | None:
+    """The user's cluster, if it is the API server of drivers that drahealth starts."""
+    if settings.api_server != "kubeconfig":
+        return None
+    assert settings.kubeconfig
+    return await stack.enter_async_context(cluster(settings.kubeconfig, [dict(one) for one in settings.objects]))
 
 
 async def _add_faults(subject: Subject, settings: Settings, adapters: AdaptersOf, stack: AsyncExitStack) -> None:
@@ -83,14 +97,22 @@ async def _add_faults(subject: Subject, settings: Settings, adapters: AdaptersOf
 
 
 async def _started(
-    settings: Settings, label: Process, root: Path, clock: Clock, records: Records, stack: AsyncExitStack
+    settings: Settings,
+    label: Process,
+    root: Path,
+    clock: Clock,
+    records: Records,
+    stack: AsyncExitStack,
+    others: Cluster | None,
 ) -> Subject:
-    """A driver that drahealth starts, with a kubelet's directories and an API server of its own.
+    """A driver that drahealth starts, with a kubelet's directories, and an API server of its own or of others.
 
-    It does not share the API server, because ResourceSlices can belong to no node.
+    It does not share an API server of ours, because ResourceSlices can belong to no node.
     """
-    node = f"node-{label}"
-    api, gateway, server = None, None, None
+    others = None if label in _WITH_PODS else others
+    node = others.node(label) if others else f"node-{label}"
+    api: ListWatch | None = None
+    gateway, server = None, None
     kubeconfig = root / "kubeconfig" if settings.api_server != "none" else None
     places = _places(settings, root, kubeconfig, node)
     running = None
@@ -98,10 +120,14 @@ async def _started(
         running = await stack.enter_async_context(sandbox(declared, private_folders(declared, root), [root]))
     profile = profile_of(settings.kubernetes or DEFAULT_KUBERNETES) if settings.api_server == "real" else KEP
     if kubeconfig and label not in ("kubelet", "kubelet-broken"):  # a real kubelet brings its own API server
-        server = await stack.enter_async_context(_api_server(settings, root / "api"))
-        api = server.api
-        await create_objects(api, settings.objects, places)
-        gateway = await _gateway(server, running.bound if running else bound_here, records)
+        if others:
+            api, access = others.api, await access_of(others.kubeconfig)
+            await create_objects(api, settings.objects, places, others.add)
+        else:
+            server = await stack.enter_async_context(_api_server(settings, root / "api"))
+            api, access = server.api, await access_of(await server.kubeconfig())
+            await create_objects(api, settings.objects, places)
+        gateway = await _gateway(access, running.bound if running else bound_here, records)
         stack.push_async_callback(gateway.stop)
         await gateway.start(kubeconfig)
     return Subject(
@@ -118,6 +144,7 @@ async def _started(
         sandbox=running,
         helpers=_helpers(settings, places, clock, running),
         kubelet_setup=KubeletSetup(server, profile, settings.objects, records.hide, running),
+        shares_api=others is not None,
     )
 
 
@@ -133,9 +160,8 @@ def _api_server(settings: Settings, folder: Path) -> AbstractAsyncContextManager
     return api_server(kind, folder, kubernetes=settings.kubernetes)
 
 
-async def _gateway(server: ApiServerProcess, bind: Bind, records: Records) -> Gateway:
+async def _gateway(access: Access, bind: Bind, records: Records) -> Gateway:
     """A gateway to the server, not started. Its credentials, and those of the server, are secrets."""
-    access = await access_of(await server.kubeconfig())
     gateway = Gateway(access, bind)
     for secret in (gateway.token, *(await access.headers()).values()):
         records.hide(secret.removeprefix("Bearer "))
@@ -173,7 +199,14 @@ async def _running(
         socket=settings.socket,
         more_cdi_dirs=tuple(more),
     )
-    return Subject(label, places, clock, records.of_current, record_exit=partial(records.of_process, label), api=api)
+    return Subject(
+        label,
+        places,
+        clock,
+        records.of_current,
+        record_exit=partial(records.of_process, label),
+        api=api,
+    )
 
 
 async def _this_node(api: ListWatch) -> str:

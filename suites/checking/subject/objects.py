@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from drahealth.fakes.cluster.api import NAMESPACES, NODES, ApiError, Object
+from drahealth.fakes.cluster.api import NAMESPACES, NODES, ApiError, Kind, Object
 from drahealth.fakes.cluster.list_watch import ListWatch
 from drahealth.fakes.cluster.other_kinds import CRDS, custom_kinds
 from drahealth.suites.checking.subject.places import Places, filled
@@ -14,11 +14,18 @@ from drahealth.suites.errors import ConfigurationError, HarnessError
 ESTABLISHED_LIMIT = 30.0
 """Seconds until an API server serves the kind of a CustomResourceDefinition."""
 _INTERVAL = 0.1
+Created = Callable[[Kind, Object], None]
+"""Receives an object that was created."""
 _NOT_FOUND = 404
 
 
-async def create_objects(api: ListWatch, given: Sequence[Mapping[str, Any]], places: Places) -> None:
-    """Creates these objects, and the Node of the driver if it is not among them.
+async def create_objects(
+    api: ListWatch,
+    given: Sequence[Mapping[str, Any]],
+    places: Places,
+    created: Created = lambda *_: None,
+) -> None:
+    """Creates these objects, and the Node of the driver if it is not among them. `created` receives each of them.
 
     Namespaces come first, then CustomResourceDefinitions, whose kinds are served before the other objects are created.
     Placeholders in texts are replaced. Raises ConfigurationError if the API server rejects an object, and HarnessError
@@ -29,9 +36,9 @@ async def create_objects(api: ListWatch, given: Sequence[Mapping[str, Any]], pla
     for one in sorted(objects, key=_order):
         try:
             if (one["apiVersion"], one["kind"]) in custom:
-                await _served(partial(_create, api, one))
+                await _served(partial(_create, api, one, created))
             else:
-                await _create(api, one)
+                await _create(api, one, created)
         except ApiError as error:
             if error.reason != "AlreadyExists":
                 what = f"the API server rejects {one['kind']} {one['metadata'].get('name')}: {error}"
@@ -40,20 +47,21 @@ async def create_objects(api: ListWatch, given: Sequence[Mapping[str, Any]], pla
             await _wait_until_established(api, one["metadata"]["name"])
             custom |= {(kind.api_version, kind.kind) for kind in custom_kinds(one)}
     if not any(one["kind"] == NODES.kind and one["metadata"].get("name") == places.node_name for one in objects):
-        await _create_node(api, places.node_name)
+        await _create_node(api, places.node_name, created)
 
 
 def _order(obj: Object) -> int:
     return [NAMESPACES.kind, CRDS.kind, obj["kind"]].index(obj["kind"])
 
 
-async def _create(api: ListWatch, obj: Object) -> None:
+async def _create(api: ListWatch, obj: Object, created: Created) -> None:
     """Creates an object with its status. Raises `ApiError`."""
     kind = await api.kind_of(obj)
     metadata = obj["metadata"]
     if kind.namespaced and "namespace" not in metadata:
         metadata = {**metadata, "namespace": "default"}
     made = await api.create(kind, {**obj, "apiVersion": kind.api_version, "metadata": metadata})
+    created(kind, made)
     if obj.get("status") and kind.has_status and kind != CRDS:
         await api.replace_status(kind, {**made, "status": obj["status"]})
 
@@ -90,9 +98,9 @@ def _is_established(definition: Object) -> bool:
     return any((one["type"], one["status"]) == ("Established", "True") for one in conditions)
 
 
-async def _create_node(api: ListWatch, name: str) -> None:
+async def _create_node(api: ListWatch, name: str, created: Created) -> None:
     try:
-        await api.create(NODES, {"metadata": {"name": name}})
+        created(NODES, await api.create(NODES, {"metadata": {"name": name}}))
     except ApiError as error:
         if error.reason != "AlreadyExists":  # a real kubelet has created it
             raise

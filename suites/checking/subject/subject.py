@@ -60,6 +60,7 @@ class Subject:
         sandbox: RunningSandbox | None = None,
         helpers: Helpers | None = None,
         kubelet_setup: KubeletSetup | None = None,
+        shares_api: bool = False,
     ) -> None:
         self.label = label
         self.faults: tuple[Fault, ...] = ()
@@ -70,6 +71,8 @@ class Subject:
         self.clock = clock
         self.api = api
         """A client of its API server that does not pass the gateway; None without an API server."""
+        self.shares_api = shares_api or not command
+        """Whether its API server belongs to others, as that of a driver that was started by others."""
         self.kept = AsyncExitStack()
         """What lives as long as the subject: closed after its process has ended."""
         self.record_for_all = record_exit or record
@@ -117,10 +120,12 @@ class Subject:
         return self._process.running if self._process else not self.started_by_us
 
     def owns(self, resource_slice: Mapping[str, Any], driver: str) -> bool:
-        """Whether a ResourceSlice can be of this process. The API server of a running driver has other drivers."""
+        """Whether a ResourceSlice can be of this process. The API server of others has other drivers."""
         node = resource_slice["spec"].get("nodeName")
-        if not self.started_by_us and resource_slice["spec"].get("driver") != driver:
+        if self.shares_api and resource_slice["spec"].get("driver") != driver:
             return False
+        if self.shares_api and self.started_by_us:
+            return bool(node == self.places.node_name)
         return not node or not self.places.node_name or node == self.places.node_name
 
     def move(self, places: Places, api: ListWatch) -> None:

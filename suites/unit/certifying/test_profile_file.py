@@ -67,6 +67,14 @@ def test_running_driver_has_its_places_beside_the_file(tmp_path: Path) -> None:
     assert (found.command, found.registry_dir, found.kubeconfig) == ((), tmp_path / "reg", Path("/etc/k"))
 
 
+def test_cluster_of_a_kubeconfig_is_the_api_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/user")
+    found = settings(tmp_path, SMALL + '[api-server]\nkubeconfig = "~/.kube/config"\n')
+    assert (found.api_server, found.kubeconfig) == ("kubeconfig", Path("/home/user/.kube/config"))
+    other = settings_of(read_profile(tmp_path / "gpu.toml"), api_server="memory")
+    assert (other.api_server, other.kubeconfig) == ("memory", None)
+
+
 def test_sandbox_and_helpers_are_those_of_the_file(tmp_path: Path) -> None:
     helper = '[[helper]]\ncommand = ["daemon"]\nready = "{driver_dir}/d"\nlimit = "1m"\n[[helper]]\ncommand = ["nri"]\n'
     found = settings(tmp_path, SMALL + '[sandbox]\nprivate = ["/dev"]\n' + helper)
@@ -108,6 +116,7 @@ def test_all_mistakes_are_reported_at_once_with_their_lines(tmp_path: Path) -> N
         (SMALL + "name = 'A B'\n", 4),
         (SMALL + "working-directory = 'nowhere'\n", 4),
         (SMALL + "[api-server]\nkubernetes = '1.37.1'\n", 4),
+        (SMALL + "[api-server]\nkind = 'real'\nkubeconfig = 'k'\n", 4),
         (SMALL + "[api-server]\nkind = 'none'\nobjects = ['a.yaml']\n", 4),
         (SMALL + "[api-server]\nobjects = [\n'a.yaml']\n", 6),
         (SMALL + "[claim]\ndevices = 2\nmanifests = ['a.yaml']\n", 4),
