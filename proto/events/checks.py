@@ -131,6 +131,8 @@ class SocketRemoved:
     process: str
     path: str
     """Path of the socket."""
+    resource: str = ""
+    """Resource of the device plugin."""
 
 
 @dataclass(frozen=True, slots=True)

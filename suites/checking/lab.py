@@ -30,10 +30,10 @@ class Facts:
     """The health APIs that stream, by `services`."""
     kubelet: "asyncio.Future[DevicePluginKubelet]" = field(default_factory=_future)
     """The kubelet of a device plugin, by its registration."""
-    device_plugin: "asyncio.Future[RegisteredPlugin]" = field(default_factory=_future)
-    """By its registration."""
-    plugin_devices: "asyncio.Future[tuple[PluginDevice, ...]]" = field(default_factory=_future)
-    """The first list of a device plugin."""
+    device_plugins: "asyncio.Future[tuple[RegisteredPlugin, ...]]" = field(default_factory=_future)
+    """Those that a process registered: one for each resource."""
+    plugin_devices: "asyncio.Future[Mapping[str, tuple[PluginDevice, ...]]]" = field(default_factory=_future)
+    """The first list of each resource that has one."""
 
 
 @dataclass

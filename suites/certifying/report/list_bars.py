@@ -14,9 +14,17 @@ States = list[tuple[float, Mapping[str, tuple[Health, str]]]]
 def pod_bars(evidence: Evidence) -> Iterator[tuple[str, str, Bar]]:
     """The health in `allocatedResourcesStatus`: experiment, ID of the resource, and bar of each container."""
     found: dict[tuple[str, str, str], States] = {}
+    several = has_several_resources(evidence)
     for one in evidence.of(StatusSeen):
         for container, entries in one.what.entries():
-            shown = {each.resource_id: (each.health, each.message) for entry in entries for each in entry.resources}
+            shown = {
+                (f"{entry.name}/" if several and not entry.name.startswith("claim:") else "") + each.resource_id: (
+                    each.health,
+                    each.message,
+                )
+                for entry in entries
+                for each in entry.resources
+            }
             key = (one.experiment, one.what.pod, container)
             if shown or key in found:
                 found.setdefault(key, []).append((one.at, shown))
@@ -29,12 +37,19 @@ def pod_bars(evidence: Evidence) -> Iterator[tuple[str, str, Bar]]:
         yield from ((experiment, name, bar) for name, bar in state_bars(source, states, _end(evidence)))
 
 
+def has_several_resources(evidence: Evidence) -> bool:
+    """Whether a device plugin listed the devices of several resources: their IDs can then be the same."""
+    return len({one.what.driver for one in evidence.of(ListReceived)}) > 1
+
+
 def list_bars(evidence: Evidence) -> Iterator[tuple[str, str, Bar]]:
     """The health in the lists of a device plugin: experiment, ID of the device, and bar of each stream."""
     found: dict[tuple[str, str], States] = {}
     ends: dict[tuple[str, str], float] = {}
+    several = has_several_resources(evidence)
     for one in evidence.of(ListReceived):
-        listed = {each.id: (_health(each.health), "") for each in one.what.devices}
+        prefix = f"{one.what.driver}/" if several else ""
+        listed = {prefix + each.id: (_health(each.health), "") for each in one.what.devices}
         found.setdefault((one.experiment, one.what.stream), []).append((one.at, listed))
     for closed in evidence.of(StreamClosed):
         ends.setdefault((closed.experiment, closed.what.stream), closed.at)

@@ -1,12 +1,24 @@
 """What evidence shows of a device plugin: registrations, calls and ListAndWatch streams. Pure."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from drahealth.proto.device_plugin import ALLOCATE, GET_OPTIONS, REGISTER
-from drahealth.proto.events import GrpcCall, ListReceived, MalformedReceived, StreamClosed, StreamOpened
-from drahealth.proto.services import Unary
+from drahealth.proto.events import (
+    Event,
+    FaultCleared,
+    FaultInjected,
+    GrpcCall,
+    ListReceived,
+    MalformedReceived,
+    SocketRemoved,
+    StreamClosed,
+    StreamOpened,
+)
+from drahealth.proto.extended_resources import health_of
+from drahealth.proto.services import GET_INFO, Unary
+from drahealth.proto.values import Health
 from drahealth.suites.checking.evidence import Evidence, Observation
 from drahealth.suites.checking.kubelet.registration import DEVICE_PLUGIN
 from drahealth.suites.checking.kubelet.subscriber import CANCELLED_BY_US
@@ -20,6 +32,31 @@ FIRST_LIST_LIMIT = 10.0
 def calls(evidence: Evidence, method: Unary[Any, Any], *experiments: str) -> list[Call]:
     """The calls of a method."""
     return [one for one in evidence.of(GrpcCall, *experiments) if f"/{one.what.method}" == method.path]
+
+
+def of_resource(evidence: Evidence, resource: str, others: Collection[str]) -> Evidence:
+    """The evidence without the records of other resources."""
+    return replace(evidence, records=tuple(one for one in evidence.records if _resource(one.what) not in others))
+
+
+def _resource(event: Event) -> str:
+    """The resource of an event; empty if it belongs to the whole process."""
+    match event:
+        case GrpcCall() if f"/{event.method}" == GET_INFO.path:
+            return text(event.response, "name")
+        case FaultInjected() | FaultCleared():
+            return event.pool
+        case SocketRemoved():
+            return event.resource
+        case GrpcCall() | StreamOpened() | ListReceived() | MalformedReceived() | StreamClosed():
+            return event.driver
+        case _:
+            return ""
+
+
+def resources_of(evidence: Evidence) -> tuple[str, ...]:
+    """The resources that registered, in order."""
+    return tuple(dict.fromkeys(one.resource for one in registrations(evidence)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,3 +204,17 @@ def allocations(evidence: Evidence, *experiments: str) -> list[AllocateCall]:
         )
         for one in calls(evidence, ALLOCATE, *experiments)
     ]
+
+
+def lacks_option(evidence: Evidence, option: str) -> Call | None:
+    """The answer of GetDevicePluginOptions that does not advertise the option; None if there is none."""
+    answered = [one for one in calls(evidence, GET_OPTIONS) if one.what.code == "OK"]
+    return next((one for one in answered if not mapping(one.what.response).get(option)), None)
+
+
+def without_healthy_device(evidence: Evidence) -> Observation[ListReceived] | None:
+    """The first list, if it has no healthy device; None otherwise."""
+    first = next(all_lists(evidence), None)
+    if first is None or any(health_of(one.health) is Health.HEALTHY for one in first.what.devices):
+        return None
+    return first

@@ -1,6 +1,6 @@
 """All mutants: importing this module fills the table."""
 
-from drahealth.suites.checking.device_plugins.mutants import allocating, breaking, listing, living
+from drahealth.suites.checking.device_plugins.mutants import allocating, breaking, listing, living, several
 from drahealth.suites.checking.device_plugins.mutants import registering as plugin_registering
 from drahealth.suites.checking.mutants import claims, faults, fields, lifetime, pods, registering, streams
 from drahealth.suites.checking.mutants.table import MUTANTS
@@ -18,5 +18,6 @@ __all__ = [
     "plugin_registering",
     "pods",
     "registering",
+    "several",
     "streams",
 ]

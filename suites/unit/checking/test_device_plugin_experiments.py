@@ -33,7 +33,7 @@ from drahealth.suites.checking.lab import Lab
 from drahealth.suites.checking.outcomes import Incomplete, NotApplicable
 from drahealth.suites.unit.checking.lab_rig import LabRig
 
-RESOURCE = "example.com/gpu"
+RESOURCE, OTHER = "example.com/gpu", "example.com/nic"
 DEVICES = ("gpu-0", "gpu-1", "gpu-2")
 REGISTERED = ["GetDevicePluginOptions OK", "Register OK"]
 FOUND = ["GetInfo OK", "GetDevicePluginOptions OK", "NotifyRegistrationStatus OK"]
@@ -46,13 +46,13 @@ class PluginRig(LabRig):
         super().__init__()
         self.one_lab = self.lab()
 
-    async def device_plugin(self, **options: Any) -> FakeDevicePlugin:
+    async def device_plugin(self, resource: str = RESOURCE, **options: Any) -> FakeDevicePlugin:
         """A started device plugin with three devices."""
         places = self.places
         folders = {"plugins_dir": str(places.device_plugins_dir), "registry_dir": str(places.registry_dir)}
         given: dict[str, Any] = {**folders, "data_dir": str(places.plugins_dir / "plugin"), **options}
         devices = tuple(given.pop("devices", DEVICES))
-        plugin = FakeDevicePlugin(PluginOptions(RESOURCE, devices, **given), clock=self.clock)
+        plugin = FakeDevicePlugin(PluginOptions(resource, devices, **given), clock=self.clock)
         self._closing.append(plugin.stop)
         await plugin.start()
         return plugin
@@ -98,7 +98,7 @@ async def test_plugin_registers_in_both_ways(rig: PluginRig, lab: Lab, way: Any,
     await rig.device_plugin(registration=way)
     await plugin_registration(lab)
     assert rig.story() == ["kubelet up", *calls]
-    assert (await lab.facts.device_plugin).way == way
+    assert [one.way for one in await lab.facts.device_plugins] == [way]
 
 
 async def test_plugin_that_does_not_register_is_incomplete(rig: PluginRig, lab: Lab) -> None:
@@ -123,7 +123,7 @@ async def test_devices_are_allocated_as_far_as_there_are_some(
 ) -> None:
     await rig.device_plugin(devices=devices)
     await plugin_registration(lab)
-    lab.facts.plugin_devices.set_result(tuple(map(PluginDevice, devices)))
+    lab.facts.plugin_devices.set_result({RESOURCE: tuple(map(PluginDevice, devices))})
     rig.story()
     await allocation(lab)
     assert rig.story() == ["Allocate OK"] * (calls - 1) + ["Allocate NOT_FOUND"]
@@ -133,7 +133,7 @@ async def test_devices_are_allocated_as_far_as_there_are_some(
 async def test_optional_calls_are_made_only_if_they_are_advertised(rig: PluginRig, lab: Lab, experiment: Any) -> None:
     await rig.device_plugin()
     await plugin_registration(lab)
-    lab.facts.plugin_devices.set_result(tuple(map(PluginDevice, DEVICES)))
+    lab.facts.plugin_devices.set_result({RESOURCE: tuple(map(PluginDevice, DEVICES))})
     with pytest.raises(NotApplicable):
         await experiment(lab)
 
@@ -141,7 +141,7 @@ async def test_optional_calls_are_made_only_if_they_are_advertised(rig: PluginRi
 async def test_advertised_calls_are_made(rig: PluginRig, lab: Lab) -> None:
     await rig.device_plugin(preferred=("gpu-1",), pre_start=True)
     await plugin_registration(lab)
-    lab.facts.plugin_devices.set_result(tuple(map(PluginDevice, DEVICES)))
+    lab.facts.plugin_devices.set_result({RESOURCE: tuple(map(PluginDevice, DEVICES))})
     rig.story()
     await preferred_allocation(lab)
     await container_start(lab)
@@ -173,3 +173,24 @@ async def test_socket_is_removed_while_a_stream_is_open(rig: PluginRig, lab: Lab
     removed = ["stream-opened", "3 devices", "socket-removed"]
     assert rig.story()[:6] == ["kubelet up", *REGISTERED, *removed]
     assert (rig.places.device_plugins_dir / "example.com_gpu.sock").is_socket()
+
+
+async def test_each_resource_of_a_process_is_listed_and_allocated(rig: PluginRig, lab: Lab) -> None:
+    for resource in (RESOURCE, OTHER):
+        await rig.device_plugin(resource)
+    await plugin_registration(lab)
+    async with rig.time_flies():
+        await list_and_watch(lab)
+    rig.story()
+    await allocation(lab)
+    assert {one.resource for one in await lab.facts.device_plugins} == {RESOURCE, OTHER}
+    assert [event.driver for event in rig.events if isinstance(event, GrpcCall)] == [RESOURCE] * 5 + [OTHER] * 5
+
+
+async def test_each_resource_registers_with_a_restarted_kubelet(rig: PluginRig, lab: Lab) -> None:
+    for resource in (RESOURCE, OTHER):
+        await rig.device_plugin(resource)
+    await plugin_registration(lab)
+    async with rig.time_flies():
+        await kubelet_restart(lab)
+    assert "registration-failed" not in rig.story()

@@ -2,18 +2,18 @@
 
 from collections.abc import Iterator
 
-from drahealth.suites.checking.checks.registry import check
+from drahealth.suites.checking.device_plugins.checks.resources import resource_check
 from drahealth.suites.checking.device_plugins.experiments.allocating import UNKNOWN_DEVICE
-from drahealth.suites.checking.device_plugins.observed import AllocateCall, allocations
+from drahealth.suites.checking.device_plugins.observed import AllocateCall, allocations, without_healthy_device
 from drahealth.suites.checking.evidence import Evidence
 from drahealth.suites.checking.observed.registrations import outcome
-from drahealth.suites.checking.verdicts import Finding, failed, not_tested, passed
+from drahealth.suites.checking.verdicts import Finding, failed, not_applicable, not_tested, passed
 
 _NAME = "allocation"
 _READS = ("list-and-watch",)  # it has the devices
 
 
-@check(
+@resource_check(
     "DEVPLUGIN-11",
     _NAME,
     fix="Return one ContainerAllocateResponse for each ContainerAllocateRequest, in the order of the requests.",
@@ -23,7 +23,7 @@ def each_container_has_its_response(evidence: Evidence) -> Finding:
     """Allocate of known devices succeeds, with one response for each container, in order."""
     found = _known(evidence)
     if not found:
-        return not_tested("Allocate was not called")
+        return _uncalled(evidence)
     done = set()
     for one in found:
         if one.containers in done:
@@ -49,7 +49,7 @@ def _swapped(pair: AllocateCall, found: list[AllocateCall]) -> str:
     return f"the first response is that for {', '.join(pair.containers[1])}"
 
 
-@check(
+@resource_check(
     "DEVPLUGIN-12",
     _NAME,
     fix="Return device nodes, mounts, variables, annotations or CDI devices for the container.",
@@ -63,11 +63,11 @@ def responses_give_access(evidence: Evidence) -> Finding:
             if not any(response.values()):
                 return failed("something in each response", f"nothing for {', '.join(devices)}", one.number)
     if not found:
-        return not_tested("Allocate did not succeed")
+        return not_tested("Allocate did not succeed") if allocations(evidence, _NAME) else _uncalled(evidence)
     return passed(f"{len(found)} answers with content", *(one.number for one in found))
 
 
-@check(
+@resource_check(
     "DEVPLUGIN-13", _NAME, fix="Return an error, such as NOT_FOUND, for an ID that is not in the list.", reads=_READS
 )
 def unknown_device_is_refused(evidence: Evidence) -> Finding:
@@ -77,10 +77,10 @@ def unknown_device_is_refused(evidence: Evidence) -> Finding:
             if one.succeeded:
                 return failed("an error", f"Allocate of {UNKNOWN_DEVICE} succeeded", one.number)
             return passed(outcome(one.call.what), one.number)
-    return not_tested("Allocate was not called for an unknown device")
+    return _uncalled(evidence)
 
 
-@check(
+@resource_check(
     "DEVPLUGIN-14",
     _NAME,
     fix="Do not remember allocated devices: a kubelet allocates a device again when its container has ended.",
@@ -94,11 +94,11 @@ def device_can_be_allocated_again(evidence: Evidence) -> Finding:
             seen = f"the second Allocate failed: {outcome(again.call.what)}"
             return failed("Allocate succeeds again", seen, before.number, again.number)
     if not pairs:
-        return not_tested("no device was allocated twice")
+        return not_tested("no device was allocated twice") if allocations(evidence, _NAME) else _uncalled(evidence)
     return passed("Allocate succeeded again", *(one.number for pair in pairs for one in pair))
 
 
-@check("DEVPLUGIN-15", _NAME, fix="Make the response depend only on the devices.", reads=_READS)
+@resource_check("DEVPLUGIN-15", _NAME, fix="Make the response depend only on the devices.", reads=_READS)
 def second_response_is_the_same(evidence: Evidence) -> Finding:
     """The second Allocate of the same devices has the same response."""
     pairs = [(before, again) for before, again in _repeated(evidence) if again.succeeded]
@@ -106,8 +106,15 @@ def second_response_is_the_same(evidence: Evidence) -> Finding:
         if before.responses != again.responses:
             return failed("the same response", "another response", before.number, again.number)
     if not pairs:
-        return not_tested("no device was allocated twice")
+        return not_tested("no device was allocated twice") if allocations(evidence, _NAME) else _uncalled(evidence)
     return passed("the responses are equal", *(one.number for pair in pairs for one in pair))
+
+
+def _uncalled(evidence: Evidence) -> Finding:
+    """Not applicable without a healthy device; Allocate was not called."""
+    if listed := without_healthy_device(evidence):
+        return not_applicable("the plugin lists no healthy device", listed.number)
+    return not_tested("Allocate was not called")
 
 
 def _known(evidence: Evidence) -> list[AllocateCall]:

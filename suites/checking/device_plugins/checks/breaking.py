@@ -59,8 +59,9 @@ def _episodes(evidence: Evidence) -> list[_Episode]:
     for number, broken in enumerate(breaks):
         end = began(breaks[number + 1]) if number + 1 < len(breaks) else last
         healed = (one for one in evidence.of(FaultCleared, _NAME) if broken.number < one.number and one.at <= end)
-        before = [one for one in lists if one.at < began(broken)]
-        during = tuple(one for one in lists if began(broken) <= one.at <= end)
+        mine = [one for one in lists if broken.what.pool in ("", one.what.driver)]
+        before = [one for one in mine if one.at < began(broken)]
+        during = tuple(one for one in mine if began(broken) <= one.at <= end)
         found.append(_Episode(broken, next(healed, None), before[-1] if before else None, during, end))
     return found
 

@@ -2,8 +2,8 @@
 
 from drahealth.proto.events import CdiSpecsRead
 from drahealth.proto.quoting import one_line
-from drahealth.suites.checking.checks.registry import check
-from drahealth.suites.checking.device_plugins.observed import AllocateCall, allocations
+from drahealth.suites.checking.device_plugins.checks.resources import resource_check
+from drahealth.suites.checking.device_plugins.observed import AllocateCall, allocations, without_healthy_device
 from drahealth.suites.checking.evidence import Evidence
 from drahealth.suites.checking.kubelet.cdi_specs import defined_in, files_text, is_qualified
 from drahealth.suites.checking.verdicts import Finding, failed, not_applicable, not_tested, passed
@@ -15,13 +15,15 @@ _READS = ("list-and-watch",)  # it has the devices
 def _with_names(evidence: Evidence) -> list[AllocateCall] | Finding:
     """The calls whose responses have CDI devices; a finding if there is none."""
     done = [one for one in allocations(evidence, _NAME) if one.succeeded]
+    if not done and (listed := without_healthy_device(evidence)):
+        return not_applicable("the plugin lists no healthy device", listed.number)
     if not done:
         return not_tested("Allocate did not succeed")
     named = [one for one in done if one.cdi_names]
     return named or not_applicable("Allocate returns no CDI devices", *(one.number for one in done))
 
 
-@check(
+@resource_check(
     "DEVPLUGIN-28",
     _NAME,
     fix="Return CDI devices as VENDOR/CLASS=NAME. The vendor and the class start with a letter.",
@@ -39,7 +41,7 @@ def cdi_names_are_qualified(evidence: Evidence) -> Finding:
     return passed(f"qualified names: {', '.join(names)}", *(one.number for one in found))
 
 
-@check(
+@resource_check(
     "DEVPLUGIN-29",
     _NAME,
     fix="Write a valid CDI spec with each device to the CDI directory before Allocate returns, and keep it.",

@@ -5,7 +5,7 @@ from collections import Counter
 from drahealth.proto.events import ListReceived
 from drahealth.proto.quoting import one_line
 from drahealth.proto.values import Health
-from drahealth.suites.checking.checks.registry import check
+from drahealth.suites.checking.device_plugins.checks.resources import resource_check
 from drahealth.suites.checking.device_plugins.observed import (
     FIRST_LIST_LIMIT,
     ListStreamSeen,
@@ -21,7 +21,7 @@ _LONGEST_ID = 63
 _WATCH = "list-and-watch"
 
 
-@check(
+@resource_check(
     "DEVPLUGIN-04",
     _WATCH,
     fix="Send the list of all devices at the start of ListAndWatch, before you wait for changes.",
@@ -52,7 +52,7 @@ def _prompt(stream: ListStreamSeen) -> Finding:
     return failed(f"a list within {FIRST_LIST_LIMIT:g} s", seen, opened.number, stream.closed.number)
 
 
-@check("DEVPLUGIN-05", _WATCH, fix="Give each device its own ID, such as its serial number.")
+@resource_check("DEVPLUGIN-05", _WATCH, fix="Give each device its own ID, such as its serial number.")
 def device_ids_are_unique(evidence: Evidence) -> Finding:
     """No ID is empty, and none occurs twice in a list."""
     for listed in all_lists(evidence):
@@ -64,7 +64,7 @@ def device_ids_are_unique(evidence: Evidence) -> Finding:
     return _on_lists(evidence, "all IDs are unique")
 
 
-@check("DEVPLUGIN-06", _WATCH, fix="Use shorter IDs.")
+@resource_check("DEVPLUGIN-06", _WATCH, fix="Use shorter IDs.")
 def device_ids_have_at_most_63_characters(evidence: Evidence) -> Finding:
     """No ID is longer than the API allows."""
     for listed in all_lists(evidence):
@@ -74,7 +74,9 @@ def device_ids_have_at_most_63_characters(evidence: Evidence) -> Finding:
     return _on_lists(evidence, f"no ID has more than {_LONGEST_ID} characters")
 
 
-@check("DEVPLUGIN-07", _WATCH, fix="Set health to Healthy or Unhealthy. A kubelet treats all other words as Unhealthy.")
+@resource_check(
+    "DEVPLUGIN-07", _WATCH, fix="Set health to Healthy or Unhealthy. A kubelet treats all other words as Unhealthy."
+)
 def device_health_is_known(evidence: Evidence) -> Finding:
     """Each device has one of the two words of the API."""
     known = (str(Health.HEALTHY), str(Health.UNHEALTHY))
@@ -86,7 +88,9 @@ def device_health_is_known(evidence: Evidence) -> Finding:
     return _on_lists(evidence, "each device is Healthy or Unhealthy")
 
 
-@check("DEVPLUGIN-08", _WATCH, fix="Send all devices in each ListAndWatchResponse. A kubelet removes the others.")
+@resource_check(
+    "DEVPLUGIN-08", _WATCH, fix="Send all devices in each ListAndWatchResponse. A kubelet removes the others."
+)
 def every_list_has_all_devices(evidence: Evidence) -> Finding:
     """The last list of the first stream has the devices that the next stream lists."""
     streams = list_streams(evidence, _WATCH)
@@ -105,7 +109,7 @@ def every_list_has_all_devices(evidence: Evidence) -> Finding:
     return passed(seen, start.number, end.number, again.number)
 
 
-@check(
+@resource_check(
     "DEVPLUGIN-09",
     _WATCH,
     fix="Return from ListAndWatch only when the kubelet cancels the call, or when the plugin ends.",
@@ -127,7 +131,7 @@ def list_stream_stays_open(evidence: Evidence) -> Finding:
     return passed(seen, streams[0].opened.number, closed.number)
 
 
-@check(
+@resource_check(
     "DEVPLUGIN-10",
     _WATCH,
     fix="Send the list of all devices at the start of each call of ListAndWatch.",

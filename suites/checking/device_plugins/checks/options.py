@@ -4,18 +4,18 @@ from collections.abc import Iterator
 from typing import Any
 
 from drahealth.proto.device_plugin import GET_PREFERRED_ALLOCATION, PRE_START_CONTAINER
-from drahealth.suites.checking.checks.registry import check
-from drahealth.suites.checking.device_plugins.observed import calls
+from drahealth.suites.checking.device_plugins.checks.resources import resource_check
+from drahealth.suites.checking.device_plugins.observed import calls, lacks_option, without_healthy_device
 from drahealth.suites.checking.evidence import Evidence
 from drahealth.suites.checking.observed.plain import at, sequence, texts
 from drahealth.suites.checking.observed.registrations import outcome
-from drahealth.suites.checking.verdicts import Finding, failed, not_tested, passed
+from drahealth.suites.checking.verdicts import Finding, failed, not_applicable, not_tested, passed
 
 _PREFERRED = "preferred-allocation"
 _READS = ("list-and-watch",)  # it has the devices
 
 
-@check(
+@resource_check(
     "DEVPLUGIN-16",
     _PREFERRED,
     fix="Implement GetPreferredAllocation, or set get_preferred_allocation_available to false.",
@@ -27,12 +27,14 @@ def advertised_preference_is_served(evidence: Evidence) -> Finding:
     for one in found:
         if one.what.code != "OK":
             return failed("GetPreferredAllocation succeeds", outcome(one.what), one.number)
+    if not found and (lacking := _lacking(evidence, "get_preferred_allocation_available")):
+        return lacking
     if not found:
         return not_tested("GetPreferredAllocation was not called")
     return passed(f"{len(found)} calls succeeded", *(one.number for one in found))
 
 
-@check(
+@resource_check(
     "DEVPLUGIN-17",
     _PREFERRED,
     fix="Choose allocation_size devices of available_deviceIDs, first those of must_include_deviceIDs, each once.",
@@ -50,9 +52,20 @@ def preferred_devices_are_as_requested(evidence: Evidence) -> Finding:
         for request, response in zip(requests, responses, strict=True):
             if wrong := next(_wrong(request, texts(response, "deviceIDs")), None):
                 return failed(*wrong, one.number)
+    if not found and (lacking := _lacking(evidence, "get_preferred_allocation_available")):
+        return lacking
     if not found:
         return not_tested("GetPreferredAllocation did not succeed")
     return passed(f"{len(found)} answers as requested", *(one.number for one in found))
+
+
+def _lacking(evidence: Evidence, option: str) -> Finding | None:
+    """Not applicable if the plugin does not advertise the call, or lists no healthy device."""
+    if answer := lacks_option(evidence, option):
+        return not_applicable(f"the plugin does not set {option}", answer.number)
+    if listed := without_healthy_device(evidence):
+        return not_applicable("the plugin lists no healthy device", listed.number)
+    return None
 
 
 def _wrong(request: Any, chosen: tuple[str, ...]) -> Iterator[tuple[str, str]]:
@@ -69,7 +82,7 @@ def _wrong(request: Any, chosen: tuple[str, ...]) -> Iterator[tuple[str, str]]:
         yield f"{size} devices", f"{len(chosen)} devices: {', '.join(chosen) or 'none'}"
 
 
-@check(
+@resource_check(
     "DEVPLUGIN-18",
     "container-start",
     fix="Implement PreStartContainer, or set pre_start_required to false.",
@@ -81,6 +94,8 @@ def required_pre_start_is_served(evidence: Evidence) -> Finding:
     for one in found:
         if one.what.code != "OK":
             return failed("PreStartContainer succeeds", outcome(one.what), one.number)
+    if not found and (lacking := _lacking(evidence, "pre_start_required")):
+        return lacking
     if not found:
         return not_tested("PreStartContainer was not called")
     return passed("PreStartContainer succeeded", found[0].number)

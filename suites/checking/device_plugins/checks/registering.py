@@ -1,7 +1,9 @@
 """Checks of how a device plugin registers."""
 
 from drahealth.proto.events import KubeletSwitched, ProcessExited, RegistrationFailed, SocketRemoved, SocketsListed
+from drahealth.proto.quoting import one_line
 from drahealth.suites.checking.checks.registry import check
+from drahealth.suites.checking.device_plugins.checks.resources import resource_check
 from drahealth.suites.checking.device_plugins.observed import Registration, options_calls, registrations
 from drahealth.suites.checking.device_plugins.registered import registration_problem
 from drahealth.suites.checking.evidence import Evidence, Observation
@@ -22,7 +24,8 @@ def device_plugin_registers(evidence: Evidence) -> Finding:
     """A kubelet gets a registration in time."""
     found = registrations(evidence, "plugin-registration")
     if found:
-        return passed(f"a registration of {found[0].resource}", found[0].number)
+        names = ", ".join(dict.fromkeys(one_line(one.resource) for one in found))
+        return passed(f"a registration of {names}", *(one.number for one in found))
     missing = next(evidence.of(RegistrationFailed, "plugin-registration"), None)
     if missing:
         return failed("a registration", missing.what.problem, missing.number)
@@ -57,7 +60,7 @@ def _wrong_fields(one: Registration) -> tuple[str, str] | None:
     return None
 
 
-@check(
+@resource_check(
     "DEVPLUGIN-02",
     "plugin-registration",
     fix="Listen on the plugin's socket, and serve the DevicePlugin service, before you call Register.",
@@ -77,7 +80,7 @@ def plugin_is_served_when_it_registers(evidence: Evidence) -> Finding:
     return not_tested("there was no valid registration")
 
 
-@check(
+@resource_check(
     "DEVPLUGIN-03", "plugin-registration", fix="Fill `options` of RegisterRequest as you answer GetDevicePluginOptions."
 )
 def options_agree(evidence: Evidence) -> Finding:
@@ -96,7 +99,7 @@ def options_agree(evidence: Evidence) -> Finding:
     return not_tested("GetDevicePluginOptions was not answered")
 
 
-@check(
+@resource_check(
     "DEVPLUGIN-19",
     "plugin-kubelet-restart",
     fix="Watch the directory for a new kubelet.sock, or for the removal of the plugin's socket. Then serve a new "
@@ -121,7 +124,7 @@ def plugin_registers_with_a_restarted_kubelet(evidence: Evidence) -> Finding:
     return not_tested("the plugin was not watched long enough after the restart", up.number)
 
 
-@check(
+@resource_check(
     "DEVPLUGIN-20",
     "removed-socket",
     fix="Watch the plugin's socket. After its removal serve a new one, and call Register again.",
@@ -143,7 +146,7 @@ def plugin_serves_a_new_socket(evidence: Evidence) -> Finding:
     return failed("a new socket within 30 s", "the plugin has no socket", removed.number, listed.number)
 
 
-@check(
+@resource_check(
     "DEVPLUGIN-24",
     "refused-plugin",
     fix="Keep watching kubelet.sock after a refused registration, or exit so that the Pod restarts.",

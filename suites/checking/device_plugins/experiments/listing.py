@@ -1,4 +1,7 @@
-"""The experiment with the ListAndWatch stream."""
+"""The experiment with the ListAndWatch streams."""
+
+import asyncio
+from contextlib import AsyncExitStack
 
 from drahealth.suites.checking.device_plugins.experiments.registering import LIST_LIMIT
 from drahealth.suites.checking.device_plugins.list_stream import listed
@@ -11,23 +14,29 @@ WATCH_SECONDS = 10.0
 
 
 async def list_and_watch(lab: Lab) -> None:
-    """Opens one stream until the calls have ended, and then another one. A kubelet never opens two at once."""
+    """Opens a stream of each resource until the calls have ended, and then another one.
+
+    A kubelet never opens two at once.
+    """
     with shared(lab.facts.plugin_devices, "the device plugin sent no list") as fact:
-        plugin = await known(lab.facts.device_plugin)
+        plugins = await known(lab.facts.device_plugins)
         clock = lab.subject.clock
-        async with listed(plugin, clock, lab.record) as stream:
+        async with AsyncExitStack() as stack:
+            streams = [await stack.enter_async_context(listed(one, clock, lab.record)) for one in plugins]
             end = clock.now() + WATCH_SECONDS
-            devices = await stream.devices(LIST_LIMIT)
-            if devices is None:
+            firsts = await asyncio.gather(*(stream.devices(LIST_LIMIT) for stream in streams))
+            found = {one.resource: first for one, first in zip(plugins, firsts, strict=True) if first is not None}
+            if not found:
                 fact.set_exception(Incomplete("the device plugin sent no list"))
                 fact.exception()  # otherwise asyncio logs it if nobody waits
                 return
-            fact.set_result(devices)
+            fact.set_result(found)
             for name in ("allocation", "preferred-allocation", "container-start"):
                 await lab.ended(name)
             while clock.now() < end:
                 lab.subject.check_running()
                 await clock.sleep(0.25)
-    async with listed(plugin, clock, lab.record) as stream:
-        await stream.devices(LIST_LIMIT)
+    async with AsyncExitStack() as stack:
+        streams = [await stack.enter_async_context(listed(one, clock, lab.record)) for one in plugins]
+        await asyncio.gather(*(stream.devices(LIST_LIMIT) for stream in streams))
     lab.subject.check_running()

@@ -1,6 +1,8 @@
 """The experiments of the registration: accepted, refused, after a restart of the kubelet, and without the socket."""
 
 import asyncio
+from collections.abc import Collection
+from contextlib import AsyncExitStack
 
 from drahealth.manager.calls import path_text
 from drahealth.proto.events import RegistrationFailed, SocketRemoved
@@ -25,6 +27,8 @@ RETRY_LIMIT = 5.0
 """Seconds in which a plugin must repeat a registration that the kubelet had to refuse."""
 REMOVED_LIMIT = 30.0
 """Seconds in which a plugin must have a new socket."""
+MORE_LIMIT = 2.0
+"""Seconds after a registration in which the process can register another resource. Later ones are not tested."""
 
 
 async def plugin_registration(lab: Lab) -> None:
@@ -32,9 +36,9 @@ async def plugin_registration(lab: Lab) -> None:
     with shared(lab.facts.kubelet, "there is no kubelet") as fact:
         kubelet = await kubelet_of(lab)
         fact.set_result(kubelet)
-    with shared(lab.facts.device_plugin, "the device plugin was not registered") as fact:
+    with shared(lab.facts.device_plugins, "the device plugin was not registered") as fact:
         await started(lab)
-        fact.set_result(await next_registration(lab, kubelet, SOCKET_LIMIT))
+        fact.set_result(await registered_plugins(lab, kubelet, SOCKET_LIMIT))
     list_sockets(lab, "registered")
 
 
@@ -43,14 +47,15 @@ async def kubelet_restart(lab: Lab) -> None:
 
     A plugin that exits is started again, as its Pod would be.
     """
-    kubelet, before = await known(lab.facts.kubelet), await known(lab.facts.device_plugin)
+    kubelet, before = await known(lab.facts.kubelet), await known(lab.facts.device_plugins)
     await kubelet.restart()
-    plugin = await next_registration(lab, kubelet, AGAIN_LIMIT, restarts=True, resource=before.resource)
-    async with listed(plugin, lab.subject.clock, lab.record) as stream:
-        devices = await stream.devices(LIST_LIMIT)
-    if devices:
-        async with plugin_client(plugin.endpoint, plugin.resource, lab.subject.clock, lab.record) as client:
-            await client.allocate([devices[-1].id])
+    names = [one.resource for one in before]
+    for plugin in await registered_plugins(lab, kubelet, AGAIN_LIMIT, restarts=True, resources=names):
+        async with listed(plugin, lab.subject.clock, lab.record) as stream:
+            devices = await stream.devices(LIST_LIMIT)
+        if devices:
+            async with plugin_client(plugin.endpoint, plugin.resource, lab.subject.clock, lab.record) as client:
+                await client.allocate([devices[-1].id])
 
 
 async def refused_plugin(lab: Lab) -> None:
@@ -58,28 +63,31 @@ async def refused_plugin(lab: Lab) -> None:
     kubelet = await kubelet_of(lab)
     kubelet.answer = REFUSAL
     await started(lab)
-    await next_registration(lab, kubelet, SOCKET_LIMIT)
+    before = await registered_plugins(lab, kubelet, SOCKET_LIMIT)
     kubelet.answer = ACCEPT
     await kubelet.restart()
     try:
-        await within(lab.subject.clock, AGAIN_LIMIT, _registers_or_exits(lab, kubelet))
+        await within(lab.subject.clock, AGAIN_LIMIT, _register_or_exit(lab, kubelet, before))
     except TimeoutError:
         return
 
 
 async def removed_socket(lab: Lab) -> None:
-    """Removes the socket of the plugin, and waits until it is served again."""
+    """Removes the sockets of the plugin, and waits until they are served again."""
     kubelet = await kubelet_of(lab)
     await started(lab)
-    plugin = await next_registration(lab, kubelet, SOCKET_LIMIT)
-    if plugin.way != "kubelet.sock":
+    found = await registered_plugins(lab, kubelet, SOCKET_LIMIT)
+    plugins = [one for one in found if one.way == "kubelet.sock"]
+    if not plugins:
         raise NotApplicable("the kubelet found the registration socket of the plugin, and does not remove it")
-    async with listed(plugin, lab.subject.clock, lab.record) as stream:
-        await stream.devices(LIST_LIMIT)
-        lab.record(SocketRemoved(lab.subject.label, path_text(plugin.endpoint)))
-        plugin.endpoint.unlink(missing_ok=True)
+    async with AsyncExitStack() as stack:
+        for plugin in plugins:
+            stream = await stack.enter_async_context(listed(plugin, lab.subject.clock, lab.record))
+            await stream.devices(LIST_LIMIT)
+            lab.record(SocketRemoved(lab.subject.label, path_text(plugin.endpoint), plugin.resource))
+            plugin.endpoint.unlink(missing_ok=True)
         try:
-            await within(lab.subject.clock, REMOVED_LIMIT, _is_back(lab, kubelet, plugin))
+            await within(lab.subject.clock, REMOVED_LIMIT, _are_back(lab, kubelet, plugins))
         except TimeoutError:
             lab.subject.check_running()
     list_sockets(lab, "registered")
@@ -94,38 +102,51 @@ async def kubelet_of(lab: Lab) -> DevicePluginKubelet:
     return kubelet
 
 
-async def next_registration(
-    lab: Lab, kubelet: DevicePluginKubelet, limit: float, *, restarts: bool = False, resource: str = ""
-) -> RegisteredPlugin:
-    """The next registered plugin, of this resource if one is given. Raises Incomplete if there is none in time.
+async def registered_plugins(
+    lab: Lab, kubelet: DevicePluginKubelet, limit: float, *, restarts: bool = False, resources: Collection[str] = ()
+) -> tuple[RegisteredPlugin, ...]:
+    """The next registered plugin of each resource, by name. Raises Incomplete if none registers in time.
 
-    `restarts`: start the plugin again after its exit.
+    Waits for these resources; without any, for the first one and those that follow it. `restarts`: start the plugin
+    again after its exit.
     """
-    waiting = asyncio.create_task(_of_resource(kubelet, resource))
-    end = lab.subject.clock.now() + limit
+    clock, found = lab.subject.clock, dict[str, RegisteredPlugin]()
+    waiting = asyncio.create_task(_collect(kubelet, resources, found))
+    end, seen, latest = clock.now() + limit, 0, 0.0
     try:
-        while not waiting.done() and lab.subject.clock.now() < end:
+        while clock.now() < end and not (found.keys() >= set(resources) if resources else found):
             if restarts and not lab.subject.running:
                 await lab.subject.start()
             lab.subject.check_running()
-            if kubelet.refusal and lab.subject.clock.now() > kubelet.refused_at + RETRY_LIMIT:
+            if not found and kubelet.refusal and clock.now() > kubelet.refused_at + RETRY_LIMIT:
                 raise Incomplete(f"the kubelet refused the registration: {kubelet.refusal}")
-            await lab.subject.clock.sleep(PAUSE)
-        if waiting.done():
-            return waiting.result()
+            await clock.sleep(PAUSE)
+        while not resources and found and (len(found) > seen or clock.now() < latest + MORE_LIMIT):
+            if len(found) > seen:
+                seen, latest = len(found), clock.now()
+            await clock.sleep(PAUSE)
     finally:
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
-    problem = f"no device plugin registered within {limit:g} s; {_hint(lab)}"
+    plugins = tuple(found[name] for name in sorted(found))
+    if found and found.keys() >= set(resources):
+        return plugins
+    missing = f" for {', '.join(one for one in resources if one not in found)}" if found else ""
+    problem = f"no device plugin registered within {limit:g} s{missing}; {_hint(lab)}"
     lab.record(RegistrationFailed(path_text(lab.subject.places.device_plugins_dir), problem))
-    raise Incomplete(problem)
+    if not found:
+        raise Incomplete(problem)
+    return plugins
 
 
-async def _of_resource(kubelet: DevicePluginKubelet, resource: str) -> RegisteredPlugin:
+async def _collect(
+    kubelet: DevicePluginKubelet, resources: Collection[str], found: dict[str, RegisteredPlugin]
+) -> None:
+    """Adds each registered plugin, until cancelled; only those of `resources`, if there are any."""
     while True:
         plugin = await kubelet.answered()
-        if resource in ("", plugin.resource):
-            return plugin
+        if not resources or plugin.resource in resources:
+            found[plugin.resource] = plugin
 
 
 def _hint(lab: Lab) -> str:
@@ -134,20 +155,25 @@ def _hint(lab: Lab) -> str:
     return "pass {device_plugins_dir} in the command line of the plugin"
 
 
-async def _registers_or_exits(lab: Lab, kubelet: DevicePluginKubelet) -> None:
-    waiting = asyncio.create_task(kubelet.answered())
+async def _register_or_exit(lab: Lab, kubelet: DevicePluginKubelet, plugins: Collection[RegisteredPlugin]) -> None:
+    """Returns when all resources are registered again, or the plugin has exited."""
+    found = dict[str, RegisteredPlugin]()
+    names = {one.resource for one in plugins}
+    waiting = asyncio.create_task(_collect(kubelet, names, found))
     try:
-        while lab.subject.running and not waiting.done():
+        while lab.subject.running and not found.keys() >= names:
             await lab.subject.clock.sleep(PAUSE)
     finally:
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
 
 
-async def _is_back(lab: Lab, kubelet: DevicePluginKubelet, plugin: RegisteredPlugin) -> None:
-    waiting = asyncio.create_task(kubelet.answered())
+async def _are_back(lab: Lab, kubelet: DevicePluginKubelet, plugins: Collection[RegisteredPlugin]) -> None:
+    """Returns when each plugin has registered again, or serves its socket."""
+    found = dict[str, RegisteredPlugin]()
+    waiting = asyncio.create_task(_collect(kubelet, (), found))
     try:
-        while not waiting.done() and not is_served(plugin.endpoint):
+        while not all(one.resource in found or is_served(one.endpoint) for one in plugins):
             lab.subject.check_running()
             await lab.subject.clock.sleep(PAUSE)
     finally:

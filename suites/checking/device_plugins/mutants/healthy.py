@@ -34,6 +34,9 @@ class HealthyPlugin:
     """A device plugin that meets all requirements."""
 
     resource: ClassVar[str] = RESOURCE
+    name: ClassVar[str] = "mutant"
+    """Name of its files."""
+    cdi_kind: ClassVar[str] = RESOURCE
     version: ClassVar[str] = VERSION
     devices: ClassVar[tuple[str, ...]] = ("dev-0", "dev-1", "dev-2")
     options: ClassVar[dict[str, bool]] = {"pre_start_required": True, "get_preferred_allocation_available": True}
@@ -46,14 +49,14 @@ class HealthyPlugin:
         self.cdi_dir = cdi_dir
         self.broken: frozenset[str] = frozenset()
         self.kubelet = folder / KUBELET_SOCKET
-        self.path = folder / "mutant.sock"
+        self.path = folder / f"{self.name}.sock"
         self.stopped = asyncio.Event()
         self.sick = False
         """Whether the last device is unhealthy."""
         self.streams = 0
         """Number of ListAndWatch streams that were ever opened."""
         self.wakers: set[asyncio.Queue[None]] = set()
-        self.socket = ServedSocket(self.path, self.path.with_name(".mutant"), self.methods())
+        self.socket = ServedSocket(self.path, self.path.with_name(f".{self.name}"), self.methods())
         self._tasks: set[asyncio.Task[None]] = set()
 
     # -- life
@@ -236,14 +239,14 @@ class HealthyPlugin:
 
     def cdi_name(self, device: str) -> str:
         """The qualified name of a device for container runtimes."""
-        return f"{RESOURCE}={device}"
+        return f"{self.cdi_kind}={device}"
 
     def write_cdi_spec(self) -> None:
         """Writes the CDI spec of all devices."""
         edits = {"env": ["MUTANT=1"]}
         devices = [{"name": device, "containerEdits": edits} for device in self.cdi_devices()]
-        spec = {"cdiVersion": "0.6.0", "kind": RESOURCE, "devices": devices}
-        self.cdi_dir.joinpath("mutant.json").write_text(json.dumps(spec))
+        spec = {"cdiVersion": "0.6.0", "kind": self.cdi_kind, "devices": devices}
+        self.cdi_dir.joinpath(f"{self.name}.json").write_text(json.dumps(spec))
 
     def cdi_devices(self) -> tuple[str, ...]:
         """The devices in the CDI spec."""

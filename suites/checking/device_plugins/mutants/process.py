@@ -6,12 +6,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from drahealth.suites.checking.device_plugins.mutants.healthy import HealthyPlugin
+from drahealth.suites.checking.device_plugins.mutants.several import TwoResources
 from drahealth.suites.checking.faults import Fault, RemoveFile, WriteFile
 from drahealth.suites.checking.mutants.all_mutants import MUTANTS
 
 HEALTHY_PLUGIN = "healthy-device-plugin"
-"""Name of the device plugin without a fault."""
+"""Name of the device plugin without a fault; it has two resources."""
 
 
 _FILE = "{driver_dir}/health/{device}"
@@ -28,7 +28,7 @@ def plugin_command(name: str) -> tuple[str, ...]:
 async def main(words: Sequence[str]) -> None:
     """Runs a device plugin until SIGTERM or SIGINT."""
     name, *folders = words
-    plugin_class = HealthyPlugin if name == HEALTHY_PLUGIN else MUTANTS[name].driver
+    plugin_class = TwoResources if name == HEALTHY_PLUGIN else MUTANTS[name].driver
     plugin = plugin_class(*map(Path, folders))
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, plugin.stopped.set)
