@@ -29,6 +29,9 @@ from drahealth.proto.services import Method
 
 log = logging.getLogger(__name__)
 
+_LAST_ANSWER = 5.0
+"""Seconds for a kubelet to get its answer: the driver may stop because of the registration status in this call."""
+
 
 async def start(
     plugin: DRAPlugin, options: Options, *, clock: Clock | None = None, health: HealthStreams | None = None
@@ -105,13 +108,13 @@ class Helper:
         """
         self._registration_socket.remove()
         try:
-            await self._end()
+            await self._end(_LAST_ANSWER)
         finally:
             self._plugin_socket.remove()
 
     async def crash(self) -> None:
         """Ends at once, as after SIGKILL; for fakes. Streams break, and the socket files stay."""
-        await self._end()
+        await self._end(0)
 
     async def __aenter__(self) -> "Helper":
         return self
@@ -192,13 +195,13 @@ class Helper:
             await self._clock.sleep(pause)
             self._streams.report_all()
 
-    async def _end(self) -> None:
+    async def _end(self, grace: float) -> None:
         """Ends all tasks and servers, even if the caller is cancelled meanwhile."""
         if self._ending is None:
-            self._ending = asyncio.create_task(self._end_all(), name=f"end of {self.options.driver_name}")
+            self._ending = asyncio.create_task(self._end_all(grace), name=f"end of {self.options.driver_name}")
         await asyncio.shield(self._ending)
 
-    async def _end_all(self) -> None:
+    async def _end_all(self, grace: float) -> None:
         if self._beating:
             self._beating.cancel()
             await asyncio.gather(self._beating, return_exceptions=True)
@@ -206,7 +209,7 @@ class Helper:
             await self._resources.stop()
         if self._feed:
             await self._feed.stop()
-        await asyncio.gather(self._registration_socket.stop(), self._plugin_socket.stop())
+        await asyncio.gather(self._registration_socket.stop(grace), self._plugin_socket.stop())
 
     def _slice_sync(self) -> SliceSync | None:
         o = self.options

@@ -1,7 +1,7 @@
 """What all unit tests share."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -10,6 +10,8 @@ from hypothesis import settings
 
 from drahealth.fakes.cluster.api_server.http import HttpApi
 from drahealth.fakes.cluster.api_server.server import ApiServer
+from drahealth.suites.errors import HarnessError
+from drahealth.suites.namespaces import permission
 
 settings.register_profile("drahealth", deadline=None)  # a machine that is busy makes an example slow, not wrong
 settings.load_profile("drahealth")
@@ -36,6 +38,28 @@ def events_of_closed_loops_are_dropped() -> Iterator[None]:
 def anyio_backend() -> str:
     """Everything here is asyncio."""
     return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def private_namespaces() -> None:
+    """Skips tests that need namespaces of this machine, of one kind or another."""
+    _skip_without(permission.ways())
+
+
+@pytest.fixture(scope="session")
+def user_namespaces() -> None:
+    """Skips tests that need user namespaces of this machine."""
+    _skip_without([permission.WITH_USER])
+
+
+def _skip_without(ways: Sequence[Sequence[str]]) -> None:
+    """Skips, with the reason, on a machine that allows none of these namespaces or lacks unshare(1)."""
+    try:
+        refusals = [permission.refusal(options) for options in ways]
+    except HarnessError as error:
+        refusals = [str(error)]
+    if all(refusals):
+        pytest.skip(f"this machine allows no private namespaces: {'; '.join(refusals)}")
 
 
 class Place(Protocol):

@@ -1,6 +1,7 @@
 """CI: ci/step defines the steps. .ci/run and the workflows call all of them, and nothing else."""
 
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,12 @@ PREPARATION = {"sudo", "curl"}
 """Commands of the workflows that prepare the machine."""
 ON_KIND = {"ci/drahealth", "ci/kind-demo"}
 """Commands of the workflows that need a kind cluster. .ci/run does not create one."""
+STEP = """#!/bin/sh
+[ $# -gt 0 ] || {{ printf '%s - what it does\\n' {steps}; exit; }}
+echo "ran $1"
+case $1 in {failing}) exit 5 ;; esac
+"""
+"""A ci/step whose steps do nothing; some of them fail."""
 
 
 def steps() -> list[str]:
@@ -35,6 +42,24 @@ def commands(path: Path) -> Iterator[list[str]]:
 def test_a_clean_clone_runs_each_step_once() -> None:
     called = re.findall(r"^ *step ([a-z-]+)$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
     assert sorted(called) == sorted(steps())
+
+
+@pytest.mark.skipif(shutil.which("setsid") is None, reason="the steps on a kubelet need setsid of util-linux")
+@pytest.mark.parametrize("failing", [[], ["tests", "kubelet", "wheel"]])
+def test_a_failed_step_does_not_stop_the_others_and_is_named_at_the_end(tmp_path: Path, failing: list[str]) -> None:
+    script(tmp_path / "ci" / "step", STEP.format(steps=" ".join(steps()), failing="|".join(failing) or "-"))
+    script(tmp_path / "ci" / "set-up", "#!/bin/sh\n")
+    script(tmp_path / ".ci" / "run", (ROOT / ".ci" / "run").read_text())
+    done = subprocess.run([tmp_path / ".ci" / "run"], stdout=subprocess.PIPE, text=True, check=False)
+    ran = re.findall(r"^ran (.*)$", done.stdout, re.MULTILINE)
+    named = re.findall(r"FAILED steps: (.*)$", done.stdout.splitlines()[-1])
+    assert (sorted(ran), named, done.returncode) == (sorted(steps()), [" ".join(failing)][: len(failing)], len(named))
+
+
+def script(path: Path, text: str) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
 
 
 def test_the_workflow_of_a_push_runs_each_step() -> None:

@@ -107,6 +107,7 @@ async def test_helper_of_a_moved_driver_uses_the_directories_of_the_other_kubele
     assert (other.driver_dir / "daemon.sock").exists()
 
 
+@pytest.mark.usefixtures("user_namespaces")
 async def test_helper_and_driver_are_in_the_same_sandbox(tmp_path: Path, started: list[HelperProcess]) -> None:
     declared = Sandbox(private=("/run/vendor",))
     places = private_places(declared, tmp_path, None, "", "")

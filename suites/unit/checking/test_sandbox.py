@@ -21,11 +21,11 @@ from drahealth.suites.checking.subject.private_places import private_folders, pr
 from drahealth.suites.checking.subject.process import DriverProcess
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.namespaces import mounts
-from drahealth.suites.namespaces.permission import WITH_USER, refusal
 from drahealth.suites.unit import command_process
 from drahealth.suites.unit.command_process import COMMAND
 
-pytestmark = pytest.mark.skipif(refusal(WITH_USER) != "", reason="this machine does not allow user namespaces")
+
+pytestmark = pytest.mark.usefixtures("user_namespaces")
 
 KINDS = [Sandbox(), Sandbox(("user", "mount", "network", "pid"))]
 ESCAPES = """
@@ -164,18 +164,20 @@ async def test_private_tmp_keeps_the_folder_of_the_run(tmp_path: Path) -> None:
 
 async def test_driver_reaches_our_socket_on_a_loopback_of_its_own(tmp_path: Path) -> None:
     async with in_sandbox(tmp_path, Sandbox()) as running:
-        with await running.bound(0) as listening:
-            listening.listen()
-            listening.setblocking(False)
-            port = listening.getsockname()[1]
-            code = f"import socket; socket.create_connection(('127.0.0.1', {port})).send(b'hello')"
-            caller = asyncio.create_task(output_of(running, sys.executable, "-c", code))
-            async with asyncio.timeout(60):
-                connection, _ = await asyncio.get_running_loop().sock_accept(listening)
-            with connection, socket.socket() as outside:
-                assert await asyncio.get_running_loop().sock_recv(connection, 10) == b"hello"
-                assert outside.connect_ex(("127.0.0.1", port)) == errno.ECONNREFUSED
-            await caller
+        with socket.socket() as taken, socket.socket() as outside:
+            taken.bind(("127.0.0.1", 0))  # so that no other process of the machine listens at this port
+            port = taken.getsockname()[1]
+            with await running.bound(port) as listening:
+                listening.listen()
+                listening.setblocking(False)
+                code = f"import socket; socket.create_connection(('127.0.0.1', {port})).send(b'hello')"
+                caller = asyncio.create_task(output_of(running, sys.executable, "-c", code))
+                async with asyncio.timeout(60):
+                    connection, _ = await asyncio.get_running_loop().sock_accept(listening)
+                with connection:
+                    assert await asyncio.get_running_loop().sock_recv(connection, 10) == b"hello"
+                    assert outside.connect_ex(("127.0.0.1", port)) == errno.ECONNREFUSED
+                await caller
 
 
 @pytest.mark.parametrize("declared", KINDS)

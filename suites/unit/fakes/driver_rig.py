@@ -133,7 +133,7 @@ class Rig:
 
     async def call(self, method: Unary[Any, Any], where: str = "data/dra.sock", **fields: Any) -> Any:
         async with grpc.aio.insecure_channel(target(self.root / where)) as channel:
-            return await method.stub(channel)(method.request(**fields), timeout=5)
+            return await method.stub(channel)(method.request(**fields), timeout=PATIENCE)
 
     async def ask(self) -> Any:
         return await self.call(GET_INFO, f"registry/{DRIVER}-reg.sock")

@@ -22,6 +22,7 @@ class WithoutBinaries:
         return KubeletTarget(Binaries("1.37.1", *[Path("/none")] * 5), V1_37)
 
 
+@pytest.mark.usefixtures("private_namespaces")
 async def test_node_that_cannot_start_leaves_nothing_behind(base: Path) -> None:
     before = asyncio.all_tasks()
     with pytest.raises(HarnessError, match="/none"):

@@ -24,6 +24,7 @@ from drahealth.fakes.kubelet_plugin import (
 from drahealth.proto.health_apis import HealthApi
 from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, PREPARE, UNPREPARE, Unary
 from drahealth.proto.sockets import target
+from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.fakes.driver_rig import Stream
 
 DRIVER = "gpu.example.com"
@@ -96,7 +97,7 @@ class PluginRig:
 
     async def call(self, method: Unary[Any, Any], where: str = "data/dra.sock", **fields: Any) -> Any:
         async with grpc.aio.insecure_channel(target(self.root / where)) as channel:
-            return await method.stub(channel)(method.request(**fields), timeout=5)
+            return await method.stub(channel)(method.request(**fields), timeout=PATIENCE)
 
     async def prepare(self, *claims: dict[str, str], version: str = "v1.DRAPlugin", instance: str = "") -> Any:
         where = f"data/dra-{instance}.sock" if instance else "data/dra.sock"

@@ -15,6 +15,7 @@ from drahealth.proto.health_apis import V1
 from drahealth.proto.services import PREPARE
 from drahealth.suites.unit.expected_errors import rpc_error
 from drahealth.suites.unit.fakes.kubelet_plugin.plugin_rig import DRIVER, Plugin, PluginRig
+from drahealth.suites.unit.manager.rig import until
 
 SOCKETS = ["data/.dra", "data/dra.sock", f"registry/.{DRIVER}-reg", f"registry/{DRIVER}-reg.sock"]
 
@@ -38,6 +39,39 @@ async def test_registration_status_is_the_last_one(rig: PluginRig) -> None:
         await helper.wait_registered()
         said.append(helper.registration_status)
     assert said == [None, RegistrationStatus(False, "no such version"), RegistrationStatus(True)]
+
+
+class HoldsAnswers(grpc.aio.ServerInterceptor):
+    """Unary calls are answered when `released` is set."""
+
+    def __init__(self) -> None:
+        self.released = asyncio.Event()
+
+    async def intercept_service(
+        self, continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]], details: grpc.HandlerCallDetails
+    ) -> Any:
+        handler = await continuation(details)
+
+        async def held(request: Any, context: Any) -> Any:
+            answer = await handler.unary_unary(request, context)
+            await self.released.wait()
+            return answer
+
+        decode, encode = handler.request_deserializer, handler.response_serializer
+        return grpc.unary_unary_rpc_method_handler(held, decode, encode)
+
+
+async def test_kubelet_gets_its_answer_from_a_driver_that_stops_because_of_it(rig: PluginRig) -> None:
+    answers, stopping = HoldsAnswers(), asyncio.Queue[asyncio.Task[None]]()
+    options = rig.options(interceptors=(answers,))
+    helper = Helper(Plugin(), options, on_status=lambda _: stopping.put_nowait(asyncio.create_task(helper.stop())))
+    await helper.start()
+    notified = asyncio.create_task(rig.notify_registration(ok=False, error="no such version"))
+    stop = await stopping.get()
+    await until(lambda: "data/.dra" not in rig.sockets())  # it has stopped, but for this answer
+    answers.released.set()
+    await notified
+    await stop
 
 
 # -- sockets

@@ -19,6 +19,8 @@ from drahealth.suites.targets.kubelet.node.processes import Keeper, Process
 from drahealth.suites.targets.run_directory import RunDirectory
 from drahealth.suites.unit.endings import PATIENCE
 
+pytestmark = pytest.mark.usefixtures("private_namespaces")
+
 MASTER = """
 import asyncio, sys
 from pathlib import Path
