@@ -24,7 +24,6 @@ from drahealth.suites.namespaces import mounts
 from drahealth.suites.unit import command_process
 from drahealth.suites.unit.command_process import COMMAND
 
-
 pytestmark = pytest.mark.usefixtures("user_namespaces")
 
 KINDS = [Sandbox(), Sandbox(("user", "mount", "network", "pid"))]

@@ -77,26 +77,6 @@ class HopesForTheBest(DraManager):
         return _each(entries, lambda r: replace(r, health=Health.HEALTHY) if r.health is Health.UNKNOWN else r)
 
 
-class Flickers(DraManager):
-    """An unhealthy device reads Unknown at first."""
-
-    def __init__(self, root: Path, **known: Any) -> None:
-        super().__init__(root, **known)
-        self._told = False
-
-    def subscribe(self, notify: Notify) -> Callable[[], None]:
-        self._wake = notify
-        return super().subscribe(notify)
-
-    def allocated_resources_status(self, pod_uid: str, uses: PodClaims) -> AllocatedResources:
-        entries = super().allocated_resources_status(pod_uid, uses)
-        if self._told or not _is_bad(entries):
-            return entries
-        self._told = True
-        asyncio.get_running_loop().call_later(0.02, self._wake, frozenset({pod_uid}))
-        return _each(entries, lambda r: replace(r, health=Health.UNKNOWN, message=""))
-
-
 class HushesUpBadNews(DraManager):
     """A pod with an unhealthy device has no entries at all."""
 
@@ -126,15 +106,11 @@ class FollowsTheTerminated(DraManager):
 
 
 class ShufflesEntries(DraManager):
-    """The order of entries changes each time."""
-
-    def __init__(self, root: Path, **known: Any) -> None:
-        super().__init__(root, **known)
-        self._syncs = 0
+    """The order of entries depends on the health of the devices."""
 
     def allocated_resources_status(self, pod_uid: str, uses: PodClaims) -> AllocatedResources:
-        self._syncs += 1
-        shown, step = super().allocated_resources_status(pod_uid, uses), (1, -1)[self._syncs % 2]
+        shown = super().allocated_resources_status(pod_uid, uses)
+        step = -1 if _is_bad(shown) else 1
         return replace(shown, containers={name: found[::step] for name, found in shown.containers.items()})
 
 
@@ -209,18 +185,16 @@ class NeverForgives(_Mishears):
         return tuple(self._bad.get(device.device, device) for device in report)
 
 
-class DropsEverySecond(_Mishears):
-    """Every second change is lost."""
+class TiresOfFaults(_Mishears):
+    """Only the first ten reports with an Unhealthy device count."""
 
     def __init__(self, root: Path, **known: Any) -> None:
         super().__init__(root, **known)
-        self._last: Report = ()
-        self._changes = 0
+        self._faults = 0
 
     def _heard(self, report: Report) -> Report | None:
-        self._changes += report != self._last
-        self._last = report
-        return report if self._changes == 1 or self._changes % 2 == 0 else None
+        self._faults += any(device.health is Health.UNHEALTHY for device in report)
+        return report if self._faults <= 10 else None
 
 
 class ReportsTheFirst(_Mishears):

@@ -98,19 +98,6 @@ class ReadsOneList(DevicePluginManager):
             super()._listed(plugin, devices)
 
 
-class TiresOfFaults(DevicePluginManager):
-    """Only the first ten lists with an Unhealthy device count."""
-
-    def __init__(self, root: Path, **known: Any) -> None:
-        super().__init__(root, **known)
-        self._faults = 0
-
-    def _listed(self, plugin: DevicePlugin, devices: Sequence[PluginDevice]) -> None:
-        self._faults += any(device.health != "Healthy" for device in devices)
-        if self._faults <= 10:
-            super()._listed(plugin, devices)
-
-
 class StaysOff(DevicePluginManager):
     """After the gate was off once, it stays off."""
 

@@ -1,11 +1,15 @@
 """Wrong reference managers. Each has one error in its health streams."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from drahealth.manager.dra import DraManager
 from drahealth.manager.plugin import DraPlugin
 from drahealth.manager.registration import Candidate, Socket
+from drahealth.proto.values import Report
+
+OnReport = Callable[[Report], None]
 
 
 class WatchesTheOlder(DraManager):
@@ -31,7 +35,7 @@ class WatchesOnce(DraManager):
 
 
 class WatchesTwice(DraManager):
-    """Every plugin has two streams."""
+    """Every plugin has two streams. Reports count once both are open, so that no story ends before."""
 
     def __init__(self, root: Path, **known: Any) -> None:
         super().__init__(root, **known)
@@ -40,9 +44,21 @@ class WatchesTwice(DraManager):
         self._plugins._plugin = self._two  # type: ignore[method-assign]
 
     def _two(self, candidate: Candidate) -> DraPlugin:
-        self._more.append(self._plugin(candidate))
-        self._more[-1].watch()
-        return self._plugin(candidate)
+        pair, heard = [self._plugin(candidate), self._plugin(candidate)], set[DraPlugin]()
+
+        def counted(plugin: DraPlugin, hear: OnReport) -> OnReport:
+            def count(report: Report) -> None:
+                heard.add(plugin)
+                if len(heard) == 2:
+                    hear(report)
+
+            return count
+
+        for plugin in pair:
+            plugin._on_report = counted(plugin, plugin._on_report)
+        self._more.append(pair[0])
+        pair[0].watch()
+        return pair[1]
 
     async def close(self) -> None:
         for plugin in self._more:

@@ -1,6 +1,8 @@
 """Wrong nodes around a correct manager. Each has one error of a kubelet."""
 
 import asyncio
+import json
+from contextlib import aclosing
 
 from drahealth.fakes.cluster.api import PODS, Object
 from drahealth.fakes.cluster.containers.runtime import ContainerState
@@ -14,11 +16,18 @@ class RestartsWorkloads(ReferenceTarget):
     """A change of the gate restarts all containers."""
 
     async def set_gates(self, *, api_server: bool, kubelet: bool) -> None:
+        if running := self.runtime.containers(state=ContainerState.RUNNING):
+            for container in running:
+                self.runtime.stop_container(container.id, 0)
+            await self._restarted()
         await super().set_gates(api_server=api_server, kubelet=kubelet)
-        for container in self.runtime.containers(state=ContainerState.RUNNING):
-            self.runtime.stop_container(container.id, 0)
-        await asyncio.sleep(0.05)
-        await self.advance_time(11)
+
+    async def _restarted(self) -> None:
+        """Returns when the status of the story's only pod shows it."""
+        async with aclosing(self.api.watch(PODS)) as changes:
+            async for change in changes:
+                if all(container["restartCount"] for container in change.object["status"]["containerStatuses"]):
+                    return
 
 
 class _Restless(PodLifecycle):
@@ -48,12 +57,27 @@ class _Impatient(PodLifecycle):
 
 
 class _Resigned(PodLifecycle):
+    rejections: asyncio.Event
     _is_resigned = False
 
     async def _write_status(self, is_over: bool) -> bool:
         written = self._is_resigned or await super()._write_status(is_over)
-        self._is_resigned |= not written
+        if not written:
+            self._is_resigned = True
+            self.rejections.set()
         return True
+
+
+class _Flickering(PodLifecycle):
+    _has_flickered = False
+
+    async def _write_status(self, is_over: bool) -> bool:
+        status = pod_status(self.pod.newest, self._facts(is_over))
+        if not self._has_flickered and "'Unhealthy'" in str(status):
+            unknown = json.loads(json.dumps(status).replace('"Unhealthy"', '"Unknown"'))
+            self.pod.take(await self._node.api.replace_status(PODS, {**self.pod.newest, "status": unknown}))
+            self._has_flickered = True
+        return await super()._write_status(is_over)
 
 
 def _workers(life: type[PodLifecycle]) -> type[PodWorkers]:
@@ -85,9 +109,24 @@ class EndsTheSick(ReferenceTarget):
 
 
 class NeverTriesAgain(ReferenceTarget):
-    """A pod with a rejected status never gets another one."""
+    """A pod with a rejected status never gets another one. The API server stays down until it has rejected one."""
 
     workers = _workers(_Resigned)
+
+    async def stop_api_server(self) -> None:
+        _Resigned.rejections = asyncio.Event()
+        await super().stop_api_server()
+
+    async def start_api_server(self) -> None:
+        if hasattr(_Resigned, "rejections"):
+            await _Resigned.rejections.wait()
+        await super().start_api_server()
+
+
+class Flickers(ReferenceTarget):
+    """An unhealthy device reads Unknown at first."""
+
+    workers = _workers(_Flickering)
 
 
 class _Cautious(PodLifecycle):
@@ -99,25 +138,29 @@ class _Cautious(PodLifecycle):
 
 class _Doubting(PodLifecycle):
     async def _write_status(self, is_over: bool) -> bool:
-        written = await super()._write_status(is_over)
-        await self._restate("False" if "'Unhealthy'" in str(self.pod.newest["status"]) else "True")
-        return written
+        write = self.pod.write_status
+        self.pod.write_status = lambda build: write(lambda pod: _doubted(build(pod)))  # type: ignore[method-assign]
+        try:
+            return await super()._write_status(is_over)
+        finally:
+            self.pod.write_status = write  # type: ignore[method-assign]
 
-    async def _restate(self, ready: str) -> None:
-        status = self.pod.newest["status"]
-        changed = [{**c, **({"status": ready} if c["type"] == "Ready" else {})} for c in status.get("conditions", ())]
-        if changed != status.get("conditions", []):
-            status = {**status, "conditions": changed}
-            self.pod.take(await self._node.api.replace_status(PODS, {**self.pod.newest, "status": status}))
+
+def _doubted(status: Object) -> Object:
+    ready = "False" if "'Unhealthy'" in str(status) else "True"
+    conditions = status.get("conditions", ())
+    return {**status, "conditions": [{**c, **({"status": ready} if c["type"] == "Ready" else {})} for c in conditions]}
 
 
 class _Stamping(PodLifecycle):
+    _syncs = 0
+
     async def _write_status(self, is_over: bool) -> bool:
-        written = await super()._write_status(is_over)
-        right = self.pod.newest["status"]
-        for status in ({**right, "message": "being synced"}, right):
-            self.pod.take(await self._node.api.replace_status(PODS, {**self.pod.newest, "status": status}))
-        return written
+        self._syncs += 1
+        metadata = self.pod.newest["metadata"]
+        metadata = {**metadata, "annotations": {**metadata.get("annotations", {}), "syncs": str(self._syncs)}}
+        self.pod.take(await self._node.api.replace(PODS, {**self.pod.newest, "metadata": metadata}))
+        return await super()._write_status(is_over)
 
 
 class EndsTheUnknown(ReferenceTarget):
@@ -133,6 +176,6 @@ class MakesTheSickUnready(ReferenceTarget):
 
 
 class WritesAtEachSync(ReferenceTarget):
-    """Each sync writes the status."""
+    """Each sync writes the pod."""
 
     workers = _workers(_Stamping)

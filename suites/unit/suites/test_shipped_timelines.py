@@ -10,12 +10,12 @@ from drahealth.suites import timelines
 from drahealth.suites.judging.violation import Violation
 from drahealth.suites.run import collect
 from drahealth.suites.unit.suites import mutants, plugin_mutants, stream_mutants
-from drahealth.suites.unit.suites.test_mutants import SOON, Case, play
+from drahealth.suites.unit.suites.test_mutants import NOT_DUE, SOON, Case, play
 
 SHIPPED = Path(timelines.__file__).parent / "shipped"
 NOTHING = Case("", lambda: None)
 BROKEN = [
-    ("gpu-off-the-bus", replace(NOTHING, manager=mutants.NeverNotifies)),
+    ("gpu-off-the-bus", replace(NOTHING, manager=mutants.NeverNotifies, resync=NOT_DUE)),
     ("gpu-off-the-bus", replace(NOTHING, manager=mutants.ForgetsMessages)),
     ("gpu-off-the-bus", replace(NOTHING, manager=mutants.ForgetsTheAbsent)),
     ("recovery-fails-once", replace(NOTHING, manager=mutants.NeverForgives)),
@@ -28,7 +28,7 @@ BROKEN = [
     ("story-1", replace(NOTHING, manager=mutants.IgnoresWaiting)),
     ("story-1", replace(NOTHING, manager=mutants.HushesUpBadNews)),
     ("story-1", replace(NOTHING, manager=mutants.NeverForgives)),
-    ("device-plugin", replace(NOTHING, device_plugins=plugin_mutants.TellsNobody)),
+    ("device-plugin", replace(NOTHING, device_plugins=plugin_mutants.TellsNobody, resync=NOT_DUE)),
     ("device-plugin", replace(NOTHING, device_plugins=plugin_mutants.StaysSick)),
     ("device-plugin", replace(NOTHING, device_plugins=plugin_mutants.ListensOnce)),
 ]
