@@ -118,8 +118,13 @@ def certify_driver(
 
 @harness_errors
 def verify_report(
-    report: Annotated[Path, typer.Argument(metavar="REPORT", help="The report.json of a certificate.")],
-    evidence: Annotated[Path, typer.Argument(metavar="EVIDENCE", help="The evidence.jsonl of the same certificate.")],
+    report: Annotated[
+        Path, typer.Argument(metavar="REPORT", help="The directory of a certificate, or its report.json.")
+    ],
+    evidence: Annotated[
+        Path | None,
+        typer.Argument(metavar="EVIDENCE", help="With report.json: the evidence.jsonl of the same certificate."),
+    ] = None,
 ) -> None:
     """Judge the evidence of a certificate again, and compare it with the report.
 
@@ -128,8 +133,9 @@ def verify_report(
     version of drahealth or of the ledger judged the report.
     """
     from drahealth.suites.certify_command.comparing import verify
+    from drahealth.suites.certify_command.files import files_of
 
-    raise typer.Exit(verify(report, evidence))
+    raise typer.Exit(verify(*files_of(report, evidence)))
 
 
 @harness_errors

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from drahealth.suites.certify_command import folder
 from drahealth.suites.certifying.report.document import Report
 from drahealth.suites.certifying.report.reading import parse_report
 from drahealth.suites.errors import ConfigurationError
@@ -18,6 +19,20 @@ def parsed_report(content: bytes, path: Path) -> Report:
         return parse_report(content)
     except ValueError as error:
         raise ConfigurationError(f"{path}: {error}", "pass a report.json of `drahealth certify`") from None
+
+
+def files_of(report: Path, evidence: Path | None) -> tuple[Path, Path]:
+    """The report and the evidence of a certificate, which a user names as a directory or as two files.
+
+    Raises ConfigurationError.
+    """
+    if report.is_dir():
+        if evidence:
+            raise ConfigurationError(f"{report} is a directory with both files", "pass only the directory")
+        return report / folder.REPORT, report / folder.EVIDENCE
+    if evidence is None:
+        raise ConfigurationError("the evidence is missing", "pass REPORT and EVIDENCE, or the directory of both")
+    return report, evidence
 
 
 def read_bytes(path: Path) -> bytes:

@@ -10,6 +10,7 @@ from drahealth.suites.certifying.profile.starting import NAMES, starting_profile
 from drahealth.suites.certifying.profile.template import driver_profile
 from drahealth.suites.check_command.flags import target_of
 from drahealth.suites.checking.settings import Settings
+from drahealth.suites.checking.subject.places import check_placeholders
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.output_paths import check_output_file
 
@@ -22,6 +23,7 @@ def write_profile(
 ) -> None:
     """Writes a driver profile to a new file, or to standard output. Raises ConfigurationError."""
     command, socket = target_of(words, registry_dir)
+    check_placeholders(command)
     if out and out.exists():
         raise ConfigurationError(f"{out} exists", "choose another file with --out")
     check_output_file(str(out) if out else None)

@@ -19,15 +19,16 @@ def to_json(report: Report) -> str:
 
 def to_junit(summary: Summary, evidence: Evidence) -> str:
     """The report as JUnit XML: a test case for each requirement. A run that is not complete has an error."""
-    suite = ET.Element("testsuite", name="drahealth check")
+    command = "check" if evidence.header.level == "check" else "certify"
+    suite = ET.Element("testsuite", name=f"drahealth {command}")
     for name, value in (("verdict", summary.verdict), ("drahealth", evidence.header.drahealth)):
         properties = suite.find("properties")
         properties = ET.SubElement(suite, "properties") if properties is None else properties
         ET.SubElement(properties, "property", name=name, value=value)
     for judgement in summary.judgements:
-        _case(suite, judgement)
+        _case(suite, judgement, command)
     if not evidence.complete:
-        case = ET.SubElement(suite, "testcase", classname="drahealth.check", name="complete run")
+        case = ET.SubElement(suite, "testcase", classname=f"drahealth.{command}", name="complete run")
         ET.SubElement(case, "error", message="the run did not reach its end")
     suite.set("tests", str(len(suite.findall("testcase"))))
     for outcome, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
@@ -36,10 +37,10 @@ def to_junit(summary: Summary, evidence: Evidence) -> str:
     return ET.tostring(suite, encoding="unicode", xml_declaration=True)
 
 
-def _case(suite: ET.Element, judgement: Judgement) -> None:
+def _case(suite: ET.Element, judgement: Judgement, command: str) -> None:
     requirement = judgement.requirement
     family = requirement.family.replace(" ", "-")
-    case = ET.SubElement(suite, "testcase", classname=f"drahealth.check.{family}", name=requirement.id)
+    case = ET.SubElement(suite, "testcase", classname=f"drahealth.{command}.{family}", name=requirement.id)
     tag = _TAGS.get(judgement.verdict)
     if judgement.verdict is Verdict.FAIL and requirement.level != "MUST":
         tag = "skipped"

@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from drahealth.fakes.program.console import standard_output
 from drahealth.suites.certifying.report.badge import badge
+from drahealth.suites.certifying.report.check_result import NOT_JUDGED_AGAIN
 from drahealth.suites.certifying.report.document import Report, report_schema
 from drahealth.suites.certifying.report.page import page_of
 from drahealth.suites.certifying.report.pull_request import pull_request_text
@@ -49,6 +51,10 @@ def write_files(paths: Sequence[Path], wanted: Wanted) -> None:
                 Path(name).write_text(text, encoding="utf-8")
     if wanted.html:
         Path(wanted.html).write_text(page_of(results), encoding="utf-8")
+    for name, one in files.reports.items():
+        if isinstance(one, Report):
+            line = f"{name}: verdicts {NOT_JUDGED_AGAIN}"
+            standard_output().print(line, soft_wrap=True, markup=False, highlight=False)
 
 
 def _only_check(reports: Sequence[object]) -> Report:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from drahealth.suites.checking.experiments.experiment import Experiment
 from drahealth.suites.checking.experiments.plan import EXPERIMENTS
-from drahealth.suites.checking.faults import Fault, strings
+from drahealth.suites.checking.faults import Fault, TellBackend, strings
 from drahealth.suites.checking.ledger import Level, SubjectKind, includes
 from drahealth.suites.checking.sandbox.declared import Helper, Sandbox
 from drahealth.suites.checking.subject.places import check_placeholders
@@ -22,6 +22,8 @@ NOT_ASKED = "not needed for the requirements of this run"
 """Why an experiment does not run in a partial run."""
 NO_FAULTS = "the driver profile declares no fault, so the health of no device was changed"
 """Why experiments with faults do not run: their requirements are STATIC."""
+NO_BACKEND = "no fault of the driver profile has a scripted backend"
+"""Why the experiment with a scripted backend does not run."""
 FAULTS_MISSING = "the driver profile says that faults can be caused, and declares none"
 """Why experiments with faults do not run: their requirements are NOT_TESTED."""
 
@@ -158,6 +160,9 @@ class Settings:
             return "drahealth does not control the API server of the driver"
         if "fault" in experiment.needs and not self.faults:
             return FAULTS_MISSING if self.can_break else NO_FAULTS
+        actions = (action for fault in self.faults for action in fault.actions)
+        if "backend" in experiment.needs and not any(isinstance(one, TellBackend) for one in actions):
+            return NO_BACKEND
         if experiment.needs & {"api-server", "claim"} and self.api_server_kind == "none":
             return "there is no API server; pass --kubeconfig" if not self.command else "there is no API server"
         return ""

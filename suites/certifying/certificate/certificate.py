@@ -11,9 +11,11 @@ from drahealth.manager.device_plugin import API as DEVICE_PLUGIN_API
 from drahealth.proto.device_plugin import VERSION
 from drahealth.proto.events import FaultInjected, ListReceived
 from drahealth.proto.health_apis import HEALTH_APIS
+from drahealth.proto.quoting import one_line
 from drahealth.proto.version import __version__
 from drahealth.suites.checking.evidence import Evidence
 from drahealth.suites.checking.ledger import Level, requirements
+from drahealth.suites.checking.observed.registrations import driver_name
 from drahealth.suites.checking.observed.streams import streams
 from drahealth.suites.checking.summary import Outcome, Summary
 from drahealth.suites.checking.verdicts import GRADES, Verdict
@@ -38,6 +40,8 @@ class Certificate:
     """The verdict in words. It names all that it holds for."""
     level: Level
     """How much of the ledger was judged."""
+    driver: str
+    """The name that the driver gave in GetInfo, or the resource of a device plugin; empty if it gave none."""
     health_apis: tuple[str, ...]
     """The health APIs on which the driver reported."""
     releases: str
@@ -63,6 +67,7 @@ def certificate_of(
         certified=certified,
         text="",
         level=evidence.header.level,
+        driver=one_line(subject_name(evidence)),
         health_apis=health_apis(evidence),
         releases=releases(summary),
         drahealth=__version__,
@@ -86,7 +91,7 @@ def _text(certificate: Certificate, summary: Summary, evidence: Evidence) -> str
         what += f" ({outcome})"
     names = [name.removesuffix(_HEALTH) for name in certificate.health_apis if name != DEVICE_PLUGIN_API]
     is_device_plugin = DEVICE_PLUGIN_API in certificate.health_apis
-    parts = [what]
+    parts = [what, certificate.driver or f"driver profile {one_line(evidence.header.profile)}"]
     if summary.running:
         parts.append("driver not started by drahealth")
     if waived := summary.of_any(Verdict.WAIVED):
@@ -101,6 +106,12 @@ def _text(certificate: Certificate, summary: Summary, evidence: Evidence) -> str
     parts.append(f"drahealth {certificate.drahealth}")
     parts.append(f"ledger {certificate.ledger_sha256[:_SHOWN]}")
     return ", ".join(parts)
+
+
+def subject_name(evidence: Evidence) -> str:
+    """The name that the driver gave in GetInfo, or the first resource of a device plugin; empty without one."""
+    lists = (one.what.driver for one in evidence.of(ListReceived))
+    return next(lists, "") if evidence.header.subject == "device-plugin" else driver_name(evidence)
 
 
 def _faults(summary: Summary, evidence: Evidence) -> str:

@@ -9,9 +9,9 @@ from drahealth.suites.checking.subject.adapters import ActionFailed
 
 
 def create(path: Path, text: str) -> None:
-    """Creates a file, and its folder. Raises ActionFailed, also if it exists."""
+    """Creates a file. Raises ActionFailed, also if it exists, or if its folder does not."""
+    _check_folder(path, "create")
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with path.open("x") as file:
             file.write(text)
     except OSError as error:
@@ -27,18 +27,24 @@ def remove(path: Path) -> None:
 
 
 def write(path: Path, text: str) -> None:
-    """Replaces the content of a file in one step. Raises ActionFailed.
+    """Replaces the content of a file in one step. Raises ActionFailed, also if its folder does not exist.
 
     A device, a FIFO and a file that cannot be replaced, as in /sys, are written in place.
     """
+    _check_folder(path, "write")
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if path.exists() and not stat.S_ISREG(path.stat().st_mode):
             _write_in_place(path, text)
         else:
             _replace(path, text)
     except OSError as error:
         raise ActionFailed(f"cannot write {path}: {error.strerror}") from None
+
+
+def _check_folder(path: Path, verb: str) -> None:
+    """A new folder would hide a wrong path: no driver looks at files below it."""
+    if not path.parent.is_dir():
+        raise ActionFailed(f"cannot {verb} {path}: there is no folder {path.parent}")
 
 
 def _replace(path: Path, text: str) -> None:

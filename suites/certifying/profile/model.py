@@ -1,11 +1,13 @@
 """What a driver profile may say (`driver-profile/v1`), section by section; `file` checks the sections together."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     Field,
     StrictBool,
     StrictStr,
+    ValidationInfo,
+    field_validator,
     model_validator,
 )
 
@@ -176,6 +178,13 @@ class DriverProfile(Section):
     claim: ClaimSection = ClaimSection()
     fault: tuple[FaultSection, ...] = ()
     abilities: AbilitiesSection = AbilitiesSection()
+
+    @field_validator("fault", "helper", mode="before")
+    @classmethod
+    def _is_a_list(cls, value: Any, info: ValidationInfo) -> Any:
+        if isinstance(value, dict):
+            raise ValueError(f"write [[{info.field_name}]] with double brackets: a driver profile can have several")
+        return value
 
     @model_validator(mode="after")
     def _faults_fit(self) -> "DriverProfile":

@@ -47,7 +47,7 @@ def _sections(given: Given) -> Iterator[str]:
 
 def _key(key: str, field: FieldInfo, values: Mapping[str, Any]) -> Iterator[str]:
     about = " ".join((field.description or "").split())
-    yield f"# {about}\n"
+    yield f"# {'Required. ' if field.is_required() else ''}{about}\n"
     yield f"{key} = {_toml(values[key])}\n" if key in values else f"# {key} = {_example(field)}\n"
 
 

@@ -9,6 +9,8 @@ COLORS = {"good": "#116329", "bad": "#a40e26", "open": "#57606a"}
 """The background of the verdict by tone. White text on it has a contrast of at least 6:1."""
 _LIMIT = 60
 """Characters of the longest verdict."""
+_TITLE = 500
+"""Characters of the longest title."""
 _WIDTH = 7
 """Pixels of a character."""
 
@@ -18,7 +20,7 @@ def badge(report: Report) -> str:
     label = f"drahealth {report.run.level}"
     verdict = one_line(_short(report), _LIMIT)
     left, right = (_WIDTH * len(text) + 10 for text in (label, verdict))
-    color, title = COLORS[tone(report)], f"{label}: {one_line(report.verdict)}"
+    color, title = COLORS[tone(report)], f"{label}: {one_line(report.verdict, _TITLE)}"
     return render("badge.svg.jinja", label=label, verdict=verdict, title=title, color=color, left=left, right=right)
 
 

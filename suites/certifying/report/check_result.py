@@ -14,6 +14,8 @@ from drahealth.suites.checking.verdicts import Verdict
 
 RELEASE_ROWS = 80
 """The most rows about releases: twenty devices."""
+NOT_JUDGED_AGAIN = "as the report file has them; the evidence was not judged again"
+"""What a page of earlier results says of their verdicts."""
 _RECORDS = 10
 """The most line numbers of one finding."""
 
@@ -29,7 +31,7 @@ def check_result(report: Report, evidence: Evidence | None = None, name: str = "
         scope=shown(scope),
         tone=tone(report),
         reasons=some(report.reasons),
-        facts=tuple(_facts(report)),
+        facts=(*_facts(report), *([("verdicts", NOT_JUDGED_AGAIN)] if name else ())),
         requirements={one.id: _requirement(one) for one in report.requirements},
         cells={one.id: Cell(one.verdict, tuple(_details(one, report.rerun))) for one in report.requirements},
         lanes=lanes_of(evidence, suspects) if evidence else None,

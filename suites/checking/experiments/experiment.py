@@ -32,10 +32,11 @@ class Experiment:
     process: Process
     seconds: float
     """The usual duration. Experiments of different processes run side by side."""
-    needs: frozenset[Literal["start", "claim", "api-server", "gateway", "health", "fault"]] = frozenset()
+    needs: frozenset[Literal["start", "claim", "api-server", "gateway", "health", "fault", "backend"]] = frozenset()
     """`start`: drahealth starts the driver. `claim`: the driver publishes a device that can be allocated, or the user
     gives a claim. `api-server`: the driver uses an API server that drahealth knows, and `gateway`: one that drahealth
-    controls. `health`: it serves a health API. `fault`: the driver profile has a fault."""
+    controls. `health`: it serves a health API. `fault`: the driver profile has a fault, and `backend`: one
+    with a scripted backend."""
     requires: str = ""
     """The experiment that must be done before; if it is not, this one is incomplete."""
     after: tuple[str, ...] = ()

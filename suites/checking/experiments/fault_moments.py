@@ -14,6 +14,7 @@ from drahealth.suites.checking.faults import BACKEND_LIMIT, MARGIN, Fault, Patch
 from drahealth.suites.checking.lab import Lab
 from drahealth.suites.checking.observed.devices import Device
 from drahealth.suites.checking.outcomes import Incomplete, NotApplicable
+from drahealth.suites.checking.settings import NO_BACKEND
 from drahealth.suites.checking.subject.adapters import ActionFailed
 
 
@@ -111,7 +112,7 @@ async def backend_restart(lab: Lab) -> None:
     """Kills a scripted backend, starts it again, and breaks a device."""
     found = [(one, one.breaks.script) for one in lab.subject.faults if isinstance(one.breaks, TellBackend)]
     if not found:
-        raise NotApplicable("no fault of the driver profile has a scripted backend")
+        raise NotApplicable(NO_BACKEND)
     assert lab.subject.adapters
     fault, script = found[0]
     async with bench_of(lab) as bench:

@@ -52,7 +52,7 @@ FAULT_EXPERIMENTS = (
         "Kill a scripted backend, start it again, and break a device.",
         "interrupted",
         10,
-        frozenset({"start", "health", "fault"}),
+        frozenset({"start", "health", "fault", "backend"}),
         scope="full",
     ),
     Experiment(

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import date, timedelta
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -9,7 +10,7 @@ from drahealth.proto.events import Event, ExperimentEnded, SocketsListed
 from drahealth.suites.certifying.certificate.certificate import ledger_sha256
 from drahealth.suites.certifying.certificate.comparison import differences, exit_code_beside, new_findings
 from drahealth.suites.certifying.report.reading import parse_report
-from drahealth.suites.check_command.report import to_json
+from drahealth.suites.check_command.report import to_json, to_junit
 from drahealth.suites.checking.evidence import Evidence
 from drahealth.suites.checking.ledger import requirements
 from drahealth.suites.checking.verdicts import Verdict
@@ -33,6 +34,11 @@ def waiver(until: date = TOMORROW) -> Waiver:
     return Waiver("PLUGIN-18", "known", "https://example.com/7", "gpu-team", until)
 
 
+def test_junit_file_names_the_command() -> None:
+    suite = ET.fromstring(to_junit(certified(core_run())[0], core_run()))
+    assert (suite.get("name"), suite[1].get("classname")) == ("drahealth certify", "drahealth.certify.plugin-contract")
+
+
 def test_healthy_driver_is_certified_in_more_than_one_word() -> None:
     summary, report = certified(core_run())
     assert report.certificate is not None
@@ -40,6 +46,7 @@ def test_healthy_driver_is_certified_in_more_than_one_word() -> None:
     parts = report.verdict.split(", ")
     assert [part.partition(" ")[0] for part in parts] == [
         "certified",
+        "gpu.example.com",
         "health",
         "no",
         "Kubernetes",
@@ -142,5 +149,5 @@ def test_ledger_digest_changes_with_a_requirement(monkeypatch: pytest.MonkeyPatc
 
 def test_certificate_names_changes_that_the_driver_made_by_itself() -> None:
     _, report = certified(core_run())
-    assert report.verdict.split(", ")[2] == "no faults (changes of health observed)"
+    assert report.verdict.split(", ")[3] == "no faults (changes of health observed)"
     assert report.abilities["changes of health"] == "observed"

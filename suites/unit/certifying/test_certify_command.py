@@ -56,6 +56,11 @@ def test_report_of_a_run_is_verified_by_its_evidence(profile: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
+def test_directory_of_a_certificate_is_verified(certificate: Path) -> None:
+    done = drahealth("verify", certificate)
+    assert (done.returncode, "gpu.example.com" in done.stdout) == (0, True), done.stdout + done.stderr
+
+
 def test_baseline_of_the_same_driver_has_all_findings(profile: Path) -> None:
     drahealth("certify", profile, "--deadline=2")
     old = profile.parent / "certificate" / REPORT
@@ -97,6 +102,10 @@ def test_plan_starts_nothing(profile: Path) -> None:
         ["certify", "gpu.toml", "--driver=nvidia"],
         ["verify", "nowhere.json", "gpu.toml"],
         ["verify", "gpu.toml", "gpu.toml"],
+        ["verify", "gpu.toml"],
+        ["verify", "."],
+        ["verify", ".", "gpu.toml"],
+        ["certify", "--init", "--", "./driver", "--dir={drvier_dir}"],
         ["diff", "gpu.toml", "gpu.toml"],
     ],
 )

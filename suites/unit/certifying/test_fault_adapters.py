@@ -60,6 +60,7 @@ async def failure(adapters: FaultAdapters, action: Action, limit: float = 30) ->
 
 async def test_files_are_created_written_and_removed(adapters: FaultAdapters, tmp_path: Path) -> None:
     values, path = {"device": "gpu-1", "driver_dir": str(tmp_path)}, tmp_path / "health" / "gpu-1"
+    path.parent.mkdir()
     await adapters.perform(CreateFile("{driver_dir}/health/{device}", "new"), values, 5)
     created = path.read_text()
     await adapters.perform(WriteFile("{driver_dir}/health/{device}", "{device} broke"), values, 5)
@@ -76,6 +77,8 @@ async def test_file_actions_without_effect_fail(adapters: FaultAdapters, tmp_pat
         RemoveFile(str(tmp_path / "missing")),
         WriteFile(str(tmp_path / "fifo"), "nobody reads"),
         WriteFile(str(tmp_path), "a folder"),
+        CreateFile(str(tmp_path / "none" / "a")),
+        WriteFile(str(tmp_path / "none" / "a"), "no folder"),
     ):
         assert not (await failure(adapters, action)).timed_out
 

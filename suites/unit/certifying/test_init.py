@@ -2,6 +2,7 @@
 
 import tomllib
 from collections.abc import AsyncIterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,12 @@ def test_every_key_has_a_comment_and_a_valid_example() -> None:
     assert [key for key in keys if not tomllib.loads(key)] == []
     assert all(line.startswith("# ") and not line.startswith("# #") for line in lines if " = " in line[:1])
     assert "..." not in "".join(keys)
+
+
+def test_required_keys_are_marked() -> None:
+    lines = driver_profile({}).splitlines()
+    marked = [after.split()[1] for line, after in pairwise(lines) if "Required." in line]
+    assert marked == ["command", "name", "break", "heal"]
 
 
 def test_every_section_of_the_model_is_in_the_template() -> None:

@@ -20,6 +20,7 @@ from drahealth.suites.checking.faults import (
     TellBackend,
     WriteFile,
 )
+from drahealth.suites.checking.settings import NO_BACKEND, plan
 
 HEAD = 'format = "driver-profile/v1"\n[driver]\ncommand = ["./driver"]\n'
 FAULT = '[[fault]]\nname = "unplugged"\n'
@@ -122,3 +123,14 @@ def test_a_mistake_in_a_fault_has_its_line(tmp_path: Path, text: str, line: int,
 def test_two_faults_need_two_names(tmp_path: Path) -> None:
     fault = f'{FAULT}break = {{ remove = "a" }}\nheal = "none"\n'
     assert mistakes(tmp_path, fault + fault)
+
+
+def test_experiment_with_a_backend_is_planned_only_with_one(tmp_path: Path) -> None:
+    (tmp_path / "backend.py").touch()
+    reasons = []
+    for action in ('run = ["true"]', 'backend = "backend.py"'):
+        path = tmp_path / "gpu.toml"
+        path.write_text(HEAD + f'[[fault]]\nname = "a"\nbreak = {{ {action} }}\nheal = "none"\n')
+        excluded = {one.name: reason for one, reason in plan(settings_of(read_profile(path), level="full"))}
+        reasons.append(excluded["backend-restart"])
+    assert reasons == [NO_BACKEND, ""]

@@ -136,6 +136,15 @@ def test_wrong_profile_is_rejected_at_a_line(tmp_path: Path, text: str, line: in
     assert line in problems(tmp_path, text)
 
 
+@pytest.mark.parametrize("key", ["fault", "helper"])
+def test_single_brackets_around_a_list_are_named(tmp_path: Path, key: str) -> None:
+    path = tmp_path / "gpu.toml"
+    path.write_text(SMALL + f"[{key}]\n")
+    with pytest.raises(FileError, match=rf"\[\[{key}\]\]") as caught:
+        read_profile(path)
+    assert [problem.line for problem in caught.value.problems] == [4]
+
+
 def test_unknown_key_names_the_nearest_one(tmp_path: Path) -> None:
     path = tmp_path / "gpu.toml"
     path.write_text(SMALL.replace("command", "comand"))

@@ -28,6 +28,7 @@ def test_page_badge_and_text_of_a_result(result: str, tmp_path: Path) -> None:
     html, badge, text = (tmp_path / name for name in ("a.html", "a.svg", "a.md"))
     done = drahealth_report(result, f"--html={html}", f"--badge={badge}", f"--summary={text}")
     assert (done.returncode, done.stderr) == (0, "")
+    assert "not judged again" in done.stdout
     assert [one.text.split()[-1] for one in Parts(html.read_text()).of("h1")] == ["fails"]
     assert (badge.read_text().startswith("<svg"), "PLUGIN-18" in text.read_text()) == (True, True)
 
