@@ -72,6 +72,7 @@ class DraPlugin:
         self._on_end = on_end
         self._observe = observe
         self._api = next(version for version in versions if version in PREPARE)
+        self._advertised = advertised_health_api(versions, profile)
         self._methods = pick_health_api(versions, profile)
         self._method = 0
         limit = ("grpc.max_receive_message_length", profile.largest_report)
@@ -89,12 +90,12 @@ class DraPlugin:
 
     @property
     def health_api(self) -> str | None:
-        """The method of its stream; None if it advertises no health API of the profile."""
-        return self._methods[self._method].name if self._methods else None
+        """The method that it advertises; None if it advertises no health API of the profile."""
+        return self._advertised[0].name if self._advertised else None
 
     @property
-    def reports_health(self) -> bool:
-        """Whether it advertises a health API of the profile."""
+    def is_asked(self) -> bool:
+        """Whether the manager attempts a health stream, by the profile."""
         return bool(self._methods)
 
     @property
@@ -107,8 +108,8 @@ class DraPlugin:
         self._connection.start()
 
     def watch(self) -> None:
-        """Opens the health stream, and again after each end; no effect for a plugin without a health API."""
-        if self.reports_health and self._state is State.OFF:
+        """Opens the health stream, and again after each end; no effect for a plugin that is not asked."""
+        if self.is_asked and self._state is State.OFF:
             self._handle(Input.WATCH)
 
     def replaced(self) -> None:
@@ -246,12 +247,20 @@ class DraPlugin:
         self._last_problem = why
 
 
-def pick_health_api(versions: Iterable[str], profile: Profile) -> tuple[HealthApi, ...]:
-    """The methods of the health API to call: the first API of the profile that the plugin advertises (W-18), or may
-    have (B-11). Empty if there is none.
-    """
-    advertised = set(profile.health_apis if profile.asks_unadvertised else versions)
+def advertised_health_api(versions: Iterable[str], profile: Profile) -> tuple[HealthApi, ...]:
+    """The methods of the first health API of the profile that the plugin advertises (W-18). Empty if there is none."""
+    advertised = set(versions)
     return next((of_service(api) for api in profile.health_apis if api in advertised), ())
+
+
+def pick_health_api(versions: Iterable[str], profile: Profile) -> tuple[HealthApi, ...]:
+    """The methods to call, each after Unimplemented of the one before.
+
+    These are the methods of the advertised health API. If the plugin advertises none, they are the methods of all
+    supported health APIs, or none, as the profile says (READ-12, B-11).
+    """
+    unadvertised = profile.called_apis if profile.asks_unadvertised else ()
+    return advertised_health_api(versions, profile) or unadvertised
 
 
 def describe_end(error: grpc.aio.AioRpcError) -> str:

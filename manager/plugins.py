@@ -69,7 +69,7 @@ class Plugins:
             raise Refused(f"driver {one_line(candidate.name)} is already registered with endpoint {candidate.endpoint}")
         older = list(instances.values())
         plugin = instances[candidate.socket] = self._plugin(candidate)
-        log.info("plugin %s registered, %s", plugin, "reports health" if plugin.reports_health else "without health")
+        log.info("plugin %s registered, %s", plugin, f"advertises {plugin.health_api or 'no health API'}")
         self._observe(PluginRegistered(plugin.driver, path_text(plugin.endpoint), plugin.health_api))
         plugin.connect()
         self._on_connection(plugin.driver)
@@ -115,6 +115,6 @@ class Plugins:
         if self._profile.watches == "newest":
             for old in older:
                 old.replaced()
-            if older and not plugin.reports_health:
+            if older and not plugin.is_asked:
                 self._on_end(plugin.driver)  # nobody says any more how its devices are
         plugin.watch()

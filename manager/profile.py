@@ -28,10 +28,11 @@ class Profile:
 
     health_apis: tuple[str, ...]
     """The supported health APIs, as advertised, in order of preference. The first that the plugin advertises is called
-    (W-18); after Unimplemented no other is called (B-14)."""
+    (W-18); after Unimplemented no other is called (B-14). READ-20 has the reason for the KEP's order."""
 
     asks_unadvertised: bool
-    """Plugins that advertise no health API are called, too, with the first supported one (B-11)."""
+    """Plugins that advertise no health API are called, too: with all supported ones in order of preference, until one
+    is not Unimplemented (READ-12, B-11)."""
 
     messages: bool
     """The field `message` of a report is known (W-03)."""
@@ -155,7 +156,7 @@ KEP = Profile(
     release=None,
     device_id="driver/pool/device",
     health_apis=("v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth", "v1alpha1.NodeHealth"),
-    asks_unadvertised=False,
+    asks_unadvertised=True,
     messages=True,
     timeouts=True,
     watches="newest",

@@ -1,11 +1,11 @@
 """The state table of one health stream. Pure: `plugin` runs the actions.
 
 Rules, from the design document 3.3/3.4 and the facts W-21 to W-27:
-- A stream is opened when the plugin is registered and has a health API of the profile.
+- A stream is opened when the plugin is registered and has methods to call (`plugin.pick_health_api`).
 - If the plugin is unreachable, no health is cleared, and a new attempt follows.
 - The end of an open stream clears the health of its driver. A new attempt follows after `retry` seconds.
-- A health API can have several methods (NodeHealth has that of the newest KEP and that of its first draft). After
-  Unimplemented the next method is called immediately, without clearing. No other health API is tried (B-14).
+- There can be several methods: NodeHealth has that of the newest KEP and that of its first draft, and a plugin that
+  advertises no health API can have any. After Unimplemented the next method is called immediately, without clearing.
 - Unimplemented for the last method means that the plugin has no health to report: the health is cleared. If the
   profile says so, no attempt follows until the plugin registers again.
 - After the end of a stream, the same method is called again.

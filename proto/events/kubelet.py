@@ -25,7 +25,7 @@ class PluginRegistered:
     driver: str
     endpoint: str
     health_api: str | None
-    """API that the kubelet asks it for health; null if it advertises none."""
+    """Health API that it advertises and the kubelet supports; null if there is none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,16 +63,18 @@ async def test_a_pod_started_after_a_plugin_restart_shows_its_device(node: Node)
     await late.shows(driver.gpus[1], Health.UNHEALTHY, message="after the restart")
 
 
-@scenario("OPTOUT-01", counterpart_of=("TestStartWithoutHealth",))
+@scenario("OPTOUT-01", "OPTOUT-02", counterpart_of=("TestStartWithoutHealth",))
 async def test_a_plugin_without_the_health_service_runs_pods_and_its_devices_show_unknown(node: Node) -> None:
     driver, pod, gpu = await node.pod_with_a_gpu(health_apis=())
-    await pod.shows(gpu, Health.UNKNOWN, message="")
+    with node.judging("OPTOUT-01", "its device shows as Unknown"):
+        await pod.shows(gpu, Health.UNKNOWN, message="")
     await node.kubelet_catches_up()
     await node.advance_time(6)
     await node.kubelet_catches_up()
-    state = await driver.control.state()
-    with node.judging("OPTOUT-01", "the kubelet opens no stream"):
-        node.check(state.streams_opened == 0, "the kubelet opens no health stream", state)
+    calls = (await driver.control.state()).stream_requests
+    with node.judging("OPTOUT-02", "after Unimplemented there is no further attempt"):
+        node.check(set(calls.values()) <= {1}, "the kubelet calls no health method twice", dict(calls))
+    pod.still_shows(gpu, Health.UNKNOWN, message="")
 
 
 @scenario("OPTOUT-01", "OPTOUT-02", counterpart_of=("kep/stream-unimplemented", "alpha2/stream-unimplemented"))
@@ -82,9 +84,27 @@ async def test_a_plugin_that_returns_unimplemented_is_called_once(node: Node) ->
     await node.kubelet_catches_up()
     await node.advance_time(6)
     await node.kubelet_catches_up()
-    state = await driver.control.state()
-    with node.judging("OPTOUT-02", "the kubelet calls it once"):
-        node.check(set(state.stream_requests.values()) == {1}, "the kubelet calls each health method once", state)
+    calls = (await driver.control.state()).stream_requests
+    with node.judging("OPTOUT-02", "after Unimplemented there is no further attempt"):
+        node.check(set(calls.values()) == {1}, "the kubelet calls each health method once", dict(calls))
+    await driver.restarts(node.served_health_apis)
+    with node.judging("OPTOUT-02", "a plugin that registers again is watched"):
+        await pod.shows(gpu, Health.HEALTHY)
+
+
+@scenario("STREAM-06", "OPTOUT-02")
+async def test_a_health_api_that_is_served_without_being_advertised_is_watched(node: Node) -> None:
+    served = node.served_health_apis
+    driver, pod, gpu = await node.pod_with_a_gpu(health_apis=(), served_health_apis=served)
+    with node.judging("STREAM-06", "the kubelet opens a stream"):
+        await pod.shows(gpu, Health.HEALTHY)
+        await gpu.becomes(Health.UNHEALTHY, message="not advertised")
+        await pod.shows(gpu, Health.UNHEALTHY, message="not advertised")
+    await node.advance_time(6)
+    await node.kubelet_catches_up()
+    calls = (await driver.control.state()).stream_requests
+    with node.judging("OPTOUT-02", "an unimplemented method is not called again"):
+        node.check(set(calls.values()) <= {1}, "the kubelet calls no health method twice", dict(calls))
 
 
 @scenario("UPDATE-01", "UPDATE-02", "UPDATE-03", counterpart_of=("kep/stream-cancellation",))

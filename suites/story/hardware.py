@@ -10,6 +10,7 @@ from drahealth.fakes.cluster.api import SLICES, Object
 from drahealth.fakes.control.driver import DriverControl, DriverOptions
 from drahealth.fakes.hardware.inventories import inventory_of
 from drahealth.fakes.hardware.upgrading import begin_upgrade
+from drahealth.manager.plugin import pick_health_api
 from drahealth.manager.profile import Profile
 from drahealth.proto.events import Registered, ReportSent, StreamClosed, StreamOpened
 from drahealth.proto.health_apis import HealthApi
@@ -113,9 +114,8 @@ class Driver:
     @property
     def health_api(self) -> HealthApi | None:
         """The health API that the kubelet uses with this driver; None if there is none."""
-        profile = self.node.profile
-        apis = profile.health_apis if profile.asks_unadvertised else self.options.health_apis
-        return next((f for f in profile.called_apis if f.advertised in apis and f in self.options.answered_apis), None)
+        called = pick_health_api(self.options.health_apis, self.node.profile)
+        return next((api for api in called if api in self.options.answered_apis), None)
 
     async def starts(self) -> None:
         """Start the driver and wait until the kubelet has registered it."""

@@ -3,7 +3,7 @@
 from contextlib import suppress
 
 from drahealth.fakes.waiting import first_of
-from drahealth.manager.plugin import pick_health_api
+from drahealth.manager.plugin import advertised_health_api
 from drahealth.manager.profile import KEP
 from drahealth.manager.registration import find_sockets
 from drahealth.suites.checking.experiments.first_steps import SOCKET_LIMIT, described, registered
@@ -74,7 +74,7 @@ async def _call(lab: Lab, plugin: Plugin) -> None:
         if socket.path == plugin.socket:
             async with registrar(socket, clock, lab.record) as calls:
                 await calls.get_info()
-    for api in pick_health_api(plugin.versions, KEP)[:1]:
+    for api in advertised_health_api(plugin.versions, KEP)[:1]:
         async with subscribed(plugin, api, clock, lab.record) as stream:
             await stream.reported(FIRST_REPORT_LIMIT)
     await call_without_claims(lab, plugin)

@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from drahealth.manager.plugin import pick_health_api
+from drahealth.manager.plugin import advertised_health_api
 from drahealth.manager.profile import KEP
 from drahealth.proto.health_apis import HEALTH_APIS, HealthApi
 from drahealth.proto.values import DEFAULT_TIMEOUT, DeviceHealth, Health
@@ -99,7 +99,7 @@ async def _served(lab: Lab, plugin: Plugin) -> HealthApi:
     """The first health API that streams all devices."""
     if lab.facts.health_apis.done():
         return HEALTH_APIS[lab.facts.health_apis.result()[0]]
-    advertised = [api for api in pick_health_api(plugin.versions, KEP) if not api.prepared_only]
+    advertised = [api for api in advertised_health_api(plugin.versions, KEP) if not api.prepared_only]
     others = [api for api in HEALTH_APIS.values() if not api.prepared_only and api not in advertised]
     for api in (*advertised, *others):
         async with subscribed(plugin, api, lab.subject.clock, lab.record) as stream:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from drahealth.manager.plugin import pick_health_api
+from drahealth.manager.plugin import advertised_health_api
 from drahealth.manager.profile import Profile
 from drahealth.manager.status import resource_id
 from drahealth.proto.values import DeviceId, Health, PreparedDevice
@@ -39,7 +39,7 @@ async def break_devices(
     fault needs a restart of the driver.
     """
     faults = faults_of_pods(lab.subject.faults)
-    if not pick_health_api(plugin.versions, profile):
+    if not advertised_health_api(plugin.versions, profile):
         raise NotApplicable("health is not advertised")
     if not faults:
         raise NotApplicable("each fault needs a restart of the driver")

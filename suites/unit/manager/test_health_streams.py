@@ -8,9 +8,10 @@ import pytest
 
 from drahealth.manager import plugin
 from drahealth.manager.gates import Gates
-from drahealth.manager.plugin import pick_health_api
+from drahealth.manager.plugin import advertised_health_api
 from drahealth.manager.profile import KEP, V1_36, V1_37, Profile
 from drahealth.proto.events import StreamOpened
+from drahealth.proto.health_apis import HEALTH_APIS
 from drahealth.proto.values import Health
 from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.manager.conftest import MakeNode
@@ -83,7 +84,8 @@ async def test_plugin_with_either_version_shows_changes_and_gets_one_stream(
 def test_v1_is_preferred_among_the_advertised_health_apis(
     profile: Profile, advertised: tuple[str, ...], picked: str | None
 ) -> None:
-    assert [health_api.name for health_api in pick_health_api(advertised, profile)] == ([picked] if picked else [])
+    called = [health_api.name for health_api in advertised_health_api(advertised, profile)]
+    assert called == ([picked] if picked else [])
 
 
 @pytest.mark.counterpart("TestStartWithoutHealth")
@@ -92,6 +94,27 @@ async def test_a_plugin_without_a_health_api_of_the_profile_is_not_watched(node_
         driver = await node_1_37.run_driver(name, health_apis=apis)
         await node_1_37.run_pod(name, await node_1_37.claim(name[0], "gpu-0", drivers=(name,)))
         assert (node_1_37.seen(name), await streams(driver, still_open=0)) == ({"gpu-0": "Unknown"}, 0)
+
+
+@pytest.mark.counterpart("kep/stream-start", "kep/stream-unimplemented")
+async def test_the_kep_calls_every_health_api_once_if_a_plugin_advertises_none(node: Node) -> None:
+    driver = await node.run_driver(health_apis=())
+    await node.run_pod("pod", await node.claim("gpu", "gpu-0"))
+    await until(lambda: driver.health.opened == len(HEALTH_APIS))
+    await node.jump(60)
+    assert (await driver.state()).stream_requests == dict.fromkeys(HEALTH_APIS, 1)
+    assert (await streams(driver, still_open=0), node.seen("pod")) == (len(HEALTH_APIS), {"gpu-0": "Unknown"})
+
+
+@pytest.mark.parametrize("served", HEALTH_APIS)
+async def test_the_kep_watches_a_health_api_that_is_not_advertised(node: Node, served: str) -> None:
+    driver = await watched_pod(node, health_apis=(), served_health_apis=(served,))
+    await driver.set_health("gpu-0", UNHEALTHY)
+    await node.shows("pod", gpu_0=UNHEALTHY, gpu_1="Healthy")
+    await driver.stream_close()
+    await node.after_jumps(lambda: len(node.happened(StreamOpened)) == 2)
+    earlier = list(HEALTH_APIS)[: list(HEALTH_APIS).index(served)]
+    assert (await driver.state()).stream_requests == dict.fromkeys(earlier, 1) | {served: 2}
 
 
 async def test_before_1_37_every_plugin_is_asked_again_and_again(make_node: MakeNode) -> None:

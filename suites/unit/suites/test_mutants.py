@@ -147,6 +147,7 @@ ENABLED = feature_gate.test_enabling_the_gate_again_resumes_with_the_current_hea
 STOPPED = plugins.test_devices_of_a_stopped_plugin_show_unknown_until_it_restarts
 NO_HEALTH = plugins.test_a_plugin_without_the_health_service_runs_pods_and_its_devices_show_unknown
 UNIMPLEMENTED = plugins.test_a_plugin_that_returns_unimplemented_is_called_once
+UNADVERTISED = plugins.test_a_health_api_that_is_served_without_being_advertised_is_watched
 UPDATED = plugins.test_in_a_rolling_update_the_newest_instance_is_watched
 RESTARTED = restart.test_health_survives_a_kubelet_restart
 TERMINATED = terminated.test_the_status_of_a_terminated_pod_does_not_change
@@ -235,6 +236,8 @@ CASES = [
     Case("STREAM-03", UNHEALTHY, stream_mutants.WatchesTwice),
     Case("OPTOUT-01", NO_HEALTH, mutants.HopesForTheBest),
     Case("OPTOUT-02", UNIMPLEMENTED, profile=replace(KEP, unimplemented_ends_watch=False)),
+    Case("OPTOUT-02", NO_HEALTH, profile=replace(KEP, unimplemented_ends_watch=False)),
+    Case("STREAM-06", UNADVERTISED, profile=replace(KEP, asks_unadvertised=False)),
     Case("PERSIST-01", RESTARTED, mutants.LosesItsCheckpoint),
     Case("TERM-01", TERMINATED, mutants.FollowsTheTerminated, target=target_mutants.RewritesTheTerminated),
     Case("TERM-02", TERMINATED, profile=replace(KEP, final_status="dropped")),
