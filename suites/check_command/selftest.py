@@ -3,6 +3,7 @@
 import asyncio
 import json
 import random
+import tomllib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -12,6 +13,7 @@ from rich.markup import escape
 
 from drahealth.fakes.hints import near
 from drahealth.fakes.program.console import standard_output
+from drahealth.proto.quoting import one_line
 from drahealth.suites.certifying.faults.adapters import FaultAdapters
 from drahealth.suites.check_command.terminable import run_terminable
 from drahealth.suites.checking.checks import CHECKS
@@ -31,9 +33,10 @@ _HEADER = """\
 def selftest(names: Sequence[str], *, sample: int | None, seed: int | None, as_json: bool, write: Path | None) -> int:
     """Checks mutants; all by default. Returns the exit code. Raises ConfigurationError."""
     chosen = choice(names, sample, seed)
-    if write and (names or sample is not None):
-        raise ConfigurationError("--write needs all mutants", "leave out names and --sample")
+    if write and sample is not None:
+        raise ConfigurationError("--write needs all mutants, or names of some", "leave out --sample")
     check_output_file(str(write) if write else None)
+    others = _other_catches(write, names) if write and names else {}
     console = standard_output()
 
     def show(proof: Proof) -> None:
@@ -48,8 +51,20 @@ def selftest(names: Sequence[str], *, sample: int | None, seed: int | None, as_j
             console.print(escape(line), soft_wrap=True)
     code = exit_code(proofs, len(chosen))
     if write and code == 0:
-        write.write_text(proven_text(catches(proofs)))
+        found = catches(proofs)
+        write.write_text(proven_text({check: sorted({*others.get(check, ()), *found[check]}) for check in found}))
     return code
+
+
+def _other_catches(path: Path, names: Sequence[str]) -> dict[str, list[str]]:
+    """What a list of proven checks has of the mutants that are not checked now. Raises ConfigurationError."""
+    try:
+        known = tomllib.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(
+            f"cannot read {path}: {one_line(str(error))}", "check all mutants: leave out their names"
+        ) from None
+    return {check: [name for name in of if name in MUTANTS and name not in names] for check, of in known.items()}
 
 
 def choice(names: Sequence[str], sample: int | None, seed: int | None) -> list[str]:

@@ -159,3 +159,5 @@ EXPERIMENTS: dict[str, Experiment] = {
     )
 }
 """All experiments by name, in the order of a run."""
+REAL_KUBELET = frozenset({"kubelet-pod-status", "kubelet-pod-faults"})
+"""The experiments that run a real kubelet."""

@@ -1,9 +1,9 @@
 """Checks mutants, and judges whether the checks catch them."""
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext
 from dataclasses import dataclass
 
 from drahealth.proto.events import ProcessExited
@@ -11,7 +11,7 @@ from drahealth.suites.checking.checks import CHECKS
 from drahealth.suites.checking.checks.registry import needed_experiments
 from drahealth.suites.checking.device_plugins.mutants.process import HEALTHY_PLUGIN, PLUGIN_FAULTS, plugin_command
 from drahealth.suites.checking.evidence import Evidence
-from drahealth.suites.checking.experiments.plan import EXPERIMENTS
+from drahealth.suites.checking.experiments.plan import EXPERIMENTS, REAL_KUBELET
 from drahealth.suites.checking.experiments.real_kubelet import absence
 from drahealth.suites.checking.judge import judge
 from drahealth.suites.checking.ledger import LEVELS, Level, SubjectKind, requirements
@@ -25,7 +25,7 @@ from drahealth.suites.checking.subject.subject import exit_text
 from drahealth.suites.checking.verdicts import Finding, Verdict
 from drahealth.suites.errors import HarnessError
 
-PARALLEL = 10
+PARALLEL = 12
 """Drivers that are checked at the same time. Most of the time they are watched, which costs little."""
 STAGGER = 0.5
 """Seconds between two starts: processes that start together delay each other."""
@@ -70,6 +70,11 @@ def level_of(name: str) -> Level:
     return "core" if level == "full" and absence() else level
 
 
+def needs_kubelet(name: str) -> bool:
+    """Whether the checks of a mutant need a real kubelet, where there is one."""
+    return name in MUTANTS and not REAL_KUBELET.isdisjoint(experiments_of(MUTANTS[name]))
+
+
 def subject_of(name: str) -> SubjectKind:
     """Whether this name is that of a driver, or of a device plugin."""
     return MUTANTS[name].subject if name in MUTANTS else WITHOUT_FAULT[name]
@@ -100,11 +105,11 @@ async def prove(
 
     Mutants that report faults wrongly, and the healthy driver, need `adapters`.
     """
-    slots, kubelets = asyncio.Semaphore(parallel), asyncio.Semaphore(1)
+    slots, kubelet = asyncio.Semaphore(parallel), asyncio.Semaphore(1)
 
     async def one(name: str) -> Proof:
-        # A control plane needs much of a small machine. The time that a run waits for its turn is not part of it.
-        async with kubelets if level_of(name) == "full" else nullcontext(), slots:
+        # A control plane needs much of a small machine: one at a time, beside the other drivers from the beginning on.
+        async with kubelet if needs_kubelet(name) else slots:
             proof = await prove_one(name, adapters)
         done(proof)
         return proof
@@ -118,7 +123,9 @@ async def prove(
 
 
 def _cost(name: str) -> float:
-    """The usual seconds of a check."""
+    """The usual seconds of a check. Those on a real kubelet come first, because only one of them runs at a time."""
+    if needs_kubelet(name):
+        return math.inf
     only = experiments_of(MUTANTS[name]) if name in MUTANTS else EXPERIMENTS.keys()
     return max(EXPERIMENTS[each].seconds for each in only)
 

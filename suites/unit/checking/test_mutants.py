@@ -1,14 +1,17 @@
 """The table of mutants, and the judgement on the evidence of a mutant."""
 
+import tomllib
 from dataclasses import replace
+from importlib import resources
+from pathlib import Path
 
 import pytest
 
 from drahealth.proto.events import ProcessExited
-from drahealth.suites.check_command.selftest import choice, exit_code, proven_text
+from drahealth.suites.check_command.selftest import choice, exit_code, proven_text, selftest
 from drahealth.suites.checking.checks import CHECKS
 from drahealth.suites.checking.mutants.all_mutants import MUTANTS
-from drahealth.suites.checking.mutants.proving import Proof, experiments_of, proof_of, prove_one
+from drahealth.suites.checking.mutants.proving import Proof, experiments_of, needs_kubelet, proof_of, prove_one
 from drahealth.suites.checking.mutants.table import Mutant
 from drahealth.suites.checking.summary import proven
 from drahealth.suites.errors import ConfigurationError
@@ -31,6 +34,28 @@ def test_a_mutant_has_a_fault_of_its_own_and_a_check(mutant: Mutant) -> None:
 def test_proven_lists_for_each_check_the_mutants_of_the_table() -> None:
     declared = {check: sorted(m.name for m in MUTANTS.values() if check in m.caught_by) for check in CHECKS}
     assert proven() == declared, "run `drahealth selftest --write suites/checking/proven.toml`"
+
+
+def test_file_of_proven_checks_is_what_selftest_writes() -> None:
+    text = resources.files("drahealth.suites.checking").joinpath("proven.toml").read_text()
+    assert text == proven_text(proven()), "run `drahealth selftest NAME... --write suites/checking/proven.toml`"
+
+
+def test_not_every_mutant_of_level_full_needs_a_real_kubelet() -> None:
+    assert [needs_kubelet(name) for name in ("busy-while-watched", "reports-need-api-server", "healthy")] == [
+        *(True, False, False)
+    ]
+
+
+def test_some_mutants_are_written_into_the_list_of_the_others(tmp_path: Path) -> None:
+    path = tmp_path / "proven.toml"
+    path.write_text('driver-ends-without-sockets = ["gone", "hangs-at-the-end", "wrong-type"]\n')
+    assert selftest(["wrong-type"], sample=None, seed=None, as_json=True, write=path) == 0
+    found = {check: mutants for check, mutants in tomllib.loads(path.read_text()).items() if mutants}
+    assert found == {
+        "driver-ends-without-sockets": ["hangs-at-the-end"],
+        "get-info-describes-a-dra-driver": ["wrong-type"],
+    }
 
 
 def test_experiments_include_those_that_must_be_done_before() -> None:
