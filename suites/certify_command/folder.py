@@ -8,6 +8,7 @@ from pathlib import Path
 
 import filelock
 
+from drahealth.suites.check_command.signals import signals_held
 from drahealth.suites.errors import ConfigurationError
 
 EVIDENCE, REPORT, PAGE, JUNIT, TEXT, BADGE = (
@@ -44,10 +45,12 @@ def certificate_folder(path: Path, *, overwrite: bool = False) -> Generator[Path
             shutil.rmtree(left)
         with tempfile.TemporaryDirectory(prefix=_NEW, dir=path) as made:
             yield Path(made)
-            for name in FILES:
-                (path / name).unlink(missing_ok=True)
-                if (Path(made) / name).exists():
-                    (Path(made) / name).rename(path / name)
+            with signals_held():  # files of two runs are never side by side
+                for name in FILES:
+                    (path / name).unlink(missing_ok=True)
+                for name in FILES:
+                    if (Path(made) / name).exists():
+                        (Path(made) / name).rename(path / name)
     finally:
         (path / _LOCK).unlink(missing_ok=True)
         lock.release()

@@ -1,22 +1,19 @@
 """`drahealth certify --plan`: what a run would judge, what not and why, and the time that it takes."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from drahealth.fakes.program.console import standard_output
 from drahealth.suites.checking.checks import CHECKS
-from drahealth.suites.checking.experiments.experiment import Experiment
+from drahealth.suites.checking.duration import duration
 from drahealth.suites.checking.ledger import DriverRequirement, requirements
 from drahealth.suites.checking.sandbox.declared import Sandbox
 from drahealth.suites.checking.sandbox.running import trial
 from drahealth.suites.checking.settings import Settings, plan
 from drahealth.suites.errors import HarnessError
-
-REAL_SERVER = 10.0
-"""Seconds until a real API server of a driver process is ready."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,29 +39,6 @@ def planned_requirements(settings: Settings) -> list[Planned]:
             reasons = dict.fromkeys(reason for each in of_checks for reason in each)
             found.append(Planned(one, tuple(reasons) if all(of_checks) else ()))
     return found
-
-
-def duration(settings: Settings) -> float:
-    """Seconds that the experiments usually take."""
-    by_process: dict[str, list[Experiment]] = {}
-    for experiment, excluded in plan(settings):
-        if not excluded:
-            by_process.setdefault(experiment.process, []).append(experiment)
-    times = [_seconds(settings, experiments) for experiments in by_process.values()]
-    servers = REAL_SERVER * (len(times) if settings.sequential else 1) if settings.api_server == "real" else 0.0
-    return (sum(times) if settings.sequential else max(times, default=0.0)) + servers
-
-
-def _seconds(settings: Settings, experiments: Sequence[Experiment]) -> float:
-    """The time of one process: experiments wait for those that must be done or have ended before."""
-    waiting, ends = {one.name: one for one in experiments}, dict[str, float]()
-    while waiting:
-        for one in list(waiting.values()):
-            before = {one.requires, *one.after}
-            if not before & waiting.keys():
-                start = max((ends.get(name, 0.0) for name in before), default=0)
-                ends[waiting.pop(one.name).name] = start + settings.seconds_of(one)
-    return max(ends.values(), default=0.0)
 
 
 def show_plan(settings: Settings) -> None:

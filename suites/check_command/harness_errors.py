@@ -9,6 +9,7 @@ import typer
 
 from drahealth.fakes.program.errors import CommandError
 from drahealth.proto.quoting import one_line
+from drahealth.suites.check_command.signals import sigterm_as_interrupt
 from drahealth.suites.errors import HarnessError
 
 P = ParamSpec("P")
@@ -18,12 +19,18 @@ log = logging.getLogger(__name__)
 
 
 def harness_errors(command: Callable[P, R]) -> Callable[P, R]:
-    """A subcommand that raises HarnessError for any exception that is neither an error of ours nor its exit code."""
+    """A subcommand that raises HarnessError for any exception that is neither an error of ours nor its exit code.
+
+    An interrupt by Ctrl-C or SIGTERM is one, too: its exit code is neither 0 nor 1.
+    """
 
     @wraps(command)
     def run(*arguments: P.args, **options: P.kwargs) -> R:
         try:
-            return command(*arguments, **options)
+            with sigterm_as_interrupt():
+                return command(*arguments, **options)
+        except KeyboardInterrupt:
+            raise HarnessError("interrupted") from None
         except (HarnessError, CommandError, typer.Exit):
             raise
         except OSError as error:

@@ -1,7 +1,6 @@
 """`drahealth check` and `drahealth judge`: run or read, judge, show, write the reports."""
 
 import os
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -9,10 +8,13 @@ from functools import cached_property
 from pathlib import Path
 from shlex import join, quote
 
+from rich.console import Console
+
 from drahealth.fakes.hints import near
 from drahealth.fakes.program.console import standard_output
 from drahealth.suites.certifying.report.document import report_of
 from drahealth.suites.certifying.report.page import page
+from drahealth.suites.check_command.live_view import ticking, view_on
 from drahealth.suites.check_command.progress import Progress
 from drahealth.suites.check_command.report import annotations, to_json, to_junit
 from drahealth.suites.check_command.table import show
@@ -78,7 +80,7 @@ def check(settings: Settings, outputs: Outputs, rerun: str = "") -> int:
     """
     outputs.check()
     outputs.check_level(settings.level, settings.subject)
-    evidence = run_with_progress(settings)
+    evidence = run_with_progress(settings, outputs.requirements)
     if rerun:
         return _conclude(evidence, outputs, rerun, rerun)
     without_secrets = tuple(word.replace("{cwd}", ".") for word in evidence.header.command)
@@ -86,13 +88,20 @@ def check(settings: Settings, outputs: Outputs, rerun: str = "") -> int:
     return _conclude(evidence, outputs, rerun_command(settings), shared)
 
 
-def run_with_progress(settings: Settings) -> Evidence:
-    """Runs the experiments, and shows their progress on standard error. SIGTERM and SIGINT end the run."""
+def run_with_progress(settings: Settings, only: Sequence[str] = ()) -> Evidence:
+    """Runs the experiments, and shows their progress on standard error. SIGTERM and SIGINT end the run.
+
+    `only` are the IDs of the requirements that the user selected; empty for all.
+    """
     from drahealth.suites.certifying.faults.adapters import FaultAdapters
     from drahealth.suites.checking.run import run_experiments
 
-    progress = Progress(lambda line: print(line, file=sys.stderr, flush=True))  # noqa: T201
-    return run_terminable(run_experiments(settings, progress, adapters=FaultAdapters))
+    async def run(progress: Progress) -> Evidence:
+        async with ticking(progress.tick):
+            return await run_experiments(settings, progress, adapters=FaultAdapters)
+
+    with view_on(Console(stderr=True)) as view:
+        return run_terminable(run(Progress(settings, view, only)))
 
 
 def judge_file(path: Path, outputs: Outputs) -> int:

@@ -28,7 +28,8 @@ EXPLAINED = (Verdict.ERROR, Verdict.FAIL, Verdict.WAIVED)
 def show(summary: Summary, console: Console, rerun: str) -> None:
     """Prints the table, the explanations and the verdict. REQUIREMENT in `rerun` is replaced."""
     for family, judgements in _by_family(summary.judgements):
-        console.print(Text(f"\n{family}: {summary.families[family]}", style="bold"))
+        outcome = summary.families.get(family, "")
+        console.print(Text(f"\n{family}{': ' if outcome else ''}{outcome}", style="bold"))
         if console.is_terminal:
             console.print(_table(judgements))
         else:

@@ -1,4 +1,4 @@
-"""Runs a program that SIGTERM and Ctrl-C end in order."""
+"""Programs that SIGTERM and Ctrl-C end in order."""
 
 import asyncio
 import signal
@@ -13,7 +13,11 @@ def run_terminable(work: Coroutine[Any, Any, T]) -> T:
 
     Raises asyncio.CancelledError if it ends by that.
     """
-    return asyncio.run(_terminable(work))
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        return asyncio.run(_terminable(work))
+    finally:
+        signal.signal(signal.SIGTERM, before)  # asyncio restores only that of SIGINT
 
 
 async def _terminable(work: Coroutine[Any, Any, T]) -> T:

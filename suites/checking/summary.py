@@ -62,6 +62,8 @@ class Summary:
     """The only requirements that were judged; empty for all."""
     certificate: str = ""
     """The verdict of a certification in words; empty for a check."""
+    complete: bool = True
+    """Whether the run reached its end."""
 
     @property
     def verdict(self) -> str:
@@ -81,11 +83,17 @@ class Summary:
 
     @property
     def families(self) -> dict[str, str]:
-        """The outcome for each family of requirements by itself: a driver can fail in one, and conform in others."""
+        """The outcome for each family of requirements by itself: a driver can fail in one, and conform in others.
+
+        There is none in a partial run. In a run without its end a family is at best incomplete.
+        """
         found: dict[str, str] = {}
+        if self.only:
+            return found
         for family in dict.fromkeys(one.requirement.family for one in self.judgements):
             verdicts = {one.verdict for one in self.judgements if one.requirement.family == family and _is_must(one)}
-            found[family] = _family_outcome(verdicts)
+            result = _family_outcome(verdicts)
+            found[family] = Outcome.INCOMPLETE if result == Outcome.CONFORMS and not self.complete else result
         return found
 
     @property
@@ -134,7 +142,7 @@ def summarize(
     outcome, reasons = _outcome(judgements, problems, complete=evidence.complete)
     running = not evidence.header.started_by_us
     first = sorted(judgements, key=lambda one: not (running and _needs_start(one)))
-    return Summary(outcome, reasons, tuple(first), running, tuple(only))
+    return Summary(outcome, reasons, tuple(first), running, tuple(only), complete=evidence.complete)
 
 
 def _outcome(

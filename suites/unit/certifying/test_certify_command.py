@@ -2,14 +2,17 @@
 
 import fcntl
 import json
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from drahealth.suites.certify_command.folder import EVIDENCE, FILES, REPORT, certificate_folder
+from drahealth.suites.check_command.signals import signals_held
 from drahealth.suites.checking.evidence import read_evidence
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.unit import command_process
@@ -226,11 +229,59 @@ def test_evidence_is_kept_if_drahealth_fails_to_report(profile: Path) -> None:
     assert read_evidence(evidence).complete
 
 
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("moment", ["read_report", "run_with_progress", "page", "show"])
+def test_interrupt_at_any_moment_is_neither_success_nor_failure(
+    profile: Path, certificate: Path, moment: str, name: str
+) -> None:
+    before = {path.name: path.read_bytes() for path in certificate.iterdir()}
+    program = (
+        f"import os, signal\nimport drahealth.suites.certify_command.program as program\nbefore = program.{moment}\n"
+        f"program.{moment} = lambda *words: (os.kill(os.getpid(), signal.{name}), before(*words))[1]\n{COMMAND}"
+    )
+    options = ["--deadline=1", "--overwrite", f"--baseline={certificate / REPORT}"]
+    done = command_process.run(program, "certify", str(profile), *options)
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (3, "drahealth: interrupted")
+    left = {path.name: path.read_bytes() for path in certificate.iterdir()}
+    assert (left == before) == (moment != "show")
+    assert left.keys() == set(FILES)
+
+
+def test_interrupted_replacement_has_the_files_of_one_run(tmp_path: Path) -> None:
+    for name in FILES:
+        (tmp_path / name).write_text("old")
+
+    def replace() -> None:
+        with certificate_folder(tmp_path, overwrite=True) as new:
+            for name in (EVIDENCE, REPORT):
+                (new / name).write_text("new")
+            signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        replace()
+    assert {path.read_text() for path in tmp_path.iterdir()} == {"old"}
+
+
+def test_signal_waits_for_the_replacement_of_all_files() -> None:
+    moved = []
+
+    def replace() -> None:
+        with signals_held():
+            for name in FILES:
+                signal.raise_signal(signal.SIGINT)
+                moved.append(name)
+
+    with pytest.raises(KeyboardInterrupt):
+        replace()
+    assert moved == list(FILES)
+
+
 def test_terminated_certification_is_incomplete_and_leaves_nothing(profile: Path) -> None:
     out = profile.parent / "certificate"
     command = [sys.executable, "-c", COMMAND, "certify", str(profile)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
         assert process.stderr is not None
+        assert process.stderr.readline().split()[2:4] == ["level", "core:"]
         process.stderr.readline()  # the first experiment has begun
         process.terminate()
         process.communicate()

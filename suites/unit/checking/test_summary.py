@@ -114,6 +114,14 @@ def test_summary_of_some_requirements_names_them() -> None:
     )
 
 
+def test_family_of_a_partial_or_interrupted_run_does_not_conform() -> None:
+    run = healthy_run()
+    partial = summarize(run, today=TODAY, unproven=frozenset(), only=["PLUGIN-01"])
+    cut = summarize(replace(run, complete=False), today=TODAY, unproven=frozenset())
+    assert partial.families == {}
+    assert Outcome.CONFORMS not in cut.families.values()
+
+
 def test_partial_run_does_not_conform() -> None:
     ends = {"reregistration": ExperimentEnded("not applicable", NOT_ASKED)}
     assert summary(healthy_run(ends=ends)).reasons == ("The evidence is missing for PLUGIN-04.",)
