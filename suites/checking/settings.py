@@ -28,7 +28,7 @@ FAULTS_MISSING = "the driver profile says that faults can be caused, and declare
 """Why experiments with faults do not run: their requirements are NOT_TESTED."""
 
 
-_ALL_FAULTS = ("faults", "plugin-faults", "pod-faults", "kubelet-pod-faults")
+_ALL_FAULTS = ("faults", "plugin-faults", "pod-faults", "kubelet-pod-faults", "plugin-pod-faults")
 """Experiments that cause one fault after another."""
 CDI_DIRS = (Path("/etc/cdi"), Path("/var/run/cdi"))
 """Directories of CDI specs of a node. Source: Container Device Interface, SPEC.md, "Defaults"."""

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from drahealth.proto.quoting import printable
-from drahealth.suites.certifying.pod_status.releases import ReleaseView
 from drahealth.suites.certifying.pod_status.replay import Seen
+from drahealth.suites.certifying.pod_status.view import ReleaseView
 
 CHANGES = 6
 """The most changes of a device in a line; the last one counts most."""

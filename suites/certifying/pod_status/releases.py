@@ -1,14 +1,15 @@
 """What kubelets of Kubernetes 1.34 to 1.37 show of the devices of a Pod, from the recorded reports. Pure."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from drahealth.manager.plugin import pick_health_api
 from drahealth.manager.profile import PROFILES, Profile
 from drahealth.manager.status import resource_id
 from drahealth.proto.events import ReportReceived
 from drahealth.proto.values import DEFAULT_TIMEOUT, MESSAGE_LIMIT, DeviceHealth, DeviceId, PreparedDevice
-from drahealth.suites.certifying.pod_status.replay import Seen, replay
+from drahealth.suites.certifying.pod_status.plugin_releases import shown_of_lists
+from drahealth.suites.certifying.pod_status.replay import replay
+from drahealth.suites.certifying.pod_status.view import GATED, ReleaseView
 from drahealth.suites.checking.evidence import Evidence, Observation
 from drahealth.suites.checking.observed.claims import claim_calls
 from drahealth.suites.checking.observed.plain import text, texts
@@ -18,31 +19,16 @@ from drahealth.suites.checking.observed.streams import Stream, is_served, served
 _SOURCES = (("pod-faults", "pod-faults"), ("pod-status", "pod-status"), ("registration", "claims"))
 """Experiments whose GetInfo and whose claims are of one driver process; the first one with reports counts."""
 _STREAMS = {"pod-faults": ("pod-faults",), "pod-status": ("pod-status", "watch"), "claims": ("watch",)}
-_GATED = ("1.34", "1.35")
-"""Releases whose feature gate ResourceHealthStatus is off by default (facts, section 0)."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReleaseView:
-    """What the user of a release sees of one device of a Pod."""
-
-    release: str
-    """The Kubernetes minor, such as 1.37."""
-    device: str
-    """Pool and name of the device."""
-    resource_id: str
-    """What names the device in the Pod status."""
-    shown: tuple[Seen, ...]
-    """What the status shows over time: an entry for each change."""
-    reasons: tuple[str, ...]
-    """Why it differs from what the driver reported, one phrase each."""
 
 
 def shown_by_releases(evidence: Evidence) -> tuple[ReleaseView, ...]:
     """What each release shows of each device that the driver prepared; empty if it prepared none.
 
-    The Pod uses all prepared devices at once, through one claim that the release shows.
+    The Pod uses all prepared devices at once, through one claim that the release shows. Of a device plugin: what it
+    shows of each device that a Pod was allocated.
     """
+    if evidence.header.subject == "device-plugin":
+        return shown_of_lists(evidence)
     found = [(described, claims) for described, claims in _SOURCES if _prepared(evidence, claims, "")]
     reported = [one for one in found if any(stream.reports for stream in streams(evidence, *_STREAMS[one[1]]))]
     for described, claims in (reported or found)[:1]:
@@ -106,7 +92,7 @@ class _Release:
 
     def _reasons(self, device: PreparedDevice, name: str, reported: Sequence[DeviceHealth]) -> Iterator[str]:
         profile = self._profile
-        if self.release in _GATED:
+        if self.release in GATED:
             yield "only with feature gate ResourceHealthStatus, which is off by default"
         if profile.claims_shown == "listed":
             yield "only claims from a ResourceClaimTemplate are shown"

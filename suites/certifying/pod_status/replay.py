@@ -45,7 +45,7 @@ def replay(
         _read(profile, cache, devices, report.at, shown)
     if not shown:
         _read(profile, cache, devices, 0.0, shown)
-    return {name: tuple(_changes(found)) for name, found in shown.items()}
+    return {name: tuple(changes(found[1:] if len(found) > 1 else found)) for name, found in shown.items()}
 
 
 def _read(
@@ -71,11 +71,10 @@ def _resources(
     yield from found.values()
 
 
-def _changes(shown: Sequence[Seen]) -> Iterator[Seen]:
-    """The first of equal ones; without what was shown before the first report."""
-    found = shown[1:] if len(shown) > 1 else shown
+def changes(shown: Iterable[Seen]) -> Iterator[Seen]:
+    """The first of equal ones."""
     last: Seen | None = None
-    for one in found:
+    for one in shown:
         if last is None or (one.health, one.message) != (last.health, last.message):
             yield one
         last = one

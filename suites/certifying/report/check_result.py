@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from shlex import join
 
 from drahealth.suites.certifying.pod_status.lines import shown_text
-from drahealth.suites.certifying.pod_status.releases import ReleaseView
+from drahealth.suites.certifying.pod_status.view import ReleaseView
 from drahealth.suites.certifying.report.document import CheckFinding, Report, RequirementResult
 from drahealth.suites.certifying.report.lanes import lanes_of
 from drahealth.suites.certifying.report.results import Cell, Detail, ReleaseRow, Requirement, Result, link, shown, some

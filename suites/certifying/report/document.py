@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Literal
 
 from drahealth.suites.certifying.certificate.certificate import OPEN, Certificate
-from drahealth.suites.certifying.pod_status.releases import ReleaseView, shown_by_releases
+from drahealth.suites.certifying.pod_status.releases import shown_by_releases
+from drahealth.suites.certifying.pod_status.view import ReleaseView
 from drahealth.suites.checking.checks import CHECKS
 from drahealth.suites.checking.evidence import Evidence, Header
 from drahealth.suites.checking.judge import Judgement, worst

@@ -29,6 +29,7 @@ from drahealth.suites.checking.device_plugins.checks import (
     options,
     registering,
 )
+from drahealth.suites.checking.device_plugins.checks import pods as plugin_pods
 
 __all__ = [
     "CHECKS",
@@ -50,6 +51,7 @@ __all__ = [
     "listing",
     "living",
     "options",
+    "plugin_pods",
     "pod_faults",
     "pods",
     "preparing",

@@ -10,11 +10,19 @@ from drahealth.suites.checking.evidence import Evidence, Observation
 from drahealth.suites.checking.kubelet.cdi_specs import defined_in
 from drahealth.suites.checking.observed.devices import Device, named
 from drahealth.suites.checking.observed.plain import texts
-from drahealth.suites.checking.observed.pods import PodRun, Reports, Shown, pod_runs, resources, shown_health
+from drahealth.suites.checking.observed.pods import PodRun, Reports, Shown, pod_runs, resources
 from drahealth.suites.checking.observed.registrations import get_info
 from drahealth.suites.checking.verdicts import Finding, failed, not_applicable, not_tested, passed
 
-LATE = {"pod-status": 5.0, "kubelet-pod-status": 10.0, "pod-faults": 5.0, "kubelet-pod-faults": 10.0}
+LATE = {
+    "pod-status": 5.0,
+    "kubelet-pod-status": 10.0,
+    "pod-faults": 5.0,
+    "kubelet-pod-faults": 10.0,
+    "plugin-pod-status": 5.0,
+    "plugin-pod-faults": 5.0,
+    "plugin-kubelet-pod": 10.0,
+}
 """Seconds from a report, or from the end of a timeout, to the Pod status. The reference syncs a Pod every 3 s, and the
 real kubelet every 6 to 9 s."""
 _REFERENCE, _KUBELET = "pod-status", "kubelet-pod-status"
@@ -78,7 +86,7 @@ def pod_status_lists_allocated_devices(evidence: Evidence, pod: PodRun) -> Findi
     if not pod.running:
         return not_tested("the Pod did not run", pod.created.number)
     last = pod.running[-1]
-    missing = [(driver, device) for driver, device in pod.allocated if not _last(pod, driver, device)]
+    missing = [(driver, device) for driver, device in pod.allocated if not pod.shown(last.what, driver, device)]
     if missing:
         listed = ", ".join(one.resource_id for one in resources(last.what)) or "no device"
         expected = ", ".join(pod.id_of(*one) for one in missing)
@@ -97,20 +105,23 @@ def pod_status_shows_reported_health(evidence: Evidence, pod: PodRun) -> Finding
 
     A kubelet shows devices with the same ID as one: only the first of them is judged.
     """
-    if absent := _without_health(evidence, pod):
-        return absent
+    return _without_health(evidence, pod) or shows_reports(pod)
+
+
+def shows_reports(pod: PodRun) -> Finding:
+    """Whether the status shows each report that is valid for some seconds, and at the end the last one."""
     if not pod.running:
         return not_tested("the Pod did not run", pod.created.number)
     seen: list[int] = []
-    for name, device in _by_id(pod).items():
-        if shown_health(pod.running[-1].what, name) is None:
+    for driver, device in _with_different_ids(pod):
+        if pod.shown(pod.running[-1].what, driver, device) is None:
             continue
         reports = pod.reports.get(device, [])
         if not reports:
             others = named(set(pod.reports)) if pod.reports else "no device"
             return failed(f"a report of {device}", f"reported: {others}", pod.running[-1].number)
         for sample in _samples(reports, pod):
-            shown = _at(pod, name, sample.time)
+            shown = _at(pod, driver, device, sample.time)
             if shown and shown[0] != sample.expected:
                 expected = f"{device} {sample.expected}"
                 return failed(expected, f"{device} {shown[0]}", sample.record, shown[1])
@@ -169,17 +180,12 @@ def _prepares(pod: PodRun) -> tuple[int, ...]:
     return tuple(call.number for call in pod.calls if call.kind == "prepare")
 
 
-def _by_id(pod: PodRun) -> dict[str, Device]:
-    """The allocated devices by what names them in the status."""
-    found: dict[str, Device] = {}
+def _with_different_ids(pod: PodRun) -> list[tuple[str, Device]]:
+    """The allocated devices; of those with the same ID in the status, the first one."""
+    found: dict[str, tuple[str, Device]] = {}
     for driver, device in pod.allocated:
-        found.setdefault(pod.id_of(driver, device), device)
-    return found
-
-
-def _last(pod: PodRun, driver: str, device: Device) -> Shown | None:
-    """What the last status of the running Pod shows of a device."""
-    return shown_health(pod.running[-1].what, pod.id_of(driver, device))
+        found.setdefault(pod.id_of(driver, device), (driver, device))
+    return list(found.values())
 
 
 def _without_health(evidence: Evidence, pod: PodRun) -> Finding | None:
@@ -224,8 +230,8 @@ def _cut(shown: Shown, pod: PodRun) -> Shown:
     return Shown(shown.health, cut(shown.message, pod.profile))
 
 
-def _at(pod: PodRun, name: str, time: float) -> tuple[Shown, int] | None:
+def _at(pod: PodRun, driver: str, device: Device, time: float) -> tuple[Shown, int] | None:
     """What the status shows of a device at a time, with its record; None if it did not list the device then."""
     before = [one for one in pod.running if one.at <= time]
-    shown = shown_health(before[-1].what, name) if before else None
+    shown = pod.shown(before[-1].what, driver, device) if before else None
     return (shown, before[-1].number) if shown else None

@@ -106,5 +106,33 @@ DEVICE_PLUGIN_EXPERIMENTS = (
         subject="device-plugin",
         scope="core",
     ),
+    Experiment(
+        "plugin-pod-status",
+        "Run a Pod with devices of each resource on the reference, follow its status, and delete it; run it again.",
+        "pod",
+        20,
+        frozenset({"start", "api-server"}),
+        subject="device-plugin",
+        scope="core",
+    ),
+    Experiment(
+        "plugin-pod-faults",
+        "Run a Pod with devices on the reference, cause and clear faults of one of them, and follow its status.",
+        "pod-broken",
+        10,
+        frozenset({"start", "api-server", "fault"}),
+        subject="device-plugin",
+        scope="core",
+    ),
+    Experiment(
+        "plugin-kubelet-pod",
+        "Run a Pod with devices on a real kubelet, cause and clear faults of one of them, follow its status, and "
+        "delete it.",
+        "kubelet",
+        45,
+        frozenset({"start", "api-server"}),
+        subject="device-plugin",
+        scope="full",
+    ),
 )
 """In the order of a run."""

@@ -16,9 +16,11 @@ from drahealth.proto.events import (
     Event,
     EventSeen,
     GrpcCall,
+    Observe,
     PodRequested,
     StatusSeen,
     StreamClosed,
+    ignore,
 )
 from drahealth.proto.values import ClaimRef
 from drahealth.suites.checking.experiments.allocating import Allocator, allocator
@@ -27,7 +29,7 @@ from drahealth.suites.checking.experiments.pod_faults import break_devices, devi
 from drahealth.suites.checking.experiments.pod_watch import PodWatch, watched_pod
 from drahealth.suites.checking.experiments.real_kubelet import SCHEDULER, real_kubelet
 from drahealth.suites.checking.kubelet.cdi_specs import read_specs
-from drahealth.suites.checking.kubelet.outside import dra_manager
+from drahealth.suites.checking.kubelet.outside import device_plugin_manager, dra_manager
 from drahealth.suites.checking.kubelet.plugin import Plugin
 from drahealth.suites.checking.kubelet.registration import plugin_of
 from drahealth.suites.checking.kubelet.subscriber import CANCELLED_BY_US, subscribed
@@ -97,20 +99,30 @@ async def _on_kubelet(lab: Lab, *, breaks: bool) -> None:
 
 @asynccontextmanager
 async def _reference(lab: Lab) -> AsyncGenerator["_Reference", None]:
-    """The reference as the node of the driver process."""
+    """The reference, with its calls."""
+    calls: list[GrpcCall] = []
+
+    def add(event: Event) -> None:
+        if isinstance(event, GrpcCall):
+            calls.append(event)
+
+    async with reference(lab, add) as profile:
+        yield _Reference(profile, calls)
+
+
+@asynccontextmanager
+async def reference(lab: Lab, also: Observe = ignore) -> AsyncGenerator[Profile, None]:
+    """The reference as the node of the driver process; its events are recorded, and `also` gets each of them."""
     from drahealth.suites.targets.reference.cluster import ReferenceCluster
 
     setup, places = lab.subject.kubelet_setup, lab.subject.places
     assert setup, "drahealth does not start the driver"
     assert setup.server, "drahealth does not run its API server"
 
-    calls: list[GrpcCall] = []
-
     def observe(event: Event) -> None:
         if isinstance(event, StreamClosed) and event.code == "CANCELLED":
             event = replace(event, why=CANCELLED_BY_US)
-        if isinstance(event, GrpcCall):
-            calls.append(event)
+        also(event)
         if not isinstance(event, (*IN_SHORT, CheckpointWritten)):  # reports are there in full
             lab.record(event)
 
@@ -122,10 +134,11 @@ async def _reference(lab: Lab) -> AsyncGenerator["_Reference", None]:
         resync=RESYNC,
         observe=observe,
         dra=dra_manager(places),
+        device_plugins=device_plugin_manager(places),
     )
     try:
         await cluster.start()
-        yield _Reference(setup.profile, calls)
+        yield setup.profile
     finally:
         await cluster.stop()
 
@@ -185,17 +198,17 @@ async def _run_pod(lab: Lab, plugin: Plugin, node: PodNode, limits: Limits, *, b
         request = PodRequested("created", name, uid, uids, node.profile.name)
         lab.record(request)
         async with watched_pod(lab, api, uid) as pod:
-            if await pod.until(limits.start, lambda: _runs(pod.status)):
+            if await pod.until(limits.start, lambda: is_running(pod.status)):
                 lab.record(CdiSpecsRead(read_specs(*lab.subject.places.cdi_dirs)))
                 node.look()
                 if breaks:
                     devices = [Device(one.pool, one.device) for shape in made.shapes for one in sorted(shape.devices)]
                     await break_devices(lab, plugin, pod, devices, node.profile, node.cdi_ids, limits.late)
                 else:
-                    await _observe(lab, pod, limits)
+                    await follow(lab, pod, limits)
                 lab.record(CdiSpecsRead(read_specs(*lab.subject.places.cdi_dirs)))
             else:
-                await _record_events(lab, api, uid, namespace)
+                await record_events(lab, api, uid, namespace)
             lab.subject.check_running()
             lab.record(replace(request, change="deleted"))
             await api.delete(PODS, name, namespace)
@@ -225,11 +238,12 @@ def _manifest(claims: list[ClaimRef]) -> dict[str, object]:
     return {**pod, "spec": {**pod["spec"], "schedulerName": SCHEDULER}}
 
 
-def _runs(status: StatusSeen | None) -> bool:
+def is_running(status: StatusSeen | None) -> bool:
+    """Whether the Pod and all its containers run."""
     return status is not None and status.phase == "Running" and all(c.state == "running" for c in status.containers)
 
 
-async def _record_events(lab: Lab, api: ListWatch, uid: str, namespace: str) -> None:
+async def record_events(lab: Lab, api: ListWatch, uid: str, namespace: str) -> None:
     """Records the Events of a Pod that does not start: they say why."""
     for one in await api.list(EVENTS, namespace):
         about = one.get("involvedObject", {})
@@ -238,6 +252,6 @@ async def _record_events(lab: Lab, api: ListWatch, uid: str, namespace: str) -> 
             lab.record(EventSeen(about.get("name", ""), uid, type_, reason, message, one.get("count") or 1))
 
 
-async def _observe(lab: Lab, pod: PodWatch, limits: Limits) -> None:
+async def follow(lab: Lab, pod: PodWatch, limits: Limits) -> None:
     """Follows the status of the running Pod."""
     await pod.until(limits.watch, lambda: pod.deleted or not lab.subject.running)

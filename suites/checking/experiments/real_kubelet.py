@@ -85,9 +85,10 @@ class RealKubelet:
 
 
 @asynccontextmanager
-async def real_kubelet(lab: Lab) -> AsyncGenerator[RealKubelet, None]:
+async def real_kubelet(lab: Lab, *, own_directories: bool = False) -> AsyncGenerator[RealKubelet, None]:
     """A kubelet of the default release, in whose directories the driver starts.
 
+    With `own_directories` the driver keeps those that it has, and gets only the API server.
     Raises Unavailable if this machine cannot run it.
     """
     async with _one_at_a_time:
@@ -97,7 +98,7 @@ async def real_kubelet(lab: Lab) -> AsyncGenerator[RealKubelet, None]:
                 await target.start()
             except HarnessError as error:
                 raise Unavailable(f"no real kubelet can run here: {error}") from None
-            await _move(lab, target)
+            await _move(lab, target, own_directories=own_directories)
             yield RealKubelet(lab, target, target.registry_dir.parent)
         finally:
             await target.stop()
@@ -130,8 +131,8 @@ def _target() -> KubeletTarget:
         raise Unavailable(f"no real kubelet can run here: {error}") from None
 
 
-async def _move(lab: Lab, target: KubeletTarget) -> None:
-    """Gives the driver the directories and the API server of the kubelet."""
+async def _move(lab: Lab, target: KubeletTarget, *, own_directories: bool) -> None:
+    """Gives the driver the directories and the API server of the kubelet, or only the API server."""
     subject, setup = lab.subject, lab.subject.kubelet_setup
     assert setup, "drahealth does not start the driver"
     kubeconfig = await target.kubeconfig()
@@ -139,6 +140,13 @@ async def _move(lab: Lab, target: KubeletTarget) -> None:
     for secret in (await access.headers()).values():
         setup.hide(secret.removeprefix("Bearer "))
     old, root = subject.places, target.registry_dir.parent
+    if own_directories:
+        places = replace(old, kubeconfig=kubeconfig, node_name=target.node_name)
+        if setup.sandbox:
+            places = replace(places, kubeconfig=await _served_in_sandbox(lab, setup.sandbox, access))
+        await create_objects(target.api, setup.objects, places)
+        subject.move(places, target.api)
+        return
     places = Places(
         root, target.registry_dir, target.plugins_dir, old.cdi_dir, kubeconfig, target.node_name, old.driver_name
     )
@@ -153,14 +161,9 @@ async def _in_sandbox(
     lab: Lab, sandbox: RunningSandbox, places: Places, access: Access, device_plugins: Path
 ) -> Places:
     """Shows the directories of the kubelet and its API server in the driver's sandbox. Raises HarnessError."""
-    old, setup = lab.subject.places, lab.subject.kubelet_setup
-    assert setup
-    assert old.kubeconfig
-    gateway = Gateway(access, sandbox.bound)
-    lab.subject.kept.push_async_callback(gateway.stop)
-    await gateway.start(old.kubeconfig)
-    setup.hide(gateway.token)
-    places = replace(places, kubeconfig=old.kubeconfig, more_cdi_dirs=old.more_cdi_dirs)
+    old = lab.subject.places
+    kubeconfig = await _served_in_sandbox(lab, sandbox, access)
+    places = replace(places, kubeconfig=kubeconfig, more_cdi_dirs=old.more_cdi_dirs)
     if not old.seen:  # without a mount namespace it sees the paths of this machine
         return places
     for folder, directory in ((places.kubelet_dir, KUBELET_DIR), (device_plugins, f"{KUBELET_DIR}/device-plugins")):
@@ -168,6 +171,18 @@ async def _in_sandbox(
     others = [pair for pair in old.seen if not pair[0].is_relative_to(KUBELET_DIR)]
     seen = ((Path(KUBELET_DIR, "device-plugins"), device_plugins), (Path(KUBELET_DIR), places.kubelet_dir), *others)
     return replace(places, seen=seen)
+
+
+async def _served_in_sandbox(lab: Lab, sandbox: RunningSandbox, access: Access) -> Path:
+    """Serves the API server in the sandbox; returns the kubeconfig for it."""
+    setup, kubeconfig = lab.subject.kubelet_setup, lab.subject.places.kubeconfig
+    assert setup
+    assert kubeconfig
+    gateway = Gateway(access, sandbox.bound)
+    lab.subject.kept.push_async_callback(gateway.stop)
+    await gateway.start(kubeconfig)
+    setup.hide(gateway.token)
+    return kubeconfig
 
 
 def prepared_claims(checkpoint: Any) -> Iterator[PreparedClaim]:

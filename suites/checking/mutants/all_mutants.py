@@ -1,6 +1,7 @@
 """All mutants: importing this module fills the table."""
 
 from drahealth.suites.checking.device_plugins.mutants import allocating, breaking, listing, living, several
+from drahealth.suites.checking.device_plugins.mutants import pods as plugin_pods
 from drahealth.suites.checking.device_plugins.mutants import registering as plugin_registering
 from drahealth.suites.checking.mutants import claims, faults, fields, lifetime, pods, registering, streams
 from drahealth.suites.checking.mutants.table import MUTANTS
@@ -15,6 +16,7 @@ __all__ = [
     "lifetime",
     "listing",
     "living",
+    "plugin_pods",
     "plugin_registering",
     "pods",
     "registering",

@@ -45,6 +45,8 @@ class PodRun:
     """The devices that the driver returned for its claims."""
     reports: dict[Device, Reports]
     """When each device was reported on the stream of the kubelet."""
+    by_resource: bool = False
+    """Whether its devices are those of a device plugin: the pool of a device is its resource."""
 
     @property
     def profile(self) -> Profile:
@@ -65,14 +67,22 @@ class PodRun:
         return self.statuses[-1].at if self.statuses else self.created.at
 
     def id_of(self, driver: str, device: Device) -> str:
-        """What names a device in its status."""
+        """What names a device in its status; for a device plugin with its resource."""
+        if self.by_resource:
+            return str(device)
         cdi_ids = next((one.cdi_ids for one in self.prepared if one.device == device), ())
         return resource_id(PreparedDevice(DeviceId(driver, *device), (), cdi_ids), self.profile)
+
+    def shown(self, status: StatusSeen, driver: str, device: Device) -> Shown | None:
+        """What a status of the Pod shows of a device; None if it is not listed."""
+        if self.by_resource:
+            return shown_in_entry(status, device.pool, device.name)
+        return shown_health(status, self.id_of(driver, device))
 
 
 def pod_runs(evidence: Evidence, *experiments: str) -> list[PodRun]:
     """The Pods of these experiments, in order."""
-    return [_run(evidence, one) for one in evidence.of(PodRequested, *experiments) if one.what.change == "created"]
+    return [pod_run(evidence, one) for one in evidence.of(PodRequested, *experiments) if one.what.change == "created"]
 
 
 def resources(status: StatusSeen) -> Iterator[ResourceHealth]:
@@ -88,7 +98,15 @@ def shown_health(status: StatusSeen, name: str) -> Shown | None:
     return Shown(found.health, found.message) if found else None
 
 
-def _run(evidence: Evidence, created: Observation[PodRequested]) -> PodRun:
+def shown_in_entry(status: StatusSeen, resource: str, name: str) -> Shown | None:
+    """What a status shows of a device below the name of its resource; None if it is not listed."""
+    entries = (entry for _, found in status.entries() for entry in found if entry.name == resource)
+    found = next((one for entry in entries for one in entry.resources if one.resource_id == name), None)
+    return Shown(found.health, found.message) if found else None
+
+
+def pod_run(evidence: Evidence, created: Observation[PodRequested]) -> PodRun:
+    """The Pod of this request."""
     experiment, uid = created.experiment, created.what.uid
     info = next((one for one in get_info(evidence, experiment) if one.what.code == "OK"), None)
     driver = text(info.what.response, "name") if info else ""

@@ -7,7 +7,8 @@ import pytest
 from drahealth.proto.events import Event, GrpcCall, ReportReceived
 from drahealth.proto.values import Health
 from drahealth.suites.certifying.pod_status.lines import release_lines
-from drahealth.suites.certifying.pod_status.releases import ReleaseView, shown_by_releases
+from drahealth.suites.certifying.pod_status.releases import shown_by_releases
+from drahealth.suites.certifying.pod_status.view import ReleaseView
 from drahealth.suites.checking.evidence import Evidence
 from drahealth.suites.unit.checking.edits import INFOS, PREPARES, answering, calls, devices
 from drahealth.suites.unit.checking.healthy_run import DRIVER, INFO, POOL, Edit, cdi, healthy_run, without

@@ -1,6 +1,6 @@
 """The evidence of a run with a healthy device plugin, written by hand. Tests edit it to break one thing."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -8,6 +8,7 @@ from drahealth.proto.device_plugin import ALLOCATE, GET_OPTIONS, GET_PREFERRED_A
 from drahealth.proto.events import (
     CdiSpec,
     CdiSpecsRead,
+    ContainerSeen,
     Event,
     ExperimentEnded,
     ExperimentStarted,
@@ -16,16 +17,20 @@ from drahealth.proto.events import (
     GrpcCall,
     KubeletSwitched,
     ListReceived,
+    PodDeleted,
+    PodRequested,
     ProcessExited,
     ProcessStarted,
     SignalSent,
     SocketRemoved,
     SocketsListed,
+    StatusSeen,
     StreamClosed,
     StreamOpened,
 )
 from drahealth.proto.extended_resources import PluginDevice
 from drahealth.proto.services import Unary
+from drahealth.proto.values import Health, ResourceHealth, ResourceStatus
 from drahealth.suites.checking.device_plugins.experiments.allocating import UNKNOWN_DEVICE
 from drahealth.suites.checking.device_plugins.plan import DEVICE_PLUGIN_EXPERIMENTS
 from drahealth.suites.checking.evidence import Evidence
@@ -41,7 +46,8 @@ OPTIONS = {"pre_start_required": True, "get_preferred_allocation_available": Tru
 REGISTRATION = {"version": "v1beta1", "endpoint": SOCKET, "resource_name": RESOURCE, "options": OPTIONS}
 FIRST, AGAIN, AFTER_RESTART = "kubelet#1", "kubelet#2", "kubelet#3"
 BROKEN = "kubelet#4"
-PLUGIN_HEADER = replace(HEADER, subject="device-plugin", level="core")
+PLUGIN_HEADER = replace(HEADER, subject="device-plugin", level="full")
+POD_EXPERIMENTS = ("plugin-pod-status", "plugin-pod-faults", "plugin-kubelet-pod")
 
 
 def called(method: Unary[Any, Any], request: Mapping[str, Any], response: Mapping[str, Any] | None) -> GrpcCall:
@@ -87,7 +93,40 @@ REFUSED = replace(REGISTERED, code="INVALID_ARGUMENT", response=None, details="r
 UP, DOWN = KubeletSwitched("main", running=True), KubeletSwitched("main", running=False)
 STARTED, SICK = ProcessStarted("main", 7, ("./plugin",)), PluginDevice("gpu-1", "Unhealthy")
 CDI_SPECS = CdiSpecsRead((CdiSpec("gpu.json", "", (f"{RESOURCE}=gpu-0", f"{RESOURCE}=gpu-1")),))
-EVENTS: dict[str, list[Event]] = {
+
+
+def pod_status(
+    uid: str, health: Health = Health.HEALTHY, device: str = "gpu-1", resource: str = RESOURCE
+) -> StatusSeen:
+    """The status of a running Pod with a device."""
+    shown = (ResourceStatus(resource, (ResourceHealth(device, health),)),)
+    return StatusSeen("pod", uid, "Running", (ContainerSeen("main", "running", 0, shown),))
+
+
+def pod(stream: str, uid: str, profile: str, *more: Event | float) -> list[Event | float]:
+    """A Pod with a device, from its creation to its end. A number is a time in which nothing happens."""
+    created = PodRequested("created", "pod", uid, (), profile)
+    listed = ListReceived(RESOURCE, PATH, stream, 20, (A, B))
+    ends: list[Event | float] = [replace(created, change="deleted"), PodDeleted("pod", uid, "default")]
+    return [created, allocated("gpu-1"), listed, pod_status(uid), 12.0, *more, *ends]
+
+
+def pod_fault(stream: str, uid: str) -> list[Event | float]:
+    """A fault of the device of a Pod."""
+    what: Any = ("pod-broken", "hot", "break", RESOURCE, "gpu-1", "write health/gpu-1", "forced", "Unhealthy", 1.0)
+    done: Any = ("done", 0.01)
+    cleared: Any = ("pod-broken", "hot", RESOURCE, "gpu-1", "remove health/gpu-1", 1.0)
+    return [
+        FaultInjected(*(*what, *done)),
+        ListReceived(RESOURCE, PATH, stream, 20, (A, SICK)),
+        pod_status(uid, Health.UNHEALTHY),
+        FaultCleared(*(*cleared, *done)),
+        ListReceived(RESOURCE, PATH, stream, 20, (A, B)),
+        pod_status(uid),
+    ]
+
+
+EVENTS: dict[str, Sequence[Event | float]] = {
     "plugin-registration": [UP, STARTED, ASKED, REGISTERED, sockets("main", "registered", PATH)],
     "list-and-watch": [*listing(FIRST, (A, B), (A, SICK)), *listing(AGAIN, (A, SICK))],
     "allocation": [
@@ -113,6 +152,22 @@ EVENTS: dict[str, list[Event]] = {
         ListReceived(RESOURCE, PATH, BROKEN, 20, (A, B)),
         listing(BROKEN)[-1],
     ],
+    "plugin-pod-status": [
+        *listing("kubelet#5", (A, B))[:2],
+        *pod("kubelet#5", "u1", "kep"),
+        *pod("kubelet#5", "u2", "kep"),
+        listing("kubelet#5")[-1],
+    ],
+    "plugin-pod-faults": [
+        *listing("kubelet#6", (A, B))[:2],
+        *pod("kubelet#6", "u3", "kep", *pod_fault("kubelet#6", "u3")),
+        listing("kubelet#6")[-1],
+    ],
+    "plugin-kubelet-pod": [
+        *listing("kubelet#7", (A, B))[:2],
+        *pod("kubelet#7", "u4", "v1.37", *pod_fault("kubelet#7", "u4"), 12.0),
+        listing("kubelet#7")[-1],
+    ],
 }
 """What happens in each experiment."""
 
@@ -125,7 +180,9 @@ def plugin_run(edit: Edit = lambda _, event: event, *, ends: Mapping[str, Experi
         process = next(one.process for one in DEVICE_PLUGIN_EXPERIMENTS if one.name == name)
         end = (ends or {}).get(name, ExperimentEnded("done"))
         for event in (ExperimentStarted(process), *happened, end):
-            at += 0.5
+            at += event if isinstance(event, float) else 0.5
+            if isinstance(event, float):
+                continue
             if kept := edit(name, event):
                 records.append((at, name, kept))
     return evidence_at(*records, header=PLUGIN_HEADER)

@@ -10,21 +10,25 @@ from drahealth.proto.device_plugin import ALLOCATE, GET_OPTIONS, GET_PREFERRED_A
 from drahealth.proto.events import (
     CdiSpec,
     CdiSpecsRead,
+    ContainerSeen,
     Event,
     ExperimentEnded,
     FaultCleared,
     FaultInjected,
     GrpcCall,
     ListReceived,
+    PodRequested,
     ProcessExited,
     RegistrationFailed,
     SignalSent,
     SocketRemoved,
+    StatusSeen,
     StreamClosed,
     StreamOpened,
 )
 from drahealth.proto.extended_resources import PluginDevice
 from drahealth.proto.services import Unary
+from drahealth.proto.values import Health
 from drahealth.suites.checking.checks import CHECKS
 from drahealth.suites.checking.evidence import Evidence
 from drahealth.suites.checking.judge import judge
@@ -36,10 +40,13 @@ from drahealth.suites.unit.checking.healthy_plugin_run import (
     BROKEN,
     FIRST,
     PATH,
+    POD_EXPERIMENTS,
     REGISTRATION,
     A,
     Edit,
+    allocated,
     plugin_run,
+    pod_status,
     sockets,
 )
 
@@ -276,7 +283,61 @@ FAULTS: list[tuple[str, str, Edit, Verdict]] = [
     (OTHERS, "break not listed", list_after(FaultInjected, A, B), NOT_TESTED),
     (OTHERS, "one device", lists(lambda found: found[1:], BROKEN), STATIC),
 ]
-WRONG += FAULTS
+RUN, ON_KUBELET = "plugin-pod-status", "plugin-kubelet-pod"
+STARTS, SHOWN, SHOWN_FAULT = (
+    "pod-with-devices-starts",
+    "devices-of-pods-are-listed-and-shown",
+    "kubelet-shows-listed-fault",
+)
+AGAIN_RUNS, ON_KUBELET_SHOWN = "pod-can-use-devices-again", "kubelet-shows-devices-of-pods"
+
+
+def of_pod(uid: str, status: StatusSeen | None) -> Edit:
+    """Changes each status of a Pod."""
+    return lambda _, event: status if isinstance(event, StatusSeen) and event.uid == uid else event
+
+
+def without_pod(uid: str) -> Edit:
+    return lambda _, event: None if getattr(event, "uid", "") == uid else event
+
+
+def allocated_after(uid: str, device: str) -> Edit:
+    """The Pod gets another device."""
+    seen: list[bool] = []
+
+    def edit(where: str, event: Event) -> Event:
+        if isinstance(event, PodRequested):
+            seen[:] = [event.uid == uid]
+        is_meant = isinstance(event, GrpcCall) and f"/{event.method}" == ALLOCATE.path
+        return allocated(device) if seen == [True] and is_meant and where == RUN else event
+
+    return edit
+
+
+EMPTY = StatusSeen("pod", "u1", "Running", (ContainerSeen("main", "running", 0, None),))
+PODS: list[tuple[str, str, Edit, Verdict]] = [
+    (STARTS, "never runs", of_pod("u1", None), FAIL),
+    (STARTS, "Allocate fails", both(of_pod("u1", None), calls(ALLOCATE, failing, RUN)), FAIL),
+    (STARTS, "not deleted", both(of_pod("u1", None), without(PodRequested, RUN)), NOT_TESTED),
+    (SHOWN, "disappears", lists(lambda found: found[:1], "kubelet#5"), FAIL),
+    (SHOWN, "not in the status", of_pod("u1", EMPTY), FAIL),
+    (SHOWN, "below another resource", of_pod("u1", pod_status("u1", resource="example.com/nic")), FAIL),
+    (SHOWN, "another health", of_pod("u1", pod_status("u1", Health.UNKNOWN)), FAIL),
+    (SHOWN, "other word", lists(lambda _: (A, PluginDevice("gpu-1", "ok")), "kubelet#5"), FAIL),
+    (SHOWN, "never runs", of_pod("u1", None), NOT_TESTED),
+    (SHOWN, "no Allocate", calls(ALLOCATE, lambda _: None, RUN), NOT_TESTED),
+    (AGAIN_RUNS, "second one never runs", of_pod("u2", None), FAIL),
+    (AGAIN_RUNS, "one Pod", without_pod("u2"), NOT_TESTED),
+    (AGAIN_RUNS, "another device", allocated_after("u2", "gpu-0"), NOT_APPLICABLE),
+    (ON_KUBELET_SHOWN, "never runs", of_pod("u4", None), FAIL),
+    (ON_KUBELET_SHOWN, "another health", of_pod("u4", pod_status("u4", Health.UNHEALTHY)), FAIL),
+    (ON_KUBELET_SHOWN, "disappears", lists(lambda found: found[:1], "kubelet#7"), FAIL),
+    (SHOWN_FAULT, "stays healthy", both(fault(settle=-20.0), of_pod("u4", pod_status("u4"))), FAIL),
+    (SHOWN_FAULT, "not listed", both(of_pod("u4", pod_status("u4")), lists(lambda _: (A, B), "kubelet#7")), NOT_TESTED),
+    (SHOWN_FAULT, "adapter fails", fault(outcome="failed", problem="no such file"), NOT_TESTED),
+    (SHOWN_FAULT, "Unknown is Unhealthy", fault(health="Unknown"), PASS),
+]
+WRONG += [*FAULTS, *PODS]
 
 
 @pytest.mark.parametrize(("check", "edit", "verdict"), [pytest.param(c, e, v, id=f"{c}-{n}") for c, n, e, v in WRONG])
@@ -295,6 +356,12 @@ def test_healthy_plugin_passes(check: str) -> None:
 def test_run_of_a_device_plugin_is_judged_by_its_requirements_alone() -> None:
     found = {one.requirement.id: one.verdict for one in judge(plugin_run())}
     assert found == {one.id: PASS for one in requirements().values() if one.binds == "device-plugin"}
+
+
+def test_level_core_does_not_judge_a_real_kubelet() -> None:
+    evidence = plugin_run()
+    found = {one.requirement.id for one in judge(replace(evidence, header=replace(evidence.header, level="core")))}
+    assert {"DEVPLUGIN-34", "DEVPLUGIN-35"} & found == {"DEVPLUGIN-34"}
 
 
 def test_plugin_without_changes_is_static() -> None:
@@ -378,7 +445,7 @@ def with_other_resource(change: Edit = lambda _, event: event) -> Evidence:
     records = []
     for one in evidence.records:
         records.append(one)
-        other = of_other_resource(one.what) if one.experiment != "plugin-faults" else None
+        other = of_other_resource(one.what) if one.experiment not in ("plugin-faults", *POD_EXPERIMENTS) else None
         if other and (kept := change(one.experiment, other)):
             records.append(replace(one, what=kept))
     numbered = tuple(replace(one, number=number) for number, one in enumerate(records, start=2))

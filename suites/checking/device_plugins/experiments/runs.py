@@ -10,6 +10,11 @@ from drahealth.suites.checking.device_plugins.experiments.allocating import (
 )
 from drahealth.suites.checking.device_plugins.experiments.breaking import plugin_faults
 from drahealth.suites.checking.device_plugins.experiments.listing import list_and_watch
+from drahealth.suites.checking.device_plugins.experiments.pods import (
+    plugin_kubelet_pod,
+    plugin_pod_faults,
+    plugin_pod_status,
+)
 from drahealth.suites.checking.device_plugins.experiments.registering import (
     kubelet_restart,
     plugin_registration,
@@ -30,4 +35,7 @@ DEVICE_PLUGIN_RUNS: dict[str, Callable[[Lab], Coroutine[Any, Any, None]]] = {
     "refused-plugin": refused_plugin,
     "removed-socket": removed_socket,
     "plugin-faults": plugin_faults,
+    "plugin-pod-status": plugin_pod_status,
+    "plugin-pod-faults": plugin_pod_faults,
+    "plugin-kubelet-pod": plugin_kubelet_pod,
 }

@@ -53,7 +53,7 @@ class AllocatesAnything(HealthyPlugin):
         return ""
 
 
-@plugin_mutant("device-can-be-allocated-again")
+@plugin_mutant("device-can-be-allocated-again", "pod-can-use-devices-again")
 class DeviceStaysAllocated(HealthyPlugin):
     """A device that was allocated alone cannot be allocated alone again."""
 
