@@ -40,11 +40,11 @@ async def test_a_pod_started_after_a_kubelet_restart_shows_its_device(node: Node
 
 @scenario("PERSIST-02")
 async def test_the_time_of_the_last_report_survives_a_kubelet_restart(node: Node) -> None:
-    driver = await node.driver(devices=2, heartbeat=1, timeout=10)
+    driver = await node.driver(devices=2, heartbeat=1, timeout=20)
     early = await node.running_pod((await node.claim(driver))["gpu"])
     await early.shows((await early.gpus())[0], Health.HEALTHY)
     for _ in range(2):  # together longer than the timeout, with heartbeats only
-        await node.advance_time(6)
+        await node.advance_time(12)
         await driver.reports_again()
     await driver.is_silenced()
     await node.kubelet_restarts()

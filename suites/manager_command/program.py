@@ -11,12 +11,12 @@ import os
 import signal
 import sys
 from collections.abc import Coroutine
-from contextlib import AbstractContextManager, AsyncExitStack, closing
+from contextlib import AbstractContextManager, AsyncExitStack, closing, suppress
 from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 
-from drahealth.fakes.cluster.api import NODES
+from drahealth.fakes.cluster.api import NODES, PODS, ApiError
 from drahealth.fakes.program.bearer_token import BearerToken, TokenFileError
 from drahealth.fakes.program.log_lines import log_to
 from drahealth.proto.clock import SystemClock
@@ -74,7 +74,7 @@ class Program:
             await self._server.start()
             await self._check_name()
             await self._server.kubeconfig()
-            stack.callback(self._statuses.flush)
+            stack.push_async_callback(self._write_last_statuses)
             self._statuses.sweep()
             await self._directory.read()
             applier = self._applier = Applier(self.node.api, self._directory, self._refuse)
@@ -103,6 +103,13 @@ class Program:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _write_last_statuses(self) -> None:
+        """Writes the statuses that the API server has at the end, because the watch can be late."""
+        with suppress(ApiError):
+            for pod in await self.node.api.list(PODS):
+                self._statuses.change(pod)
+        self._statuses.flush()
 
     def _wake(self) -> None:
         if self._applier:

@@ -22,7 +22,7 @@ COMMAND = "from drahealth.suites.command import main\nmain()"
 FAKES = "from drahealth.fakes.command import main\nmain()"
 """The program of `python -m drahealth.fakes`, the command in a pod's image."""
 
-PATIENCE = 60.0
+PATIENCE = 240.0
 """Seconds that a program may take on a loaded machine."""
 
 IMPORTED = (

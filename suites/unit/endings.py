@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Set
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 """Seconds that a busy machine may take to tell a call of its end."""
 
 Tasks = Set["asyncio.Task[object]"]

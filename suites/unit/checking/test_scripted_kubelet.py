@@ -210,6 +210,7 @@ async def test_flood_of_reports_is_limited(rig: LabRig) -> None:
 async def test_idle_subscriber_reads_one_report(rig: LabRig) -> None:
     endpoint = await rig.serve({WATCH_HEALTH_V1: flood})
     async with rig.time_flies(), subscribe(rig, rig.plugin(endpoint), math.inf) as idle:
+        assert await idle.reported(math.inf)
         async with subscribe(rig, rig.plugin(endpoint)) as fast:
             await fast.ended()
         assert (idle.reports, idle.is_open) == (1, True)

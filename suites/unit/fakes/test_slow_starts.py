@@ -9,11 +9,10 @@ from drahealth.fakes.cluster.api_server.selected_changes import Matches, everyth
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.cluster.list_watch import Snapshot
 from drahealth.fakes.hardware.driver import FakeDriver
+from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.fakes.driver_rig import DRIVER, Rig
 from drahealth.suites.unit.fakes.upgrade_rig import comes_true, is_well
 from drahealth.suites.unit.manager.rig import until
-
-PATIENCE = 10.0
 
 
 class Silent(ApiServer):

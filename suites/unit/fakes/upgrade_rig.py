@@ -10,6 +10,7 @@ from drahealth.fakes.control.driver import DriverControl
 from drahealth.fakes.control.remote import ControlFailed
 from drahealth.fakes.kubelet_plugin.pools import INSTANCE
 from drahealth.proto.services import NOTIFY_REGISTRATION
+from drahealth.suites.unit.endings import PATIENCE as PATIENCE
 from drahealth.suites.unit.fakes.driver_rig import DRIVER, Rig
 from drahealth.suites.unit.manager.rig import until
 
@@ -22,7 +23,6 @@ NEWER_SOCKETS = [
     f"registry/{DRIVER}-{NEWER}-reg.sock",
 ]
 WRONG = (ValueError, ControlFailed)  # here and there
-PATIENCE = 10.0
 
 
 async def registers(rig: Rig, ok: bool = True, error: str = "", instance: str = NEWER) -> None:

@@ -16,11 +16,11 @@ from drahealth.suites.manager_command.api_server import make_server
 from drahealth.suites.manager_command.observers import Observers
 from drahealth.suites.manager_command.options import Options
 from drahealth.suites.manager_command.program import Program
+from drahealth.suites.targets.api_servers.server import ApiServerProcess
+from drahealth.suites.unit.endings import PATIENCE as PATIENCE
 from drahealth.suites.unit.manager.rig import until
 
 DRIVER = "gpu.example.com"
-PATIENCE = 20.0
-"""Seconds that anything may take on a busy machine."""
 
 CLAIM = """
 apiVersion: resource.k8s.io/v1
@@ -89,6 +89,7 @@ class Rig:
         self.events: list[Event] = []
         self.driver_events: list[Event] = []
         self.program: Program | None = None
+        self.make_server: Callable[[Options], ApiServerProcess] = make_server
         self._told = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
         self._closing: list[Callable[[], Awaitable[Any]]] = []
@@ -106,7 +107,7 @@ class Rig:
         self.events.clear()
         observers = Observers()
         observers.add(self.events.append)
-        self.program, self._told = Program(options, observers, make_server(options)), asyncio.Event()
+        self.program, self._told = Program(options, observers, self.make_server(options)), asyncio.Event()
         running = self._running = asyncio.create_task(self.program.run(self._told))
         await until(lambda: running.done() or any(isinstance(event, ManagerStarted) for event in self.events), PATIENCE)
         if running.done():

@@ -2,16 +2,21 @@
 
 import asyncio
 import logging
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 import pytest
 
-from drahealth.fakes.cluster.api import CLAIMS, NAMESPACES, NODES, PODS, Object
+from drahealth.fakes.cluster.api import CLAIMS, NAMESPACES, NODES, PODS, Kind, Object, WatchEvent
+from drahealth.fakes.cluster.api_server.selected_changes import Matches, everything
+from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.cluster.clients.kube_client import KubeClient
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.proto.events import PodDeleted, Prepared, Unprepared
 from drahealth.proto.values import Health
 from drahealth.suites.errors import HarnessError
+from drahealth.suites.manager_command.options import Options
+from drahealth.suites.targets.api_servers.memory import MemoryApiServer
 from drahealth.suites.unit.manager.rig import until
 from drahealth.suites.unit.manager_command.rig import (
     CLAIM,
@@ -46,6 +51,38 @@ async def test_a_pod_shows_the_health_of_its_device(rig: Rig, claim: str) -> Non
     await unhealthy_pod(rig, claim)
     status = rig.status()
     assert (status["phase"], [c["name"] for c in status["containerStatuses"]]) == ("Running", ["main"])
+
+
+class LateServer(ApiServer):
+    """Its watches deliver nothing once it is late."""
+
+    is_late = False
+
+    async def watch(
+        self, kind: Kind, namespace: str | None = None, since: str | None = None, matches: Matches = everything
+    ) -> AsyncGenerator[WatchEvent, None]:
+        async for event in super().watch(kind, namespace, since, matches):
+            if self.is_late:
+                await asyncio.Event().wait()
+            yield event
+
+
+async def test_last_statuses_are_written_although_the_watch_is_late(rig: Rig) -> None:
+    def late_server(options: Options) -> MemoryApiServer:
+        process = MemoryApiServer(options.root)
+        process.api = api
+        return process
+
+    api = LateServer()
+    rig.make_server = late_server
+    rig.write("job.yaml", pod())
+    await rig.start()
+    await rig.runs()
+    api.is_late = True
+    stored = (await rig.objects())["job"]
+    await api.replace_status(PODS, {**stored, "status": {**stored["status"], "message": "the last one"}})
+    await rig.stop()
+    assert rig.status()["message"] == "the last one"
 
 
 async def test_a_new_file_makes_its_objects_and_a_removed_one_deletes_them(rig: Rig) -> None:
